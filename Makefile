@@ -1,0 +1,37 @@
+# The ideas of this project, one target each. Every target sets up what it needs, from a fresh clone.
+PYTHON ?= python3
+PIP ?= $(shell command -v pip || command -v pip3 || echo $(PYTHON) -m pip)
+BIN := .venv/bin
+SCRIPTS := .ci/run $(shell git ls-files '*.sh' 2>/dev/null)
+
+.PHONY: help demo test check bench clean
+help: ## what can be done here
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
+
+demo: .venv/ready ## see it work, in seconds
+	@$(BIN)/python examples/bootstrap.py
+
+test: .venv/ready ## every test
+	$(BIN)/python -m pytest $(ARGS)
+
+check: .venv/ready ## style, types, import arrows, shell
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q tests/test_architecture.py
+	@if command -v shellcheck >/dev/null; then shellcheck $(SCRIPTS) && echo 'shellcheck: clean'; \
+	elif [ -n "$$HOSTROUTING_FORBID_SKIPS" ]; then echo 'shellcheck is not installed' >&2; exit 1; \
+	else echo 'shellcheck is not installed: the shell scripts were not checked'; fi
+
+bench: .venv/ready ## how fast it is, beside its peers
+	$(BIN)/python tests/benchmarks/run.py $(ARGS)
+
+clean: ## remove everything that was made here
+	rm -rf .venv .cache dist
+
+# A virtual environment without ensurepip, so that a Debian without python3-venv will do; made once, and again
+# only when pyproject.toml changes.
+.venv/ready: pyproject.toml
+	@$(PYTHON) -m venv --without-pip .venv
+	@$(PIP) --python $(BIN)/python install --quiet --disable-pip-version-check --editable '.[test]'
+	@touch $@
