@@ -9,5 +9,3 @@ __all__ = ["ForeignPhases", "HostRoutingError", "__version__"]
 # `phases` belongs to someone else on the package index, whose files would overwrite ours.
 if getattr(phases, "__distribution__", None) != "hostrouting":
     raise ForeignPhases(found=str(getattr(phases, "__file__", None) or "an unknown place"))
-        found=str(getattr(phases, "__file__", None) or getattr(phases, "__path__", "unknown"))
-    )
