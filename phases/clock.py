@@ -1,0 +1,80 @@
+"""Time and threads: the one edge at which a run waits. Nothing here knows tasks.
+
+A run waits, looks at the time and starts threads through a `Clock` only, so that a test can hand in
+`phases.testing.FakeClock` and never wait at all.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["Clock", "Event", "SystemClock", "Thread"]
+
+
+class Event(Protocol):
+    """A flag that is set once and can be waited for, as threading.Event."""
+
+    def set(self) -> None:
+        """Raise the flag and wake whoever waits. Setting it again does nothing."""
+
+    def is_set(self) -> bool:
+        """Whether the flag is up."""
+        ...
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until the flag is up, or the seconds are over; say whether it is up."""
+        ...
+
+
+class Thread(Protocol):
+    """A started thread."""
+
+    def join(self) -> None:
+        """Wait until it has ended."""
+
+
+class Clock(Protocol):
+    """What a run needs of the world outside: the time, waiting, and threads."""
+
+    def now(self) -> float:
+        """Seconds on a scale that never goes back; only differences mean anything."""
+        ...
+
+    def utc(self) -> datetime:
+        """The date and time, in UTC."""
+        ...
+
+    def event(self) -> Event:
+        """A new event whose waiting passes on this clock."""
+        ...
+
+    def start(self, target: Callable[[], None], *, name: str) -> Thread:
+        """Run the target in a new thread. RuntimeError when the system has no thread left."""
+        ...
+
+
+class SystemClock:
+    """The machine's own time and threads."""
+
+    __slots__ = ()
+
+    now = staticmethod(time.monotonic)
+    event = staticmethod(threading.Event)
+
+    @staticmethod
+    def utc() -> datetime:
+        """The date and time, in UTC."""
+        return datetime.now(UTC)
+
+    @staticmethod
+    def start(target: Callable[[], None], *, name: str) -> threading.Thread:
+        """Run the target in a new thread. RuntimeError when the system has no thread left."""
+        thread = threading.Thread(target=target, name=name, daemon=False)
+        thread.start()
+        return thread

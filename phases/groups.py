@@ -1,0 +1,177 @@
+"""Tasks made of tasks: one after another, or all at once."""
+
+from __future__ import annotations
+
+import contextvars
+from collections import deque
+from typing import TYPE_CHECKING
+
+import attrs
+
+from phases.errors import Cancelled, TaskFailed, describe_error
+from phases.steps import pass_over, step
+from phases.tasks import valid_task
+
+if TYPE_CHECKING:
+    from phases.clock import Thread
+    from phases.context import Context
+    from phases.tasks import AnyTask
+
+__all__ = ["Parallel", "Serial", "parallel", "serial"]
+
+
+def serial(*tasks: AnyTask, name: str | None = None) -> Serial:
+    """The tasks in order, each when the one before has ended well. The result is the tuple of theirs."""
+    return Serial(name or "serial", tasks)
+
+
+def parallel(*tasks: AnyTask, name: str | None = None) -> Parallel:
+    """The tasks all at once, in threads. The result is the tuple of theirs, in the order in which they are listed.
+
+    The first failure tells the others to stop. Every task is waited for, however long it takes, and then one
+    TaskFailed carries all failures. Each task runs in a copy of the caller's contextvars.
+    """
+    return Parallel(name or "parallel", tasks)
+
+
+def _valid_tasks(tasks: tuple[AnyTask, ...]) -> tuple[AnyTask, ...]:
+    return tuple(valid_task(member) for member in tasks)
+
+
+@attrs.frozen
+class Serial:
+    """What serial() makes."""
+
+    name: str
+    subtasks: tuple[AnyTask, ...] = attrs.field(converter=_valid_tasks)
+
+    def __attrs_post_init__(self) -> None:
+        """A group is a task itself, so its name has to be one."""
+        valid_task(self)
+
+    def do(self, ctx: Context, /) -> tuple[object, ...]:
+        """Run each in turn; what comes after a failure is recorded as not reached."""
+        results: list[object] = []
+        try:
+            for order, member in enumerate(self.subtasks):
+                results.append(step(member, ctx, order=order))
+        except BaseException:
+            broken = self.subtasks[len(results)].name
+            for order in range(len(results) + 1, len(self.subtasks)):
+                pass_over(self.subtasks[order].name, ctx, order=order, reason=f"not reached after {broken}")
+            raise
+        return tuple(results)
+
+
+@attrs.frozen
+class Parallel:
+    """What parallel() makes."""
+
+    name: str
+    subtasks: tuple[AnyTask, ...] = attrs.field(converter=_valid_tasks)
+
+    def __attrs_post_init__(self) -> None:
+        """A group is a task itself, so its name has to be one."""
+        valid_task(self)
+
+    def do(self, ctx: Context, /) -> tuple[object, ...]:
+        """Run all of them; return when the last has ended."""
+        if not self.subtasks:
+            return ()
+        with ctx.within() as inner:
+            return _Crew(self.subtasks, inner).work()
+
+
+class _Crew:
+    """The threads of one parallel group, and what has come of its tasks so far.
+
+    The caller's thread starts threads for as long as a task is left that nobody has taken, and each thread takes
+    tasks until none is left. So every task runs at once when tasks take their time, and a thousand
+    trivial ones need only a few threads. The caller's thread itself only waits: it is the one that signals reach.
+    """
+
+    def __init__(self, tasks: tuple[AnyTask, ...], ctx: Context) -> None:
+        self.tasks = tasks
+        self.ctx = ctx
+        self.results: list[object] = [None] * len(tasks)
+        self.failures: list[TaskFailed] = []
+        self.cancellations: list[Cancelled] = []
+        self.strays: list[BaseException] = []
+        # deque.popleft and list.append are atomic, so these need no lock.
+        self.untaken = deque(range(len(tasks)))
+        self.unsettled = deque(range(len(tasks)))
+        self.all_settled = ctx.clock.event()
+        self.threads: list[Thread] = []
+        self.variables = contextvars.copy_context()
+
+    def work(self) -> tuple[object, ...]:
+        """Run every task, wait for all of them, and return the results or raise what came instead."""
+        try:
+            while self.untaken:
+                name = f"phases:{'/'.join(self.ctx.path)}#{len(self.threads) + 1}"
+                self.threads.append(self.ctx.clock.start(self._take_tasks, name=name))
+        except BaseException as error:  # noqa: BLE001  no thread left, or an interruption: nothing may outlive us
+            self._abandon(error)
+        while not self.all_settled.is_set():
+            try:
+                self.all_settled.wait()
+            except BaseException as error:  # noqa: BLE001  an interruption of the waiting thread
+                self._abandon(error)
+        for thread in self.threads:
+            thread.join()
+        return self._outcome()
+
+    def _take_tasks(self) -> None:
+        while True:
+            try:
+                order = self.untaken.popleft()
+            except IndexError:
+                return
+            try:
+                self._run(order)
+            finally:
+                self._settle()
+
+    def _run(self, order: int) -> None:
+        member = self.tasks[order]
+        if self.strays or self.failures:
+            pass_over(member.name, self.ctx, order=order, reason=f"not reached: {self.ctx.reason}")
+            return
+        try:
+            self.results[order] = self.variables.copy().run(step, member, self.ctx, order=order)
+        except TaskFailed as failed:
+            self.failures.append(failed)
+            self._stop(f"{failed.path[-1]} failed")
+        except Cancelled as cancelled:
+            self.cancellations.append(cancelled)
+            self._stop(cancelled.reason)
+        except BaseException as stray:  # noqa: BLE001  kept, and raised in the caller's thread
+            self.strays.append(stray)
+            self._stop(f"{member.name} raised {describe_error(stray)}")
+
+    def _stop(self, reason: str) -> None:
+        self.ctx.scope.cancel(reason)
+
+    def _settle(self) -> None:
+        self.unsettled.pop()
+        if not self.unsettled:
+            self.all_settled.set()
+
+    def _abandon(self, error: BaseException) -> None:
+        """Stop what runs, and take what nobody has taken, so that the wait can end."""
+        self.strays.append(error)
+        self._stop(describe_error(error))
+        self._take_tasks()
+
+    def _outcome(self) -> tuple[object, ...]:
+        failed = TaskFailed.merged(self.failures, run_id=self.ctx.run_id) if self.failures else None
+        if self.strays:
+            stray = self.strays[0]
+            if failed is not None:
+                stray.add_note(f"besides, in {'/'.join(self.ctx.path)}: {failed}")
+            raise stray
+        if failed is not None:
+            raise failed
+        if self.cancellations:
+            raise self.cancellations[0]
+        return tuple(self.results)

@@ -1,0 +1,100 @@
+"""A run as a tree on the terminal that changes while it goes on. The only module that knows rich, loaded when used."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import time
+from typing import TYPE_CHECKING, TextIO
+
+from phases.events import Status
+from phases.report import ReportBuilder, folded
+from phases.text import draw_tree, seconds_in_words
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+    from phases.events import Event
+    from phases.report import Report
+
+__all__ = ["LiveTree", "live_tree"]
+
+_SIGN = {
+    Status.RUNNING: ("…", "bold"),
+    Status.OK: ("✓", "green"),
+    Status.FAILED: ("✗", "bold red"),
+    Status.CANCELLED: ("■", "yellow"),
+    Status.SKIPPED: ("-", "dim"),
+}
+
+
+def live_tree(logger: logging.Logger, *, stream: TextIO | None = None) -> LiveTree | None:
+    """A live tree for standard error; None where it is no terminal, a dumb one, or rich is not installed."""
+    stream = sys.stderr if stream is None else stream
+    if stream is None or not stream.isatty() or os.environ.get("TERM", "dumb") == "dumb":
+        return None
+    try:
+        from rich.console import Console  # noqa: PLC0415  a fifth of a second that only a terminal is worth
+    except ImportError:
+        return None
+    return LiveTree(Console(file=stream), logger=logger)  # rich itself respects NO_COLOR
+
+
+class LiveTree:
+    """An observer that shows the tree while the run goes on and takes it away at the end: the report remains.
+
+    Log handlers that write to the same terminal write above the tree as long as it is there.
+    """
+
+    def __init__(self, console: Console, *, logger: logging.Logger | None = None) -> None:
+        """Show it on this console; handlers of this logger (and those above it) make room for it."""
+        from rich.live import Live  # noqa: PLC0415  see live_tree
+
+        self._console = console
+        self._logger = logger or logging.getLogger("phases")
+        self._builder = ReportBuilder()
+        self._began: dict[tuple[str, ...], float] = {}
+        self._live = Live(console=console, get_renderable=self._render, refresh_per_second=8, transient=True)
+        self._moved: list[tuple[logging.StreamHandler[TextIO], TextIO]] = []
+        self._shown = False
+
+    def __call__(self, event: Event) -> None:
+        """Take in what happened; the first event puts the tree on the screen."""
+        self._builder(event)
+        self._began.setdefault(event.path, time.monotonic())
+        if not self._shown:
+            self._shown = True
+            self._live.start()
+            self._make_room()
+
+    def close(self) -> None:
+        """Take the tree off the screen and give the handlers their streams back."""
+        for handler, stream in self._moved:
+            handler.setStream(stream)
+        self._moved.clear()
+        self._live.stop()
+
+    def _make_room(self) -> None:
+        above: logging.Logger | None = self._logger
+        while above is not None:
+            for handler in above.handlers:
+                if isinstance(handler, logging.StreamHandler) and handler.stream is self._console.file:
+                    self._moved.append((handler, self._console.file))
+                    handler.setStream(sys.stderr)
+            above = above.parent if above.propagate else None
+
+    def _render(self) -> RenderableType:
+        from rich.text import Text  # noqa: PLC0415  see live_tree
+
+        text = Text(overflow="ellipsis", no_wrap=True)
+        for drawn, _, node in draw_tree(self._builder.report(), children=lambda node: folded(node.children)):
+            sign, style = _SIGN[node.status]
+            text.append(drawn, style="dim").append(f"{sign} ", style=style).append(node.label, style=style)
+            text.append(f"  {self._took(node)}", style="dim").append(f"  {node.note}".rstrip() + "\n")
+        return text
+
+    def _took(self, node: Report) -> str:
+        if node.status is Status.RUNNING and node.path in self._began:
+            return seconds_in_words(time.monotonic() - self._began[node.path])
+        return node.took

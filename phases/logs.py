@@ -1,0 +1,191 @@
+"""A run as log lines: one wide line an event, through the standard library's logging, and two formatters.
+
+Every record carries its facts as one mapping under one extra key, `FIELDS`; nothing else is put on it. What a
+task logs through `ctx.log` gets the same mapping, so that each line says to which run and task it belongs.
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from phases.errors import describe_error
+from phases.events import Event, Finished, Retrying, Skipped, Started, Status
+from phases.text import plain, printable, seconds_in_words
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, MutableMapping
+
+__all__ = ["FIELDS", "JsonFormatter", "LogObserver", "LogfmtFormatter", "TaskLogger"]
+
+FIELDS = "phases"
+
+_WORD = {
+    Status.OK: "completed",
+    Status.FAILED: "failed",
+    Status.CANCELLED: "cancelled",
+    Status.SKIPPED: "skipped",
+}
+_LEVEL = {
+    Status.OK: logging.INFO,
+    Status.FAILED: logging.ERROR,
+    Status.CANCELLED: logging.WARNING,
+    Status.SKIPPED: logging.INFO,
+}
+
+
+class LogObserver:
+    """Logs `started`, and `completed`, `failed`, `cancelled` or `skipped`, each as one line with all its facts.
+
+    A task that was never begun is worth a line at DEBUG only. With tracebacks=True the line of the task that
+    raised carries its traceback as exc_info; by default the traceback is on the exception and in the report.
+    """
+
+    def __init__(self, logger: logging.Logger | None = None, *, tracebacks: bool = False) -> None:
+        """Log to this logger, or to the one named `phases`."""
+        self.logger = logger or logging.getLogger("phases")
+        self.tracebacks = tracebacks
+
+    def __call__(self, event: Event) -> None:
+        """Log this event, if its level is wanted."""
+        level = _level(event)
+        if self.logger.isEnabledFor(level):
+            error = event.error if isinstance(event, Finished) and event.own and self.tracebacks else None
+            self.logger.log(level, "%s", _message(event), extra={FIELDS: _fields(event)}, exc_info=error)
+
+
+def _level(event: Event) -> int:
+    match event:
+        case Finished():
+            return _LEVEL[event.status]
+        case Retrying():
+            return logging.WARNING
+        case Skipped():
+            return logging.DEBUG
+        case Started():
+            return logging.INFO
+
+
+def _message(event: Event) -> str:
+    task = "/".join(event.path)
+    match event:
+        case Started():
+            again = f" (attempt {event.attempt})" if event.attempt > 1 else ""
+            return f"{task}{_of(event.action)} started{again}"
+        case Skipped():
+            return f"{task}{_of(event.action)} not started: {event.reason}"
+        case Retrying():
+            return (
+                f"{task}: attempt {event.attempt} of {event.attempts} failed: {describe_error(event.error)}; "
+                f"again in {seconds_in_words(event.delay)}"
+            )
+        case Finished():
+            why = ""
+            if event.error is not None and event.status is Status.FAILED:
+                why = f": {describe_error(event.error) if event.own else event.error}"
+            elif event.reason:
+                why = f": {event.reason}"
+            return f"{task}{_of(event.action)} {_WORD[event.status]} after {seconds_in_words(event.duration)}{why}"
+
+
+def _of(action: str) -> str:
+    return "" if action == "do" else f" ({action})"
+
+
+def _fields(event: Event) -> dict[str, object]:
+    fields: dict[str, object] = {"run": event.run, "task": "/".join(event.path)}
+    match event:
+        case Started():
+            fields |= {"event": "started", "action": event.action, "start": _iso(event.at)}
+            if event.attempt > 1:
+                fields["attempt"] = event.attempt
+        case Skipped():
+            fields |= {"event": "not-started", "action": event.action, "reason": event.reason}
+        case Retrying():
+            fields |= {"event": "retrying", "attempt": event.attempt, "attempts": event.attempts}
+            fields |= {"delay": event.delay, "error": describe_error(event.error)}
+        case Finished():
+            fields |= {"event": _WORD[event.status], "action": event.action, "status": str(event.status)}
+            fields |= {"start": _iso(event.started), "duration": round(event.duration, 6)}
+            if event.error is not None and event.status is Status.FAILED:
+                fields["error"] = describe_error(event.error) if event.own else str(event.error)
+            if event.reason:
+                fields["reason"] = event.reason
+            if event.attempts > 1:
+                fields["attempts"] = event.attempts
+            for key, value in event.fields.items():
+                fields[key if key not in fields else f"result_{key}"] = value
+    return fields
+
+
+def _iso(moment: datetime) -> str:
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+class TaskLogger(logging.LoggerAdapter[logging.Logger]):
+    """What `ctx.log` is: a logger whose lines say their run and task; `extra` joins the same mapping."""
+
+    def process(self, msg: object, kwargs: MutableMapping[str, Any]) -> tuple[object, MutableMapping[str, Any]]:
+        """Put the facts of this task, and whatever the caller adds, under the one key."""
+        kwargs["extra"] = {FIELDS: {**(self.extra or {}), **(kwargs.get("extra") or {})}}
+        return msg, kwargs
+
+
+class LogfmtFormatter(logging.Formatter):
+    """One line of key=value pairs a record, quoted where a value needs it: easy to read, easy to grep."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record on one line, whatever it holds."""
+        return " ".join(f"{_key(key)}={_value(value)}" for key, value in _pairs(record))
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line: what log collectors read. A traceback, where there is one, is one string."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record on one line, whatever it holds."""
+        import json  # noqa: PLC0415  only this formatter needs it
+
+        facts = dict(_pairs(record))
+        if record.exc_info:
+            facts["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(plain(facts))
+
+
+def _pairs(record: logging.LogRecord) -> Iterator[tuple[str, object]]:
+    yield "time", _iso(datetime.fromtimestamp(record.created, UTC))
+    yield "level", record.levelname.lower()
+    yield "msg", _text_of(record)
+    fields: Mapping[object, object] | object = getattr(record, FIELDS, None)
+    if isinstance(fields, dict):
+        for key, value in fields.items():
+            name = str(key)
+            yield (f"{name}_" if name in {"time", "level", "msg", "traceback"} else name), value
+    else:
+        yield "logger", record.name
+
+
+def _text_of(record: logging.LogRecord) -> str:
+    try:
+        return record.getMessage()
+    except Exception:  # noqa: BLE001  a wrong placeholder in somebody's message must not lose the line
+        return f"{record.msg!s} {record.args!r}"
+
+
+def _key(key: str) -> str:
+    return "".join(char if char.isalnum() or char in "_.-" else "_" for char in key) or "_"
+
+
+def _value(value: object) -> str:
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    text = printable(value)
+    if text and all(char.isprintable() and char not in ' ="\\' for char in text):
+        return text
+    quoted = text.replace("\\", "\\\\").replace('"', '\\"')
+    return '"' + "".join(char if char.isprintable() else _escaped(char) for char in quoted) + '"'
+
+
+def _escaped(char: str) -> str:
+    return {"\n": "\\n", "\t": "\\t", "\r": "\\r"}.get(char, f"\\u{ord(char):04x}")

@@ -1,0 +1,123 @@
+"""What the tasks of a tree say they would do. Asks, and changes nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from phases.context import Context
+from phases.errors import describe_error
+from phases.selection import Selection
+from phases.tasks import offer_of, subtasks_of, valid_task
+from phases.text import draw_tree, plain, printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from phases.tasks import AnyTask
+
+__all__ = ["Plan", "plan"]
+
+SCHEMA = "phases/plan/1"
+
+
+@attrs.frozen
+class Plan:
+    """What one task would do and, in `children`, what the tasks inside it would do."""
+
+    path: tuple[str, ...]
+    plan: object = None
+    """What the task's plan(ctx) returned; None where it offers none."""
+    note: str = ""
+    """A condition, why it is left out, or that it offers no plan."""
+    error: Exception | None = None
+    """What plan(ctx) raised instead."""
+    children: tuple[Plan, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The task's name."""
+        return self.path[-1]
+
+    @property
+    def ok(self) -> bool:
+        """Whether every task that was asked could answer."""
+        return all(node.error is None for node in self.walk())
+
+    def walk(self) -> Iterator[Plan]:
+        """The task itself and every one inside it, parents first."""
+        yield self
+        for child in self.children:
+            yield from child.walk()
+
+    def __str__(self) -> str:
+        """A tree: each name, and below it what that task would do."""
+        return "\n".join(self._lines())
+
+    def to_mapping(self) -> dict[str, object]:
+        """The plan as plain values; `schema` is on the root only."""
+        return {"schema": SCHEMA, **self._plain()}
+
+    def to_json(self, *, indent: int | None = None) -> str:
+        """The same as JSON."""
+        import json  # noqa: PLC0415  only this needs it
+
+        return json.dumps(self.to_mapping(), indent=indent)
+
+    def _plain(self) -> dict[str, object]:
+        offer = getattr(self.plan, "to_mapping", None)
+        return {
+            "name": self.name,
+            "plan": plain(offer() if callable(offer) else self.plan),
+            "note": self.note,
+            "error": None if self.error is None else describe_error(self.error),
+            "children": [child._plain() for child in self.children],
+        }
+
+    def _lines(self) -> Iterator[str]:
+        for drawn, further, node in draw_tree(self, children=lambda node: node.children):
+            words = "" if node.plan is None else printable(node.plan)
+            if node.error is not None:
+                words = f"cannot say: {describe_error(node.error)}"
+            one_line = words if "\n" not in words else ""
+            yield "  ".join(part for part in (f"{drawn}{node.name}", node.note and f"({node.note})", one_line) if part)
+            if not one_line:
+                for line in words.splitlines():
+                    yield f"{further}{'│' if node.children else ' '} {line}"
+
+
+def plan(
+    task: AnyTask, ctx: Context | None = None, *, only: Iterable[str] | str = (), skip: Iterable[str] | str = ()
+) -> Plan:
+    """Ask each task of the tree what it would do, in order, and return the answers as a tree.
+
+    Nothing is changed and nothing is logged. What only and skip would leave out is not asked. A task that cannot
+    answer does not keep the others from answering: its error is in the tree, and `ok` is false.
+    """
+    selection = Selection.of(valid_task(task), only=only, skip=skip)
+    return _ask(task, ctx or Context(), selection)
+
+
+def _ask(task: AnyTask, ctx: Context, selection: Selection) -> Plan:
+    ctx.check()
+    inner = ctx.entering(task.name, node=ctx.node)
+    if reason := selection.leaves_out(task, above=ctx.path):
+        return Plan(inner.path, note=reason)
+    note = "; ".join(_conditions(task))
+    offer = offer_of(task, "plan")
+    if offer is None:
+        members = tuple(_ask(member, inner, selection) for member in subtasks_of(task))
+        return Plan(inner.path, note=note or ("" if members else "offers no plan"), children=members)
+    try:
+        return Plan(inner.path, plan=offer(inner), note=note)
+    except Exception as error:  # noqa: BLE001  whatever it raised, the others are asked too, and the tree carries it
+        return Plan(inner.path, error=error, note=note)
+
+
+def _conditions(task: AnyTask) -> Iterator[str]:
+    layer: object = task
+    while layer is not None:
+        if note := getattr(layer, "condition_in_words", ""):
+            yield note
+        layer = getattr(layer, "wrapped", None)

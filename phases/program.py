@@ -1,0 +1,85 @@
+"""A run as a whole program: signals, a choice of tasks, something to look at, and a report in the end."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import attrs
+
+from phases.context import Context
+from phases.errors import Cancelled, TaskFailed
+from phases.events import Observer, Status
+from phases.live import live_tree
+from phases.logs import LogObserver
+from phases.report import Report, ReportBuilder
+from phases.selection import Selection
+from phases.steps import step
+from phases.tasks import valid_task
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from phases.clock import Clock
+    from phases.tasks import AnyTask
+
+__all__ = ["default_observers", "run"]
+
+
+def run(
+    task: AnyTask,
+    *,
+    only: Iterable[str] | str = (),
+    skip: Iterable[str] | str = (),
+    observers: Iterable[Observer] | None = None,
+    deadline: float | None = None,
+    clock: Clock | None = None,
+    logger: logging.Logger | None = None,
+    run_id: str | None = None,
+) -> Report:
+    """Run the task as the main business of a program, and report: `sys.exit(phases.run(bootstrap).exit_code)`.
+
+    SIGINT and SIGTERM tell the run to stop and wait until it has. A failure is in the report and not raised.
+    `only` and `skip` choose tasks by name, or by `group/name`; a name that is not there is UnknownTask. Without
+    observers of your own there are log lines and, where rich is installed and stderr is a terminal, a live tree.
+    """
+    selection = Selection.of(valid_task(task), only=only, skip=skip)
+    logger = logger or logging.getLogger("phases")
+    chosen = default_observers(logger) if observers is None else list(observers)
+    builder = ReportBuilder()
+    ctx = Context(deadline=deadline, clock=clock, logger=logger, run_id=run_id, observers=[builder, *chosen])
+    ctx.run.selection = selection
+
+    from phases.signals import stop_on_signals  # noqa: PLC0415  only a program pays for loading it
+
+    try:
+        with (
+            stop_on_signals(ctx, waiting_for=lambda: _running(builder)) as signals,
+            suppress(TaskFailed, Cancelled),  # the report tells them
+        ):
+            step(task, ctx)
+    finally:
+        for observer in chosen:
+            close = getattr(observer, "close", None)
+            if callable(close):
+                close()
+    report = builder.report()
+    return attrs.evolve(report, signal=signals[0]) if signals else report
+
+
+def default_observers(logger: logging.Logger | None = None) -> list[Observer]:
+    """Log lines, and a live tree where there is a terminal that can show one."""
+    tree = live_tree(logger or logging.getLogger("phases"))
+    return [LogObserver(logger)] if tree is None else [LogObserver(logger), tree]
+
+
+def _running(builder: ReportBuilder) -> str:
+    if not builder.begun:
+        return "nothing yet"
+    busy = [node for node in builder.report().walk() if node.status is Status.RUNNING and not _busy_inside(node)]
+    return ", ".join("/".join(node.path) for node in busy) or "nothing any more"
+
+
+def _busy_inside(node: Report) -> bool:
+    return any(child.status is Status.RUNNING for child in node.children)

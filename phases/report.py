@@ -1,0 +1,265 @@
+"""What happened in a run, as a tree that can be kept, printed and sent: a fold over the run's events."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from phases.errors import Failure, describe_error
+from phases.events import Event, Finished, Retrying, Skipped, Started, Status
+from phases.text import draw_tree, plain, seconds_in_words
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from datetime import datetime
+
+__all__ = ["Report", "ReportBuilder", "folded"]
+
+SCHEMA = "phases/report/1"
+SHOWN_AT_MOST = 30  # children of one group in the text; the JSON has them all
+
+
+@attrs.frozen
+class Report:
+    """One task of a run and, in `children`, the tasks that ran inside it, in the order in which they are listed."""
+
+    path: tuple[str, ...]
+    status: Status
+    run_id: str = ""
+    action: str = "do"
+    order: int = 0
+    depth: int = 0
+    """How many of the names in its path are those of its parent."""
+    attempt: int = 1
+    attempts: int = 1
+    started: datetime | None = None
+    duration: float | None = None
+    ended: int | None = None
+    """The place of this task among all of the run in the order in which they ended, from 1."""
+    result: object = None
+    error: BaseException | None = None
+    """What the task raised; of a group that only passes a failure on, the TaskFailed that it passed on."""
+    own: bool = True
+    reason: str = ""
+    fields: Mapping[str, object] = attrs.field(factory=dict)
+    signal: int | None = None
+    """The signal that stopped the run, on the root of its report."""
+    children: tuple[Report, ...] = ()
+
+    @classmethod
+    def from_events(cls, events: Iterable[Event]) -> Report:
+        """The report of the run of which these are the events so far; what has not ended is `running`."""
+        builder = ReportBuilder()
+        for event in events:
+            builder(event)
+        return builder.report()
+
+    @property
+    def name(self) -> str:
+        """The task's name."""
+        return self.path[-1]
+
+    @property
+    def ok(self) -> bool:
+        """Whether everything that was wanted was done."""
+        return self.status in {Status.OK, Status.SKIPPED}
+
+    @property
+    def exit_code(self) -> int:
+        """What a program should exit with: 0, 1 for a failure, 128 + the signal that stopped the run."""
+        if self.ok:
+            return 0
+        return 128 + self.signal if self.status is Status.CANCELLED and self.signal else 1
+
+    @property
+    def failures(self) -> tuple[Failure, ...]:
+        """Every failure in this part of the tree, innermost, in the order in which they happened."""
+        failed = [node for node in self.walk() if node.status is Status.FAILED and node.own and node.error]
+        failed.sort(key=lambda node: node.ended or 0)
+        return tuple(Failure(node.path, node.error) for node in failed if node.error is not None)
+
+    def walk(self) -> Iterator[Report]:
+        """The task itself and every one inside it, parents first."""
+        yield self
+        for child in self.children:
+            yield from child.walk()
+
+    def find(self, name: str) -> Report:
+        """The first task of this name (`routes`, or `network/routes`); KeyError names those that there are."""
+        wanted = tuple(name.split("/"))
+        for node in self.walk():
+            if node.path[-len(wanted) :] == wanted:
+                return node
+        raise KeyError(f"no task {name!r} in this report; it has {', '.join('/'.join(n.path) for n in self.walk())}")
+
+    def __str__(self) -> str:
+        """First the answer, then the evidence: one line a task."""
+        return "\n".join([self.headline, *self._lines()])
+
+    @property
+    def headline(self) -> str:
+        """The answer in one line."""
+        took = "" if self.duration is None else f" after {seconds_in_words(self.duration)}"
+        undone = "" if self.action == "do" else f" ({self.action})"
+        failures = "; also ".join(map(str, self.failures))
+        why = failures or self.reason
+        return f"{self.name}{undone}: {self.status}{took}{f': {why}' if why else ''}"
+
+    def to_mapping(self) -> dict[str, object]:
+        """The report as plain values; `schema` and `run` are on the root only."""
+        return {"schema": SCHEMA, "run": self.run_id, "signal": self.signal, **self._plain()}
+
+    def to_json(self, *, indent: int | None = None) -> str:
+        """The same as JSON."""
+        import json  # noqa: PLC0415  only this needs it
+
+        return json.dumps(self.to_mapping(), indent=indent)
+
+    def _plain(self) -> dict[str, object]:
+        return {
+            "name": self.name,
+            "action": self.action,
+            "status": str(self.status),
+            "started": None if self.started is None else self.started.isoformat(),
+            "duration": self.duration,
+            "attempt": self.attempt,
+            "attempts": self.attempts,
+            "reason": self.reason,
+            "error": None if self.error is None or not self.own else describe_error(self.error),
+            "traceback": _traceback(self.error) if self.own and self.status is Status.FAILED else None,
+            "fields": plain(self.fields),
+            "result": plain(self.result),
+            "children": [child._plain() for child in self.children],
+        }
+
+    def _lines(self) -> Iterator[str]:
+        nodes = list(draw_tree(self, children=lambda node: folded(node.children)))
+        rows = [(drawn + node.label, str(node.status), node.took, node.note) for drawn, _, node in nodes]
+        names, statuses, times = (max(len(row[column]) for row in rows) for column in range(3))
+        for name, status, took, note in rows:
+            yield f"{name:{names}}  {status:{statuses}}  {took:>{times}}  {note}".rstrip()
+
+    @property
+    def label(self) -> str:
+        """How it is called below its parent."""
+        return "/".join(self.path[self.depth :]) + (f" (attempt {self.attempt})" if self.attempt > 1 else "")
+
+    @property
+    def took(self) -> str:
+        """How long it took, in words; empty for what never began."""
+        return "" if self.duration is None else seconds_in_words(self.duration)
+
+    @property
+    def note(self) -> str:
+        """What there is to say about how it ended, in one line."""
+        parts = [f"{self.attempts} attempts"] if self.attempts > 1 else []
+        if self.error is not None and self.own and self.status is Status.FAILED:
+            parts.append(describe_error(self.error))
+        if self.reason:
+            parts.append(self.reason)
+        parts += [f"{key}={plain(value)}" for key, value in self.fields.items()]
+        return ", ".join(parts)
+
+
+def folded(children: Sequence[Report]) -> Sequence[Report]:
+    """The children that are worth a line: all of them, or of very many those that did not end well, and a count."""
+    if len(children) <= SHOWN_AT_MOST:
+        return children
+    worst_first = sorted(children, key=lambda child: child.status in {Status.OK, Status.SKIPPED})
+    shown = sorted(worst_first[: SHOWN_AT_MOST - 1], key=children.index)
+    rest = worst_first[SHOWN_AT_MOST - 1 :]
+    status = Status.OK if all(child.ok for child in rest) else rest[0].status
+    words = f"… and {len(rest)} more"
+    return [*shown, Report(path=(*children[0].path[:-1], words), status=status, depth=len(children[0].path) - 1)]
+
+
+def _traceback(error: BaseException | None) -> str | None:
+    if error is None:
+        return None
+    import traceback  # noqa: PLC0415  only a failure pays for it
+
+    return "".join(traceback.format_exception(error))
+
+
+class _Entry:
+    """One task while the run goes on."""
+
+    __slots__ = ("begun", "children", "end", "ended", "retries")
+
+    def __init__(self, begun: Started | Skipped) -> None:
+        self.begun = begun
+        self.children: list[_Entry] = []
+        self.end: Finished | None = None
+        self.ended: int | None = None
+        self.retries = 0
+
+
+class ReportBuilder:
+    """An observer that keeps the tree; `report()` gives it at any moment, also while the run goes on."""
+
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        self._root: _Entry | None = None
+        self._entries: dict[int, _Entry] = {}
+        self._ended = 0
+
+    def __call__(self, event: Event) -> None:
+        """Add what this event tells."""
+        match event:
+            case Started() | Skipped():
+                entry = self._entries[event.id] = _Entry(event)
+                above = None if event.parent is None else self._entries.get(event.parent)
+                if above is not None:
+                    above.children.append(entry)
+                elif self._root is None:
+                    self._root = entry
+            case Finished():
+                self._ended += 1
+                entry = self._entries[event.id]
+                entry.end, entry.ended = event, self._ended
+            case Retrying():
+                self._entries[event.id].retries += 1
+
+    @property
+    def begun(self) -> bool:
+        """Whether there is anything to report."""
+        return self._root is not None
+
+    def report(self) -> Report:
+        """The tree as it is now; ValueError before anything has begun."""
+        if self._root is None:
+            raise ValueError("there is nothing to report: no task has begun")
+        return _report(self._root, depth=len(self._root.begun.path) - 1)
+
+
+def _report(entry: _Entry, *, depth: int) -> Report:
+    begun, end = entry.begun, entry.end
+    below = sorted(entry.children, key=lambda child: (child.begun.attempt, child.begun.order, child.begun.id))
+    base = Report(
+        path=begun.path,
+        status=Status.SKIPPED if isinstance(begun, Skipped) else Status.RUNNING,
+        run_id=begun.run,
+        action=begun.action,
+        order=begun.order,
+        depth=depth,
+        attempt=begun.attempt,
+        attempts=entry.retries + 1,
+        started=begun.at if isinstance(begun, Started) else None,
+        reason=begun.reason if isinstance(begun, Skipped) else "",
+        children=tuple(_report(child, depth=len(begun.path)) for child in below),
+    )
+    if end is None:
+        return base
+    return attrs.evolve(
+        base,
+        status=end.status,
+        duration=end.duration,
+        ended=entry.ended,
+        result=end.result,
+        error=end.error,
+        own=end.own,
+        reason=end.reason,
+        attempts=end.attempts,
+        fields=end.fields,
+    )

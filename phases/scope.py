@@ -1,0 +1,197 @@
+"""Cancellation: who may be told to stop, why, and by when. Nothing here knows tasks.
+
+A scope is a node in a tree. Cancelling it cancels everything below it; its deadline binds everything below
+it. A shielded scope has no parent, which is all that shielding is.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Self
+
+import attrs
+
+from phases.errors import Cancelled
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from phases.clock import Clock, Event
+
+__all__ = ["Scope", "TimeLimit"]
+
+
+@attrs.frozen(eq=False)
+class TimeLimit:
+    """An instant on the clock, the seconds that were given, and the scope to which they were given."""
+
+    at: float
+    seconds: float
+    scope: Scope
+
+    @property
+    def reason(self) -> str:
+        """Why whatever is still running at that instant is told to stop."""
+        return f"its {self.seconds:g} s are over"
+
+
+class Scope:
+    """A part of a run that is told to stop as one."""
+
+    __slots__ = ("_callbacks", "_cause", "_children", "_lock", "clock", "deadline", "event", "parent")
+
+    def __init__(self, clock: Clock, *, parent: Scope | None = None, seconds: float | None = None) -> None:
+        """Below the parent, if there is one; with no more than these seconds, if given."""
+        self.clock = clock
+        self.parent = parent
+        self.event: Event = clock.event()
+        self._cause: tuple[str, Scope] | None = None
+        self._children: set[Scope] = set()
+        self._callbacks: list[Callable[[], None]] = []
+        # One lock for the whole tree: an order to stop goes down it at one stroke.
+        self._lock: threading.RLock = threading.RLock() if parent is None else parent._lock
+        self.deadline: TimeLimit | None = None if parent is None else parent.deadline
+        if seconds is not None:
+            own = TimeLimit(at=clock.now() + seconds, seconds=seconds, scope=self)
+            if self.deadline is None or own.at < self.deadline.at:
+                self.deadline = own
+        if parent is not None:
+            with self._lock:
+                parent._children.add(self)
+                if parent._cause is not None:
+                    self._cause = parent._cause
+                    self.event.set()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        if self.parent is not None:
+            with self._lock:
+                self.parent._children.discard(self)
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether whatever runs in this scope has been told to stop, or its time is up."""
+        self._notice_deadline()
+        return self._cause is not None
+
+    @property
+    def reason(self) -> str:
+        """Why it was told to stop; empty when it was not."""
+        return "" if self._cause is None else self._cause[0]
+
+    def remaining(self) -> float | None:
+        """The seconds until the nearest deadline, never negative; None when there is none."""
+        return None if self.deadline is None else max(0.0, self.deadline.at - self.clock.now())
+
+    def check(self) -> None:
+        """Raise Cancelled if told to stop."""
+        if self.cancelled:
+            reason, origin = self._cause or ("cancelled", self)
+            raise Cancelled(reason, origin=origin)
+
+    def sleep(self, seconds: float) -> None:
+        """Wait so long, or until told to stop: then Cancelled is raised."""
+        end = self.clock.now() + seconds
+        while True:
+            self.check()
+            left = end - self.clock.now()
+            if left <= 0:
+                return
+            remaining = self.remaining()
+            self.event.wait(left if remaining is None else min(left, remaining))
+
+    def cancel(self, reason: str, *, origin: Scope | None = None) -> None:
+        """Tell everything in this scope to stop. The first reason stands."""
+        cause = (reason, origin or self)
+        wake: list[Scope] = []
+        callbacks: list[Callable[[], None]] = []
+        with self._lock:
+            below = [self]
+            while below:
+                scope = below.pop()
+                if scope._cause is None:
+                    scope._cause = cause
+                    wake.append(scope)
+                    callbacks += scope._callbacks
+                    below += scope._children
+        # Outside the lock: a callback may take its time, or look at the scope itself.
+        for scope in wake:
+            scope.event.set()
+        for callback in callbacks:
+            callback()
+
+    @contextmanager
+    def on_cancel(self, callback: Callable[[], object]) -> Iterator[None]:
+        """Call back when told to stop: at most once, never after the block, at once if it was so already."""
+        once = _Once(callback)
+        with self._lock:
+            self._callbacks.append(once)
+        alarm = self._ring_at_deadline()
+        try:
+            if self.cancelled:
+                once()
+            yield
+        finally:
+            alarm()
+            with self._lock:
+                self._callbacks.remove(once)
+            once.disarm()
+
+    def _notice_deadline(self) -> None:
+        deadline = self.deadline
+        if self._cause is None and deadline is not None and self.clock.now() >= deadline.at:
+            deadline.scope.cancel(deadline.reason)
+            # A scope that was left is no longer below the one whose deadline it inherited.
+            if self._cause is None:
+                self.cancel(deadline.reason, origin=deadline.scope)
+
+    def _ring_at_deadline(self) -> Callable[[], None]:
+        """See to it that the deadline is noticed even while nobody looks; return how to stop seeing to it."""
+        if self.deadline is None or self._cause is not None:
+            return _nothing
+        closed = self.clock.event()
+
+        def watch() -> None:
+            while not closed.is_set() and not self.cancelled:
+                closed.wait(self.remaining())
+
+        thread = self.clock.start(watch, name="phases-deadline")
+
+        def stop() -> None:
+            closed.set()
+            thread.join()
+
+        return stop
+
+
+def _nothing() -> None:
+    pass
+
+
+class _Once:
+    """A callback that runs at most once and never after it was disarmed; a fault in it is logged."""
+
+    __slots__ = ("_callback", "_lock")
+
+    def __init__(self, callback: Callable[[], object]) -> None:
+        self._callback: Callable[[], object] | None = callback
+        self._lock = threading.RLock()
+
+    def __call__(self) -> None:
+        with self._lock:
+            callback, self._callback = self._callback, None
+            if callback is None:
+                return
+            try:
+                callback()
+            except Exception:
+                logging.getLogger("phases").exception("an on_cancel callback raised; cancelling goes on")
+
+    def disarm(self) -> None:
+        """Wait for a call that is under way, then allow none."""
+        with self._lock:
+            self._callback = None

@@ -1,0 +1,147 @@
+"""Run one task and say how it ended. Every task of a run, nested or not, passes through `step`."""
+
+from __future__ import annotations
+
+import types
+from typing import TYPE_CHECKING, TypeVar, cast
+
+from phases.context import Context, Node
+from phases.errors import Cancelled, Failure, TaskFailed
+from phases.events import Finished, Skipped, Started, Status
+from phases.tasks import Skip, valid_task
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from datetime import datetime
+
+    from phases.tasks import Task
+
+__all__ = ["execute", "pass_over", "step"]
+
+T = TypeVar("T")
+
+
+def execute(task: Task[T], ctx: Context | None = None) -> T:
+    """Run the task and return its result.
+
+    Logs `started`, then one line that says how it ended and how long it took. An Exception becomes TaskFailed, with
+    the path of names and the cause. The order to stop comes out as Cancelled; KeyboardInterrupt and
+    SystemExit come out as themselves, after their line was logged.
+
+    Called with the context of a running task, the task becomes a step inside that one; where run(skip=…) leaves that
+    step out, the result is a Skip. From a running event loop use `await asyncio.to_thread(phases.execute, task)`.
+    """
+    return step(valid_task(task), ctx or Context())
+
+
+def step(task: Task[T], ctx: Context, *, order: int = 0) -> T:
+    """Run the task as the order-th step inside the context, unless the run leaves it out."""
+    selection = ctx.run.selection
+    if selection is not None and (reason := selection.leaves_out(task, above=ctx.path)):
+        pass_over(task.name, ctx, order=order, reason=reason)
+        return cast("T", Skip(reason))
+    return act(task.name, task.do, ctx, order=order)
+
+
+def act(name: str, do: Callable[[Context], T], ctx: Context, *, order: int = 0, action: str = "do") -> T:
+    """Run the function as a step of this name: one Started, one Finished, whatever happens."""
+    run, above = ctx.run, ctx.node
+    node = Node(next(run.ids))
+    inner = ctx.entering(name, node=node)
+    path = inner.path
+    if ctx.cancelled:
+        pass_over(name, ctx, order=order, reason=f"cancelled: {ctx.reason}", action=action)
+        ctx.check()
+    start, began = run.clock.utc(), run.clock.now()
+    parent = None if above is None else above.id
+    run.tell(Started(run.run_id, node.id, parent, path, order, ctx.attempt, action, start))
+    try:
+        result = do(inner)
+        _refuse_coroutine(result)
+    except BaseException as error:
+        status, reason, own = _judge(error, run.run_id)
+        _finish(inner, node, action, start, began, status=status, error=error, own=own, reason=reason)
+        if own and isinstance(error, Exception):
+            raise TaskFailed([Failure(path, error)], run_id=run.run_id) from error
+        raise
+    if isinstance(result, Skip):
+        _finish(inner, node, action, start, began, status=Status.SKIPPED, result=result, reason=result.reason)
+    else:
+        _finish(inner, node, action, start, began, status=Status.OK, result=result)
+    return result
+
+
+def pass_over(name: str, ctx: Context, *, order: int, reason: str, action: str = "do") -> None:
+    """Put on record that this step was never begun."""
+    run, above = ctx.run, ctx.node
+    parent = None if above is None else above.id
+    path = (*ctx.path, name)
+    run.tell(Skipped(run.run_id, next(run.ids), parent, path, order, ctx.attempt, action, reason))
+
+
+def _judge(error: BaseException, run_id: str) -> tuple[Status, str, bool]:
+    """How a task that raised this has ended, why, and whether the error is its own."""
+    match error:
+        case TaskFailed() if error.run_id == run_id:
+            return Status.FAILED, "", False
+        case Cancelled():
+            return Status.CANCELLED, error.reason, True
+        case KeyboardInterrupt():
+            return Status.CANCELLED, "interrupted from the keyboard", True
+        case _:
+            return Status.FAILED, "", True
+
+
+def _finish(
+    inner: Context,
+    node: Node,
+    action: str,
+    start: datetime,
+    began: float,
+    *,
+    status: Status,
+    result: object = None,
+    error: BaseException | None = None,
+    own: bool = True,
+    reason: str = "",
+) -> None:
+    run = inner.run
+    duration = run.clock.now() - began
+    fields = {} if result is None else _fields_of(result)
+    run.tell(
+        Finished(
+            run.run_id,
+            node.id,
+            inner.path,
+            action,
+            status,
+            start,
+            duration,
+            result,
+            error,
+            own,
+            reason,
+            node.attempts,
+            fields,
+        )
+    )
+
+
+def _fields_of(result: object) -> Mapping[str, object]:
+    """What the result offers to the log. It did its work; a fault in describing it must not fail the task."""
+    offer = getattr(result, "log_fields", None)
+    if not callable(offer):
+        return {}
+    try:
+        return dict(offer())
+    except Exception as error:  # noqa: BLE001  foreign code, and only its description is lost
+        return {"log_fields_error": repr(error)}
+
+
+def _refuse_coroutine(result: object) -> None:
+    if isinstance(result, types.CoroutineType):
+        result.close()
+        raise TypeError(
+            "do(ctx) returned a coroutine, so nothing was done; do(ctx) is synchronous: "
+            "call asyncio.run(…) inside it, or make it a plain function"
+        )

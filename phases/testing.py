@@ -1,0 +1,226 @@
+"""What tests of a pipeline need: a task that does as told, an observer that remembers, a clock that never waits."""
+
+from __future__ import annotations
+
+import math
+import threading
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+import attrs
+
+from phases.events import Event, Finished, Retrying, Skipped, Started, Status
+from phases.report import Report
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from phases.context import Context
+
+__all__ = ["FakeClock", "RecordingObserver", "StubTask"]
+
+T = TypeVar("T")
+
+
+@attrs.define
+class StubTask(Generic[T]):
+    """A task that takes its time and then returns, or raises, what it was told; and counts its calls.
+
+    A list of errors is used up call by call, so that `errors=[OSError("busy")]` fails once and then goes well.
+    """
+
+    name: str
+    result: T | None = None
+    seconds: float = attrs.field(default=0.0, kw_only=True)
+    errors: list[BaseException] = attrs.field(factory=list, kw_only=True, converter=list)
+    always: BaseException | None = attrs.field(default=None, kw_only=True)
+    """Raised by every call once `errors` is used up."""
+    obeys: bool = attrs.field(default=True, kw_only=True)
+    """Whether it stops when told to while it takes its time."""
+    calls: int = attrs.field(default=0, init=False)
+    undone: int = attrs.field(default=0, init=False)
+
+    def do(self, ctx: Context, /) -> T | None:
+        """Take the time, then raise or return."""
+        self.calls += 1
+        if self.seconds and self.obeys:
+            ctx.sleep(self.seconds)
+        elif self.seconds:
+            with ctx.shielded() as deaf:
+                deaf.sleep(self.seconds)
+        if self.errors:
+            raise self.errors.pop(0)
+        if self.always is not None:
+            raise self.always
+        return self.result
+
+    def plan(self, _ctx: Context, /) -> str:
+        """A line that says what it would do."""
+        return f"would return {self.result!r}"
+
+    def undo(self, _ctx: Context, /) -> None:
+        """Count."""
+        self.undone += 1
+
+
+class RecordingObserver:
+    """Keeps every event of a run, and answers the usual questions about them."""
+
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        self.events: list[Event] = []
+
+    def __call__(self, event: Event) -> None:
+        """Keep it."""
+        self.events.append(event)
+
+    @property
+    def started(self) -> list[str]:
+        """The paths of the tasks that began, in that order."""
+        return ["/".join(event.path) for event in self.events if isinstance(event, Started)]
+
+    @property
+    def finished(self) -> list[tuple[str, Status]]:
+        """The paths of the tasks that ended, in that order, and how."""
+        return [("/".join(event.path), event.status) for event in self.events if isinstance(event, Finished)]
+
+    @property
+    def skipped(self) -> list[str]:
+        """The paths of the tasks that never began."""
+        return ["/".join(event.path) for event in self.events if isinstance(event, Skipped)]
+
+    @property
+    def retries(self) -> list[Retrying]:
+        """The attempts that failed and were followed by another."""
+        return [event for event in self.events if isinstance(event, Retrying)]
+
+    @property
+    def report(self) -> Report:
+        """The report that these events make."""
+        return Report.from_events(self.events)
+
+
+class FakeClock:
+    """A clock on which nobody waits: when every thread of the run sleeps, it jumps to the first that is to wake.
+
+    Time passes only by such jumps, so durations are exact and a test of an hour takes no time. It knows the thread that
+    made it and the threads that groups start; if your test runs tasks in a thread of its own, start it with
+    `clock.start(…)`. With autojump=False time stands still until `advance()`.
+    """
+
+    def __init__(self, *, start: datetime = datetime(2026, 1, 1, tzinfo=UTC), autojump: bool = True) -> None:
+        """Begin at this date and time."""
+        self._start = start
+        self._autojump = autojump
+        self._now = 0.0
+        self._changed = threading.Condition()
+        self._awake = 1
+        self._sleepers: list[_Sleeper] = []
+
+    def now(self) -> float:
+        """The seconds since the beginning."""
+        return self._now
+
+    def utc(self) -> datetime:
+        """The date and time."""
+        return self._start + timedelta(seconds=self._now)
+
+    def event(self) -> FakeEvent:
+        """An event whose waiting passes on this clock."""
+        return FakeEvent(self)
+
+    def start(self, target: Callable[[], None], *, name: str) -> threading.Thread:
+        """Run the target in a thread that this clock knows."""
+
+        def known() -> None:
+            try:
+                target()
+            finally:
+                with self._changed:
+                    self._awake -= 1
+                    self._jump()
+
+        thread = threading.Thread(target=known, name=name)
+        with self._changed:
+            self._awake += 1
+        try:
+            thread.start()
+        except BaseException:
+            with self._changed:
+                self._awake -= 1
+            raise
+        return thread
+
+    def advance(self, seconds: float) -> None:
+        """Let the time pass, and wake those whose time has come."""
+        with self._changed:
+            self._pass_to(self._now + seconds)
+
+    def _pass_to(self, moment: float) -> None:
+        self._now = moment
+        for sleeper in list(self._sleepers):
+            if sleeper.until <= moment:
+                self._wake(sleeper)
+
+    def _jump(self) -> None:
+        """Called with the lock held whenever a thread has gone to sleep or has ended."""
+        moment = min((sleeper.until for sleeper in self._sleepers), default=math.inf)
+        if self._autojump and self._awake <= 0 and math.isfinite(moment):
+            self._pass_to(moment)
+
+    def _wake(self, sleeper: _Sleeper) -> None:
+        # The sleeper counts as awake from here on, not from when its thread gets to run: no jump can come in between.
+        sleeper.woken = True
+        self._sleepers.remove(sleeper)
+        self._awake += 1
+        self._changed.notify_all()
+
+
+@attrs.define(eq=False)
+class _Sleeper:
+    """A thread that waits for an event until a moment on the fake clock."""
+
+    event: FakeEvent
+    until: float
+    woken: bool = False
+
+
+class FakeEvent:
+    """An event on a FakeClock."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        """Not set, on this clock."""
+        self._clock = clock
+        self._set = False
+
+    def set(self) -> None:
+        """Raise the flag and wake whoever waits."""
+        clock = self._clock
+        with clock._changed:
+            self._set = True
+            for sleeper in [sleeper for sleeper in clock._sleepers if sleeper.event is self]:
+                clock._wake(sleeper)
+
+    def is_set(self) -> bool:
+        """Whether the flag is up."""
+        return self._set
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Sleep on the fake clock until the flag is up or the time has come."""
+        clock = self._clock
+        with clock._changed:
+            if self._set or (timeout is not None and timeout <= 0):
+                return self._set
+            # At least the next moment that a float can tell apart, or the sleeper would never get there.
+            until = math.inf if timeout is None else max(clock._now + timeout, math.nextafter(clock._now, math.inf))
+            sleeper = _Sleeper(self, until)
+            clock._sleepers.append(sleeper)
+            clock._awake -= 1
+            clock._jump()
+            try:
+                while not sleeper.woken:
+                    clock._changed.wait()
+            finally:
+                if not sleeper.woken:
+                    clock._wake(sleeper)
+            return self._set

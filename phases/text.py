@@ -1,0 +1,67 @@
+"""How times, trees and arbitrary values read. Pure text: no tasks, no colours, no terminal."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+__all__ = ["draw_tree", "plain", "printable", "seconds_in_words"]
+
+N = TypeVar("N")
+
+
+def seconds_in_words(seconds: float) -> str:
+    """A duration with as many digits as anyone reads: `850 µs`, `12 ms`, `3.25 s`, `2 min 05 s`, `1 h 02 min`."""
+    if seconds < 0.000_999_5:
+        return f"{seconds * 1e6:.0f} µs"
+    if seconds < 0.999_5:
+        return f"{seconds * 1e3:.0f} ms"
+    if seconds < 59.995:
+        return f"{seconds:.2f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02} min"
+
+
+def draw_tree(root: N, *, children: Callable[[N], Sequence[N]]) -> Iterator[tuple[str, str, N]]:
+    """Every node from the root down, with what is drawn before its own line and before further lines of it."""
+    yield "", "", root
+    yield from _below(root, children, indent="")
+
+
+def _below(node: N, children: Callable[[N], Sequence[N]], *, indent: str) -> Iterator[tuple[str, str, N]]:
+    members = children(node)
+    for place, child in enumerate(members, start=1):
+        last = place == len(members)
+        further = indent + ("   " if last else "│  ")
+        yield indent + ("└─ " if last else "├─ "), further, child
+        yield from _below(child, children, indent=further)
+
+
+def printable(value: object) -> str:
+    """str(value), also where the value cannot print itself."""
+    try:
+        return str(value)
+    except Exception:  # noqa: BLE001  any object may be offered to a log or report; the line must not be lost for it
+        return f"<{type(value).__name__} that cannot be printed>"
+
+
+def plain(value: object, *, depth: int = 8) -> object:
+    """The value as JSON can hold it: what JSON has no word for becomes text, and so does what is nested too deep."""
+    match value:
+        case None | bool() | str():
+            return value
+        case int() | float():
+            return value if math.isfinite(value) else str(value)
+        case Mapping() if depth:
+            return {printable(key): plain(member, depth=depth - 1) for key, member in value.items()}
+        case list() | tuple() | set() | frozenset() if depth:
+            return [plain(member, depth=depth - 1) for member in value]
+        case _:
+            return printable(value)

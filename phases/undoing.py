@@ -1,0 +1,86 @@
+"""Take back what the tasks of a tree did, last first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from phases.context import Context
+from phases.errors import TaskFailed
+from phases.report import Report, ReportBuilder
+from phases.steps import act, pass_over
+from phases.tasks import offer_of, subtasks_of, valid_task
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from phases.tasks import AnyTask
+
+__all__ = ["undo"]
+
+
+def undo(task: AnyTask, ctx: Context | None = None, *, after: Report | None = None) -> Report:
+    """Call the undo of every task in the tree that offers one, and report.
+
+    Without a report, the last that is listed comes first: this is how everything is taken down again. With
+    the report of a run, only what had begun in it is taken back, in the reverse of the order in which it
+    ended, whatever ran in parallel.
+
+    A failing undo does not keep the others from being called; in the end one TaskFailed carries all failures. A
+    group that offers undo itself is asked instead of the tasks in it.
+    """
+    ctx = ctx or Context()
+    builder = ReportBuilder()
+    ctx.run.add_observer(builder)
+    steps = list(_offers(valid_task(task), above=ctx.path, report=after))
+    # With a report by when each ended, else by place; the last comes first.
+    steps.sort(key=lambda step: step.turn, reverse=True)
+    alone = offer_of(task, "undo") if steps else None
+    act(task.name, alone or (lambda inner: _undo_each(steps, inner)), ctx, action="undo")
+    return builder.report()
+
+
+class _Step(NamedTuple):
+    """One undo that is to be called: its turn, the path of its task, and the method."""
+
+    turn: tuple[int, ...]
+    path: tuple[str, ...]
+    offer: Callable[[Context], Any]
+
+
+def _undo_each(steps: Sequence[_Step], ctx: Context) -> None:
+    failures: list[TaskFailed] = []
+    for order, step in enumerate(steps):
+        try:
+            act(step.path[-1], step.offer, ctx.at(step.path[:-1]), order=order, action="undo")
+        except TaskFailed as failed:
+            failures.append(failed)
+        except BaseException as error:
+            for later in range(order + 1, len(steps)):
+                *above, name = steps[later].path
+                why = f"not reached after {step.path[-1]}"
+                pass_over(name, ctx.at(tuple(above)), order=later, reason=why, action="undo")
+            for earlier in failures:
+                error.add_note(f"before that: {earlier}")
+            raise
+    if failures:
+        raise TaskFailed.merged(failures, run_id=ctx.run_id)
+
+
+def _offers(
+    task: AnyTask, *, above: tuple[str, ...], report: Report | None, place: tuple[int, ...] = ()
+) -> Iterator[_Step]:
+    """Each undo that is to be called."""
+    path = (*above, task.name)
+    if report is not None and report.ended is None:
+        return
+    offer = offer_of(task, "undo")
+    if offer is not None:
+        yield _Step((report.ended,) if report is not None and report.ended else place, path, offer)
+        return
+    for order, member in enumerate(subtasks_of(task)):
+        if report is None:
+            yield from _offers(member, above=path, report=None, place=(*place, order))
+            continue
+        ran = [child for child in report.children if child.order == order and child.name == member.name]
+        for child in ran[-1:]:
+            yield from _offers(member, above=path, report=child)

@@ -1,0 +1,184 @@
+"""A task with something around it: tried again, given a time limit, or done only if. The name stays the task's."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import attrs
+
+from phases.errors import TaskFailed
+from phases.events import Retrying
+from phases.tasks import Skip, valid_task
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from phases.context import Context
+    from phases.tasks import Task
+
+__all__ = ["Deadline", "Retry", "When", "can_retry", "deadline", "retry", "when"]
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+def can_retry(error: Exception) -> bool:
+    """What retry() asks by default: the error's own `can_retry`, where it has one; else yes."""
+    return bool(getattr(error, "can_retry", True))
+
+
+def retry(
+    task: Task[T],
+    *,
+    attempts: int = 3,
+    delay: float = 1.0,
+    factor: float = 2.0,
+    longest: float = 30.0,
+    jitter: float = 0.5,
+    on: Callable[[Exception], bool] | type[Exception] | tuple[type[Exception], ...] = can_retry,
+) -> Retry[T]:
+    """The task, tried up to so many times.
+
+    Between attempts it waits `delay` seconds, each time `factor` times longer but never longer than `longest`, less a
+    random part of at most `jitter` of it, so that a thousand nodes do not come back at once.
+
+    `on` says which errors are worth another attempt: exception types, or a predicate. Of a group that failed
+    every failure must be. Cancelled is never retried. When the deadline is nearer than the next
+    attempt, the failure is raised at once instead of after a wait that cannot help.
+    """
+    return Retry(task, attempts, delay, factor, longest, jitter, on)
+
+
+def deadline(task: Task[T], seconds: float) -> Deadline[T]:
+    """The task, told to stop when the seconds are over; DeadlineExceeded is then its failure.
+
+    Whatever ends well is well, also when it ends late: a thread cannot be stopped from outside, so a task
+    that never calls ctx.check() or ctx.sleep() runs on to its end.
+    """
+    return Deadline(task, seconds)
+
+
+def when(condition: bool | Callable[[Context], bool], task: Task[T]) -> When[T]:  # noqa: FBT001  reads as a sentence
+    """The task, if the condition holds when its turn comes; otherwise it is skipped."""
+    return When(condition, task)
+
+
+def _number(rule: str, holds: Callable[[Any], bool]) -> Callable[[object, attrs.Attribute[Any], Any], None]:
+    """A validator: a finite number, and no boolean, for which the rule holds."""
+
+    def check(instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
+        number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+        if not (number and holds(value)):
+            of = f"{type(instance).__name__.lower()} of {getattr(instance, 'name', 'a task')!r}"
+            raise ValueError(f"{of}: {attribute.name} is {value!r}; it has to be {rule}")
+
+    return check
+
+
+_positive = _number("a number above 0", lambda value: value > 0)
+_not_negative = _number("0 or a number above it", lambda value: value >= 0)
+_share = _number("a number from 0 to 1", lambda value: 0 <= value <= 1)
+_count = _number("a whole number from 1 up", lambda value: isinstance(value, int) and value >= 1)
+
+
+@attrs.frozen
+class Retry(Generic[T_co]):
+    """What retry() makes."""
+
+    wrapped: Task[T_co] = attrs.field(converter=valid_task)
+    attempts: int = attrs.field(validator=_count)
+    delay: float = attrs.field(validator=_not_negative)
+    factor: float = attrs.field(validator=_positive)
+    longest: float = attrs.field(validator=_not_negative)
+    jitter: float = attrs.field(validator=_share)
+    on: Callable[[Exception], bool] | type[Exception] | tuple[type[Exception], ...]
+
+    @property
+    def name(self) -> str:
+        """The task's own name."""
+        return self.wrapped.name
+
+    def do(self, ctx: Context, /) -> T_co:
+        """Try until it ends well, or trying again is no use."""
+        for attempt in range(1, self.attempts):
+            try:
+                return self.wrapped.do(ctx.attempting(attempt))
+            except Exception as error:
+                if not self.worth_another(error):
+                    raise
+                wait = self.wait_after(attempt)
+                left = ctx.remaining()
+                if left is not None and left <= wait:
+                    error.add_note(
+                        f"attempt {attempt} of {self.attempts}; the deadline comes before the next one could"
+                    )
+                    raise
+                self._announce(ctx, attempt, wait, error)
+            ctx.sleep(wait)
+        return self.wrapped.do(ctx.attempting(self.attempts))
+
+    def worth_another(self, error: Exception) -> bool:
+        """Whether these errors are of the kind that may be gone the next time."""
+        errors = [failure.error for failure in error.failures] if isinstance(error, TaskFailed) else [error]
+        on = self.on
+        if isinstance(on, (type, tuple)):
+            return all(isinstance(each, on) for each in errors)
+        return all(isinstance(each, Exception) and on(each) for each in errors)
+
+    def wait_after(self, attempt: int) -> float:
+        """The seconds between this attempt and the next."""
+        import random  # noqa: PLC0415  only a failure pays for it
+
+        try:
+            wait = min(self.longest, self.delay * self.factor ** (attempt - 1))
+        except OverflowError:
+            wait = self.longest
+        return wait * (1 - self.jitter * random.random())  # noqa: S311  spreading load is no secret
+
+    def _announce(self, ctx: Context, attempt: int, wait: float, error: Exception) -> None:
+        if ctx.node is not None:
+            ctx.run.tell(Retrying(ctx.run_id, ctx.node.id, ctx.path, attempt, self.attempts, wait, error))
+
+
+@attrs.frozen
+class Deadline(Generic[T_co]):
+    """What deadline() makes."""
+
+    wrapped: Task[T_co] = attrs.field(converter=valid_task)
+    seconds: float = attrs.field(validator=_positive)
+
+    @property
+    def name(self) -> str:
+        """The task's own name."""
+        return self.wrapped.name
+
+    def do(self, ctx: Context, /) -> T_co:
+        """Do it, with less time."""
+        with ctx.within(self.seconds) as limited:
+            return self.wrapped.do(limited)
+
+
+@attrs.frozen
+class When(Generic[T_co]):
+    """What when() makes."""
+
+    condition: bool | Callable[[Context], bool]
+    wrapped: Task[T_co] = attrs.field(converter=valid_task)
+
+    @property
+    def name(self) -> str:
+        """The task's own name."""
+        return self.wrapped.name
+
+    def do(self, ctx: Context, /) -> T_co | Skip:
+        """Do it, or say why not."""
+        met = self.condition(ctx) if callable(self.condition) else self.condition
+        return self.wrapped.do(ctx) if met else Skip(f"not so: {self.condition_in_words}")
+
+    @property
+    def condition_in_words(self) -> str:
+        """The condition as the log, the report and the plan name it."""
+        if not callable(self.condition):
+            return f"when {bool(self.condition)}".lower()
+        return f"when {getattr(self.condition, '__name__', 'its condition holds').replace('_', ' ')}"
