@@ -132,15 +132,17 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> object:
-    """Load the module in which the name lives."""
-    for home, names in _HOMES.items():
-        if name in names:
-            from importlib import import_module  # noqa: PLC0415  already loaded by any interpreter that gets here
+if not TYPE_CHECKING:  # a type checker that saw it would believe any name
 
-            value = globals()[name] = getattr(import_module(f"{__name__}.{home}"), name)
-            return value
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    def __getattr__(name: str) -> object:
+        """Load the module in which the name lives."""
+        for home, names in _HOMES.items():
+            if name in names:
+                from importlib import import_module  # noqa: PLC0415  any interpreter has it loaded already
+
+                value = globals()[name] = getattr(import_module(f"{__name__}.{home}"), name)
+                return value
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -181,7 +181,7 @@ def _value(value: object) -> str:
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     text = printable(value)
-    if text and all(char.isprintable() and char not in ' ="\\' for char in text):
+    if text and all(char.isprintable() and char not in " ='\"\\" for char in text):
         return text
     quoted = text.replace("\\", "\\\\").replace('"', '\\"')
     return '"' + "".join(char if char.isprintable() else _escaped(char) for char in quoted) + '"'

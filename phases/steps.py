@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from phases.tasks import Task
 
-__all__ = ["execute", "pass_over", "step"]
+__all__ = ["act", "execute", "pass_over", "step"]
 
 T = TypeVar("T")
 

@@ -128,19 +128,20 @@ def task(
 
 def valid_task(candidate: Task[T]) -> Task[T]:
     """The task, if it can be one; InvalidTask says what it lacks."""
-    what = f"{candidate!r:.80} cannot be used as a task"
     if isinstance(candidate, type):
-        raise InvalidTask(f"{what}: it is a class; give an instance, {candidate.__name__}(…)")
+        raise _no_task(candidate, f"it is a class; give an instance, {candidate.__name__}(…)")
     if not callable(getattr(candidate, "do", None)):
         hint = "; decorate the function with @phases.task('name')" if callable(candidate) else ""
-        raise InvalidTask(f"{what}: it has no method do(ctx){hint}")
+        raise _no_task(candidate, f"it has no method do(ctx){hint}")
     name = getattr(candidate, "name", None)
     if not isinstance(name, str) or not name.strip() or "/" in name or not name.isprintable():
-        raise InvalidTask(
-            f"{what}: its name is {name!r}; a name is a non-empty text on one line, without '/' "
-            "(paths are made of names)"
-        )
+        rule = "a name is a non-empty text on one line, without '/' (paths are made of names)"
+        raise _no_task(candidate, f"its name is {name!r}; {rule}")
     return candidate
+
+
+def _no_task(candidate: object, why: str) -> InvalidTask:
+    return InvalidTask(f"{candidate!r:.80} cannot be used as a task: {why}")
 
 
 def unwrapped(wrapper: AnyTask) -> AnyTask:

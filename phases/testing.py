@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -13,26 +13,28 @@ from phases.events import Event, Finished, Retrying, Skipped, Started, Status
 from phases.report import Report
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from phases.context import Context
 
 __all__ = ["FakeClock", "RecordingObserver", "StubTask"]
 
-T = TypeVar("T")
+
+def _own_list(errors: Iterable[BaseException]) -> list[BaseException]:
+    return list(errors)
 
 
 @attrs.define
-class StubTask(Generic[T]):
+class StubTask:
     """A task that takes its time and then returns, or raises, what it was told; and counts its calls.
 
     A list of errors is used up call by call, so that `errors=[OSError("busy")]` fails once and then goes well.
     """
 
     name: str
-    result: T | None = None
+    result: object = None
     seconds: float = attrs.field(default=0.0, kw_only=True)
-    errors: list[BaseException] = attrs.field(factory=list, kw_only=True, converter=list)
+    errors: list[BaseException] = attrs.field(factory=list, kw_only=True, converter=_own_list)
     always: BaseException | None = attrs.field(default=None, kw_only=True)
     """Raised by every call once `errors` is used up."""
     obeys: bool = attrs.field(default=True, kw_only=True)
@@ -40,7 +42,7 @@ class StubTask(Generic[T]):
     calls: int = attrs.field(default=0, init=False)
     undone: int = attrs.field(default=0, init=False)
 
-    def do(self, ctx: Context, /) -> T | None:
+    def do(self, ctx: Context, /) -> object:
         """Take the time, then raise or return."""
         self.calls += 1
         if self.seconds and self.obeys:

@@ -57,8 +57,10 @@ def plain(value: object, *, depth: int = 8) -> object:
     match value:
         case None | bool() | str():
             return value
-        case int() | float():
-            return value if math.isfinite(value) else str(value)
+        case int() if value.bit_length() <= 64:  # beyond that, readers of JSON disagree
+            return value
+        case float() if math.isfinite(value):
+            return value
         case Mapping() if depth:
             return {printable(key): plain(member, depth=depth - 1) for key, member in value.items()}
         case list() | tuple() | set() | frozenset() if depth:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from phases.context import Context
 from phases.errors import TaskFailed
+from phases.events import Status
 from phases.report import Report, ReportBuilder
 from phases.steps import act, pass_over
 from phases.tasks import offer_of, subtasks_of, valid_task
@@ -71,7 +72,7 @@ def _offers(
 ) -> Iterator[_Step]:
     """Each undo that is to be called."""
     path = (*above, task.name)
-    if report is not None and report.ended is None:
+    if report is not None and (report.ended is None or report.status is Status.SKIPPED):
         return
     offer = offer_of(task, "undo")
     if offer is not None:

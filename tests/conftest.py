@@ -1,0 +1,62 @@
+"""What holds for every test: no test reaches the host unless it says so, and CI allows no skip."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import threading
+from typing import TYPE_CHECKING
+
+import hypothesis
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+hypothesis.settings.register_profile("default", deadline=None)
+hypothesis.settings.register_profile("long", deadline=None, max_examples=5_000)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+_STARTS_A_PROCESS = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.exec", "os.system"}
+_walled_in = threading.local()
+
+
+def _wall(event: str, arguments: tuple[object, ...]) -> None:
+    """An audit hook: it sees every process and socket, whichever library opens it. It cannot be removed again."""
+    if not getattr(_walled_in, "now", False):
+        return
+    if event in _STARTS_A_PROCESS:
+        raise PermissionError(f"a unit test tried to start a process ({event}); mark it with pytest.mark.processes")
+    if event == "socket.__new__" and arguments[1] == getattr(socket, "AF_NETLINK", None):
+        raise PermissionError("a unit test tried to speak netlink; mark it with pytest.mark.processes")
+
+
+sys.addaudithook(_wall)
+
+
+@pytest.fixture(autouse=True)
+def no_way_to_the_host(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Keep a test that is not marked `processes` from starting any, and from netlink."""
+    _walled_in.now = "processes" not in request.keywords
+    yield
+    _walled_in.now = False
+
+
+@pytest.fixture(autouse=True)
+def no_thread_is_left() -> Iterator[None]:
+    """Every test, not only those about threads, ends with the threads with which it began."""
+    before = set(threading.enumerate())
+    yield
+    left = [thread.name for thread in threading.enumerate() if thread not in before and thread.is_alive()]
+    assert not left, f"threads that outlived their test: {left}"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """Where skipping is forbidden, a skip is a failure that says what was missing."""
+    report: pytest.TestReport = yield  # type: ignore[assignment]  # a wrapper hook receives what it wraps
+    if os.environ.get("HOSTROUTING_FORBID_SKIPS") and report.skipped and not hasattr(report, "wasxfail"):
+        report.outcome = "failed"
+        report.longrepr = f"{item.nodeid} was skipped, which this run forbids: {report.longrepr}"
+    return report  # type: ignore[return-value]  # see above

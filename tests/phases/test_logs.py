@@ -1,0 +1,149 @@
+"""Log lines: one wide line a start and an end, and the two formatters."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shlex
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import phases
+from phases import Context
+from phases.testing import FakeClock, StubTask
+
+
+class Result:
+    """A result whose fields collide with ours."""
+
+    def log_fields(self) -> dict[str, object]:
+        """One of its own, one that is taken."""
+        return {"routes": 3, "status": "mine"}
+
+
+def logged(task: phases.AnyTask, caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
+    """The records of a run of the task on a fake clock."""
+    with caplog.at_level(logging.DEBUG, logger="phases"):
+        phases.run(task, clock=FakeClock(), run_id="r1", observers=[phases.LogObserver()])
+    return caplog.records
+
+
+def test_one_wide_line(caplog: pytest.LogCaptureFixture) -> None:
+    """A task's end is one line with everything: task, status, start, duration, and what its result offers."""
+    started, completed = logged(StubTask("download", Result(), seconds=1.5), caplog)
+    assert started.message == "download started"
+    assert completed.message == "download completed after 1.50 s"
+    assert vars(completed)["phases"] == {
+        "run": "r1",
+        "task": "download",
+        "event": "completed",
+        "action": "do",
+        "status": "ok",
+        "start": "2026-01-01T00:00:00.000Z",
+        "duration": 1.5,
+        "routes": 3,
+        "result_status": "mine",
+    }
+
+
+def test_words_and_levels(caplog: pytest.LogCaptureFixture) -> None:
+    """Each line can be read aloud, and its level says how much it matters."""
+    records = logged(
+        phases.serial(
+            phases.retry(StubTask("download", errors=[OSError("no\nroute")]), jitter=0),
+            StubTask("check", phases.Skip("nothing to check")),
+            phases.parallel(StubTask("x", seconds=2, always=ValueError("bad")), StubTask("y", seconds=9), name="p"),
+            StubTask("start"),
+            name="boot",
+        ),
+        caplog,
+    )
+    assert [(record.levelname, record.message) for record in records if not record.message.endswith("started")] == [
+        ("WARNING", "boot/download: attempt 1 of 3 failed: OSError: no route; again in 1.00 s"),
+        ("INFO", "boot/download completed after 1.00 s"),
+        ("INFO", "boot/check skipped after 0 µs: nothing to check"),
+        ("ERROR", "boot/p/x failed after 2.00 s: ValueError: bad"),
+        ("WARNING", "boot/p/y cancelled after 2.00 s: x failed"),
+        ("ERROR", "boot/p failed after 2.00 s: x failed: ValueError: bad (in boot/p/x)"),
+        ("DEBUG", "boot/start not started: not reached after p"),
+        ("ERROR", "boot failed after 3.00 s: x failed: ValueError: bad (in boot/p/x)"),
+    ]
+
+
+def test_undo_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    """The lines of an undo say that they are of an undo."""
+    with caplog.at_level(logging.INFO, logger="phases"):
+        phases.undo(StubTask("routes"), Context(clock=FakeClock()))
+    assert caplog.messages == ["routes (undo) started", "routes (undo) completed after 0 µs"]
+
+
+def test_tracebacks(caplog: pytest.LogCaptureFixture) -> None:
+    """Where tracebacks are wanted, the line of the task that raised has one, and only that line."""
+    task = phases.serial(StubTask("a", always=OSError("full")))
+    with pytest.raises(phases.TaskFailed):
+        phases.execute(task, Context(observers=[phases.LogObserver(tracebacks=True)]))
+    assert [record.message.split()[0] for record in caplog.records if record.exc_info] == ["serial/a"]
+
+
+def test_a_logger_of_ones_own(caplog: pytest.LogCaptureFixture) -> None:
+    """A context with a logger of one's own logs there."""
+    with caplog.at_level(logging.INFO):
+        phases.execute(StubTask("a"), Context(logger=logging.getLogger("agent.boot")))
+    assert {record.name for record in caplog.records} == {"agent.boot"}
+
+
+def record(message: str, fields: object = None, *args: object) -> logging.LogRecord:
+    """A record with these fields under the one key."""
+    made = logging.LogRecord("phases", logging.INFO, __file__, 1, message, args, None)
+    made.created = 1_767_225_600.25
+    if fields is not None:
+        vars(made)[phases.logs.FIELDS] = fields
+    return made
+
+
+def test_logfmt() -> None:
+    """Logfmt quotes what needs it, and only that."""
+    fields = {"task": "a/b", "words": "two words", "none": None, "yes": True, "odd key": 'a"b\\c', "lines": "a\nb\x00"}
+    assert phases.LogfmtFormatter().format(record("done", fields)) == (
+        'time=2026-01-01T00:00:00.250Z level=info msg=done task=a/b words="two words" none=null yes=true '
+        'odd_key="a\\"b\\\\c" lines="a\\nb\\u0000"'
+    )
+
+
+def test_json() -> None:
+    """A JSON line has the same facts, and the traceback of a record that has one."""
+    line = record("done", {"task": "a/b", "level": "mine", "value": {1, 2}})
+    line.exc_info = (OSError, OSError("full"), None)
+    found = json.loads(phases.JsonFormatter().format(line))
+    assert found.pop("traceback").endswith("OSError: full")
+    assert found == {
+        "time": "2026-01-01T00:00:00.250Z",
+        "level": "info",
+        "msg": "done",
+        "task": "a/b",
+        "level_": "mine",
+        "value": [1, 2],
+    }
+
+
+@pytest.mark.parametrize("formatter", [phases.LogfmtFormatter(), phases.JsonFormatter()])
+def test_records_of_others(formatter: logging.Formatter) -> None:
+    """Records that are not ours are formatted too, with the name of their logger."""
+    assert "phases" in formatter.format(record("hello %s", None, "world"))
+    assert "hello world" in formatter.format(record("hello %s", None, "world"))
+    assert "wrong %s %s" in formatter.format(record("wrong %s %s", None, 1))
+
+
+@given(st.dictionaries(st.text(), st.text()), st.text())
+def test_any_field_stays_on_one_line(fields: dict[str, str], message: str) -> None:
+    """Whatever a task logs, a record is one line; JSON gives every value back, logfmt splits into its pairs."""
+    made = record(message, fields)
+    made.args = None
+    as_json = phases.JsonFormatter().format(made)
+    assert len(as_json.splitlines()) == 1
+    assert [value for value in fields.values() if value not in json.loads(as_json).values()] == []
+    as_logfmt = phases.LogfmtFormatter().format(made)
+    assert len(as_logfmt.splitlines()) == 1
+    assert len(shlex.split(as_logfmt, comments=False)) == 3 + len(fields)

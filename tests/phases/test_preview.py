@@ -1,0 +1,136 @@
+"""plan: what would be done, without doing it."""
+
+from __future__ import annotations
+
+import json
+
+import attrs
+import pytest
+
+import phases
+from phases import Context
+from phases.testing import RecordingObserver, StubTask
+
+
+@attrs.frozen
+class Routes:
+    """A task with a plan of two lines."""
+
+    name: str = "routes"
+
+    def do(self, _ctx: Context) -> None:
+        """Must not be called."""
+        raise AssertionError
+
+    def plan(self, ctx: Context) -> str:
+        """Two lines, the second with the path."""
+        return f"+ 172.16.0.0/17\n+ {'/'.join(ctx.path)}"
+
+
+@phases.task("mute")
+def mute(_ctx: Context) -> None:
+    """Offers no plan; must not be called."""
+    raise AssertionError
+
+
+def broken(_ctx: Context) -> str:
+    """A plan that cannot be made."""
+    raise PermissionError("not root")
+
+
+def tree() -> phases.Task[object]:
+    """Some tasks offer a plan, some do not, one cannot say."""
+    return phases.serial(
+        phases.retry(Routes()),
+        phases.parallel(mute, phases.when(False, StubTask("stub", 7)), name="both"),
+        phases.task("broken", plan=broken)(lambda _ctx: None),
+        name="bootstrap",
+    )
+
+
+def test_text() -> None:
+    """The tree shows each task and what it would do, or that it offers no plan, or why it cannot say."""
+    assert str(phases.plan(tree())) == (
+        "bootstrap\n"
+        "├─ routes\n"
+        "│    + 172.16.0.0/17\n"
+        "│    + bootstrap/routes\n"
+        "├─ both\n"
+        "│  ├─ mute  (offers no plan)\n"
+        "│  └─ stub  (when false)  would return 7\n"
+        "└─ broken  cannot say: PermissionError: not root"
+    )
+
+
+def test_values() -> None:
+    """The answers are values: what plan(ctx) returned, the error, and whether all could answer."""
+    found = phases.plan(tree())
+    assert [node.name for node in found.walk()] == ["bootstrap", "routes", "both", "mute", "stub", "broken"]
+    assert not found.ok
+    assert isinstance(found.children[2].error, PermissionError)
+    assert phases.plan(Routes()).ok
+    assert json.loads(found.to_json())["children"][2]["error"] == "PermissionError: not root"
+
+
+def test_nothing_happens() -> None:
+    """Asking runs no task and tells no observer."""
+    seen = RecordingObserver()
+    phases.plan(tree(), Context(observers=[seen]))
+    assert seen.events == []
+
+
+def test_only_and_skip() -> None:
+    """What a run would leave out is not asked; unknown names are errors here too."""
+    found = phases.plan(tree(), only="both", skip="stub")
+    assert [(node.name, node.note) for node in found.walk()] == [
+        ("bootstrap", ""),
+        ("routes", "left out by only"),
+        ("both", ""),
+        ("mute", "offers no plan"),
+        ("stub", "left out by skip"),
+        ("broken", "left out by only"),
+    ]
+    with pytest.raises(phases.UnknownTask):
+        phases.plan(tree(), only="nothing")
+
+
+def test_a_group_may_answer_for_its_members() -> None:
+    """A task that has steps of its own and a plan of its own is asked itself."""
+
+    @attrs.frozen
+    class Whole:
+        name: str = "whole"
+        subtasks: tuple[phases.AnyTask, ...] = (StubTask("part"),)
+
+        def do(self, _ctx: Context) -> None: ...
+
+        def plan(self, _ctx: Context) -> str:
+            return "all of it"
+
+    assert str(phases.plan(Whole())) == "whole  all of it"
+
+
+def test_json_of_a_plan_that_maps_itself() -> None:
+    """A plan value that offers to_mapping is stored as that mapping."""
+
+    class Steps:
+        def to_mapping(self) -> dict[str, object]:
+            return {"steps": []}
+
+    asked = phases.plan(phases.task("a", plan=lambda _ctx: Steps())(lambda _ctx: None))
+    assert asked.to_mapping() == {
+        "schema": "phases/plan/1",
+        "name": "a",
+        "plan": {"steps": []},
+        "note": "",
+        "error": None,
+        "children": [],
+    }
+
+
+def test_cancelled() -> None:
+    """Asking stops when told to."""
+    ctx = Context()
+    ctx.cancel("enough")
+    with pytest.raises(phases.Cancelled):
+        phases.plan(tree(), ctx)

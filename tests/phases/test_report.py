@@ -1,0 +1,139 @@
+"""Report: what happened, as text and as JSON."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import phases
+from phases import Context, Status
+from phases.testing import FakeClock, RecordingObserver, StubTask
+
+
+class Result:
+    """A result with something to say."""
+
+    def log_fields(self) -> dict[str, object]:
+        """Two facts."""
+        return {"routes": 3, "changed": True}
+
+
+def bootstrap() -> phases.Task[object]:
+    """A tree in which everything happens that can happen."""
+    return phases.serial(
+        phases.retry(StubTask("download", Result(), seconds=2, errors=[OSError("busy")]), delay=1, jitter=0),
+        phases.parallel(
+            StubTask("unpack", seconds=3, always=OSError("disk full")), StubTask("pull", seconds=9), name="prepare"
+        ),
+        StubTask("start"),
+        name="bootstrap",
+    )
+
+
+def report() -> phases.Report:
+    """Its report."""
+    return phases.run(bootstrap(), clock=FakeClock(), observers=[], run_id="r1")
+
+
+def test_text() -> None:
+    """The first line is the answer, then one line a task with how it ended, how long it took, and why."""
+    assert str(report()) == (
+        "bootstrap: failed after 8.00 s: unpack failed: OSError: disk full (in bootstrap/prepare/unpack)\n"
+        "bootstrap     failed     8.00 s\n"
+        "├─ download   ok         5.00 s  2 attempts, routes=3, changed=True\n"
+        "├─ prepare    failed     3.00 s\n"
+        "│  ├─ unpack  failed     3.00 s  OSError: disk full\n"
+        "│  └─ pull    cancelled  3.00 s  unpack failed\n"
+        "└─ start      skipped            not reached after prepare"
+    )
+
+
+def test_json() -> None:
+    """The JSON has the same facts, typed, with a schema name, and a traceback for what failed."""
+    found = json.loads(report().to_json())
+    assert (found["schema"], found["run"], found["status"], found["duration"]) == ("phases/report/1", "r1", "failed", 8)
+    download, prepare, start = found["children"]
+    assert (download["attempts"], download["fields"]) == (2, {"routes": 3, "changed": True})
+    assert download["started"] == "2026-01-01T00:00:00+00:00"
+    assert (prepare["error"], prepare["traceback"]) == (None, None)
+    assert prepare["children"][0]["error"] == "OSError: disk full"
+    assert prepare["children"][0]["traceback"].endswith("OSError: disk full\n")
+    assert (start["status"], start["started"], start["duration"]) == ("skipped", None, None)
+
+
+def test_failures() -> None:
+    """The failures are those of the tasks that raised, not of the groups around them."""
+    assert [str(failure) for failure in report().failures] == [
+        "unpack failed: OSError: disk full (in bootstrap/prepare/unpack)"
+    ]
+
+
+def test_find() -> None:
+    """A task is found by name or by the end of its path; an unknown one is an error that lists those there are."""
+    assert report().find("pull").status is Status.CANCELLED
+    assert report().find("prepare/pull").path == ("bootstrap", "prepare", "pull")
+    with pytest.raises(KeyError, match="no task 'push' in this report; it has bootstrap, bootstrap/download"):
+        report().find("push")
+
+
+@pytest.mark.parametrize(
+    ("task", "code"),
+    [
+        (StubTask("a"), 0),
+        (StubTask("a", phases.Skip("nothing to do")), 0),
+        (StubTask("a", always=OSError()), 1),
+        (StubTask("a", always=phases.Cancelled("enough")), 1),
+    ],
+)
+def test_exit_code(task: StubTask, code: int) -> None:
+    """The exit code is 0 when all is well and 1 when it is not."""
+    assert phases.run(task, observers=[]).exit_code == code
+
+
+def test_while_it_runs() -> None:
+    """A report can be made at any moment; what has not ended is running."""
+    seen = RecordingObserver()
+
+    @phases.task("look")
+    def look(_ctx: Context) -> list[Status]:
+        return [node.status for node in seen.report.walk()]
+
+    result = phases.execute(phases.serial(StubTask("a"), look), Context(observers=[seen]))
+    assert result[1] == [Status.RUNNING, Status.OK, Status.RUNNING]
+
+
+def test_nothing_yet() -> None:
+    """Before anything has begun there is no report, and the error says so."""
+    with pytest.raises(ValueError, match="no task has begun"):
+        phases.Report.from_events([])
+
+
+def test_very_many() -> None:
+    """Of very many children the text shows those that did not end well and counts the rest; the JSON has all."""
+    many = [StubTask(f"t{number}") for number in range(200)]
+    many[150].always = OSError("this one")
+    seen = RecordingObserver()
+    with pytest.raises(phases.TaskFailed):
+        phases.execute(phases.serial(*many), Context(observers=[seen]))
+    lines = str(seen.report).splitlines()
+    assert len(lines) == 32
+    assert any("t150" in line and "this one" in line for line in lines)
+    assert lines[-1].startswith("└─ … and 171 more")
+    assert len(json.loads(seen.report.to_json())["children"]) == 200
+
+
+def test_odd_results_in_json() -> None:
+    """Whatever a task returns, its report is JSON."""
+    circle: list[object] = []
+    circle.append(circle)
+
+    class Shy:
+        def __str__(self) -> str:
+            raise RuntimeError
+
+    odd = [float("nan"), {1: {"set"}, ("a", "b"): b"bytes"}, circle, Shy(), 10**5000, "\ud800"]
+    found = json.loads(phases.run(StubTask("a", odd), observers=[]).to_json())["result"]
+    assert found[0] == "nan"
+    assert found[1] == {"1": ["set"], "('a', 'b')": "b'bytes'"}
+    assert found[3:] == ["<Shy that cannot be printed>", "<int that cannot be printed>", "\ud800"]

@@ -1,0 +1,106 @@
+"""phases.testing: the fake clock and the stub keep their promises."""
+
+from __future__ import annotations
+
+import threading
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import phases
+from phases import Context
+from phases.testing import FakeClock, RecordingObserver, StubTask
+
+if TYPE_CHECKING:
+    from phases.clock import Clock
+
+
+def test_hours_pass_at_once() -> None:
+    """Sleeping a day on the fake clock takes no time, and the clock says that a day has passed."""
+    clock = FakeClock(start=datetime(2026, 3, 1, tzinfo=UTC))
+    phases.execute(StubTask("a", seconds=86_400), Context(clock=clock))
+    assert clock.now() == 86_400
+    assert clock.utc() == datetime(2026, 3, 2, tzinfo=UTC)
+
+
+@given(st.lists(st.lists(st.floats(0, 1e6), max_size=4), max_size=5))
+def test_parallel_sleepers(times: list[list[float]]) -> None:
+    """However threads sleep beside each other, the time that passes is that of the longest row of sleeps."""
+    clock = FakeClock()
+    rows = [
+        phases.serial(*[StubTask(f"t{number}", seconds=seconds) for number, seconds in enumerate(row)]) for row in times
+    ]
+    phases.execute(phases.parallel(*rows), Context(clock=clock, observers=[]))
+    assert clock.now() == pytest.approx(max((sum(row) for row in times), default=0))
+
+
+def test_by_hand() -> None:
+    """Without autojump the time stands still until it is moved."""
+    clock = FakeClock(autojump=False)
+    seen = RecordingObserver()
+
+    def run() -> None:
+        phases.execute(StubTask("a", 1, seconds=10), Context(clock=clock, observers=[seen]))
+
+    thread = clock.start(run, name="run")
+    while not clock._sleepers:
+        threading.Event().wait(0.001)
+    clock.advance(9.5)
+    assert seen.finished == []
+    clock.advance(0.5)
+    thread.join()
+    assert seen.report.duration == 10
+
+
+def test_events_wake_without_time_passing() -> None:
+    """Setting an event wakes its waiters at that moment; waiting for one that is set returns at once."""
+    clock = FakeClock()
+    event = clock.event()
+    assert not event.wait(0)
+    assert not event.wait(3)
+    event.set()
+    assert event.wait()
+    assert event.is_set()
+    assert clock.now() == 3
+
+
+@pytest.mark.parametrize("clock", [FakeClock(), phases.SystemClock()])
+def test_clocks_keep_their_contract(clock: Clock) -> None:
+    """The fake and the real clock behave alike: time goes on by waiting, in UTC, and threads run."""
+    before, utc = clock.now(), clock.utc()
+    assert not clock.event().wait(0.002)
+    assert clock.now() >= before + 0.0019
+    assert clock.utc() > utc
+    assert utc.utcoffset() is not None
+    event = clock.event()
+    clock.start(event.set, name="t").join()
+    assert event.wait()
+
+
+def test_stub() -> None:
+    """A stub uses up its errors call by call, counts its calls, says what it would do, and can be undone."""
+    stub = StubTask("a", 5, errors=[OSError()])
+    ctx = Context(clock=FakeClock(), observers=[])
+    with pytest.raises(phases.TaskFailed):
+        phases.execute(stub, ctx)
+    assert phases.execute(stub, ctx) == 5
+    assert str(phases.plan(stub)) == "a  would return 5"
+    phases.undo(stub, ctx)
+    assert (stub.calls, stub.undone) == (2, 1)
+
+
+def test_recording_observer() -> None:
+    """The observer answers what began, what ended how, what was skipped and what was retried."""
+    seen = RecordingObserver()
+    tree = phases.serial(
+        phases.retry(StubTask("a", errors=[OSError()])), StubTask("b", always=OSError()), StubTask("c")
+    )
+    with pytest.raises(phases.TaskFailed):
+        phases.execute(tree, Context(clock=FakeClock(), observers=[seen]))
+    assert seen.started == ["serial", "serial/a", "serial/b"]
+    assert [path for path, _ in seen.finished] == ["serial/a", "serial/b", "serial"]
+    assert seen.skipped == ["serial/c"]
+    assert [str(retry.error) for retry in seen.retries] == [""]

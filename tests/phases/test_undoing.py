@@ -1,0 +1,138 @@
+"""undo: last first, past failures, and only what had begun."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+
+import phases
+from phases import Context, Status
+from phases.testing import FakeClock, RecordingObserver, StubTask
+
+
+@attrs.frozen
+class Step:
+    """A task that writes down that it was undone, and may fail at it."""
+
+    name: str
+    log: list[str]
+    seconds: float = 0
+    error: Exception | None = None
+    undo_error: Exception | None = None
+
+    def do(self, ctx: Context) -> None:
+        """Take the time, then fail if so told."""
+        ctx.sleep(self.seconds)
+        if self.error:
+            raise self.error
+
+    def undo(self, ctx: Context) -> None:
+        """Write it down, or fail."""
+        self.log.append("/".join(ctx.path))
+        if self.undo_error:
+            raise self.undo_error
+
+
+def context() -> tuple[Context, RecordingObserver]:
+    """A context on a fake clock, and what its observer sees."""
+    seen = RecordingObserver()
+    return Context(clock=FakeClock(), observers=[seen]), seen
+
+
+def test_last_first() -> None:
+    """Everything that offers undo is undone, the last that is listed first; what offers none is passed by."""
+    log: list[str] = []
+    nothing = phases.task("nothing")(lambda _ctx: None)
+    tree = phases.serial(
+        Step("a", log), phases.retry(phases.parallel(Step("b", log), nothing, Step("c", log), name="g")), name="all"
+    )
+    report = phases.undo(tree, context()[0])
+    assert log == ["all/g/c", "all/g/b", "all/a"]
+    assert [child.label for child in report.children] == ["g/c", "g/b", "a"]
+    assert (report.action, report.status) == ("undo", Status.OK)
+
+
+def test_past_failures() -> None:
+    """A failing undo does not keep the others from being called; one TaskFailed carries all failures."""
+    log: list[str] = []
+    tree = phases.serial(
+        Step("a", log), Step("b", log, undo_error=OSError("busy")), Step("c", log, undo_error=ValueError("odd"))
+    )
+    ctx, seen = context()
+    with pytest.raises(phases.TaskFailed) as caught:
+        phases.undo(tree, ctx)
+    assert log == ["serial/c", "serial/b", "serial/a"]
+    assert [failure.path[-1] for failure in caught.value.failures] == ["c", "b"]
+    assert seen.finished[-1] == ("serial", Status.FAILED)
+
+
+def test_after_a_run() -> None:
+    """With a report only what had begun is undone, in reverse of the order in which it ended, also in parallel."""
+    log: list[str] = []
+    tree = phases.serial(
+        phases.parallel(
+            phases.serial(Step("a1", log, seconds=1), Step("a2", log, seconds=4), name="a"),
+            phases.serial(Step("b1", log, seconds=3), Step("b2", log, seconds=3), name="b"),
+            name="both",
+        ),
+        Step("bad", log, error=OSError("full")),
+        Step("never", log),
+        name="all",
+    )
+    report = phases.run(tree, clock=FakeClock(), observers=[])
+    phases.undo(tree, context()[0], after=report)
+    assert log == ["all/bad", "all/both/b/b2", "all/both/a/a2", "all/both/b/b1", "all/both/a/a1"]
+
+
+def test_after_a_run_that_left_tasks_out() -> None:
+    """What a run left out is not undone."""
+    log: list[str] = []
+    tree = phases.serial(Step("a", log), Step("b", log), phases.when(False, Step("c", log)), name="all")
+    report = phases.run(tree, skip="a", observers=[])
+    phases.undo(tree, context()[0], after=report)
+    assert log == ["all/b"]
+
+
+def test_a_group_that_undoes_itself() -> None:
+    """A task that offers undo is asked itself, not the tasks in it; a single task is one line in the report."""
+    log: list[str] = []
+
+    @attrs.frozen
+    class Whole:
+        name: str = "whole"
+        subtasks: tuple[phases.AnyTask, ...] = (StubTask("part"),)
+
+        def do(self, _ctx: Context) -> None: ...
+
+        def undo(self, _ctx: Context) -> None:
+            log.append("whole")
+
+    report = phases.undo(Whole(), context()[0])
+    assert log == ["whole"]
+    assert (report.path, report.children) == (("whole",), ())
+
+
+def test_nothing_to_undo() -> None:
+    """Where nothing offers undo, nothing happens and that is fine."""
+    assert phases.undo(phases.task("a")(lambda _ctx: None), context()[0]).status is Status.OK
+
+
+def test_cancelled_half_way() -> None:
+    """Told to stop, undo stops; what was not reached is on record and earlier failures are noted."""
+    log: list[str] = []
+    ctx, seen = context()
+
+    def stop(_ctx: Context) -> None:
+        ctx.cancel("SIGTERM")
+
+    tree = phases.serial(
+        Step("a", log),
+        Step("b", log),
+        phases.task("stop", undo=stop)(lambda _ctx: None),
+        Step("c", log, undo_error=OSError("busy")),
+    )
+    with pytest.raises(phases.Cancelled) as caught:
+        phases.undo(tree, ctx)
+    assert log == ["serial/c"]
+    assert seen.skipped == ["serial/b", "serial/a"]
+    assert caught.value.__notes__ == ["before that: c failed: OSError: busy (in serial/c)"]

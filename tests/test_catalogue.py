@@ -1,0 +1,97 @@
+"""What the packages offer: each `__all__` is true, complete and cheap to import."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import hostrouting
+import phases
+
+ROOT = Path(__file__).resolve().parent.parent
+MODULES = sorted(
+    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+    for package in ("phases", "hostrouting")
+    for path in (ROOT / package).rglob("*.py")
+    if path.name != "__main__.py"
+)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_all_is_true(name: str) -> None:
+    """Every module has an `__all__`, each name in it is there, once, and says of itself what it is for."""
+    module = importlib.import_module(name)
+    assert len(set(module.__all__)) == len(module.__all__)
+    for offered in module.__all__:
+        assert hasattr(module, offered)
+    assert (module.__doc__ or "").strip()
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_nothing_public_is_forgotten(name: str) -> None:
+    """What a module defines under a public name and another module imports is in its `__all__`."""
+    module = importlib.import_module(name)
+    for other in MODULES:
+        tree = ast.parse(Path(importlib.import_module(other).__file__ or "").read_text(encoding="utf-8"))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and node.module == name:
+                assert {alias.name for alias in node.names} <= set(module.__all__), f"{other} takes more from {name}"
+
+
+def test_each_name_of_phases_is_loaded_from_its_home() -> None:
+    """The three lists of `phases` (for readers, for type checkers, for loading) name the same things."""
+    homes = {name for names in phases._HOMES.values() for name in names}
+    tree = ast.parse(Path(phases.__file__).read_text(encoding="utf-8"))
+    annotated = {
+        alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("phases.")
+        for alias in node.names
+    }
+    assert homes == set(phases.__all__) == annotated
+    assert set(phases.__all__) <= set(dir(phases))
+
+
+def test_no_module_hides_a_name() -> None:
+    """No module of phases is called as something that phases offers: importing it would put it in that name's place."""
+    assert not {path.stem for path in (ROOT / "phases").glob("*.py")} & set(phases.__all__)
+
+
+def test_unknown_name() -> None:
+    """A name that phases does not offer is an ordinary AttributeError."""
+    with pytest.raises(AttributeError, match="module 'phases' has no attribute 'wizardry'"):
+        phases.wizardry  # type: ignore[attr-defined]  # noqa: B018  the point of this test
+
+
+@pytest.mark.processes
+def test_import_is_lean() -> None:
+    """Importing both packages, and running a task, loads neither asyncio nor rich nor pyroute2."""
+    code = (
+        "import hostrouting, phases, sys, json\n"
+        "phases.run(phases.serial(phases.task('a')(lambda ctx: 1)))\n"
+        "print(json.dumps(sorted(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    loaded = set(json.loads(done.stdout))
+    assert "phases.steps" in loaded
+    assert not loaded & {"asyncio", "rich", "pyroute2", "multiprocessing", "ssl"}
+
+
+@pytest.mark.processes
+def test_foreign_phases(tmp_path: Path) -> None:
+    """With another project's `phases` in the place of ours, hostrouting says whose it is and how to mend it."""
+    (tmp_path / "phases").mkdir()
+    (tmp_path / "phases" / "__init__.py").write_text("", encoding="utf-8")
+    (tmp_path / "hostrouting").symlink_to(Path(hostrouting.__file__).parent)
+    done = subprocess.run(
+        [sys.executable, "-c", "import hostrouting"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert "ForeignPhases: the package 'phases' found at" in done.stderr
+    assert "pip uninstall phases" in done.stderr
