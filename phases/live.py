@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import sys
-import time
+import threading
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TextIO
 
 from phases.events import Status
@@ -54,26 +55,35 @@ class LiveTree:
         self._console = console
         self._logger = logger or logging.getLogger("phases")
         self._builder = ReportBuilder()
-        self._began: dict[tuple[str, ...], float] = {}
-        self._live = Live(console=console, get_renderable=self._render, refresh_per_second=8, transient=True)
+        self._live = Live(console=console, get_renderable=self._render, auto_refresh=False, transient=True)
+        self._ended = threading.Event()
+        self._pulse = threading.Thread(target=self._refresh, name="phases-live", daemon=True)
         self._moved: list[tuple[logging.StreamHandler[TextIO], TextIO]] = []
         self._shown = False
 
     def __call__(self, event: Event) -> None:
         """Take in what happened; the first event puts the tree on the screen."""
         self._builder(event)
-        self._began.setdefault(event.path, time.monotonic())
         if not self._shown:
             self._shown = True
             self._live.start()
             self._make_room()
+            self._pulse.start()
 
     def close(self) -> None:
         """Take the tree off the screen and give the handlers their streams back."""
         for handler, stream in self._moved:
             handler.setStream(stream)
         self._moved.clear()
+        self._ended.set()
+        if self._shown:
+            self._pulse.join()
         self._live.stop()
+
+    def _refresh(self) -> None:
+        # rich has such a thread too, but does not wait for its end.
+        while not self._ended.wait(0.125):
+            self._live.refresh()
 
     def _make_room(self) -> None:
         above: logging.Logger | None = self._logger
@@ -88,13 +98,16 @@ class LiveTree:
         from rich.text import Text  # noqa: PLC0415  see live_tree
 
         text = Text(overflow="ellipsis", no_wrap=True)
+        if not self._builder.begun:
+            return text
         for drawn, _, node in draw_tree(self._builder.report(), children=lambda node: folded(node.children)):
             sign, style = _SIGN[node.status]
             text.append(drawn, style="dim").append(f"{sign} ", style=style).append(node.label, style=style)
-            text.append(f"  {self._took(node)}", style="dim").append(f"  {node.note}".rstrip() + "\n")
+            text.append(f"  {_took(node)}", style="dim").append(f"  {node.note}".rstrip() + "\n")
         return text
 
-    def _took(self, node: Report) -> str:
-        if node.status is Status.RUNNING and node.path in self._began:
-            return seconds_in_words(time.monotonic() - self._began[node.path])
-        return node.took
+
+def _took(node: Report) -> str:
+    if node.status is Status.RUNNING and node.started is not None:
+        return seconds_in_words((datetime.now(UTC) - node.started).total_seconds())
+    return node.took

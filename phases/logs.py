@@ -97,25 +97,32 @@ def _fields(event: Event) -> dict[str, object]:
     fields: dict[str, object] = {"run": event.run, "task": "/".join(event.path)}
     match event:
         case Started():
-            fields |= {"event": "started", "action": event.action, "start": _iso(event.at)}
+            fields |= {"event": "started", "start": _iso(event.at)}
             if event.attempt > 1:
                 fields["attempt"] = event.attempt
         case Skipped():
-            fields |= {"event": "not-started", "action": event.action, "reason": event.reason}
+            fields |= {"event": "not-started", "reason": event.reason}
         case Retrying():
             fields |= {"event": "retrying", "attempt": event.attempt, "attempts": event.attempts}
-            fields |= {"delay": event.delay, "error": describe_error(event.error)}
+            fields |= {"delay": round(event.delay, 3), "error": describe_error(event.error)}
         case Finished():
-            fields |= {"event": _WORD[event.status], "action": event.action, "status": str(event.status)}
-            fields |= {"start": _iso(event.started), "duration": round(event.duration, 6)}
-            if event.error is not None and event.status is Status.FAILED:
-                fields["error"] = describe_error(event.error) if event.own else str(event.error)
-            if event.reason:
-                fields["reason"] = event.reason
-            if event.attempts > 1:
-                fields["attempts"] = event.attempts
+            fields |= _fields_of_an_end(event)
             for key, value in event.fields.items():
                 fields[key if key not in fields else f"result_{key}"] = value
+    if not isinstance(event, Retrying) and event.action != "do":
+        fields["action"] = event.action
+    return fields
+
+
+def _fields_of_an_end(event: Finished) -> dict[str, object]:
+    fields: dict[str, object] = {"event": _WORD[event.status], "status": str(event.status)}
+    fields |= {"start": _iso(event.started), "duration": round(event.duration, 6)}
+    if event.error is not None and event.status is Status.FAILED:
+        fields["error"] = describe_error(event.error) if event.own else str(event.error)
+    if event.reason:
+        fields["reason"] = event.reason
+    if event.attempts > 1:
+        fields["attempts"] = event.attempts
     return fields
 
 

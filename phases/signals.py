@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from contextlib import contextmanager
-from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -30,31 +30,45 @@ def stop_on_signals(ctx: Context, *, waiting_for: Callable[[], str]) -> Iterator
     if threading.current_thread() is not threading.main_thread():
         yield came
         return
-    # A handler interrupts whatever the main thread holds, its locks too. SimpleQueue.put is made for that; the
-    # locks of a scope are not, so a thread of its own passes the order on.
-    queue: SimpleQueue[int | None] = SimpleQueue()
+    # A handler would run in the main thread, in the middle of whatever that holds (a lock of the run, say), and
+    # only once that thread gets to run Python: the kernel may hand the signal to another thread, and then a sleeping
+    # main thread sleeps on. So the handlers do nothing, and a thread reads the numbers that Python writes to a pipe.
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
 
     def pass_on() -> None:
-        while (number := queue.get()) is not None:
-            name = signal.Signals(number).name
-            still = waiting_for()
-            if came:
-                ctx.log.warning("%s again: still stopping, waiting for %s", name, still)
-            else:
-                ctx.log.warning("%s: stopping, waiting for %s", name, still)
-                ctx.cancel(name)
-            came.append(number)
+        while numbers := os.read(reading, 64):
+            for number in numbers:
+                if number in before:
+                    _obey(signal.Signals(number), ctx, waiting_for(), again=bool(came))
+                    came.append(number)
 
+    before = {
+        number: handler for number in SIGNALS if (handler := signal.getsignal(number)) not in {signal.SIG_IGN, None}
+    }
     thread = threading.Thread(target=pass_on, name="phases-signals", daemon=True)
     thread.start()
-    before = {}
+    others = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
     try:
-        for number in SIGNALS:
-            if signal.getsignal(number) not in {signal.SIG_IGN, None}:
-                before[number] = signal.signal(number, lambda number, _frame: queue.put(number))
+        for number in before:
+            signal.signal(number, _nothing)
         yield came
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-        queue.put(None)
+        signal.set_wakeup_fd(others)
+        os.close(writing)
         thread.join()
+        os.close(reading)
+
+
+def _obey(number: signal.Signals, ctx: Context, waiting_for: str, *, again: bool) -> None:
+    if again:
+        ctx.log.warning("%s again: still stopping, waiting for %s", number.name, waiting_for)
+    else:
+        ctx.log.warning("%s: stopping, waiting for %s", number.name, waiting_for)
+        ctx.cancel(number.name)
+
+
+def _nothing(_number: int, _frame: object) -> None:
+    pass

@@ -39,7 +39,6 @@ def test_one_wide_line(caplog: pytest.LogCaptureFixture) -> None:
         "run": "r1",
         "task": "download",
         "event": "completed",
-        "action": "do",
         "status": "ok",
         "start": "2026-01-01T00:00:00.000Z",
         "duration": 1.5,

@@ -1,0 +1,99 @@
+"""`make bench`: how fast it is, beside its peers, in one run; medians, ratios and their spread.
+
+Methods take turns (A B A B …), so that a machine that slows down slows all of them down. `--write` puts the tables into
+the README.
+"""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import phases
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+README = Path(__file__).resolve().parents[2] / "README.md"
+BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
+
+
+def in_turn(methods: Mapping[str, Callable[[], object]], *, rounds: int) -> dict[str, list[float]]:
+    """The seconds that each method took in each round, after one round that is not counted."""
+    times: dict[str, list[float]] = {name: [] for name in methods}
+    for number in range(rounds + 1):
+        for name, method in methods.items():
+            began = time.perf_counter()
+            method()
+            if number:
+                times[name].append(time.perf_counter() - began)
+    return times
+
+
+def table(title: str, times: Mapping[str, list[float]]) -> str:
+    """The medians in milliseconds, and each round's ratio to the first method: median, least and most."""
+    names = list(times)
+    rows = [f"| {title} | median | ratio (min … max) |", "|---|---|---|"]
+    for name in names:
+        ratios = [own / base for own, base in zip(times[name], times[names[0]], strict=True)]
+        spread = "1" if name == names[0] else f"{statistics.median(ratios):.2f} ({min(ratios):.2f} … {max(ratios):.2f})"
+        rows.append(f"| {name} | {statistics.median(times[name]) * 1e3:.2f} ms | {spread} |")
+    return "\n".join(rows)
+
+
+def trivial_tasks() -> str:
+    """1,000 tasks that do nothing, in parallel."""
+    count = 1_000
+
+    def nothing(_ctx: phases.Context) -> int:
+        return 1
+
+    task = phases.task("nothing")(nothing)
+    group = phases.parallel(*[task] * count)
+
+    def pool(workers: int) -> None:
+        with ThreadPoolExecutor(workers) as executor:
+            for future in [executor.submit(nothing, phases.Context) for _ in range(count)]:
+                future.result()
+
+    methods = {
+        "ThreadPoolExecutor, 1,000 workers": lambda: pool(count),
+        "ThreadPoolExecutor, its default workers": lambda: pool(6),
+        "phases.parallel": lambda: phases.execute(group),
+        "phases.parallel, an observer that keeps the report": lambda: phases.run(group, observers=[]),
+    }
+    return table("1,000 trivial tasks in parallel", in_turn(methods, rounds=40))
+
+
+def imports() -> str:
+    """How long a new interpreter takes until the packages are there."""
+    statements = {
+        "import attrs": "import attrs",
+        "import hostrouting, phases": "import hostrouting, phases",
+        "the same, and phases.execute loaded": "import hostrouting, phases; phases.execute, phases.serial",
+        "nothing": "pass",
+    }
+    methods = {
+        name: (lambda code=code: subprocess.run([sys.executable, "-c", code], check=True))  # type: ignore[misc]  # bound early
+        for name, code in statements.items()
+    }
+    return table("start an interpreter and …", in_turn(methods, rounds=20))
+
+
+def main() -> None:
+    """Measure, print, and write if asked to."""
+    tables = f"{trivial_tasks()}\n\n{imports()}"
+    print(tables)  # noqa: T201  what it is for
+    if "--write" in sys.argv:
+        text = README.read_text(encoding="utf-8")
+        before, rest = text.split(BEGIN)
+        README.write_text(before + BEGIN + "\n" + tables + "\n" + END + rest.split(END)[1], encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,150 @@
+"""The live tree: where it is shown, what it shows, and what it leaves behind."""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import pty
+import re
+import subprocess
+import sys
+
+import pytest
+from rich.console import Console
+
+import phases
+from phases.live import LiveTree, live_tree
+from phases.testing import RecordingObserver, StubTask
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        """It is."""
+        return True
+
+
+def test_only_on_a_terminal_that_can(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is a live tree on a terminal, and none in a pipe, on a dumb terminal or without TERM."""
+    logger = logging.getLogger("phases")
+    monkeypatch.setenv("TERM", "xterm")
+    assert isinstance(live_tree(logger, stream=Terminal()), LiveTree)
+    assert live_tree(logger, stream=io.StringIO()) is None
+    monkeypatch.setenv("TERM", "dumb")
+    assert live_tree(logger, stream=Terminal()) is None
+    monkeypatch.delenv("TERM")
+    assert live_tree(logger, stream=Terminal()) is None
+
+
+def test_without_rich(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where rich is not installed there is no live tree, and that is no error."""
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setitem(sys.modules, "rich.console", None)
+    assert live_tree(logging.getLogger("phases"), stream=Terminal()) is None
+
+
+def test_what_it_shows() -> None:
+    """Each task is a line with a sign for its state and how long it has taken."""
+    console = Console(file=io.StringIO(), width=100, height=40)
+    tree = LiveTree(console)
+    seen = RecordingObserver()
+    phases.run(
+        phases.serial(
+            StubTask("a"), StubTask("b", phases.Skip("there")), StubTask("c", always=OSError("full")), StubTask("d")
+        ),
+        observers=[seen],
+    )
+    for event in seen.events[:-1]:
+        tree._builder(event)
+    text = str(tree._render())
+    assert re.sub(r" +\d+ (µs|ms)", " TIME", text) == (
+        "… serial TIME\n├─ ✓ a TIME\n├─ - b TIME  there\n├─ ✗ c TIME  OSError: full\n└─ - d    not reached after c\n"
+    )
+
+
+def test_handlers_make_room_and_come_back() -> None:
+    """A log handler on the same terminal writes elsewhere while the tree is there, and has its stream back after."""
+    terminal = Terminal()
+    logger = logging.getLogger("phases.test.live")
+    handler, other = logging.StreamHandler(terminal), logging.StreamHandler(io.StringIO())
+    logger.addHandler(handler)
+    logger.addHandler(other)
+    tree = LiveTree(Console(file=terminal, force_terminal=True, width=80), logger=logger)
+    elsewhere = other.stream
+    during: list[object] = []
+
+    @phases.task("look")
+    def look(_ctx: phases.Context) -> None:
+        during.append(handler.stream)
+        assert other.stream is elsewhere
+
+    try:
+        phases.run(look, observers=[tree], logger=logger)
+    finally:
+        logger.removeHandler(handler)
+        logger.removeHandler(other)
+    assert during[0] is not terminal
+    assert handler.stream is terminal
+
+
+def on_a_terminal(code: str, **environment: str) -> str:
+    """What a program writes to a real pseudo-terminal."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], stderr=theirs, stdout=theirs, env={**os.environ, "TERM": "xterm", **environment}
+    )
+    os.close(theirs)
+    written = b""
+    while True:
+        try:
+            part = os.read(ours, 65536)
+        except OSError:  # how Linux says that the other side is closed
+            break
+        if not part:
+            break
+        written += part
+    os.close(ours)
+    assert process.wait() == 0, written.decode()
+    return written.decode()
+
+
+def words_of(written: str) -> str:
+    """What was written, without the escapes."""
+    return re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", written)
+
+
+PROGRAM = """
+import logging, phases
+from phases.testing import StubTask
+logging.basicConfig(level="INFO", format="LOG %(message)s")
+report = phases.run(phases.serial(StubTask("a", seconds=0.2), StubTask("b", seconds=0.2), name="boot"))
+print(report)
+"""
+
+
+@pytest.mark.processes
+def test_on_a_real_terminal() -> None:
+    """On a terminal the tree appears in colour while tasks run, log lines stay whole above it, the report remains."""
+    written = on_a_terminal(PROGRAM)
+    assert "… boot  " in words_of(written)
+    assert re.search(r"\x1b\[[\d;]*3[0-7]m", written)
+    assert "LOG boot/a completed after" in written
+    assert re.search(r"boot\s+ok", written.rpartition("boot: ok after")[2])
+
+
+@pytest.mark.processes
+def test_no_color() -> None:
+    """NO_COLOR takes the colours away and leaves the tree."""
+    written = on_a_terminal(PROGRAM, NO_COLOR="1")
+    assert "… boot  " in words_of(written)
+    assert not re.search(r"\x1b\[[\d;]*3[0-7]m", written)
+
+
+@pytest.mark.processes
+def test_dumb_terminal() -> None:
+    """On a dumb terminal there are log lines and no escape at all."""
+    written = on_a_terminal(PROGRAM, TERM="dumb")
+    assert "LOG boot/a completed" in written
+    assert "\x1b" not in written

@@ -1,0 +1,225 @@
+"""run: the whole program, with real signals to a real process."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+from pathlib import Path
+
+import pytest
+
+import phases
+from phases import Status
+from phases.program import default_observers
+from phases.testing import FakeClock, RecordingObserver, StubTask
+
+PROGRAM = """
+import logging, sys, phases
+from phases.testing import StubTask
+logging.basicConfig(level="INFO", format="%(message)s")
+
+def ready():
+    sys.stdout.write("ready\\n")  # in one piece, also beside another thread
+    sys.stdout.flush()
+
+@phases.task("transaction")
+def transaction(ctx):
+    ready()
+    with ctx.shielded() as safe:
+        safe.sleep(0.3)
+    return "whole"
+
+@phases.task("wait")
+def wait(ctx):
+    ready()
+    ctx.sleep(60)
+
+@phases.task("deaf")
+def deaf(ctx):
+    ready()
+    import time
+    time.sleep(1)
+"""
+
+
+class Program:
+    """A program in a process of its own, which has printed `ready`."""
+
+    def __init__(self, code: str, *, prefix: tuple[str, ...] = (), ready: int = 1) -> None:
+        self.process = subprocess.Popen(
+            [*prefix, sys.executable, "-c", textwrap.dedent(PROGRAM) + textwrap.dedent(code)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert self.process.stdout is not None
+        for _ in range(ready):
+            assert self.process.stdout.readline() == "ready\n"
+
+    def said(self, words: str) -> None:
+        """Wait until its error output has a line with these words."""
+        assert self.process.stderr is not None
+        before: list[str] = []
+        while words not in (line := self.process.stderr.readline()):
+            assert line, f"it ended without a line {words!r}, after {before}"
+            before.append(line)
+
+    def end(self) -> tuple[int, str, str]:
+        """Its exit code, output and error output."""
+        out, err = self.process.communicate(timeout=30)
+        return self.process.returncode, out, err
+
+
+RUN = "report = phases.run({task}); print(report); sys.exit(report.exit_code)"
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signal(number: signal.Signals) -> None:
+    """A signal stops the run: sleeping tasks wake, the report says why, the exit code is 128 + the signal."""
+    program = Program(
+        RUN.format(task="phases.serial(phases.parallel(wait, wait, name='both'), StubTask('next'))"), ready=2
+    )
+    program.process.send_signal(number)
+    code, out, err = program.end()
+    assert code == 128 + number
+    assert f"{number.name}: stopping, waiting for serial/both/wait, serial/both/wait" in err
+    assert out.splitlines()[0].startswith("serial: cancelled after")
+    assert f": {number.name}" in out.splitlines()[0]
+    assert "not reached after both" in out
+    assert "Traceback" not in err
+
+
+@pytest.mark.processes
+def test_signal_during_a_transaction() -> None:
+    """A shielded transaction is finished first; the task ends well, and the next one is not begun."""
+    program = Program(RUN.format(task="phases.serial(transaction, StubTask('next'))"))
+    program.process.send_signal(signal.SIGTERM)
+    code, out, _ = program.end()
+    assert code == 143
+    lines = out.splitlines()
+    assert "transaction  ok" in lines[2]
+    assert lines[3].endswith("cancelled: SIGTERM")
+
+
+@pytest.mark.processes
+def test_second_signal() -> None:
+    """A second signal does not tear anything apart: it makes the program say what it waits for."""
+    program = Program(RUN.format(task="phases.serial(deaf)"))
+    program.process.send_signal(signal.SIGINT)
+    program.said("stopping")
+    program.process.send_signal(signal.SIGINT)
+    program.said("SIGINT again: still stopping, waiting for serial/deaf")
+    code, out, _ = program.end()
+    assert code == 0
+    assert "deaf  ok" in out
+
+
+@pytest.mark.processes
+def test_ignored_signal_stays_ignored() -> None:
+    """A program whose parent ignores SIGINT for it, as nohup and shells do, goes on ignoring it."""
+    code = "report = phases.run(deaf); print(report.status)"
+    program = Program(code, prefix=("env", "--ignore-signal=INT"))
+    program.process.send_signal(signal.SIGINT)
+    assert program.end()[:2] == (0, "ok\n")
+
+
+@pytest.mark.processes
+def test_handlers_are_given_back() -> None:
+    """After the run the handlers are those of before, also when the run failed."""
+    code = """
+        import signal
+        before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+        print("ready", flush=True)
+        phases.run(StubTask("a", always=OSError()), observers=[])
+        assert before == (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM))
+    """
+    assert Program(code).end()[0] == 0
+
+
+@pytest.mark.processes
+def test_keyboard_interrupt_without_run() -> None:
+    """Under a bare execute, Ctrl-C in a parallel group stops the others, waits for them, and then comes out."""
+    code = """
+        try:
+            phases.execute(phases.serial(phases.parallel(wait, deaf, name="both"), StubTask("next")))
+        except KeyboardInterrupt:
+            import threading
+            print(threading.active_count())
+    """
+    program = Program(code, ready=2)
+    program.process.send_signal(signal.SIGINT)
+    code_, out, err = program.end()
+    assert (code_, out) == (0, "1\n")
+    assert "serial/both/wait cancelled" in err
+    assert "serial/both/deaf completed" in err
+    assert "serial/both cancelled" in err
+    assert "serial cancelled" in err
+    assert "next" not in err
+
+
+def test_in_another_thread() -> None:
+    """Outside the main thread a run works the same, only signals are not its business."""
+    reports: list[phases.Report] = []
+    thread = threading.Thread(target=lambda: reports.append(phases.run(StubTask("a", 1), observers=[])))
+    thread.start()
+    thread.join()
+    assert reports[0].ok
+
+
+def test_deadline_of_the_program() -> None:
+    """A run may be given a deadline: then it is cancelled, and the report says why."""
+    report = phases.run(StubTask("a", seconds=60), deadline=5, clock=FakeClock(), observers=[])
+    assert (report.status, report.reason, report.duration) == (Status.CANCELLED, "its 5 s are over", 5)
+    assert report.exit_code == 1
+
+
+def test_observers_are_closed() -> None:
+    """An observer that can be closed is, also when a task ends the program."""
+
+    class Closing(RecordingObserver):
+        closed = 0
+
+        def close(self) -> None:
+            self.closed += 1
+
+    closing = Closing()
+    with pytest.raises(SystemExit):
+        phases.run(StubTask("a", always=SystemExit(3)), observers=[closing])
+    assert closing.closed == 1
+
+
+def test_default_observers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Away from a terminal there are log lines only."""
+    monkeypatch.setenv("TERM", "xterm")
+    [observer] = default_observers()
+    assert isinstance(observer, phases.LogObserver)
+
+
+@pytest.mark.processes
+def test_types() -> None:
+    """Mypy --strict accepts every way to write a task, and refuses a wrong one where typing_tasks.py says so."""
+    root = Path(__file__).resolve().parents[2]
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "tests/phases/typing_tasks.py"],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "MYPYPATH": str(root)},
+    )
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.processes
+def test_report_of_a_stopped_program_is_json() -> None:
+    """A stopped program can still hand its report to a machine."""
+    program = Program("print(phases.run(wait, run_id='r1').to_json())")
+    program.process.send_signal(signal.SIGTERM)
+    found = json.loads(program.end()[1])
+    assert (found["status"], found["reason"], found["signal"], found["run"]) == ("cancelled", "SIGTERM", 15, "r1")

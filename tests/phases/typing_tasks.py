@@ -1,0 +1,111 @@
+"""Read by mypy, not run: what is a task for a type checker, what is none, and what comes out of it.
+
+A line with a type: ignore is one that must be refused; mypy --strict complains when it is not.
+"""
+
+from __future__ import annotations
+
+from typing import assert_type
+
+import attrs
+
+import phases
+from phases import Context, Task
+
+
+@attrs.frozen
+class AttrsTask:
+    """An attrs class whose name is a field."""
+
+    name: str
+
+    def do(self, _ctx: Context) -> int:
+        """Count."""
+        return 1
+
+
+class PlainTask:
+    """A plain class whose name is a property; its parameter is called as it likes."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return "plain"
+
+    def do(self, context: Context, /) -> str:
+        """Name it."""
+        return context.run_id
+
+
+class ConstantName:
+    """A class whose name is an attribute of the class."""
+
+    name = "constant"
+
+    def do(self, _ctx: Context) -> None:
+        """Nothing."""
+
+
+@phases.task("function")
+def function(_ctx: Context) -> float:
+    """A function."""
+    return 1.0
+
+
+assert_type(phases.execute(AttrsTask("a")), int)
+assert_type(phases.execute(PlainTask()), str)
+assert_type(phases.execute(function), float)
+assert_type(phases.execute(phases.retry(AttrsTask("a"))), int)
+assert_type(phases.execute(phases.deadline(phases.retry(function, on=OSError), 5)), float)
+assert_type(phases.execute(phases.when(lambda ctx: ctx.cancelled, AttrsTask("a"))), int | phases.Skip)
+assert_type(phases.execute(phases.serial(AttrsTask("a"), phases.parallel(function, PlainTask()))), tuple[object, ...])
+assert_type(phases.run(phases.serial(ConstantName())), phases.Report)
+nested: Task[object] = phases.serial(AttrsTask("a"), ConstantName(), name="nested")
+
+
+class NoName:
+    """Lacks a name."""
+
+    def do(self, _ctx: Context) -> None:
+        """Nothing."""
+
+
+class WrongDo:
+    """Its do takes no context."""
+
+    name = "wrong"
+
+    def do(self) -> None:
+        """Nothing."""
+
+
+class WrongName:
+    """Its name is a number."""
+
+    name = 3
+
+    def do(self, _ctx: Context) -> None:
+        """Nothing."""
+
+
+class WrongParameter:
+    """Its do wants something else."""
+
+    name = "wrong"
+
+    def do(self, _ctx: int) -> None:
+        """Nothing."""
+
+
+phases.serial(NoName())  # type: ignore[arg-type]  # must be refused
+phases.serial(WrongDo())  # type: ignore[arg-type]  # must be refused
+phases.parallel(WrongName())  # type: ignore[arg-type]  # must be refused
+phases.execute(WrongParameter())  # type: ignore[arg-type]  # must be refused
+phases.retry(lambda _ctx: None)  # type: ignore[arg-type]  # must be refused
+phases.serial(AttrsTask)  # type: ignore[arg-type]  # must be refused
+phases.wizardry  # type: ignore[attr-defined]  # noqa: B018  # must be refused
+
+
+@phases.task("wrong")  # type: ignore[arg-type]  # must be refused
+def wrong() -> None:
+    """A function without a context."""
