@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+import threading
 from collections import deque
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,6 @@ from phases.steps import pass_over, step
 from phases.tasks import valid_task
 
 if TYPE_CHECKING:
-    from phases.clock import Thread
     from phases.context import Context
     from phases.tasks import AnyTask
 
@@ -101,25 +101,36 @@ class _Crew:
         self.untaken = deque(range(len(tasks)))
         self.unsettled = deque(range(len(tasks)))
         self.all_settled = ctx.clock.event()
-        self.threads: list[Thread] = []
+        self.threads: list[threading.Thread] = []
         self.variables = contextvars.copy_context()
 
     def work(self) -> tuple[object, ...]:
         """Run every task, wait for all of them, and return the results or raise what came instead."""
-        try:
-            while self.untaken:
-                name = f"phases:{'/'.join(self.ctx.path)}#{len(self.threads) + 1}"
-                self.threads.append(self.ctx.clock.start(self._take_tasks, name=name))
-        except BaseException as error:  # noqa: BLE001  no thread left, or an interruption: nothing may outlive us
-            self._abandon(error)
-        while not self.all_settled.is_set():
+        settled = False
+        # All that can be interrupted stands inside the try, also the handling of an interruption: Ctrl-C may come at
+        # any line, and may come twice.
+        while not settled:
             try:
+                if self.strays:
+                    self._abandon()
+                self._start_threads()
                 self.all_settled.wait()
-            except BaseException as error:  # noqa: BLE001  an interruption of the waiting thread
-                self._abandon(error)
+                settled = True
+            except BaseException as error:  # noqa: BLE001  Ctrl-C, or no thread to be had: nothing may outlive us
+                self.strays.append(error)
         for thread in self.threads:
             thread.join()
         return self._outcome()
+
+    def _start_threads(self) -> None:
+        while self.untaken:
+            name = f"phases:{'/'.join(self.ctx.path)}#{len(self.threads) + 1}"
+            self.ctx.clock.start(self._join_in, name=name)
+
+    def _join_in(self) -> None:
+        # Each thread enters itself: an interruption of the one that starts it cannot make us lose it.
+        self.threads.append(threading.current_thread())
+        self._take_tasks()
 
     def _take_tasks(self) -> None:
         while True:
@@ -157,10 +168,9 @@ class _Crew:
         if not self.unsettled:
             self.all_settled.set()
 
-    def _abandon(self, error: BaseException) -> None:
-        """Stop what runs, and take what nobody has taken, so that the wait can end."""
-        self.strays.append(error)
-        self._stop(describe_error(error))
+    def _abandon(self) -> None:
+        """Stop what runs, and take what nobody has taken, so that the wait can end. Fine to call again."""
+        self._stop(describe_error(self.strays[0]))
         self._take_tasks()
 
     def _outcome(self) -> tuple[object, ...]:

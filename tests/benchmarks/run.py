@@ -56,9 +56,11 @@ def trivial_tasks() -> str:
     task = phases.task("nothing")(nothing)
     group = phases.parallel(*[task] * count)
 
+    ctx = phases.Context()
+
     def pool(workers: int) -> None:
         with ThreadPoolExecutor(workers) as executor:
-            for future in [executor.submit(nothing, phases.Context) for _ in range(count)]:
+            for future in [executor.submit(nothing, ctx) for _ in range(count)]:
                 future.result()
 
     methods = {
@@ -79,7 +81,7 @@ def imports() -> str:
         "nothing": "pass",
     }
     methods = {
-        name: (lambda code=code: subprocess.run([sys.executable, "-c", code], check=True))  # type: ignore[misc]  # bound early
+        name: (lambda code=code: subprocess.run([sys.executable, "-c", code], check=True))
         for name, code in statements.items()
     }
     return table("start an interpreter and …", in_turn(methods, rounds=20))

@@ -71,7 +71,11 @@ class Program:
 
     def end(self) -> tuple[int, str, str]:
         """Its exit code, output and error output."""
-        out, err = self.process.communicate(timeout=30)
+        try:
+            out, err = self.process.communicate(timeout=30)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            pytest.fail(f"the program did not end; it said {self.process.communicate()}")
         return self.process.returncode, out, err
 
 
