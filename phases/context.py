@@ -7,7 +7,7 @@ import logging
 import os
 import threading
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from phases.clock import Clock, SystemClock
 from phases.errors import Cancelled, DeadlineExceeded
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from phases.events import Event, Observer
-    from phases.selection import Selection
 
 __all__ = ["Context", "Node", "Run"]
 
@@ -27,7 +26,7 @@ __all__ = ["Context", "Node", "Run"]
 class Run:
     """What all contexts of one run share: its id, clock and scope, what is left out, and who is told."""
 
-    __slots__ = ("_lock", "_observers", "clock", "ids", "logger", "run_id", "scope", "selection")
+    __slots__ = ("_lock", "_observers", "clock", "ids", "leaves_out", "logger", "run_id", "scope")
 
     def __init__(
         self,
@@ -43,7 +42,7 @@ class Run:
         self.run_id = run_id
         self.scope = Scope(clock, seconds=seconds)
         self.ids = itertools.count(1)
-        self.selection: Selection | None = None
+        self.leaves_out: Callable[[Any, tuple[str, ...]], str] = _leave_nothing_out
         self._observers = tuple(observers)
         self._lock = threading.RLock()
 
@@ -60,6 +59,11 @@ class Run:
                     observer(event)
                 except Exception:
                     self.logger.exception("the observer %r raised; the run goes on", observer)
+
+
+def _leave_nothing_out(_task: object, _above: tuple[str, ...]) -> str:
+    """Why a task below these names is left out of the run: what run(only=…, skip=…) puts in its place decides."""
+    return ""
 
 
 class Node:

@@ -102,7 +102,7 @@ def plan(
 def _ask(task: AnyTask, ctx: Context, selection: Selection) -> Plan:
     ctx.check()
     inner = ctx.entering(task.name, node=ctx.node)
-    if reason := selection.leaves_out(task, above=ctx.path):
+    if reason := selection.leaves_out(task, ctx.path):
         return Plan(inner.path, note=reason)
     note = "; ".join(_conditions(task))
     offer = offer_of(task, "plan")

@@ -49,7 +49,7 @@ def run(
     chosen = default_observers(logger) if observers is None else list(observers)
     builder = ReportBuilder()
     ctx = Context(deadline=deadline, clock=clock, logger=logger, run_id=run_id, observers=[builder, *chosen])
-    ctx.run.selection = selection
+    ctx.run.leaves_out = selection.leaves_out
 
     from phases.signals import stop_on_signals  # noqa: PLC0415  only a program pays for loading it
 

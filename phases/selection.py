@@ -34,7 +34,7 @@ class Selection:
         paths = [path for path, _ in walk(root)]
         return cls(_known_names("only", only, paths), _known_names("skip", skip, paths))
 
-    def leaves_out(self, task: AnyTask, *, above: tuple[str, ...]) -> str:
+    def leaves_out(self, task: AnyTask, above: tuple[str, ...]) -> str:
         """Why the task below these names is left out; empty when it is not."""
         path = (*above, task.name)
         if any(_ends_with(path, name) for name in self.skip):

@@ -36,8 +36,7 @@ def execute(task: Task[T], ctx: Context | None = None) -> T:
 
 def step(task: Task[T], ctx: Context, *, order: int = 0) -> T:
     """Run the task as the order-th step inside the context, unless the run leaves it out."""
-    selection = ctx.run.selection
-    if selection is not None and (reason := selection.leaves_out(task, above=ctx.path)):
+    if reason := ctx.run.leaves_out(task, ctx.path):
         pass_over(task.name, ctx, order=order, reason=reason)
         return cast("T", Skip(reason))
     return act(task.name, task.do, ctx, order=order)
