@@ -54,6 +54,9 @@ if __name__ == "__main__":
     if "--plan" in sys.argv:
         print(phases.plan(bootstrap))
         sys.exit()
-    report = phases.run(bootstrap, only=[word for word in sys.argv[1:] if not word.startswith("-")])
+    try:
+        report = phases.run(bootstrap, only=[word for word in sys.argv[1:] if not word.startswith("-")])
+    except phases.UnknownTask as error:
+        sys.exit(str(error))
     print(report)
     sys.exit(report.exit_code)

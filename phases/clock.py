@@ -69,11 +69,11 @@ class _SystemEvent(threading.Event):
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until the flag is up, or the seconds are over; say whether it is up."""
-        if threading.current_thread() is not threading.main_thread():
-            return super().wait(timeout)
+        main = threading.current_thread() is threading.main_thread()
+        longest = _LONGEST_BLOCK if main else threading.TIMEOUT_MAX
         end = math.inf if timeout is None else time.monotonic() + timeout
-        while (left := end - time.monotonic()) > _LONGEST_BLOCK:
-            if super().wait(_LONGEST_BLOCK):
+        while (left := end - time.monotonic()) > longest:
+            if super().wait(longest):
                 return True
         return super().wait(max(0.0, left))
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from phases.clock import Clock, SystemClock
 from phases.errors import Cancelled, DeadlineExceeded
+from phases.interrupts import closed, whole
 from phases.logs import LogObserver, TaskLogger
 from phases.scope import Scope
 
@@ -40,19 +41,25 @@ class Run:
         self.clock = clock
         self.logger = logger
         self.run_id = run_id
-        self.scope = Scope(clock, seconds=seconds)
+        self.scope = Scope(clock, name="the run", run_id=run_id, seconds=seconds)
         self.ids = itertools.count(1)
         self.leaves_out: Callable[[Any, tuple[str, ...]], str] = _leave_nothing_out
         self._observers = tuple(observers)
         self._lock = threading.RLock()
 
-    def add_observer(self, observer: Observer) -> None:
-        """Tell this one too, from now on."""
-        with self._lock:
-            self._observers = (*self._observers, observer)
+    def telling_also(self, observer: Observer) -> Run:
+        """The same run, for a part of it of which this one is told too."""
+        part = Run.__new__(Run)
+        for name in Run.__slots__:
+            setattr(part, name, getattr(self, name))
+        part._observers = (*self._observers, observer)
+        return part
 
     def tell(self, event: Event) -> None:
-        """Hand the event to every observer. One that raises is reported to the log; the run goes on."""
+        """Hand the event to every observer. One that raises is reported to the log; the run goes on.
+
+        One event at a time, whatever thread it comes from: an observer must not wait for another task's event.
+        """
         with self._lock:
             for observer in self._observers:
                 try:
@@ -173,27 +180,29 @@ class Context:
         return self.scope.on_cancel(callback)
 
     @contextmanager
+    @closed
     def shielded(self, *, grace: float | None = None) -> Iterator[Context]:
         """A context that is not told to stop by anything outside the block: for what must not be left half done.
 
-        Use the context that it yields inside the block; `grace` bounds it (DeadlineExceeded). The order to stop
-        is not lost: the next check(), sleep() or step after the block obeys it.
+        Use the context that it yields inside the block; `grace` bounds it (DeadlineExceeded). Neither cancellation nor
+        Ctrl-C interrupts the block. The order to stop is not lost: the next check(), sleep() or step after it obeys.
 
             with ctx.shielded(grace=30) as safe:
                 change(safe)      # may take its time, or fail and roll back
             ctx.check()           # now stop, if that is what was asked meanwhile
         """
-        scope = Scope(self.clock, seconds=grace)
-        with _time_is_up(scope, grace):
+        scope = self._scope(None, grace)
+        with whole(), _time_is_up(scope, grace):
             yield self._with_scope(scope)
 
     @contextmanager
+    @closed
     def within(self, seconds: float | None = None) -> Iterator[Context]:
         """A context for a part of a task that has only so many seconds: DeadlineExceeded is raised when they are over.
 
         `deadline()` does the same for a whole task. Without seconds it is a part that can be stopped on its own.
         """
-        with Scope(self.clock, parent=self.scope, seconds=seconds) as scope, _time_is_up(scope, seconds):
+        with self._scope(self.scope, seconds) as scope, _time_is_up(scope, seconds):
             yield self._with_scope(scope)
 
     def entering(self, name: str, *, node: Node | None) -> Context:
@@ -201,6 +210,12 @@ class Context:
         child = self.at((*self.path, name))
         child.node = node
         return child
+
+    def telling_also(self, observer: Observer) -> Context:
+        """The same context, with an observer more for what is run in it."""
+        other = self._with_scope(self.scope)
+        other.run = self.run.telling_also(observer)
+        return other
 
     def at(self, path: tuple[str, ...]) -> Context:
         """The same context at another place in the tree of names."""
@@ -216,6 +231,10 @@ class Context:
         if self.node is not None:
             self.node.attempts = attempt
         return again
+
+    def _scope(self, parent: Scope | None, seconds: float | None) -> Scope:
+        name = "/".join(self.path) or "the run"
+        return Scope(self.clock, name=name, run_id=self.run_id, parent=parent, seconds=seconds)
 
     def _with_scope(self, scope: Scope) -> Context:
         other = Context.__new__(Context)

@@ -1,13 +1,16 @@
 """Every way in which a run can end badly, and nothing else.
 
-BaseException
-├── Cancelled                the run was told to stop: not a failure, so not an Exception
-└── Exception
-└── PhasesError
-├── TaskFailed       a task raised; carries every failure, the innermost first
-├── DeadlineExceeded a task was given less time than it needed
-├── UnknownTask      only= or skip= names a task that is not there
-└── InvalidTask      an object was used as a task and is none
+    BaseException
+    ├── Cancelled                    the run was told to stop: not a failure, so not an Exception
+    └── Exception
+        └── PhasesError
+            ├── TaskFailed           a task raised; carries every failure, the innermost first
+            ├── DeadlineExceeded     a task was given less time than it needed
+            ├── StoppedElsewhere     a separate run inside a task was told to stop
+            ├── UnknownTask          only= or skip= names a task that is not there
+            └── InvalidTask          an object was used as a task and is none
+
+`str()` of each is one sentence that an operator can read.
 """
 
 from __future__ import annotations
@@ -16,8 +19,12 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from phases.text import escaped
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+    from phases.report import Report
 
 __all__ = [
     "Cancelled",
@@ -25,6 +32,7 @@ __all__ = [
     "Failure",
     "InvalidTask",
     "PhasesError",
+    "StoppedElsewhere",
     "TaskFailed",
     "UnknownTask",
     "describe_error",
@@ -35,7 +43,7 @@ def describe_error(error: BaseException) -> str:
     """The error in one line: its type, then its words. An error that cannot print itself is named all the same."""
     kind = type(error).__name__
     try:
-        words = " ".join(str(error).split())
+        words = escaped(" ".join(str(error).split()))
     except Exception:  # noqa: BLE001  str() of a foreign exception may raise anything, and must not hide it
         words = "(its text cannot be printed)"
     return f"{kind}: {words}" if words else kind
@@ -62,13 +70,14 @@ class TaskFailed(PhasesError):  # noqa: N818  reads as what happened
 
     `failures` holds each of them, in the order in which they happened; `path` and `cause` are those of the
     first. The cause is also `__cause__` (an ExceptionGroup when there are several), so that a printed
-    traceback loses nothing.
+    traceback loses nothing. `report` is set where undo() raises it.
     """
 
     def __init__(self, failures: Sequence[Failure], *, run_id: str = "") -> None:
         """Carry these failures, at least one, out of the run named run_id."""
         self.failures = tuple(failures)
         self.run_id = run_id
+        self.report: Report | None = None
         super().__init__("; also ".join(map(str, self.failures)))
         errors = [failure.error for failure in self.failures]
         self.__cause__ = errors[0] if len(errors) == 1 else BaseExceptionGroup(f"{len(errors)} tasks failed", errors)
@@ -110,28 +119,54 @@ class Cancelled(BaseException):
         self.reason = reason
         self.origin = origin
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle the reason; the scope stays in its process."""
+        return (Cancelled, (self.reason,))
+
 
 class DeadlineExceeded(PhasesError):  # noqa: N818  reads as what happened
     """The task was still running when its time was up."""
 
     def __init__(self, seconds: float) -> None:
         """Say how much time it had."""
-        super().__init__(f"not finished within {seconds:g} s")
+        super().__init__(seconds)
         self.seconds = seconds
+
+    def __str__(self) -> str:
+        return f"not finished within {self.seconds:g} s"
+
+
+class StoppedElsewhere(PhasesError):  # noqa: N818  reads as what happened
+    """A separate run inside the task was told to stop; the run that the task belongs to was not."""
+
+    def __init__(self, reason: str) -> None:
+        """Say why that run was stopped."""
+        super().__init__(reason)
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"a separate run inside it was stopped: {self.reason}"
 
 
 class UnknownTask(PhasesError, ValueError):  # noqa: N818  reads as what is wrong
     """only= or skip= names a task that is not in the tree."""
 
-    def __init__(self, name: str, *, option: str, known: Sequence[str]) -> None:
+    can_retry = False
+
+    def __init__(self, name: str, option: str, known: Sequence[str]) -> None:
         """Name the option, the unknown name, and every name that would do."""
+        self.name, self.option, self.known = name, option, tuple(known)
+        super().__init__(name, option, self.known)
+
+    def __str__(self) -> str:
         import difflib  # noqa: PLC0415  only a mistake pays for it
 
-        self.name, self.option, self.known = name, option, tuple(known)
-        near = difflib.get_close_matches(name, self.known, n=1)
+        near = difflib.get_close_matches(self.name, self.known, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else "."
-        super().__init__(f"{option}: there is no task {name!r}{hint} The tasks are: {', '.join(self.known)}")
+        return f"{self.option}: there is no task {self.name!r}{hint} The tasks are: {', '.join(self.known)}"
 
 
 class InvalidTask(PhasesError, TypeError):  # noqa: N818  reads as what is wrong
     """An object was given as a task and cannot be one; the message says what is missing."""
+
+    can_retry = False

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import contextvars
-import threading
 from collections import deque
 from typing import TYPE_CHECKING
 
 import attrs
 
 from phases.errors import Cancelled, TaskFailed, describe_error
+from phases.interrupts import call_open, closed
 from phases.steps import pass_over, step
 from phases.tasks import valid_task
 
 if TYPE_CHECKING:
+    from phases.clock import Thread
     from phases.context import Context
     from phases.tasks import AnyTask
 
@@ -49,17 +50,17 @@ class Serial:
         """A group is a task itself, so its name has to be one."""
         valid_task(self)
 
+    @closed
     def do(self, ctx: Context, /) -> tuple[object, ...]:
         """Run each in turn; what comes after a failure is recorded as not reached."""
         results: list[object] = []
-        try:
-            for order, member in enumerate(self.subtasks):
+        for order, member in enumerate(self.subtasks):
+            try:
                 results.append(step(member, ctx, order=order))
-        except BaseException:
-            broken = self.subtasks[len(results)].name
-            for order in range(len(results) + 1, len(self.subtasks)):
-                pass_over(self.subtasks[order].name, ctx, order=order, reason=f"not reached after {broken}")
-            raise
+            except BaseException:
+                for later in range(order + 1, len(self.subtasks)):
+                    pass_over(self.subtasks[later].name, ctx, order=later, reason=f"not reached after {member.name}")
+                raise
         return tuple(results)
 
 
@@ -74,6 +75,7 @@ class Parallel:
         """A group is a task itself, so its name has to be one."""
         valid_task(self)
 
+    @closed
     def do(self, ctx: Context, /) -> tuple[object, ...]:
         """Run all of them; return when the last has ended."""
         if not self.subtasks:
@@ -101,21 +103,20 @@ class _Crew:
         self.untaken = deque(range(len(tasks)))
         self.unsettled = deque(range(len(tasks)))
         self.all_settled = ctx.clock.event()
-        self.threads: list[threading.Thread] = []
+        self.threads: list[Thread] = []
         self.variables = contextvars.copy_context()
 
+    @closed
     def work(self) -> tuple[object, ...]:
         """Run every task, wait for all of them, and return the results or raise what came instead."""
         settled = False
-        # All that can be interrupted stands inside the try, also the handling of an interruption: Ctrl-C may come at
-        # any line, and may come twice.
         while not settled:
             try:
                 if self.strays:
                     self._abandon()
                 self._start_threads()
-                self.all_settled.wait()
-                settled = True
+                # Only here, where nothing can be lost by it, does Ctrl-C come through.
+                settled = call_open(self.all_settled.wait)
             except BaseException as error:  # noqa: BLE001  Ctrl-C, or no thread to be had: nothing may outlive us
                 self.strays.append(error)
         for thread in self.threads:
@@ -125,12 +126,7 @@ class _Crew:
     def _start_threads(self) -> None:
         while self.untaken:
             name = f"phases:{'/'.join(self.ctx.path)}#{len(self.threads) + 1}"
-            self.ctx.clock.start(self._join_in, name=name)
-
-    def _join_in(self) -> None:
-        # Each thread enters itself: an interruption of the one that starts it cannot make us lose it.
-        self.threads.append(threading.current_thread())
-        self._take_tasks()
+            self.threads.append(self.ctx.clock.start(self._take_tasks, name=name))
 
     def _take_tasks(self) -> None:
         while True:
@@ -145,10 +141,10 @@ class _Crew:
 
     def _run(self, order: int) -> None:
         member = self.tasks[order]
-        if self.strays or self.failures:
-            pass_over(member.name, self.ctx, order=order, reason=f"not reached: {self.ctx.reason}")
-            return
         try:
+            if self.strays or self.failures:
+                pass_over(member.name, self.ctx, order=order, reason=f"not reached: {self.ctx.reason}")
+                return
             self.results[order] = self.variables.copy().run(step, member, self.ctx, order=order)
         except TaskFailed as failed:
             self.failures.append(failed)
@@ -158,7 +154,7 @@ class _Crew:
             self._stop(cancelled.reason)
         except BaseException as stray:  # noqa: BLE001  kept, and raised in the caller's thread
             self.strays.append(stray)
-            self._stop(f"{member.name} raised {describe_error(stray)}")
+            self._stop(f"one of its tasks raised {describe_error(stray)}")
 
     def _stop(self, reason: str) -> None:
         self.ctx.scope.cancel(reason)

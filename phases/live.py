@@ -98,9 +98,12 @@ class LiveTree:
         from rich.text import Text  # noqa: PLC0415  see live_tree
 
         text = Text(overflow="ellipsis", no_wrap=True)
+        most = max(3, self._console.height // 3)  # rich cuts off below the last line of the terminal
         if not self._builder.begun:
             return text
-        for drawn, _, node in draw_tree(self._builder.report(), children=lambda node: folded(node.children)):
+        for drawn, _, node in draw_tree(
+            self._builder.report(), children=lambda node: folded(node.children, at_most=most)
+        ):
             sign, style = _SIGN[node.status]
             text.append(drawn, style="dim").append(f"{sign} ", style=style).append(node.label, style=style)
             text.append(f"  {_took(node)}", style="dim").append(f"  {node.note}".rstrip() + "\n")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from phases.errors import describe_error
 from phases.events import Event, Finished, Retrying, Skipped, Started, Status
-from phases.text import plain, printable, seconds_in_words
+from phases.text import escaped, plain, printable, seconds_in_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, MutableMapping
@@ -58,7 +58,8 @@ class LogObserver:
 def _level(event: Event) -> int:
     match event:
         case Finished():
-            return _LEVEL[event.status]
+            # One failure is one line at ERROR, however many groups it passes through.
+            return _LEVEL[event.status] if event.own else logging.WARNING
         case Retrying():
             return logging.WARNING
         case Skipped():
@@ -107,11 +108,15 @@ def _fields(event: Event) -> dict[str, object]:
             fields |= {"delay": round(event.delay, 3), "error": describe_error(event.error)}
         case Finished():
             fields |= _fields_of_an_end(event)
-            for key, value in event.fields.items():
-                fields[key if key not in fields else f"result_{key}"] = value
+            fields = _joined(fields, event.fields, prefix="result")
     if not isinstance(event, Retrying) and event.action != "do":
         fields["action"] = event.action
     return fields
+
+
+def _joined(fields: Mapping[str, object], offered: Mapping[str, object], *, prefix: str) -> dict[str, object]:
+    """Our facts and what somebody else has to say; a name that we use is theirs with a prefix."""
+    return {**fields, **{key if key not in fields else f"{prefix}_{key}": value for key, value in offered.items()}}
 
 
 def _fields_of_an_end(event: Finished) -> dict[str, object]:
@@ -119,11 +124,22 @@ def _fields_of_an_end(event: Finished) -> dict[str, object]:
     fields |= {"start": _iso(event.started), "duration": round(event.duration, 6)}
     if event.error is not None and event.status is Status.FAILED:
         fields["error"] = describe_error(event.error) if event.own else str(event.error)
+        if event.own and (at := _where(event.error)):
+            fields["at"] = at
     if event.reason:
         fields["reason"] = event.reason
     if event.attempts > 1:
         fields["attempts"] = event.attempts
     return fields
+
+
+def _where(error: BaseException) -> str:
+    """The place that raised it, as `file.py:12`."""
+    place, trace = "", error.__traceback__
+    while trace is not None:
+        place = f"{trace.tb_frame.f_code.co_filename.rpartition('/')[2]}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return place
 
 
 def _iso(moment: datetime) -> str:
@@ -135,7 +151,7 @@ class TaskLogger(logging.LoggerAdapter[logging.Logger]):
 
     def process(self, msg: object, kwargs: MutableMapping[str, Any]) -> tuple[object, MutableMapping[str, Any]]:
         """Put the facts of this task, and whatever the caller adds, under the one key."""
-        kwargs["extra"] = {FIELDS: {**(self.extra or {}), **(kwargs.get("extra") or {})}}
+        kwargs["extra"] = {FIELDS: _joined(self.extra or {}, kwargs.get("extra") or {}, prefix="extra")}
         return msg, kwargs
 
 
@@ -143,8 +159,8 @@ class LogfmtFormatter(logging.Formatter):
     """One line of key=value pairs a record, quoted where a value needs it: easy to read, easy to grep."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The record on one line, whatever it holds."""
-        return " ".join(f"{_key(key)}={_value(value)}" for key, value in _pairs(record))
+        """The record on one line, whatever it holds; a traceback too."""
+        return " ".join(f"{_key(key)}={_value(value)}" for key, value in _facts(self, record).items())
 
 
 class JsonFormatter(logging.Formatter):
@@ -154,10 +170,15 @@ class JsonFormatter(logging.Formatter):
         """The record on one line, whatever it holds."""
         import json  # noqa: PLC0415  only this formatter needs it
 
-        facts = dict(_pairs(record))
-        if record.exc_info:
-            facts["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(plain(facts))
+        return json.dumps(plain(_facts(self, record)))
+
+
+def _facts(formatter: logging.Formatter, record: logging.LogRecord) -> dict[str, object]:
+    facts = dict(_pairs(record))
+    if record.exc_info and record.exc_info[1] is not None:
+        facts.setdefault("error", describe_error(record.exc_info[1]))
+        facts["traceback"] = formatter.formatException(record.exc_info)
+    return facts
 
 
 def _pairs(record: logging.LogRecord) -> Iterator[tuple[str, object]]:
@@ -191,8 +212,4 @@ def _value(value: object) -> str:
     if text and all(char.isprintable() and char not in " ='\"\\" for char in text):
         return text
     quoted = text.replace("\\", "\\\\").replace('"', '\\"')
-    return '"' + "".join(char if char.isprintable() else _escaped(char) for char in quoted) + '"'
-
-
-def _escaped(char: str) -> str:
-    return {"\n": "\\n", "\t": "\\t", "\r": "\\r"}.get(char, f"\\u{ord(char):04x}")
+    return f'"{escaped(quoted)}"'

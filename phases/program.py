@@ -41,6 +41,7 @@ def run(
     """Run the task as the main business of a program, and report: `sys.exit(phases.run(bootstrap).exit_code)`.
 
     SIGINT and SIGTERM tell the run to stop and wait until it has. A failure is in the report and not raised.
+    Nothing is printed: `logging.basicConfig(level="INFO")` shows the lines, `print(report)` the report.
     `only` and `skip` choose tasks by name, or by `group/name`; a name that is not there is UnknownTask. Without
     observers of your own there are log lines and, where rich is installed and stderr is a terminal, a live tree.
     """
@@ -53,19 +54,24 @@ def run(
 
     from phases.signals import stop_on_signals  # noqa: PLC0415  only a program pays for loading it
 
-    try:
-        with (
-            stop_on_signals(ctx, waiting_for=lambda: _running(builder)) as signals,
-            suppress(TaskFailed, Cancelled),  # the report tells them
-        ):
-            step(task, ctx)
-    finally:
-        for observer in chosen:
-            close = getattr(observer, "close", None)
-            if callable(close):
-                close()
-    report = builder.report()
+    with stop_on_signals(ctx, waiting_for=lambda: _running(builder)) as signals:
+        try:
+            with suppress(TaskFailed, Cancelled):  # the report tells them
+                step(task, ctx)
+        finally:
+            _close(chosen, logger)
+        report = builder.report()
     return attrs.evolve(report, signal=signals[0]) if signals else report
+
+
+def _close(observers: Iterable[Observer], logger: logging.Logger) -> None:
+    for observer in observers:
+        close = getattr(observer, "close", None)
+        if callable(close):
+            try:
+                close()
+            except Exception:
+                logger.exception("the observer %r could not be closed; the report is not affected", observer)
 
 
 def default_observers(logger: logging.Logger | None = None) -> list[Observer]:

@@ -8,7 +8,7 @@ import attrs
 
 from phases.errors import Failure, describe_error
 from phases.events import Event, Finished, Retrying, Skipped, Started, Status
-from phases.text import draw_tree, plain, seconds_in_words
+from phases.text import draw_tree, escaped, plain, seconds_in_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -102,8 +102,9 @@ class Report:
         """The answer in one line."""
         took = "" if self.duration is None else f" after {seconds_in_words(self.duration)}"
         undone = "" if self.action == "do" else f" ({self.action})"
-        failures = "; also ".join(map(str, self.failures))
-        why = failures or self.reason
+        # Its own failure is told without its name, which stands there already.
+        told = (describe_error(each.error) if each.path == self.path else str(each) for each in self.failures)
+        why = escaped("; also ".join(told) or self.reason)
         return f"{self.name}{undone}: {self.status}{took}{f': {why}' if why else ''}"
 
     def to_mapping(self) -> dict[str, object]:
@@ -159,16 +160,19 @@ class Report:
         if self.reason:
             parts.append(self.reason)
         parts += [f"{key}={plain(value)}" for key, value in self.fields.items()]
-        return ", ".join(parts)
+        return escaped(", ".join(parts))
 
 
-def folded(children: Sequence[Report]) -> Sequence[Report]:
-    """The children that are worth a line: all of them, or of very many those that did not end well, and a count."""
-    if len(children) <= SHOWN_AT_MOST:
+_MATTERS = {Status.FAILED: 0, Status.RUNNING: 1, Status.CANCELLED: 2}
+
+
+def folded(children: Sequence[Report], *, at_most: int = SHOWN_AT_MOST) -> Sequence[Report]:
+    """The children that are worth a line: all of them, or of very many those that matter most, and a count."""
+    if len(children) <= at_most:
         return children
-    worst_first = sorted(children, key=lambda child: child.status in {Status.OK, Status.SKIPPED})
-    shown = sorted(worst_first[: SHOWN_AT_MOST - 1], key=children.index)
-    rest = worst_first[SHOWN_AT_MOST - 1 :]
+    worst_first = sorted(range(len(children)), key=lambda place: _MATTERS.get(children[place].status, 3))
+    shown = [children[place] for place in sorted(worst_first[: at_most - 1])]
+    rest = [children[place] for place in worst_first[at_most - 1 :]]
     status = Status.OK if all(child.ok for child in rest) else rest[0].status
     words = f"… and {len(rest)} more"
     return [*shown, Report(path=(*children[0].path[:-1], words), status=status, depth=len(children[0].path) - 1)]

@@ -7,13 +7,15 @@ it. A shielded scope has no parent, which is all that shielding is.
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import attrs
 
 from phases.errors import Cancelled
+from phases.interrupts import closed, raise_if_interrupted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -34,17 +36,22 @@ class TimeLimit:
     @property
     def reason(self) -> str:
         """Why whatever is still running at that instant is told to stop."""
-        return f"its {self.seconds:g} s are over"
+        return f"the {self.seconds:g} s of {self.scope.name} are over"
 
 
 class Scope:
     """A part of a run that is told to stop as one."""
 
-    __slots__ = ("_callbacks", "_cause", "_children", "_lock", "clock", "deadline", "event", "parent")
+    __slots__ = ("_callbacks", "_cause", "_children", "_lock", "clock", "deadline", "event", "name", "parent", "run_id")
 
-    def __init__(self, clock: Clock, *, parent: Scope | None = None, seconds: float | None = None) -> None:
-        """Below the parent, if there is one; with no more than these seconds, if given."""
+    def __init__(
+        self, clock: Clock, *, name: str, run_id: str, parent: Scope | None = None, seconds: float | None = None
+    ) -> None:
+        """Of the task of this name, below the parent, if there is one; with no more than these seconds, if given."""
+        _check_limit(seconds, of=name)
         self.clock = clock
+        self.name = name
+        self.run_id = run_id
         self.parent = parent
         self.event: Event = clock.event()
         self._cause: tuple[str, Scope] | None = None
@@ -88,13 +95,16 @@ class Scope:
         return None if self.deadline is None else max(0.0, self.deadline.at - self.clock.now())
 
     def check(self) -> None:
-        """Raise Cancelled if told to stop."""
+        """Raise Cancelled if told to stop, or the KeyboardInterrupt that had to wait."""
+        raise_if_interrupted()
         if self.cancelled:
             reason, origin = self._cause or ("cancelled", self)
             raise Cancelled(reason, origin=origin)
 
     def sleep(self, seconds: float) -> None:
         """Wait so long, or until told to stop: then Cancelled is raised."""
+        if math.isnan(seconds):
+            raise ValueError("sleep: nan is no number of seconds")
         end = self.clock.now() + seconds
         while True:
             self.check()
@@ -125,12 +135,13 @@ class Scope:
             callback()
 
     @contextmanager
+    @closed
     def on_cancel(self, callback: Callable[[], object]) -> Iterator[None]:
         """Call back when told to stop: at most once, never after the block, at once if it was so already."""
         once = _Once(callback)
+        alarm = self._ring_at_deadline()
         with self._lock:
             self._callbacks.append(once)
-        alarm = self._ring_at_deadline()
         try:
             if self.cancelled:
                 once()
@@ -168,6 +179,12 @@ class Scope:
         return stop
 
 
+def _check_limit(seconds: Any, *, of: str) -> None:
+    number = isinstance(seconds, (int, float)) and not isinstance(seconds, bool)
+    if seconds is not None and not (number and 0 < seconds < math.inf):
+        raise ValueError(f"{of}: {seconds!r} is no time limit; give a number of seconds above 0, or None for no limit")
+
+
 def _nothing() -> None:
     pass
 
@@ -188,7 +205,7 @@ class _Once:
                 return
             try:
                 callback()
-            except Exception:
+            except BaseException:  # also SystemExit: it would end whoever gives the order, and not the task
                 logging.getLogger("phases").exception("an on_cancel callback raised; cancelling goes on")
 
     def disarm(self) -> None:

@@ -61,5 +61,5 @@ def _known_names(
     for name in names:
         if not any(_ends_with(path, tuple(name.split("/"))) for path in paths):
             known = ("/".join(path) for path in paths) if "/" in name else (path[-1] for path in paths)
-            raise UnknownTask(name, option=option, known=tuple(dict.fromkeys(known)))
+            raise UnknownTask(name, option, tuple(dict.fromkeys(known)))
     return tuple(tuple(name.split("/")) for name in names)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -26,49 +26,94 @@ def stop_on_signals(ctx: Context, *, waiting_for: Callable[[], str]) -> Iterator
     A signal that the parent process chose to ignore (nohup) stays ignored. Outside the main thread, where Python does
     not deliver signals, nothing is installed.
     """
-    came: list[int] = []
     if threading.current_thread() is not threading.main_thread():
-        yield came
+        yield []
         return
-    # A handler would run in the main thread, in the middle of whatever that holds (a lock of the run, say), and
-    # only once that thread gets to run Python: the kernel may hand the signal to another thread, and then a sleeping
-    # main thread sleeps on. So the handlers do nothing, and a thread reads the numbers that Python writes to a pipe.
-    reading, writing = os.pipe()
-    os.set_blocking(writing, False)
-
-    def pass_on() -> None:
-        while numbers := os.read(reading, 64):
-            for number in numbers:
-                if number in before:
-                    _obey(signal.Signals(number), ctx, waiting_for(), again=bool(came))
-                    came.append(number)
-
-    before = {
-        number: handler for number in SIGNALS if (handler := signal.getsignal(number)) not in {signal.SIG_IGN, None}
-    }
-    thread = threading.Thread(target=pass_on, name="phases-signals", daemon=True)
-    thread.start()
-    others = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    watch = _Watch(ctx, waiting_for)
     try:
-        for number in before:
-            signal.signal(number, _nothing)
-        yield came
+        yield watch.came
     finally:
-        for number, handler in before.items():
+        watch.end()
+
+
+class _Watch:
+    """The handlers, the pipe and the thread that turn signals into the order to stop.
+
+    A handler runs in the main thread, in the middle of whatever that holds (a lock of the run, say), and only once
+    that thread gets to run Python: the kernel may hand the signal to another thread, and then a sleeping main thread
+    sleeps on. So the handlers do next to nothing, and a thread reads the numbers that Python writes to a pipe.
+    """
+
+    def __init__(self, ctx: Context, waiting_for: Callable[[], str]) -> None:
+        self.came: list[int] = []
+        self._ctx, self._waiting_for = ctx, waiting_for
+        self._handled: list[int] = []
+        self._before: dict[int, Any] = {
+            number: handler for number in SIGNALS if (handler := signal.getsignal(number)) not in {signal.SIG_IGN, None}
+        }
+        self._reading, self._writing = os.pipe()
+        os.set_blocking(self._writing, False)
+        self._thread = threading.Thread(target=self._pass_on, name="phases-signals", daemon=True)
+        self._thread.start()
+        self._others = signal.set_wakeup_fd(self._writing, warn_on_full_buffer=False)
+        for number in self._before:
+            signal.signal(number, self._note)
+        _watches.append(self)
+
+    def end(self) -> None:
+        """Give everything back. A signal that came too late to be obeyed is raised again, for whoever is next."""
+        _watches.remove(self)
+        signal.set_wakeup_fd(self._others)
+        os.close(self._writing)
+        self._thread.join()
+        os.close(self._reading)
+        for number, handler in self._before.items():
             signal.signal(number, handler)
-        signal.set_wakeup_fd(others)
-        os.close(writing)
-        thread.join()
-        os.close(reading)
+        if self._handled and not self.came:
+            signal.raise_signal(self._handled[0])
+
+    def forget(self) -> None:
+        """In a forked child: its signals are its own again, and none of our run's business."""
+        signal.set_wakeup_fd(-1)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        os.close(self._writing)
+        os.close(self._reading)
+
+    def _note(self, number: int, _frame: object) -> None:
+        self._handled.append(number)
+
+    def _pass_on(self) -> None:
+        while numbers := os.read(self._reading, 64):
+            if self._others != -1:
+                # An event loop, or a run around this one, listens too.
+                with suppress(OSError):
+                    os.write(self._others, numbers)
+            for number in numbers:
+                if number in self._before:
+                    self._obey(signal.Signals(number).name)
+                    self.came.append(number)
+
+    def _obey(self, name: str) -> None:
+        # First the order, then the words: they may have to wait for whoever reads our log.
+        self._ctx.cancel(name)
+        try:
+            still = self._waiting_for()
+            if self.came:
+                self._ctx.log.warning("%s again: still stopping, waiting for %s", name, still)
+            else:
+                self._ctx.log.warning("%s: stopping, waiting for %s", name, still)
+        except Exception:  # noqa: BLE001, S110  a log that fails must not cost us the next signal
+            pass
 
 
-def _obey(number: signal.Signals, ctx: Context, waiting_for: str, *, again: bool) -> None:
-    if again:
-        ctx.log.warning("%s again: still stopping, waiting for %s", number.name, waiting_for)
-    else:
-        ctx.log.warning("%s: stopping, waiting for %s", number.name, waiting_for)
-        ctx.cancel(number.name)
+_watches: list[_Watch] = []
 
 
-def _nothing(_number: int, _frame: object) -> None:
-    pass
+def _in_a_forked_child() -> None:
+    for watch in reversed(_watches):
+        watch.forget()
+    _watches.clear()
+
+
+os.register_at_fork(after_in_child=_in_a_forked_child)

@@ -6,8 +6,9 @@ import types
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from phases.context import Context, Node
-from phases.errors import Cancelled, Failure, TaskFailed
+from phases.errors import Cancelled, Failure, StoppedElsewhere, TaskFailed
 from phases.events import Finished, Skipped, Started, Status
+from phases.interrupts import call_open, closed, hold_interrupts
 from phases.tasks import Skip, valid_task
 
 if TYPE_CHECKING:
@@ -31,7 +32,11 @@ def execute(task: Task[T], ctx: Context | None = None) -> T:
     Called with the context of a running task, the task becomes a step inside that one; where run(skip=…) leaves that
     step out, the result is a Skip. From a running event loop use `await asyncio.to_thread(phases.execute, task)`.
     """
-    return step(valid_task(task), ctx or Context())
+    ctx = ctx or Context()
+    if ctx.node is not None:
+        return step(valid_task(task), ctx)
+    with hold_interrupts():
+        return step(valid_task(task), ctx)
 
 
 def step(task: Task[T], ctx: Context, *, order: int = 0) -> T:
@@ -42,6 +47,7 @@ def step(task: Task[T], ctx: Context, *, order: int = 0) -> T:
     return act(task.name, task.do, ctx, order=order)
 
 
+@closed
 def act(name: str, do: Callable[[Context], T], ctx: Context, *, order: int = 0, action: str = "do") -> T:
     """Run the function as a step of this name: one Started, one Finished, whatever happens."""
     run, above = ctx.run, ctx.node
@@ -55,10 +61,11 @@ def act(name: str, do: Callable[[Context], T], ctx: Context, *, order: int = 0, 
     parent = None if above is None else above.id
     run.tell(Started(run.run_id, node.id, parent, path, order, ctx.attempt, action, start))
     try:
-        result = do(inner)
+        result = call_open(do, inner)
         _refuse_coroutine(result)
-    except BaseException as error:
-        status, reason, own = _judge(error, run.run_id)
+    except BaseException as raised:
+        error = _of_this_run(raised, inner)
+        status, reason, own = _judge(error, inner)
         _finish(inner, node, action, start, began, status=status, error=error, own=own, reason=reason)
         if own and isinstance(error, Exception):
             raise TaskFailed([Failure(path, error)], run_id=run.run_id) from error
@@ -78,10 +85,10 @@ def pass_over(name: str, ctx: Context, *, order: int, reason: str, action: str =
     run.tell(Skipped(run.run_id, next(run.ids), parent, path, order, ctx.attempt, action, reason))
 
 
-def _judge(error: BaseException, run_id: str) -> tuple[Status, str, bool]:
+def _judge(error: BaseException, ctx: Context) -> tuple[Status, str, bool]:
     """How a task that raised this has ended, why, and whether the error is its own."""
     match error:
-        case TaskFailed() if error.run_id == run_id:
+        case TaskFailed() if error.run_id == ctx.run_id:
             return Status.FAILED, "", False
         case Cancelled():
             return Status.CANCELLED, error.reason, True
@@ -89,6 +96,16 @@ def _judge(error: BaseException, run_id: str) -> tuple[Status, str, bool]:
             return Status.CANCELLED, "interrupted from the keyboard", True
         case _:
             return Status.FAILED, "", True
+
+
+def _of_this_run(error: BaseException, ctx: Context) -> BaseException:
+    """The error; but a separate run that was stopped inside a task is that task's failure, no order to this run."""
+    origin = getattr(error, "origin", None)
+    if isinstance(error, Cancelled) and origin is not None and origin.run_id != ctx.run_id and not ctx.cancelled:
+        failure = StoppedElsewhere(error.reason)
+        failure.__cause__ = error
+        return failure
+    return error
 
 
 def _finish(
@@ -128,11 +145,9 @@ def _finish(
 
 def _fields_of(result: object) -> Mapping[str, object]:
     """What the result offers to the log. It did its work; a fault in describing it must not fail the task."""
-    offer = getattr(result, "log_fields", None)
-    if not callable(offer):
-        return {}
     try:
-        return dict(offer())
+        offer = getattr(result, "log_fields", None)
+        return dict(offer()) if callable(offer) else {}
     except Exception as error:  # noqa: BLE001  foreign code, and only its description is lost
         return {"log_fields_error": repr(error)}
 

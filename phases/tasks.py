@@ -119,6 +119,8 @@ def task(
     undo: Callable[[Context], object] | None = None,
 ) -> Callable[[Callable[[Context], T]], FunctionTask[T]]:
     """Make a task of a function: `@task("download")` above `def download(ctx): …`."""
+    if not isinstance(name, str):
+        raise InvalidTask(f"task: its name is {name!r}; write @phases.task('a-name'), with parentheses and a name")
 
     def decorate(function: Callable[[Context], T]) -> FunctionTask[T]:
         return FunctionTask(name, function, plan, undo)

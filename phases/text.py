@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-__all__ = ["draw_tree", "plain", "printable", "seconds_in_words"]
+__all__ = ["draw_tree", "escaped", "plain", "printable", "seconds_in_words"]
 
 N = TypeVar("N")
 
@@ -44,6 +44,15 @@ def _below(node: N, children: Callable[[N], Sequence[N]], *, indent: str) -> Ite
         yield from _below(child, children, indent=further)
 
 
+def escaped(text: str) -> str:
+    """The text on one line that no terminal obeys and every encoding can write: what is not printable is escaped."""
+    return text if text.isprintable() else "".join(char if char.isprintable() else _escape(char) for char in text)
+
+
+def _escape(char: str) -> str:
+    return {"\n": "\\n", "\t": "\\t", "\r": "\\r"}.get(char, f"\\u{ord(char):04x}")
+
+
 def printable(value: object) -> str:
     """str(value), also where the value cannot print itself."""
     try:
@@ -52,8 +61,17 @@ def printable(value: object) -> str:
         return f"<{type(value).__name__} that cannot be printed>"
 
 
-def plain(value: object, *, depth: int = 8) -> object:
+def plain(value: object) -> object:
     """The value as JSON can hold it: what JSON has no word for becomes text, and so does what is nested too deep."""
+    try:
+        return _plain(value, around=())
+    except Exception:  # noqa: BLE001  as above
+        return printable(value)
+
+
+def _plain(value: object, *, around: tuple[int, ...]) -> object:
+    inside = (*around, id(value))
+    deep = id(value) in around or len(around) >= 8
     match value:
         case None | bool() | str():
             return value
@@ -61,9 +79,9 @@ def plain(value: object, *, depth: int = 8) -> object:
             return value
         case float() if math.isfinite(value):
             return value
-        case Mapping() if depth:
-            return {printable(key): plain(member, depth=depth - 1) for key, member in value.items()}
-        case list() | tuple() | set() | frozenset() if depth:
-            return [plain(member, depth=depth - 1) for member in value]
+        case Mapping() if not deep:
+            return {printable(key): _plain(member, around=inside) for key, member in value.items()}
+        case list() | tuple() | set() | frozenset() if not deep:
+            return [_plain(member, around=inside) for member in value]
         case _:
             return printable(value)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from phases.context import Context
 from phases.errors import TaskFailed
 from phases.events import Status
+from phases.interrupts import closed, hold_interrupts, whole
 from phases.report import Report, ReportBuilder
 from phases.steps import act, pass_over
 from phases.tasks import offer_of, subtasks_of, valid_task
@@ -26,17 +27,24 @@ def undo(task: AnyTask, ctx: Context | None = None, *, after: Report | None = No
     the report of a run, only what had begun in it is taken back, in the reverse of the order in which it
     ended, whatever ran in parallel.
 
-    A failing undo does not keep the others from being called; in the end one TaskFailed carries all failures. A
-    group that offers undo itself is asked instead of the tasks in it.
+    A failing undo does not keep the others from being called; in the end one TaskFailed carries all failures, and the
+    report. A group that offers undo itself is asked instead of the tasks in it. Ctrl-C waits for the undo that is
+    under way; what is left is then not undone, and the report says so.
     """
-    ctx = ctx or Context()
+    if after is not None and after.name != valid_task(task).name:
+        raise ValueError(f"the report is of {after.name!r} and not of {task.name!r}: nothing would be undone")
     builder = ReportBuilder()
-    ctx.run.add_observer(builder)
+    ctx = (ctx or Context()).telling_also(builder)
     steps = list(_offers(valid_task(task), above=ctx.path, report=after))
     # With a report by when each ended, else by place; the last comes first.
     steps.sort(key=lambda step: step.turn, reverse=True)
     alone = offer_of(task, "undo") if steps else None
-    act(task.name, alone or (lambda inner: _undo_each(steps, inner)), ctx, action="undo")
+    try:
+        with hold_interrupts():
+            act(task.name, alone or (lambda inner: _undo_each(steps, inner)), ctx, action="undo")
+    except TaskFailed as failed:
+        failed.report = builder.report()
+        raise
     return builder.report()
 
 
@@ -48,11 +56,12 @@ class _Step(NamedTuple):
     offer: Callable[[Context], Any]
 
 
+@closed
 def _undo_each(steps: Sequence[_Step], ctx: Context) -> None:
     failures: list[TaskFailed] = []
     for order, step in enumerate(steps):
         try:
-            act(step.path[-1], step.offer, ctx.at(step.path[:-1]), order=order, action="undo")
+            act(step.path[-1], _uninterrupted(step.offer), ctx.at(step.path[:-1]), order=order, action="undo")
         except TaskFailed as failed:
             failures.append(failed)
         except BaseException as error:
@@ -65,6 +74,14 @@ def _undo_each(steps: Sequence[_Step], ctx: Context) -> None:
             raise
     if failures:
         raise TaskFailed.merged(failures, run_id=ctx.run_id)
+
+
+def _uninterrupted(undo: Callable[[Context], Any]) -> Callable[[Context], Any]:
+    def call(ctx: Context) -> object:
+        with whole():
+            return undo(ctx)
+
+    return call
 
 
 def _offers(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import attrs
 
-from phases.errors import TaskFailed
+from phases.errors import TaskFailed, describe_error
 from phases.events import Retrying
 from phases.tasks import Skip, valid_task
 
@@ -92,7 +92,17 @@ class Retry(Generic[T_co]):
     factor: float = attrs.field(validator=_positive)
     longest: float = attrs.field(validator=_not_negative)
     jitter: float = attrs.field(validator=_share)
-    on: Callable[[Exception], bool] | type[Exception] | tuple[type[Exception], ...]
+    on: Callable[[Exception], bool] | type[Exception] | tuple[type[Exception], ...] = attrs.field()
+
+    @on.validator
+    def _says_which_errors(self, _attribute: object, value: object) -> None:
+        kinds = value if isinstance(value, tuple) else (value,)
+        types = all(isinstance(kind, type) and issubclass(kind, BaseException) for kind in kinds)
+        if not types and (isinstance(value, tuple | type) or not callable(value)):
+            raise TypeError(
+                f"retry of {self.name!r}: on is {value!r}; it has to be an exception type, a tuple of them, "
+                "or a function that takes the error and says whether to try again"
+            )
 
     @property
     def name(self) -> str:
@@ -105,7 +115,7 @@ class Retry(Generic[T_co]):
             try:
                 return self.wrapped.do(ctx.attempting(attempt))
             except Exception as error:
-                if not self.worth_another(error):
+                if not self._worth_another(error):
                     raise
                 wait = self.wait_after(attempt)
                 left = ctx.remaining()
@@ -117,6 +127,13 @@ class Retry(Generic[T_co]):
                 self._announce(ctx, attempt, wait, error)
             ctx.sleep(wait)
         return self.wrapped.do(ctx.attempting(self.attempts))
+
+    def _worth_another(self, error: Exception) -> bool:
+        try:
+            return self.worth_another(error)
+        except Exception as fault:  # noqa: BLE001  a fault in the predicate must not hide what went wrong
+            error.add_note(f"not retried, for the predicate of retry raised {describe_error(fault)}")
+            return False
 
     def worth_another(self, error: Exception) -> bool:
         """Whether these errors are of the kind that may be gone the next time."""
@@ -163,7 +180,7 @@ class Deadline(Generic[T_co]):
 class When(Generic[T_co]):
     """What when() makes."""
 
-    condition: bool | Callable[[Context], bool]
+    condition: bool | Callable[[Context], bool] = attrs.field()
     wrapped: Task[T_co] = attrs.field(converter=valid_task)
 
     @property
@@ -174,11 +191,23 @@ class When(Generic[T_co]):
     def do(self, ctx: Context, /) -> T_co | Skip:
         """Do it, or say why not."""
         met = self.condition(ctx) if callable(self.condition) else self.condition
-        return self.wrapped.do(ctx) if met else Skip(f"not so: {self.condition_in_words}")
+        return self.wrapped.do(ctx) if met else Skip(f"its condition{self._named} does not hold")
+
+    @condition.validator
+    def _can_be_asked(self, _attribute: object, value: object) -> None:
+        if not isinstance(value, bool) and not callable(value):
+            raise TypeError(
+                f"when: the condition is {value!r}; it has to be True, False, or a function that takes the context"
+            )
 
     @property
     def condition_in_words(self) -> str:
-        """The condition as the log, the report and the plan name it."""
-        if not callable(self.condition):
-            return f"when {bool(self.condition)}".lower()
-        return f"when {getattr(self.condition, '__name__', 'its condition holds').replace('_', ' ')}"
+        """The condition as a plan names it; empty where it holds."""
+        if callable(self.condition):
+            return f"only if its condition{self._named} holds"
+        return "" if self.condition else "its condition does not hold"
+
+    @property
+    def _named(self) -> str:
+        name = getattr(self.condition, "__name__", "")
+        return f" {name}" if name.isidentifier() else ""

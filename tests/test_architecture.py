@@ -11,7 +11,8 @@ ROOT = Path(__file__).resolve().parent.parent
 
 # Each module imports only from lines above its own; modules on one line do not know each other.
 PHASES = """
-errors clock text
+text clock interrupts
+errors
 scope events tasks
 logs report selection
 context live

@@ -79,7 +79,8 @@ def test_the_tests_pass_on_the_wheel(wheel: Path, tmp_path: Path) -> None:
         f"    assert phases.__file__.startswith({str(tmp_path / 'site')!r})\n",
         encoding="utf-8",
     )
-    unit_tests = ["-m", "not processes", "tests/phases", "tests/hostrouting", "tests/test_where.py"]
+    folders = [f"tests/{package}" for package in ("phases", "hostrouting") if (ROOT / "tests" / package).is_dir()]
+    unit_tests = ["-m", "not processes", *folders, "tests/test_where.py"]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", *unit_tests],
         cwd=tmp_path,

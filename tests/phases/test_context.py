@@ -50,7 +50,7 @@ def test_within() -> None:
 def test_within_less_time_than_it_says() -> None:
     """When the time of the whole is over first, that is what is reported, not the part's own limit."""
     ctx = Context(clock=FakeClock(), deadline=5)
-    with pytest.raises(phases.Cancelled, match="its 5 s are over"), ctx.within(60) as part:
+    with pytest.raises(phases.Cancelled, match="the 5 s of the run are over"), ctx.within(60) as part:
         part.sleep(10)
 
 
@@ -169,3 +169,113 @@ def test_scope_that_was_left() -> None:
         pass
     clock.advance(6)
     assert kept.cancelled
+
+
+@pytest.mark.parametrize("seconds", [0, -5, float("nan"), float("inf"), "5", True])
+def test_time_limits_that_are_none(seconds: float) -> None:
+    """A time limit that makes no sense is refused when it is given, and named."""
+    words = r"the run: .* is no time limit; give a number of seconds above 0"
+    with pytest.raises(ValueError, match=words):
+        Context(deadline=seconds)
+    with pytest.raises(ValueError, match=words), Context().within(seconds):
+        pass
+    with pytest.raises(ValueError, match=words), Context().shielded(grace=seconds):
+        pass
+
+
+def test_sleep_that_is_no_number() -> None:
+    """Sleeping for nan seconds is refused; sleeping for ever lasts until told to stop, in any thread."""
+    with pytest.raises(ValueError, match="nan is no number of seconds"):
+        Context().sleep(float("nan"))
+    ctx = Context(observers=[], deadline=1e10)
+    woken: list[str] = []
+
+    @phases.task("sleep")
+    def sleep(inner: Context) -> None:
+        with inner.on_cancel(lambda: woken.append(inner.path[-1])):
+            inner.sleep(float("inf"))
+
+    @phases.task("stop")
+    def stop(inner: Context) -> None:
+        inner.sleep(0.01)
+        inner.cancel("enough")
+
+    with pytest.raises(phases.Cancelled, match="enough"):
+        phases.execute(phases.parallel(sleep, sleep, stop), ctx)
+    assert woken == ["sleep", "sleep"]
+
+
+def test_a_callback_that_gives_up() -> None:
+    """A callback that raises SystemExit ends neither whoever gives the order nor the other callbacks."""
+    called: list[int] = []
+
+    def leave() -> None:
+        raise SystemExit(3)
+
+    ctx = Context()
+    with ctx.on_cancel(leave), ctx.on_cancel(lambda: called.append(1)), ctx.on_cancel(ctx.check):
+        ctx.cancel()
+    assert called == [1]
+
+
+def test_leaving_waits_for_a_callback_under_way() -> None:
+    """When the block is left while the callback runs in another thread, it is waited for."""
+    ctx = Context()
+    began, ended = threading.Event(), threading.Event()
+
+    def callback() -> None:
+        began.set()
+        threading.Event().wait(0.05)
+        ended.set()
+
+    thread = threading.Thread(target=ctx.cancel)
+    with ctx.on_cancel(callback):
+        thread.start()
+        began.wait()
+    assert ended.is_set()
+    thread.join()
+
+
+def test_no_thread_for_the_deadline() -> None:
+    """Where no thread is to be had that minds the deadline, on_cancel fails, and the callback is never called."""
+
+    class Poor(FakeClock):
+        def start(self, _target: object, *, name: str) -> threading.Thread:
+            raise RuntimeError(f"can't start {name}")
+
+    called: list[int] = []
+    ctx = Context(deadline=5, clock=Poor())
+    with pytest.raises(RuntimeError, match="phases-deadline"), ctx.on_cancel(lambda: called.append(1)):
+        pass
+    ctx.cancel()
+    assert called == []
+
+
+def test_scopes_do_not_pile_up() -> None:
+    """A part that was left is forgotten: a task that makes thousands of them keeps none."""
+    ctx = Context()
+    for _ in range(100):
+        with ctx.within(5), ctx.within(1), ctx.on_cancel(lambda: None):
+            pass
+    assert (ctx.scope._children, ctx.scope._callbacks) == (set(), [])
+
+
+def test_ctrl_c_that_comes_just_before_a_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A waiting main thread wakes now and then, for Python may notice a signal only when it does."""
+    waits: list[float | None] = []
+
+    def wait(_event: threading.Event, timeout: float | None = None) -> bool:
+        waits.append(timeout)
+        return len(waits) == 3
+
+    monkeypatch.setattr(threading.Event, "wait", wait)
+    assert phases.SystemClock.event().wait()
+    assert waits == [0.25, 0.25, 0.25]
+
+
+def test_extras_do_not_hide_the_facts(caplog: pytest.LogCaptureFixture) -> None:
+    """An extra that is called as one of the facts gets a prefix."""
+    with caplog.at_level(logging.INFO):
+        Context(run_id="r1").log.info("x", extra={"task": "mine", "run": "mine", "bytes": 1})
+    fields = vars(caplog.records[0])["phases"]
+    assert fields == {"run": "r1", "task": "", "extra_task": "mine", "extra_run": "mine", "bytes": 1}

@@ -5,12 +5,16 @@ from __future__ import annotations
 import contextvars
 import threading
 import traceback
+from typing import TYPE_CHECKING
 
 import pytest
 
 import phases
 from phases import Context, Status
 from phases.testing import FakeClock, RecordingObserver, StubTask
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def recorded(*, deadline: float | None = None) -> tuple[Context, RecordingObserver]:
@@ -206,3 +210,104 @@ def test_nested_parallel() -> None:
     assert [failure.path for failure in caught.value.failures] == [("outer", "inner", "bad")]
     assert seen.report.find("y").status is Status.CANCELLED
     assert seen.report.duration == 1
+
+
+def test_every_thread_is_waited_for() -> None:
+    """When the group returns, its threads have ended, also those that came too late to get a task."""
+    started: list[threading.Thread] = []
+
+    class Slow(phases.SystemClock):
+        @staticmethod
+        def start(target: Callable[[], None], *, name: str) -> threading.Thread:
+            def late() -> None:
+                if started[1:]:
+                    threading.Event().wait(0.05)
+                target()
+
+            started.append(threading.Thread(target=late, name=name))
+            started[-1].start()
+            return started[-1]
+
+    group = phases.parallel(*[StubTask(f"t{number}", seconds=0.001, obeys=False) for number in range(3)])
+    phases.execute(group, Context(clock=Slow(), observers=[]))
+    assert len(started) > 1
+    assert not [thread.name for thread in started if thread.is_alive()]
+
+
+def test_no_thread_at_all() -> None:
+    """Where not even one thread is to be had, every task is on record as not begun, and the error comes out."""
+
+    class Poorest(FakeClock):
+        def start(self, _target: object, *, name: str) -> threading.Thread:
+            raise RuntimeError(f"can't start new thread {name}")
+
+    seen = RecordingObserver()
+    with pytest.raises(phases.TaskFailed, match="can't start new thread phases:parallel#1"):
+        phases.execute(phases.parallel(StubTask("a"), StubTask("b")), Context(clock=Poorest(), observers=[seen]))
+    assert seen.skipped == ["parallel/a", "parallel/b"]
+
+
+def test_nothing_is_begun_after_a_failure() -> None:
+    """A task that is taken after a sibling failed is not begun, also when that failure came without cancellation."""
+
+    class One(FakeClock):
+        left = 1
+
+        def start(self, target: Callable[[], None], *, name: str) -> threading.Thread:
+            if not self.left:
+                while seen.finished == []:
+                    threading.Event().wait(0.001)
+                return super().start(lambda: None, name=name)
+            self.left -= 1
+            return super().start(target, name=name)
+
+    seen = RecordingObserver()
+    rest = [StubTask(f"t{number}") for number in range(5)]
+    with pytest.raises(phases.TaskFailed):
+        phases.execute(
+            phases.parallel(StubTask("bad", always=OSError()), *rest), Context(clock=One(), observers=[seen])
+        )
+    assert [task.calls for task in rest] == [0] * 5
+    assert {node.reason for node in seen.report.children[1:]} == {"not reached: bad failed"}
+
+
+def test_a_member_that_cancels_itself_stops_the_others() -> None:
+    """A member that ends as cancelled on its own account stops its siblings, and the group is cancelled."""
+    ctx, seen = recorded()
+    group = phases.parallel(StubTask("a", seconds=1, always=phases.Cancelled("enough")), StubTask("b", seconds=60))
+    with pytest.raises(phases.Cancelled, match="enough"):
+        phases.execute(group, ctx)
+    assert dict(seen.finished)["parallel/b"] is Status.CANCELLED
+    assert ctx.clock.now() == 1
+
+
+def test_a_run_inside_a_task() -> None:
+    """A separate run that is stopped inside a task is that task's failure, and no order to this run."""
+    ctx, seen = recorded()
+
+    @phases.task("inner")
+    def inner(_ctx: Context) -> None:
+        phases.execute(StubTask("x", seconds=9), Context(deadline=5, clock=FakeClock(), observers=[]))
+
+    with pytest.raises(phases.TaskFailed, match="a separate run inside it was stopped: the 5 s of the run are over"):
+        phases.execute(phases.serial(inner), ctx)
+    assert seen.report.status is Status.FAILED
+
+
+def test_a_name_that_breaks_in_a_thread() -> None:
+    """A task whose name raises once it runs fails the group; nothing hangs and no thread is lost."""
+
+    class Moody:
+        asked = 0
+
+        @property
+        def name(self) -> str:
+            self.asked += 1
+            if self.asked > 1:
+                raise RuntimeError("no name today")
+            return "moody"
+
+        def do(self, _ctx: Context) -> None: ...
+
+    with pytest.raises(phases.TaskFailed, match="no name today"):
+        phases.execute(phases.parallel(Moody(), StubTask("b")), Context(observers=[]))

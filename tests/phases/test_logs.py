@@ -65,9 +65,9 @@ def test_words_and_levels(caplog: pytest.LogCaptureFixture) -> None:
         ("INFO", "boot/check skipped after 0 µs: nothing to check"),
         ("ERROR", "boot/p/x failed after 2.00 s: ValueError: bad"),
         ("WARNING", "boot/p/y cancelled after 2.00 s: x failed"),
-        ("ERROR", "boot/p failed after 2.00 s: x failed: ValueError: bad (in boot/p/x)"),
+        ("WARNING", "boot/p failed after 2.00 s: x failed: ValueError: bad (in boot/p/x)"),
         ("DEBUG", "boot/start not started: not reached after p"),
-        ("ERROR", "boot failed after 3.00 s: x failed: ValueError: bad (in boot/p/x)"),
+        ("WARNING", "boot failed after 3.00 s: x failed: ValueError: bad (in boot/p/x)"),
     ]
 
 
@@ -102,6 +102,24 @@ def record(message: str, fields: object = None, *args: object) -> logging.LogRec
     return made
 
 
+def test_the_place_of_a_failure(caplog: pytest.LogCaptureFixture) -> None:
+    """The line of the task that raised says where in the code that was."""
+    *_, failed = logged(StubTask("a", always=OSError("full")), caplog)
+    assert vars(failed)["phases"]["at"].startswith("testing.py:")
+
+
+def test_logfmt_has_tracebacks() -> None:
+    """A record with a traceback keeps it in logfmt too, on its one line, with the error beside it."""
+    line = record("could not", {"task": "a"})
+    try:
+        StubTask("a", always=OSError("full")).do(Context())
+    except OSError as error:
+        line.exc_info = (OSError, error, error.__traceback__)
+    text = phases.LogfmtFormatter().format(line)
+    assert 'error="OSError: full" traceback="Traceback (most recent call last):\\n' in text
+    assert len(text.splitlines()) == 1
+
+
 def test_logfmt() -> None:
     """Logfmt quotes what needs it, and only that."""
     fields = {"task": "a/b", "words": "two words", "none": None, "yes": True, "odd key": 'a"b\\c', "lines": "a\nb\x00"}
@@ -124,6 +142,7 @@ def test_json() -> None:
         "task": "a/b",
         "level_": "mine",
         "value": [1, 2],
+        "error": "OSError: full",
     }
 
 

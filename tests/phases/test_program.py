@@ -179,7 +179,7 @@ def test_in_another_thread() -> None:
 def test_deadline_of_the_program() -> None:
     """A run may be given a deadline: then it is cancelled, and the report says why."""
     report = phases.run(StubTask("a", seconds=60), deadline=5, clock=FakeClock(), observers=[])
-    assert (report.status, report.reason, report.duration) == (Status.CANCELLED, "its 5 s are over", 5)
+    assert (report.status, report.reason, report.duration) == (Status.CANCELLED, "the 5 s of the run are over", 5)
     assert report.exit_code == 1
 
 
@@ -196,6 +196,89 @@ def test_observers_are_closed() -> None:
     with pytest.raises(SystemExit):
         phases.run(StubTask("a", always=SystemExit(3)), observers=[closing])
     assert closing.closed == 1
+
+
+def test_observers_that_cannot_be_closed(caplog: pytest.LogCaptureFixture) -> None:
+    """An observer whose close raises costs neither the report nor the closing of the others."""
+
+    class Closing(RecordingObserver):
+        closed = 0
+
+        def close(self) -> None:
+            self.closed += 1
+            raise OSError("disk full")
+
+    first, second = Closing(), Closing()
+    assert phases.run(StubTask("a"), observers=[first, second]).ok
+    assert (first.closed, second.closed) == (1, 1)
+    assert "could not be closed; the report is not affected" in caplog.text
+
+
+@pytest.mark.processes
+def test_a_log_that_fails_does_not_cost_a_signal() -> None:
+    """The order to stop is given before it is put into words, and survives a handler that raises."""
+    code = """
+        class Broken(logging.Handler):
+            def emit(self, record):
+                raise OSError("no space left")
+        logging.getLogger("phases").addHandler(Broken())
+        report = phases.run(wait, observers=[])
+        print(report.status, report.reason)
+    """
+    program = Program(code)
+    program.process.send_signal(signal.SIGTERM)
+    assert program.end()[1] == "cancelled SIGTERM\n"
+
+
+@pytest.mark.processes
+def test_forked_children() -> None:
+    """A child that a task forks has its signals for itself: it can be terminated, and that stops nothing here."""
+    code = """
+        import os, signal, time
+        @phases.task("child")
+        def child(ctx):
+            pid = os.fork()
+            if not pid:
+                time.sleep(30)
+                os._exit(0)
+            time.sleep(0.1)
+            os.kill(pid, signal.SIGTERM)
+            return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        ready()
+        report = phases.run(child)
+        print(report.status, report.result)
+    """
+    assert Program(code).end()[1] == "ok -15\n"
+
+
+@pytest.mark.processes
+def test_a_run_inside_a_run() -> None:
+    """A signal during a run inside a task stops both runs."""
+    code = """
+        inner = phases.task("inner")(lambda ctx: phases.run(wait, observers=[]).status)
+        report = phases.run(phases.serial(inner, StubTask("next")))
+        print(report.status, report.find("next").status, report.signal)
+    """
+    program = Program(code)
+    program.process.send_signal(signal.SIGINT)
+    assert program.end()[1] == "cancelled skipped 2\n"
+
+
+@pytest.mark.processes
+def test_an_event_loop_hears_of_its_signals() -> None:
+    """A wakeup descriptor that was set before, as asyncio's is, hears of each signal, and is set again after."""
+    code = """
+        import os, signal
+        reading, writing = os.pipe()
+        os.set_blocking(writing, False)
+        signal.set_wakeup_fd(writing)
+        report = phases.run(wait)
+        print(os.read(reading, 9), signal.set_wakeup_fd(-1) == writing, len(os.listdir("/proc/self/fd")))
+    """
+    program = Program(code)
+    program.process.send_signal(signal.SIGINT)
+    # Standard input, output and error, the pipe, and the folder that is listed: nothing of the run is left open.
+    assert program.end()[1] == "b'\\x02' True 6\n"
 
 
 def test_default_observers(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -137,3 +137,25 @@ def test_odd_results_in_json() -> None:
     assert found[0] == "nan"
     assert found[1] == {"1": ["set"], "('a', 'b')": "b'bytes'"}
     assert found[3:] == ["<Shy that cannot be printed>", "<int that cannot be printed>", "\ud800"]
+
+
+def test_text_is_safe_to_print() -> None:
+    """Whatever an error or a field holds, the report is text that any terminal and encoding can take."""
+
+    class Fields:
+        def log_fields(self) -> dict[str, object]:
+            return {"path": "\ud800\x1b[2J"}
+
+    text = str(
+        phases.run(phases.serial(StubTask("a", Fields()), StubTask("b", always=OSError("\x1b[2J\udcff"))), observers=[])
+    )
+    assert text.encode("utf-8").decode() == text
+    assert "\x1b" not in text
+
+
+def test_running_ones_first() -> None:
+    """Of very many children those that failed or still run are shown before those that are done."""
+    done, running = (phases.Report(path=("all", "x"), status=status) for status in (Status.OK, Status.RUNNING))
+    shown = phases.report.folded([done] * 20 + [running] * 2 + [done] * 20, at_most=5)
+    assert [node.status for node in shown] == [Status.OK] * 2 + [Status.RUNNING] * 2 + [Status.OK]
+    assert shown[-1].label == "… and 38 more"

@@ -64,12 +64,24 @@ def test_innermost_first() -> None:
     assert len(caught.value.failures) == 1
 
 
-def test_failure_survives_pickling() -> None:
-    """TaskFailed can be sent to another process: path, cause and words come along."""
-    with pytest.raises(phases.TaskFailed) as caught:
-        phases.execute(StubTask("a", always=KeyError("k")), Context(observers=[]))
-    copy = pickle.loads(pickle.dumps(caught.value))  # noqa: S301  our own bytes
-    assert (copy.path, str(copy), repr(copy.cause)) == (("a",), str(caught.value), "KeyError('k')")
+@pytest.mark.parametrize(
+    "error",
+    [
+        phases.TaskFailed([phases.Failure(("a",), KeyError("k"))], run_id="r1"),
+        phases.TaskFailed([phases.Failure(("a",), phases.DeadlineExceeded(2.5)), phases.Failure(("b",), OSError())]),
+        phases.Cancelled("SIGTERM", origin=Context().scope),
+        phases.DeadlineExceeded(2.5),
+        phases.errors.StoppedElsewhere("its time is over"),
+        phases.UnknownTask("donwload", "only", ("download", "start")),
+        phases.InvalidTask("no task"),
+    ],
+    ids=lambda error: f"{type(error).__name__}: {str(error)[:20]}",
+)
+def test_errors_survive_pickling(error: BaseException) -> None:
+    """Every error can be sent to another process: its words and its facts come along."""
+    copy = pickle.loads(pickle.dumps(error))  # noqa: S301  our own bytes
+    assert (type(copy), str(copy)) == (type(error), str(error))
+    assert {**vars(copy), "origin": None}.keys() == {**vars(error), "origin": None}.keys()
 
 
 @pytest.mark.parametrize("stop", [KeyboardInterrupt(), SystemExit(3), GeneratorExit()])
@@ -88,7 +100,7 @@ def test_deadline_of_the_run() -> None:
     """When the run's own time is over, it comes out as Cancelled, and every open task is cancelled."""
     seen = RecordingObserver()
     clock = FakeClock()
-    with pytest.raises(phases.Cancelled, match="its 5 s are over"):
+    with pytest.raises(phases.Cancelled, match="the 5 s of the run are over"):
         phases.execute(
             phases.serial(StubTask("a", seconds=3), StubTask("b", seconds=3), StubTask("c")),
             Context(deadline=5, clock=clock, observers=[seen]),
@@ -239,13 +251,24 @@ def test_observer_that_raises(caplog: pytest.LogCaptureFixture) -> None:
     assert "observer out of order" in caplog.text
 
 
-def test_result_that_cannot_describe_itself() -> None:
+class Result:
+    """A result whose log_fields raises when it is called."""
+
+    def log_fields(self) -> dict[str, object]:
+        """Raises."""
+        raise RuntimeError("no idea")
+
+
+class Lazy:
+    """A result that raises when it is asked for anything."""
+
+    def __getattr__(self, name: str) -> object:
+        raise RuntimeError("no idea")
+
+
+@pytest.mark.parametrize("Result", [Result, Lazy])
+def test_result_that_cannot_describe_itself(Result: type) -> None:  # noqa: N803  it is a class
     """A result whose log_fields raises does not fail its task; the line says what went wrong."""
-
-    class Result:
-        def log_fields(self) -> dict[str, object]:
-            raise RuntimeError("no idea")
-
     ctx, seen = recorded()
     phases.execute(StubTask("a", Result()), ctx)
     assert seen.report.status is Status.OK
@@ -300,3 +323,17 @@ def test_cancelled_from_another_thread() -> None:
     with pytest.raises(phases.Cancelled, match="SIGTERM"):
         phases.execute(wait, ctx)
     thread.join()
+
+
+def test_decorator_without_a_name() -> None:
+    """@phases.task without parentheses is refused with the remedy."""
+    with pytest.raises(phases.InvalidTask, match=r"write @phases.task\('a-name'\), with parentheses and a name"):
+
+        @phases.task  # type: ignore[arg-type]  # the mistake that is tested
+        def download(_ctx: Context) -> None: ...
+
+
+def test_words_that_would_steer_a_terminal() -> None:
+    """What an error says is on one line, and no terminal obeys it."""
+    error = OSError("a\nb\x1b[2J\ud800")
+    assert phases.errors.describe_error(error) == "OSError: a b\\u001b[2J\\ud800"

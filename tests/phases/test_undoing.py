@@ -136,3 +136,57 @@ def test_cancelled_half_way() -> None:
     assert log == ["serial/c"]
     assert seen.skipped == ["serial/b", "serial/a"]
     assert caught.value.__notes__ == ["before that: c failed: OSError: busy (in serial/c)"]
+
+
+def test_inside_a_running_task() -> None:
+    """A task may undo others with its own context: the undo is a part of its run, and leaves nothing behind in it."""
+    log: list[str] = []
+    seen = RecordingObserver()
+    reports: list[phases.Report] = []
+
+    @phases.task("roll-back")
+    def roll_back(ctx: Context) -> None:
+        reports.append(phases.undo(phases.serial(Step("a", log), Step("b", log), name="all"), ctx))
+
+    phases.execute(
+        phases.parallel(roll_back, StubTask("beside"), name="work"), Context(clock=FakeClock(), observers=[seen])
+    )
+    assert log == ["work/roll-back/all/b", "work/roll-back/all/a"]
+    assert [child.label for child in reports[0].children] == ["b", "a"]
+    assert seen.report.find("roll-back/all").action == "undo"
+
+
+def test_report_of_another_tree() -> None:
+    """The report of another tree is refused, instead of undoing nothing and looking fine."""
+    report = phases.run(StubTask("one"), observers=[])
+    with pytest.raises(ValueError, match="the report is of 'one' and not of 'two': nothing would be undone"):
+        phases.undo(StubTask("two"), after=report)
+
+
+def test_failure_has_the_report() -> None:
+    """The TaskFailed of an undo brings the report of what was undone all the same."""
+    log: list[str] = []
+    with pytest.raises(phases.TaskFailed) as caught:
+        phases.undo(phases.serial(Step("a", log), Step("b", log, undo_error=OSError())), context()[0])
+    assert caught.value.report is not None
+    assert [child.status for child in caught.value.report.children] == [Status.FAILED, Status.OK]
+
+
+def test_after_a_retried_group_that_changed_its_mind() -> None:
+    """Of several attempts at a group the last one counts: what it skipped is not undone."""
+    log: list[str] = []
+    second: list[bool] = []
+
+    def not_again(_ctx: Context) -> bool:
+        return not second
+
+    @phases.task("fail-once")
+    def fail_once(_ctx: Context) -> None:
+        if not second:
+            second.append(True)
+            raise OSError("busy")
+
+    tree = phases.retry(phases.serial(phases.when(not_again, Step("a", log)), fail_once, Step("b", log)), jitter=0)
+    report = phases.run(tree, clock=FakeClock(), observers=[])
+    phases.undo(tree, context()[0], after=report)
+    assert log == ["serial/b"]

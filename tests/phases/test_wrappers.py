@@ -155,8 +155,8 @@ def test_when() -> None:
     )
     assert [(child.status, child.reason) for child in seen.report.children] == [
         (Status.OK, ""),
-        (Status.SKIPPED, "not so: when false"),
-        (Status.SKIPPED, "not so: when host has infiniband"),
+        (Status.SKIPPED, "its condition does not hold"),
+        (Status.SKIPPED, "its condition host_has_infiniband does not hold"),
     ]
 
 
@@ -197,3 +197,34 @@ def test_wrappers_refuse_what_is_no_task() -> None:
     for build in (phases.retry, lambda task: phases.deadline(task, 5), lambda task: phases.when(True, task)):
         with pytest.raises(phases.InvalidTask):
             build(object())  # type: ignore[arg-type]  # the mistake that is tested
+
+
+def test_every_failure_must_be_worth_it() -> None:
+    """A group with one failure that is not worth another attempt is not retried, whatever the others are."""
+    for on in (OSError, lambda error: isinstance(error, OSError)):
+        good, bad = StubTask("a", obeys=False, seconds=1, always=OSError()), StubTask("b", always=ValueError())
+        with pytest.raises(phases.TaskFailed):
+            phases.execute(phases.retry(phases.parallel(good, bad), on=on), recorded()[0])
+        assert (good.calls, bad.calls) == (1, 1)
+
+
+def test_predicate_that_raises() -> None:
+    """A predicate that raises does not hide what went wrong; it is noted, and nothing is retried."""
+    task = StubTask("a", always=OSError("disk full"))
+    with pytest.raises(phases.TaskFailed, match="OSError: disk full") as caught:
+        phases.execute(phases.retry(task, on=lambda error: error.wizardry), recorded()[0])  # type: ignore[attr-defined]  # the mistake
+    assert "the predicate of retry raised AttributeError" in caught.value.cause.__notes__[0]
+    assert task.calls == 1
+
+
+@pytest.mark.parametrize("on", [[OSError], "OSError", (OSError, "KeyError"), None, (OSError, lambda _e: True)])
+def test_bad_predicates(on: object) -> None:
+    """What cannot say which errors are worth another attempt is refused when the tree is built."""
+    with pytest.raises(TypeError, match=r"retry of 'a': on is .*; it has to be an exception type"):
+        phases.retry(StubTask("a"), on=on)  # type: ignore[arg-type]  # the mistake that is tested
+
+
+def test_bad_conditions() -> None:
+    """What is neither a truth nor a function is no condition."""
+    with pytest.raises(TypeError, match=r"when: the condition is None; it has to be True, False, or a function"):
+        phases.when(None, StubTask("a"))  # type: ignore[arg-type]  # the mistake that is tested

@@ -1,0 +1,100 @@
+"""Ctrl-C under a bare execute: raised where a task can be interrupted, remembered everywhere else.
+
+Python raises KeyboardInterrupt between any two instructions of the main thread, also in the middle of the runner's own
+bookkeeping, where it would lose a task's last line or a thread. So the outermost execute puts a handler in the place of
+Python's own. It looks at what was interrupted: inside a function that is marked open (a task's own code, a wait) it
+raises; inside one that is marked closed (the runner) it leaves a note that the next open function finds. `run` has
+handlers of another kind (see signals); then nothing is installed here.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import CodeType, FrameType
+
+__all__ = ["call_open", "closed", "hold_interrupts", "raise_if_interrupted", "whole"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class _Notes:
+    """What the main thread has to remember; no other thread is interrupted."""
+
+    interrupted = False
+    shields = 0
+
+
+_notes = _Notes()
+_OPEN: set[CodeType] = set()
+_CLOSED: set[CodeType] = set()
+
+
+def closed(function: Callable[P, T]) -> Callable[P, T]:
+    """Mark a function whose bookkeeping must not be interrupted, except where it calls an open one."""
+    _CLOSED.add(function.__code__)
+    return function
+
+
+def call_open(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call a function that may be interrupted."""
+    raise_if_interrupted()
+    return function(*args, **kwargs)
+
+
+_OPEN.add(call_open.__code__)
+
+
+def raise_if_interrupted() -> None:
+    """Raise the KeyboardInterrupt that had to wait, if one had and nothing shields the thread."""
+    if _notes.interrupted and not _notes.shields and threading.current_thread() is threading.main_thread():
+        _notes.interrupted = False
+        raise KeyboardInterrupt
+
+
+@contextmanager
+def whole() -> Iterator[None]:
+    """What runs in this block is not interrupted: the note waits for its end, and then for the next open function."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    _notes.shields += 1
+    try:
+        yield
+    finally:
+        _notes.shields -= 1
+
+
+@contextmanager
+def hold_interrupts() -> Iterator[None]:
+    """While the block runs, KeyboardInterrupt comes only where it does no harm; what had to wait comes at its end.
+
+    Nothing is changed outside the main thread, or where the program has a SIGINT handler of its own.
+    """
+    if (
+        threading.current_thread() is not threading.main_thread()
+        or signal.getsignal(signal.SIGINT) is not signal.default_int_handler
+    ):
+        yield
+        return
+    signal.signal(signal.SIGINT, _on_interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    raise_if_interrupted()
+
+
+def _on_interrupt(_number: int, frame: FrameType | None) -> None:
+    if not _notes.shields:
+        while frame is not None and frame.f_code not in _CLOSED:
+            if frame.f_code in _OPEN:
+                raise KeyboardInterrupt
+            frame = frame.f_back
+    _notes.interrupted = True

@@ -1,0 +1,176 @@
+"""Ctrl-C under a bare execute, at any moment: no last line is lost, no thread, and it always comes out in the end."""
+
+from __future__ import annotations
+
+import signal
+import threading
+
+import pytest
+
+import phases
+from phases import Context, Finished, Started, Status
+from phases.interrupts import call_open, closed, hold_interrupts, raise_if_interrupted, whole
+from phases.testing import RecordingObserver, StubTask
+
+
+def interrupt() -> None:
+    """What the terminal does on Ctrl-C."""
+    signal.raise_signal(signal.SIGINT)
+
+
+def test_a_task_is_interrupted() -> None:
+    """In a task's own code Ctrl-C is KeyboardInterrupt at once; the task and its groups are cancelled, in order."""
+    seen = RecordingObserver()
+    reached: list[str] = []
+
+    @phases.task("work")
+    def work(_ctx: Context) -> None:
+        interrupt()
+        reached.append("after")
+
+    with pytest.raises(KeyboardInterrupt):
+        phases.execute(phases.serial(work, StubTask("next")), Context(observers=[seen]))
+    assert reached == []
+    assert seen.finished == [("serial/work", Status.CANCELLED), ("serial", Status.CANCELLED)]
+    assert seen.skipped == ["serial/next"]
+
+
+@pytest.mark.parametrize("kind", [Started, Finished])
+def test_the_runner_is_not_interrupted(kind: type) -> None:
+    """Ctrl-C while the runner reports waits until that is done: every task that began has its last line."""
+    seen = RecordingObserver()
+
+    def interrupting(event: phases.Event) -> None:
+        if isinstance(event, kind) and event.path[-1] == "b":
+            interrupt()
+
+    with pytest.raises(KeyboardInterrupt):
+        phases.execute(
+            phases.serial(StubTask("a"), StubTask("b"), StubTask("c")), Context(observers=[interrupting, seen])
+        )
+    assert sorted(seen.started) == sorted(path for path, _ in seen.finished)
+    assert seen.report.status is Status.CANCELLED
+    assert not seen.report.find("c").ok or seen.report.find("c").started is None
+
+
+def test_at_the_very_end() -> None:
+    """Ctrl-C during the last line of all comes out when execute ends, and the handler is Python's again."""
+
+    def interrupting(event: phases.Event) -> None:
+        if isinstance(event, Finished):
+            interrupt()
+
+    with pytest.raises(KeyboardInterrupt):
+        phases.execute(StubTask("a"), Context(observers=[interrupting]))
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    raise_if_interrupted()  # and it came out once only
+
+
+def test_a_shielded_transaction_is_not_interrupted() -> None:
+    """Inside a shield Ctrl-C waits, also from the task's own code; after it, the next check obeys."""
+    done: list[str] = []
+
+    @phases.task("transaction")
+    def transaction(ctx: Context) -> None:
+        with ctx.shielded() as safe:
+            interrupt()
+            safe.sleep(0.001)
+            done.append("whole")
+        ctx.check()
+        done.append("not reached")
+
+    with pytest.raises(KeyboardInterrupt):
+        phases.execute(transaction, Context(observers=[]))
+    assert done == ["whole"]
+
+
+def test_an_undo_is_not_interrupted() -> None:
+    """Ctrl-C during an undo lets that one finish; what is left is on record as not reached."""
+    undone: list[str] = []
+
+    def undo(ctx: Context) -> None:
+        interrupt()
+        undone.append(ctx.path[-1])
+
+    tree = phases.serial(*[phases.task(name, undo=undo)(lambda _ctx: None) for name in "ab"])
+    seen = RecordingObserver()
+    with pytest.raises(KeyboardInterrupt):
+        phases.undo(tree, Context(observers=[seen]))
+    assert undone == ["b"]
+    assert dict(seen.finished) == {"serial/b": Status.OK, "serial/a": Status.CANCELLED, "serial": Status.CANCELLED}
+
+
+def test_a_handler_of_ones_own() -> None:
+    """Where the program handles SIGINT itself, execute leaves that handler in its place."""
+    came: list[int] = []
+
+    def handler(number: int, _frame: object) -> None:
+        came.append(number)
+
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        phases.execute(phases.task("a")(lambda _ctx: interrupt()), Context(observers=[]))
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert came == [signal.SIGINT]
+
+
+def test_open_inside_closed_inside_open() -> None:
+    """What decides is the nearest function that is marked."""
+
+    @closed
+    def bookkeeping(function: object) -> str:
+        if callable(function):
+            function()
+        return "done"
+
+    with hold_interrupts():
+        with pytest.raises(KeyboardInterrupt):
+            bookkeeping(lambda: call_open(interrupt))
+        assert bookkeeping(interrupt) == "done"
+        with pytest.raises(KeyboardInterrupt):
+            call_open(lambda: None)
+        with whole():
+            interrupt()
+        with pytest.raises(KeyboardInterrupt):
+            raise_if_interrupted()
+
+
+def test_a_storm() -> None:
+    """However Ctrl-C comes, often and at any moment: each task that began has ended, and no thread is left."""
+    seen = RecordingObserver()
+    stop = threading.Event()
+    main = threading.main_thread().ident
+    assert main is not None
+
+    def storm() -> None:
+        while not stop.wait(0.0003):
+            signal.pthread_kill(main, signal.SIGINT)
+
+    group = phases.parallel(*[StubTask(f"t{number}", seconds=0.0005, obeys=False) for number in range(3)])
+    interrupted = 0
+    # The storm blows only inside hold_interrupts: Python's own handler would end the test anywhere else.
+    for _ in range(40):
+        seen.events.clear()
+        thread = threading.Thread(target=storm)
+        stop.clear()
+        with hold_interrupts():
+            thread.start()
+            try:
+                phases.execute(phases.serial(group, group, StubTask("x"), name="all"), Context(observers=[seen]))
+            except KeyboardInterrupt:
+                interrupted += 1
+            finally:
+                stop.set()
+                _join_in_peace(thread)
+            assert sorted(seen.started) == sorted(path for path, _ in seen.finished)
+            try:
+                raise_if_interrupted()
+            except KeyboardInterrupt:
+                interrupted += 1
+    assert interrupted
+
+
+@closed
+def _join_in_peace(thread: threading.Thread) -> None:
+    thread.join()
