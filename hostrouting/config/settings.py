@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterable, Mapping
-from ipaddress import IPv4Address, IPv4Network
+from ipaddress import IPv4Address, IPv4Network  # noqa: TC003  attrs.resolve_types looks them up here
 from typing import Any, Self
 
 import attrs
@@ -161,7 +161,7 @@ class HostRoutingConfig:
         also: tuple[str, ...] = (_SECTION,)
         if isinstance(document, Mapping) and _SECTION in document:
             repeated = _SECTION in getattr(document, "repeated", ())
-            document, at, also = document[_SECTION], at.key(_SECTION), ()
+            document, at, also = document[_SECTION], at.step(_SECTION), ()
             if repeated:
                 at.note_repeated()
         with contextlib.suppress(Refused):
@@ -215,15 +215,17 @@ def _route_and_key(item: object, place: Place) -> tuple[StaticRoute | None, tupl
 
 def _no_route_to_its_own_gateway(found: dict[str, Any], at: Place) -> None:
     destination, gateway = found.get("destination"), found.get("gateway")
-    if destination and gateway and destination == IPv4Network(gateway):
+    if destination is None or gateway is None or destination.prefixlen < destination.max_prefixlen:
+        return
+    if destination.network_address == gateway:
         remedy = "name another gateway, or leave it out for the default gateway"
-        at.key("gateway").note(gateway, "is the destination itself", remedy)
+        at.step("gateway").note(gateway, "is the destination itself", remedy)
 
 
 def _routes_only_when_enabled(found: dict[str, Any], at: Place) -> None:
     if found.get("routes") and found.get("enabled") is False:
         rule = "routes were provided but enabled=false"
-        at.key("enabled").note_absence(rule, "set enabled=true to apply static routes")
+        at.step("enabled").note_absence(rule, "set enabled=true to apply static routes")
 
 
 _ROUTE = Shape(

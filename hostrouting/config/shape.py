@@ -28,22 +28,27 @@ class Refused(Exception):  # noqa: N818  it steers the reading and never leaves 
 class Place:
     """One spot in the configuration, and the record of every fault seen anywhere in it."""
 
-    __slots__ = ("faults", "path")
+    __slots__ = ("_above", "_step", "faults")
 
-    def __init__(self, path: str = "", faults: list[Fault] | None = None) -> None:
-        """Start at the top with an empty record, or somewhere below with the shared one."""
-        self.path = path
-        self.faults: list[Fault] = [] if faults is None else faults
+    def __init__(self, above: Place | None = None, step: object = "") -> None:
+        """Start at the top with an empty record, or one step below another place and share its record."""
+        self._above = above
+        self._step = step
+        self.faults: list[Fault] = [] if above is None else above.faults
 
-    def key(self, name: object) -> Place:
-        """The place of one key's value."""
-        if isinstance(name, str) and name.isascii() and name.isidentifier() and len(name) <= SHOWN:
-            return Place(f"{self.path}.{name}" if self.path else name, self.faults)
-        return Place(f"{self.path}[{show(name)}]", self.faults)
+    @property
+    def path(self) -> str:
+        """The way here from the top, put together only when a message needs it."""
+        if self._above is None:
+            return ""
+        above, step = self._above.path, self._step
+        if isinstance(step, str) and step.isascii() and step.isidentifier() and len(step) <= SHOWN:
+            return f"{above}.{step}" if above else step
+        return f"{above}[{show(step)}]"
 
-    def item(self, index: int) -> Place:
-        """The place of one item of a list."""
-        return Place(f"{self.path}[{index}]", self.faults)
+    def step(self, step: object) -> Place:
+        """The place of one key's value, or of one item of a list."""
+        return Place(self, step)
 
     def note(self, value: object, rule: str, remedy: str = "") -> None:
         """Put a fault with this value on record."""
@@ -76,7 +81,7 @@ class Shape:
     is what it sees of keys that are not there.
     """
 
-    __slots__ = ("absent", "attributes", "readers", "required", "together")
+    __slots__ = ("absent", "attributes", "names", "readers", "required", "together")
 
     def __init__(
         self,
@@ -88,7 +93,8 @@ class Shape:
     ) -> None:
         """Describe one kind of object."""
         self.readers = readers
-        self.attributes = {camel(attribute): attribute for attribute in readers}
+        self.names = {attribute: camel(attribute) for attribute in readers}
+        self.attributes = {name: attribute for attribute, name in self.names.items()}
         self.required = required or {}
         self.absent = absent or {}
         self.together = together
@@ -105,23 +111,23 @@ class Shape:
                 f"write {{...}} with any of the keys {', '.join(self.attributes)}",
             )
         for name in getattr(raw, "repeated", ()):
-            at.key(name).note_repeated()
-        found = {attribute: value for attribute, value in self.absent.items() if camel(attribute) not in raw}
+            at.step(name).note_repeated()
+        found = {name: value for name, value in self.absent.items() if self.names[name] not in raw}
         for name, value in raw.items():
             attribute = self.attributes.get(name)
             if attribute is None:
-                at.key(name).note_absence("unknown key", _advice(name, (*self.attributes, *also)))
+                at.step(name).note_absence("unknown key", _advice(name, (*self.attributes, *also)))
                 continue
             if value is None:
-                at.key(name).note(value, "where a value belongs", "leave the key out, or give it a value")
+                at.step(name).note(value, "where a value belongs", "leave the key out, or give it a value")
                 continue
             try:
-                found[attribute] = self.readers[attribute](value, at.key(name))
+                found[attribute] = self.readers[attribute](value, at.step(name))
             except Refused:
                 continue
         for attribute, remedy in self.required.items():
-            if camel(attribute) not in raw:
-                at.key(camel(attribute)).note_absence("missing", remedy)
+            if self.names[attribute] not in raw:
+                at.step(self.names[attribute]).note_absence("missing", remedy)
         if self.together is not None:
             self.together(found, at)
         return found
@@ -129,7 +135,7 @@ class Shape:
     def check(self, **given: object) -> dict[str, Any]:
         """What a constructor was given, by attribute, read like JSON; raises ConfigError with every fault."""
         at = Place()
-        found = self.read({camel(attribute): value for attribute, value in given.items()}, at)
+        found = self.read({self.names[attribute]: value for attribute, value in given.items()}, at)
         at.settle()
         return found
 
@@ -143,7 +149,7 @@ def items(raw: object, at: Place) -> Iterator[tuple[object, Place]]:
     if isinstance(raw, str | bytes | Mapping) or not isinstance(raw, Iterable):
         raise at.refused(raw, "where a list belongs", "write [...], also around a single item")
     for index, item in enumerate(raw):
-        yield item, at.item(index)
+        yield item, at.step(index)
 
 
 def items_read(raw: object, at: Place, read: Reader) -> tuple[Any, ...]:

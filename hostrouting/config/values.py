@@ -80,7 +80,7 @@ def switch(raw: object, at: Place) -> bool:
 def destination(raw: object, at: Place) -> IPv4Network:
     """The network that a static route leads to: exactly `a.b.c.d/len`, and one that may be routed."""
     address, length = _address_and_length(raw, at)
-    network = IPv4Network((address, length), strict=False)
+    network = raw if type(raw) is IPv4Network else IPv4Network((address, length), strict=False)
     if network.network_address != address:
         remedy = f'write "{network}", or "{address}/32" for that one address'
         raise at.refused(raw, f"has host bits set: the network meant is {network}", remedy)
@@ -104,12 +104,14 @@ def gateway(raw: object, at: Place) -> IPv4Address | None:
     if raw == "":
         return None
     remedy = 'write "a.b.c.d", or leave it out for the default gateway'
-    text = _text(raw, at, remedy)
-    address = _address(text)
+    address = raw if type(raw) is IPv4Address else _address(_text(raw, at, remedy))
     if address is None:
+        text = str(raw)
         _refuse_ipv6(text, raw, at)
-        one = "has a prefix length, and a gateway is one address" if "/" in text else "is not an IPv4 address"
-        raise at.refused(raw, one, remedy)
+        rule = (
+            "has a prefix length, and a gateway is one address" if "/" in text else "is not an IPv4 address"
+        )
+        raise at.refused(raw, rule, remedy)
     taken = _special(address)
     if taken:
         remedy = "write the address of a router next to this host, or leave it out for the default gateway"
@@ -194,8 +196,7 @@ def _network_meant(text: str) -> IPv4Network | None:
 
 
 def _cidr(raw: object, at: Place) -> IPv4Network:
-    address, length = _address_and_length(raw, at)
-    return IPv4Network((address, length), strict=False)
+    return IPv4Network(_address_and_length(raw, at), strict=False)
 
 
 def _special(address: IPv4Address) -> str | None:
