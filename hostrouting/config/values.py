@@ -47,19 +47,19 @@ _SPECIAL_LENGTH = 8
 
 # Whoever takes a number that is in use would have other programs' routes taken for ours, and removed.
 _PROTOCOLS_IN_USE = (
-    (0, 0, "unspecified: the kernel then tells nobody's routes apart"),
-    (1, 1, "the kernel's, for routes learned from ICMP redirects"),
-    (2, 2, "the kernel's own, for the connected routes of every interface"),
-    (3, 3, "what `ip route add` gives every route typed by hand"),
-    (4, 4, "what network managers give an administrator's static routes"),
-    (8, 16, "used by routing daemons and, as 16, by DHCP clients"),
-    (17, 17, "kube-router's"),
-    (18, 18, "keepalived's"),
-    (42, 42, "babel's"),
-    (66, 66, "used by some cloud images"),
-    (80, 80, "Calico's"),
-    (99, 99, "openr's"),
-    (186, 198, "used by FRRouting and its kin"),
+    (0, 0, "0 is no protocol, and every route has it that names none"),
+    (1, 1, "the kernel gives it to routes learned from ICMP redirects"),
+    (2, 2, "the kernel gives it to the connected routes of every interface"),
+    (3, 3, "it is on every route that is typed by hand"),
+    (4, 4, "network managers give it to an administrator's static routes"),
+    (8, 16, "routing daemons and DHCP clients have it"),
+    (17, 17, "kube-router has it"),
+    (18, 18, "keepalived has it"),
+    (42, 42, "babel has it"),
+    (66, 66, "some cloud images have it"),
+    (80, 80, "Calico has it"),
+    (99, 99, "openr has it"),
+    (186, 198, "FRRouting and its kin have it"),
 )
 
 
@@ -136,16 +136,18 @@ def globs(raw: object, at: Place) -> tuple[str, ...]:
 
 def metric(raw: object, at: Place) -> int:
     """A route's priority: an unsigned 32-bit integer, of which the lowest wins."""
-    return _integer(raw, at, low=0, high=2**32 - 1)
+    highest = 2**32 - 1
+    remedy = f"write an integer from 0 to {highest}, without quotes or decimal point"
+    return _integer(raw, at, highest, remedy)
 
 
 def protocol(raw: object, at: Place) -> int:
     """The route protocol number that marks our routes, and nobody else's."""
-    number = _integer(raw, at, low=0, high=255)
+    remedy = f"write an integer from 200 to 254, where no other program is known, such as {DEFAULT_PROTOCOL}"
+    number = _integer(raw, at, 255, remedy)
     for first, last, owner in _PROTOCOLS_IN_USE:
         if first <= number <= last:
-            remedy = f"take one from 200 to 254, where no other program is known, such as {DEFAULT_PROTOCOL}"
-            raise at.refused(raw, f"cannot mark routes as ours: it is {owner}", remedy)
+            raise at.refused(raw, f"cannot mark routes as ours: {owner}", remedy)
     return number
 
 
@@ -243,11 +245,10 @@ def _glob(raw: object, at: Place) -> str:
     return text
 
 
-def _integer(raw: object, at: Place, *, low: int, high: int) -> int:
-    remedy = f"write an integer from {low} to {high}, without quotes or decimal point"
+def _integer(raw: object, at: Place, highest: int, remedy: str) -> int:
     if isinstance(raw, bool) or not isinstance(raw, int):
         raise at.refused(raw, "where an integer belongs", remedy)
-    if not low <= raw <= high:
+    if not 0 <= raw <= highest:
         raise at.refused(raw, "is out of range", remedy)
     return int(raw)
 
