@@ -209,9 +209,9 @@ def _number(value: float) -> str:
 def _advice(name: object, known: Iterable[str]) -> str:
     from difflib import get_close_matches  # noqa: PLC0415  only a fault needs it
 
-    # Compared without case, dashes and underscores: those are the commonest slips.
+    # Compared without case: that is the commonest slip, and other readers of JSON let it pass.
     by_letters = {key.lower(): key for key in known}
-    letters = name.replace("_", "").replace("-", "").lower()[:SHOWN] if isinstance(name, str) else ""
+    letters = name.lower()[:SHOWN] if isinstance(name, str) else ""
     near = get_close_matches(letters, by_letters, n=1)
     if near:
         return f"did you mean {by_letters[near[0]]}?"
@@ -221,7 +221,7 @@ def _advice(name: object, known: Iterable[str]) -> str:
 def _plain(value: object) -> object:
     if value is None:
         return ""
-    if isinstance(value, bool | int):
+    if isinstance(value, int):
         return value
     if isinstance(value, tuple):
         return [_plain(item) for item in value]

@@ -88,7 +88,7 @@ def destination(raw: object, at: Place) -> IPv4Network:
         remedy = "name the networks that need a route of their own"
         raise at.refused(raw, "is the default route, which stays the host's own", remedy)
     taken = _special(address)
-    # A shorter prefix than /8 only begins at 0.0.0.0 or near 127.0.0.0; 224.0.0.0/3 is special as a whole.
+    # A prefix shorter than /8 holds ordinary networks too, unless it is 224.0.0.0/3.
     if taken and (length >= _SPECIAL_LENGTH or address.packed[0] >= _MULTICAST):
         raise at.refused(raw, f"lies in {taken}, where no static route leads", "remove this route")
     return network

@@ -102,9 +102,11 @@ def test_automatic_route(fields: dict[str, object]) -> None:
 
 
 def test_host_route() -> None:
-    """A route may lead to a single address."""
-    (route,) = HostRoutingConfig.from_mapping(one_route(destination="10.1.2.3/32")).static_routes.routes
+    """A route may lead to a single address, through another one."""
+    document = one_route(destination="10.1.2.3/32", gateway="10.1.2.4")
+    (route,) = HostRoutingConfig.from_mapping(document).static_routes.routes
     assert route.destination == IPv4Network("10.1.2.3/32")
+    assert route.gateway == IPv4Address("10.1.2.4")
 
 
 @pytest.mark.parametrize("enabled", [True, False])
@@ -143,6 +145,7 @@ def test_all_faults_at_once_in_the_order_of_the_file() -> None:
                     {"destination": "10.0.0.0/8"},
                     {"destination": "10.0.0.0/8", "gateway": "x", "metric": 0},
                     7,
+                    7,
                     {},
                 ]
             },
@@ -160,7 +163,8 @@ def test_all_faults_at_once_in_the_order_of_the_file() -> None:
         "staticRoutes.routes[2].gateway",
         "staticRoutes.routes[2]",
         "staticRoutes.routes[3]",
-        "staticRoutes.routes[4].destination",
+        "staticRoutes.routes[4]",
+        "staticRoutes.routes[5].destination",
         "staticRoutes.enabled",
         "protocol",
         "protocl",
@@ -418,6 +422,12 @@ def test_to_json_spells_everything_out() -> None:
         },
         "protocol": 214,
     }
+
+
+def test_to_json_in_one_line() -> None:
+    """Without indent, the text is one line, for logs and pipes."""
+    assert "\n" in WHOLE.to_json()
+    assert "\n" not in WHOLE.to_json(indent=None)
 
 
 def test_automatic_values_are_written_empty() -> None:

@@ -159,10 +159,14 @@ def test_gateway_automatic(value: str | None) -> None:
     assert StaticRoute("10.0.0.0/8", gateway=value).gateway is None
 
 
-@pytest.mark.parametrize("value", ["10.0.0.1", IPv4Address("10.0.0.1")])
-def test_gateway_in_its_own_destination(value: str | IPv4Address) -> None:
-    """A gateway may lie in the destination, as it does when a cluster's network holds the host's own."""
-    assert StaticRoute("10.0.0.0/8", gateway=value).gateway == IPv4Address("10.0.0.1")
+@pytest.mark.parametrize("text", ["10.0.0.0", "10.0.0.1", "10.255.255.255"])
+def test_gateway_in_its_own_destination(text: str) -> None:
+    """A gateway may lie in the destination, as it does when a cluster's network holds the host's own.
+
+    The first and the last address are routers' like any other in a network that is larger on the link.
+    """
+    address = IPv4Address(text)
+    assert StaticRoute("10.0.0.0/8", text).gateway == StaticRoute("10.0.0.0/8", address).gateway == address
 
 
 def test_gateway_that_is_the_destination() -> None:
@@ -270,10 +274,16 @@ def test_protocol_refused(value: Any, said: str) -> None:
     assert str(caught.value) == f"protocol: {said}; {OURS}"
 
 
-@pytest.mark.parametrize("value", [5, 200, 213, 254, 255])
-def test_protocol_accepted(value: int) -> None:
-    """A number that nobody uses marks our routes."""
-    assert HostRoutingConfig(protocol=value).protocol == value
+def test_protocols_left_for_us() -> None:
+    """Every number is free that neither the kernel nor a known program puts on its routes."""
+    known = {*range(5), *range(8, 19), 42, 66, 80, 99, *range(186, 199)}
+    refused = set()
+    for number in range(256):
+        try:
+            assert HostRoutingConfig(protocol=number).protocol == number
+        except ConfigError:
+            refused.add(number)
+    assert refused == known
 
 
 @pytest.mark.parametrize(
@@ -325,6 +335,7 @@ def test_expected_cidrs_are_masked_in_order_and_once() -> None:
         ),
         ("10.0.0.0/8", ': "10.0.0.0/8" where a list belongs; write [...], also around a single item'),
         (5, ": 5 where a list belongs; write [...], also around a single item"),
+        (b"10.0.0.0/8", ": bytes where a list belongs; write [...], also around a single item"),
         ({}, ": an object where a list belongs; write [...], also around a single item"),
     ],
 )
