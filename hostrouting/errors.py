@@ -55,9 +55,7 @@ class ConfigError(HostRoutingError, ValueError):
             (fault,) = self.faults
             return str(fault) if self.source in (None, fault.path) else f"{self.source}: {fault}"
         where = self.source or "the configuration"
-        return "\n".join(
-            [f"{where} has {len(self.faults)} faults:", *(f"  {fault}" for fault in self.faults)]
-        )
+        return "\n".join([f"{where} has {len(self.faults)} faults:", *(f"  {fault}" for fault in self.faults)])
 
 
 class ForeignPhases(HostRoutingError, ImportError):  # noqa: N818  the name says what was found

@@ -46,9 +46,7 @@ def destinations() -> SearchStrategy[IPv4Network]:
 
 def gateways() -> SearchStrategy[IPv4Address]:
     """Addresses that a router may have."""
-    return st.builds(IPv4Address, st.integers(1 << 24, (224 << 24) - 1)).filter(
-        lambda address: not address.is_loopback
-    )
+    return st.builds(IPv4Address, st.integers(1 << 24, (224 << 24) - 1)).filter(lambda address: not address.is_loopback)
 
 
 def device_names() -> SearchStrategy[str]:
@@ -90,9 +88,7 @@ def configs() -> SearchStrategy[HostRoutingConfig]:
 def near_texts() -> SearchStrategy[str]:
     """Text made of what networks are made of, from right to nonsense."""
     octet = st.integers(0, 300).map(str) | st.sampled_from(["", "00", "010", "0x1", "1 ", "\u0661"])
-    length = st.integers(0, 40).map("/{}".format) | st.sampled_from(
-        ["", "/", "/08", "/255.0.0.0", "/-1", "/8\n"]
-    )
+    length = st.integers(0, 40).map("/{}".format) | st.sampled_from(["", "/", "/08", "/255.0.0.0", "/-1", "/8\n"])
     dotted = st.lists(octet, min_size=3, max_size=5).map(".".join)
     return (
         st.builds("{}{}".format, dotted, length)

@@ -9,25 +9,35 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# Each module imports only from lines above its own; modules on one line do not know each other.
-PHASES = """
-text clock interrupts
-errors
-scope events tasks
-logs report selection
-context live
-steps preview
-groups wrappers undoing signals
-program testing
-__init__
-"""
-HOSTROUTING = """
-errors
-__init__
-"""
+# Each room is loaded with lines above its own only; rooms on one line do not know each other. A room is a module or a
+# folder; what is inside a folder has a drawing of its own.
+DRAWINGS = {
+    "phases": """
+        text clock interrupts
+        errors
+        scope events tasks
+        logs report selection
+        context live
+        steps preview
+        groups wrappers undoing signals
+        program testing
+        __init__
+    """,
+    "hostrouting": """
+        errors
+        config
+        __init__
+    """,
+    "hostrouting.config": """
+        shape
+        jsontext values
+        settings
+        __init__
+    """,
+}
 FLOORS = {
-    package: {module: floor for floor, line in enumerate(drawing.split("\n")) for module in line.split()}
-    for package, drawing in {"phases": PHASES, "hostrouting": HOSTROUTING}.items()
+    folder: {room: floor for floor, line in enumerate(drawing.strip().split("\n")) for room in line.split()}
+    for folder, drawing in DRAWINGS.items()
 }
 
 # Third-party packages, and the only modules that may import them.
@@ -41,17 +51,20 @@ FOREIGN = {
 SLOW = {"rich", "pyroute2", "pytest", "hypothesis", "asyncio"}  # never loaded by an import of ours, only by a use
 
 
-def modules(package: str) -> list[str]:
-    """Every module of the package, with dots; a package's __init__ under that name."""
+def modules(folder: str) -> list[str]:
+    """Every module below the folder, with dots; a folder's own under `__init__`."""
     return sorted(
         ".".join(path.relative_to(ROOT).with_suffix("").parts)
-        for path in (ROOT / package).rglob("*.py")
+        for path in (ROOT / folder.replace(".", "/")).rglob("*.py")
         if "__pycache__" not in path.parts
     )
 
 
+ALL = [module for folder in DRAWINGS if "." not in folder for module in modules(folder)]
+
+
 def imports(module: str) -> list[tuple[str, bool]]:
-    """The absolute names that a module imports, each with whether it is loaded as soon as the module is."""
+    """The modules that a module imports, each with whether it is loaded as soon as the module is."""
     tree = ast.parse((ROOT / (module.replace(".", "/") + ".py")).read_text(encoding="utf-8"))
     found: list[tuple[str, bool]] = []
 
@@ -64,7 +77,10 @@ def imports(module: str) -> list[tuple[str, bool]]:
             found.extend((alias.name, at_once) for alias in node.names)
         if isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{module}: relative import"
-            found.append((node.module or "", at_once))
+            home = node.module or ""
+            found.extend(
+                (f"{home}.{alias.name}" if f"{home}.{alias.name}" in ALL else home, at_once) for alias in node.names
+            )
         for child in ast.iter_child_nodes(node):
             visit(child, at_once=at_once)
 
@@ -72,25 +88,37 @@ def imports(module: str) -> list[tuple[str, bool]]:
     return found
 
 
-def place(name: str) -> str:
-    """The word under which a module stands in the drawing: the part below its package."""
-    parts = name.split(".")
-    return parts[1] if len(parts) > 1 else "__init__"
+def rooms_on_the_way(module: str) -> list[tuple[str, str]]:
+    """Each folder that the module is in, outermost first, and the room in it that leads to the module."""
+    parts = module.split(".")
+    if module not in ALL:
+        parts.append("__init__")  # a folder's name stands for its __init__
+    return [(".".join(parts[:depth]), parts[depth]) for depth in range(1, len(parts))]
 
 
-@pytest.mark.parametrize("package", ["phases", "hostrouting"])
-def test_every_module_is_drawn(package: str) -> None:
-    """A new module has to be given its floor, and one that is gone leaves the drawing."""
-    assert {place(module) for module in modules(package)} == set(FLOORS[package])
+@pytest.mark.parametrize("folder", DRAWINGS)
+def test_every_room_is_drawn(folder: str) -> None:
+    """A new room has to be given its floor, and one that is gone leaves the drawing."""
+    depth = folder.count(".") + 1
+    assert {module.split(".")[depth] for module in modules(folder)} == set(FLOORS[folder])
 
 
-@pytest.mark.parametrize("module", modules("phases") + modules("hostrouting"))
+def test_every_folder_has_a_drawing() -> None:
+    """A folder with modules of its own has a drawing of its own."""
+    assert {module.rpartition(".")[0] for module in ALL} == set(DRAWINGS)
+
+
+@pytest.mark.parametrize("module", ALL)
 def test_imports_point_down(module: str) -> None:
     """A module loads only what stands below it; names for annotations may come from anywhere in its package."""
-    package, floors = module.split(".", maxsplit=1)[0], FLOORS[module.split(".", maxsplit=1)[0]]
     for name, at_once in imports(module):
-        if name.split(".")[0] == package and at_once and place(name) != place(module):
-            assert floors[place(name)] < floors[place(module)], f"{module} imports {name}, which is not below it"
+        if not at_once or name.split(".")[0] != module.split(".", maxsplit=1)[0]:
+            continue
+        for (folder, here), (folder_there, there) in zip(
+            rooms_on_the_way(module), rooms_on_the_way(name), strict=False
+        ):
+            if folder == folder_there and here != there:
+                assert FLOORS[folder][there] < FLOORS[folder][here], f"{module} imports {name}, which is not below it"
 
 
 @pytest.mark.parametrize("module", modules("phases"))
@@ -99,7 +127,7 @@ def test_phases_has_never_heard_of_networks(module: str) -> None:
     assert not [name for name, _ in imports(module) if name.split(".")[0] == "hostrouting"]
 
 
-@pytest.mark.parametrize("module", modules("phases") + modules("hostrouting"))
+@pytest.mark.parametrize("module", ALL)
 def test_foreign_packages_have_one_door(module: str) -> None:
     """A third-party package is imported only where the drawing says, and a slow one only when it is used."""
     for name, at_once in imports(module):

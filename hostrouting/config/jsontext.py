@@ -12,6 +12,9 @@ from typing import Any, NoReturn
 from hostrouting.config.shape import WHOLE, show
 from hostrouting.errors import ConfigError, Fault
 
+__all__ = ["SIZE_LIMIT", "JsonObject", "parse", "printable", "read"]
+
+
 SIZE_LIMIT = 64 * 1024 * 1024
 """A hundred thousand routes, spaced out, fill a quarter of this; what is larger is the wrong file."""
 
@@ -66,9 +69,7 @@ def read(path: str) -> bytes:
     except FileNotFoundError as error:
         _fail(name, "does not exist", "check the path", cause=error)
     except PermissionError as error:
-        _fail(
-            name, "may not be read by this user", "run as root, or give this user the right to", cause=error
-        )
+        _fail(name, "may not be read by this user", "run as root, or give this user the right to", cause=error)
     except OSError as error:
         _fail(name, f"cannot be read: {error.strerror}", cause=error)
     except ValueError as error:
@@ -78,9 +79,7 @@ def read(path: str) -> bytes:
     if not stat.S_ISREG(mode):
         _fail(name, "is not a regular file", "name the file that holds the configuration")
     if len(content) > SIZE_LIMIT:
-        _fail(
-            name, f"is larger than {SIZE_LIMIT // 1024 // 1024} MiB", "check that this is the configuration"
-        )
+        _fail(name, f"is larger than {SIZE_LIMIT // 1024 // 1024} MiB", "check that this is the configuration")
     return content
 
 

@@ -17,6 +17,9 @@ import attrs
 from hostrouting.config import jsontext, values
 from hostrouting.config.shape import Place, Reader, Refused, Shape, items
 
+__all__ = ["HostRoutingConfig", "RouteOverlapConfig", "StaticRoute", "StaticRoutesConfig"]
+
+
 _SECTION = "hostRouting"
 
 

@@ -12,6 +12,9 @@ from typing import Any
 
 from hostrouting.errors import ConfigError, Fault
 
+__all__ = ["SHOWN", "WHOLE", "Place", "Reader", "Refused", "Shape", "camel", "items", "items_read", "show"]
+
+
 Reader = Callable[[object, "Place"], Any]
 
 WHOLE = "configuration"

@@ -11,6 +11,23 @@ from hostrouting.config.shape import items_read
 if TYPE_CHECKING:
     from hostrouting.config.shape import Place
 
+__all__ = [
+    "DEFAULT_ALLOWED_DEVS",
+    "DEFAULT_PROTOCOL",
+    "Mode",
+    "cidrs",
+    "destination",
+    "dev",
+    "devs",
+    "gateway",
+    "globs",
+    "metric",
+    "mode",
+    "protocol",
+    "switch",
+]
+
+
 DEFAULT_PROTOCOL = 213
 """The route protocol number that marks a route as ours; nobody else is known to use it."""
 
@@ -108,9 +125,7 @@ def gateway(raw: object, at: Place) -> IPv4Address | None:
     if address is None:
         text = str(raw)
         _refuse_ipv6(text, raw, at)
-        rule = (
-            "has a prefix length, and a gateway is one address" if "/" in text else "is not an IPv4 address"
-        )
+        rule = "has a prefix length, and a gateway is one address" if "/" in text else "is not an IPv4 address"
         raise at.refused(raw, rule, remedy)
     taken = _special(address)
     if taken:
@@ -159,9 +174,7 @@ def mode(raw: object, at: Place) -> Mode:
     # Beyond ASCII there are letters that only become these when they are raised to upper case.
     if text.isascii() and text.upper() in Mode.__members__:
         return Mode[text.upper()]
-    raise at.refused(
-        raw, "is not a mode", 'write "WARN" to log overlaps, "STRICT" to refuse to start, or "" for WARN'
-    )
+    raise at.refused(raw, "is not a mode", 'write "WARN" to log overlaps, "STRICT" to refuse to start, or "" for WARN')
 
 
 def _address_and_length(raw: object, at: Place) -> tuple[IPv4Address, int]:
@@ -218,9 +231,7 @@ def _device_name(raw: object, at: Place) -> str:
     text = _text(raw, at, 'write the name of a network interface, such as "eth0"')
     remedy = "write the name as `ip link` shows it"
     if not _NAME_LETTERS.issuperset(text):
-        raise at.refused(
-            raw, "is no device name: only letters, digits, '_', '.' and '-' may be in one", remedy
-        )
+        raise at.refused(raw, "is no device name: only letters, digits, '_', '.' and '-' may be in one", remedy)
     if not 1 <= len(text) <= _NAME_LENGTH:
         raise at.refused(raw, f"is no device name: one has 1 to {_NAME_LENGTH} characters", remedy)
     if text in {".", ".."}:

@@ -82,9 +82,7 @@ def test_load_reads_a_file(tmp_path: Path) -> None:
     """A file is read like its text, by a path as text or as an object."""
     file = tmp_path / "config.json"
     file.write_text('{"hostRouting": {"protocol": 214}}')
-    assert (
-        HostRoutingConfig.load(file) == HostRoutingConfig.load(str(file)) == HostRoutingConfig(protocol=214)
-    )
+    assert HostRoutingConfig.load(file) == HostRoutingConfig.load(str(file)) == HostRoutingConfig(protocol=214)
 
 
 def test_load_names_the_file(tmp_path: Path) -> None:

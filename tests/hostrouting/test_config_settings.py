@@ -120,9 +120,7 @@ def test_empty_lists(enabled: bool) -> None:  # noqa: FBT001  pytest passes it b
 
 def test_larger_file_of_an_agent() -> None:
     """In an agent's file we read our key, and nothing beside it is our business."""
-    text = (
-        '{"hostRouting": {"protocol": 214}, "kubelet": {"a": 1, "a": 2}, "kubelet": null, "staticRoutes": 5}'
-    )
+    text = '{"hostRouting": {"protocol": 214}, "kubelet": {"a": 1, "a": 2}, "kubelet": null, "staticRoutes": 5}'
     assert HostRoutingConfig.from_json(text) == HostRoutingConfig(protocol=214)
 
 
@@ -193,16 +191,13 @@ def test_two_routes_with_one_key(metric: dict[str, object]) -> None:
     first, second = {"destination": "10.0.0.0/8", "dev": "eth0"}, {"destination": "10.0.0.0/8"} | metric
     document = {"staticRoutes": {"enabled": True, "routes": [first, {"destination": "11.0.0.0/8"}, second]}}
     assert faults(document) == [
-        "staticRoutes.routes[2]: 10.0.0.0/8 with metric 0 is given by staticRoutes.routes[0] already; "
-        + SPLIT
+        "staticRoutes.routes[2]: 10.0.0.0/8 with metric 0 is given by staticRoutes.routes[0] already; " + SPLIT
     ]
 
 
 def test_two_routes_with_one_key_from_python() -> None:
     """The same is refused of routes that are made already."""
-    with pytest.raises(
-        ConfigError, match=r"routes\[1\]: 10\.0\.0\.0/8 with metric 7 is given by routes\[0\]"
-    ):
+    with pytest.raises(ConfigError, match=r"routes\[1\]: 10\.0\.0\.0/8 with metric 7 is given by routes\[0\]"):
         StaticRoutesConfig(enabled=True, routes=[StaticRoute("10.0.0.0/8", metric=7)] * 2)
 
 

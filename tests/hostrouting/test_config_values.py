@@ -172,8 +172,7 @@ def test_gateway_in_its_own_destination(text: str) -> None:
 def test_gateway_that_is_the_destination() -> None:
     """A single address cannot be reached through itself."""
     assert message_of_route(destination="10.0.0.1/32", gateway="10.0.0.1") == (
-        'gateway: "10.0.0.1" is the destination itself;'
-        " name another gateway, or leave it out for the default gateway"
+        'gateway: "10.0.0.1" is the destination itself; name another gateway, or leave it out for the default gateway'
     )
 
 
@@ -305,8 +304,7 @@ def test_mode_spelling(text: str, meant: Mode) -> None:
 def test_mode_refused(value: str, shown: str) -> None:
     """Any other mode is refused with those that there are, also one that upper case would turn into one."""
     assert message_of_overlap(mode=value) == (
-        f"mode: {shown} is not a mode; "
-        'write "WARN" to log overlaps, "STRICT" to refuse to start, or "" for WARN'
+        f'mode: {shown} is not a mode; write "WARN" to log overlaps, "STRICT" to refuse to start, or "" for WARN'
     )
 
 
@@ -377,17 +375,13 @@ def test_allowed_devs_refused(value: str, said: str) -> None:
     assert message == f'allowedDevs[0]: "{value}" {said}; write one such as "cali*"'
 
 
-@pytest.mark.parametrize(
-    "dev", ["cni0", "cbr0", "cilium_host", "lxc1a2b3c4d5e6f", "veth0a1b2c3d", "cali0123456789a"]
-)
+@pytest.mark.parametrize("dev", ["cni0", "cbr0", "cilium_host", "lxc1a2b3c4d5e6f", "veth0a1b2c3d", "cali0123456789a"])
 def test_allowed_devs_by_default(dev: str) -> None:
     """A check on a running node does not call the node's own pods an escape."""
     assert any(fnmatchcase(dev, glob) for glob in RouteOverlapConfig().allowed_devs)
 
 
-@given(
-    st.sampled_from(["eth", "en", "ib", "bond", "wl", "docker"]), st.text("0123456789abcdefnopsx", max_size=9)
-)
+@given(st.sampled_from(["eth", "en", "ib", "bond", "wl", "docker"]), st.text("0123456789abcdefnopsx", max_size=9))
 def test_no_network_card_is_allowed_by_default(kind: str, rest: str) -> None:
     """No card's own device, InfiniBand's least of all, may carry a part of an expected CIDR unasked."""
     assert not [glob for glob in DEFAULT_ALLOWED_DEVS if fnmatchcase(kind + rest, glob)]

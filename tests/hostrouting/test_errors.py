@@ -38,9 +38,7 @@ def test_fault_of_the_file_itself() -> None:
     assert str(ConfigError([fault], "/etc/agent.json")) == "/etc/agent.json: is empty"
 
 
-@pytest.mark.parametrize(
-    ("source", "where"), [(None, "the configuration"), ("/etc/agent.json", "/etc/agent.json")]
-)
+@pytest.mark.parametrize(("source", "where"), [(None, "the configuration"), ("/etc/agent.json", "/etc/agent.json")])
 def test_many_faults_one_a_line(source: str | None, where: str) -> None:
     """Several faults are counted and listed, one a line, in order."""
     assert str(ConfigError([MODE, DEV], source)) == f"{where} has 2 faults:\n  {MODE}\n  {DEV}"
