@@ -1,12 +1,13 @@
 """Every error of hostrouting, and nothing else.
 
     HostRoutingError
-    └── ForeignPhases      the `phases` that was imported is another project's
+    ├── ForeignPhases      the `phases` that was imported is another project's
+    └── SnapshotError      the text given as a saved snapshot is not one: the giver can mend it
 
 One root, so that a caller can catch all of it; each subclass says whose fault it is.
 """
 
-__all__ = ["ForeignPhases", "HostRoutingError"]
+__all__ = ["ForeignPhases", "HostRoutingError", "SnapshotError"]
 
 
 class HostRoutingError(Exception):
@@ -24,3 +25,13 @@ class ForeignPhases(HostRoutingError, ImportError):  # noqa: N818  the name says
             "another distribution of that name is installed over it: uninstall it (pip uninstall phases), "
             "then reinstall hostrouting (pip install --force-reinstall --no-deps hostrouting)"
         )
+
+
+class SnapshotError(HostRoutingError, ValueError):
+    """Text that was given as a saved snapshot is not one; the giver can mend it."""
+
+    def __init__(self, *, path: str, problem: str) -> None:
+        """Keep the place and what is wrong there."""
+        self.path = path
+        self.problem = problem
+        super().__init__(f"snapshot: {path + ': ' if path else ''}{problem}")
