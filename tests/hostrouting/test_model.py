@@ -262,7 +262,7 @@ class TestSnapshotIsAValue:
             value = not field.default if field.type is bool else full[field.name]
             other = attrs.evolve(bare, **{field.name: value})
             assert other != bare, field.name
-            held: dict[str, Any] = {home or "routes": [other if home else Route(Prefix(4, 0, 0), (other,))]}
+            held: dict[str, Any] = {home or "routes": (other if home else Route(Prefix(4, 0, 0), (other,)),)}
             whole = Snapshot(**held)
             assert Snapshot.from_json(whole.to_json(indent=1)) == whole, field.name
 
