@@ -1,0 +1,20 @@
+"""What the operator wrote, checked whole: the catalogue of the configuration, and no rule of its own.
+
+settings    the frozen classes, and the doors in and out: JSON, mapping, file
+values      the rule of each single value
+shape       JSON objects and lists in general: paths, keys, faults; knows nothing of routing
+jsontext    text, bytes and files to JSON values
+"""
+
+from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig, StaticRoute, StaticRoutesConfig
+from hostrouting.config.values import DEFAULT_ALLOWED_DEVS, DEFAULT_PROTOCOL, Mode
+
+__all__ = [
+    "DEFAULT_ALLOWED_DEVS",
+    "DEFAULT_PROTOCOL",
+    "HostRoutingConfig",
+    "Mode",
+    "RouteOverlapConfig",
+    "StaticRoute",
+    "StaticRoutesConfig",
+]

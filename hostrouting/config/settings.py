@@ -1,0 +1,261 @@
+"""The configuration as frozen values that are right or do not exist; the rules that take several values.
+
+Each argument of a constructor is the typed value, or what JSON has in its place. What comes from Python and
+what comes from a file is checked by the same readers and refused in the same words.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable, Mapping
+from ipaddress import IPv4Address, IPv4Network  # noqa: TC003  attrs.resolve_types looks them up here
+from typing import Any, Self
+
+import attrs
+
+from hostrouting.config import jsontext, values
+from hostrouting.config.shape import Place, Reader, Refused, Shape, items
+
+_SECTION = "hostRouting"
+
+
+@attrs.frozen(init=False)
+class StaticRoute:
+    """One route that the host must have."""
+
+    destination: IPv4Network
+    gateway: IPv4Address | None
+    """None is the default gateway on the device."""
+    dev: str | None
+    """None is the device of the IPv4 default route."""
+    metric: int
+    """Absent is 0, which is what the kernel gives an IPv4 route without one."""
+
+    def __init__(
+        self,
+        destination: IPv4Network | str,
+        gateway: IPv4Address | str | None = None,
+        dev: str | None = None,
+        metric: int = 0,
+    ) -> None:
+        given = _ROUTE.check(
+            destination=destination,
+            gateway="" if gateway is None else gateway,
+            dev="" if dev is None else dev,
+            metric=metric,
+        )
+        self.__attrs_init__(**given)
+
+    def to_mapping(self) -> dict[str, Any]:
+        """The JSON object of this route."""
+        return _ROUTE.write(self)
+
+
+@attrs.frozen(init=False)
+class StaticRoutesConfig:
+    """The static routes, and the switch that says they are meant."""
+
+    enabled: bool
+    routes: tuple[StaticRoute, ...]
+
+    def __init__(
+        self,
+        enabled: bool = False,  # noqa: FBT001, FBT002  the order is that of the JSON
+        routes: Iterable[StaticRoute | Mapping[str, object]] = (),
+    ) -> None:
+        self.__attrs_init__(**_STATIC_ROUTES.check(enabled=enabled, routes=routes))
+
+    def to_mapping(self) -> dict[str, Any]:
+        """The JSON object of this section."""
+        return _STATIC_ROUTES.write(self)
+
+
+@attrs.frozen(init=False)
+class RouteOverlapConfig:
+    """Which CIDRs must leave by the expected devices, and what follows when one does not."""
+
+    expected_cidrs: tuple[IPv4Network, ...]
+    """In the order given, host bits masked, each network once."""
+    mode: values.Mode
+    expected_devs: tuple[str, ...]
+    """Empty: the devices of the IPv4 default route."""
+    allowed_devs: tuple[str, ...]
+    """Patterns (`*`, `?`) of devices that may carry a part of an expected CIDR."""
+
+    def __init__(
+        self,
+        expected_cidrs: Iterable[IPv4Network | str] = (),
+        mode: values.Mode | str = "",
+        expected_devs: Iterable[str] = (),
+        allowed_devs: Iterable[str] = values.DEFAULT_ALLOWED_DEVS,
+    ) -> None:
+        given = _ROUTE_OVERLAP.check(
+            expected_cidrs=expected_cidrs, mode=mode, expected_devs=expected_devs, allowed_devs=allowed_devs
+        )
+        self.__attrs_init__(**given)
+
+    def to_mapping(self) -> dict[str, Any]:
+        """The JSON object of this section."""
+        return _ROUTE_OVERLAP.write(self)
+
+
+@attrs.frozen(init=False)
+class HostRoutingConfig:
+    """Everything that an operator can say about a host's routing; without arguments, nothing is asked for.
+
+    `from_json(to_json(x)) == x`, for the text spells out every setting, the defaults too.
+    """
+
+    static_routes: StaticRoutesConfig
+    route_overlap: RouteOverlapConfig
+    protocol: int
+    """The route protocol number that marks a route as ours."""
+
+    def __init__(
+        self,
+        static_routes: StaticRoutesConfig | Mapping[str, object] | None = None,
+        route_overlap: RouteOverlapConfig | Mapping[str, object] | None = None,
+        protocol: int = values.DEFAULT_PROTOCOL,
+    ) -> None:
+        given = _HOST_ROUTING.check(
+            static_routes={} if static_routes is None else static_routes,
+            route_overlap={} if route_overlap is None else route_overlap,
+            protocol=protocol,
+        )
+        self.__attrs_init__(**given)
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Self:
+        """The configuration in a JSON text: all of it, or the value of its key `hostRouting`.
+
+        Under that key, everything beside it is none of our business. ConfigError has every fault at once.
+        """
+        return cls._from_document(jsontext.parse(text))
+
+    @classmethod
+    def from_mapping(cls, document: Mapping[str, object]) -> Self:
+        """The same, from JSON that is parsed already."""
+        return cls._from_document(document)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """The same, from a file; ConfigError names the file as its `source`."""
+        path = os.fspath(path)
+        source = jsontext.printable(path)
+        return cls._from_document(jsontext.parse(jsontext.read(path), source=source), source)
+
+    def to_mapping(self) -> dict[str, Any]:
+        """The JSON object of the whole configuration, as plain dictionaries, lists, text and numbers."""
+        return _HOST_ROUTING.write(self)
+
+    def to_json(self, *, indent: int | None = 2) -> str:
+        """The JSON text of the whole configuration."""
+        import json  # noqa: PLC0415  a program that never writes a configuration never pays for it
+
+        return json.dumps(self.to_mapping(), indent=indent)
+
+    @classmethod
+    def _from_document(cls, document: object, source: str | None = None) -> Self:
+        at = Place()
+        also: tuple[str, ...] = (_SECTION,)
+        if isinstance(document, Mapping) and _SECTION in document:
+            repeated = _SECTION in getattr(document, "repeated", ())
+            document, at, also = document[_SECTION], at.step(_SECTION), ()
+            if repeated:
+                at.note_repeated()
+        with contextlib.suppress(Refused):
+            found = _HOST_ROUTING.read(document, at, also=also)
+        at.settle(source)
+        return cls(**found)
+
+
+def _section(settings: type[Any], shape: Shape) -> Reader:
+    """The reader of a part: made already, or the JSON object of one."""
+
+    def read(raw: object, at: Place) -> object:
+        if isinstance(raw, settings):
+            return raw
+        before = len(at.faults)
+        found = shape.read(raw, at)
+        if len(at.faults) > before:
+            raise Refused
+        return settings(**found)
+
+    return read
+
+
+def _routes(raw: object, at: Place) -> tuple[StaticRoute | None, ...]:
+    """Every route, and None in the place of a faulty one, which still counts when two claim the same key."""
+    routes: list[StaticRoute | None] = []
+    holders: dict[tuple[IPv4Network, int], Place] = {}
+    for item, place in items(raw, at):
+        route, key = _route_and_key(item, place)
+        routes.append(route)
+        holder = holders.setdefault(key, place) if key else place
+        if key and holder is not place:
+            place.note_absence(
+                f"{key[0]} with metric {key[1]} is given by {holder.path} already",
+                "remove one of the two, or give them different metrics",
+            )
+    return tuple(routes)
+
+
+def _route_and_key(item: object, place: Place) -> tuple[StaticRoute | None, tuple[IPv4Network, int] | None]:
+    if isinstance(item, StaticRoute):
+        return item, (item.destination, item.metric)
+    before = len(place.faults)
+    try:
+        found = _ROUTE.read(item, place)
+    except Refused:
+        return None, None
+    key = (found["destination"], found["metric"]) if {"destination", "metric"} <= found.keys() else None
+    return (StaticRoute(**found) if len(place.faults) == before else None), key
+
+
+def _no_route_to_its_own_gateway(found: dict[str, Any], at: Place) -> None:
+    destination, gateway = found.get("destination"), found.get("gateway")
+    if destination is None or gateway is None or destination.prefixlen < destination.max_prefixlen:
+        return
+    if destination.network_address == gateway:
+        remedy = "name another gateway, or leave it out for the default gateway"
+        at.step("gateway").note(gateway, "is the destination itself", remedy)
+
+
+def _routes_only_when_enabled(found: dict[str, Any], at: Place) -> None:
+    if found.get("routes") and found.get("enabled") is False:
+        rule = "routes were provided but enabled=false"
+        at.step("enabled").note_absence(rule, "set enabled=true to apply static routes")
+
+
+_ROUTE = Shape(
+    {
+        "destination": values.destination,
+        "gateway": values.gateway,
+        "dev": values.dev,
+        "metric": values.metric,
+    },
+    required={"destination": 'write the network that the route leads to as "a.b.c.d/len"'},
+    absent={"metric": 0},
+    together=_no_route_to_its_own_gateway,
+)
+_STATIC_ROUTES = Shape(
+    {"enabled": values.switch, "routes": _routes},
+    absent={"enabled": False},
+    together=_routes_only_when_enabled,
+)
+_ROUTE_OVERLAP = Shape(
+    {
+        "expected_cidrs": values.cidrs,
+        "mode": values.mode,
+        "expected_devs": values.devs,
+        "allowed_devs": values.globs,
+    }
+)
+_HOST_ROUTING = Shape(
+    {
+        "static_routes": _section(StaticRoutesConfig, _STATIC_ROUTES),
+        "route_overlap": _section(RouteOverlapConfig, _ROUTE_OVERLAP),
+        "protocol": values.protocol,
+    }
+)

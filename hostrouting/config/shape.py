@@ -1,0 +1,229 @@
+"""JSON objects and lists read in place: paths, keys and faults. No rule about routing belongs here.
+
+A reader takes a raw value and its place, and returns the value it stands for. When it cannot, it puts the
+fault on record and raises `Refused`; whatever holds the value goes on with the rest, so that every fault is
+found in one reading.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from hostrouting.errors import ConfigError, Fault
+
+Reader = Callable[[object, "Place"], Any]
+
+WHOLE = "configuration"
+"""What a message calls the place that is no part of anything."""
+
+SHOWN = 60
+"""So much of a value is shown in a message."""
+
+
+class Refused(Exception):  # noqa: N818  it steers the reading and never leaves it
+    """The value's faults are on record; its holder goes on with the rest."""
+
+
+class Place:
+    """One spot in the configuration, and the record of every fault seen anywhere in it."""
+
+    __slots__ = ("_above", "_step", "faults")
+
+    def __init__(self, above: Place | None = None, step: object = "") -> None:
+        """Start at the top with an empty record, or one step below another place and share its record."""
+        self._above = above
+        self._step = step
+        self.faults: list[Fault] = [] if above is None else above.faults
+
+    @property
+    def path(self) -> str:
+        """The way here from the top, put together only when a message needs it."""
+        if self._above is None:
+            return ""
+        above, step = self._above.path, self._step
+        if isinstance(step, str) and step.isascii() and step.isidentifier() and len(step) <= SHOWN:
+            return f"{above}.{step}" if above else step
+        return f"{above}[{show(step)}]"
+
+    def step(self, step: object) -> Place:
+        """The place of one key's value, or of one item of a list."""
+        return Place(self, step)
+
+    def note(self, value: object, rule: str, remedy: str = "") -> None:
+        """Put a fault with this value on record."""
+        self.faults.append(Fault(self.path or WHOLE, show(value), rule, remedy))
+
+    def note_absence(self, rule: str, remedy: str = "") -> None:
+        """Put a fault on record that no single value shows."""
+        self.faults.append(Fault(self.path or WHOLE, "", rule, remedy))
+
+    def note_repeated(self) -> None:
+        """Put on record that this key is there more than once."""
+        self.note_absence("this key is given more than once", "keep one of them")
+
+    def refused(self, value: object, rule: str, remedy: str = "") -> Refused:
+        """Put a fault on record; raise what comes back to give this value up."""
+        self.note(value, rule, remedy)
+        return Refused()
+
+    def settle(self, source: str | None = None) -> None:
+        """Raise everything on record, if there is anything."""
+        if self.faults:
+            raise ConfigError(self.faults, source)
+
+
+class Shape:
+    """The keys that one kind of JSON object may have, and how each is read and written.
+
+    Keys are attribute names here and camelCase in JSON. `required` says what to write for a key that must be
+    there; `together` checks what only several values can show, those that were refused left out, and `absent`
+    is what it sees of keys that are not there.
+    """
+
+    __slots__ = ("absent", "attributes", "names", "readers", "required", "together")
+
+    def __init__(
+        self,
+        readers: Mapping[str, Reader],
+        *,
+        required: Mapping[str, str] | None = None,
+        absent: Mapping[str, object] | None = None,
+        together: Callable[[dict[str, Any], Place], None] | None = None,
+    ) -> None:
+        """Describe one kind of object."""
+        self.readers = readers
+        self.names = {attribute: camel(attribute) for attribute in readers}
+        self.attributes = {name: attribute for attribute, name in self.names.items()}
+        self.required = required or {}
+        self.absent = absent or {}
+        self.together = together
+
+    def read(self, raw: object, at: Place, *, also: Iterable[str] = ()) -> dict[str, Any]:
+        """The values that could be read, by attribute; faults of the others are on record.
+
+        `also` are keys that would have been understood further up, for "did you mean".
+        """
+        if not isinstance(raw, Mapping):
+            raise at.refused(
+                raw,
+                "where an object belongs",
+                f"write {{...}} with any of the keys {', '.join(self.attributes)}",
+            )
+        for name in getattr(raw, "repeated", ()):
+            at.step(name).note_repeated()
+        found = {name: value for name, value in self.absent.items() if self.names[name] not in raw}
+        for name, value in raw.items():
+            attribute = self.attributes.get(name)
+            if attribute is None:
+                at.step(name).note_absence("unknown key", _advice(name, (*self.attributes, *also)))
+                continue
+            if value is None:
+                at.step(name).note(value, "where a value belongs", "leave the key out, or give it a value")
+                continue
+            try:
+                found[attribute] = self.readers[attribute](value, at.step(name))
+            except Refused:
+                continue
+        for attribute, remedy in self.required.items():
+            if self.names[attribute] not in raw:
+                at.step(self.names[attribute]).note_absence("missing", remedy)
+        if self.together is not None:
+            self.together(found, at)
+        return found
+
+    def check(self, **given: object) -> dict[str, Any]:
+        """What a constructor was given, by attribute, read like JSON; raises ConfigError with every fault."""
+        at = Place()
+        found = self.read({self.names[attribute]: value for attribute, value in given.items()}, at)
+        at.settle()
+        return found
+
+    def write(self, settings: object) -> dict[str, Any]:
+        """The JSON object that is read back as these settings."""
+        return {name: _plain(getattr(settings, attribute)) for name, attribute in self.attributes.items()}
+
+
+def items(raw: object, at: Place) -> Iterator[tuple[object, Place]]:
+    """Each item of a list with its place; anything that is no list is refused."""
+    if isinstance(raw, str | bytes | Mapping) or not isinstance(raw, Iterable):
+        raise at.refused(raw, "where a list belongs", "write [...], also around a single item")
+    for index, item in enumerate(raw):
+        yield item, at.step(index)
+
+
+def items_read(raw: object, at: Place, read: Reader) -> tuple[Any, ...]:
+    """Every item read, in order; what comes a second time is dropped, for it says nothing new."""
+    found: dict[Any, None] = {}
+    for item, place in items(raw, at):
+        try:
+            found[read(item, place)] = None
+        except Refused:
+            continue
+    return tuple(found)
+
+
+def camel(attribute: str) -> str:
+    """The JSON key of an attribute."""
+    first, *rest = attribute.split("_")
+    return first + "".join(word.capitalize() for word in rest)
+
+
+def show(value: object) -> str:
+    """The value as one short printable line: what is in a file may not steer the terminal that shows it."""
+    if isinstance(value, str):
+        return _quoted(value)
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, int):
+        # Python itself refuses to write out an integer of more than 4,300 digits.
+        bits = value.bit_length()
+        return str(int(value)) if bits <= SHOWN * 3 else f"an integer of {bits} bits"
+    if isinstance(value, float):
+        return _number(value)
+    if isinstance(value, Mapping):
+        return "an object"
+    if isinstance(value, list | tuple):
+        return "a list"
+    if isinstance(value, bytes):
+        return "bytes"
+    if type(value).__module__ == "ipaddress":
+        return f'"{value}"'
+    return f"a Python {type(value).__name__}"
+
+
+def _quoted(text: str) -> str:
+    from json import dumps  # noqa: PLC0415  only a fault needs it
+
+    # Everything beyond ASCII is escaped: look-alike letters, lone surrogates and terminal sequences show.
+    shown = dumps(text[:SHOWN])
+    return shown if len(text) <= SHOWN else f"{shown}... ({len(text)} characters)"
+
+
+def _number(value: float) -> str:
+    from json import dumps  # noqa: PLC0415  only a fault needs it
+
+    return dumps(float(value))
+
+
+def _advice(name: object, known: Iterable[str]) -> str:
+    from difflib import get_close_matches  # noqa: PLC0415  only a fault needs it
+
+    # Compared without case: that is the commonest slip, and other readers of JSON let it pass.
+    by_letters = {key.lower(): key for key in known}
+    letters = name.lower()[:SHOWN] if isinstance(name, str) else ""
+    near = get_close_matches(letters, by_letters, n=1)
+    if near:
+        return f"did you mean {by_letters[near[0]]}?"
+    return f"the keys known here are {', '.join(known)}"
+
+
+def _plain(value: object) -> object:
+    if value is None:
+        return ""
+    if isinstance(value, int):
+        return value
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    to_mapping = getattr(value, "to_mapping", None)
+    return str(value) if to_mapping is None else to_mapping()

@@ -1,0 +1,264 @@
+"""The rule of each single value, one reader each; what several values say together belongs to settings."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from ipaddress import AddressValueError, IPv4Address, IPv4Network, IPv6Address, IPv6Network
+from typing import TYPE_CHECKING
+
+from hostrouting.config.shape import items_read
+
+if TYPE_CHECKING:
+    from hostrouting.config.shape import Place
+
+DEFAULT_PROTOCOL = 213
+"""The route protocol number that marks a route as ours; nobody else is known to use it."""
+
+DEFAULT_ALLOWED_DEVS = (
+    "antrea-gw*",  # Antrea's gateway to the pods of this node
+    "azure*",  # Azure CNI: bridge mode's azure0
+    "azv*",  # Azure CNI: transparent mode's veths
+    "cali*",  # Calico's veths
+    "cbr0",  # kubenet's bridge
+    "cilium_*",  # Cilium: cilium_host, cilium_net, cilium_vxlan, cilium_wg0
+    "cni0",  # the bridge of the reference bridge plugin, and flannel's
+    "flannel*",  # flannel's VXLAN and WireGuard devices
+    "kube-bridge",  # kube-router's bridge
+    "kube-ipvs0",  # kube-proxy in IPVS mode holds the service addresses here
+    "lxc*",  # Cilium's veths
+    "nodelocaldns",  # NodeLocal DNSCache holds its service address here
+    "ovn-k8s-mp*",  # OVN-Kubernetes' port to the pods of this node
+    "tunl0",  # Calico's IP-in-IP tunnel
+    "veth*",  # the veths of the bridge plugin, kubenet and flannel
+    "vxlan.calico",  # Calico's VXLAN device
+    "weave",  # Weave Net's bridge
+)
+"""Devices that lead to this node's pods and services, or through the cluster's tunnel to other nodes' pods.
+
+No name of a network card is among them. Nor is docker0: no cluster network ends there, and its 172.17.0.0/16
+can take a part of a cluster's 172.16.0.0/12 away just as InfiniBand's route does.
+"""
+
+_PREFIX_LENGTHS = {str(length): length for length in range(33)}
+_NAME_LENGTH = 15  # IFNAMSIZ without its closing zero
+_NAME_LETTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-")
+_LOOPBACK, _MULTICAST, _RESERVED = 127, 224, 240  # first octets
+_SPECIAL_LENGTH = 8
+
+# Whoever takes a number that is in use would have other programs' routes taken for ours, and removed.
+_PROTOCOLS_IN_USE = (
+    (0, 0, "0 is no protocol, and every route has it that names none"),
+    (1, 1, "the kernel gives it to routes learned from ICMP redirects"),
+    (2, 2, "the kernel gives it to the connected routes of every interface"),
+    (3, 3, "it is on every route that is typed by hand"),
+    (4, 4, "network managers give it to an administrator's static routes"),
+    (8, 16, "routing daemons and DHCP clients have it"),
+    (17, 17, "kube-router has it"),
+    (18, 18, "keepalived has it"),
+    (42, 42, "babel has it"),
+    (66, 66, "some cloud images have it"),
+    (80, 80, "Calico has it"),
+    (99, 99, "openr has it"),
+    (186, 198, "FRRouting and its kin have it"),
+)
+
+
+class Mode(StrEnum):
+    """What an overlap does: WARN logs and passes, STRICT fails and keeps the machine from starting."""
+
+    WARN = "WARN"
+    STRICT = "STRICT"
+
+
+def switch(raw: object, at: Place) -> bool:
+    """True or false, and nothing that could be taken for it."""
+    if isinstance(raw, bool):
+        return raw
+    raise at.refused(raw, "where true or false belongs", "write true or false, without quotes")
+
+
+def destination(raw: object, at: Place) -> IPv4Network:
+    """The network that a static route leads to: exactly `a.b.c.d/len`, and one that may be routed."""
+    address, length = _address_and_length(raw, at)
+    network = raw if type(raw) is IPv4Network else IPv4Network((address, length), strict=False)
+    if network.network_address != address:
+        remedy = f'write "{network}", or "{address}/32" for that one address'
+        raise at.refused(raw, f"has host bits set: the network meant is {network}", remedy)
+    if length == 0:
+        remedy = "name the networks that need a route of their own"
+        raise at.refused(raw, "is the default route, which stays the host's own", remedy)
+    taken = _special(address)
+    # A prefix shorter than /8 holds ordinary networks too, unless it is 224.0.0.0/3.
+    if taken and (length >= _SPECIAL_LENGTH or address.packed[0] >= _MULTICAST):
+        raise at.refused(raw, f"lies in {taken}, where no static route leads", "remove this route")
+    return network
+
+
+def cidrs(raw: object, at: Place) -> tuple[IPv4Network, ...]:
+    """Expected CIDRs in their order, host bits masked; one that is the same after masking is dropped."""
+    return items_read(raw, at, _cidr)
+
+
+def gateway(raw: object, at: Place) -> IPv4Address | None:
+    """A neighbour's unicast address; empty is the default gateway."""
+    if raw == "":
+        return None
+    remedy = 'write "a.b.c.d", or leave it out for the default gateway'
+    address = raw if type(raw) is IPv4Address else _address(_text(raw, at, remedy))
+    if address is None:
+        text = str(raw)
+        _refuse_ipv6(text, raw, at)
+        rule = "has a prefix length, and a gateway is one address" if "/" in text else "is not an IPv4 address"
+        raise at.refused(raw, rule, remedy)
+    taken = _special(address)
+    if taken:
+        remedy = "write the address of a router next to this host, or leave it out for the default gateway"
+        raise at.refused(raw, f"lies in {taken}, where no router is", remedy)
+    return address
+
+
+def dev(raw: object, at: Place) -> str | None:
+    """A network interface's name; empty is the device of the default route."""
+    return None if raw == "" else _device_name(raw, at)
+
+
+def devs(raw: object, at: Place) -> tuple[str, ...]:
+    """Names of network interfaces in their order, each once."""
+    return items_read(raw, at, _device_name)
+
+
+def globs(raw: object, at: Place) -> tuple[str, ...]:
+    """Patterns for names of network interfaces in their order, each once."""
+    return items_read(raw, at, _glob)
+
+
+def metric(raw: object, at: Place) -> int:
+    """A route's priority: an unsigned 32-bit integer, of which the lowest wins."""
+    highest = 2**32 - 1
+    remedy = f"write an integer from 0 to {highest}, without quotes or decimal point"
+    return _integer(raw, at, highest, remedy)
+
+
+def protocol(raw: object, at: Place) -> int:
+    """The route protocol number that marks our routes, and nobody else's."""
+    remedy = f"write an integer from 200 to 254, where no other program is known, such as {DEFAULT_PROTOCOL}"
+    number = _integer(raw, at, 255, remedy)
+    for first, last, owner in _PROTOCOLS_IN_USE:
+        if first <= number <= last:
+            raise at.refused(raw, f"cannot mark routes as ours: {owner}", remedy)
+    return number
+
+
+def mode(raw: object, at: Place) -> Mode:
+    """WARN or STRICT in any case; empty is WARN."""
+    text = _text(raw, at, 'write "WARN" or "STRICT"')
+    if text == "":
+        return Mode.WARN
+    # Beyond ASCII there are letters that only become these when they are raised to upper case.
+    if text.isascii() and text.upper() in Mode.__members__:
+        return Mode[text.upper()]
+    raise at.refused(raw, "is not a mode", 'write "WARN" to log overlaps, "STRICT" to refuse to start, or "" for WARN')
+
+
+def _address_and_length(raw: object, at: Place) -> tuple[IPv4Address, int]:
+    if type(raw) is IPv4Network:
+        return raw.network_address, raw.prefixlen
+    text = _text(raw, at, 'write it as "a.b.c.d/len"')
+    host, slash, suffix = text.partition("/")
+    address, length = _address(host), _PREFIX_LENGTHS.get(suffix)
+    if address is not None and length is not None:
+        return address, length
+    if address is not None and not slash:
+        raise at.refused(raw, "has no prefix length", f'write "{address}/32" for that one address')
+    _refuse_ipv6(host, raw, at)
+    meant = _network_meant(text)
+    if meant is not None:
+        raise at.refused(raw, "is not written as a.b.c.d/len", f'write "{meant}"')
+    remedy = 'write it as "a.b.c.d/len", with len from 0 to 32 and no leading zeros'
+    raise at.refused(raw, "is not an IPv4 network", remedy)
+
+
+def _address(text: str) -> IPv4Address | None:
+    try:
+        return IPv4Address(text)
+    except AddressValueError:
+        return None
+
+
+def _network_meant(text: str) -> IPv4Network | None:
+    """What a looser reader would make of the text: a netmask, a length with zeros, blanks around it."""
+    try:
+        return IPv4Network(text.strip(), strict=False)
+    except ValueError:
+        return None
+
+
+def _cidr(raw: object, at: Place) -> IPv4Network:
+    return IPv4Network(_address_and_length(raw, at), strict=False)
+
+
+def _special(address: IPv4Address) -> str | None:
+    first = address.packed[0]
+    if first == 0:
+        return '0.0.0.0/8 ("this network")'
+    if first == _LOOPBACK:
+        return "127.0.0.0/8 (the host itself)"
+    if first >= _RESERVED:
+        return "240.0.0.0/4 (reserved)"
+    if first >= _MULTICAST:
+        return "224.0.0.0/4 (multicast)"
+    return None
+
+
+def _device_name(raw: object, at: Place) -> str:
+    text = _text(raw, at, 'write the name of a network interface, such as "eth0"')
+    remedy = "write the name as `ip link` shows it"
+    if not _NAME_LETTERS.issuperset(text):
+        raise at.refused(raw, "is no device name: only letters, digits, '_', '.' and '-' may be in one", remedy)
+    if not 1 <= len(text) <= _NAME_LENGTH:
+        raise at.refused(raw, f"is no device name: one has 1 to {_NAME_LENGTH} characters", remedy)
+    if text in {".", ".."}:
+        raise at.refused(raw, "is no device name: the kernel keeps it for directories", remedy)
+    return text
+
+
+def _glob(raw: object, at: Place) -> str:
+    # No more than * and ?, which mean the same to Python and to the shell that checks at boot.
+    example = 'write one such as "cali*"'
+    text = _text(raw, at, example)
+    letters = text.replace("*", "").replace("?", "")
+    if not _NAME_LETTERS.issuperset(letters):
+        rule = "is no device pattern: only letters, digits, '_', '.', '-', '*' and '?' may be in one"
+        raise at.refused(raw, rule, example)
+    if len(text.replace("*", "")) > _NAME_LENGTH:
+        raise at.refused(raw, f"matches no device: a name has at most {_NAME_LENGTH} characters", example)
+    if not text:
+        raise at.refused(raw, "matches no device", example)
+    if not letters:
+        raise at.refused(raw, "allows any device, so that no overlap would be found", example)
+    return text
+
+
+def _integer(raw: object, at: Place, highest: int, remedy: str) -> int:
+    if isinstance(raw, bool) or not isinstance(raw, int):
+        raise at.refused(raw, "where an integer belongs", remedy)
+    if not 0 <= raw <= highest:
+        raise at.refused(raw, "is out of range", remedy)
+    return int(raw)
+
+
+def _text(raw: object, at: Place, remedy: str) -> str:
+    if isinstance(raw, str):
+        return str(raw)
+    # What Python code passes ready-made is held to the rules of what is written in a file.
+    if isinstance(raw, IPv4Address | IPv4Network | IPv6Address | IPv6Network):
+        return str(raw)
+    raise at.refused(raw, "where text belongs", remedy)
+
+
+def _refuse_ipv6(text: str, raw: object, at: Place) -> None:
+    try:
+        IPv6Address(text)
+    except AddressValueError:
+        return
+    raise at.refused(raw, "is IPv6, and only IPv4 is routed and checked here", "remove it")

@@ -1,0 +1,166 @@
+"""Text, bytes and files: every way in which they can fail to be JSON."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hostrouting.config import HostRoutingConfig, jsontext
+from hostrouting.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "configuration: is empty; write {} for a configuration that asks for nothing"),
+        (b" \n", "configuration: is empty; write {} for a configuration that asks for nothing"),
+        (
+            "[1,",
+            "configuration: is not JSON: Expecting value (line 1, column 4)",
+        ),
+        ('{\n "a": 1 "b"}', "configuration: is not JSON: Expecting ',' delimiter (line 2, column 9)"),
+        ("{} {}", "configuration: is not JSON: Extra data (line 1, column 4)"),
+        (
+            "\ufeff{}",
+            "configuration: starts with a byte order mark; save it as UTF-8 without BOM",
+        ),
+        (
+            b"\xef\xbb\xbf{}",
+            "configuration: starts with a byte order mark; save it as UTF-8 without BOM",
+        ),
+        (b'{"\xe9": 1}', "configuration: is not UTF-8 (byte 0xe9 at offset 2); save it as UTF-8"),
+        ("{}".encode("utf-16"), "configuration: is not UTF-8 (byte 0xff at offset 0); save it as UTF-8"),
+        ("[" * 200_000, "configuration: is nested too deeply to be read; a configuration needs five levels"),
+        (
+            '{"a":' * 200_000,
+            "configuration: is nested too deeply to be read; a configuration needs five levels",
+        ),
+    ],
+    ids=lambda value: ascii(value)[:24],
+)
+def test_text_that_is_no_json(text: str | bytes, message: str) -> None:
+    """Text that cannot be read is refused by name, with the place where there is one."""
+    with pytest.raises(ConfigError) as caught:
+        HostRoutingConfig.from_json(text)
+    assert str(caught.value) == message
+
+
+def test_what_is_not_text_at_all() -> None:
+    """From code without types, too, a wrong argument is a fault and not a crash."""
+    with pytest.raises(ConfigError, match="null where JSON text belongs"):
+        HostRoutingConfig.from_json(None)  # type: ignore[arg-type] # the mistake under test
+
+
+def test_no_message_quotes_the_file() -> None:
+    """An agent's file holds secrets: a syntax error shows where, never what."""
+    with pytest.raises(ConfigError) as caught:
+        HostRoutingConfig.from_json('{"clientSecret": "hunter2" "hostRouting": {}}')
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("digits", [300, 400, 4300, 100_000])
+def test_endless_integers(digits: int) -> None:
+    """An integer of any length is out of range, also one that is longer than Python reads."""
+    with pytest.raises(ConfigError) as caught:
+        HostRoutingConfig.from_json('{"protocol": 1' + "0" * (digits - 1) + "}")
+    (fault,) = caught.value.faults
+    assert (fault.path, fault.rule) == ("protocol", "is out of range")
+
+
+def test_endless_integers_outside_our_part() -> None:
+    """What an agent keeps elsewhere in its file is none of our business, however odd."""
+    text = '{"serial": ' + "9" * 10_000 + ', "load": NaN, "x": 1, "x": 2, "hostRouting": {}}'
+    assert HostRoutingConfig.from_json(text) == HostRoutingConfig()
+
+
+def test_load_reads_a_file(tmp_path: Path) -> None:
+    """A file is read like its text, by a path as text or as an object."""
+    file = tmp_path / "config.json"
+    file.write_text('{"hostRouting": {"protocol": 214}}')
+    assert HostRoutingConfig.load(file) == HostRoutingConfig.load(str(file)) == HostRoutingConfig(protocol=214)
+
+
+def test_load_names_the_file(tmp_path: Path) -> None:
+    """Faults in a file carry the file's name, in the message and as a value."""
+    file = tmp_path / "config.json"
+    file.write_text('{"protocol": 2, "protocl": 1}')
+    with pytest.raises(ConfigError) as caught:
+        HostRoutingConfig.load(file)
+    assert caught.value.source == str(file)
+    assert str(caught.value).startswith(f"{file} has 2 faults:\n  protocol: 2 cannot mark")
+
+
+def test_load_of_text_that_is_no_json(tmp_path: Path) -> None:
+    """A file that is no JSON is named once."""
+    file = tmp_path / "config.json"
+    file.write_text("{]")
+    with pytest.raises(ConfigError) as caught:
+        HostRoutingConfig.load(file)
+    assert str(caught.value).startswith(f"{file}: is not JSON: ")
+    assert str(caught.value).count(str(file)) == 1
+
+
+def test_load_of_nothing(tmp_path: Path) -> None:
+    """A file that is not there is named."""
+    with pytest.raises(ConfigError) as caught:
+        HostRoutingConfig.load(tmp_path / "absent.json")
+    assert str(caught.value) == f"{tmp_path}/absent.json: does not exist; check the path"
+    assert isinstance(caught.value.__cause__, FileNotFoundError)
+
+
+def test_load_of_a_directory(tmp_path: Path) -> None:
+    """A directory is not a configuration."""
+    with pytest.raises(ConfigError) as caught:
+        HostRoutingConfig.load(tmp_path)
+    assert str(caught.value) == f"{tmp_path}: is a directory; name the file in it"
+
+
+def test_load_of_a_pipe(tmp_path: Path) -> None:
+    """A pipe without a writer is refused instead of waited for."""
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ConfigError, match="pipe: is not a regular file; name the file that holds"):
+        HostRoutingConfig.load(tmp_path / "pipe")
+
+
+def test_load_through_a_file(tmp_path: Path) -> None:
+    """A path that goes through a file is an error of the system, named."""
+    (tmp_path / "file").write_text("{}")
+    with pytest.raises(ConfigError, match=r"file/config\.json: cannot be read: Not a directory"):
+        HostRoutingConfig.load(tmp_path / "file" / "config.json")
+
+
+def test_load_without_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that this user may not read is named, with what to do."""
+
+    def denied(path: str) -> object:
+        raise PermissionError(13, "Permission denied", path)
+
+    monkeypatch.setattr(os, "stat", denied)
+    with pytest.raises(ConfigError, match="may not be read by this user; run as root, or give"):
+        HostRoutingConfig.load(tmp_path / "config.json")
+
+
+def test_load_of_a_huge_file(tmp_path: Path) -> None:
+    """A file far beyond any configuration is not read into memory."""
+    file = tmp_path / "huge.json"
+    with file.open("wb") as stream:
+        stream.truncate(jsontext.SIZE_LIMIT + 1)  # sparse: it takes no room
+    with pytest.raises(ConfigError, match=r"huge\.json: is larger than 64 MiB"):
+        HostRoutingConfig.load(file)
+
+
+@pytest.mark.parametrize(
+    ("path", "shown"),
+    [("a\0b", r'"a\u0000b"'), ("/\ud800", r'"/\ud800"'), ("/\x1b[2J", r'"/\u001b[2J"'), ("", '""')],
+)
+def test_load_of_what_is_no_path(path: str, shown: str) -> None:
+    """A path with stray characters is refused, and shown so that no terminal obeys it."""
+    with pytest.raises(ConfigError) as caught:
+        HostRoutingConfig.load(path)
+    assert str(caught.value).startswith(f"{shown}: ")
+    assert str(caught.value).isprintable()

@@ -1,0 +1,489 @@
+"""The configuration as a whole: keys, paths, rules that take several values, and the way back to JSON."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from ipaddress import IPv4Address, IPv4Network
+from typing import Any, assert_type
+
+import attrs
+import pytest
+
+import hostrouting.config
+from hostrouting.config import (
+    HostRoutingConfig,
+    Mode,
+    RouteOverlapConfig,
+    StaticRoute,
+    StaticRoutesConfig,
+)
+from hostrouting.errors import ConfigError
+
+WHOLE = HostRoutingConfig(
+    StaticRoutesConfig(enabled=True, routes=[StaticRoute("172.16.0.0/17", "10.0.0.1", "eth0", 5)]),
+    RouteOverlapConfig(["172.16.0.0/16"], "STRICT", ["eth0"], ["cali*"]),
+    protocol=214,
+)
+
+# One other value for every field of every class: a field that is added and not named here fails a test below.
+ROUTE = StaticRoute("172.16.0.0/17", "10.0.0.1", "eth0", 5)
+OTHERWISE: list[tuple[Any, dict[str, Any]]] = [
+    (ROUTE, {"destination": "172.16.128.0/17", "gateway": None, "dev": None, "metric": 0}),
+    (StaticRoutesConfig(enabled=True), {"enabled": False, "routes": (ROUTE,)}),
+    (
+        WHOLE.route_overlap,
+        {"expected_cidrs": (), "mode": Mode.WARN, "expected_devs": (), "allowed_devs": ()},
+    ),
+    (
+        WHOLE,
+        {"static_routes": StaticRoutesConfig(), "route_overlap": RouteOverlapConfig(), "protocol": 213},
+    ),
+]
+
+
+SPLIT = "remove one of the two, or give them different metrics"
+
+
+def faults(document: object) -> list[str]:
+    """Every fault of a document, given as text or as what the text would hold."""
+    text = document if isinstance(document, str) else json.dumps(document)
+    with pytest.raises(ConfigError) as caught:
+        HostRoutingConfig.from_json(text)
+    return [str(fault) for fault in caught.value.faults]
+
+
+def one_route(**fields: object) -> dict[str, object]:
+    """The document with one route of these fields."""
+    return {"staticRoutes": {"enabled": True, "routes": [fields]}}
+
+
+def test_nothing_asked_for() -> None:
+    """An empty object asks for nothing: no routes, nothing expected, WARN, our own protocol number."""
+    config = HostRoutingConfig.from_json("{}")
+    assert config == HostRoutingConfig()
+    assert config.static_routes == StaticRoutesConfig(enabled=False, routes=())
+    assert config.route_overlap.expected_cidrs == ()
+    assert config.route_overlap.mode is Mode.WARN
+    assert config.protocol == 213
+
+
+def test_the_json_of_the_original() -> None:
+    """The original's configuration is read, key by key, into typed values."""
+    config = HostRoutingConfig.from_json("""{
+        "staticRoutes": {
+            "enabled": true,
+            "routes": [{"destination": "172.16.0.0/17", "gateway": "10.0.0.1", "dev": "eth0", "metric": 50}]
+        },
+        "routeOverlap": {"expectedCidrs": ["172.16.0.0/16"], "mode": "strict"}
+    }""")
+    assert config == HostRoutingConfig(
+        StaticRoutesConfig(
+            enabled=True,
+            routes=(StaticRoute(IPv4Network("172.16.0.0/17"), IPv4Address("10.0.0.1"), "eth0", 50),),
+        ),
+        RouteOverlapConfig((IPv4Network("172.16.0.0/16"),), Mode.STRICT),
+    )
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"destination": "10.0.0.0/8"},
+        {"destination": "10.0.0.0/8", "gateway": "", "dev": "", "metric": 0},
+    ],
+    ids=["absent", "empty"],
+)
+def test_automatic_route(fields: dict[str, object]) -> None:
+    """Gateway and device are automatic when absent or empty, and an absent metric is the kernel's 0."""
+    (route,) = HostRoutingConfig.from_mapping(one_route(**fields)).static_routes.routes
+    assert (route.gateway, route.dev, route.metric) == (None, None, 0)
+
+
+def test_host_route() -> None:
+    """A route may lead to a single address, through another one."""
+    document = one_route(destination="10.1.2.3/32", gateway="10.1.2.4")
+    (route,) = HostRoutingConfig.from_mapping(document).static_routes.routes
+    assert route.destination == IPv4Network("10.1.2.3/32")
+    assert route.gateway == IPv4Address("10.1.2.4")
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_empty_lists(enabled: bool) -> None:  # noqa: FBT001  pytest passes it by name
+    """Empty lists are right with the switch on or off, and so is a check that expects nothing."""
+    config = HostRoutingConfig.from_mapping(
+        {"staticRoutes": {"enabled": enabled, "routes": []}, "routeOverlap": {"expectedCidrs": []}}
+    )
+    assert config == HostRoutingConfig(StaticRoutesConfig(enabled=enabled))
+
+
+def test_larger_file_of_an_agent() -> None:
+    """In an agent's file we read our key, and nothing beside it is our business."""
+    text = '{"hostRouting": {"protocol": 214}, "kubelet": {"a": 1, "a": 2}, "kubelet": null, "staticRoutes": 5}'
+    assert HostRoutingConfig.from_json(text) == HostRoutingConfig(protocol=214)
+
+
+def test_paths_begin_at_our_key_when_the_file_has_it() -> None:
+    """A path is what an operator finds in the file that is there."""
+    route = one_route(destination="10.0.0.0/8", gateway="x")
+    said = "staticRoutes.routes[0].gateway: "
+    assert faults(route)[0].startswith(said)
+    assert faults({"hostRouting": route})[0].startswith("hostRouting." + said)
+
+
+def test_all_faults_at_once_in_the_order_of_the_file() -> None:
+    """One reading finds every fault, at every depth, whatever else is wrong."""
+    document = {
+        "hostRouting": {
+            "routeOverlap": {"mode": "LOUD", "expectedCidrs": ["10.0.0.0/8", "fd00::/8"]},
+            "staticRoutes": {
+                "routes": [
+                    {"destination": "172.16.5.4/16", "gateway": "10.0.0.256", "dev": "e;", "metric": True},
+                    {"destination": "10.0.0.0/8"},
+                    {"destination": "10.0.0.0/8", "gateway": "x", "metric": 0},
+                    7,
+                    7,
+                    {},
+                ]
+            },
+            "protocol": 2,
+            "protocl": 3,
+        }
+    }
+    assert [line.split(": ")[0].removeprefix("hostRouting.") for line in faults(document)] == [
+        "routeOverlap.mode",
+        "routeOverlap.expectedCidrs[1]",
+        "staticRoutes.routes[0].destination",
+        "staticRoutes.routes[0].gateway",
+        "staticRoutes.routes[0].dev",
+        "staticRoutes.routes[0].metric",
+        "staticRoutes.routes[2].gateway",
+        "staticRoutes.routes[2]",
+        "staticRoutes.routes[3]",
+        "staticRoutes.routes[4]",
+        "staticRoutes.routes[5].destination",
+        "staticRoutes.enabled",
+        "protocol",
+        "protocl",
+    ]
+
+
+@pytest.mark.parametrize("section", [{"enabled": False}, {}])
+def test_routes_need_the_switch(section: dict[str, object]) -> None:
+    """Routes that are given without the switch are a contradiction, and not silently left out."""
+    document = {"staticRoutes": {"routes": [{"destination": "10.0.0.0/8"}]} | section}
+    said = "routes were provided but enabled=false; set enabled=true to apply static routes"
+    assert faults(document) == [f"staticRoutes.enabled: {said}"]
+
+
+def test_a_faulty_switch_is_its_only_fault() -> None:
+    """What a faulty switch was meant to say is not guessed."""
+    document = {"staticRoutes": {"enabled": "false", "routes": [{"destination": "10.0.0.0/8"}]}}
+    assert faults(document) == [
+        'staticRoutes.enabled: "false" where true or false belongs; write true or false, without quotes'
+    ]
+
+
+@pytest.mark.parametrize("metric", [{}, {"metric": 0}])
+def test_two_routes_with_one_key(metric: dict[str, object]) -> None:
+    """Two routes may not share destination and metric, an absent metric being 0; both are named."""
+    first, second = {"destination": "10.0.0.0/8", "dev": "eth0"}, {"destination": "10.0.0.0/8"} | metric
+    document = {"staticRoutes": {"enabled": True, "routes": [first, {"destination": "11.0.0.0/8"}, second]}}
+    assert faults(document) == [
+        "staticRoutes.routes[2]: 10.0.0.0/8 with metric 0 is given by staticRoutes.routes[0] already; " + SPLIT
+    ]
+
+
+def test_two_routes_with_one_key_from_python() -> None:
+    """The same is refused of routes that are made already."""
+    with pytest.raises(ConfigError, match=r"routes\[1\]: 10\.0\.0\.0/8 with metric 7 is given by routes\[0\]"):
+        StaticRoutesConfig(enabled=True, routes=[StaticRoute("10.0.0.0/8", metric=7)] * 2)
+
+
+def test_one_destination_with_two_metrics() -> None:
+    """Different metrics make two routes to one destination."""
+    routes = [StaticRoute("10.0.0.0/8", metric=metric) for metric in (1, 2)]
+    assert StaticRoutesConfig(enabled=True, routes=routes).routes == tuple(routes)
+
+
+def test_a_faulty_metric_collides_with_nothing() -> None:
+    """What a faulty metric was meant to be is not guessed."""
+    routes = [{"destination": "10.0.0.0/8"}, {"destination": "10.0.0.0/8", "metric": "0"}]
+    assert len(faults({"staticRoutes": {"enabled": True, "routes": routes}})) == 1
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("staticroutes", "staticRoutes"),
+        ("static_routes", "staticRoutes"),
+        ("StaticRoute", "staticRoutes"),
+        ("routeOverlaps", "routeOverlap"),
+        ("hostrouting", "hostRouting"),
+        ("protocl", "protocol"),
+    ],
+)
+def test_unknown_key_with_a_neighbour(written: str, meant: str) -> None:
+    """A slip in a key is named together with the key that was meant."""
+    assert faults({written: {}}) == [f"{written}: unknown key; did you mean {meant}?"]
+
+
+@pytest.mark.parametrize(
+    ("key", "path"),
+    [
+        ("azure", "azure"),
+        ("", '[""]'),
+        ("a.b", '["a.b"]'),
+        ("a\n\x1b[2J", r'["a\n\u001b[2J"]'),
+        ("\ud800", r'["\ud800"]'),
+        ("k" * 99, f'["{"k" * 60}"... (99 characters)]'),
+    ],
+    ids=ascii,
+)
+def test_unknown_key_like_no_other(key: str, path: str) -> None:
+    """A key like none of ours is named, printably, with those that there are."""
+    known = "staticRoutes, routeOverlap, protocol, hostRouting"
+    assert faults({key: 1}) == [f"{path}: unknown key; the keys known here are {known}"]
+
+
+def test_unknown_keys_below() -> None:
+    """Keys are checked at every depth, and `hostRouting` has no place inside itself."""
+    known = "staticRoutes, routeOverlap, protocol"
+    assert faults({"hostRouting": {"hostRouting": {}, "routeOverlap": {"Mode": ""}}}) == [
+        f"hostRouting.hostRouting: unknown key; the keys known here are {known}",
+        "hostRouting.routeOverlap.Mode: unknown key; did you mean mode?",
+    ]
+
+
+def test_repeated_keys() -> None:
+    """A key that is given twice is a fault at any depth of our part, whichever of the two is right."""
+    text = """{
+        "hostRouting": {},
+        "hostRouting": {
+            "staticRoutes": {"enabled": true, "routes": [{"destination": "10.0.0.0/8", "destination": "x"}]},
+            "protocol": 1, "protocol": 214, "protocol": 215
+        }
+    }"""
+    repeated = "this key is given more than once; keep one of them"
+    assert [line for line in faults(text) if "more than once" in line] == [
+        f"hostRouting: {repeated}",
+        f"hostRouting.protocol: {repeated}",
+        f"hostRouting.staticRoutes.routes[0].destination: {repeated}",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("document", "said"),
+    [
+        (
+            [],
+            "configuration: a list where an object belongs; write {...} with any of the keys staticRoutes, ",
+        ),
+        ("text", 'configuration: "text" where an object belongs; '),
+        ({"hostRouting": []}, "hostRouting: a list where an object belongs; "),
+        ({"hostRouting": None}, "hostRouting: null where an object belongs; "),
+        (
+            {"staticRoutes": []},
+            "staticRoutes: a list where an object belongs; write {...} with any of the keys e",
+        ),
+        (
+            {"staticRoutes": {"routes": {}}},
+            "staticRoutes.routes: an object where a list belongs; write [...], ",
+        ),
+        (
+            {"staticRoutes": {"routes": None}},
+            "staticRoutes.routes: null where a value belongs; leave the key out",
+        ),
+        ({"staticRoutes": {"enabled": 1}}, "staticRoutes.enabled: 1 where true or false belongs; "),
+        (
+            {"routeOverlap": None},
+            "routeOverlap: null where a value belongs; leave the key out, or give it a value",
+        ),
+        (
+            {"routeOverlap": {"expectedCidrs": [None]}},
+            "routeOverlap.expectedCidrs[0]: null where text belongs; ",
+        ),
+        (
+            one_route(dev="eth0"),
+            "staticRoutes.routes[0].destination: missing; write the network that the route",
+        ),
+        (
+            one_route(destination=None),
+            "staticRoutes.routes[0].destination: null where a value belongs; leave",
+        ),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_values_of_the_wrong_kind(document: object, said: str) -> None:
+    """What is of the wrong kind is named with the kind that belongs there."""
+    (line,) = faults(json.dumps(document))
+    assert line.startswith(said)
+
+
+def test_mapping_that_json_could_not_hold() -> None:
+    """A mapping from elsewhere may hold anything, and is refused like JSON."""
+    with pytest.raises(ConfigError) as caught:
+        HostRoutingConfig.from_mapping({1: 2, "protocol": {3}})  # type: ignore[dict-item] # the mistake under test
+    assert [fault.path for fault in caught.value.faults] == ["[1]", "protocol"]
+
+
+def test_constructors_take_what_json_has() -> None:
+    """A part may be given as its JSON object, and its faults carry the path from there."""
+    config = HostRoutingConfig({"enabled": True, "routes": [{"destination": "10.0.0.0/8"}]})
+    assert config.static_routes.routes == (StaticRoute("10.0.0.0/8"),)
+    with pytest.raises(ConfigError, match=r"^staticRoutes\.routes\[0\]\.destination: missing"):
+        HostRoutingConfig({"enabled": True, "routes": [{}]})
+
+
+def test_constructors_report_all_faults() -> None:
+    """From Python, too, every fault comes at once."""
+    with pytest.raises(ConfigError) as caught:
+        StaticRoute("10.0.0.1/8", gateway="x", dev="a b", metric=-1)
+    assert [fault.path for fault in caught.value.faults] == ["destination", "gateway", "dev", "metric"]
+
+
+def test_routes_from_any_iterable() -> None:
+    """Routes may come from anything that can be gone through once."""
+    assert StaticRoutesConfig(enabled=True, routes=iter([ROUTE])).routes == (ROUTE,)
+    assert StaticRoutesConfig(enabled=False, routes=iter([])).routes == ()
+
+
+def test_evolve_checks_again() -> None:
+    """A changed copy is checked like a new value."""
+    route = StaticRoute("10.0.0.0/8", dev="eth0")
+    assert attrs.evolve(route, dev="eth1") == StaticRoute("10.0.0.0/8", dev="eth1")
+    with pytest.raises(ConfigError, match=r"^dev: "):
+        attrs.evolve(route, dev="eth 1")
+
+
+def test_settings_cannot_be_changed() -> None:
+    """What was checked stays what it was, and can be a key of a dictionary."""
+    with pytest.raises(attrs.exceptions.FrozenInstanceError):
+        WHOLE.protocol = 2  # type: ignore[misc] # the mistake under test
+    assert hash(WHOLE) == hash(HostRoutingConfig.from_json(WHOLE.to_json()))
+
+
+def test_every_field_is_tried() -> None:
+    """The list of other values above is complete: a new class or field must be added to it."""
+    assert {type(settings): list(others) for settings, others in OTHERWISE} == {
+        settings: list(attrs.fields_dict(settings))
+        for settings in vars(hostrouting.config).values()
+        if isinstance(settings, type) and attrs.has(settings)
+    }
+
+
+@pytest.mark.parametrize(
+    ("settings", "change"),
+    [
+        pytest.param(settings, {field: other}, id=f"{type(settings).__name__}.{field}")
+        for settings, others in OTHERWISE
+        for field, other in others.items()
+    ],
+)
+def test_every_field_counts(settings: Any, change: dict[str, Any]) -> None:
+    """Each field takes part in equality, is written to JSON and is read from it."""
+    other = attrs.evolve(settings, **change)
+    assert other != settings
+    assert other.to_mapping() != settings.to_mapping()
+    assert _read_back(other) == other
+
+
+def _read_back(settings: Any) -> Any:
+    """The same settings after a way through a whole configuration's JSON."""
+    match settings:
+        case StaticRoute():
+            static_routes = StaticRoutesConfig(enabled=True, routes=[settings])
+            return _read_back(static_routes).routes[0]
+        case StaticRoutesConfig():
+            return _read_back(HostRoutingConfig(static_routes=settings)).static_routes
+        case RouteOverlapConfig():
+            return _read_back(HostRoutingConfig(route_overlap=settings)).route_overlap
+    return HostRoutingConfig.from_json(settings.to_json())
+
+
+def test_to_json_spells_everything_out() -> None:
+    """What is written holds every setting under the original's keys, so that new defaults change nothing."""
+    assert json.loads(WHOLE.to_json()) == {
+        "staticRoutes": {
+            "enabled": True,
+            "routes": [{"destination": "172.16.0.0/17", "gateway": "10.0.0.1", "dev": "eth0", "metric": 5}],
+        },
+        "routeOverlap": {
+            "expectedCidrs": ["172.16.0.0/16"],
+            "mode": "STRICT",
+            "expectedDevs": ["eth0"],
+            "allowedDevs": ["cali*"],
+        },
+        "protocol": 214,
+    }
+
+
+def test_to_json_in_one_line() -> None:
+    """Without indent, the text is one line, for logs and pipes."""
+    assert "\n" in WHOLE.to_json()
+    assert "\n" not in WHOLE.to_json(indent=None)
+
+
+def test_automatic_values_are_written_empty() -> None:
+    """What is automatic is written as the original writes it: empty."""
+    assert StaticRoute("10.0.0.0/8").to_mapping() == {
+        "destination": "10.0.0.0/8",
+        "gateway": "",
+        "dev": "",
+        "metric": 0,
+    }
+
+
+def test_defaults_are_the_same_from_python_and_from_json() -> None:
+    """A key that is left out is what an argument is that is left out."""
+    config = HostRoutingConfig.from_json(
+        '{"staticRoutes": {"enabled": true, "routes": [{"destination": "10.0.0.0/8"}]}, "routeOverlap": {}}'
+    )
+    assert config == HostRoutingConfig(
+        StaticRoutesConfig(enabled=True, routes=[StaticRoute("10.0.0.0/8")]), RouteOverlapConfig()
+    )
+
+
+def test_types() -> None:
+    """What a type checker knows of a configuration is what it holds."""
+    (route,) = WHOLE.static_routes.routes
+    assert_type(route.destination, IPv4Network)
+    assert_type(route.gateway, IPv4Address | None)
+    assert_type(route.dev, str | None)
+    assert_type(route.metric, int)
+    assert_type(WHOLE.route_overlap.expected_cidrs, tuple[IPv4Network, ...])
+    assert_type(WHOLE.route_overlap.mode, Mode)
+    assert_type(HostRoutingConfig.from_json("{}"), HostRoutingConfig)
+    assert_type(attrs.evolve(route, metric=1), StaticRoute)
+    held = attrs.asdict(WHOLE.route_overlap, recurse=False)
+    assert {name: type(value) for name, value in held.items()} == {
+        "expected_cidrs": tuple,
+        "mode": Mode,
+        "expected_devs": tuple,
+        "allowed_devs": tuple,
+    }
+
+
+def test_type_hints_can_be_resolved() -> None:
+    """Libraries that look the types up at run time find them."""
+    attrs.resolve_types(StaticRoute)
+    assert attrs.fields_dict(StaticRoute)["destination"].type is IPv4Network
+
+
+def test_catalogue() -> None:
+    """The package offers what it names, in order."""
+    names = hostrouting.config.__all__
+    assert names == sorted(names)
+    assert all(getattr(hostrouting.config, name) is not None for name in names)
+
+
+@pytest.mark.processes
+def test_import_is_cheap() -> None:
+    """A program that only imports the configuration loads attrs, ipaddress, and no reader of JSON."""
+    code = (
+        "import sys, attrs, ipaddress; before = set(sys.modules); import hostrouting.config;"
+        "print(*{name.partition('.')[0] for name in set(sys.modules) - before})"
+    )
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert set(loaded.split()) == {"hostrouting", "phases"}

@@ -1,0 +1,58 @@
+"""The errors: what they carry and how they read."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from hostrouting.errors import ConfigError, Fault, HostRoutingError
+
+MODE = Fault("mode", '"LOUD"', "is not a mode", "write WARN")
+DEV = Fault("dev", "", "missing")
+
+
+def test_fault_reads_as_a_sentence() -> None:
+    """A fault says where, what, why not, and then what to do."""
+    assert str(MODE) == 'mode: "LOUD" is not a mode; write WARN'
+
+
+def test_fault_without_value_or_remedy() -> None:
+    """What a fault does not have leaves no gap in its sentence."""
+    assert str(DEV) == "dev: missing"
+
+
+def test_one_fault_is_one_line() -> None:
+    """A single fault is the whole message."""
+    assert str(ConfigError([MODE])) == str(MODE)
+
+
+def test_one_fault_in_a_file() -> None:
+    """A single fault in a file is named after the file."""
+    assert str(ConfigError([MODE], "/etc/agent.json")) == f"/etc/agent.json: {MODE}"
+
+
+def test_fault_of_the_file_itself() -> None:
+    """A fault of the file as a whole names the file once."""
+    fault = Fault("/etc/agent.json", "", "is empty")
+    assert str(ConfigError([fault], "/etc/agent.json")) == "/etc/agent.json: is empty"
+
+
+@pytest.mark.parametrize(("source", "where"), [(None, "the configuration"), ("/etc/agent.json", "/etc/agent.json")])
+def test_many_faults_one_a_line(source: str | None, where: str) -> None:
+    """Several faults are counted and listed, one a line, in order."""
+    assert str(ConfigError([MODE, DEV], source)) == f"{where} has 2 faults:\n  {MODE}\n  {DEV}"
+
+
+def test_config_error_is_a_value_error_of_ours() -> None:
+    """A caller can catch it as ours or as a bad value."""
+    error = ConfigError([MODE])
+    assert isinstance(error, HostRoutingError)
+    assert isinstance(error, ValueError)
+
+
+def test_config_error_survives_pickling() -> None:
+    """An error that crosses to another process says there what it said here."""
+    error = ConfigError([MODE, DEV], "/etc/agent.json")
+    copied = pickle.loads(pickle.dumps(error))  # noqa: S301  our own bytes
+    assert (copied.faults, copied.source, str(copied)) == (error.faults, error.source, str(error))
