@@ -129,7 +129,7 @@ class BackendError(HostRoutingError):
 
 
 class NotPermitted(BackendError):  # noqa: N818  reads as what is wrong
-    """This process may not change routing."""
+    """The process may not change routing."""
 
 
 class NetlinkUnavailable(BackendError):  # noqa: N818  reads as what is wrong

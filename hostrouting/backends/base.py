@@ -34,7 +34,7 @@ class Change:
     - `append`: a second route beside the holder of the key, after it; RouteExists for an exact twin.
     - `replace`: rewrites the first holder of the key, whoever it belongs to, or adds when nobody holds it. The
       kernel answers RouteExists when exactly this route already stands behind the first holder.
-    - `delete`: the one route that is exactly this (key, type, protocol, scope, gateway, device); NoSuchRoute if none is.
+    - `delete`: the one route that is exactly this (key, type, protocol, scope, legs); NoSuchRoute if none is.
     """
 
     verb: Verb
