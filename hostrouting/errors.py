@@ -1,10 +1,24 @@
 """Every error of hostrouting and the facts it carries, and nothing else.
 
     HostRoutingError
-    ├── ConfigError        the operator's: the configuration cannot be used; all its faults at once
-    └── ForeignPhases      the installation's: the `phases` that was imported is another project's
+    ├── ConfigError          the operator's: the configuration cannot be used; all its faults at once
+    ├── SnapshotError        the giver's: the text given as a saved snapshot is not one
+    ├── ForeignPhases        the installation's: the `phases` that was imported is another project's
+    └── BackendError         the kernel's: it, or the way to it, did not do what was asked
+        ├── NotPermitted         this process may not change routing (EPERM, EACCES)
+        ├── NetlinkUnavailable   there is no netlink here: a container, another system
+        ├── BackendTimeout       no answer in time
+        ├── Unsettled            the tables changed faster than they could be read
+        └── RouteRefused         the kernel refused one route; says which and why
+            ├── RouteExists          another route holds the key (EEXIST)
+            ├── NoSuchRoute          there is no such route to delete (ESRCH)
+            ├── NoSuchDevice         the device is not there, or no more (ENODEV)
+            ├── DeviceDown           the device is down (ENETDOWN)
+            ├── GatewayNotOnLink     the gateway cannot be reached through the device (ENETUNREACH, EHOSTUNREACH)
+            └── InvalidRoute         the kernel will not have such a route at all (EINVAL and its like)
 
-One root, so that a caller can catch all of it; each subclass says whose fault it is.
+One root, so that a caller can catch all of it; each subclass says whose fault it is. `can_retry` says whether the same
+call may go well later.
 """
 
 from __future__ import annotations
@@ -16,7 +30,25 @@ import attrs
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["ConfigError", "Fault", "ForeignPhases", "HostRoutingError"]
+__all__ = [
+    "BackendError",
+    "BackendTimeout",
+    "ConfigError",
+    "DeviceDown",
+    "Fault",
+    "ForeignPhases",
+    "GatewayNotOnLink",
+    "HostRoutingError",
+    "InvalidRoute",
+    "NetlinkUnavailable",
+    "NoSuchDevice",
+    "NoSuchRoute",
+    "NotPermitted",
+    "RouteExists",
+    "RouteRefused",
+    "SnapshotError",
+    "Unsettled",
+]
 
 
 class HostRoutingError(Exception):
@@ -69,3 +101,87 @@ class ForeignPhases(HostRoutingError, ImportError):  # noqa: N818  the name says
             "another distribution of that name is installed over it: uninstall it (pip uninstall phases), "
             "then reinstall hostrouting (pip install --force-reinstall --no-deps hostrouting)"
         )
+
+
+class SnapshotError(HostRoutingError, ValueError):
+    """Text that was given as a saved snapshot is not one; the giver can mend it."""
+
+    def __init__(self, *, path: str, problem: str) -> None:
+        """Keep the place and what is wrong there."""
+        self.path = path
+        self.problem = problem
+        super().__init__(f"snapshot: {path + ': ' if path else ''}{problem}")
+
+
+class BackendError(HostRoutingError):
+    """The kernel, or the way to it, did not do what was asked.
+
+    `kernel` is the kernel's own text where it gave one, `errno` its number.
+    """
+
+    can_retry = False
+
+    def __init__(self, message: str, *, errno: int | None = None, kernel: str = "") -> None:
+        """Say in an operator's words what could not be done, and what to do about it."""
+        self.errno = errno
+        self.kernel = kernel
+        super().__init__(f"{message} (kernel: {kernel})" if kernel else message)
+
+
+class NotPermitted(BackendError):  # noqa: N818  reads as what is wrong
+    """The process may not change routing."""
+
+
+class NetlinkUnavailable(BackendError):  # noqa: N818  reads as what is wrong
+    """There is no netlink here."""
+
+
+class BackendTimeout(BackendError):  # noqa: N818  reads as what happened
+    """No answer came in time."""
+
+    can_retry = True
+
+
+class Unsettled(BackendError):  # noqa: N818  reads as what is wrong
+    """The tables changed faster than they could be read."""
+
+    can_retry = True
+
+
+class RouteRefused(BackendError):  # noqa: N818  reads as what happened
+    """The kernel refused one route. `route` is the route, in the words of `ip route`."""
+
+    def __init__(self, message: str, *, route: str, errno: int | None = None, kernel: str = "") -> None:
+        """Name the route besides."""
+        self.route = route
+        super().__init__(message, errno=errno, kernel=kernel)
+
+
+class RouteExists(RouteRefused):
+    """Another route holds the key."""
+
+
+class NoSuchRoute(RouteRefused):
+    """There is no such route to delete."""
+
+
+class NoSuchDevice(RouteRefused):
+    """The device is not there, or no more."""
+
+    can_retry = True
+
+
+class DeviceDown(RouteRefused):
+    """The device is down."""
+
+    can_retry = True
+
+
+class GatewayNotOnLink(RouteRefused):
+    """The gateway cannot be reached through the device."""
+
+    can_retry = True
+
+
+class InvalidRoute(RouteRefused):
+    """The kernel will not have such a route at all."""

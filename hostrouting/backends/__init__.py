@@ -1,0 +1,6 @@
+"""The edge to the kernel's routing: what a backend promises, the real one, and the fake one.
+
+base      the promises, and the words in which changes and answers are spoken
+netlink   Linux, by way of pyroute2
+memory    a kernel in a dictionary
+"""

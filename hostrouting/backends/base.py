@@ -1,0 +1,150 @@
+"""What a backend promises, and the values that go in and out of it. No kernel is spoken to here.
+
+A backend is the only way to a kernel's routing, real or fake. It decides nothing: which routes are wanted, and what
+is to be done about a refusal, is decided above it. The promises are checked, on any backend, by the contract suite in
+`hostrouting.testing`.
+"""
+
+from __future__ import annotations
+
+import errno
+from typing import TYPE_CHECKING, Literal, Protocol, Self, TypeAlias
+
+import attrs
+
+from hostrouting.errors import RouteRefused  # noqa: TC001  attrs.resolve_types looks it up here
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from types import TracebackType
+
+    from hostrouting.fib import Flow, Kind
+    from hostrouting.model import IP, Route, Snapshot
+
+__all__ = ["Answer", "Change", "Outcome", "RouteBackend", "Verb", "Watch"]
+
+Verb: TypeAlias = Literal["add", "append", "replace", "delete"]
+
+
+@attrs.frozen
+class Change:
+    """One thing to do to one route, in the kernel's own sense of the verb.
+
+    - `add`: RouteExists when the key (IPv4: table, prefix, tos, metric) is held by any route, its own twin included.
+    - `append`: a second route beside the holder of the key, after it; RouteExists for an exact twin.
+    - `replace`: rewrites the first holder of the key, whoever it belongs to, or adds when nobody holds it. The
+      kernel answers RouteExists when exactly this route already stands behind the first holder.
+    - `delete`: the one route that is exactly this (key, type, protocol, scope, legs); NoSuchRoute if none is.
+    """
+
+    verb: Verb
+    route: Route
+
+    def __str__(self) -> str:
+        return f"{self.verb} {self.route}"
+
+
+@attrs.frozen
+class Outcome:
+    """What became of a change: done, or refused with the error."""
+
+    change: Change
+    error: RouteRefused | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether it was done."""
+        return self.error is None
+
+
+@attrs.frozen
+class Answer:
+    """The kernel's answer for one destination: the FIB entry that decides, with all of its legs."""
+
+    kind: Kind
+    route: Route | None
+    """The entry; None where the kernel answers with an error instead (`kind` says which)."""
+
+
+class RouteBackend(Protocol):
+    """A kernel's routing tables, as few verbs.
+
+    Every call takes at most its time-out and then raises BackendTimeout; none retries on its own, except where it says
+    so. Nothing but BackendError is raised, with the kernel's own words. A backend may be used by one thread at a time.
+    Use it in a `with` block, or close it.
+    """
+
+    def snapshot(self, *, family: int | None = None, table: int | None = None, protocol: int | None = None) -> Snapshot:
+        """Links, addresses, rules and routes as they are now, in the kernel's order.
+
+        `family` (4 or 6) leaves out the other family's addresses, rules and routes; `table` and `protocol` leave out
+        other routes: a real kernel is asked for these only, so that a few are read as fast among 100,000 others.
+        Consistent: a dump that a change interrupted is repeated, a few times; then Unsettled. Needs no privilege.
+        """
+        ...
+
+    def lookup(self, destinations: Sequence[IP], flow: Flow = ...) -> tuple[Answer, ...]:
+        """What the kernel itself would do with a packet to each destination; the answers are in the same order.
+
+        Of the flow it can be told what is known of it: source, iif, oif, mark, tos, uid, ipproto and ports. Needs no
+        privilege and sends no packet. ValueError for a mix of families.
+        """
+        ...
+
+    def change(self, changes: Iterable[Change]) -> tuple[Outcome, ...]:
+        """Carry out each change, in order, and say what became of each.
+
+        Not a transaction: one that is refused does not keep the next from being tried. Device names are resolved now,
+        not earlier. Not idempotent beyond what the verbs say. NotPermitted when this process may not; then nothing was
+        done. BackendTimeout leaves open how far it came: take a snapshot to know.
+        """
+        ...
+
+    def watch(self) -> Watch:
+        """Begin to listen for changes of links, addresses, rules and routes.
+
+        Listen first, then take a snapshot, then wait: so no change falls in between.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go of the kernel. Fine to call twice; a backend that was closed raises BackendError for anything else."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None: ...
+
+
+class Watch(Protocol):
+    """A listener for changes. It says that something may have changed, never what: read again."""
+
+    def wait(self, timeout: float) -> bool:
+        """Wait for a change since the last wait, or since the beginning: True, or False when the seconds are over.
+
+        A burst of changes, also one that was too large to be heard in full, is one True. Spurious answers are fine.
+        `wake()` from another thread ends the wait with False.
+        """
+        ...
+
+    def wake(self) -> None:
+        """End a wait that is under way, or the next one, from any thread: for `ctx.on_cancel(watch.wake)`."""
+
+    def close(self) -> None:
+        """Stop listening. Fine to call twice."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None: ...
+
+
+KIND_OF_ERRNO: dict[int, Kind] = {
+    errno.ENETUNREACH: "no-route",
+    errno.EHOSTUNREACH: "unreachable",
+    errno.EACCES: "prohibit",
+    errno.EINVAL: "blackhole",
+}
+"""What the kernel's error for a lookup means."""

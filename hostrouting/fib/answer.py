@@ -1,0 +1,81 @@
+"""What a lookup answers, as plain values.
+
+Here: facts about a decision. Not here: how it was found, and the sentences in which it is told.
+"""
+
+from typing import Literal, TypeAlias
+
+import attrs
+
+from hostrouting.model import NextHop, Route, RouteType, Rule
+
+__all__ = ["Cell", "Condition", "Contest", "Decision", "Kind", "Variant"]
+
+# A route's type, or what became of a packet that no route took.
+Kind: TypeAlias = RouteType | Literal["no-route"]
+
+
+@attrs.frozen
+class Condition:
+    """Something that a rule asks of a packet and that nobody told us: all of `selectors`, or (not `holds`) not all.
+
+    The selectors are those of `rule`, or `tos` of a route in the table that it names.
+    """
+
+    rule: Rule
+    selectors: tuple[tuple[str, str], ...]
+    holds: bool
+
+    def __str__(self) -> str:
+        words = " ".join(f"{name} {value}" for name, value in self.selectors)
+        return f"{'' if self.holds else 'not '}{words} (rule {self.rule.priority})"
+
+
+@attrs.frozen
+class Decision:
+    """What happens to a packet, and by which rule and which route.
+
+    `legs` are the ways that it may take: those of the route that are in use. `variants` says where the answer
+    would be another if what is not known of the packet were not what a plain packet of the host's own has.
+    """
+
+    kind: Kind
+    rule: Rule | None
+    route: Route | None
+    legs: tuple[NextHop, ...]
+    variants: "tuple[Variant, ...]" = ()
+
+    @property
+    def devs(self) -> tuple[str, ...]:
+        """The devices by which it may leave, each once, in order."""
+        return tuple(dict.fromkeys(leg.dev for leg in self.legs if leg.dev is not None))
+
+
+@attrs.frozen
+class Variant:
+    """Another answer, and what would have to be true of the packet for it."""
+
+    conditions: tuple[Condition, ...]
+    decision: Decision
+
+
+@attrs.frozen
+class Cell:
+    """A maximal range of destinations, as integers, both ends included, with one and the same decision."""
+
+    first: int
+    last: int
+    decision: Decision
+
+
+@attrs.frozen
+class Contest:
+    """A range of destinations, and what a route that is yet to come would have to be to decide there.
+
+    A new route that covers the range decides if its prefix is at least `length` long; None if no length will do.
+    """
+
+    first: int
+    last: int
+    decision: Decision
+    length: int | None

@@ -1,0 +1,228 @@
+"""The engine: a snapshot, indexed once, that answers what the kernel would do.
+
+Here: one destination, or all of a prefix; every answer is one value, so that equal ones can be told by identity.
+Not here: how a rule or a table is read (`program`, `table`).
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import attrs
+
+from hostrouting.fib.answer import Cell, Contest, Decision, Kind, Variant
+from hostrouting.fib.flow import ANY, Flow
+from hostrouting.fib.program import Outcome, Program
+from hostrouting.fib.table import Table
+from hostrouting.model import (
+    IP,
+    IPV4,
+    IPV6,
+    TABLE_LOCAL,
+    TABLE_MAIN,
+    Prefix,
+    Route,
+    Rule,
+    Snapshot,
+    as_ip,
+    default_rules,
+    route_keys,
+    width_of,
+)
+
+__all__ = ["Fib"]
+
+# Destinations that are what they are, whichever route takes them; the first and last address of each range.
+_BY_ADDRESS: dict[int, tuple[tuple[int, int, Kind], ...]] = {
+    IPV4: ((0, 0, "local"), (0xE0000000, 0xEFFFFFFF, "multicast"), (0xFFFFFFFF, 0xFFFFFFFF, "broadcast")),
+    IPV6: ((0xFF << 120, (1 << 128) - 1, "multicast"),),
+}
+
+
+class _Ready(NamedTuple):
+    """What is prepared once for a family and a flow."""
+
+    family: int
+    plain: Program  # for the packet as plain as it may be
+    full: Program  # with open selectors where something is not known
+    tables: tuple[Table, ...]  # those that can matter
+    cuts: tuple[int, ...]  # where rules and addresses themselves make a difference
+
+
+class Fib:
+    """The kernel's forwarding decision for one snapshot, which must not change behind it."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        """Index the routes by table and prefix; none of them is looked at."""
+        self.snapshot = snapshot
+        self._groups: dict[str, int] = {"lo": 0, **{link.name: link.group for link in snapshot.links}}
+        self._wary = frozenset(link.name for link in snapshot.links if link.ignore_routes_with_linkdown)
+        self._rules = {
+            family: tuple(rule for rule in snapshot.rules if rule.family == family) for family in (IPV4, IPV6)
+        }
+        # Until a namespace gets its first rule of its own, IPv4 keeps the tables local and main in one trie:
+        # a longer prefix in main then beats a shorter one in local. (Linux keeps them apart for good after
+        # that, even when the rule has gone, which no snapshot shows.)
+        plain = [attrs.evolve(rule, protocol=2) for rule in self._rules[IPV4]]
+        self._merged = tuple(plain) == default_rules(IPV4)
+        self._tables: dict[tuple[int, int], Table] = {}
+        for family in (IPV4, IPV6):
+            self._table(family, TABLE_MAIN)  # which `contests` asks even while it is empty
+        self._index(route_keys(snapshot.routes))
+        self._ready: dict[tuple[int, Flow], _Ready] = {}
+        self._decisions: dict[object, Decision] = {}
+
+    def lookup(self, destination: IP | str, flow: Flow = ANY) -> Decision:
+        """What happens to a packet for this destination."""
+        address = as_ip(destination)
+        return self._decide(self._prepare(address.version, flow), int(address))
+
+    def cells(self, prefix: Prefix, flow: Flow = ANY) -> list[Cell]:
+        """The prefix in maximal ranges of one and the same decision, in order."""
+        ready, found = self._prepare(prefix.family, flow), []
+        last, begin, before = prefix.last, prefix.first, None
+        for place in self._places(ready, prefix):
+            decision = self._decide(ready, place)
+            if decision is not before:
+                if before is not None:
+                    found.append(Cell(begin, place - 1, before))
+                begin, before = place, decision
+        if before is not None:
+            found.append(Cell(begin, last, before))
+        return found
+
+    def contests(self, prefix: Prefix, *, metric: int = 0, ours: int = -1, flow: Flow = ANY) -> Iterator[Contest]:
+        """What a new unicast route in the table main, of this metric and tos 0, has to be to decide, and where.
+
+        It may take the place of a route of the same prefix and metric whose protocol is `ours`. The ranges
+        cover the prefix, in order; they are not maximal.
+        """
+        ready = self._prepare(prefix.family, flow)
+        places = self._places(ready, prefix)
+        for place, following in zip(places, [*places[1:], prefix.last + 1], strict=True):
+            length = self._length_to_decide(ready, place, metric, ours)
+            yield Contest(place, following - 1, self._decide(ready, place), length)
+
+    def routes(self, prefix: Prefix, *, table: int = TABLE_MAIN) -> tuple[Route, ...]:
+        """The routes of exactly this prefix in a table, in the order in which the kernel prefers them."""
+        home = self._tables.get(self._home(prefix.family, table))
+        places = home.positions(prefix.network, prefix.length) if home else []
+        found = [route for place in places if (route := self.snapshot.routes[place]).table == table]
+        return tuple(sorted(found, key=lambda route: (-route.tos, route.metric)))
+
+    def _index(self, keys: Iterable[tuple[int, int, int, int, int]]) -> None:
+        # Every route of the host comes by here: nothing but a dictionary entry is made for it.
+        of_table, of_family = -1, -1
+        first: dict[int, int] = {}
+        more: dict[int, list[int]] = {}
+        for position, (family, table, network, length, _) in enumerate(keys):
+            if table != of_table or family != of_family:
+                of_table, of_family = table, family
+                home = self._table(family, table)
+                first, more = home.first, home.more
+            key = network << 8 | length
+            standing = first.setdefault(key, position)
+            if standing != position:
+                more.setdefault(key, [standing]).append(position)
+
+    def _home(self, family: int, table: int) -> tuple[int, int]:
+        together = family == IPV4 and table == TABLE_LOCAL and self._merged
+        return (family, TABLE_MAIN if together else table)
+
+    def _table(self, family: int, table: int) -> Table:
+        home = self._home(family, table)
+        if home not in self._tables:
+            self._tables[home] = Table(self.snapshot.routes, width_of(family), self._wary)
+        return self._tables[home]
+
+    def _prepare(self, family: int, flow: Flow) -> _Ready:
+        ready = self._ready.get((family, flow))
+        if ready is None:
+            rules = self._rules[family][1:] if family == IPV4 and self._merged else self._rules[family]
+
+            def table_of(rule: Rule) -> Table | None:
+                return self._tables.get((family, rule.table))
+
+            full = Program(rules, flow, groups=self._groups, table_of=table_of)
+            plain = Program(rules, flow.assumed(), groups=self._groups, table_of=table_of)
+            cuts = {place for step in full.steps if step.low >= 0 for place in (step.low, step.high + 1)} | {
+                place for low, high, _ in _BY_ADDRESS[family] for place in (low, high + 1)
+            }
+            tables = tuple({id(step.table): step.table for step in full.steps if step.table}.values())
+            ready = self._ready[family, flow] = _Ready(family, plain, full, tables, tuple(cuts))
+        return ready
+
+    def _places(self, ready: _Ready, prefix: Prefix) -> list[int]:
+        """Every place in the prefix at which the decision can become another, and where it begins."""
+        low, high = prefix.first, prefix.last
+        places = {low, *(place for place in ready.cuts if low <= place <= high)}
+        for table in ready.tables:
+            table.cut(low, high, places)
+        return sorted(places)
+
+    def _decide(self, ready: _Ready, address: int) -> Decision:
+        outcome, passed = ready.plain.follow(address)
+        for low, high, kind in _BY_ADDRESS[ready.family]:
+            if low <= address <= high:
+                return self._decision(outcome, by_address=kind)
+        if not ready.full.unsure and not (passed and ready.full.flow.tos is None):
+            return self._decision(outcome)
+        variants = {
+            Variant(conditions, self._decision(end)): None
+            for conditions, end in ready.full.explore(address)
+            if _answer(end) != _answer(outcome)
+        }
+        return self._decision(outcome, variants=tuple(variants))
+
+    def _decision(
+        self, outcome: Outcome, *, by_address: Kind | None = None, variants: tuple[Variant, ...] = ()
+    ) -> Decision:
+        """The one value for this answer."""
+        step, entry = outcome
+        key = (id(step), entry and entry.position, by_address, variants)
+        decision = self._decisions.get(key)
+        if decision is None:
+            rule = None if step is None else step.rule
+            if entry is not None and entry.route.table == TABLE_LOCAL and self._merged:
+                rule = self._rules[entry.route.prefix.family][0]
+            decision = self._decisions[key] = Decision(
+                by_address or _kind(outcome),
+                rule,
+                None if entry is None else entry.route,
+                () if entry is None else entry.legs,
+                variants,
+            )
+        return decision
+
+    def _length_to_decide(self, ready: _Ready, address: int, metric: int, ours: int) -> int | None:
+        main, width = self._tables[ready.family, TABLE_MAIN], width_of(ready.family)
+        shortest = width + 1
+        for step, entry, _ in ready.plain.walk(address):
+            if step.table is main:
+                length = (step.rule.suppress_prefixlength or -1) + 1
+                if entry is not None:
+                    length = max(length, entry.length + (not _gives_way(entry.route, metric, ours)))
+                shortest = min(shortest, length)
+        return shortest if shortest <= width else None
+
+
+def _gives_way(route: Route, metric: int, ours: int) -> bool:
+    """Whether a route of the same prefix, of tos 0 and this metric, comes before this one or takes its place."""
+    if route.table != TABLE_MAIN or route.tos:
+        return False
+    return metric < route.metric or (metric == route.metric and route.protocol == ours)
+
+
+def _answer(outcome: Outcome) -> tuple[int, Kind]:
+    """What tells two answers apart: the route, or what became of the packet without one."""
+    return (outcome[1].position if outcome[1] else -1, _kind(outcome))
+
+
+def _kind(outcome: Outcome) -> Kind:
+    step, entry = outcome
+    if entry is not None:
+        return entry.route.type
+    match step and step.rule.action:
+        case "blackhole" | "unreachable" | "prohibit" as verdict:
+            return verdict
+        case _:
+            return "no-route"

@@ -1,0 +1,92 @@
+"""One routing table, indexed: which routes cover an address, in the order in which the kernel would take them.
+
+Here: longest prefix, then tos, metric and place in the list. Not here: rules.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+
+from hostrouting.model import TABLE_LOCAL, NextHop, Route
+
+__all__ = ["ERRORS", "Entry", "Table"]
+
+# Types that end a lookup, each with an error of its own.
+ERRORS = frozenset({"blackhole", "unreachable", "prohibit"})
+_PATHLESS = ERRORS | {"throw"}
+_BITS = 8  # a prefix is packed as its network, shifted by this, and its length
+
+
+class Entry:
+    """A route as a lookup meets it: in use, with the legs that are."""
+
+    __slots__ = ("legs", "length", "position", "route")
+
+    def __init__(self, route: Route, legs: tuple[NextHop, ...], position: int) -> None:
+        """Take the route at this position of the snapshot."""
+        self.route, self.legs, self.position = route, legs, position
+        self.length = route.prefix.length
+
+    def leaves_by(self, dev: str) -> bool:
+        """Whether a socket bound to the device can use it."""
+        return self.route.type in _PATHLESS or any(leg.dev == dev for leg in self.legs)
+
+
+class Table:
+    """The routes of one table, by prefix. Routes are only looked at where a lookup comes by."""
+
+    def __init__(self, routes: Sequence[Route], width: int, wary: frozenset[str]) -> None:
+        """Index nothing yet; `wary` are the devices whose routes are ignored when they lose their carrier."""
+        self._routes, self._width, self._wary = routes, width, wary
+        # The position of the first route of each prefix, and those of all where there are several.
+        self.first: dict[int, int] = {}
+        self.more: dict[int, list[int]] = {}
+        self._entries: dict[int, tuple[Entry, ...]] = {}
+
+    def positions(self, network: int, length: int) -> list[int]:
+        """Where the routes of exactly this prefix stand in the snapshot."""
+        key = network << _BITS | length
+        return self.more.get(key) or ([self.first[key]] if key in self.first else [])
+
+    @cached_property
+    def _sorted(self) -> list[int]:
+        return sorted(self.first)
+
+    @cached_property
+    def _shifts(self) -> list[tuple[int, int]]:
+        lengths = {key & 255 for key in self.first}
+        return [(self._width - length, length) for length in sorted(lengths, reverse=True)]
+
+    def covering(self, address: int) -> Iterator[Entry]:
+        """The routes that cover the address and are in use, the one that the kernel prefers first."""
+        first, entries = self.first, self._entries
+        for host, length in self._shifts:
+            key = address >> host << host + _BITS | length
+            if key in first:
+                yield from entries.get(key) or self._enter(key)
+
+    def cut(self, low: int, high: int, places: set[int]) -> None:
+        """Add the places in low … high at which one of the prefixes begins, or has just ended."""
+        keys = self._sorted
+        begin, end = bisect_left(keys, low << _BITS), bisect_right(keys, high << _BITS | 255)
+        for key in keys[begin:end]:
+            network = key >> _BITS
+            places.add(network)
+            after = network + (1 << self._width - (key & 255))
+            if after <= high:
+                places.add(after)
+
+    def _enter(self, key: int) -> tuple[Entry, ...]:
+        standing = [(self._routes[position], position) for position in self.more.get(key) or [self.first[key]]]
+        # The table local comes first where the kernel keeps it and main in one (see the engine).
+        standing.sort(key=lambda it: (it[0].table != TABLE_LOCAL, -it[0].tos, it[0].metric, it[1]))
+        found = tuple(
+            Entry(route, legs, position)
+            for route, position in standing
+            if (legs := self._in_use(route)) or route.type in _PATHLESS
+        )
+        self._entries[key] = found
+        return found
+
+    def _in_use(self, route: Route) -> tuple[NextHop, ...]:
+        return tuple(leg for leg in route.legs if not (leg.dead or (leg.linkdown and leg.dev in self._wary)))

@@ -1,0 +1,63 @@
+"""What a host's routing is made of, as plain frozen values.
+
+Here: prefixes, links, addresses, rules, routes, and the snapshot that holds them. Not here: any opinion about
+them. What the kernel would do with them is `hostrouting.fib`; what anybody wants changed is above that.
+IPv4 and IPv6 differ in data, never in code paths.
+"""
+
+from hostrouting.model.link import ARPHRD_INFINIBAND, Address, Link
+from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix, as_ip, ip_at, prefixes_between, width_of
+from hostrouting.model.route import (
+    DEFAULT_METRIC,
+    OURS,
+    PROTOCOL_KERNEL,
+    ROUTE_TYPES,
+    SCOPE_HOST,
+    SCOPE_LINK,
+    SCOPE_UNIVERSE,
+    TABLE_DEFAULT,
+    TABLE_LOCAL,
+    TABLE_MAIN,
+    NextHop,
+    Route,
+    RouteType,
+    protocol_name,
+    table_name,
+)
+from hostrouting.model.rule import Rule, RuleAction, default_rules
+from hostrouting.model.snapshot import RouteKey, Snapshot, route_keys
+
+__all__ = [
+    "ARPHRD_INFINIBAND",
+    "DEFAULT_METRIC",
+    "IP",
+    "IPV4",
+    "IPV6",
+    "OURS",
+    "PROTOCOL_KERNEL",
+    "ROUTE_TYPES",
+    "SCOPE_HOST",
+    "SCOPE_LINK",
+    "SCOPE_UNIVERSE",
+    "TABLE_DEFAULT",
+    "TABLE_LOCAL",
+    "TABLE_MAIN",
+    "Address",
+    "Link",
+    "NextHop",
+    "Prefix",
+    "Route",
+    "RouteKey",
+    "RouteType",
+    "Rule",
+    "RuleAction",
+    "Snapshot",
+    "as_ip",
+    "default_rules",
+    "ip_at",
+    "prefixes_between",
+    "protocol_name",
+    "route_keys",
+    "table_name",
+    "width_of",
+]

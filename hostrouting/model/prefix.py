@@ -1,0 +1,126 @@
+"""Addresses and prefixes: integers where it is hot, `ipaddress` at the public door.
+
+Here: the arithmetic of one address space. Not here: anything that knows what a route is.
+"""
+
+from collections.abc import Iterator
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import Self, TypeAlias
+
+import attrs
+
+__all__ = ["IP", "IPV4", "IPV6", "Prefix", "as_ip", "ip_at", "prefixes_between", "width_of"]
+
+
+IP: TypeAlias = IPv4Address | IPv6Address
+
+IPV4, IPV6 = 4, 6
+
+_WIDTH = {IPV4: 32, IPV6: 128}
+
+
+def width_of(family: int) -> int:
+    """The number of bits in an address of the family 4 or 6."""
+    return _WIDTH[family]
+
+
+def as_ip(value: str | IP) -> IP:
+    """An address, from its text or as it is."""
+    return ip_address(value) if isinstance(value, str) else value
+
+
+def ip_at(family: int, number: int) -> IP:
+    """The address that stands at this place in the family's address space."""
+    return IPv4Address(number) if family == IPV4 else IPv6Address(number)
+
+
+@attrs.frozen(order=True)
+class Prefix:
+    """A block of addresses: `network` is its first one as an integer, `length` the number of fixed bits.
+
+    Prefixes sort by family, then by where they begin, the wider one first: a block comes before what it
+    contains.
+    """
+
+    family: int
+    network: int
+    length: int
+
+    def __attrs_post_init__(self) -> None:
+        """Refuse what is no prefix; every instance can be relied on."""
+        width = _WIDTH.get(self.family)
+        if width is None:
+            raise ValueError(f"{self.family!r} is no address family: 4 and 6 are")
+        if not 0 <= self.length <= width:
+            raise ValueError(f"a prefix length of {self.length} is not in 0..{width}")
+        if self.network >> width or self.network & ((1 << (width - self.length)) - 1):
+            raise ValueError(f"{self.network:#x} is not the first address of an IPv{self.family} /{self.length}")
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read `10.0.0.0/8`, `fd00::/8`, or an address alone (all of its bits); host bits are refused."""
+        return cls.of(ip_network(text))
+
+    @classmethod
+    def of(cls, value: IPv4Network | IPv6Network | IP) -> Self:
+        """The same block as an `ipaddress` network, or as one address."""
+        if isinstance(value, IPv4Address | IPv6Address):
+            return cls(value.version, int(value), value.max_prefixlen)
+        return cls(value.version, int(value.network_address), value.prefixlen)
+
+    @classmethod
+    def around(cls, family: int, number: int, length: int) -> Self:
+        """The block of this length that holds the address at `number`."""
+        host = _WIDTH[family] - length
+        return cls(family, number >> host << host, length)
+
+    @property
+    def first(self) -> int:
+        """Its first address, as an integer."""
+        return self.network
+
+    @property
+    def last(self) -> int:
+        """Its last address, as an integer."""
+        return self.network | ((1 << (_WIDTH[self.family] - self.length)) - 1)
+
+    @property
+    def ip(self) -> IP:
+        """Its first address."""
+        return ip_at(self.family, self.network)
+
+    def __contains__(self, other: "Prefix | IP") -> bool:
+        """Whether every address of the other lies in this block."""
+        inner = other if isinstance(other, Prefix) else Prefix.of(other)
+        return (
+            inner.family == self.family and inner.length >= self.length and self.network <= inner.network <= self.last
+        )
+
+    def halves(self) -> tuple[Self, Self]:
+        """The two blocks, one bit longer, that this one consists of; a single address has none."""
+        half = 1 << (_WIDTH[self.family] - self.length - 1) if self.length < _WIDTH[self.family] else 0
+        if not half:
+            raise ValueError(f"{self} is one address and has no halves")
+        cls = type(self)
+        return (
+            cls(self.family, self.network, self.length + 1),
+            cls(self.family, self.network | half, self.length + 1),
+        )
+
+    def to_network(self) -> IPv4Network | IPv6Network:
+        """The same block for code that speaks `ipaddress`."""
+        network = IPv4Network if self.family == IPV4 else IPv6Network
+        return network((self.network, self.length))
+
+    def __str__(self) -> str:
+        return f"{self.ip}/{self.length}"
+
+
+def prefixes_between(family: int, first: int, last: int) -> Iterator[Prefix]:
+    """The fewest blocks that together are exactly the addresses first … last, in order."""
+    width = _WIDTH[family]
+    while first <= last:
+        # As wide as its alignment allows, and no wider than what is left.
+        size = min(first & -first if first else 1 << width, 1 << ((last - first + 1).bit_length() - 1))
+        yield Prefix(family, first, width - size.bit_length() + 1)
+        first += size

@@ -1,0 +1,199 @@
+"""Routes, and the numbers and names by which Linux speaks of them.
+
+Here: one route as the kernel lists it. Not here: which of several routes wins.
+"""
+
+from typing import Literal, Self, TypeAlias, get_args
+
+import attrs
+
+from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix, as_ip
+
+__all__ = [
+    "DEFAULT_METRIC",
+    "OURS",
+    "PROTOCOL_KERNEL",
+    "ROUTE_TYPES",
+    "SCOPE_HOST",
+    "SCOPE_LINK",
+    "SCOPE_UNIVERSE",
+    "TABLE_DEFAULT",
+    "TABLE_LOCAL",
+    "TABLE_MAIN",
+    "NextHop",
+    "Route",
+    "RouteType",
+    "protocol_name",
+    "table_name",
+]
+
+
+RouteType: TypeAlias = Literal[
+    "unspec",
+    "unicast",
+    "local",
+    "broadcast",
+    "anycast",
+    "multicast",
+    "blackhole",
+    "unreachable",
+    "prohibit",
+    "throw",
+    "nat",
+    "xresolve",
+]
+# By their numbers in the kernel (RTN_UNSPEC is 0).
+ROUTE_TYPES: tuple[RouteType, ...] = get_args(RouteType)
+
+TABLE_DEFAULT, TABLE_MAIN, TABLE_LOCAL = 253, 254, 255
+SCOPE_UNIVERSE, SCOPE_LINK, SCOPE_HOST = 0, 253, 254
+PROTOCOL_KERNEL = 2
+# The protocol number of our own routes, unless the configuration says another.
+OURS = 213
+# What a metric that nobody gave becomes.
+DEFAULT_METRIC = {4: 0, 6: 1024}
+
+_TABLES = {TABLE_DEFAULT: "default", TABLE_MAIN: "main", TABLE_LOCAL: "local"}
+_SCOPES = {SCOPE_UNIVERSE: "global", 200: "site", SCOPE_LINK: "link", SCOPE_HOST: "host", 255: "nowhere"}
+_PROTOCOLS = {
+    0: "unspec",
+    1: "redirect",
+    2: "kernel",
+    3: "boot",
+    4: "static",
+    8: "gated",
+    9: "ra",
+    10: "mrt",
+    11: "zebra",
+    12: "bird",
+    13: "dnrouted",
+    14: "xorp",
+    15: "ntk",
+    16: "dhcp",
+    17: "kube-router",
+    18: "keepalived",
+    42: "babel",
+    80: "calico",
+    99: "openr",
+    186: "bgp",
+    187: "isis",
+    188: "ospf",
+    189: "rip",
+    192: "eigrp",
+    OURS: "hostrouting",
+}
+
+
+def protocol_name(number: int) -> str:
+    """Who installed a route, in the words of `ip route`; the number where there is no word for it."""
+    return _PROTOCOLS.get(number) or str(number)
+
+
+def table_name(number: int) -> str:
+    """A table's name in the words of `ip route`; the number where it has none."""
+    return _TABLES.get(number) or str(number)
+
+
+@attrs.frozen
+class NextHop:
+    """One way that a route can take: a device, and the gateway behind it when there is one.
+
+    The gateway may be of the other family (IPv4 through an IPv6 neighbour).
+    """
+
+    dev: str | None = None
+    gateway: IP | None = attrs.field(default=None, kw_only=True)
+    weight: int = attrs.field(default=1, kw_only=True)
+    onlink: bool = attrs.field(default=False, kw_only=True)
+    linkdown: bool = attrs.field(default=False, kw_only=True)
+    dead: bool = attrs.field(default=False, kw_only=True)
+    pervasive: bool = attrs.field(default=False, kw_only=True)
+
+    def __str__(self) -> str:
+        words = []
+        if self.gateway is not None:
+            words += ["via", "inet6"] if self.gateway.version == IPV6 else ["via"]
+            words.append(str(self.gateway))
+        if self.dev is not None:
+            words += ["dev", self.dev]
+        words += [flag for flag in ("onlink", "linkdown", "dead", "pervasive") if getattr(self, flag)]
+        return " ".join(words)
+
+
+@attrs.frozen
+class Route:
+    """A route as the kernel lists it. An ordinary route has one leg, ECMP several, a blackhole none."""
+
+    prefix: Prefix
+    legs: tuple[NextHop, ...] = ()
+    table: int = attrs.field(default=TABLE_MAIN, kw_only=True)
+    metric: int = attrs.field(default=0, kw_only=True)
+    tos: int = attrs.field(default=0, kw_only=True)
+    type: RouteType = attrs.field(default="unicast", kw_only=True)
+    scope: int = attrs.field(default=SCOPE_UNIVERSE, kw_only=True)
+    protocol: int = attrs.field(default=0, kw_only=True)
+    prefsrc: IP | None = attrs.field(default=None, kw_only=True)
+    mtu: int | None = attrs.field(default=None, kw_only=True)
+    advmss: int | None = attrs.field(default=None, kw_only=True)
+    nexthop_id: int | None = attrs.field(default=None, kw_only=True)
+
+    @classmethod
+    def to(
+        cls,
+        prefix: Prefix | str,
+        *,
+        dev: str | None = None,
+        gateway: IP | str | None = None,
+        metric: int = 0,
+        table: int = TABLE_MAIN,
+        protocol: int = 0,
+        type: RouteType = "unicast",  # noqa: A002  the kernel's word, and the field's
+        scope: int | None = None,
+    ) -> Self:
+        """The common route, from texts: through one device or none; without a gateway its scope is link."""
+        hop = None if gateway is None else as_ip(gateway)
+        # The kernel tells IPv4 routes apart by scope; IPv6 ones always have that of the universe.
+        where = Prefix.parse(prefix) if isinstance(prefix, str) else prefix
+        on_link = hop is None and dev is not None and where.family == IPV4
+        return cls(
+            where,
+            () if dev is None and hop is None else (NextHop(dev, gateway=hop),),
+            metric=metric,
+            table=table,
+            protocol=protocol,
+            type=type,
+            scope=scope if scope is not None else SCOPE_LINK if on_link else SCOPE_UNIVERSE,
+        )
+
+    @property
+    def devs(self) -> tuple[str, ...]:
+        """The devices of its legs, each once, in order."""
+        return tuple(dict.fromkeys(leg.dev for leg in self.legs if leg.dev is not None))
+
+    @property
+    def key(self) -> tuple[int, Prefix, int, int]:
+        """What the kernel tells IPv4 routes apart by: table, prefix, tos and metric."""
+        return (self.table, self.prefix, self.tos, self.metric)
+
+    def __str__(self) -> str:
+        words: list[str] = [] if self.type == "unicast" else [self.type]
+        words.append("default" if self.prefix.length == 0 else str(self.prefix))
+        if len(self.legs) == 1:
+            words.append(str(self.legs[0]))
+        if self.tos:
+            words.append(f"tos {self.tos:#x}")
+        if self.table != TABLE_MAIN:
+            words.append(f"table {table_name(self.table)}")
+        words.append(f"proto {protocol_name(self.protocol)}")
+        if self.scope != SCOPE_UNIVERSE:
+            words.append(f"scope {_SCOPES.get(self.scope, self.scope)}")
+        if self.prefsrc is not None:
+            words.append(f"src {self.prefsrc}")
+        if self.metric:
+            words.append(f"metric {self.metric}")
+        words += [f"{name} {value}" for name in ("mtu", "advmss") if (value := getattr(self, name)) is not None]
+        if self.nexthop_id is not None:
+            words.append(f"nhid {self.nexthop_id}")
+        if len(self.legs) > 1:
+            words += [f"nexthop {leg} weight {leg.weight}" for leg in self.legs]
+        return " ".join(words)

@@ -1,0 +1,94 @@
+"""A host's routing at one moment, and the narrow door through which its routes are indexed.
+
+Here: the snapshot as a value, and what changes it into another. Not here: how one is taken (backends) or
+what follows from it (fib).
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol, Self, TypeAlias, runtime_checkable
+
+import attrs
+
+from hostrouting.model.link import Address, Link
+from hostrouting.model.route import Route
+from hostrouting.model.rule import Rule
+
+__all__ = ["RouteKey", "Snapshot", "route_keys"]
+
+
+# Family, table, network, length, protocol.
+RouteKey: TypeAlias = tuple[int, int, int, int, int]
+
+
+@runtime_checkable
+class _Keyed(Protocol):
+    """A sequence of routes that knows where each belongs without making the routes.
+
+    `keys()` goes through the same routes in the same order as the sequence itself. A backend that decodes
+    lazily offers it, so that 100,000 routes can be indexed when only a handful is ever looked at.
+    """
+
+    def keys(self) -> Iterable[RouteKey]: ...
+
+
+def route_keys(routes: Sequence[Route]) -> Iterable[RouteKey]:
+    """Where each of the routes belongs, in their order: the only way in which all of them are ever read."""
+    if isinstance(routes, _Keyed):
+        return routes.keys()
+    return (
+        (prefix.family, route.table, prefix.network, prefix.length, route.protocol)
+        for route in routes
+        for prefix in (route.prefix,)
+    )
+
+
+def _frozen_sequence(routes: Iterable[Route]) -> Sequence[Route]:
+    # Lists would let a snapshot change behind its index; a lazy sequence promises not to.
+    return routes if isinstance(routes, tuple | _Keyed) else tuple(routes)
+
+
+@attrs.frozen(kw_only=True)
+class Snapshot:
+    """Links, addresses, rules and routes of one host at one moment.
+
+    Rules and routes are in the kernel's order: where two are otherwise equal, the first one wins.
+    """
+
+    links: tuple[Link, ...] = ()
+    addresses: tuple[Address, ...] = ()
+    rules: tuple[Rule, ...] = ()
+    routes: Sequence[Route] = attrs.field(default=(), converter=_frozen_sequence)
+
+    def link(self, name: str) -> Link | None:
+        """The device of this name, if there is one."""
+        return next((link for link in self.links if link.name == name), None)
+
+    def with_routes(self, added: Iterable[Route] = (), *, without: Iterable[Route] = ()) -> Self:
+        """The same host after routes were taken away and others added.
+
+        An added route takes the place of the first one that holds its key, as the kernel's REPLACE does, and
+        else comes last. Of several equal routes to take away, the first goes.
+        """
+        routes = list(self.routes)
+        for route in without:
+            routes.remove(route)
+        held: dict[object, int] = {}
+        for position, route in enumerate(routes):
+            held.setdefault(route.key, position)
+        for route in added:
+            position = held.setdefault(route.key, len(routes))
+            routes[position : position + 1] = [route]
+        return attrs.evolve(self, routes=tuple(routes))
+
+    def to_json(self, *, indent: int | None = None) -> str:
+        """All of it as text that `from_json` reads; what has its default value is left out."""
+        from hostrouting.model.wire import snapshot_to_json  # noqa: PLC0415  json is loaded when it is wanted
+
+        return snapshot_to_json(self, indent=indent)
+
+    @classmethod
+    def from_json(cls, text: str) -> "Snapshot":
+        """Read what `to_json` wrote; anything else is a SnapshotError that names the place."""
+        from hostrouting.model.wire import snapshot_from_json  # noqa: PLC0415  json is loaded when it is wanted
+
+        return snapshot_from_json(text)

@@ -1,0 +1,115 @@
+"""A snapshot as JSON, there and back.
+
+Here: the form `hostrouting/snapshot/1`, derived from the fields of the values themselves, so that no field is
+ever forgotten. Not here: any other document.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from types import NoneType, UnionType
+from typing import Any, Literal, get_args, get_origin
+
+import attrs
+
+from hostrouting.errors import SnapshotError
+from hostrouting.model.prefix import Prefix, as_ip
+from hostrouting.model.snapshot import Snapshot
+
+__all__ = ["SCHEMA", "snapshot_from_json", "snapshot_to_json"]
+
+
+SCHEMA = "hostrouting/snapshot/1"
+
+
+def snapshot_to_json(snapshot: Snapshot, *, indent: int | None = None) -> str:
+    """The snapshot as a JSON document."""
+    return json.dumps({"schema": SCHEMA, **_encode_fields(snapshot)}, indent=indent, ensure_ascii=False)
+
+
+def snapshot_from_json(text: str) -> Snapshot:
+    """The snapshot that a JSON document holds."""
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        raise SnapshotError(path="", problem=f"this is not JSON: {error}") from error
+    except RecursionError as error:
+        raise SnapshotError(path="", problem="this is nested deeper than any snapshot is") from error
+    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
+        raise SnapshotError(path="schema", problem=f"a snapshot says {SCHEMA!r} here")
+    del document["schema"]
+    result: Snapshot = _decode_fields(Snapshot, document, "")
+    return result
+
+
+def _encode_fields(value: Any) -> dict[str, Any]:
+    return {
+        field.name: _encode(held)
+        for field in attrs.fields(type(value))
+        if (held := getattr(value, field.name)) != field.default
+    }
+
+
+def _encode(value: Any) -> Any:
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, Prefix):
+        return str(value)
+    if attrs.has(type(value)):
+        return _encode_fields(value)
+    if isinstance(value, Sequence):
+        return [_encode(item) for item in value]
+    return str(value)
+
+
+def _decode_fields(cls: type, document: Any, path: str) -> Any:
+    if not isinstance(document, dict):
+        raise SnapshotError(path=path, problem="an object belongs here")
+    fields = attrs.fields_dict(cls)
+    for name in document:
+        if name not in fields:
+            raise SnapshotError(path=_under(path, name), problem=f"there is no {name!r} in a {cls.__name__}")
+    for name, field in fields.items():
+        if field.default is attrs.NOTHING and name not in document:
+            raise SnapshotError(path=_under(path, name), problem="this is missing")
+    return cls(**{name: _decode(fields[name].type, value, _under(path, name)) for name, value in document.items()})
+
+
+def _decode(kind: Any, value: Any, path: str) -> Any:
+    if get_origin(kind) is UnionType:
+        if value is None and NoneType in get_args(kind):
+            return None
+        members = [member for member in get_args(kind) if member is not NoneType]
+        return _decode_text(as_ip, value, path) if len(members) > 1 else _decode(members[0], value, path)
+    if kind is Prefix:
+        return _decode_text(Prefix.parse, value, path)
+    if attrs.has(kind):
+        return _decode_fields(kind, value, path)
+    if get_origin(kind) in {tuple, Sequence}:
+        return _decode_items(get_args(kind), value, path)
+    # What is left are int, str, bool (which is no int here) and words from a fixed list.
+    if value in get_args(kind) if get_origin(kind) is Literal else type(value) is kind:
+        return value
+    raise SnapshotError(path=path, problem=f"{value!r} is not what belongs here")
+
+
+def _decode_text(parse: Callable[[str], Any], value: Any, path: str) -> Any:
+    if not isinstance(value, str):
+        raise SnapshotError(path=path, problem=f"{value!r} is no text")
+    try:
+        return parse(value)
+    except ValueError as error:
+        raise SnapshotError(path=path, problem=str(error)) from error
+
+
+def _decode_items(kinds: tuple[Any, ...], value: Any, path: str) -> tuple[Any, ...]:
+    """A sequence of any length of one kind, or a pair such as a range of ports."""
+    pair = len(kinds) > 1 and kinds[1] is not Ellipsis
+    if not isinstance(value, list) or (pair and len(value) != len(kinds)):
+        raise SnapshotError(
+            path=path, problem=f"a list of {len(kinds) if pair else 'any number of'} items belongs here"
+        )
+    return tuple(_decode(kinds[0], item, f"{path}[{place}]") for place, item in enumerate(value))
+
+
+def _under(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name

@@ -1,0 +1,204 @@
+"""From escapes to routes: what is open, what has to stay, what nobody can close; and the proof of the rest.
+
+Here: what the ranges mean. Not here: the choice of prefixes (`cover`).
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Literal, TypeAlias
+
+import attrs
+
+from hostrouting.fib import ANY, Contest, Decision, Fib, Flow
+from hostrouting.model import IP, OURS, TABLE_MAIN, Prefix, Route, prefixes_between, width_of
+from hostrouting.overlap import Judge, OverlapReport, check_overlap
+from hostrouting.repair.cover import Span, SpanKind, cover
+from hostrouting.uplink import DesiredRoute, Pending, default_route, outbound_devs, resolve_route
+
+__all__ = ["Diversion", "Repair", "Unsafe", "UnsafeReason", "propose_repair"]
+
+# earlier-rule: it is decided before the table main is asked. longest-prefix: a route to a single address holds
+# it, and nothing is longer. no-way: no gateway is known by which the expected device could be used.
+# too-many: it would take an absurd number of routes. still-open: the proof found it open after all.
+UnsafeReason: TypeAlias = Literal["earlier-rule", "longest-prefix", "no-way", "too-many", "still-open"]
+
+# More routes than this for one range are no repair that an operator would want to see.
+_TOO_MANY = 1024
+
+
+@attrs.frozen
+class Unsafe:
+    """A range that escapes and that no route of ours can safely close; `decision` names who holds it."""
+
+    family: int
+    first: int
+    last: int
+    reason: UnsafeReason
+    decision: Decision
+    missing: str = ""
+
+
+@attrs.frozen
+class Diversion:
+    """A network of other devices' own, parts of which the repair takes from them: neighbours there are lost."""
+
+    prefix: Prefix
+    devs: tuple[str, ...]
+
+
+@attrs.frozen
+class Repair:
+    """The routes that close the escapes, what they cannot close, what they divert, and the check with them there."""
+
+    routes: tuple[DesiredRoute, ...]
+    unsafe: tuple[Unsafe, ...]
+    diverted: tuple[Diversion, ...]
+    proof: OverlapReport
+
+
+def propose_repair(
+    fib: Fib, report: OverlapReport, *, protocol: int = OURS, metric: int = 0, flow: Flow = ANY
+) -> Repair:
+    """The fewest routes that close what `report` found on this host, without touching a route that is not ours.
+
+    Ours are those that carry `protocol`. The proof is the same check on the host with the routes there.
+    """
+    if not report.findings:
+        return Repair((), (), (), report)
+    family = report.findings[0].cidr.family
+    pattern = _pattern(fib, report, family, metric)
+    way = resolve_route(pattern, fib, protocol=protocol)
+    if isinstance(way, Pending):
+        lost = [
+            Unsafe(family, finding.first, finding.last, "no-way", finding.decision, way.missing)
+            for finding in report.findings
+        ]
+        return Repair((), tuple(lost), (), report)
+    task = _Task(fib, report, way, protocol)
+    prefixes: list[Prefix] = []
+    for block in _blocks(report.cidrs):
+        prefixes += task.close(block, flow)
+    routes = [attrs.evolve(way, prefix=prefix) for prefix in prefixes]
+    proof = check_overlap(
+        Fib(fib.snapshot.with_routes(routes)),
+        report.cidrs,
+        devs=report.expected_devs,
+        allowed=report.allowed,
+        flow=flow,
+    )
+    return Repair(
+        tuple(attrs.evolve(pattern, destination=prefix) for prefix in prefixes),
+        (*task.unsafe, *_still_open(proof, task.unsafe)),
+        tuple(task.diverted.values()),
+        proof,
+    )
+
+
+def _pattern(fib: Fib, report: OverlapReport, family: int, metric: int) -> DesiredRoute:
+    """A route like those of the repair: spelled out where it can be, automatic where the default is ECMP."""
+    anywhere = Prefix(family, 0, 0)
+    default = default_route(fib, family=family)
+    if default is not None and len(default.legs) > 1 and set(outbound_devs(fib)) <= set(report.expected_devs):
+        return DesiredRoute(anywhere, metric=metric)
+    named = ((dev, default_route(fib, family=family, dev=dev)) for dev in report.expected_devs)
+    for dev, route in named:
+        if route is not None:
+            gateway = next(leg.gateway for leg in route.legs if leg.dev == dev)
+            return DesiredRoute(anywhere, gateway=gateway, dev=dev, metric=metric)
+    return DesiredRoute(anywhere, dev=next(iter(report.expected_devs)), metric=metric)
+
+
+def _blocks(cidrs: Iterable[Prefix]) -> Iterator[Prefix]:
+    """The CIDRs in the fewest blocks: neighbours and those inside others are one."""
+    spans: list[tuple[int, int, int]] = []
+    for cidr in sorted(cidrs):
+        if spans and spans[-1][0] == cidr.family and cidr.first <= spans[-1][2] + 1:
+            spans[-1] = (cidr.family, spans[-1][1], max(spans[-1][2], cidr.last))
+        else:
+            spans.append((cidr.family, cidr.first, cidr.last))
+    for family, first, last in spans:
+        yield from prefixes_between(family, first, last)
+
+
+class _Task:
+    """One repair in the making."""
+
+    def __init__(self, fib: Fib, report: OverlapReport, way: Route, protocol: int) -> None:
+        self._fib, self._way, self._protocol = fib, way, protocol
+        self._judge = Judge(report.expected_devs, report.allowed)
+        self.unsafe: list[Unsafe] = []
+        self.diverted: dict[Prefix, Diversion] = {}
+
+    def close(self, block: Prefix, flow: Flow) -> tuple[Prefix, ...]:
+        """The prefixes that close the block's escapes, as far as they can be closed."""
+        contests = self._fib.contests(block, metric=self._way.metric, ours=self._protocol, flow=flow)
+        spans: list[Span] = []
+        for contest in contests:
+            kind, length = self._means(block.family, contest)
+            if spans and spans[-1][2:] == (kind, length):
+                spans[-1] = spans[-1]._replace(last=contest.last)
+            else:
+                spans.append(Span(contest.first, contest.last, kind, length))
+        return cover(block, spans, usable=self._is_usable) or ()
+
+    def _means(self, family: int, contest: Contest) -> tuple[SpanKind, int]:
+        """What the repair has to make of a range, and from which length on."""
+        decision, length = contest.decision, contest.length
+        if self._judge.escape(decision) is None:
+            alike = decision.route is not None and _ways(decision.route) == _ways(self._way)
+            return ("free", 0) if length is None or alike else ("keep", length)
+        reason = self._reason_against(family, contest)
+        if reason is not None or length is None:
+            self._leave(family, contest, reason or "earlier-rule")
+            return "free", 0
+        self._divert(decision)
+        return "open", length
+
+    def _reason_against(self, family: int, contest: Contest) -> UnsafeReason | None:
+        """Why no route of ours can close the range, if none can."""
+        width, length, route = width_of(family), contest.length, contest.decision.route
+        if length is None:
+            host_route = route is not None and route.table == TABLE_MAIN and route.prefix.length == width
+            return "longest-prefix" if host_route else "earlier-rule"
+        if contest.last - contest.first >> width - length >= _TOO_MANY:
+            return "too-many"
+        # Only where a route to the single address stands can every prefix around an address be somebody's.
+        around = (Prefix.around(family, contest.first, longer) for longer in range(width, length - 1, -1))
+        if contest.first == contest.last and not any(self._is_usable(prefix) for prefix in around):
+            return "longest-prefix"
+        return None
+
+    def _is_usable(self, prefix: Prefix) -> bool:
+        """Whether the key of a route of ours to the prefix is not held by somebody else."""
+        metric = self._way.metric
+        return not any(
+            route.metric == metric and not route.tos and route.protocol != self._protocol
+            for route in self._fib.routes(prefix)
+        )
+
+    def _leave(self, family: int, contest: Contest, reason: UnsafeReason) -> None:
+        decision, first = contest.decision, contest.first
+        before = self.unsafe[-1] if self.unsafe else None
+        if before and (before.last + 1, before.reason, before.decision) == (first, reason, decision):
+            self.unsafe[-1] = attrs.evolve(before, last=contest.last)
+        else:
+            self.unsafe.append(Unsafe(family, first, contest.last, reason, decision))
+
+    def _divert(self, decision: Decision) -> None:
+        """Note the networks of other devices' own that will be reached by ours instead."""
+        route = decision.route
+        if route is not None and any(leg.gateway is None for leg in route.legs):
+            near = [it for it in self._fib.routes(route.prefix, table=route.table) if it.type == "unicast"]
+            devs = tuple(dict.fromkeys(dev for it in near for dev in it.devs if dev not in self._way.devs))
+            self.diverted.setdefault(route.prefix, Diversion(route.prefix, devs))
+
+
+def _ways(route: Route) -> set[tuple[str | None, IP | None]]:
+    return {(leg.dev, leg.gateway) for leg in route.legs}
+
+
+def _still_open(proof: OverlapReport, known: list[Unsafe]) -> Iterator[Unsafe]:
+    """What the proof found that was not given up before."""
+    for finding in proof.findings:
+        family = finding.cidr.family
+        if not any(it.family == family and it.first <= finding.last and it.last >= finding.first for it in known):
+            yield Unsafe(family, finding.first, finding.last, "still-open", finding.decision)

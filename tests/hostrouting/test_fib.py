@@ -1,0 +1,355 @@
+"""hostrouting.fib: what the kernel would do, from a snapshot alone."""
+
+from collections.abc import Iterator
+from itertools import pairwise, product
+
+import attrs
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hostrouting.fib import ANY, PLAIN, Decision, Fib, Flow
+from hostrouting.model import (
+    Link,
+    NextHop,
+    Prefix,
+    Route,
+    Rule,
+    Snapshot,
+    as_ip,
+    default_rules,
+    ip_at,
+)
+from tests.support.strategies import DEVICES, blocks, snapshots
+from tests.support.topologies import h200, host, plain
+
+BLOCK = st.sampled_from([4, 6]).flatmap(blocks)
+ERRORS = {"blackhole", "unreachable", "prohibit"}
+
+
+@st.composite
+def flows(draw: st.DrawFn, family: int, *, known: bool = True) -> Flow:
+    """Any packet; with some of it unknown unless all of it has to be `known`."""
+    choices: dict[str, st.SearchStrategy[object]] = {
+        "source": st.sampled_from([str(PLAIN.source), "172.16.0.3"] if family == 4 else ["::", "fd00:16::3"]),
+        "iif": st.sampled_from(["lo", "eth1"]),
+        "oif": st.sampled_from(["", "", "ib0"]),
+        "mark": st.sampled_from([0, 1, 2]),
+        "tos": st.sampled_from([0, 0x10]),
+        "uid": st.sampled_from([0, 1000, 5000]),
+        "ipproto": st.sampled_from([0, 6]),
+        "sport": st.sampled_from([0, 22]),
+        "dport": st.sampled_from([0, 53]),
+    }
+    chosen = {name: draw(values if known else st.none() | values) for name, values in choices.items()}
+    return Flow(**chosen)  # type: ignore[arg-type]  # as chosen above
+
+
+# The naive oracle: every rule and every route is looked at, for one destination and a packet that is known.
+
+
+def rule_matches(rule: Rule, address: int, flow: Flow) -> bool:
+    """Whether a rule is for a packet, selector by selector."""
+    assert None not in attrs.astuple(flow)
+    exists = {"lo", *DEVICES}
+    selected = (
+        not rule.l3mdev
+        and (rule.dst is None or rule.dst.first <= address <= rule.dst.last)
+        and (rule.src is None or flow.source in rule.src.to_network())
+        and (rule.iif is None or (flow.iif == rule.iif and rule.iif in exists))
+        and (rule.oif is None or (flow.oif == rule.oif and rule.oif in exists))
+        and (flow.mark or 0) & rule.fwmask == rule.fwmark & rule.fwmask
+        and rule.tos in {0, flow.tos}
+        and (rule.uids is None or rule.uids[0] <= (flow.uid or 0) <= rule.uids[1])
+        and rule.ipproto in {0, flow.ipproto}
+        and (rule.sports is None or rule.sports[0] <= (flow.sport or 0) <= rule.sports[1])
+        and (rule.dports is None or rule.dports[0] <= (flow.dport or 0) <= rule.dports[1])
+    )
+    return selected != rule.invert
+
+
+def scan(snapshot: Snapshot, family: int, address: int, flow: Flow) -> tuple[str, Route | None]:
+    """The kernel's decision by looking at everything: its kind, and the route."""
+    wary = {link.name for link in snapshot.links if link.ignore_routes_with_linkdown}
+    groups = {link.name: link.group for link in snapshot.links}
+
+    def usable(route: Route) -> bool:
+        if route.prefix.family != family or not route.prefix.first <= address <= route.prefix.last:
+            return False
+        if route.tos and route.tos != flow.tos:
+            return False
+        legs = [leg for leg in route.legs if not leg.dead and not (leg.linkdown and leg.dev in wary)]
+        if route.type in {*ERRORS, "throw"}:
+            return True
+        return bool(legs) and (not flow.oif or flow.oif in [leg.dev for leg in legs])
+
+    def ask(tables: set[int]) -> Route | None:
+        """Longest prefix; where local and main are one, local first; tos; metric; list order."""
+        found = [route for route in snapshot.routes if route.table in tables and usable(route)]
+        return min(found, key=lambda r: (-r.prefix.length, r.table != 255, -r.tos, r.metric), default=None)
+
+    rules = [rule for rule in snapshot.rules if rule.family == family]
+    together = family == 4 and rules == list(default_rules(4))
+    at = 0
+    while at < len(rules):
+        rule = rules[at]
+        at += 1
+        if not rule_matches(rule, address, flow):
+            continue
+        if rule.action in ERRORS:
+            return rule.action, None
+        if rule.action == "goto":
+            targets = [place for place, it in enumerate(rules) if it.priority == rule.target]
+            at = targets[0] if targets else at
+        if rule.action != "to_table":
+            continue
+        route = ask({254, 255} if together and rule.table == 255 else {rule.table})
+        if route is None or route.type == "throw":
+            continue
+        if route.type not in ERRORS:
+            legs = [leg for leg in route.legs if not leg.dead and not (leg.linkdown and leg.dev in wary)]
+            if rule.suppress_prefixlength is not None and route.prefix.length <= rule.suppress_prefixlength:
+                continue
+            if rule.suppress_ifgroup is not None and groups[str(legs[0].dev)] == rule.suppress_ifgroup:
+                continue
+        return route.type, route
+    return "no-route", None
+
+
+def told(decision: Decision) -> tuple[str, Route | None]:
+    """A decision in the oracle's terms."""
+    return decision.kind, decision.route
+
+
+class TestLookupIsTheKernelsDecision:
+    """Rules by priority; longest prefix, tos, metric, list order; types, throw, suppression, goto."""
+
+    @given(st.data(), BLOCK)
+    @settings(max_examples=400)
+    def test_equals_a_scan(self, data: st.DataObject, block: Prefix) -> None:
+        """Lookup equals a naive scan of all rules and routes, for every address and any packet."""
+        snapshot = data.draw(snapshots(block))
+        flow = data.draw(flows(block.family))
+        fib = Fib(snapshot)
+        for address in range(block.first, block.last + 1):
+            decision = fib.lookup(ip_at(block.family, address), flow)
+            assert told(decision) == scan(snapshot, block.family, address, flow)
+            assert not decision.variants
+
+    @given(st.data(), BLOCK)
+    @settings(max_examples=200)
+    def test_what_is_not_known_is_said(self, data: st.DataObject, block: Prefix) -> None:
+        """Whatever the unknown part of a packet turns out to be, its decision is the answer or one of its variants."""
+        snapshot = data.draw(snapshots(block, max_rules=3))
+        flow = data.draw(flows(block.family, known=False))
+        fib = Fib(snapshot)
+        address = data.draw(st.integers(block.first, block.last))
+        answer = fib.lookup(ip_at(block.family, address), flow)
+        possible = [told(answer), *(told(variant.decision) for variant in answer.variants)]
+        truth = data.draw(flows(block.family))
+        whole = attrs.evolve(
+            flow, **{n: getattr(truth, n) for n in attrs.fields_dict(Flow) if getattr(flow, n) is None}
+        )
+        if not whole.oif or flow.oif:  # what a bound socket may use is no selector of a rule
+            assert scan(snapshot, block.family, address, whole) in possible
+        assert told(answer) == scan(snapshot, block.family, address, flow.assumed())
+        assert all(variant.conditions for variant in answer.variants)
+        assert told(answer) not in possible[1:]
+
+
+class TestCellsPartitionThePrefix:
+    """A cell is a maximal range of destinations for which the decision is one and the same."""
+
+    @given(st.data(), BLOCK)
+    @settings(max_examples=200)
+    def test_partition(self, data: st.DataObject, block: Prefix) -> None:
+        """The cells of a prefix cover it in order, each is constant, and neighbours differ."""
+        fib = Fib(data.draw(snapshots(block)))
+        flow = data.draw(flows(block.family, known=False))
+        cells = fib.cells(block, flow)
+        assert cells[0].first == block.first
+        assert cells[-1].last == block.last
+        for left, right in pairwise(cells):
+            assert left.last + 1 == right.first
+            assert left.decision != right.decision
+        for cell in cells:
+            for address in range(cell.first, cell.last + 1):
+                assert fib.lookup(ip_at(block.family, address), flow) == cell.decision
+
+    @given(st.data(), BLOCK)
+    @settings(max_examples=100)
+    def test_contests(self, data: st.DataObject, block: Prefix) -> None:
+        """A new route in main decides exactly where its prefix is as long as the contest there asks for."""
+        snapshot = data.draw(snapshots(block, max_routes=6))
+        metric = data.draw(st.sampled_from([0, 100, 5000]))
+        contests = [c for c in Fib(snapshot).contests(block, metric=metric) if c.first <= c.last]
+        assert [c.first for c in contests[1:]] == [c.last + 1 for c in contests[:-1]]
+        contest = data.draw(st.sampled_from(contests))
+        length = data.draw(st.integers(block.length, 32 if block.family == 4 else 128))
+        new = Route(Prefix.around(block.family, contest.first, length), (NextHop("new"),), metric=metric, protocol=213)
+        if any(route.key == new.key for route in snapshot.routes):
+            return  # someone holds the key: nobody may add this
+        applied = attrs.evolve(
+            snapshot.with_routes([new]), links=(*snapshot.links, Link(name="new", index=99, group=99))
+        )
+        decided = Fib(applied).lookup(ip_at(block.family, contest.first), PLAIN).route == new
+        assert decided == (contest.length is not None and length >= contest.length)
+
+    def test_routes_outside_do_not_matter(self) -> None:
+        """Only prefixes that begin or end inside make a boundary."""
+        fib = Fib(plain())
+        assert len(fib.cells(Prefix.parse("172.16.0.0/16"))) == 1
+        assert len(fib.cells(Prefix.parse("0.0.0.0/0"))) > 5
+
+
+class TestTheAnswerNamesItsReasons:
+    """A decision says by which rule and which route, by which devices, and what it depends on."""
+
+    def test_h200(self) -> None:
+        """On the H200 host a cluster's address goes to ib0: the first of eight equal routes wins."""
+        decision = Fib(h200()).lookup("172.16.200.1")
+        assert decision.devs == ("ib0",)
+        assert str(decision.rule) == "32766: from all lookup main"
+        assert str(decision.route) == "172.16.0.0/16 dev ib0 proto kernel scope link src 172.16.1.10"
+
+    @pytest.mark.parametrize(
+        ("address", "kind"),
+        [
+            ("10.0.0.4", "local"),
+            ("10.0.0.255", "broadcast"),
+            ("10.0.0.9", "unicast"),
+            ("224.0.0.5", "multicast"),
+            ("255.255.255.255", "broadcast"),
+            ("240.0.0.1", "unicast"),
+            (str(PLAIN.source), "local"),
+            ("0.0.0.1", "unicast"),
+        ],
+    )
+    def test_kinds_by_address(self, address: str, kind: str) -> None:
+        """Own, broadcast and multicast addresses are told from those that leave."""
+        assert Fib(plain()).lookup(address).kind == kind
+
+    def test_local_table_by_rule(self) -> None:
+        """The host's own address is decided by the rule for the table local, kept apart or not."""
+        fib = Fib(plain())
+        assert str(fib.lookup("10.0.0.4").rule) == "0: from all lookup local"
+
+    def test_ecmp_lists_its_legs(self) -> None:
+        """ECMP is not hashed: all legs that are alive are listed."""
+        legs = (
+            NextHop("eth0", gateway=as_ip("10.0.0.1")),
+            NextHop("eth1", gateway=as_ip("10.1.0.1"), dead=True, linkdown=True),
+            NextHop("eth2", gateway=as_ip("10.2.0.1"), linkdown=True),
+        )
+        fib = Fib(host([("eth0", "10.0.0.4/24")], [Route(Prefix.parse("0.0.0.0/0"), legs)]))
+        assert fib.lookup("1.1.1.1").devs == ("eth0", "eth2")
+
+    def test_a_mark_could_change_it(self) -> None:
+        """A rule on a mark that is not known is named, with where marked packets would go."""
+        rule = Rule(family=4, priority=100, fwmark=1, fwmask=1, table=77)
+        snapshot = host(
+            [("eth0", "10.0.0.4/24")],
+            [
+                Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1"),
+                Route.to("172.16.0.0/16", dev="wg0", table=77),
+            ],
+            rules=[default_rules(4)[0], rule, *default_rules(4)[1:]],
+        )
+        answer = Fib(snapshot).lookup("172.16.1.1")
+        (variant,) = answer.variants
+        assert answer.devs == ("eth0",)
+        assert variant.decision.devs == ("wg0",)
+        assert [str(condition) for condition in variant.conditions] == ["fwmark 0x1/0x1 (rule 100)"]
+        assert not Fib(snapshot).lookup("172.17.1.1").variants
+        assert not Fib(snapshot).lookup("172.16.1.1", Flow(mark=2)).variants
+        assert Fib(snapshot).lookup("172.16.1.1", Flow(mark=3)).devs == ("wg0",)
+
+    def test_one_mark_is_one_mark(self) -> None:
+        """Rules on the same mark are supposed to match together: Tailscale's leave no doubt about a packet."""
+
+        def marked(priority: int, table: int = 0, action: str = "to_table") -> Rule:
+            return Rule(
+                family=4,
+                priority=priority,
+                fwmark=0x80000,
+                fwmask=0xFF0000,
+                table=table,
+                action=action,  # type: ignore[arg-type]  # an action of the kernel's either way
+            )
+
+        local, *rest = default_rules(4)
+        tailscale = [
+            marked(5210, 254),
+            marked(5230, 253),
+            marked(5250, action="unreachable"),
+            Rule(family=4, priority=5270, table=52),
+        ]
+        snapshot = host(
+            [("eth0", "10.0.0.4/24")],
+            [
+                Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1"),
+                Route.to("100.64.0.9/32", dev="tailscale0", table=52),
+            ],
+            rules=[local, *tailscale, *rest],
+        )
+        assert not Fib(snapshot).lookup("172.16.1.1").variants
+        assert [v.decision.devs for v in Fib(snapshot).lookup("100.64.0.9").variants] == [("eth0",)]
+
+    def test_wireguard(self) -> None:
+        """A suppressed default: unmarked packets go into the tunnel, and marked ones by the default route."""
+        local, *rest = default_rules(4)
+        rules = [
+            Rule(family=4, priority=32764, table=254, suppress_prefixlength=0),
+            Rule(family=4, priority=32765, table=51820, fwmark=0xCA6C, fwmask=0xFFFFFFFF, invert=True),
+        ]
+        snapshot = host(
+            [("eth0", "10.0.0.4/24")],
+            [
+                Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1"),
+                Route.to("0.0.0.0/0", dev="wg0", table=51820),
+            ],
+            rules=[local, *rules, *rest],
+        )
+        answer = Fib(snapshot).lookup("1.1.1.1")
+        assert answer.devs == ("wg0",)
+        assert [v.decision.devs for v in answer.variants] == [("eth0",)]
+        assert Fib(snapshot).lookup("10.0.0.9").devs == ("eth0",)
+
+    def test_tos_of_a_route(self) -> None:
+        """A route for one tos comes before those for all, for just that tos; that it could is said."""
+        routes = [
+            Route.to("30.0.0.0/8", dev="ib0"),
+            attrs.evolve(Route.to("30.0.0.0/8", dev="eth0"), tos=0x10),
+        ]
+        fib = Fib(host([("eth0", "10.0.0.4/24")], routes))
+        (variant,) = fib.lookup("30.1.1.1").variants
+        assert fib.lookup("30.1.1.1", PLAIN).devs == ("ib0",)
+        assert fib.lookup("30.1.1.1", Flow(tos=0x10)).devs == ("eth0",)
+        assert variant.decision.devs == ("eth0",)
+        assert str(variant.conditions[0]) == "tos 0x10 (rule 32766)"
+
+    def test_routes_of_a_prefix(self) -> None:
+        """The routes of exactly one prefix are given in the kernel's order."""
+        fib = Fib(h200())
+        assert [route.devs for route in fib.routes(Prefix.parse("172.16.0.0/16"))] == [
+            (f"ib{number}",) for number in range(8)
+        ]
+        assert fib.routes(Prefix.parse("172.16.0.0/17")) == ()
+        assert fib.routes(Prefix.parse("172.16.0.0/16"), table=99) == ()
+        assert fib.routes(Prefix.parse("10.0.0.4/32")) == ()
+        assert len(fib.routes(Prefix.parse("10.0.0.4/32"), table=255)) == 1
+
+
+def combinations() -> Iterator[tuple[bool, bool]]:
+    """Whether a link has a carrier, and whether it heeds that."""
+    yield from product([True, False], repeat=2)
+
+
+@pytest.mark.parametrize(("linkdown", "wary"), list(combinations()))
+def test_lost_carrier(linkdown: bool, wary: bool) -> None:  # noqa: FBT001  parametrised
+    """A route whose device lost its carrier still wins, unless the device ignores such routes."""
+    lost = Route(Prefix.parse("172.16.0.0/16"), (NextHop("ib0", linkdown=linkdown),))
+    links = [Link(name="ib0", index=9, ignore_routes_with_linkdown=wary)]
+    default = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1")
+    fib = Fib(host([("eth0", "10.0.0.4/24")], [default, lost], links=links))
+    assert fib.lookup("172.16.1.1", ANY).devs == (("eth0",) if linkdown and wary else ("ib0",))

@@ -1,0 +1,383 @@
+"""hostrouting.model: values that say what a host's routing is made of."""
+
+import json
+from collections.abc import Iterator, Sequence
+from ipaddress import IPv4Address, IPv4Network, ip_address, ip_network, summarize_address_range
+from typing import Any, assert_type, overload
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hostrouting.errors import HostRoutingError, SnapshotError
+from hostrouting.model import (
+    IP,
+    Address,
+    Link,
+    NextHop,
+    Prefix,
+    Route,
+    RouteKey,
+    Rule,
+    Snapshot,
+    as_ip,
+    default_rules,
+    ip_at,
+    prefixes_between,
+    protocol_name,
+    route_keys,
+    width_of,
+)
+from tests.support.strategies import blocks, prefixes, snapshots
+from tests.support.topologies import h200, plain
+
+FAMILIES = st.sampled_from([4, 6])
+SMALL = FAMILIES.flatmap(blocks)
+ANYWHERE = FAMILIES.flatmap(lambda family: prefixes(Prefix(family, 0, 0)))
+
+
+class TestPrefixesAreArithmetic:
+    """A prefix is a family, a first address and a length; `ipaddress` is its oracle."""
+
+    @given(ANYWHERE)
+    def test_text_and_back(self, prefix: Prefix) -> None:
+        """A prefix reads back from its own text, and from `ipaddress`, with the same bounds."""
+        network = ip_network(str(prefix))
+        assert Prefix.parse(str(prefix)) == Prefix.of(network) == prefix
+        assert prefix.to_network() == network
+        assert (prefix.first, prefix.last) == (int(network[0]), int(network[-1]))
+        assert prefix.ip == network[0] == ip_at(prefix.family, prefix.first)
+
+    @given(SMALL.flatmap(lambda block: st.tuples(prefixes(block, wider=True), prefixes(block, wider=True))))
+    def test_containment(self, pair: tuple[Prefix, Prefix]) -> None:
+        """One prefix is in another exactly when its first and last addresses are."""
+        outer, inner = pair
+        ends = [ip_at(inner.family, inner.first), ip_at(inner.family, inner.last)]
+        assert (inner in outer) == all(end in outer.to_network() for end in ends)
+
+    def test_containment_of_an_address(self) -> None:
+        """An address is in the prefixes around it, and in none of the other family."""
+        assert ip_address("10.1.2.3") in Prefix.parse("10.0.0.0/8")
+        assert ip_address("11.1.2.3") not in Prefix.parse("10.0.0.0/8")
+        assert ip_address("::1") not in Prefix.parse("0.0.0.0/0")
+
+    @given(ANYWHERE)
+    def test_halves(self, prefix: Prefix) -> None:
+        """The halves are what `ipaddress` calls its subnets; one address has none."""
+        if prefix.length == width_of(prefix.family):
+            with pytest.raises(ValueError, match="one address"):
+                prefix.halves()
+        else:
+            assert [half.to_network() for half in prefix.halves()] == list(prefix.to_network().subnets())
+
+    @given(FAMILIES, st.integers(0, 300), st.integers(0, 300))
+    def test_fewest_blocks(self, family: int, one: int, other: int) -> None:
+        """The blocks of a range are exactly its addresses, in order, and as few as `ipaddress` finds."""
+        first, last = sorted([one, other])
+        found = list(prefixes_between(family, first, last))
+        assert [number for block in found for number in range(block.first, block.last + 1)] == list(
+            range(first, last + 1)
+        )
+        assert len(found) == len(list(summarize_address_range(IPv4Address(first), IPv4Address(last))))
+
+    @pytest.mark.parametrize("family", [4, 6])
+    def test_the_whole_space(self, family: int) -> None:
+        """All addresses together are one block, although none is wider."""
+        assert list(prefixes_between(family, 0, 2 ** width_of(family) - 1)) == [Prefix(family, 0, 0)]
+
+    @given(st.lists(ANYWHERE))
+    def test_order(self, many: list[Prefix]) -> None:
+        """Sorted, a block comes before everything that it contains."""
+        ordered = sorted(many)
+        for position, prefix in enumerate(ordered):
+            assert not any(prefix in later and prefix != later for later in ordered[position:])
+
+    @pytest.mark.parametrize(
+        ("family", "network", "length", "words"),
+        [
+            (5, 0, 0, "no address family"),
+            (4, 0, 33, r"not in 0\.\.32"),
+            (4, 0, -1, r"not in 0\.\.32"),
+            (6, 0, 129, r"not in 0\.\.128"),
+            (4, 1, 31, "not the first address"),
+            (4, 2**32, 32, "not the first address"),
+            (4, -1, 32, "not the first address"),
+        ],
+    )
+    def test_no_other_prefix_exists(self, family: int, network: int, length: int, words: str) -> None:
+        """What is no prefix cannot be made."""
+        with pytest.raises(ValueError, match=words):
+            Prefix(family, network, length)
+
+    @pytest.mark.parametrize("text", ["10.0.0.1/8", "10.0.0.0/33", "ten", ""])
+    def test_no_other_text_is_read(self, text: str) -> None:
+        """Text with host bits, or that is no prefix, is refused."""
+        with pytest.raises(ValueError, match=r"host bits|does not appear"):
+            Prefix.parse(text)
+
+    def test_one_address(self) -> None:
+        """An address alone is the block of just itself."""
+        assert str(Prefix.parse("10.0.0.1")) == "10.0.0.1/32"
+        assert Prefix.of(as_ip("fd00::1")).length == 128
+
+
+class TestRoutesSpeakLikeIp:
+    """Text of a route and of a rule is what an operator knows from `ip`."""
+
+    @pytest.mark.parametrize(
+        ("route", "text"),
+        [
+            (
+                Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", metric=100, protocol=16),
+                "default via 10.0.0.1 dev eth0 proto dhcp metric 100",
+            ),
+            (
+                Route.to("172.16.0.0/16", dev="ib0", protocol=2),
+                "172.16.0.0/16 dev ib0 proto kernel scope link",
+            ),
+            (
+                Route.to("10.9.0.0/16", type="blackhole", table=100),
+                "blackhole 10.9.0.0/16 table 100 proto unspec",
+            ),
+            (
+                Route.to("10.9.0.0/16", dev="eth0", gateway="fe80::1", protocol=213),
+                "10.9.0.0/16 via inet6 fe80::1 dev eth0 proto hostrouting",
+            ),
+            (
+                Route(
+                    Prefix.parse("fd00::/8"),
+                    (
+                        NextHop("a", gateway=as_ip("fe80::1")),
+                        NextHop("b", weight=3, dead=True, linkdown=True),
+                    ),
+                    tos=16,
+                    protocol=77,
+                    mtu=1400,
+                    advmss=1300,
+                    nexthop_id=9,
+                    table=255,
+                    scope=7,
+                    prefsrc=as_ip("fd00::2"),
+                ),
+                (
+                    "fd00::/8 tos 0x10 table local proto 77 scope 7 src fd00::2 mtu 1400 advmss 1300 nhid 9 "
+                    "nexthop via inet6 fe80::1 dev a weight 1 nexthop dev b linkdown dead weight 3"
+                ),
+            ),
+        ],
+    )
+    def test_route(self, route: Route, text: str) -> None:
+        """A route reads as `ip route` would print it."""
+        assert str(route) == text
+
+    @pytest.mark.parametrize(
+        ("rule", "text"),
+        [
+            (default_rules(4)[0], "0: from all lookup local"),
+            (
+                Rule(family=4, priority=9, fwmark=0x200, fwmask=0xF00, table=2004, suppress_prefixlength=0),
+                "9: from all fwmark 0x200/0xf00 lookup 2004 suppress_prefixlength 0",
+            ),
+            (
+                Rule(
+                    family=4,
+                    priority=5,
+                    invert=True,
+                    src=Prefix.parse("10.0.0.0/8"),
+                    dst=Prefix.parse("10.1.0.0/16"),
+                    iif="eth0",
+                    oif="ib0",
+                    tos=16,
+                    uids=(1, 2),
+                    ipproto=6,
+                    sports=(1, 9),
+                    dports=(53, 53),
+                    action="goto",
+                    target=100,
+                ),
+                (
+                    "5: not from 10.0.0.0/8 to 10.1.0.0/16 iif eth0 oif ib0 tos 0x10 uidrange 1-2 ipproto 6 "
+                    "sport 1-9 dport 53-53 goto 100"
+                ),
+            ),
+            (
+                Rule(family=4, priority=1, action="prohibit", suppress_ifgroup=3),
+                "1: from all prohibit suppress_ifgroup 3",
+            ),
+            (Rule(family=4, priority=1000, l3mdev=True), "1000: from all lookup [l3mdev-table]"),
+        ],
+    )
+    def test_rule(self, rule: Rule, text: str) -> None:
+        """A rule reads as `ip rule` would print it."""
+        assert str(rule) == text
+
+    def test_protocol_name(self) -> None:
+        """A protocol has the name that iproute2 gives it, ours has our own, and others stay numbers."""
+        assert [protocol_name(number) for number in (2, 213, 77)] == ["kernel", "hostrouting", "77"]
+
+    def test_devices_of_a_route(self) -> None:
+        """The devices of a route are those of its legs, each named once."""
+        legs = (NextHop("b"), NextHop("a"), NextHop("b"), NextHop())
+        assert Route(Prefix.parse("10.0.0.0/8"), legs).devs == ("b", "a")
+
+    def test_default_rules(self) -> None:
+        """IPv6 has no rule for the table default."""
+        assert [rule.table for rule in default_rules(6)] == [255, 254]
+
+
+class TestSnapshotIsAValue:
+    """A snapshot is saved as JSON and comes back the same; a change makes another one."""
+
+    @given(SMALL.flatmap(snapshots))
+    def test_json_there_and_back(self, snapshot: Snapshot) -> None:
+        """from_json(to_json(x)) == x."""
+        assert Snapshot.from_json(snapshot.to_json()) == snapshot
+        assert json.loads(snapshot.to_json())["schema"] == "hostrouting/snapshot/1"
+
+    @pytest.mark.parametrize("cls", [Link, Address, Rule, NextHop, Route])
+    def test_no_field_is_forgotten(self, cls: type) -> None:
+        """Every field of every value survives the way through JSON, and takes part in equality."""
+        samples: dict[object, object] = {
+            int: 7,
+            str: "x",
+            bool: True,
+            Prefix: Prefix.parse("10.0.0.0/8"),
+            IP: as_ip("10.0.0.1"),
+            int | None: 8,
+            str | None: "y",
+            Prefix | None: Prefix.parse("fd00::/8"),
+            IP | None: as_ip("fe80::1"),
+            tuple[int, int] | None: (3, 4),
+            tuple[NextHop, ...]: (NextHop("z", weight=2),),
+        }
+        fields = attrs.fields(cls)
+        full: dict[str, Any] = {field.name: samples.get(field.type) for field in fields}
+        full |= {"action": "goto"} if cls is Rule else {"type": "throw"} if cls is Route else {}
+        bare = cls(**{field.name: full[field.name] for field in fields if field.default is attrs.NOTHING})
+        home = {Link: "links", Address: "addresses", Rule: "rules", Route: "routes"}.get(cls)
+        for field in fields:
+            if field.default is attrs.NOTHING:
+                continue
+            value = not field.default if field.type is bool else full[field.name]
+            other = attrs.evolve(bare, **{field.name: value})
+            assert other != bare, field.name
+            held: dict[str, Any] = {home or "routes": (other if home else Route(Prefix(4, 0, 0), (other,)),)}
+            whole = Snapshot(**held)
+            assert Snapshot.from_json(whole.to_json(indent=1)) == whole, field.name
+
+    @pytest.mark.parametrize(
+        ("text", "words"),
+        [
+            ("", "this is not JSON"),
+            ("[" * 100_000, "nested deeper"),
+            ("[]", "schema: a snapshot says 'hostrouting/snapshot/1' here"),
+            ('{"schema": "hostrouting/snapshot/2"}', "schema: a snapshot says"),
+            ('{"links": 5}', "links: a list of any number of items"),
+            ('{"links": [5]}', r"links\[0\]: an object belongs here"),
+            ('{"links": [{"name": "a"}]}', r"links\[0\]\.index: this is missing"),
+            (
+                '{"links": [{"name": "a", "index": true}]}',
+                r"links\[0\]\.index: True is not what belongs here",
+            ),
+            ('{"colour": 1}', "colour: there is no 'colour' in a Snapshot"),
+            ('{"routes": [{"prefix": "10.0.0.1/8"}]}', r"routes\[0\]\.prefix: 10\.0\.0\.1/8 has host bits"),
+            ('{"routes": [{"prefix": 10}]}', r"routes\[0\]\.prefix: 10 is no text"),
+            ('{"routes": [{"prefix": "::/0", "type": []}]}', r"routes\[0\]\.type: \[\] is not what belongs"),
+            ('{"routes": [{"prefix": "::/0", "type": "odd"}]}', r"routes\[0\]\.type: 'odd' is not what"),
+            ('{"routes": [{"prefix": "::/0", "prefsrc": "x"}]}', r"routes\[0\]\.prefsrc: 'x' does not"),
+            ('{"rules": [{"family": 4, "priority": 1, "uids": [1]}]}', r"rules\[0\]\.uids: a list of 2"),
+        ],
+    )
+    def test_faults_have_a_place(self, text: str, words: str) -> None:
+        """What is no snapshot is refused, with the place and the reason."""
+        if text.startswith('{"') and "schema" not in text:
+            text = '{"schema": "hostrouting/snapshot/1", ' + text[1:]
+        with pytest.raises(SnapshotError, match=words) as caught:
+            Snapshot.from_json(text)
+        assert isinstance(caught.value, HostRoutingError)
+
+    @given(
+        st.recursive(
+            st.none() | st.booleans() | st.integers() | st.text(),
+            lambda inner: (
+                st.lists(inner)
+                | st.dictionaries(
+                    st.sampled_from(["links", "routes", "prefix", "name", "index", "legs", "family", "x"]),
+                    inner,
+                )
+            ),
+        )
+    )
+    def test_any_json_at_all(self, value: object) -> None:
+        """Any JSON yields a snapshot or a SnapshotError that says the problem, never another exception."""
+        document = {"schema": "hostrouting/snapshot/1", **value} if isinstance(value, dict) else value
+        problem = "none"
+        try:
+            assert_type(Snapshot.from_json(json.dumps(document)), Snapshot)
+        except SnapshotError as error:
+            problem = error.problem
+        assert problem
+
+    def test_sequences_become_tuples(self) -> None:
+        """A list that is given is not the list that is held."""
+        given_list = [Route.to("10.0.0.0/8", dev="eth0")]
+        snapshot = Snapshot(routes=given_list)
+        given_list.clear()
+        assert len(snapshot.routes) == 1
+
+    def test_link_by_name(self) -> None:
+        """A link is found by its name; InfiniBand is known by its type, not by its name."""
+        link = h200().link("ib3")
+        assert link is not None
+        assert link.infiniband
+        assert h200().link("ib8") is None
+        assert not attrs.evolve(link, type=1).infiniband
+
+    def test_routes_come_and_go(self) -> None:
+        """An added route replaces the holder of its key or comes last; a route taken away is gone once."""
+        before = plain()
+        default = before.routes[0]
+        other = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.2", protocol=213)
+        new = Route.to("10.9.0.0/16", dev="eth0", gateway="10.0.0.1")
+        assert before.with_routes([other, new]).routes == (other, *before.routes[1:], new)
+        assert before.with_routes(without=[default]).routes == tuple(before.routes[1:])
+        with pytest.raises(ValueError, match="not in list"):
+            before.with_routes(without=[new])
+
+
+class LazyRoutes(Sequence[Route]):
+    """What a backend may hand over: routes that are made when they are looked at."""
+
+    def __init__(self, texts: list[str]) -> None:
+        """Hold their prefixes, and count what is made."""
+        self.texts, self.made = texts, 0
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    @overload
+    def __getitem__(self, place: int) -> Route: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Route]: ...
+    def __getitem__(self, place: int | slice) -> Route | Sequence[Route]:
+        assert isinstance(place, int)
+        self.made += 1
+        return Route.to(self.texts[place], dev="eth0", protocol=3)
+
+    def keys(self) -> Iterator[RouteKey]:
+        """Where each belongs, without making any."""
+        for text in self.texts:
+            network = IPv4Network(text)
+            yield (4, 254, int(network[0]), network.prefixlen, 3)
+
+
+def test_lazy_routes_stay_lazy() -> None:
+    """A sequence that knows its keys is kept as it is, and its keys are read without making a route."""
+    texts = ["10.0.0.0/8", "10.1.0.0/16", "0.0.0.0/0"]
+    lazy = LazyRoutes(texts)
+    snapshot = Snapshot(routes=lazy)
+    plainly = [Route.to(text, dev="eth0", protocol=3) for text in texts]
+    assert list(route_keys(snapshot.routes)) == list(route_keys(plainly))
+    assert snapshot.routes is lazy
+    assert lazy.made == 0

@@ -1,0 +1,176 @@
+"""A private network namespace with the real kernel in it, driven with `ip`.
+
+Nothing here can reach the host's own namespace: every command enters the private one, which is checked to be
+another before the first is run. No packet is sent.
+"""
+
+import json
+import subprocess
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from hostrouting.model import (
+    IP,
+    ROUTE_TYPES,
+    NextHop,
+    Prefix,
+    Route,
+    Rule,
+    RuleAction,
+    as_ip,
+)
+
+__all__ = ["Namespace", "private_namespace"]
+
+_ACTIONS: dict[str, RuleAction] = {"1": "to_table", "6": "blackhole", "7": "unreachable", "8": "prohibit"}
+
+
+@contextmanager
+def private_namespace() -> "Iterator[Namespace]":
+    """A new namespace, which ends with the block."""
+    holder = subprocess.Popen(["unshare", "--net", "sleep", "60"])
+    try:
+        for _ in range(1000):
+            if Path(f"/proc/{holder.pid}/ns/net").readlink() != Path("/proc/self/ns/net").readlink():
+                break
+            time.sleep(0.001)
+        else:
+            raise RuntimeError("no private network namespace came to be")
+        yield Namespace(holder.pid)
+    finally:
+        holder.kill()
+        holder.wait()
+
+
+class Namespace:
+    """The kernel in one private namespace."""
+
+    def __init__(self, pid: int) -> None:
+        """Enter where this process is."""
+        self._enter = ("nsenter", f"--target={pid}", "--net")
+
+    def ip(self, *arguments: str, lines: Iterable[str] = ()) -> subprocess.CompletedProcess[str]:
+        """Run `ip`; `lines` are what it reads from standard input when told to (`-batch -`)."""
+        return subprocess.run(
+            [*self._enter, "ip", *arguments],
+            input="".join(f"{line}\n" for line in lines),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=30,
+        )
+
+    def batch(self, lines: Iterable[str], *, family: int | None = None, force: bool = False) -> None:
+        """Carry out commands of `ip`; one that fails is an error, unless told to go on."""
+        options = [f"-{family}"] * bool(family) + ["-force"] * force
+        done = self.ip(*options, "-batch", "-", lines=lines)
+        if done.returncode and not force:
+            raise RuntimeError(done.stderr)
+
+    def sysctl(self, path: str, value: int) -> None:
+        """Set a value under /proc/sys/net, as this namespace has it."""
+        script = f"echo {value} > /proc/sys/net/{path}"
+        subprocess.run([*self._enter, "sh", "-c", script], check=True, timeout=30)
+
+    def routes(self, family: int) -> tuple[Route, ...]:
+        """All routes of all tables, as the kernel lists them."""
+        done = self.ip(f"-{family}", "-N", "-j", "-d", "route", "show", "table", "all")
+        return tuple(_route(entry, family) for entry in json.loads(done.stdout or "[]"))
+
+    def rules(self, family: int) -> tuple[Rule, ...]:
+        """All rules, as the kernel lists them."""
+        done = self.ip(f"-{family}", "-N", "-j", "-d", "rule", "show")
+        return tuple(_rule(entry, family) for entry in json.loads(done.stdout or "[]"))
+
+    def get(self, family: int, queries: Iterable[str]) -> list[Route | str]:
+        """For each query of `ip route get fibmatch` the deciding route, or the error in the kernel's words."""
+        lines = [f"route get fibmatch {query}" for query in queries]
+        done = self.ip(f"-{family}", "-force", "-N", "-j", "-d", "-batch", "-", lines=lines)
+        errors: dict[int, str] = {}
+        said = ""
+        for line in done.stderr.splitlines():
+            if line.startswith("Command failed"):
+                errors[int(line.rpartition(":")[2])] = said
+            said = line.removeprefix("RTNETLINK answers: ")
+        found, text, decoder = [], done.stdout.strip(), json.JSONDecoder()
+        while text:
+            (entry,), end = decoder.raw_decode(text)
+            found.append(_route(entry, family))
+            text = text[end:].strip()
+        answers = iter(found)
+        return [errors[at] if at in errors else next(answers) for at in range(1, len(lines) + 1)]
+
+
+def _prefix(text: str, family: int) -> Prefix:
+    return Prefix(family, 0, 0) if text in {"default", "all"} else Prefix.parse(text)
+
+
+def _ip(text: str | None) -> IP | None:
+    return as_ip(text) if text else None
+
+
+def _legs(entry: dict[str, Any]) -> tuple[NextHop, ...]:
+    return tuple(
+        NextHop(
+            hop.get("dev"),
+            gateway=_ip(hop.get("gateway") or hop.get("via", {}).get("host")),
+            weight=hop.get("weight", 1),
+            **{flag: flag in hop.get("flags", []) for flag in ("onlink", "linkdown", "dead", "pervasive")},
+        )
+        for hop in entry.get("nexthops") or ([entry] if "dev" in entry else [])
+    )
+
+
+def _route(entry: dict[str, Any], family: int) -> Route:
+    kind = ROUTE_TYPES[int(entry.get("type", 1))]
+    return Route(
+        _prefix(entry["dst"], family),
+        () if kind in {"blackhole", "unreachable", "prohibit", "throw"} else _legs(entry),
+        table=int(entry.get("table", 254)),
+        metric=entry.get("metric", 0),
+        tos=int(str(entry.get("tos", 0)), 16),
+        type=kind,
+        scope=int(entry.get("scope", 0)),
+        protocol=int(entry.get("protocol", 0)),
+        prefsrc=_ip(entry.get("prefsrc")),
+    )
+
+
+def _rule(entry: dict[str, Any], family: int) -> Rule:
+    def span(name: str) -> tuple[int, int] | None:
+        if f"{name}_start" in entry:
+            return entry[f"{name}_start"], entry[f"{name}_end"]
+        return (entry[name], entry[name]) if name in entry else None
+
+    def block(name: str) -> Prefix | None:
+        if entry.get(name, "all") == "all":
+            return None
+        width = 32 if family == 4 else 128
+        return Prefix.parse(f"{entry[name]}/{entry.get(f'{name}len', width)}")
+
+    marked = "fwmark" in entry
+    return Rule(
+        family=family,
+        priority=entry["priority"],
+        action=next((word for word in ("goto", "nop") if word in entry), _ACTIONS[entry.get("action", "1")]),
+        table=int(entry.get("table", 0)),
+        target=entry.get("goto"),
+        invert="not" in entry,
+        src=block("src"),
+        dst=block("dst"),
+        iif=entry.get("iif"),
+        oif=entry.get("oif"),
+        fwmark=int(entry.get("fwmark", "0"), 16),
+        fwmask=int(entry.get("fwmask", "0xffffffff"), 16) if marked else 0,
+        tos=int(str(entry.get("tos", 0)), 16),
+        uids=span("uid"),
+        ipproto=int(str(entry.get("ipproto", 0)).removeprefix("ipproto-")),
+        sports=span("sport"),
+        dports=span("dport"),
+        suppress_prefixlength=entry.get("suppress_prefixlen"),
+        suppress_ifgroup=int(entry["suppress_ifgroup"]) if "suppress_ifgroup" in entry else None,
+        protocol=int(entry.get("protocol", 0)),
+    )

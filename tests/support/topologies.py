@@ -1,0 +1,94 @@
+"""Hosts to test with, each under a name and each a snapshot as the kernel would list it."""
+
+from collections.abc import Iterable
+
+from hostrouting.model import (
+    ARPHRD_INFINIBAND,
+    PROTOCOL_KERNEL,
+    SCOPE_HOST,
+    SCOPE_LINK,
+    TABLE_LOCAL,
+    Address,
+    Link,
+    NextHop,
+    Prefix,
+    Route,
+    Rule,
+    Snapshot,
+    as_ip,
+    default_rules,
+)
+
+__all__ = ["connected", "h200", "host", "plain"]
+
+
+def connected(dev: str, interface: str) -> tuple[Route, ...]:
+    """The routes that the kernel makes when `interface` (an IPv4 address with its length) comes to a device."""
+    text, length = interface.split("/")
+    address = as_ip(text)
+    prefix = Prefix.around(4, int(address), int(length))
+    legs = (NextHop(dev),)
+    return (
+        Route(prefix, legs, protocol=PROTOCOL_KERNEL, scope=SCOPE_LINK, prefsrc=address),
+        Route(
+            Prefix.of(address),
+            legs,
+            table=TABLE_LOCAL,
+            type="local",
+            protocol=PROTOCOL_KERNEL,
+            scope=SCOPE_HOST,
+            prefsrc=address,
+        ),
+        Route(
+            Prefix(4, prefix.last, 32),
+            legs,
+            table=TABLE_LOCAL,
+            type="broadcast",
+            protocol=PROTOCOL_KERNEL,
+            scope=SCOPE_LINK,
+            prefsrc=address,
+        ),
+    )
+
+
+def host(
+    interfaces: Iterable[tuple[str, str]],
+    routes: Iterable[Route] = (),
+    *,
+    rules: Iterable[Rule] | None = None,
+    links: Iterable[Link] = (),
+) -> Snapshot:
+    """A host with IPv4 addresses on devices, what the kernel makes of them, and further routes.
+
+    A device that is not among `links` is an ordinary one; InfiniBand when its name begins with "ib".
+    """
+    interfaces, given = tuple(interfaces), {link.name: link for link in links}
+    names = dict.fromkeys([*(dev for dev, _ in interfaces), *given])
+    return Snapshot(
+        links=tuple(
+            given.get(name) or Link(name=name, index=index, type=ARPHRD_INFINIBAND if name.startswith("ib") else 1)
+            for index, name in enumerate(names, start=2)
+        ),
+        addresses=tuple(
+            Address(ip=as_ip(text.split("/")[0]), length=int(text.split("/")[1]), dev=dev) for dev, text in interfaces
+        ),
+        rules=default_rules(4) if rules is None else tuple(rules),
+        routes=[*routes, *(route for dev, text in interfaces for route in connected(dev, text))],
+    )
+
+
+def plain() -> Snapshot:
+    """One Ethernet device with an address and a default route, as DHCP leaves it."""
+    return host(
+        [("eth0", "10.0.0.4/24")],
+        [Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", protocol=16)],
+    )
+
+
+def h200() -> Snapshot:
+    """The host that this library was made for: eth0 leads out, ib0 to ib7 each have a connected 172.16.0.0/16."""
+    fabric = [(f"ib{number}", f"172.16.{number + 1}.{number + 10}/16") for number in range(8)]
+    return host(
+        [("eth0", "10.0.0.4/24"), *fabric],
+        [Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", protocol=16)],
+    )
