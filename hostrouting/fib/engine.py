@@ -11,8 +11,8 @@ import attrs
 
 from hostrouting.fib.answer import Cell, Contest, Decision, Kind, Variant
 from hostrouting.fib.flow import ANY, Flow
-from hostrouting.fib.program import Outcome, Program
-from hostrouting.fib.table import Table
+from hostrouting.fib.program import Outcome, Program, Step
+from hostrouting.fib.table import Entry, Table
 from hostrouting.model import (
     IP,
     IPV4,
@@ -36,6 +36,8 @@ _BY_ADDRESS: dict[int, tuple[tuple[int, int, Kind], ...]] = {
     IPV4: ((0, 0, "local"), (0xE0000000, 0xEFFFFFFF, "multicast"), (0xFFFFFFFF, 0xFFFFFFFF, "broadcast")),
     IPV6: ((0xFF << 120, (1 << 128) - 1, "multicast"),),
 }
+# The first of them after 0.
+_SPECIAL = {family: min(low for low, _, _ in them if low) for family, them in _BY_ADDRESS.items()}
 
 
 class _Ready(NamedTuple):
@@ -161,9 +163,10 @@ class Fib:
 
     def _decide(self, ready: _Ready, address: int) -> Decision:
         outcome, passed = ready.plain.follow(address)
-        for low, high, kind in _BY_ADDRESS[ready.family]:
-            if low <= address <= high:
-                return self._decision(outcome, by_address=kind)
+        if not 0 < address < _SPECIAL[ready.family]:
+            for low, high, kind in _BY_ADDRESS[ready.family]:
+                if low <= address <= high:
+                    return self._decision(outcome, by_address=kind)
         if not ready.full.unsure and not (passed and ready.full.flow.tos is None):
             return self._decision(outcome)
         variants = {
@@ -196,7 +199,9 @@ class Fib:
     def _length_to_decide(self, ready: _Ready, address: int, metric: int, ours: int) -> int | None:
         main, width = self._tables[ready.family, TABLE_MAIN], width_of(ready.family)
         shortest = width + 1
-        for step, entry, _ in ready.plain.walk(address):
+        met: list[tuple[Step, Entry | None]] = []
+        ready.plain.follow(address, met)
+        for step, entry in met:
             if step.table is main:
                 length = (step.rule.suppress_prefixlength or -1) + 1
                 if entry is not None:

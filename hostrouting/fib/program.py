@@ -22,20 +22,21 @@ Path: TypeAlias = tuple[Condition, ...]
 class Step:
     """A rule as this flow meets it: what is known of the flow has been settled, what is not stays `open`."""
 
-    __slots__ = ("high", "invert", "low", "open", "plainly", "rule", "table", "target")
+    __slots__ = ("high", "invert", "low", "open", "plainly", "rule", "selects", "table", "target")
 
     def __init__(self, rule: Rule, table: Table | None, plainly: Truth) -> None:
         """Take the rule, the table that it leads to, and what each open selector says of a plain packet."""
         self.rule, self.table, self.plainly = rule, table, plainly
         self.open = tuple(plainly)
         self.invert = rule.invert
+        self.selects = rule.invert or rule.dst is not None
         self.low, self.high = (-1, -1) if rule.dst is None else (rule.dst.first, rule.dst.last)
         # Where a goto goes on, as an index of the program's steps.
         self.target: int | None = None
 
     def for_any_packet(self) -> None:
         """Drop every selector: `not` stands before one that does not hold."""
-        self.low, self.invert, self.open = -1, False, ()
+        self.low, self.invert, self.selects, self.open = -1, False, False, ()
 
     def covers(self, address: int) -> bool:
         """Whether the rule is for this destination."""
@@ -96,44 +97,30 @@ class Program:
             step.for_any_packet()
             yield step
 
-    def best(self, step: Step, address: int) -> tuple[Entry | None, bool]:
-        """The route that the step's table prefers, and whether others were passed over because of their tos."""
-        flow, passed = self.flow, False
-        if step.table is not None:
-            for entry in step.table.covering(address):
-                if entry.route.tos and not same_tos(entry.route.tos, flow.tos or 0):
-                    passed = True
-                elif not flow.oif or entry.leaves_by(flow.oif):
-                    return entry, passed
-        return None, passed
+    def follow(self, address: int, met: list[tuple[Step, Entry | None]] | None = None) -> tuple[Outcome, bool]:
+        """What decides for a packet of which everything is known, and whether tos made it pass over a route.
 
-    def walk(self, address: int) -> Iterator[tuple[Step, Entry | None, bool]]:
-        """Every rule that a packet of which everything is known comes by, until one decides, with its best route."""
-        steps, at = self.steps, 0
+        The steps whose tables are asked on the way are added to `met`, with the best route of each.
+        """
+        steps, groups, tos, oif = self.steps, self._groups, self.flow.tos or 0, self.flow.oif
+        at, passed = 0, False
         while at < len(steps):
             step = steps[at]
             at += 1
-            if step.covers(address) is step.invert:
+            if step.selects and step.covers(address) is step.invert:
                 continue
-            if step.target is not None:
+            if step.table is not None:
+                entry, passed_here = step.table.best(address, tos, oif)
+                passed = passed or passed_here
+                if met is not None:
+                    met.append((step, entry))
+                if entry is not None and step.keeps(entry, groups):
+                    return (step, entry), passed
+            elif step.target is not None:
                 at = step.target
-            elif step.table is not None:
-                entry, passed = self.best(step, address)
-                yield step, entry, passed
-                if entry is not None and step.keeps(entry, self._groups):
-                    return
             elif step.ends:
-                yield step, None, False
-                return
-
-    def follow(self, address: int) -> tuple[Outcome, bool]:
-        """What decides for a packet of which everything is known, and whether tos made it pass over a route."""
-        decided, passed_any = _NOTHING, False
-        for step, entry, passed in self.walk(address):
-            passed_any = passed_any or passed
-            if step.table is None or (entry is not None and step.keeps(entry, self._groups)):
-                decided = (step, entry)
-        return decided, passed_any
+                return (step, None), passed
+        return _NOTHING, passed
 
     def explore(self, address: int) -> Iterator[tuple[Path, Outcome]]:
         """Every end that is possible given what is not known, with what would have to be true for it.
