@@ -70,11 +70,15 @@ class Program:
         rules: Sequence[Rule],
         flow: Flow,
         *,
+        width: int,
         groups: dict[str, int],
         table_of: Callable[[Rule], Table | None],
     ) -> None:
-        """Leave out the rules that are not for this flow, whatever the destination; `groups` are the devices'."""
-        self.flow, self._groups = flow, groups
+        """Leave out the rules that are not for this flow, whatever the destination.
+
+        `width` is that of an address, `groups` are the groups of the devices.
+        """
+        self.flow, self._width, self._groups = flow, width, groups
         self.steps: list[Step] = []
         starts: dict[int, int] = {}
         for rule in rules:
@@ -97,11 +101,8 @@ class Program:
             step.for_any_packet()
             yield step
 
-    def follow(self, address: int, met: list[tuple[Step, Entry | None]] | None = None) -> tuple[Outcome, bool]:
-        """What decides for a packet of which everything is known, and whether tos made it pass over a route.
-
-        The steps whose tables are asked on the way are added to `met`, with the best route of each.
-        """
+    def follow(self, address: int) -> tuple[Outcome, bool]:
+        """What decides for a packet of which everything is known, and whether tos made it pass over a route."""
         steps, groups, tos, oif = self.steps, self._groups, self.flow.tos or 0, self.flow.oif
         at, passed = 0, False
         while at < len(steps):
@@ -112,8 +113,6 @@ class Program:
             if step.table is not None:
                 entry, passed_here = step.table.best(address, tos, oif)
                 passed = passed or passed_here
-                if met is not None:
-                    met.append((step, entry))
                 if entry is not None and step.keeps(entry, groups):
                     return (step, entry), passed
             elif step.target is not None:
@@ -121,6 +120,35 @@ class Program:
             elif step.ends:
                 return (step, None), passed
         return _NOTHING, passed
+
+    def length_to_decide(self, address: int, table: Table, beats: Callable[[Entry], int]) -> int | None:
+        """How long the prefix of a new route in the table has to be at least, to decide; None: no length will do.
+
+        `beats` says from which length on it is preferred to the route that it would meet there.
+        """
+        # Only a route at least this long comes to where the walk is now.
+        shortest, floor, at = self._width + 1, 0, 0
+        while at < len(self.steps):
+            step = self.steps[at]
+            at += 1
+            if step.covers(address) is step.invert:
+                continue
+            if step.table is not None:
+                entry, _ = step.table.best(address, self.flow.tos or 0, self.flow.oif)
+                decides = entry is not None and step.keeps(entry, self._groups)
+                suppressed = -1 if (limit := step.rule.suppress_prefixlength) is None else limit
+                if step.table is table:
+                    preferred = 0 if entry is None else beats(entry)
+                    shortest = min(shortest, max(preferred, suppressed + 1, floor))
+                    floor = max(floor, preferred) if decides else floor
+                # A route that is preferred here and then suppressed goes on to the next rule.
+                if decides and (step.table is not table or floor > suppressed):
+                    break
+            elif step.target is not None:
+                at = step.target
+            elif step.ends:
+                break
+        return shortest if shortest <= self._width else None
 
     def explore(self, address: int) -> Iterator[tuple[Path, Outcome]]:
         """Every end that is possible given what is not known, with what would have to be true for it.
