@@ -210,6 +210,15 @@ class TestCellsPartitionThePrefix:
         (contest,) = Fib(snapshot).contests(Prefix.parse("172.16.0.0/16"))
         assert (contest.decision.kind, contest.length) == ("no-route", 1)
 
+    @pytest.mark.parametrize("last", ["172.16.0.0", "172.16.0.1", "172.16.255.254", "172.16.255.255"])
+    def test_the_edges(self, last: str) -> None:
+        """A route to a single address at the edge of a prefix, or next to it, is a cell of its own."""
+        snapshot = plain().with_routes([Route.to(last, dev="ib0")])
+        cells = Fib(snapshot).cells(Prefix.parse("172.16.0.0/16"))
+        assert [cell.decision.devs for cell in cells if cell.first == cell.last == int(as_ip(last))] == [("ib0",)]
+        assert {cell.decision.devs for cell in cells} == {("ib0",), ("eth0",)}
+        assert sum(cell.last - cell.first + 1 for cell in cells) == 1 << 16
+
     def test_routes_outside_do_not_matter(self) -> None:
         """Only prefixes that begin or end inside make a boundary."""
         fib = Fib(plain())
