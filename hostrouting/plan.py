@@ -83,11 +83,6 @@ def plan_routes(desired: Iterable[DesiredRoute], snapshot: Snapshot, *, protocol
     fib = Fib(snapshot)
     uplink = Uplink(fib, protocol=protocol)
     resolved = [uplink.resolve(wish) for wish in _distinct(desired)]
-    # What is on-link may lead to the gateways of those that wait for one; they look again.
-    near = tuple(it for it in resolved if isinstance(it, Route) and not any(leg.gateway for leg in it.legs))
-    if near:
-        uplink = Uplink(fib, protocol=protocol, beside=near)
-        resolved = [uplink.resolve(it.desired) if isinstance(it, Pending) else it for it in resolved]
     pending = tuple(it for it in resolved if isinstance(it, Pending))
     # What is there for a wish that waits stays until it is known what is wanted.
     settled = {it.desired.key if isinstance(it, Pending) else it.key for it in resolved}

@@ -100,9 +100,9 @@ def bare_leg(leg: NextHop) -> NextHop:
 class Uplink:
     """What `resolve_route` knows of a host, for resolving many routes on it."""
 
-    def __init__(self, fib: Fib, *, protocol: int = OURS, beside: tuple[Route, ...] = ()) -> None:
-        """Take a host; `beside` are on-link routes that will be there too."""
-        self._fib, self._protocol, self._beside = fib, protocol, beside
+    def __init__(self, fib: Fib, *, protocol: int = OURS) -> None:
+        """Take a host, and the protocol of the routes that say nothing about it because they are ours."""
+        self._fib, self._protocol = fib, protocol
         self._links = {link.name: link for link in fib.snapshot.links}
         # Many routes leave by few ways.
         self._known: dict[tuple[int, IP | None, str | None], tuple[NextHop, ...] | str] = {}
@@ -153,16 +153,10 @@ class Uplink:
     def _reaches(self, dev: str, gateway: IP) -> bool:
         """Whether the gateway is a neighbour on the device: the kernel refuses a route through any other."""
         family = gateway.version
-        covering = (
-            route
-            for length in range(width_of(family), -1, -1)
-            for route in self._fib.routes(Prefix.around(family, int(gateway), length))
-            if route.protocol != self._protocol
-        )
-        also = (route for route in self._beside if gateway in route.prefix)
         return any(
             leg.dev == dev and leg.gateway is None
-            for route in (*covering, *also)
-            if route.type == "unicast"
+            for length in range(width_of(family), -1, -1)
+            for route in self._fib.routes(Prefix.around(family, int(gateway), length))
+            if route.protocol != self._protocol and route.type == "unicast"
             for leg in route.legs
         )

@@ -231,14 +231,18 @@ class TestWhatAnOperatorReads:
         with pytest.raises(ValueError, match="two different routes are wanted"):
             plan_routes([*twins, want("10.1.0.0/16", gateway="10.0.0.9")], plain())
 
-    def test_a_gateway_behind_a_wish(self) -> None:
-        """An on-link route is made first, and may be what another one's gateway is reached by."""
+    def test_on_link_comes_first_and_goes_last(self) -> None:
+        """A route without a gateway is made before those with one, and deleted after them."""
         snapshot = plain().with_routes([Route.to("0.0.0.0/0", dev="wg0")])
         snapshot = attrs.evolve(snapshot, links=(*snapshot.links, attrs.evolve(snapshot.links[0], name="wg0")))
         desired = [want("10.1.0.0/16", gateway="192.168.7.1", dev="wg0"), want("192.168.7.0/24", dev="wg0")]
         plan = plan_routes(desired, snapshot)
         assert told(plan) == ["add 192.168.7.0/24", "add 10.1.0.0/16"]
         assert told(plan.inverse()) == ["delete 10.1.0.0/16", "delete 192.168.7.0/24"]
+        late = [want("10.1.0.0/16", dev="wg0"), want("192.168.7.0/24", gateway="192.168.7.1", dev="wg0")]
+        for wishes, last in ((desired, "192.168.7.0/24"), (late, "10.1.0.0/16")):
+            there = plan_routes(wishes, snapshot).apply_to(snapshot)
+            assert told(plan_routes([], there))[-1] == f"delete {last}"
 
     def test_protocol(self) -> None:
         """Ours are the routes of the protocol that is asked for, and no others."""
