@@ -1,11 +1,90 @@
-"""Make a host's routing right before its systemd-nspawn machine starts, and prove it."""
+"""Make a host's routing right before its systemd-nspawn machine starts, and prove it.
+
+What the operator wrote
+    HostRoutingConfig, with `from_json`, `from_mapping` and `load`; every fault at once in a ConfigError.
+
+What a host's routing is
+    Snapshot: links, addresses, rules and routes at one moment; a value that can be saved as JSON.
+
+What follows from it
+    Fib says what the kernel would do with a packet; `check_overlap` whether expected CIDRs leave by the expected
+    devices; `propose_repair` the fewest routes that see to it; `plan_routes` the steps to the routes that are wanted.
+    None of these reads or changes the host.
+
+How it is told
+    `hostrouting.wording` has the sentences and documents.
+"""
+
+from typing import TYPE_CHECKING
 
 import phases
-from hostrouting.errors import ForeignPhases, HostRoutingError
+from hostrouting.errors import ForeignPhases
+
+if TYPE_CHECKING:
+    from hostrouting.config import HostRoutingConfig, Mode, RouteOverlapConfig, StaticRoute, StaticRoutesConfig
+    from hostrouting.errors import ConfigError, Fault, HostRoutingError, SnapshotError
+    from hostrouting.fib import Fib, Flow
+    from hostrouting.model import Address, Link, NextHop, Prefix, Route, Rule, Snapshot
+    from hostrouting.overlap import OverlapReport, check_overlap
+    from hostrouting.plan import RoutePlan, plan_routes
+    from hostrouting.repair import Repair, propose_repair
+    from hostrouting.uplink import DesiredRoute
 
 __version__ = "0.1.0"
-__all__ = ["ForeignPhases", "HostRoutingError", "__version__"]
 
 # `phases` belongs to someone else on the package index, whose files would overwrite ours.
 if getattr(phases, "__distribution__", None) != "hostrouting":
     raise ForeignPhases(found=str(getattr(phases, "__file__", None) or "an unknown place"))
+
+__all__ = [
+    # what the operator wrote
+    "HostRoutingConfig",
+    "Mode",
+    "RouteOverlapConfig",
+    "StaticRoute",
+    "StaticRoutesConfig",
+    # what a host's routing is
+    "Address",
+    "Link",
+    "NextHop",
+    "Prefix",
+    "Route",
+    "Rule",
+    "Snapshot",
+    # what follows from it
+    "DesiredRoute",
+    "Fib",
+    "Flow",
+    "OverlapReport",
+    "Repair",
+    "RoutePlan",
+    "check_overlap",
+    "plan_routes",
+    "propose_repair",
+    # what goes wrong
+    "ConfigError",
+    "Fault",
+    "ForeignPhases",
+    "HostRoutingError",
+    "SnapshotError",
+    "__version__",
+]
+
+# Where each name lives; it is loaded when first asked for.
+_HOMES = {
+    "config": ("HostRoutingConfig", "Mode", "RouteOverlapConfig", "StaticRoute", "StaticRoutesConfig"),
+    "errors": ("ConfigError", "Fault", "HostRoutingError", "SnapshotError"),
+    "fib": ("Fib", "Flow"),
+    "model": ("Address", "Link", "NextHop", "Prefix", "Route", "Rule", "Snapshot"),
+    "overlap": ("OverlapReport", "check_overlap"),
+    "plan": ("RoutePlan", "plan_routes"),
+    "repair": ("Repair", "propose_repair"),
+    "uplink": ("DesiredRoute",),
+}
+
+if not TYPE_CHECKING:  # a type checker that saw it would believe any name
+    __getattr__ = phases.lazily(__name__, _HOMES, globals())
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -37,9 +37,13 @@ How one sees it
     your own gets the same events (Started, Finished, Skipped, Retrying). `phases.testing` has what tests need.
 """
 
+from __future__ import annotations
+
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from phases.clock import Clock, SystemClock
     from phases.context import Context
     from phases.errors import (
@@ -132,17 +136,23 @@ _HOMES = {
 }
 
 
-if not TYPE_CHECKING:  # a type checker that saw it would believe any name
+def lazily(package: str, homes: dict[str, tuple[str, ...]], names: dict[str, object]) -> Callable[[str], object]:
+    """A package's __getattr__ (PEP 562) that loads each name from its home when it is first asked for."""
 
-    def __getattr__(name: str) -> object:
-        """Load the module in which the name lives."""
-        for home, names in _HOMES.items():
-            if name in names:
+    def load(name: str) -> object:
+        for home, offered in homes.items():
+            if name in offered:
                 from importlib import import_module  # noqa: PLC0415  any interpreter has it loaded already
 
-                value = globals()[name] = getattr(import_module(f"{__name__}.{home}"), name)
+                value = names[name] = getattr(import_module(f"{package}.{home}"), name)
                 return value
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+
+    return load
+
+
+if not TYPE_CHECKING:  # a type checker that saw it would believe any name
+    __getattr__ = lazily(__name__, _HOMES, globals())
 
 
 def __dir__() -> list[str]:

@@ -25,13 +25,43 @@ DRAWINGS = {
     """,
     "hostrouting": """
         errors
-        config
+        config model
+        fib
+        uplink
+        overlap
+        plan repair
+        wording
+        backends
+        __init__
+    """,
+    "hostrouting.backends": """
+        base
         __init__
     """,
     "hostrouting.config": """
         shape
         jsontext values
         settings
+        __init__
+    """,
+    "hostrouting.fib": """
+        answer flow
+        table
+        program
+        engine
+        __init__
+    """,
+    "hostrouting.model": """
+        prefix
+        link route
+        rule
+        snapshot
+        wire
+        __init__
+    """,
+    "hostrouting.repair": """
+        cover
+        propose
         __init__
     """,
 }

@@ -8,11 +8,15 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 import hostrouting
 import phases
+
+if TYPE_CHECKING:
+    from types import ModuleType
 
 ROOT = Path(__file__).resolve().parent.parent
 MODULES = sorted(
@@ -45,23 +49,26 @@ def test_nothing_public_is_forgotten(name: str) -> None:
                 assert taken <= set(module.__all__), f"{other} takes more from {name}"
 
 
-def test_each_name_of_phases_is_loaded_from_its_home() -> None:
-    """The three lists of `phases` (for readers, for type checkers, for loading) name the same things."""
-    homes = {name for names in phases._HOMES.values() for name in names}
-    tree = ast.parse(Path(phases.__file__).read_text(encoding="utf-8"))
+@pytest.mark.parametrize("package", [phases, hostrouting], ids=["phases", "hostrouting"])
+def test_each_name_is_loaded_from_its_home(package: ModuleType) -> None:
+    """The three lists of a package (for readers, for type checkers, for loading) name the same things."""
+    homes = {name for names in package._HOMES.values() for name in names}
+    tree = ast.parse(Path(package.__file__ or "").read_text(encoding="utf-8"))
     annotated = {
         alias.name
         for node in ast.walk(tree)
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("phases.")
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(f"{package.__name__}.")
         for alias in node.names
     }
-    assert homes == set(phases.__all__) == annotated
-    assert set(phases.__all__) <= set(dir(phases))
+    assert homes | {"ForeignPhases", "__version__"} == set(package.__all__) | {"ForeignPhases", "__version__"}
+    assert annotated | {"__version__"} == set(package.__all__) | {"__version__"}
+    assert set(package.__all__) <= set(dir(package))
 
 
-def test_no_module_hides_a_name() -> None:
-    """No module of phases is called as something that phases offers: importing it would put it in that name's place."""
-    assert not {path.stem for path in (ROOT / "phases").glob("*.py")} & set(phases.__all__)
+@pytest.mark.parametrize("package", [phases, hostrouting], ids=["phases", "hostrouting"])
+def test_no_module_hides_a_name(package: ModuleType) -> None:
+    """No module is called as something that its package offers: importing it would put it in that name's place."""
+    assert not {path.stem for path in Path(package.__file__ or "").parent.glob("*")} & set(package.__all__)
 
 
 def test_unknown_name() -> None:

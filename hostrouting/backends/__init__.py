@@ -4,3 +4,7 @@ base      the promises, and the words in which changes and answers are spoken
 netlink   Linux, by way of pyroute2
 memory    a kernel in a dictionary
 """
+
+from hostrouting.backends.base import Answer, Change, Outcome, RouteBackend, Verb, Watch
+
+__all__ = ["Answer", "Change", "Outcome", "RouteBackend", "Verb", "Watch"]
