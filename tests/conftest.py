@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 hypothesis.settings.register_profile("default", deadline=None)
+hypothesis.settings.register_profile("quick", deadline=None, max_examples=5)
 hypothesis.settings.register_profile("long", deadline=None, max_examples=5_000)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
