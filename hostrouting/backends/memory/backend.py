@@ -21,7 +21,7 @@ from hostrouting.backends.memory.watch import MemoryWatch
 from hostrouting.backends.refusal import refusal
 from hostrouting.errors import BackendError, RouteRefused
 from hostrouting.fib import PLAIN, Decision, Fib, Flow
-from hostrouting.model import IPV4, Address, Link, Rule, Snapshot
+from hostrouting.model import IPV4, TABLE_LOCAL, TABLE_MAIN, Address, Link, Rule, Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -80,7 +80,8 @@ class MemoryBackend:
         if self._fib is None:
             self._fib = Fib(self._now(), merged=not self._kernel.rules[IPV4].custom)
         flow = flow.assumed()
-        return tuple(_answer(self._fib.lookup(destination, flow)) for destination in destinations)
+        merged = not self._kernel.rules[IPV4].custom
+        return tuple(_answer(self._fib.lookup(destination, flow), merged=merged) for destination in destinations)
 
     def change(self, changes: Iterable[Change]) -> tuple[Outcome, ...]:
         """Carry out each change, and say what became of it."""
@@ -230,5 +231,9 @@ def _address(dev: str, interface: str | Address, scope: int, broadcast: IP | Non
     return Address(ip=parsed.ip, length=parsed.network.prefixlen, dev=dev, scope=scope, broadcast=broadcast)
 
 
-def _answer(decision: Decision) -> Answer:
-    return Answer(decision.kind, decision.route)
+def _answer(decision: Decision, *, merged: bool) -> Answer:
+    route = decision.route
+    if route is not None and merged and route.prefix.family == IPV4 and route.table == TABLE_LOCAL:
+        # Linux names the table that it searched, and until the first rule that is main for both.
+        route = attrs.evolve(route, table=TABLE_MAIN)
+    return Answer(decision.kind, route)

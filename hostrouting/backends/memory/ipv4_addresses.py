@@ -46,9 +46,9 @@ class Addresses4:
                 place = position + 1
             if _together(held, new):
                 if held.ip == new.ip:
-                    raise Refused(errno.EEXIST, "Address already assigned")
+                    raise Refused(errno.EEXIST, "ipv4: Address already assigned")
                 if held.address.scope != address.scope:
-                    raise Refused(errno.EINVAL, "Invalid scope value")
+                    raise Refused(errno.EINVAL, "ipv4: Invalid scope value")
                 new.secondary = True
         device.ipv4.insert(len(device.ipv4) if new.secondary else place, new)
         self._bring(device, new)
@@ -58,7 +58,7 @@ class Addresses4:
         """Take the address away, and with the last one every IPv4 route of the device."""
         held = next((it for it in device.ipv4 if it.ip == address.ip and _together(it, Holding(address))), None)
         if held is None:
-            raise Refused(errno.EADDRNOTAVAIL, "Address not found")
+            raise Refused(errno.EADDRNOTAVAIL, "ipv4: Address not found")
         self._remove(device, held)
 
     def device_up(self, device: Device) -> None:

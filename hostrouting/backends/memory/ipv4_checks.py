@@ -88,7 +88,7 @@ def _own(route: Route, devices: Devices) -> tuple[NextHop, int]:
     if len(route.legs) > 1:
         raise Refused(errno.EINVAL, "Route with host scope can not have multiple nexthops")
     leg = route.legs[0] if route.legs else NextHop()
-    if leg.gateway is not None and int(leg.gateway):
+    if leg.gateway is not None:
         raise Refused(errno.EINVAL, "Route with host scope can not have a gateway")
     device = devices.find(leg.dev)
     if device is None:
@@ -97,8 +97,8 @@ def _own(route: Route, devices: Devices) -> tuple[NextHop, int]:
 
 
 def _check_leg(leg: NextHop, route: Route, devices: Devices, lookup: Lookup4) -> tuple[NextHop, int]:
-    if leg.gateway is None or not int(leg.gateway):
-        return _check_device(attrs.evolve(leg, gateway=None), devices)
+    if leg.gateway is None:
+        return _check_device(leg, devices)
     if leg.gateway.version == IPV6:
         # Known limit: Linux asks its IPv6 tables; here every IPv6 neighbour is on the link.
         return _check_device(attrs.evolve(leg, onlink=False), devices)

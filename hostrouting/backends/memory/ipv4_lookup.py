@@ -21,6 +21,7 @@ from hostrouting.model import (
     NextHop,
     Route,
     RouteType,
+    RuleAction,
     Snapshot,
     ip_at,
 )
@@ -33,6 +34,8 @@ _ERRORS: dict[RouteType, int] = {
     "prohibit": errno.EACCES,
     "throw": errno.EAGAIN,
 }
+# A rule that ends the lookup; "unreachable" is another error here than in a route.
+_RULE_ERRORS: dict[RuleAction, int] = {"blackhole": errno.EINVAL, "prohibit": errno.EACCES}
 _MULTICAST = range(0xE0000000, 0xF0000000)
 
 
@@ -118,11 +121,10 @@ class Lookup4:
         )
         flow = attrs.evolve(PLAIN, oif=dev or "")
         decision = Fib(snapshot, merged=False).lookup(ip_at(IPV4, address), flow)
-        if decision.route is None or decision.route.type in _ERRORS:
-            numbers = {"blackhole": errno.EINVAL, "unreachable": errno.EHOSTUNREACH, "prohibit": errno.EACCES}
-            if decision.route is None and decision.kind == "unreachable":
-                raise NoWay(errno.ENETUNREACH)
-            raise NoWay(numbers.get(decision.kind, errno.ENETUNREACH))
+        if decision.route is None:
+            raise NoWay(_RULE_ERRORS.get(decision.rule.action if decision.rule else "nop", errno.ENETUNREACH))
+        if decision.route.type in _ERRORS:
+            raise NoWay(_ERRORS[decision.route.type])
         legs = [leg for leg in decision.legs if dev in {None, leg.dev}]
         return Way(decision.route, legs[0])
 

@@ -33,6 +33,7 @@ class Routes4:
     def change(self, verb: Verb, route: Route) -> None:
         """Carry out one change; Refused when Linux would not."""
         check_tos(route)
+        route = attrs.evolve(route, legs=tuple(_as_said(leg) for leg in route.legs))
         if verb == "delete":
             self._delete(route)
             return
@@ -153,6 +154,11 @@ class Routes4:
     def _flush(self) -> None:
         gone = [it for it in self.tables.everything() if it.dead and it.route.type not in PATHLESS]
         self.tables.drop(gone)
+
+
+def _as_said(leg: NextHop) -> NextHop:
+    """The leg without a gateway of 0.0.0.0, which is none."""
+    return leg if leg.gateway is None or int(leg.gateway) else attrs.evolve(leg, gateway=None)
 
 
 def _meant(route: Route, wanted: Route) -> bool:

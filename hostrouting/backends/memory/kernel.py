@@ -89,13 +89,11 @@ class Kernel:
 
     def add_address(self, address: Address) -> None:
         """A device gets an address."""
-        device = self.devices.get(address.dev)
-        (self.addresses4 if address.ip.version == IPV4 else self.addresses6).add(device, address)
+        (self.addresses4 if address.ip.version == IPV4 else self.addresses6).add(self._holder(address), address)
 
     def delete_address(self, address: Address) -> None:
         """A device loses an address."""
-        device = self.devices.get(address.dev)
-        (self.addresses4 if address.ip.version == IPV4 else self.addresses6).delete(device, address)
+        (self.addresses4 if address.ip.version == IPV4 else self.addresses6).delete(self._holder(address), address)
 
     def snapshot(self) -> Snapshot:
         """All of it."""
@@ -107,6 +105,12 @@ class Kernel:
             rules=(*self.rules[IPV4], *self.rules[IPV6]),
             routes=tuple(self._shown()),
         )
+
+    def _holder(self, address: Address) -> Device:
+        device = self.devices.find(address.dev)
+        if device is None:
+            raise Refused(errno.ENODEV, f"ipv{address.ip.version}: Device not found")
+        return device
 
     def _shown(self) -> Iterator[Route]:
         for standing in self.routes4.tables.listed(longest_first=True):

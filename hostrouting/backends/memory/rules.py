@@ -13,9 +13,9 @@ from hostrouting.model import Rule, default_rules
 
 __all__ = ["Rules"]
 
-# What two rules have to have in common for the second to be refused; `invert` and `protocol` are not among it.
+# What two rules have to have in common for the second to be refused; `invert` is not among it.
 _TOLD_APART_BY = (
-    *("action", "table", "priority", "suppress_ifgroup", "suppress_prefixlength", "fwmark", "fwmask", "l3mdev"),
+    *("action", "table", "priority", "suppress_ifgroup", "suppress_prefixlength", "fwmark", "fwmask", "l3mdev", "protocol"),
     *("uids", "ipproto", "sports", "dports", "iif", "oif"),
 )
 _ECN = 0x03
@@ -38,6 +38,8 @@ class Rules:
         _check(rule)
         if any(_same(standing, rule) for standing in self._rules):
             raise Refused(errno.EEXIST)
+        if rule.tos & _ECN:
+            raise Refused(errno.EINVAL, "Invalid dsfield (tos): ECN bits must be 0")
         place = sum(1 for standing in self._rules if standing.priority <= rule.priority)
         self._rules.insert(place, rule)
         self.custom = True
@@ -46,9 +48,9 @@ class Rules:
         """Delete the first rule that is like this in all that it says; ENOENT when there is none."""
         _check(rule)
         found = next((place for place, standing in enumerate(self._rules) if _like(standing, rule)), None)
-        self.custom = True
         if found is None:
             raise Refused(errno.ENOENT)
+        self.custom = True
         del self._rules[found]
 
 
@@ -61,8 +63,6 @@ def _check(rule: Rule) -> None:
         raise Refused(errno.EINVAL, "Invalid uid range")
     if any(ports is not None and not 0 < ports[0] <= ports[1] < 0xFFFF for ports in (rule.sports, rule.dports)):
         raise Refused(errno.EINVAL, "Invalid port range")
-    if rule.tos & _ECN:
-        raise Refused(errno.EINVAL, "Invalid dsfield (tos): ECN bits must be 0")
 
 
 def _same(standing: Rule, rule: Rule) -> bool:
@@ -73,8 +73,7 @@ def _selects(standing: Rule, rule: Rule) -> bool:
     # What a rule leaves open here, Linux does not compare.
     return all(
         said in {None, 0} or said == getattr(standing, name)
-        for name in ("src", "dst", "tos")
-        for said in (getattr(rule, name),)
+        for name, said in (("src", rule.src), ("dst", rule.dst), ("tos", rule.tos & ~_ECN))
     )
 
 

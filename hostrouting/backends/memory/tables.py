@@ -52,6 +52,9 @@ class Tables:
     def __contains__(self, table: int) -> bool:
         return table in self._tables
 
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._tables)
+
     def create(self, table: int) -> None:
         """Make the table, if it is not there."""
         self._tables.setdefault(table, {})
