@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 __all__ = ["MemoryBackend"]
 
 
+_UDP = 17
+_PATHLESS = frozenset({"blackhole", "unreachable", "prohibit"})
+
+
 class MemoryBackend:
     """A kernel's routing without a kernel; `hostrouting.backends.memory` says what of Linux it is equal to."""
 
@@ -80,6 +84,9 @@ class MemoryBackend:
         if self._fib is None:
             self._fib = Fib(self._now(), merged=not self._kernel.rules[IPV4].custom)
         flow = flow.assumed()
+        if not flow.ipproto and any(it.version == IPV4 for it in destinations):
+            # Linux takes a packet of which it is not told the protocol for UDP, in IPv4.
+            flow = attrs.evolve(flow, ipproto=_UDP)
         merged = not self._kernel.rules[IPV4].custom
         return tuple(_answer(self._fib.lookup(destination, flow), merged=merged) for destination in destinations)
 
@@ -233,7 +240,13 @@ def _address(dev: str, interface: str | Address, scope: int, broadcast: IP | Non
 
 def _answer(decision: Decision, *, merged: bool) -> Answer:
     route = decision.route
-    if route is not None and merged and route.prefix.family == IPV4 and route.table == TABLE_LOCAL:
+    if route is None:
+        # To a lookup, a rule's "unreachable" and no route at all are one error.
+        action = decision.rule.action if decision.rule else "nop"
+        return Answer(action if action in {"blackhole", "prohibit"} else "no-route", None)
+    if route.type in _PATHLESS:
+        return Answer(route.type, None)
+    if merged and route.prefix.family == IPV4 and route.table == TABLE_LOCAL:
         # Linux names the table that it searched, and until the first rule that is main for both.
         route = attrs.evolve(route, table=TABLE_MAIN)
     return Answer(decision.kind, route)

@@ -10,7 +10,7 @@ import attrs
 
 from hostrouting.backends.base import Verb
 from hostrouting.backends.memory.devices import Device, Devices
-from hostrouting.backends.memory.ipv4_checks import PATHLESS, check_route, check_tos
+from hostrouting.backends.memory.ipv4_checks import check_route, check_tos
 from hostrouting.backends.memory.ipv4_lookup import Lookup4
 from hostrouting.backends.memory.refused import Refused
 from hostrouting.backends.memory.rules import Rules
@@ -152,8 +152,7 @@ class Routes4:
                 standing.route = attrs.evolve(route, legs=legs)
 
     def _flush(self) -> None:
-        gone = [it for it in self.tables.everything() if it.dead and it.route.type not in PATHLESS]
-        self.tables.drop(gone)
+        self.tables.drop([it for it in self.tables.everything() if it.dead])
 
 
 def _as_said(leg: NextHop) -> NextHop:
