@@ -4,6 +4,8 @@
     ├── ConfigError          the operator's: the configuration cannot be used; all its faults at once
     ├── SnapshotError        the giver's: the text given as a saved snapshot is not one
     ├── ForeignPhases        the installation's: the `phases` that was imported is another project's
+    ├── RouteConflict        the host's: a key that is wanted is held by a route that is not ours
+    ├── ApplyError           the host's: routes could not be applied; says what is true now
     └── BackendError         the kernel's: it, or the way to it, did not do what was asked
         ├── NotPermitted         this process may not change routing (EPERM, EACCES)
         ├── NetlinkUnavailable   there is no netlink here: a container, another system
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 __all__ = [
+    "ApplyError",
     "BackendError",
     "BackendTimeout",
     "ConfigError",
@@ -44,6 +47,7 @@ __all__ = [
     "NoSuchDevice",
     "NoSuchRoute",
     "NotPermitted",
+    "RouteConflict",
     "RouteExists",
     "RouteRefused",
     "SnapshotError",
@@ -111,6 +115,40 @@ class SnapshotError(HostRoutingError, ValueError):
         self.path = path
         self.problem = problem
         super().__init__(f"snapshot: {path + ': ' if path else ''}{problem}")
+
+
+class RouteConflict(HostRoutingError):  # noqa: N818  reads as what is wrong
+    """Routes cannot be had, for somebody else's hold their keys. Nothing was changed."""
+
+    can_retry = False
+
+    def __init__(self, conflicts: Iterable[str]) -> None:
+        """Name each route, its holder and the way out."""
+        self.conflicts = tuple(conflicts)
+        super().__init__(self.conflicts)
+
+    def __str__(self) -> str:
+        return "; ".join(self.conflicts)
+
+
+class ApplyError(HostRoutingError):
+    """Routes could not be applied. `reasons` says why, `after` what is true now."""
+
+    can_retry = True
+
+    def __init__(self, *reasons: str, after: str) -> None:
+        """Say why, and what is true now."""
+        self.reasons = reasons
+        self.after = after
+        super().__init__(*reasons, after)
+
+    def __str__(self) -> str:
+        shown = "; ".join(self.reasons[:_SHOWN])
+        more = f" (and {len(self.reasons) - _SHOWN} more)" if len(self.reasons) > _SHOWN else ""
+        return f"the routes could not be applied: {shown}{more}; {self.after}"
+
+
+_SHOWN = 10  # reasons in one message
 
 
 class BackendError(HostRoutingError):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Answer", "Change", "Outcome", "RouteBackend", "Verb", "Watch"]
 
-Verb: TypeAlias = Literal["add", "append", "replace", "delete"]
+Verb: TypeAlias = Literal["add", "append", "prepend", "replace", "delete"]
 
 
 @attrs.frozen
@@ -32,6 +32,7 @@ class Change:
 
     - `add`: RouteExists when the key (IPv4: table, prefix, tos, metric) is held by any route, its own twin included.
     - `append`: a second route beside the holder of the key, after it; RouteExists for an exact twin.
+    - `prepend`: the same, before the holders of the key: it is then the one that the kernel takes.
     - `replace`: rewrites the first holder of the key, whoever it belongs to, or adds when nobody holds it. The
       kernel answers RouteExists when exactly this route already stands behind the first holder.
     - `delete`: the one route that is exactly this (key, type, protocol, scope, legs); NoSuchRoute if none is.

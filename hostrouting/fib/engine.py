@@ -53,8 +53,11 @@ class _Ready(NamedTuple):
 class Fib:
     """The kernel's forwarding decision for one snapshot, which must not change behind it."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
-        """Index the routes by table and prefix; none of them is looked at."""
+    def __init__(self, snapshot: Snapshot, *, merged: bool | None = None) -> None:
+        """Index the routes by table and prefix; none of them is looked at.
+
+        `merged` is whether the namespace never had a rule of its own, for those who know; None: as its rules look.
+        """
         self.snapshot = snapshot
         self._groups: dict[str, int] = {"lo": 0, **{link.name: link.group for link in snapshot.links}}
         self._wary = frozenset(link.name for link in snapshot.links if link.ignore_routes_with_linkdown)
@@ -65,7 +68,7 @@ class Fib:
         # a longer prefix in main then beats a shorter one in local. (Linux keeps them apart for good after
         # that, even when the rule has gone, which no snapshot shows.)
         plain = [attrs.evolve(rule, protocol=2) for rule in self._rules[IPV4]]
-        self._merged = tuple(plain) == default_rules(IPV4)
+        self._merged = tuple(plain) == default_rules(IPV4) if merged is None else merged
         self._tables: dict[tuple[int, int], Table] = {}
         for family in (IPV4, IPV6):
             self._table(family, TABLE_MAIN)  # which `contests` asks even while it is empty

@@ -1,0 +1,120 @@
+"""The fake kernel's devices and the addresses on them, as they change.
+
+Here: their state. Not here: what a change of it does to the routes (`ipv4`, `ipv6`).
+"""
+
+import errno
+from collections.abc import Iterator
+
+import attrs
+
+from hostrouting.backends.memory.refused import Refused
+from hostrouting.model import IP, Address, Link, Prefix
+
+__all__ = ["LOOPBACK", "Device", "Devices", "Holding"]
+
+LOOPBACK = "lo"
+
+
+@attrs.define(eq=False)
+class Holding:
+    """An address that a device holds."""
+
+    address: Address
+    # Another address of the same network came first, and its routes are shared.
+    secondary: bool = False
+
+    @property
+    def ip(self) -> IP:
+        """The address itself."""
+        return self.address.ip
+
+    @property
+    def length(self) -> int:
+        """The length of its network."""
+        return self.address.length
+
+    @property
+    def network(self) -> Prefix:
+        """The network that it says to be on: its peer's, when it has one."""
+        far = self.address.peer or self.address.ip
+        return Prefix.around(far.version, int(far), self.address.length)
+
+
+@attrs.define(eq=False)
+class Device:
+    """A device; `plugged` is whether there is a carrier once it is up."""
+
+    link: Link
+    plugged: bool = True
+    # In the kernel's order: IPv4 keeps primary ones before secondary ones.
+    ipv4: list[Holding] = attrs.Factory(list)
+    ipv6: list[Holding] = attrs.Factory(list)
+    # Being deleted: its addresses go without a successor.
+    leaving: bool = False
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.link.name
+
+    @property
+    def up(self) -> bool:
+        """Whether it is administratively up."""
+        return self.link.up
+
+    @property
+    def carrier(self) -> bool:
+        """Whether something is on the other end."""
+        return self.link.up and self.plugged
+
+    @property
+    def loopback(self) -> bool:
+        """Whether it is lo."""
+        return self.name == LOOPBACK
+
+    def shown(self) -> Link:
+        """The device as a snapshot shows it."""
+        return attrs.evolve(self.link, carrier=self.carrier)
+
+
+class Devices:
+    """The devices of the host, by name."""
+
+    def __init__(self) -> None:
+        """Start as a new network namespace does: lo is there, and down."""
+        self._by_name: dict[str, Device] = {}
+        self._index = 0
+        self.add(Link(name=LOOPBACK, index=1, type=772, up=False))
+
+    def __iter__(self) -> Iterator[Device]:
+        return iter(self._by_name.values())
+
+    def find(self, name: str | None) -> Device | None:
+        """The device of this name, if there is one."""
+        return self._by_name.get(name or "")
+
+    def get(self, name: str) -> Device:
+        """The device of this name; ENODEV when there is none."""
+        device = self._by_name.get(name)
+        if device is None:
+            raise Refused(errno.ENODEV)
+        return device
+
+    def add(self, link: Link) -> Device:
+        """A new device, down; its index is the next free one unless it brings its own."""
+        if link.name in self._by_name:
+            raise Refused(errno.EEXIST)
+        self._index = max(self._index, link.index) if link.index else self._index + 1
+        device = Device(attrs.evolve(link, index=link.index or self._index, up=False), plugged=link.carrier)
+        self._by_name[link.name] = device
+        return device
+
+    def remove(self, name: str) -> None:
+        """Forget the device."""
+        del self._by_name[name]
+
+    def ignores_linkdown(self, name: str | None) -> bool:
+        """Whether routes by this device are passed over while it has no carrier."""
+        device = self.find(name)
+        return device is not None and device.link.ignore_routes_with_linkdown

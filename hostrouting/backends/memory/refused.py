@@ -1,0 +1,16 @@
+"""A refusal inside the fake kernel: the number and the words that Linux would answer with, and nothing else.
+
+It never leaves the package: a change turns it into an Outcome, every other verb into a BackendError.
+"""
+
+__all__ = ["Refused"]
+
+
+class Refused(Exception):  # noqa: N818  reads as what happened
+    """The kernel says no."""
+
+    def __init__(self, number: int, text: str = "") -> None:
+        """Keep the errno, and the kernel's own words where it has some."""
+        self.number = number
+        self.text = text
+        super().__init__(number, text)

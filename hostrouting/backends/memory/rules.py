@@ -1,0 +1,92 @@
+"""The fake kernel's policy rules: in which order they stand, and which of them are refused.
+
+Here: the list of one family. Not here: what a rule means to a lookup (`hostrouting.fib`).
+"""
+
+import errno
+from collections.abc import Iterator
+
+import attrs
+
+from hostrouting.backends.memory.refused import Refused
+from hostrouting.model import Rule, default_rules
+
+__all__ = ["Rules"]
+
+# What two rules have to have in common for the second to be refused; `invert` is not among it.
+_TOLD_APART_BY = (
+    *("action", "table", "priority", "suppress_ifgroup", "suppress_prefixlength", "fwmark", "fwmask", "l3mdev", "protocol"),
+    *("uids", "ipproto", "sports", "dports", "iif", "oif"),
+)
+_ECN = 0x03
+
+
+class Rules:
+    """The rules of one family, by priority; among equals, the one that came first."""
+
+    def __init__(self, family: int) -> None:
+        """Start with the default ones."""
+        self._rules = list(default_rules(family))
+        # Whether a rule was ever added or deleted: only from then on does Linux walk the rules in a lookup.
+        self.custom = False
+
+    def __iter__(self) -> Iterator[Rule]:
+        return iter(self._rules)
+
+    def add(self, rule: Rule) -> None:
+        """Add the rule behind those of the same priority."""
+        _check(rule)
+        if any(_same(standing, rule) for standing in self._rules):
+            raise Refused(errno.EEXIST)
+        if rule.tos & _ECN:
+            raise Refused(errno.EINVAL, "Invalid dsfield (tos): ECN bits must be 0")
+        place = sum(1 for standing in self._rules if standing.priority <= rule.priority)
+        self._rules.insert(place, rule)
+        self.custom = True
+
+    def delete(self, rule: Rule) -> None:
+        """Delete the first rule that is like this in all that it says; ENOENT when there is none."""
+        _check(rule)
+        found = next((place for place, standing in enumerate(self._rules) if _like(standing, rule)), None)
+        if found is None:
+            raise Refused(errno.ENOENT)
+        self.custom = True
+        del self._rules[found]
+
+
+def _check(rule: Rule) -> None:
+    if rule.action == "goto" and (rule.target or 0) <= rule.priority:
+        raise Refused(errno.EINVAL, "Backward goto not supported")
+    if rule.l3mdev and rule.table:
+        raise Refused(errno.EINVAL, "l3mdev and table are mutually exclusive")
+    if rule.uids is not None and rule.uids[0] > rule.uids[1]:
+        raise Refused(errno.EINVAL, "Invalid uid range")
+    if any(ports is not None and not 0 < ports[0] <= ports[1] < 0xFFFF for ports in (rule.sports, rule.dports)):
+        raise Refused(errno.EINVAL, "Invalid port range")
+
+
+def _same(standing: Rule, rule: Rule) -> bool:
+    return all(getattr(standing, name) == getattr(rule, name) for name in _TOLD_APART_BY) and _selects(standing, rule)
+
+
+def _selects(standing: Rule, rule: Rule) -> bool:
+    # What a rule leaves open here, Linux does not compare.
+    return all(
+        said in {None, 0} or said == getattr(standing, name)
+        for name, said in (("src", rule.src), ("dst", rule.dst), ("tos", rule.tos & ~_ECN))
+    )
+
+
+def _like(standing: Rule, rule: Rule) -> bool:
+    open_fields = ("family", "invert", "src", "dst", "tos", "action", "priority", "target")
+    said = {
+        field.name: value
+        for field in attrs.fields(Rule)
+        if field.name not in open_fields and (value := getattr(rule, field.name)) not in {None, 0}
+    }
+    return (
+        standing.action == rule.action
+        and standing.priority == rule.priority
+        and all(getattr(standing, name) == value for name, value in said.items())
+        and _selects(standing, rule)
+    )

@@ -1,0 +1,106 @@
+"""The fake kernel's route tables: what stands where, and in which order.
+
+Here: storage, the order in which Linux lists routes, and the search for those that cover an address. Not here:
+whether a route may be there at all, and what comes and goes with links and addresses (`ipv4`, `ipv6`).
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeAlias
+
+import attrs
+
+from hostrouting.model import Prefix, Route, width_of
+
+__all__ = ["Standing", "Tables", "bare"]
+
+# A prefix, packed as its network, shifted by this, and its length.
+_BITS = 8
+_Shelves: TypeAlias = "dict[int, dict[int, list[Standing]]]"
+
+
+@attrs.define(eq=False)
+class Standing:
+    """A route that stands in a table. Its legs show what has become of them: linkdown, dead."""
+
+    route: Route
+    # How far away each leg's next hop is, as a scope; IPv4 tells twins apart by it.
+    reach: tuple[int, ...] = ()
+    # Every leg is gone: the next flush takes it.
+    dead: bool = False
+
+    def twin_of(self, other: "Standing") -> bool:
+        """Whether Linux would keep one and the same description for both."""
+        return self.reach == other.reach and bare(self.route) == bare(other.route)
+
+
+def bare(route: Route) -> Route:
+    """The route as one would ask for it: without the state that its legs have come to."""
+    if not any(leg.linkdown or leg.dead or leg.pervasive for leg in route.legs):
+        return route
+    legs = tuple(attrs.evolve(leg, linkdown=False, dead=False, pervasive=False) for leg in route.legs)
+    return attrs.evolve(route, legs=legs)
+
+
+class Tables:
+    """All tables of one family. A table that was once there stays, also when it is empty."""
+
+    def __init__(self, family: int) -> None:
+        """Start without any table."""
+        self._width = width_of(family)
+        self._tables: _Shelves = {}
+
+    def __contains__(self, table: int) -> bool:
+        return table in self._tables
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._tables)
+
+    def create(self, table: int) -> None:
+        """Make the table, if it is not there."""
+        self._tables.setdefault(table, {})
+
+    def at(self, table: int, prefix: Prefix) -> list[Standing]:
+        """The routes of exactly this prefix, in order; a copy."""
+        return list(self._tables.get(table, {}).get(prefix.network << _BITS | prefix.length, ()))
+
+    def put(self, table: int, prefix: Prefix, standing: Sequence[Standing]) -> None:
+        """Set the routes of exactly this prefix."""
+        shelf, key = self._tables[table], prefix.network << _BITS | prefix.length
+        if standing:
+            shelf[key] = list(standing)
+        else:
+            shelf.pop(key, None)
+
+    def drop(self, gone: Iterable[Standing]) -> None:
+        """Take these out, wherever they are."""
+        for one in gone:
+            route = one.route
+            kept = [it for it in self.at(route.table, route.prefix) if it is not one]
+            self.put(route.table, route.prefix, kept)
+
+    def covering(self, address: int, tables: Iterable[int]) -> Iterator[Standing]:
+        """What covers the address: longest prefix first, and of one prefix the tables in the order given."""
+        shelves = [shelf for table in tables if (shelf := self._tables.get(table))]
+        for host in range(self._width + 1):
+            key = (address >> host << host + _BITS) | (self._width - host)
+            for shelf in shelves:
+                yield from shelf.get(key, ())
+
+    def everything(self) -> Iterator[Standing]:
+        """All of it, in no particular order; safe while the tables change."""
+        for shelf in list(self._tables.values()):
+            for standing in list(shelf.values()):
+                yield from list(standing)
+
+    def listed(self, *, longest_first: bool) -> Iterator[Standing]:
+        """All of it, in the order of `ip route show table all`.
+
+        Linux hashes tables by the low byte of their number, the youngest first; in a table IPv4 goes by address
+        and then by the longest prefix, IPv6 by address and then by the shortest.
+        """
+        ages = {table: age for age, table in enumerate(self._tables)}
+        for table in sorted(self._tables, key=lambda it: (it & 255, -ages[it])):
+            shelf = self._tables[table]
+            # With all bits of the length turned over, the longest comes first.
+            for key in sorted(shelf, key=lambda it: it ^ 255) if longest_first else sorted(shelf):
+                yield from shelf[key]

@@ -1,0 +1,129 @@
+"""The fake kernel's rules and routes as `ip rule` and `ip route show table all` print them.
+
+Here: iproute2's words and their order. Not here: anything that looks into the kernel.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from hostrouting.model import (
+    IPV4,
+    IPV6,
+    SCOPE_UNIVERSE,
+    TABLE_MAIN,
+    NextHop,
+    Prefix,
+    Route,
+    Rule,
+    Snapshot,
+    protocol_name,
+    table_name,
+    width_of,
+)
+
+__all__ = ["print_routes", "print_rules", "print_world"]
+
+_PROTOCOL_BOOT, _PROTOCOL_KERNEL = 3, 2
+_SCOPES = {200: "site", 253: "link", 254: "host", 255: "nowhere"}
+
+
+def print_world(snapshot: Snapshot) -> str:
+    """Rules and routes, IPv4 before IPv6, each block under the command that prints it."""
+    blocks = []
+    for family, option in ((IPV4, ""), (IPV6, " -6")):
+        for command, lines in (
+            ("rule", print_rules(snapshot.rules, family)),
+            ("route show table all", print_routes(snapshot.routes, family)),
+        ):
+            text = list(lines)
+            if text:
+                blocks.append("\n".join([f"# ip{option} {command}", *text]))
+    return "\n".join(blocks)
+
+
+def print_rules(rules: Sequence[Rule], family: int) -> Iterator[str]:
+    """One line for each rule."""
+    ours = [rule for rule in rules if rule.family == family]
+    priorities = {rule.priority for rule in ours}
+    for rule in ours:
+        words = [f"{rule.priority}:\t{'not ' if rule.invert else ''}from {_block(rule.src)}"]
+        words += [f"to {_block(rule.dst)}"] if rule.dst is not None else []
+        words += list(_selectors(rule))
+        if rule.action == "goto":
+            words.append(f"goto {rule.target}" + ("" if rule.target in priorities else " [unresolved]"))
+        elif rule.action != "to_table":
+            words.append(rule.action)
+        else:
+            words.append("lookup [l3mdev-table]" if rule.l3mdev else f"lookup {table_name(rule.table)}")
+        if rule.suppress_prefixlength is not None:
+            words.append(f"suppress_prefixlength {rule.suppress_prefixlength}")
+        if rule.suppress_ifgroup is not None:
+            words.append(f"suppress_ifgroup {rule.suppress_ifgroup or 'default'}")
+        if rule.protocol not in {_PROTOCOL_KERNEL, _PROTOCOL_BOOT, 0}:
+            words.append(f"proto {protocol_name(rule.protocol)}")
+        yield " ".join(words)
+
+
+def print_routes(routes: Sequence[Route], family: int) -> Iterator[str]:
+    """One line for each route, more for one with several legs."""
+    for route in routes:
+        if route.prefix.family == family:
+            yield from _route_lines(route)
+
+
+def _route_lines(route: Route) -> Iterator[str]:
+    words = [] if route.type == "unicast" else [route.type]
+    words.append("default" if route.prefix.length == 0 else _block(route.prefix))
+    words += [f"tos {route.tos:#04x}"] if route.tos else []
+    words += [f"nhid {route.nexthop_id}"] if route.nexthop_id is not None else []
+    single = route.legs[0] if len(route.legs) == 1 else None
+    # A blackhole has no device in IPv4; in IPv6 it is said to lead to lo.
+    pathless = route.prefix.family == IPV6 and not route.legs
+    words += _way(single) if single else ["dev lo"] if pathless else []
+    words += [f"table {table_name(route.table)}"] if route.table != TABLE_MAIN else []
+    words += [f"proto {protocol_name(route.protocol)}"] if route.protocol != _PROTOCOL_BOOT else []
+    words += [f"scope {_SCOPES.get(route.scope, route.scope)}"] if route.scope != SCOPE_UNIVERSE else []
+    words += [f"src {route.prefsrc}"] if route.prefsrc is not None else []
+    words += [f"metric {route.metric}"] if route.metric or route.prefix.family == IPV6 else []
+    words += _state(single) if single else []
+    words += [f"{name} {value}" for name in ("mtu", "advmss") if (value := getattr(route, name)) is not None]
+    words += ["pref medium"] if route.prefix.family == IPV6 else []
+    yield " ".join(words)
+    if single is None:
+        for leg in route.legs:
+            yield " ".join([" ", "\tnexthop", *_way(leg), f"weight {leg.weight}", *_state(leg)]).replace("  \t", "\t")
+
+
+def _block(prefix: Prefix | None) -> str:
+    if prefix is None:
+        return "all"
+    return str(prefix.ip) if prefix.length == width_of(prefix.family) else str(prefix)
+
+
+def _way(leg: NextHop) -> list[str]:
+    words = []
+    if leg.gateway is not None:
+        words.append(f"via {'inet6 ' if leg.gateway.version == IPV6 else ''}{leg.gateway}")
+    words += [f"dev {leg.dev}"] if leg.dev else []
+    return words
+
+
+def _state(leg: NextHop) -> list[str]:
+    return [word for word in ("dead", "onlink", "pervasive", "linkdown") if getattr(leg, word)]
+
+
+def _selectors(rule: Rule) -> Iterator[str]:
+    if rule.tos:
+        yield f"tos {rule.tos:#04x}"
+    if rule.fwmask:
+        yield f"fwmark {rule.fwmark:#x}" + ("" if rule.fwmask == 0xFFFFFFFF else f"/{rule.fwmask:#x}")
+    if rule.iif:
+        yield f"iif {rule.iif}"
+    if rule.oif:
+        yield f"oif {rule.oif}"
+    if rule.uids:
+        yield f"uidrange {rule.uids[0]}-{rule.uids[1]}"
+    if rule.ipproto:
+        yield f"ipproto {rule.ipproto}"
+    for name, ports in (("sport", rule.sports), ("dport", rule.dports)):
+        if ports:
+            yield f"{name} {ports[0]}" + ("" if ports[0] == ports[1] else f"-{ports[1]}")

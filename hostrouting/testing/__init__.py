@@ -1,0 +1,41 @@
+"""Test kit for code that uses hostrouting: a kernel to play with, ready hosts, strategies, and the promises as tests.
+
+    MemoryBackend      a kernel in a dictionary, equal to Linux; faults can be injected
+    Faults             what can go wrong in it
+    topologies         hosts to begin with: `plain_vm()`, `h200()`, `vpn_node()`, `ecmp_node()`, `cni_node()`
+    BackendContract    the promises of RouteBackend as tests: subclass it, and say how yours is made
+    strategies         hypothesis strategies for prefixes, routes, rules and snapshots
+    config_strategies  hypothesis strategies for configurations
+    plugin             pytest fixtures, switched on with `pytest_plugins = ["hostrouting.testing.plugin"]`
+
+hypothesis and pytest are loaded only by the modules that are made of them, and neither is a dependency: whoever
+writes tests has them.
+
+A test of code that installs routes::
+
+    from hostrouting.testing import h200
+
+    def test_the_cluster_is_reachable():
+        kernel = h200()
+        install_routes(kernel)
+        (answer,) = kernel.lookup([as_ip("172.16.20.1")])
+        assert answer.route.devs == ("eth0",)
+"""
+
+from hostrouting.backends.memory import Faults, MemoryBackend
+from hostrouting.testing.contract import BackendContract
+from hostrouting.testing.topologies import cni_node, ecmp_node, h200, plain_vm, vpn_node
+
+__all__ = [
+    # the kernel
+    "MemoryBackend",
+    "Faults",
+    # hosts to begin with
+    "plain_vm",
+    "h200",
+    "vpn_node",
+    "ecmp_node",
+    "cni_node",
+    # the promises
+    "BackendContract",
+]

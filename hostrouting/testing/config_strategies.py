@@ -1,0 +1,176 @@
+"""Hypothesis strategies for configurations: right ones, nearly right ones, and JSON at large.
+
+Importing this loads hypothesis.
+
+configs()        any HostRoutingConfig
+routes()         any StaticRoute
+json_values()    any JSON value, some with the keys and values of a configuration among the rest
+near_texts()     text that looks like an address or a network, and often is none
+"""
+
+from __future__ import annotations
+
+from ipaddress import IPv4Address, IPv4Network
+from typing import TYPE_CHECKING, Any
+
+from hypothesis import strategies as st
+
+from hostrouting.config import HostRoutingConfig, Mode, RouteOverlapConfig, StaticRoute, StaticRoutesConfig
+
+if TYPE_CHECKING:
+    from hypothesis.strategies import SearchStrategy
+
+__all__ = [
+    "KEYS",
+    "configs",
+    "destinations",
+    "device_names",
+    "gateways",
+    "json_values",
+    "near_configs",
+    "near_routes",
+    "near_texts",
+    "networks",
+    "routes",
+    "scalars",
+]
+
+DEVICE_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
+
+KEYS = (
+    *("hostRouting", "staticRoutes", "routeOverlap", "protocol", "enabled", "routes"),
+    *("destination", "gateway", "dev", "metric", "expectedCidrs", "mode", "expectedDevs", "allowedDevs"),
+)
+"""Every key of a configuration."""
+
+
+def networks() -> SearchStrategy[IPv4Network]:
+    """Any IPv4 network."""
+    return st.builds(
+        lambda number, length: IPv4Network((number, length), strict=False),
+        st.integers(0, 2**32 - 1),
+        st.integers(0, 32),
+    )
+
+
+def destinations() -> SearchStrategy[IPv4Network]:
+    """Networks that a static route may lead to."""
+    refused = [IPv4Network(text) for text in ("0.0.0.0/8", "127.0.0.0/8", "224.0.0.0/3")]
+    return networks().filter(
+        lambda network: network.prefixlen > 0 and not any(network.subnet_of(range_) for range_ in refused)
+    )
+
+
+def gateways() -> SearchStrategy[IPv4Address]:
+    """Addresses that a router may have."""
+    return st.builds(IPv4Address, st.integers(1 << 24, (224 << 24) - 1)).filter(lambda address: not address.is_loopback)
+
+
+def device_names() -> SearchStrategy[str]:
+    """Names of network interfaces."""
+    return st.text(DEVICE_LETTERS, min_size=1, max_size=15).filter(lambda name: name not in {".", ".."})
+
+
+def routes() -> SearchStrategy[StaticRoute]:
+    """Any static route."""
+    return st.builds(
+        StaticRoute,
+        destinations().filter(lambda network: network.prefixlen < 32),  # no route to its own gateway
+        gateway=st.none() | gateways(),
+        dev=st.none() | device_names(),
+        metric=st.integers(0, 2**32 - 1),
+    )
+
+
+def configs() -> SearchStrategy[HostRoutingConfig]:
+    """Any configuration."""
+    some_routes = st.lists(routes(), max_size=4, unique_by=lambda route: (route.destination, route.metric))
+    static_routes = st.builds(StaticRoutesConfig, enabled=st.just(value=True), routes=some_routes)
+    globs = st.builds(lambda name, star: name[:14] + star, device_names(), st.sampled_from(["", "*", "?"]))
+    route_overlap = st.builds(
+        RouteOverlapConfig,
+        expected_cidrs=st.lists(networks(), max_size=4),
+        mode=st.sampled_from(Mode),
+        expected_devs=st.lists(device_names(), max_size=3),
+        allowed_devs=st.lists(globs, max_size=3),
+    )
+    return st.builds(
+        HostRoutingConfig,
+        static_routes=st.just(StaticRoutesConfig()) | static_routes,
+        route_overlap=route_overlap,
+        protocol=st.integers(200, 254),
+    )
+
+
+def near_texts() -> SearchStrategy[str]:
+    """Text made of what networks are made of, from right to nonsense."""
+    octet = st.integers(0, 300).map(str) | st.sampled_from(["", "00", "010", "0x1", "1 ", "\u0661"])
+    length = st.integers(0, 40).map("/{}".format) | st.sampled_from(["", "/", "/08", "/255.0.0.0", "/-1", "/8\n"])
+    dotted = st.lists(octet, min_size=3, max_size=5).map(".".join)
+    return (
+        st.builds("{}{}".format, dotted, length)
+        | networks().map(str)
+        | st.sampled_from(["::/0", "fe80::1", "::ffff:10.0.0.1/104", " 10.0.0.0/8", "10.0.0.0:80", "10/8"])
+    )
+
+
+def scalars() -> SearchStrategy[Any]:
+    """JSON values without parts, those that configurations hold among them."""
+    return (
+        st.none()
+        | st.booleans()
+        | st.integers()
+        | st.floats()
+        | st.text(st.characters(), max_size=20)  # lone surrogates too: JSON can spell them
+        | st.sampled_from(["", "WARN", "strict", "eth0", "eth0;reboot", "\u017ftrict", "\x1b[2J"])
+        | near_texts()
+    )
+
+
+def json_values() -> SearchStrategy[Any]:
+    """Any JSON value, biased towards what is nearly a configuration."""
+    key = st.sampled_from(KEYS) | st.text(max_size=5)
+    anything = st.recursive(
+        scalars(),
+        lambda parts: st.lists(parts, max_size=4) | st.dictionaries(key, parts, max_size=5),
+        max_leaves=12,
+    )
+    return anything | near_configs(anything)
+
+
+def near_routes(anything: SearchStrategy[Any]) -> SearchStrategy[dict[str, Any]]:
+    """The JSON of a route, in which any value may be any other."""
+    return st.fixed_dictionaries(
+        {"destination": near_texts() | anything},
+        optional={
+            "gateway": st.sampled_from(["", "10.0.0.1"]) | near_texts() | anything,
+            "dev": st.sampled_from(["", "eth0"]) | anything,
+            "metric": st.integers(-1, 2) | anything,
+        },
+    )
+
+
+def near_configs(anything: SearchStrategy[Any]) -> SearchStrategy[dict[str, Any]]:
+    """The JSON of a configuration, in which any value may be any other."""
+    static_routes = st.fixed_dictionaries(
+        {},
+        optional={"enabled": st.booleans() | anything, "routes": st.lists(near_routes(anything), max_size=3)},
+    )
+    route_overlap = st.fixed_dictionaries(
+        {},
+        optional={
+            "expectedCidrs": st.lists(near_texts(), max_size=3) | anything,
+            "mode": scalars() | anything,
+            "expectedDevs": st.lists(scalars(), max_size=2) | anything,
+            "allowedDevs": st.lists(scalars(), max_size=2) | anything,
+        },
+    )
+    config = st.fixed_dictionaries(
+        {},
+        optional={
+            "staticRoutes": static_routes | anything,
+            "routeOverlap": route_overlap | anything,
+            "protocol": st.integers(-1, 256) | anything,
+        },
+    )
+    return config | config.map(lambda part: {"hostRouting": part, "agent": {"name": "node-1"}})

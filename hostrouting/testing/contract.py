@@ -1,0 +1,344 @@
+"""The promises of RouteBackend as tests, for any backend: real, fake, or your own.
+
+Here: what `hostrouting.backends.base` promises, one test for each sentence. Not here: what a certain kernel does
+beyond that.
+
+Subclass it where pytest finds it, and say how a backend is made::
+
+    class TestMine(BackendContract):
+        @contextmanager
+        def make(self) -> Iterator[RouteBackend]:
+            with MyBackend() as backend:
+                yield backend
+
+Each test gets a new one, and it has to come as this host: eth0, up, with 10.0.0.4/24; ib0, up, with 172.16.1.10/16;
+idle0, down, without an address; the default rules; no routes but those that these addresses bring. What a backend
+cannot do at all it may skip, by overriding the test.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import attrs
+
+from hostrouting.backends.base import Answer, Change, Outcome
+from hostrouting.backends.memory import MemoryBackend
+from hostrouting.errors import (
+    BackendError,
+    DeviceDown,
+    GatewayNotOnLink,
+    InvalidRoute,
+    NoSuchDevice,
+    NoSuchRoute,
+    RouteExists,
+    RouteRefused,
+)
+from hostrouting.model import (
+    OURS,
+    PROTOCOL_KERNEL,
+    SCOPE_LINK,
+    TABLE_LOCAL,
+    NextHop,
+    Prefix,
+    Route,
+    Snapshot,
+    as_ip,
+    default_rules,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
+
+    from hostrouting.backends.base import RouteBackend, Verb
+
+__all__ = ["BackendContract", "contract_host"]
+
+
+def contract_host() -> MemoryBackend:
+    """The host that the contract is checked on, as a memory kernel."""
+    kernel = MemoryBackend()
+    kernel.set_up("lo")
+    for name, interface in (("eth0", "10.0.0.4/24"), ("ib0", "172.16.1.10/16")):
+        kernel.add_link(name)
+        kernel.add_address(name, interface)
+    kernel.add_link("idle0", up=False)
+    return kernel
+
+
+def _ours(prefix: str, *, gateway: str | None = "10.0.0.1", dev: str = "eth0", metric: int = 0) -> Route:
+    return Route.to(prefix, dev=dev, gateway=gateway, metric=metric, protocol=OURS)
+
+
+def _do(backend: RouteBackend, verb: Verb, route: Route) -> RouteRefused | None:
+    (outcome,) = backend.change([Change(verb, route)])
+    assert outcome.change == Change(verb, route)
+    return outcome.error
+
+
+def _mine(backend: RouteBackend) -> list[Route]:
+    return list(backend.snapshot(protocol=OURS).routes)
+
+
+@contextmanager
+def _refuses(kind: type[BaseException]) -> Iterator[None]:
+    try:
+        yield
+    except kind:
+        return
+    raise AssertionError(f"{kind.__name__} was not raised")
+
+
+class BackendContract:
+    """Subclass it, and override `make`."""
+
+    def make(self) -> AbstractContextManager[RouteBackend]:
+        """A new backend for the host that this module describes, and its end."""
+        raise NotImplementedError("say how your backend is made")
+
+    # snapshot
+
+    def test_snapshot_holds_links(self) -> None:
+        """A snapshot names every link, whether it is up, and whether it has a carrier."""
+        with self.make() as backend:
+            links = {link.name: link for link in backend.snapshot().links}
+        assert {"lo", "eth0", "ib0", "idle0"} <= set(links)
+        assert [links[name].up for name in ("eth0", "ib0", "idle0")] == [True, True, False]
+        assert links["eth0"].carrier
+        assert len({link.index for link in links.values()}) == len(links)
+
+    def test_snapshot_holds_addresses_and_what_they_bring(self) -> None:
+        """An address is there with its connected, its local and its broadcast route, which are the kernel's."""
+        with self.make() as backend:
+            snapshot = backend.snapshot(family=4)
+        own = [(str(it.ip), it.length) for it in snapshot.addresses if it.dev == "eth0"]
+        assert own == [("10.0.0.4", 24)]
+        brought = {(str(it.prefix), it.table, it.type) for it in snapshot.routes if it.devs == ("eth0",)}
+        assert brought == {
+            ("10.0.0.0/24", 254, "unicast"),
+            ("10.0.0.4/32", TABLE_LOCAL, "local"),
+            ("10.0.0.255/32", TABLE_LOCAL, "broadcast"),
+        }
+        assert all(it.protocol == PROTOCOL_KERNEL and it.prefsrc == as_ip("10.0.0.4") for it in snapshot.routes[:1])
+
+    def test_snapshot_holds_rules_in_order(self) -> None:
+        """The rules are there by priority, and each family has its own."""
+        with self.make() as backend:
+            assert backend.snapshot(family=4).rules == default_rules(4)
+
+    def test_snapshot_leaves_out_what_was_not_asked_for(self) -> None:
+        """Family, table and protocol leave out other routes, and nothing else."""
+        with self.make() as backend:
+            assert _do(backend, "add", _ours("192.0.2.0/24")) is None
+            everything = backend.snapshot()
+            for wanted in ({"family": 4}, {"table": TABLE_LOCAL}, {"protocol": OURS}, {"table": 7}):
+                some = backend.snapshot(**wanted)
+                assert list(some.routes) == [it for it in everything.routes if _has(it, wanted)]
+                assert some.links == everything.links
+            assert [str(it.prefix) for it in _mine(backend)] == ["192.0.2.0/24"]
+
+    def test_snapshot_stays_what_it_was(self) -> None:
+        """A snapshot is a value: what happens afterwards does not show in it."""
+        with self.make() as backend:
+            before = backend.snapshot()
+            kept = list(before.routes)
+            assert _do(backend, "add", _ours("192.0.2.0/24")) is None
+            assert list(before.routes) == kept
+            assert Snapshot.from_json(before.to_json()).routes == tuple(kept)
+
+    # change
+
+    def test_add_is_read_back(self) -> None:
+        """What was added is in the next snapshot, with all of its attributes."""
+        with self.make() as backend:
+            wanted = attrs.evolve(_ours("192.0.2.0/24", metric=7), table=100, mtu=1400, prefsrc=as_ip("10.0.0.4"))
+            assert _do(backend, "add", wanted) is None
+            assert _mine(backend) == [wanted]
+
+    def test_add_of_several_legs_is_read_back(self) -> None:
+        """A route with several legs keeps their order and their weights."""
+        with self.make() as backend:
+            legs = (
+                NextHop("eth0", gateway=as_ip("10.0.0.1"), weight=2),
+                NextHop("ib0", gateway=as_ip("172.16.0.1")),
+            )
+            wanted = Route(Prefix.parse("192.0.2.0/24"), legs, protocol=OURS)
+            assert _do(backend, "add", wanted) is None
+            assert _mine(backend) == [wanted]
+
+    def test_add_refuses_a_key_that_is_held(self) -> None:
+        """`add` is RouteExists when anybody holds prefix, metric and tos; another metric is another key."""
+        with self.make() as backend:
+            assert _do(backend, "add", _ours("192.0.2.0/24")) is None
+            assert isinstance(_do(backend, "add", _ours("192.0.2.0/24")), RouteExists)
+            assert isinstance(_do(backend, "add", _ours("192.0.2.0/24", gateway="10.0.0.2")), RouteExists)
+            assert isinstance(_do(backend, "add", _ours("10.0.0.0/24")), RouteExists)
+            assert _do(backend, "add", _ours("192.0.2.0/24", metric=9)) is None
+            assert [it.metric for it in _mine(backend)] == [0, 9]
+
+    def test_append_stands_behind(self) -> None:
+        """`append` puts a second route behind the holder of the key, and refuses an exact twin."""
+        with self.make() as backend:
+            first, second = _ours("192.0.2.0/24"), _ours("192.0.2.0/24", gateway="10.0.0.2")
+            assert _do(backend, "append", first) is None
+            assert _do(backend, "append", second) is None
+            assert _mine(backend) == [first, second]
+            assert isinstance(_do(backend, "append", second), RouteExists)
+
+    def test_replace_rewrites_the_first_holder(self) -> None:
+        """`replace` takes the place of the first holder, whoever it belongs to, and adds when there is none."""
+        with self.make() as backend:
+            wanted = _ours("172.16.0.0/16")
+            assert _do(backend, "replace", wanted) is None
+            found = [it for it in backend.snapshot(family=4, table=254).routes if it.prefix == wanted.prefix]
+            assert found == [wanted]
+            assert _do(backend, "replace", wanted) is None
+            assert _do(backend, "replace", _ours("192.0.2.0/24")) is None
+
+    def test_replace_refuses_a_later_twin(self) -> None:
+        """`replace` is RouteExists when exactly this route already stands behind the first holder."""
+        with self.make() as backend:
+            first, second = _ours("192.0.2.0/24"), _ours("192.0.2.0/24", gateway="10.0.0.2")
+            assert _do(backend, "append", first) is None
+            assert _do(backend, "append", second) is None
+            assert isinstance(_do(backend, "replace", second), RouteExists)
+            assert _mine(backend) == [first, second]
+
+    def test_delete_takes_what_was_read_back(self) -> None:
+        """`delete` takes exactly the route that a snapshot showed, also one that stands behind another."""
+        with self.make() as backend:
+            first, second = _ours("192.0.2.0/24"), _ours("192.0.2.0/24", gateway="10.0.0.2")
+            assert [_do(backend, "append", it) for it in (first, second)] == [None, None]
+            assert _do(backend, "delete", _mine(backend)[1]) is None
+            assert _mine(backend) == [first]
+            assert isinstance(_do(backend, "delete", second), NoSuchRoute)
+
+    def test_delete_does_not_take_another_ones(self) -> None:
+        """`delete` is NoSuchRoute when protocol, gateway, device, scope or type are another's."""
+        with self.make() as backend:
+            standing = _ours("192.0.2.0/24", metric=5)
+            assert _do(backend, "add", standing) is None
+            for other in (
+                attrs.evolve(standing, protocol=4),
+                attrs.evolve(standing, metric=6),
+                attrs.evolve(standing, scope=SCOPE_LINK),
+                attrs.evolve(standing, type="blackhole", legs=()),
+                _ours("192.0.2.0/24", metric=5, gateway="10.0.0.2"),
+                _ours("192.0.2.0/24", metric=5, gateway="172.16.0.1", dev="ib0"),
+            ):
+                assert isinstance(_do(backend, "delete", other), NoSuchRoute), other
+            assert _mine(backend) == [standing]
+
+    def test_refusals_are_told_apart(self) -> None:
+        """Each refusal is of its own kind, names the route, and has the kernel's number and words."""
+        with self.make() as backend:
+            cases: list[tuple[Route, type[RouteRefused]]] = [
+                (_ours("192.0.2.0/24", gateway="203.0.113.1"), GatewayNotOnLink),
+                (_ours("192.0.2.0/24", gateway="10.0.0.1", dev="ib0"), GatewayNotOnLink),
+                (_ours("192.0.2.0/24", dev="gone0"), NoSuchDevice),
+                (_ours("192.0.2.0/24", gateway=None, dev="idle0"), DeviceDown),
+                (attrs.evolve(_ours("192.0.2.0/24"), prefsrc=as_ip("203.0.113.9")), InvalidRoute),
+            ]
+            for route, kind in cases:
+                error = _do(backend, "add", route)
+                assert type(error) is kind, route
+                assert error.route == str(route)
+                assert error.errno
+                assert error.kernel
+            assert _mine(backend) == []
+
+    def test_a_refused_change_does_not_stop_the_next(self) -> None:
+        """Every change is tried, in order, and each has its outcome."""
+        with self.make() as backend:
+            wanted = [_ours("192.0.2.0/24"), _ours("198.51.100.0/24", gateway="203.0.113.1"), _ours("203.0.113.0/24")]
+            outcomes = backend.change(iter([Change("add", it) for it in wanted]))
+            assert [outcome.ok for outcome in outcomes] == [True, False, True]
+            assert [outcome.change.route for outcome in outcomes] == wanted
+            assert outcomes[0] == Outcome(Change("add", wanted[0]))
+            assert _mine(backend) == [wanted[0], wanted[2]]
+
+    def test_no_changes_have_no_outcomes(self) -> None:
+        """Nothing to do is fine."""
+        with self.make() as backend:
+            assert backend.change([]) == ()
+
+    # lookup
+
+    def test_lookup_answers_in_order(self) -> None:
+        """Each destination has its answer: the FIB entry that decides, or how the lookup ends without one."""
+        with self.make() as backend:
+            wanted = _ours("192.0.2.0/24")
+            assert _do(backend, "add", wanted) is None
+            assert _do(backend, "add", Route.to("198.51.100.0/24", type="unreachable", protocol=OURS)) is None
+            asked = ["192.0.2.9", "172.16.9.9", "10.0.0.4", "198.51.100.1", "203.0.113.1", "192.0.2.9"]
+            answers = backend.lookup([as_ip(it) for it in asked])
+        assert [it.kind for it in answers] == ["unicast", "unicast", "local", "unreachable", "no-route", "unicast"]
+        assert answers[0] == answers[5] == Answer("unicast", wanted)
+        assert answers[1].route is not None
+        assert answers[1].route.devs == ("ib0",)
+        assert [it.route for it in answers[3:5]] == [None, None]
+
+    def test_lookup_shows_every_leg(self) -> None:
+        """The answer is the entry with all of its legs, not the one that a certain packet takes."""
+        with self.make() as backend:
+            legs = tuple(NextHop("eth0", gateway=as_ip(f"10.0.0.{number}")) for number in (1, 2))
+            assert _do(backend, "add", Route(Prefix.parse("192.0.2.0/24"), legs, protocol=OURS)) is None
+            (answer,) = backend.lookup([as_ip("192.0.2.1")])
+        assert answer.route is not None
+        assert answer.route.legs == legs
+
+    def test_lookup_of_nothing(self) -> None:
+        """No destinations, no answers."""
+        with self.make() as backend:
+            assert backend.lookup([]) == ()
+
+    def test_lookup_refuses_a_mix_of_families(self) -> None:
+        """One lookup is about one family."""
+        with self.make() as backend, _refuses(ValueError):
+            backend.lookup([as_ip("192.0.2.1"), as_ip("2001:db8::1")])
+
+    # watch
+
+    def test_watch_hears_a_change(self) -> None:
+        """What changed since the watch began is heard, also when nobody was waiting; then there is silence."""
+        with self.make() as backend, backend.watch() as watch:
+            assert watch.wait(0) is False
+            assert _do(backend, "add", _ours("192.0.2.0/24")) is None
+            assert watch.wait(5) is True
+            while watch.wait(0):
+                pass
+            assert watch.wait(0) is False
+
+    def test_watch_is_woken(self) -> None:
+        """`wake` ends the next wait with False, from any thread, and only that one."""
+        with self.make() as backend, backend.watch() as watch:
+            thread = threading.Thread(target=watch.wake)
+            thread.start()
+            assert watch.wait(60) is False
+            thread.join()
+            watch.close()
+            watch.close()
+
+    # close
+
+    def test_a_closed_backend_is_of_no_use(self) -> None:
+        """Closing twice is fine; anything else then raises BackendError."""
+        with self.make() as backend:
+            backend.close()
+            backend.close()
+            with _refuses(BackendError):
+                backend.snapshot()
+            with _refuses(BackendError):
+                backend.lookup([as_ip("192.0.2.1")])
+            with _refuses(BackendError):
+                backend.change([])
+            with _refuses(BackendError):
+                backend.watch()
+
+
+def _has(route: Route, wanted: dict[str, int]) -> bool:
+    has = {"family": route.prefix.family, "table": route.table, "protocol": route.protocol}
+    return all(has[name] == value for name, value in wanted.items())

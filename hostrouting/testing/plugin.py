@@ -1,0 +1,49 @@
+"""pytest fixtures: a fresh kernel for every test, one fixture for each ready host.
+
+Switched on by name, in a conftest.py::
+
+    pytest_plugins = ["hostrouting.testing.plugin"]
+"""
+
+import pytest
+
+from hostrouting.backends.memory import MemoryBackend
+from hostrouting.testing import topologies
+
+__all__ = ["cni_node", "ecmp_node", "h200", "memory_kernel", "plain_vm", "vpn_node"]
+
+
+@pytest.fixture
+def memory_kernel() -> MemoryBackend:
+    """A kernel as a new network namespace has it: lo, which is down, and the default rules."""
+    return MemoryBackend()
+
+
+@pytest.fixture
+def plain_vm() -> MemoryBackend:
+    """One Ethernet device with a default route."""
+    return topologies.plain_vm()
+
+
+@pytest.fixture
+def h200() -> MemoryBackend:
+    """A plain VM whose ib0 … ib7 are all connected to 172.16.0.0/16."""
+    return topologies.h200()
+
+
+@pytest.fixture
+def vpn_node() -> MemoryBackend:
+    """A plain VM that sends everything by wg0."""
+    return topologies.vpn_node()
+
+
+@pytest.fixture
+def ecmp_node() -> MemoryBackend:
+    """Two uplinks that share the default route."""
+    return topologies.ecmp_node()
+
+
+@pytest.fixture
+def cni_node() -> MemoryBackend:
+    """A plain VM with pods on a bridge, and other nodes' pods behind its uplink."""
+    return topologies.cni_node()

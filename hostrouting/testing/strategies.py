@@ -1,0 +1,157 @@
+"""Hypothesis strategies for hosts, made so that things collide. Importing this loads hypothesis.
+
+Everything lies in one small block, so that random prefixes nest, halve and repeat each other, and a scan of every
+single address is cheap: `blocks().flatmap(snapshots)`. Strategies for configurations are in `config_strategies`.
+
+    blocks()            the block in which everything lies
+    prefixes(block)     blocks in it
+    legs(family)        ways out, in any state
+    routes(block)       routes of every type, in several tables
+    rules(block)        rules of every action, with any selector
+    links()             devices
+    snapshots(block)    hosts
+"""
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from hostrouting.model import (
+    OURS,
+    SCOPE_LINK,
+    TABLE_LOCAL,
+    TABLE_MAIN,
+    Address,
+    Link,
+    NextHop,
+    Prefix,
+    Route,
+    RouteType,
+    Rule,
+    RuleAction,
+    Snapshot,
+    as_ip,
+    default_rules,
+    ip_at,
+    width_of,
+)
+
+__all__ = ["DEVICES", "blocks", "legs", "links", "prefixes", "routes", "rules", "snapshots"]
+
+DEVICES = ("eth0", "eth1", "ib0", "wg0")
+TABLES = (TABLE_MAIN, TABLE_LOCAL, 100)
+PATHLESS: list[RouteType] = ["blackhole", "unreachable", "prohibit", "throw"]
+OWN: list[RouteType] = ["local", "broadcast", "anycast"]
+
+
+def blocks(family: int = 4, bits: int = 4) -> st.SearchStrategy[Prefix]:
+    """The block in which everything lies: sixteen addresses, unless other `bits` are given."""
+    base = as_ip("172.16.0.0" if family == 4 else "fd00:16::")
+    return st.just(Prefix(family, int(base), width_of(family) - bits))
+
+
+def prefixes(within: Prefix, *, wider: bool = False) -> st.SearchStrategy[Prefix]:
+    """Prefixes in the block, or, when `wider`, now and then one around it."""
+    inside = st.builds(
+        lambda number, length: Prefix.around(within.family, number, length),
+        st.integers(within.first, within.last),
+        st.integers(within.length, width_of(within.family)),
+    )
+    around = st.integers(0, within.length).map(lambda length: Prefix.around(within.family, within.first, length))
+    return inside | around if wider else inside
+
+
+def legs(family: int) -> st.SearchStrategy[NextHop]:
+    """One way out, in any state."""
+    gateway = as_ip("10.0.0.1" if family == 4 else "fe80::1")
+    seldom = st.sampled_from([False] * 9 + [True])
+    return st.builds(
+        lambda dev, hop, dead, linkdown: NextHop(dev, gateway=hop, dead=dead, linkdown=linkdown),
+        st.sampled_from(DEVICES),
+        st.sampled_from([None, gateway]),
+        seldom,
+        seldom,
+    )
+
+
+@st.composite
+def routes(draw: st.DrawFn, within: Prefix) -> Route:
+    """Any route that has to do with the block: of every type, in several tables."""
+    family = within.family
+    table = draw(st.sampled_from(TABLES))
+    usual: list[RouteType] = ["unicast"] * 12
+    kind = draw(st.sampled_from(OWN if table == TABLE_LOCAL else usual + PATHLESS + OWN))
+    ways = () if kind in PATHLESS else tuple(draw(st.lists(legs(family), min_size=1, max_size=2)))
+    return Route(
+        draw(prefixes(within, wider=True)),
+        ways,
+        table=table,
+        metric=draw(st.sampled_from([0, 0, 0, 100, 1024])),
+        tos=draw(st.sampled_from([0] * 7 + [0x10])) if family == 4 else 0,
+        type=kind,
+        scope=draw(st.sampled_from([0, SCOPE_LINK])),
+        protocol=draw(st.sampled_from([2, 3, 16, OURS])),
+    )
+
+
+@st.composite
+def rules(draw: st.DrawFn, within: Prefix) -> Rule:
+    """Any rule: of every action, with any selector, most of them with few."""
+
+    def seldom(strategy: st.SearchStrategy[Any], otherwise: Any) -> Any:
+        return draw(strategy) if draw(st.integers(0, 5)) == 0 else otherwise
+
+    actions: list[RuleAction] = ["to_table"] * 6
+    action = draw(st.sampled_from([*actions, "goto", "nop", "blackhole", "unreachable", "prohibit"]))
+    priority = draw(st.integers(1, 40000))
+    ahead = [priority + 1, *(place for place in (32766, 32767) if place > priority)]
+    fwmark, fwmask = seldom(st.sampled_from([(1, 1), (0, 3), (2, 0xFF)]), (0, 0))
+    return Rule(
+        family=within.family,
+        priority=priority,
+        action=action,
+        table=draw(st.sampled_from(TABLES)) if action == "to_table" else 0,
+        target=draw(st.sampled_from(ahead)) if action == "goto" else None,
+        invert=seldom(st.just(value=True), otherwise=False),
+        dst=seldom(prefixes(within), None),
+        src=seldom(prefixes(within), None),
+        iif=seldom(st.sampled_from(["lo", *DEVICES, "gone"]), None),
+        oif=seldom(st.sampled_from(DEVICES), None),
+        fwmark=fwmark,
+        fwmask=fwmask,
+        tos=seldom(st.just(0x10), 0),
+        uids=seldom(st.sampled_from([(0, 0), (1000, 1999)]), None),
+        ipproto=seldom(st.sampled_from([6, 17]), 0),
+        sports=seldom(st.just((1, 1023)), None),
+        dports=seldom(st.just((53, 53)), None),
+        suppress_prefixlength=seldom(st.sampled_from([0, within.length, within.length + 2]), None),
+        suppress_ifgroup=seldom(st.sampled_from([0, 7]), None),
+    )
+
+
+@st.composite
+def links(draw: st.DrawFn) -> tuple[Link, ...]:
+    """The devices that the routes speak of, now and then in another group or wary of lost carriers."""
+    return tuple(
+        Link(
+            name=name,
+            index=index,
+            group=draw(st.sampled_from([0, 0, 7])),
+            ignore_routes_with_linkdown=draw(st.booleans()),
+        )
+        for index, name in enumerate(DEVICES, start=2)
+    )
+
+
+@st.composite
+def snapshots(draw: st.DrawFn, within: Prefix, *, max_rules: int = 4, max_routes: int = 12) -> Snapshot:
+    """Any host. Its rules are in the kernel's order; half of the hosts have the default ones only."""
+    extra = draw(st.lists(rules(within), max_size=max_rules)) if draw(st.booleans()) else []
+    standing = [rule for rule in default_rules(within.family) if not extra or draw(st.integers(0, 9))]
+    address = Address(ip=ip_at(within.family, within.first + 1), length=width_of(within.family), dev="eth0")
+    return Snapshot(
+        links=draw(links()),
+        addresses=(address,),
+        rules=tuple(sorted([*standing, *extra], key=lambda rule: rule.priority)),
+        routes=draw(st.lists(routes(within), max_size=max_routes)),
+    )

@@ -1,0 +1,77 @@
+"""Ready hosts, each a memory kernel in the state in which such a host is found.
+
+Here: what the network of each kind of host looks like. Not here: what is tested on it.
+"""
+
+from hostrouting.backends.base import Change
+from hostrouting.backends.memory import MemoryBackend
+from hostrouting.model import ARPHRD_INFINIBAND, Link, NextHop, Prefix, Route, Rule, as_ip
+
+__all__ = ["cni_node", "ecmp_node", "h200", "plain_vm", "vpn_node"]
+
+_DHCP = 16
+_STATIC = 4
+
+
+def plain_vm() -> MemoryBackend:
+    """One Ethernet device, 10.0.0.4/24, with a default route by 10.0.0.1, as DHCP leaves it."""
+    kernel = MemoryBackend(promote_secondaries=True)
+    kernel.set_up("lo")
+    kernel.add_link(Link(name="eth0", index=2))
+    kernel.add_address("eth0", "10.0.0.4/24")
+    _install(kernel, Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", protocol=_DHCP, metric=100))
+    return kernel
+
+
+def h200() -> MemoryBackend:
+    """The host that this library was made for: a plain VM whose ib0 … ib7 are all connected to 172.16.0.0/16."""
+    kernel = plain_vm()
+    for number in range(8):
+        kernel.add_link(Link(name=f"ib{number}", index=0, type=ARPHRD_INFINIBAND))
+        kernel.add_address(f"ib{number}", f"172.16.{number + 1}.{number + 10}/16")
+    return kernel
+
+
+def vpn_node() -> MemoryBackend:
+    """A plain VM that sends everything by wg0, as wg-quick does it.
+
+    Packets without its mark are looked up in a table of its own; in main only routes longer than the default count.
+    """
+    kernel = plain_vm()
+    kernel.add_link(Link(name="wg0", index=0, kind="wireguard", type=65534))
+    kernel.add_address("wg0", "10.8.0.2/32")
+    _install(kernel, Route.to("0.0.0.0/0", dev="wg0", table=51820, protocol=_STATIC))
+    kernel.add_rule(
+        Rule(family=4, priority=32764, invert=True, fwmark=51820, fwmask=0xFFFFFFFF, table=51820, protocol=3)
+    )
+    kernel.add_rule(Rule(family=4, priority=32763, table=254, suppress_prefixlength=0, protocol=3))
+    return kernel
+
+
+def ecmp_node() -> MemoryBackend:
+    """A host with two uplinks, eth0 and eth1, which share its default route."""
+    kernel = MemoryBackend(promote_secondaries=True)
+    kernel.set_up("lo")
+    for number in (0, 1):
+        kernel.add_link(f"eth{number}")
+        kernel.add_address(f"eth{number}", f"10.{number}.0.4/24")
+    legs = tuple(NextHop(f"eth{number}", gateway=as_ip(f"10.{number}.0.1")) for number in (0, 1))
+    _install(kernel, Route(Prefix.parse("0.0.0.0/0"), legs, protocol=_STATIC))
+    return kernel
+
+
+def cni_node() -> MemoryBackend:
+    """A plain VM on which a CNI runs: its pod bridge cni0 has 10.244.0.0/24, other nodes' pods are behind eth0."""
+    kernel = plain_vm()
+    kernel.add_link(Link(name="cni0", index=0, kind="bridge"))
+    kernel.add_address("cni0", "10.244.0.1/24")
+    for pod in range(2):
+        kernel.add_link(Link(name=f"veth{pod}", index=0, kind="veth", master="cni0"))
+    _install(kernel, *(Route.to(f"10.244.{node}.0/24", dev="eth0", gateway=f"10.0.0.{node + 4}") for node in (1, 2)))
+    return kernel
+
+
+def _install(kernel: MemoryBackend, *routes: Route) -> None:
+    for outcome in kernel.change(Change("add", route) for route in routes):
+        if outcome.error is not None:
+            raise outcome.error

@@ -1,0 +1,33 @@
+"""examples/own_backend.py: it runs, and what it builds keeps the promises."""
+
+import subprocess
+import sys
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import pytest
+
+from examples.own_backend import JournalBackend
+from hostrouting.testing.contract import BackendContract, contract_host
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "own_backend.py"
+
+
+class TestJournalBackend(BackendContract):
+    """A user's own backend, written in forty lines, keeps every promise."""
+
+    def make(self) -> AbstractContextManager[JournalBackend]:
+        """The journal around the contract's own host."""
+        return JournalBackend(contract_host())
+
+
+@pytest.mark.processes
+def test_it_runs() -> None:
+    """The example prints its journal: what was done, and what was refused with the reason."""
+    done = subprocess.run([sys.executable, EXAMPLE], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.splitlines() == [
+        "add 172.16.8.0/24 via 10.0.0.1 dev eth0 proto hostrouting: done",
+        "add 172.16.8.0/24 via 192.0.2.1 dev eth0 proto hostrouting: 172.16.8.0/24 via 192.0.2.1 dev eth0 "
+        "proto hostrouting: gateway 192.0.2.1 is not on-link on eth0 (10.0.0.4/24) "
+        "(kernel: Nexthop has invalid gateway)",
+    ]

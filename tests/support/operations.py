@@ -1,0 +1,216 @@
+"""What may happen to a host, as values: the same operation is carried out on Linux and on the fake kernel.
+
+Everything is drawn from a world so small that things collide: three devices, a dozen addresses, one block.
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import attrs
+from hypothesis import strategies as st
+
+from hostrouting.backends.base import Change, Verb
+from hostrouting.backends.memory import MemoryBackend
+from hostrouting.errors import BackendError
+from hostrouting.model import (
+    IP,
+    SCOPE_HOST,
+    SCOPE_LINK,
+    TABLE_DEFAULT,
+    TABLE_LOCAL,
+    TABLE_MAIN,
+    Address,
+    NextHop,
+    Prefix,
+    Route,
+    RouteType,
+    Rule,
+    RuleAction,
+    as_ip,
+    ip_at,
+    width_of,
+)
+from tests.support.rawkernel import RawKernel, Said
+
+__all__ = ["DEVICES", "Operation", "do_fake", "do_linux", "operations"]
+
+DEVICES = ("eth0", "eth1", "ib0")
+_VERBS: list[Verb] = ["add", "append", "replace", "delete"]
+
+
+@attrs.frozen
+class Operation:
+    """One thing that happens: the name of a verb of both kernels, and what it is done to."""
+
+    verb: str
+    arguments: tuple[Any, ...] = ()
+    options: tuple[tuple[str, Any], ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.verb} {' '.join(map(str, self.arguments))} {dict(self.options) or ''}"
+
+
+def do_linux(kernel: RawKernel, operation: Operation) -> Said:
+    """Let it happen to Linux."""
+    said: Said = getattr(kernel, operation.verb)(*operation.arguments, **dict(operation.options))
+    return said
+
+
+def do_fake(kernel: MemoryBackend, operation: Operation) -> Said:
+    """Let it happen to the fake kernel."""
+    arguments = operation.arguments
+    if operation.verb == "change":
+        (outcome,) = kernel.change(arguments)
+        error: BackendError | None = outcome.error
+    else:
+        error = None
+        if operation.verb.endswith("_address"):
+            arguments = (arguments[0].dev, *arguments)
+        elif operation.verb == "add_link":
+            operation = attrs.evolve(operation, options=(("up", False),))
+        try:
+            getattr(kernel, operation.verb)(*arguments, **dict(operation.options))
+        except BackendError as refused:
+            error = refused
+    return Said(0) if error is None else Said(error.errno or -1, error.kernel)
+
+
+def operations(family: int) -> st.SearchStrategy[Operation]:
+    """Anything that may happen, routes more often than the rest."""
+    devices = st.sampled_from(DEVICES)
+    link = st.sampled_from(["add_link", "delete_link", "set_up", "set_down", "set_up", "set_down"])
+    return st.one_of(
+        st.builds(lambda it: Operation("change", (it,)), changes(family)),
+        st.builds(lambda it: Operation("change", (it,)), changes(family)),
+        st.builds(lambda it: Operation("change", (it,)), changes(family)),
+        st.builds(lambda verb, dev: Operation(verb, (dev,)), link, devices),
+        st.builds(lambda dev, on: Operation("set_carrier", (dev,), (("carrier", on),)), devices, st.booleans()),
+        st.builds(lambda it: Operation("add_address", (it,)), addresses(family)),
+        st.builds(lambda it: Operation("delete_address", (it,)), addresses(family)),
+        st.builds(lambda verb, it: Operation(verb, (it,)), st.sampled_from(["add_rule", "delete_rule"]), rules(family)),
+    )
+
+
+def _base(family: int) -> int:
+    return int(as_ip("172.16.0.0" if family == 4 else "fd00:16::"))
+
+
+def _ips(family: int) -> st.SearchStrategy[IP]:
+    return st.integers(0, 15).map(lambda number: ip_at(family, _base(family) + number))
+
+
+def addresses(family: int) -> st.SearchStrategy[Address]:
+    """An address on a device: few, so that networks and addresses repeat."""
+    lengths = [28, 28, 28, 30, 31, 32] if family == 4 else [124, 124, 126, 127, 128]
+    return st.builds(
+        lambda ip, length, dev, scope, broadcast: Address(
+            ip=ip,
+            length=length,
+            dev=dev,
+            scope=scope if family == 4 else 0,
+            broadcast=broadcast if family == 4 else None,
+        ),
+        st.sampled_from([1, 2, 5, 6]).map(lambda number: ip_at(family, _base(family) + number)),
+        st.sampled_from(lengths),
+        st.sampled_from(DEVICES),
+        st.sampled_from([0] * 6 + [SCOPE_LINK, SCOPE_HOST]),
+        st.sampled_from([None] * 4 + [as_ip("172.16.0.15"), as_ip("172.16.0.7")]),
+    )
+
+
+def changes(family: int) -> st.SearchStrategy[Change]:
+    """A change of a route, right or wrong."""
+    return st.builds(Change, st.sampled_from(_VERBS), routes(family))
+
+
+@st.composite
+def routes(draw: st.DrawFn, family: int) -> Route:
+    """A route as somebody may ask for it: most of them are sound, and of each fault there are some."""
+    seldom = _seldom(draw)
+    width = width_of(family)
+    pathless: list[RouteType] = ["blackhole", "unreachable", "prohibit", "throw"]
+    kinds: list[RouteType] = ["local", "broadcast", "anycast", "multicast"]
+    kind: RouteType = seldom(st.sampled_from(pathless + kinds), "unicast", of=4)
+    legs = tuple(draw(st.lists(_legs(family), min_size=1, max_size=seldom(st.just(3), 1))))
+    if kind in pathless:
+        legs = seldom(st.just(legs), ())
+    if kind == "unicast":
+        legs = seldom(st.just(()), legs, of=20)
+    on_link = kind == "broadcast" or (kind == "unicast" and not any(leg.gateway for leg in legs))
+    scope = {"local": SCOPE_HOST}.get(kind, SCOPE_LINK if on_link else 0)
+    prefix = draw(
+        st.builds(
+            lambda number, length: Prefix.around(family, _base(family) + number, width - length),
+            st.integers(0, 15),
+            st.sampled_from([0, 0, 1, 2, 3, 4, 4, 4, 8, width]),
+        )
+    )
+    return Route(
+        prefix,
+        legs,
+        table=seldom(st.sampled_from([TABLE_LOCAL, TABLE_DEFAULT, 100, 356]), TABLE_MAIN, of=3),
+        metric=draw(st.sampled_from([0, 0, 0, 100, 4294967295])),
+        tos=seldom(st.sampled_from([0x10, 0x20, 0x04, 0x01]), 0),
+        type=kind,
+        scope=seldom(st.sampled_from([0, 200, SCOPE_LINK, SCOPE_HOST, 255]), scope, of=8),
+        protocol=draw(st.sampled_from([2, 3, 213, 213, 0])),
+        prefsrc=seldom(_ips(family), None),
+        mtu=seldom(st.sampled_from([1400, 70000, 0]), None, of=12),
+        advmss=seldom(st.sampled_from([1360, 70000]), None, of=20),
+    )
+
+
+def _legs(family: int) -> st.SearchStrategy[NextHop]:
+    odd = [as_ip("0.0.0.0"), as_ip("224.0.0.1"), as_ip("255.255.255.255"), as_ip("9.9.9.9")]  # noqa: S104
+    odd6 = [as_ip("ff02::1"), as_ip("::"), as_ip("fe80::1"), as_ip("2001:db8::1")]
+    gateways = st.one_of(st.none(), _ips(family), _ips(family), st.sampled_from(odd if family == 4 else odd6))
+    return st.builds(
+        lambda dev, gateway, onlink, weight: NextHop(dev, gateway=gateway, onlink=onlink, weight=weight),
+        st.sampled_from([*DEVICES, *DEVICES, *DEVICES, "lo", None]),
+        gateways,
+        st.sampled_from([False] * 7 + [True]),
+        st.just(1),
+    )
+
+
+@st.composite
+def rules(draw: st.DrawFn, family: int) -> Rule:
+    """A rule, right or wrong."""
+    seldom = _seldom(draw)
+    actions: list[RuleAction] = ["goto", "nop", "blackhole", "unreachable", "prohibit"]
+    action: RuleAction = seldom(st.sampled_from(actions), "to_table", of=4)
+    inside = st.integers(0, 4).map(lambda bits: Prefix(family, _base(family), width_of(family) - bits))
+    to_table = action == "to_table"
+    standard = seldom(st.sampled_from([(0, 255), (32766, 254), (32767, 253)]), None, of=5)
+    if standard:
+        return Rule(family=family, priority=standard[0], table=standard[1], protocol=2)
+    fwmark, fwmask = seldom(st.sampled_from([(1, 0xFFFFFFFF), (2, 0xFF)]), (0, 0))
+    return Rule(
+        family=family,
+        priority=draw(st.sampled_from([0, 5, 5, 100, 40000])),
+        action=action,
+        table=draw(st.sampled_from([TABLE_MAIN, TABLE_LOCAL, TABLE_DEFAULT, 100])) if to_table else 0,
+        target=draw(st.sampled_from([5, 100, 32766])) if action == "goto" else None,
+        invert=seldom(st.just(value=True), otherwise=False),
+        src=seldom(inside, None),
+        dst=seldom(inside, None),
+        iif=seldom(st.sampled_from(["lo", *DEVICES]), None),
+        oif=seldom(st.sampled_from(DEVICES), None),
+        fwmark=fwmark,
+        fwmask=fwmask,
+        tos=seldom(st.sampled_from([0x10, 0x11]), 0),
+        uids=seldom(st.sampled_from([(0, 0), (1000, 1999)]), None),
+        ipproto=seldom(st.sampled_from([6, 17]), 0),
+        sports=seldom(st.just((1, 1023)), None),
+        dports=seldom(st.just((53, 53)), None),
+        suppress_prefixlength=seldom(st.sampled_from([0, 28]), None) if to_table else None,
+        suppress_ifgroup=seldom(st.sampled_from([0, 7]), None) if to_table else None,
+        protocol=draw(st.sampled_from([3, 3, 213])),
+    )
+
+
+def _seldom(draw: st.DrawFn) -> Callable[..., Any]:
+    def seldom(strategy: st.SearchStrategy[Any], otherwise: Any, *, of: int = 6) -> Any:
+        return draw(strategy) if draw(st.integers(0, of - 1)) == of - 1 else otherwise
+
+    return seldom
