@@ -32,7 +32,7 @@ from hostrouting.model import (
     width_of,
 )
 
-__all__ = ["Said", "RawKernel", "raw_kernel"]
+__all__ = ["RawKernel", "Said", "raw_kernel"]
 
 _CLONE_NEWNET = 0x40000000
 _SOL_NETLINK, _CAP_ACK, _EXT_ACK, _STRICT = 270, 10, 11, 12
