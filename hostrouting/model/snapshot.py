@@ -64,20 +64,16 @@ class Snapshot:
         return next((link for link in self.links if link.name == name), None)
 
     def with_routes(self, added: Iterable[Route] = (), *, without: Iterable[Route] = ()) -> Self:
-        """The same host after routes were taken away and others added.
-
-        An added route takes the place of the first one that holds its key, as the kernel's REPLACE does, and
-        else comes last. Of several equal routes to take away, the first goes.
-        """
+        """The same host after routes were taken away, the first of several equal ones, and others came last."""
         routes = list(self.routes)
         for route in without:
             routes.remove(route)
-        held: dict[object, int] = {}
-        for position, route in enumerate(routes):
-            held.setdefault(route.key, position)
-        for route in added:
-            position = held.setdefault(route.key, len(routes))
-            routes[position : position + 1] = [route]
+        return attrs.evolve(self, routes=(*routes, *added))
+
+    def with_replaced(self, old: Route, new: Route) -> Self:
+        """The same host with one route in the place of another, as the kernel's REPLACE leaves it."""
+        routes = list(self.routes)
+        routes[routes.index(old)] = new
         return attrs.evolve(self, routes=tuple(routes))
 
     def to_json(self, *, indent: int | None = None) -> str:

@@ -3,6 +3,7 @@
 Here: ranges, lengths and counting. Not here: what a range stands for.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -70,29 +71,52 @@ class _Puzzle:
         spans = self._spans[begin:end]
         if any(span.kind == "keep" and span.length <= above for span in spans):
             return None
-        if not any(span.kind == "open" and span.length > above for span in spans):
+        if not _is_open(spans, above):
             return _NONE
-        found = [] if node.length == self._width else [self._below(node, begin, end, above)]
-        spared = all(span.kind != "keep" or span.length > node.length for span in spans)
-        if spared and self._usable(node):
-            rest = _NONE if node.length == self._width else self._below(node, begin, end, node.length)
-            if node.length == self._width and any(s.kind == "open" and s.length > node.length for s in spans):
-                rest = None
-            if rest is not None:
-                taken = sum(
-                    min(span.last, node.last) - max(span.first, node.first) + 1 for span in spans if span.kind == "free"
-                )
-                found.append(_Choice(rest.number + 1, rest.taken + taken, (node, *rest.prefixes)))
-        return min((choice for choice in found if choice is not None), default=None)
+        chosen = self._with(node, spans, begin, end, above)
+        # One prefix that takes nothing besides is the best there is, and two halves that are open take two.
+        if chosen == _Choice(1, 0, (node,)) or node.length == self._width:
+            return chosen
+        until, since = self._split(node, begin, end)
+        both = _is_open(self._spans[begin:until], above) and _is_open(self._spans[since:end], above)
+        if chosen is not None and chosen.number == 1 and both:
+            return chosen
+        below = self._below(node, begin, end, above)
+        return min((choice for choice in (chosen, below) if choice is not None), default=None)
+
+    def _with(self, node: Prefix, spans: list[Span], begin: int, end: int, above: int) -> _Choice | None:
+        """The best choice that the node itself is part of."""
+        takes = any(span.kind == "open" and above < span.length <= node.length for span in spans)
+        spares = all(span.kind != "keep" or span.length > node.length for span in spans)
+        if not (takes and spares and self._usable(node)):
+            return None
+        rest = self._below(node, begin, end, node.length) if _is_open(spans, node.length) else _NONE
+        if rest is None:
+            return None
+        taken = sum(
+            min(span.last, node.last) - max(span.first, node.first) + 1 for span in spans if span.kind == "free"
+        )
+        return _Choice(rest.number + 1, rest.taken + taken, (node, *rest.prefixes))
 
     def _below(self, node: Prefix, begin: int, end: int, above: int) -> _Choice | None:
-        left, right = node.halves()
-        middle = begin
-        while middle < end and self._spans[middle].last < right.first:
-            middle += 1
-        astride = middle < end and self._spans[middle].first < right.first
-        one = self.best(left, begin, middle + astride, above)
-        other = self.best(right, middle, end, above) if one is not None else None
+        """The best choice among the longer prefixes in the node."""
+        if node.length == self._width:
+            return None
+        (left, right), (until, since) = node.halves(), self._split(node, begin, end)
+        one = self.best(left, begin, until, above)
+        other = self.best(right, since, end, above) if one is not None else None
         if one is None or other is None:
             return None
         return _Choice(one.number + other.number, one.taken + other.taken, one.prefixes + other.prefixes)
+
+    def _split(self, node: Prefix, begin: int, end: int) -> tuple[int, int]:
+        """The spans of the left half end before the first of these two, those of the right begin at the second."""
+        middle = node.network + (1 << self._width - node.length - 1)
+        since = bisect_left(self._spans, middle, begin, end, key=lambda span: span.last)
+        until = since + (since < end and self._spans[since].first < middle)
+        return until, since
+
+
+def _is_open(spans: list[Span], above: int) -> bool:
+    """Whether one of the spans is open still below a chosen prefix of this length."""
+    return any(span.kind == "open" and span.length > above for span in spans)

@@ -78,8 +78,14 @@ def propose_repair(
     for block in _blocks(report.cidrs):
         prefixes += task.close(block, flow)
     routes = [attrs.evolve(way, prefix=prefix) for prefix in prefixes]
+    replaced = [
+        standing
+        for route in routes
+        for standing in fib.routes(route.prefix)
+        if standing.key == route.key and standing.protocol == protocol
+    ]
     proof = check_overlap(
-        Fib(fib.snapshot.with_routes(routes)),
+        Fib(fib.snapshot.with_routes(routes, without=replaced)),
         report.cidrs,
         devs=report.expected_devs,
         allowed=report.allowed,

@@ -335,13 +335,13 @@ class TestSnapshotIsAValue:
         assert not attrs.evolve(link, type=1).infiniband
 
     def test_routes_come_and_go(self) -> None:
-        """An added route replaces the holder of its key or comes last; a route taken away is gone once."""
+        """A route that is added comes last, one taken away is gone once, one replaced keeps its place."""
         before = plain()
         default = before.routes[0]
-        other = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.2", protocol=213)
         new = Route.to("10.9.0.0/16", dev="eth0", gateway="10.0.0.1")
-        assert before.with_routes([other, new]).routes == (other, *before.routes[1:], new)
-        assert before.with_routes(without=[default]).routes == tuple(before.routes[1:])
+        assert before.with_routes([new, new]).routes == (*before.routes, new, new)
+        assert before.with_routes([default]).with_routes(without=[default]).routes[-1] == default
+        assert before.with_replaced(default, new).routes == (new, *before.routes[1:])
         with pytest.raises(ValueError, match="not in list"):
             before.with_routes(without=[new])
 

@@ -96,13 +96,14 @@ def rules(draw: st.DrawFn, within: Prefix) -> Rule:
     actions: list[RuleAction] = ["to_table"] * 6
     action = draw(st.sampled_from([*actions, "goto", "nop", "blackhole", "unreachable", "prohibit"]))
     priority = draw(st.integers(1, 40000))
+    ahead = [priority + 1, *(place for place in (32766, 32767) if place > priority)]
     fwmark, fwmask = seldom(st.sampled_from([(1, 1), (0, 3), (2, 0xFF)]), (0, 0))
     return Rule(
         family=within.family,
         priority=priority,
         action=action,
         table=draw(st.sampled_from(TABLES)) if action == "to_table" else 0,
-        target=draw(st.sampled_from([priority + 1, 32766, 32767])) if action == "goto" else None,
+        target=draw(st.sampled_from(ahead)) if action == "goto" else None,
         invert=seldom(st.just(value=True), otherwise=False),
         dst=seldom(prefixes(within), None),
         src=seldom(prefixes(within), None),

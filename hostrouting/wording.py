@@ -1,0 +1,151 @@
+"""What was found, in an operator's words and as the JSON of a check.
+
+Here: sentences and documents made of findings, notes and repairs. Not here: any decision.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from hostrouting.fib import Condition, Decision
+from hostrouting.model import TABLE_MAIN, Prefix, ip_at, protocol_name, table_name
+from hostrouting.overlap import Finding, Note, OverlapReport
+from hostrouting.repair import Diversion, Repair, Unsafe, UnsafeReason
+from hostrouting.uplink import DesiredRoute
+
+__all__ = [
+    "CHECK_SCHEMA",
+    "check_document",
+    "diversion_line",
+    "finding_line",
+    "note_line",
+    "repair_document",
+    "unsafe_line",
+]
+
+CHECK_SCHEMA = "hostrouting/check/1"
+
+_REASONS: dict[UnsafeReason, str] = {
+    "earlier-rule": "is decided before the table main is asked, by {holder}; no route in main can change that",
+    "longest-prefix": "is held by {holder}, and no longer prefix is free; that route is not ours to replace",
+    "no-way": "cannot be led back: waiting for {missing}",
+    "too-many": "would take more routes than anyone wants to see, because of {holder}",
+    "still-open": "stays open although a route was proposed for it; it is decided by {holder}",
+}
+
+
+def finding_line(finding: Finding, expected_devs: Iterable[str]) -> str:
+    """One finding in one line, as it goes into logs and into the marker file."""
+    what = f"expected CIDR {finding.cidr} ({_range(finding.cidr.family, finding.first, finding.last)})"
+    expected = ", ".join(expected_devs)
+    if finding.kind == "overlap":
+        via = ", ".join(finding.devs)
+        return f"OVERLAP: {what} routes via {via} [{_holder(finding.decision)}], expected {expected}"
+    if finding.kind == "no-route":
+        return f"NO-ROUTE: {what} has no IPv{finding.cidr.family} route; expected via {expected}"
+    how = "is refused" if finding.kind == "prohibit" else f"is {finding.kind}"
+    how = "vanishes in a blackhole" if finding.kind == "blackhole" else how
+    return f"{finding.kind.upper()}: {what} {how} [{_holder(finding.decision)}]; expected via {expected}"
+
+
+def note_line(note: Note) -> str:
+    """What the verdict does not hold for, in one sentence."""
+    where = f"expected CIDR {note.cidr} ({_range(note.cidr.family, note.first, note.last)})"
+    who = " and ".join(map(_condition, note.conditions))
+    devs = ", ".join(note.decision.devs) or note.decision.kind
+    verb = "leave by" if note.escapes else "leave as expected, by"
+    return f"{where}: packets {who} {verb} {devs} [{_holder(note.decision)}]; the verdict is about all others"
+
+
+def unsafe_line(unsafe: Unsafe) -> str:
+    """Why a range cannot be repaired, and who holds it, in one sentence."""
+    reason = _REASONS[unsafe.reason].format(holder=_holder(unsafe.decision), missing=unsafe.missing)
+    return f"{_range(unsafe.family, unsafe.first, unsafe.last)} {reason}"
+
+
+def diversion_line(diversion: Diversion) -> str:
+    """What the repair takes from other devices, in one sentence."""
+    devs = ", ".join(diversion.devs)
+    return (
+        f"the repair diverts addresses of {diversion.prefix} from {devs}: "
+        f"neighbours on {devs} in the repaired range become unreachable over IP"
+    )
+
+
+def repair_document(routes: Iterable[DesiredRoute]) -> list[dict[str, Any]]:
+    """The routes as they belong under staticRoutes.routes in the configuration."""
+    return [
+        {
+            "destination": str(route.destination),
+            "gateway": str(route.gateway) if route.gateway else "",
+            "dev": route.dev or "",
+            "metric": route.metric,
+        }
+        for route in routes
+    ]
+
+
+def check_document(report: OverlapReport, repair: Repair, *, mode: str) -> dict[str, Any]:
+    """The check as the JSON value `hostrouting/check/1`."""
+    return {
+        "schema": CHECK_SCHEMA,
+        "verdict": report.verdict,
+        "mode": mode,
+        "expectedDevs": list(report.expected_devs),
+        "findings": [_finding(finding) for finding in report.findings],
+        "repair": repair_document(repair.routes),
+        "unsafe": [
+            {
+                "first": str(ip_at(unsafe.family, unsafe.first)),
+                "last": str(ip_at(unsafe.family, unsafe.last)),
+                "reason": unsafe.reason,
+                "text": unsafe_line(unsafe),
+            }
+            for unsafe in repair.unsafe
+        ],
+        "notes": [*map(note_line, report.notes), *map(diversion_line, repair.diverted)],
+    }
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    decision, family = finding.decision, finding.cidr.family
+    route, dev = decision.route, next(iter(finding.devs), None)
+    gateway = next((leg.gateway for leg in decision.legs if dev is not None and leg.dev == dev), None)
+    return {
+        "cidr": str(finding.cidr),
+        "first": str(ip_at(family, finding.first)),
+        "last": str(ip_at(family, finding.last)),
+        "prefixes": [str(prefix) for prefix in finding.prefixes],
+        "kind": finding.kind,
+        "via": {
+            "dev": dev,
+            "gateway": None if gateway is None else str(gateway),
+            "route": None if route is None else str(route.prefix),
+            "table": None if route is None else table_name(route.table),
+            "protocol": None if route is None else protocol_name(route.protocol),
+            "rule": None if decision.rule is None else decision.rule.priority,
+        },
+    }
+
+
+def _range(family: int, first: int, last: int) -> str:
+    return f"{ip_at(family, first)}–{ip_at(family, last)}"  # noqa: RUF001  a dash between addresses is no minus
+
+
+def _holder(decision: Decision) -> str:
+    """Whoever decides: a route and who installed it, or a rule."""
+    route, rule = decision.route, decision.rule
+    if route is None:
+        return f"rule {rule}" if rule else "no rule"
+    kind = "" if route.type == "unicast" else f"{route.type} "
+    away = route.table != TABLE_MAIN and rule is not None
+    table = f" table {table_name(route.table)} by rule {rule.priority}" if away and rule else ""
+    return f"{kind}{_name(route.prefix)} proto {protocol_name(route.protocol)}{table}"
+
+
+def _name(prefix: Prefix) -> str:
+    return "default" if prefix.length == 0 else str(prefix)
+
+
+def _condition(condition: Condition) -> str:
+    words = ", ".join(f"{name} {value}" for name, value in condition.selectors)
+    return f"{'with' if condition.holds else 'without'} {words} (rule {condition.rule.priority})"

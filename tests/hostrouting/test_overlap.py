@@ -1,0 +1,201 @@
+"""hostrouting.overlap: expected CIDRs against what the kernel would do."""
+
+import attrs
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hostrouting.fib import Fib, Flow
+from hostrouting.model import NextHop, Prefix, Route, RouteType, Rule, Snapshot, as_ip, default_rules, ip_at
+from hostrouting.overlap import Judge, OverlapReport, check_overlap
+from tests.support.strategies import blocks, prefixes, routes, snapshots
+from tests.support.topologies import h200, host, plain
+
+BLOCK = blocks()
+CIDR = Prefix.parse("172.16.0.0/16")
+DEFAULT = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", protocol=16)
+ETH0 = ("eth0", "10.0.0.4/24")
+
+
+def check(snapshot: Snapshot, *cidrs: str, **options: object) -> OverlapReport:
+    """The check of CIDRs given as texts."""
+    return check_overlap(Fib(snapshot), map(Prefix.parse, cidrs), **options)  # type: ignore[arg-type]  # as named
+
+
+def ranges(report: OverlapReport) -> list[str]:
+    """The findings, each as kind, range and devices."""
+    return [f"{it.kind} {ip_at(4, it.first)}-{ip_at(4, it.last)} {','.join(it.devs)}".strip() for it in report.findings]
+
+
+class TestEveryAddressIsJudged:
+    """Escapes: another device; no route; unreachable, blackhole, prohibit. Not: own, broadcast, multicast."""
+
+    @given(st.data(), BLOCK)
+    @settings(max_examples=200)
+    def test_findings_are_the_escapes(self, data: st.DataObject, block: Prefix) -> None:
+        """An address is in a finding exactly if it escapes, but for single own addresses that are counted in."""
+        fib = Fib(data.draw(snapshots(block)))
+        cidr = data.draw(prefixes(block))
+        report = check_overlap(fib, [cidr], devs=["eth0"], allowed=["wg*"])
+        judge = Judge(("eth0",), ("wg*",))
+        found: dict[int, tuple[object, ...]] = {}
+        for finding in report.findings:
+            for address in range(finding.first, finding.last + 1):
+                assert address not in found, "findings of one CIDR are disjoint"
+                found[address] = (finding.kind, finding.devs)
+        assert list(report.findings) == sorted(report.findings, key=lambda finding: finding.first)
+        for address in range(cidr.first, cidr.last + 1):
+            decision = fib.lookup(ip_at(4, address))
+            escape = judge.escape(decision)
+            if escape is None and address in found:
+                assert decision.kind in {"local", "broadcast", "anycast"}
+            else:
+                assert found.get(address) == escape
+        assert (report.verdict == "overlap") == bool(report.findings)
+        for finding in report.findings:
+            assert any(judge.escape(fib.lookup(ip_at(4, n))) for n in range(finding.first, finding.last + 1))
+            assert finding.prefixes[0].first == finding.first
+            assert finding.prefixes[-1].last == finding.last
+
+    @given(st.data(), BLOCK)
+    @settings(max_examples=100)
+    def test_routes_outside_do_not_matter(self, data: st.DataObject, block: Prefix) -> None:
+        """Routes outside of a CIDR never change its verdict."""
+        snapshot = data.draw(snapshots(block))
+        cidr = data.draw(prefixes(block))
+        others = data.draw(st.lists(routes(block), max_size=5))
+        outside = [route for route in others if route.prefix.last < cidr.first or route.prefix.first > cidr.last]
+        more = snapshot.with_routes(outside)
+        one, other = (check_overlap(Fib(it), [cidr], devs=["eth0"]) for it in (snapshot, more))
+        assert (one.verdict, one.findings) == (other.verdict, other.findings)
+
+    def test_h200(self) -> None:
+        """The H200 host: one finding says it all, own and broadcast addresses of the fabric included."""
+        report = check(h200(), "172.16.0.0/16")
+        assert report.verdict == "overlap"
+        assert report.expected_devs == ("eth0",)
+        assert ranges(report) == ["overlap 172.16.0.0-172.16.255.255 ib0"]
+        assert report.findings[0].prefixes == (CIDR,)
+
+    def test_part_of_a_cidr(self) -> None:
+        """A wider CIDR escapes only where the fabric's network lies in it; each CIDR has findings of its own."""
+        assert ranges(check(h200(), "172.16.0.0/12", "172.16.4.0/24", "10.0.0.0/8")) == [
+            "overlap 172.16.0.0-172.16.255.255 ib0",
+            "overlap 172.16.4.0-172.16.4.255 ib0",
+        ]
+
+    def test_a_hole(self) -> None:
+        """A more specific route by the expected device splits the finding around it."""
+        hole = Route.to("172.16.0.0/22", dev="eth0", gateway="10.0.0.1")
+        other = Route.to("172.16.4.0/24", dev="eth0", gateway="10.0.0.1")
+        report = check(h200().with_routes([hole, other]), "172.16.0.0/16")
+        assert ranges(report) == ["overlap 172.16.5.0-172.16.255.255 ib0"]
+        assert len(report.findings[0].prefixes) == 7
+
+    @pytest.mark.parametrize("kind", ["unreachable", "blackhole", "prohibit"])
+    def test_routes_without_a_way(self, kind: RouteType) -> None:
+        """A route that refuses packets is an escape of its own kind."""
+        route = attrs.evolve(Route.to("172.16.4.0/24"), type=kind)
+        assert ranges(check(plain().with_routes([route]), "172.16.0.0/16")) == [f"{kind} 172.16.4.0-172.16.4.255"]
+
+    def test_no_route(self) -> None:
+        """Without any route, the CIDR has none; that is no verdict about the default route if devices are named."""
+        nowhere = host([ETH0])
+        assert ranges(check(nowhere, "172.16.0.0/16", devs=["eth0"])) == ["no-route 172.16.0.0-172.16.255.255"]
+        assert check(nowhere, "172.16.0.0/16") == OverlapReport("no-default-route", (CIDR,), ())
+
+    def test_own_addresses(self) -> None:
+        """The host's own addresses in an expected CIDR are no overlap."""
+        report = check(plain(), "10.0.0.0/24", "224.0.0.0/4", "127.0.0.0/8", "255.255.255.255/32")
+        assert report.verdict == "ok"
+
+    def test_all_legs_of_ecmp_are_expected(self) -> None:
+        """With an ECMP default every leg is expected; a route by one that is none of them escapes by that one."""
+        both = (NextHop("eth0", gateway=as_ip("10.0.0.1")), NextHop("eth1", gateway=as_ip("10.1.0.1")))
+        mixed = (NextHop("eth1", gateway=as_ip("10.1.0.1")), NextHop("ib0"))
+        snapshot = host(
+            [ETH0, ("eth1", "10.1.0.4/24"), ("ib0", "192.168.0.1/24")],
+            [Route(Prefix.parse("0.0.0.0/0"), both), Route(Prefix.parse("172.16.8.0/24"), mixed)],
+        )
+        report = check(snapshot, "172.16.0.0/16")
+        assert report.expected_devs == ("eth0", "eth1")
+        assert ranges(report) == ["overlap 172.16.8.0-172.16.8.255 ib0"]
+
+    def test_lowest_metric(self) -> None:
+        """Of several default routes the one with the lowest metric says what is expected."""
+        wifi = Route.to("0.0.0.0/0", dev="wlan0", gateway="192.168.0.1", metric=600)
+        snapshot = host([ETH0, ("wlan0", "192.168.0.4/24")], [wifi, attrs.evolve(DEFAULT, metric=100)])
+        assert check(snapshot, "172.16.0.0/16").expected_devs == ("eth0",)
+
+    def test_allowed_devices(self) -> None:
+        """A device that is allowed by a pattern may carry part of a CIDR."""
+        pods = Route.to("172.16.3.0/24", dev="cni0")
+        snapshot = plain().with_routes([pods])
+        assert check(snapshot, "172.16.0.0/16").verdict == "overlap"
+        assert check(snapshot, "172.16.0.0/16", allowed=["veth*", "cni[0-9]"]).verdict == "ok"
+
+    def test_vpn_halves(self) -> None:
+        """Two halves of everything beat the default route without being it."""
+        halves = [Route.to("0.0.0.0/1", dev="wg0"), Route.to("128.0.0.0/1", dev="wg0")]
+        report = check(plain().with_routes(halves), "172.16.0.0/16")
+        assert report.expected_devs == ("eth0",)
+        assert ranges(report) == ["overlap 172.16.0.0-172.16.255.255 wg0"]
+
+
+class TestWhatCannotBeSeenIsSaid:
+    """Where a rule selects on what we cannot see, the report says what the verdict holds for: never a bare ok."""
+
+    def snapshot(self, **selectors: object) -> Snapshot:
+        """A host on which the selected packets for 172.16.4.0/24 go by wg0."""
+        rule = Rule(family=4, priority=100, table=77, **selectors)  # type: ignore[arg-type]  # a rule's own
+        local, *rest = default_rules(4)
+        return host([ETH0], [DEFAULT, Route.to("172.16.4.0/24", dev="wg0", table=77)], rules=[local, rule, *rest])
+
+    @pytest.mark.parametrize(
+        "selectors",
+        [
+            {"fwmark": 1, "fwmask": 1},
+            {"uids": (1000, 2000)},
+            {"dports": (53, 53)},
+            {"sports": (53, 53)},
+            {"ipproto": 17},
+            {"tos": 0x10},
+            {"iif": "eth0"},
+            {"oif": "eth0"},
+            {"src": Prefix.parse("10.9.0.0/16")},
+        ],
+        ids=lambda selectors: next(iter(selectors)),
+    )
+    def test_undecided(self, selectors: dict[str, object]) -> None:
+        """Packets that may be selected and would escape make the verdict undecided, with the rule named."""
+        report = check(self.snapshot(**selectors), "172.16.0.0/16")
+        assert report.verdict == "undecided"
+        assert not report.findings
+        (note,) = report.notes
+        assert note.escapes
+        assert note.conditions[0].rule.priority == 100
+        assert (str(ip_at(4, note.first)), str(ip_at(4, note.last))) == ("172.16.4.0", "172.16.4.255")
+
+    def test_what_is_known_decides(self) -> None:
+        """Of a flow that is known there is nothing left to say."""
+        report = check(self.snapshot(fwmark=1, fwmask=1), "172.16.0.0/16", flow=Flow(mark=0))
+        assert (report.verdict, report.notes) == ("ok", ())
+        assert check(self.snapshot(fwmark=1, fwmask=1), "172.16.0.0/16", flow=Flow(mark=1)).findings
+
+    def test_elsewhere_it_does_not_matter(self) -> None:
+        """A rule whose table says nothing about a CIDR is no reason for doubt about it."""
+        assert check(self.snapshot(fwmark=1, fwmask=1), "172.17.0.0/16").verdict == "ok"
+
+    def test_escapes_but_for_some(self) -> None:
+        """When it escapes anyway, that marked packets would not is noted, and stays an overlap."""
+        snapshot = attrs.evolve(
+            self.snapshot(fwmark=1, fwmask=1),
+            routes=[
+                DEFAULT,
+                Route.to("172.16.0.0/16", dev="ib0"),
+                Route.to("0.0.0.0/0", dev="eth0", table=77),
+            ],
+        )
+        report = check(snapshot, "172.16.0.0/16")
+        assert report.verdict == "overlap"
+        assert [note.escapes for note in report.notes] == [False]

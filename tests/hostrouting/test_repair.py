@@ -1,0 +1,279 @@
+"""hostrouting.repair: the fewest routes that close every escape, and what none can close."""
+
+from itertools import combinations
+
+import attrs
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hostrouting.fib import Fib
+from hostrouting.model import OURS, NextHop, Prefix, Route, Rule, Snapshot, as_ip, default_rules, ip_at
+from hostrouting.overlap import Judge, OverlapReport, check_overlap
+from hostrouting.repair import Repair, propose_repair
+from tests.support.strategies import blocks, links, prefixes, routes, rules
+from tests.support.topologies import connected, h200, host, plain
+
+BLOCK = blocks(bits=3)
+DEFAULT = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", protocol=16)
+WAY = {("eth0", as_ip("10.0.0.1"))}
+
+
+@st.composite
+def hosts(draw: st.DrawFn, block: Prefix) -> Snapshot:
+    """A host with a default route by eth0, and anything at all within the block."""
+    own_rules = draw(st.lists(rules(block), max_size=3)) if draw(st.booleans()) else []
+    return Snapshot(
+        links=draw(links()),
+        rules=tuple(sorted([*default_rules(4), *own_rules], key=lambda rule: rule.priority)),
+        routes=[DEFAULT, *connected("eth0", "10.0.0.4/24"), *draw(st.lists(routes(block), max_size=8))],
+    )
+
+
+def repaired(snapshot: Snapshot, *cidrs: Prefix) -> tuple[OverlapReport, Repair]:
+    """The check and its repair."""
+    fib = Fib(snapshot)
+    report = check_overlap(fib, cidrs, devs=["eth0"], allowed=["wg*"])
+    return report, propose_repair(fib, report)
+
+
+def applied(snapshot: Snapshot, destinations: list[Prefix]) -> Fib:
+    """The host with routes of ours to these destinations, in the place of those of ours that hold their keys."""
+    new = [Route.to(prefix, dev="eth0", gateway="10.0.0.1", protocol=OURS) for prefix in destinations]
+    keys = {route.key for route in new}
+    gone = [route for route in snapshot.routes if route.protocol == OURS and route.key in keys]
+    return Fib(snapshot.with_routes(new, without=gone))
+
+
+def ways(fib: Fib, block: Prefix) -> dict[int, tuple[str, object]]:
+    """Where each address of the block goes: its kind, and by which devices and gateways."""
+    decisions = {address: fib.lookup(ip_at(4, address)) for address in range(block.first, block.last + 1)}
+    return {
+        address: (it.kind, {(leg.dev, leg.gateway) for leg in (it.route.legs if it.route else ())})
+        for address, it in decisions.items()
+    }
+
+
+def escaping(fib: Fib, block: Prefix) -> set[int]:
+    """The addresses of the block that escape, each looked up."""
+    judge = Judge(("eth0",), ("wg*",))
+    addresses = range(block.first, block.last + 1)
+    return {address for address in addresses if judge.escape(fib.lookup(ip_at(4, address))) is not None}
+
+
+def holders(snapshot: Snapshot, prefix: Prefix) -> list[Route]:
+    """The routes of others that hold the key which a repair of this prefix would have."""
+    key = Route.to(prefix, dev="eth0").key
+    return [route for route in snapshot.routes if route.key == key and route.protocol != OURS]
+
+
+def every_prefix(snapshot: Snapshot, block: Prefix) -> list[Prefix]:
+    """All prefixes in the block whose key is free."""
+    found = [block]
+    for prefix in found:
+        found += prefix.halves() if prefix.length < 32 else ()
+    return [prefix for prefix in found if not holders(snapshot, prefix)]
+
+
+class TestRepairClosesEveryEscape:
+    """The fewest static routes that close every escape without touching a route that is not ours."""
+
+    @given(st.data(), BLOCK)
+    @settings(max_examples=200)
+    def test_nothing_is_found_afterwards(self, data: st.DataObject, block: Prefix) -> None:
+        """With the repair there nothing escapes but what was called unsafe, and what did not escape goes as before."""
+        snapshot = data.draw(hosts(block))
+        report, repair = repaired(snapshot, block)
+        destinations = [route.destination for route in repair.routes]
+        fib = applied(snapshot, destinations)
+        unsafe = {address for it in repair.unsafe for address in range(it.first, it.last + 1)}
+        before = escaping(Fib(snapshot), block)
+        assert bool(before) == bool(report.findings)
+        assert escaping(fib, block) == before & unsafe
+        was, now = ways(Fib(snapshot), block), ways(fib, block)
+        assert all(now[address] in (was[address], ("unicast", WAY)) for address in was)
+        assert all(now[address] == was[address] for address in was if address not in before)
+        assert not any(holders(snapshot, prefix) for prefix in destinations)
+        assert all(it.reason != "still-open" for it in repair.unsafe)
+        assert repair.proof == check_overlap(fib, [block], devs=["eth0"], allowed=["wg*"])
+
+    @given(st.data(), BLOCK)
+    @settings(max_examples=150)
+    def test_none_can_be_left_out(self, data: st.DataObject, block: Prefix) -> None:
+        """Leaving out any one route of the repair leaves something open again."""
+        snapshot = data.draw(hosts(block))
+        _, repair = repaired(snapshot, block)
+        destinations = [route.destination for route in repair.routes]
+        whole = escaping(applied(snapshot, destinations), block)
+        for left_out in destinations:
+            rest = [prefix for prefix in destinations if prefix != left_out]
+            assert escaping(applied(snapshot, rest), block) > whole
+
+    @given(st.data(), BLOCK)
+    @settings(max_examples=60)
+    def test_as_few_as_brute_force(self, data: st.DataObject, block: Prefix) -> None:
+        """No smaller set of prefixes does what the repair does."""
+        snapshot = data.draw(hosts(block))
+        _, repair = repaired(snapshot, block)
+        goal = escaping(applied(snapshot, [route.destination for route in repair.routes]), block)
+        was, before = ways(Fib(snapshot), block), escaping(Fib(snapshot), block)
+        for size in range(min(len(repair.routes), 4)):
+            for few in combinations(every_prefix(snapshot, block), size):
+                fib = applied(snapshot, list(few))
+                now = ways(fib, block)
+                spared = all(now[address] == was[address] for address in was if address not in before)
+                assert not (spared and escaping(fib, block) == goal), f"{few} would do"
+
+    @given(st.data(), BLOCK)
+    @settings(max_examples=100)
+    def test_unsafe_means_unsafe(self, data: st.DataObject, block: Prefix) -> None:
+        """Where a range is called unsafe, no route of ours with a free key closes any of it."""
+        snapshot = data.draw(hosts(block))
+        _, repair = repaired(snapshot, block)
+        for it in repair.unsafe:
+            for prefix in every_prefix(snapshot, block):
+                open_still = escaping(applied(snapshot, [prefix]), block)
+                assert open_still >= {n for n in range(it.first, it.last + 1) if n in escaping(Fib(snapshot), block)}
+
+    @given(st.data(), BLOCK)
+    @settings(max_examples=50)
+    def test_several_cidrs(self, data: st.DataObject, block: Prefix) -> None:
+        """Overlapping and neighbouring CIDRs are repaired together, and nothing outside of them is touched."""
+        snapshot = data.draw(hosts(block))
+        cidrs = data.draw(st.lists(prefixes(block), min_size=1, max_size=3))
+        _, repair = repaired(snapshot, *cidrs)
+        fib = applied(snapshot, [route.destination for route in repair.routes])
+        unsafe = {address for it in repair.unsafe for address in range(it.first, it.last + 1)}
+        was, now = ways(Fib(snapshot), block), ways(fib, block)
+        for address in range(block.first, block.last + 1):
+            if any(cidr.first <= address <= cidr.last for cidr in cidrs):
+                assert address in unsafe or address not in escaping(fib, block)
+            else:
+                assert now[address] == was[address]
+
+
+def texts(repair: Repair) -> list[str]:
+    """The routes of a repair as texts."""
+    return [str(route) for route in repair.routes]
+
+
+class TestRepairOfKnownHosts:
+    """What an operator gets on hosts that were seen."""
+
+    def test_h200(self) -> None:
+        """On the H200 host two halves win, no InfiniBand route is touched, and who loses neighbours is named."""
+        report, repair = repaired(h200(), Prefix.parse("172.16.0.0/16"))
+        assert report.verdict == "overlap"
+        assert texts(repair) == ["172.16.0.0/17 via 10.0.0.1 dev eth0", "172.16.128.0/17 via 10.0.0.1 dev eth0"]
+        assert repair.proof.verdict == "ok"
+        assert repair.unsafe == ()
+        ((prefix, devs),) = [(it.prefix, it.devs) for it in repair.diverted]
+        assert (str(prefix), devs) == ("172.16.0.0/16", tuple(f"ib{number}" for number in range(8)))
+
+    def test_nothing_to_repair(self) -> None:
+        """Without findings there is nothing to repair, and the proof is the check itself."""
+        report, repair = repaired(plain(), Prefix.parse("172.16.0.0/16"))
+        assert repair == Repair((), (), (), report)
+
+    def test_higher_metric_is_beaten(self) -> None:
+        """A route of someone's whose metric is worse is beaten with the same prefix; its key is another."""
+        theirs = Route.to("172.16.0.0/16", dev="ib0", metric=600, protocol=3)
+        _, repair = repaired(plain().with_routes([theirs]), Prefix.parse("172.16.0.0/16"))
+        assert texts(repair) == ["172.16.0.0/16 via 10.0.0.1 dev eth0"]
+
+    def test_neighbouring_cidrs(self) -> None:
+        """Two CIDRs side by side are repaired with one route where that is enough."""
+        theirs = Route.to("172.16.0.0/12", dev="ib0", protocol=3)
+        cidrs = [Prefix.parse("172.18.0.0/16"), Prefix.parse("172.19.0.0/16")]
+        _, repair = repaired(plain().with_routes([theirs]), *cidrs)
+        assert texts(repair) == ["172.18.0.0/15 via 10.0.0.1 dev eth0"]
+
+    def test_allowed_device_keeps_its_own(self) -> None:
+        """The pod bridge inside a repaired range keeps its more specific network."""
+        snapshot = h200().with_routes([Route.to("172.16.9.0/24", dev="wg0")])
+        _, repair = repaired(snapshot, Prefix.parse("172.16.0.0/16"))
+        assert len(repair.routes) == 2
+
+    def test_ours_is_replaced(self) -> None:
+        """A route of ours that leads astray gives its place to the right one."""
+        stale = Route.to("172.16.0.0/16", dev="ib0", protocol=OURS)
+        _, repair = repaired(plain().with_routes([stale]), Prefix.parse("172.16.0.0/16"))
+        assert texts(repair) == ["172.16.0.0/16 via 10.0.0.1 dev eth0"]
+        assert repair.proof.verdict == "ok"
+
+    def test_earlier_rule(self) -> None:
+        """What is decided before the table main is asked cannot be repaired there; the holder is named."""
+        local, *rest = default_rules(4)
+        rule = Rule(family=4, priority=100, table=77)
+        away = [DEFAULT, Route.to("172.16.0.0/16", dev="tun0", table=77)]
+        snapshot = host([("eth0", "10.0.0.4/24")], away, rules=[local, rule, *rest])
+        _, repair = repaired(snapshot, Prefix.parse("172.16.0.0/15"))
+        (unsafe,) = repair.unsafe
+        assert (repair.routes, unsafe.reason, unsafe.decision.rule) == ((), "earlier-rule", rule)
+        assert (str(ip_at(4, unsafe.first)), str(ip_at(4, unsafe.last))) == ("172.16.0.0", "172.16.255.255")
+        assert repair.proof.verdict == "overlap"
+
+    def test_host_route(self) -> None:
+        """Nothing is longer than a route to a single address: it is left, and all around it is repaired."""
+        theirs = Route.to("172.16.0.9/32", dev="ib0", protocol=3)
+        _, repair = repaired(h200().with_routes([theirs]), Prefix.parse("172.16.0.0/16"))
+        assert [(it.reason, it.first == it.last) for it in repair.unsafe] == [("longest-prefix", True)]
+        assert len(repair.routes) == 2
+
+    def test_suppressed_default(self) -> None:
+        """Under a VPN that suppresses main's default, routes in main still win: the repair is for main."""
+        local, *rest = default_rules(4)
+        tunnel = [
+            Rule(family=4, priority=32764, table=254, suppress_prefixlength=0),
+            Rule(family=4, priority=32765, table=51820, fwmark=1, fwmask=1, invert=True),
+        ]
+        snapshot = host(
+            [("eth0", "10.0.0.4/24")],
+            [DEFAULT, Route.to("0.0.0.0/0", dev="tun0", table=51820)],
+            rules=[local, *tunnel, *rest],
+        )
+        _, repair = repaired(snapshot, Prefix.parse("172.16.0.0/16"))
+        assert texts(repair) == ["172.16.0.0/16 via 10.0.0.1 dev eth0"]
+        assert repair.proof.verdict == "ok"
+
+    def test_absurd_repair(self) -> None:
+        """A repair of thousands of routes is none: the range is left, with the reason."""
+        local, *rest = default_rules(4)
+        rule = Rule(family=4, priority=100, table=254, suppress_prefixlength=30)
+        other = Rule(family=4, priority=101, action="unreachable")
+        snapshot = host([("eth0", "10.0.0.4/24")], [DEFAULT], rules=[local, rule, other, *rest])
+        _, repair = repaired(snapshot, Prefix.parse("172.16.0.0/16"))
+        assert ([it.reason for it in repair.unsafe], repair.routes) == (["too-many"], ())
+
+    @pytest.mark.parametrize("expected", [["eth0"], ["eth0", "eth1"]])
+    def test_ecmp_default(self, expected: list[str]) -> None:
+        """With an ECMP default the repair is automatic, unless only one of its devices is expected."""
+        legs = (NextHop("eth0", gateway=as_ip("10.0.0.1")), NextHop("eth1", gateway=as_ip("10.1.0.1")))
+        snapshot = host(
+            [("eth0", "10.0.0.4/24"), ("eth1", "10.1.0.4/24")],
+            [Route(Prefix.parse("0.0.0.0/0"), legs), Route.to("172.16.0.0/16", dev="ib0", metric=5)],
+        )
+        fib = Fib(snapshot)
+        repair = propose_repair(fib, check_overlap(fib, [Prefix.parse("172.16.0.0/16")], devs=expected))
+        spelled = "172.16.0.0/16 via 10.0.0.1 dev eth0" if expected == ["eth0"] else "172.16.0.0/16"
+        assert texts(repair) == [spelled]
+        assert repair.proof.verdict == "ok"
+
+    def test_default_without_gateway(self) -> None:
+        """A default route without a gateway makes routes without one."""
+        snapshot = host(
+            [("wg9", "10.0.0.4/24")],
+            [Route.to("0.0.0.0/0", dev="wg9"), Route.to("172.16.0.0/16", dev="ib0", metric=5)],
+        )
+        fib = Fib(snapshot)
+        repair = propose_repair(fib, check_overlap(fib, [Prefix.parse("172.16.0.0/16")]))
+        assert texts(repair) == ["172.16.0.0/16 dev wg9"]
+
+    def test_no_way(self) -> None:
+        """When it is not known how the expected device leads out, that is the reason."""
+        fib = Fib(attrs.evolve(h200()))
+        report = check_overlap(fib, [Prefix.parse("172.16.0.0/16")], devs=["eth7"])
+        repair = propose_repair(fib, report)
+        (unsafe,) = repair.unsafe
+        assert (unsafe.reason, unsafe.missing) == ("no-way", "an IPv4 default route on eth7")
+        assert repair.proof == report
