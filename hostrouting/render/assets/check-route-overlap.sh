@@ -1,0 +1,98 @@
+#!/bin/bash
+# Checks that every address of the expected CIDRs leaves by an expected device. Written by hostrouting.
+#
+# Exact: the kernel is asked at every place where its answer can change, so that what holds there holds everywhere.
+# Exit status: 0, or 1 when the machine must not start. What was found is in the journal and in the state directory:
+# route-overlap.ok or route-overlap.detected, and route-overlap.json. None of them is there while this has not finished.
+
+# Data, and nothing else: no line of it is ever run.
+configuration=(
+)
+
+set -uo pipefail
+umask 022
+export LC_ALL=C PATH=/usr/sbin:/usr/bin:/sbin:/bin
+
+mode=STRICT wait=30 state_directory=
+for line in "${configuration[@]:0:3}"; do
+  case $line in
+    'mode '*) mode=${line#* } ;;
+    'wait '*) wait=${line#* } ;;
+    'state '*) state_directory=${line#* } ;;
+  esac
+done
+state_directory=${RUNTIME_DIRECTORY:-$state_directory}
+work=$state_directory/.check-route-overlap.$$
+
+# Only an overlap that was found is a matter of the mode; whoever cannot check does not know.
+fail() {
+  printf '<3>check-route-overlap: %s\n' "$1" >&2
+  [[ $mode == WARN ]] && exit 0
+  exit 1
+}
+
+understand() {
+  awk -v phase="$1" -v final="${2:-}" -v waited="$wait" \
+    -v directory="$work" '
+#include routing.awk
+#include fib.awk
+#include overlap.awk
+#include report.awk
+#include repair.awk
+'
+}
+
+# The questions, one a line; status 3 while the expected devices are not there yet.
+ask() {
+  state=$(ip -4 -N -d -o -batch - <<<$'rule show\nroute show table all\nlink show\nnetconf show' 2>"$work/errors") || return 9
+  settings=$(printf 'setting %s\n' "${configuration[@]}")
+  questions=$(understand ask <<<"$settings"$'\nstate\n'"$state")
+}
+
+# Status: see overlap.awk.
+judge() {
+  local answers
+  answers=$(ip -4 -N -d -o -force -batch - <<<"$questions" 2>"$work/errors")
+  understand judge "$1" <<<"$settings"$'\nstate\n'"$state"$'\nerrors\n'"$(<"$work/errors")"$'\nanswers\n'"$answers" >&2
+}
+
+publish() {
+  mv -f "$work"/route-overlap.* "$state_directory/" || fail "cannot write to $state_directory"
+}
+
+if [[ ! -d $state_directory ]]; then mkdir -p "$state_directory" || fail "cannot make $state_directory"; fi
+for stale in "$state_directory"/route-overlap.{ok,detected,json}; do
+  if [[ -e $stale || -L $stale ]]; then
+    rm -f "$state_directory"/route-overlap.{ok,detected,json} || fail "cannot remove $stale"
+    break
+  fi
+done
+mkdir "$work" || fail "cannot make $work"
+trap 'rm -rf "$work"' EXIT
+
+tries=0 last=
+while :; do
+  ((SECONDS >= wait)) && last=1
+  ask
+  status=$?
+  case $status in
+    0) judge "$last"; status=$? ;;
+    3) [[ $last ]] && { questions=; judge 1; status=$?; } ;;
+    *) fail "ip failed: $(<"$work/errors")" ;;
+  esac
+  case $status in
+    # The tables changed while they were looked at, or the kernel and its tables really differ.
+    5) ((++tries < 3)) || last=1 ;;
+    3) sleep 0.2 ;;
+    *) break ;;
+  esac
+done
+
+case $status in
+  0 | 2) publish ;;
+  1 | 4)
+    publish
+    [[ $mode == WARN ]] || exit 1
+    ;;
+  *) fail "awk failed with status $status" ;;
+esac
