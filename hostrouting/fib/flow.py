@@ -55,8 +55,9 @@ class Flow:
 
 # Nothing is known: the answer names every rule that could make it another.
 ANY = Flow()
-# What `ip route get` asks: the host's own packet, by root, without a mark, from a socket that is not bound.
-PLAIN = Flow(source=IPv4Address(0), iif="lo", oif="", mark=0, tos=0, uid=0, ipproto=0, sport=0, dport=0)
+# What `ip route get` asks: the host's own packet, by root, without a mark, from a socket that is not bound. The
+# kernel takes it for one of UDP (17) between the ports 0, unless it is told otherwise.
+PLAIN = Flow(source=IPv4Address(0), iif="lo", oif="", mark=0, tos=0, uid=0, ipproto=17, sport=0, dport=0)
 
 
 def answers(rule: Rule, flow: Flow, devs: Collection[str]) -> Iterator[tuple[tuple[str, str], bool | None]]:

@@ -37,7 +37,7 @@ FLOWS = st.builds(
     st.sampled_from([0, 1, 2]),
     st.sampled_from([0, 0x10]),
     st.sampled_from([0, 1000]),
-    st.sampled_from([(0, 0, 0), (6, 22, 443), (17, 5353, 53)]),
+    st.sampled_from([(17, 0, 0), (6, 22, 443), (17, 5353, 53)]),
 )
 
 
@@ -91,7 +91,7 @@ def furnish(namespace: Namespace, links: tuple[Link, ...], lost: set[str]) -> No
 def query(address: str, flow: Flow) -> str:
     """The same packet in the words of `ip route get`."""
     words = [address, f"mark {flow.mark}", f"tos {flow.tos:#x}", f"uid {flow.uid}"]
-    if flow.ipproto:
+    if flow.sport:
         words.append(f"ipproto {flow.ipproto} sport {flow.sport} dport {flow.dport}")
     return " ".join(words)
 

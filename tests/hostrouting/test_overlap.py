@@ -158,7 +158,7 @@ class TestWhatCannotBeSeenIsSaid:
             {"uids": (1000, 2000)},
             {"dports": (53, 53)},
             {"sports": (53, 53)},
-            {"ipproto": 17},
+            {"ipproto": 6},
             {"tos": 0x10},
             {"iif": "eth0"},
             {"oif": "eth0"},

@@ -58,6 +58,7 @@ function read_rule(   rule, field, word, at, value, mask, held) {
       at = index($++field, "/")
       value = hex_number(at ? substr($field, 1, at - 1) : $field)
       mask = at ? hex_number(substr($field, at + 1)) : 4294967295
+      if ($field ~ /^0(\/|$)/) $field = "0x" $field
       select_by(rule, "fwmark", (at ? $field : $field "/0xffffffff"), !both_have_bits(value, mask))
     } else if (word == "tos" || word == "dsfield") {
       select_by(rule, "tos", "0x" lowest_hex($++field), hex_number($field) < 4)
@@ -65,7 +66,8 @@ function read_rule(   rule, field, word, at, value, mask, held) {
     else if (word == "ipproto") {
       value = $++field
       sub(/^ipproto-/, "", value)
-      select_by(rule, word, value, value == "0")
+      # `ip route get` asks for a packet of UDP (17) when it is not told otherwise.
+      select_by(rule, word, value, value == "17")
     } else if (word == "sport" || word == "dport") select_by(rule, word, as_span($++field), span_holds($field))
     else if (word == "lookup") {
       if ($++field == "[l3mdev-table]") u_l3mdev[rule] = 1

@@ -5,7 +5,7 @@
 function repair(   b, i, n, f, part) {
   find_way()
   if (way_missing != "") {
-    for (f = 1; f <= findings; f++) leave(f_first[f], f_last[f], "no-way", f_rule[f], f_route[f], 0)
+    for (f = 1; f <= findings; f++) leave(f_first[f], f_last[f], "no-way", f_rule[f], f_route[f], "")
     return
   }
   for (b = 1; b <= blocks; b++) {
@@ -95,7 +95,7 @@ function mean(i,   length_, reason) {
     return
   }
   reason = reason_against(i)
-  if (reason != "") { leave(place[i], place_end[i], reason, d_rule[i], d_route[i], 1); return }
+  if (reason != "") { leave(place[i], place_end[i], reason, d_rule[i], d_route[i], d_key[i]); return }
   divert(d_route[i])
   mean_kind = "open"; mean_length = length_
 }
@@ -123,10 +123,12 @@ function reason_against(i,   length_, r, longer) {
 # Whether the key of a route of ours to the prefix is not held by somebody else.
 function is_usable(net, length_) { return !((net, length_) in held) }
 
-function leave(first, last, reason, rule, r, joining) {
-  if (joining && unsafe_count && x_last[unsafe_count] + 1 == first && x_reason[unsafe_count] == reason \
-      && x_rule[unsafe_count] == rule && x_route[unsafe_count] == r) { x_last[unsafe_count] = last; return }
+# Neighbours that are given up for the same reason and with the same decision are one.
+function leave(first, last, reason, rule, r, key) {
+  if (key != "" && unsafe_count && x_last[unsafe_count] + 1 == first && x_reason[unsafe_count] == reason \
+      && x_key[unsafe_count] == key) { x_last[unsafe_count] = last; return }
   unsafe_count++
+  x_key[unsafe_count] = key
   x_first[unsafe_count] = first; x_last[unsafe_count] = last
   x_reason[unsafe_count] = reason; x_rule[unsafe_count] = rule; x_route[unsafe_count] = r
 }
