@@ -54,6 +54,7 @@ def render_static_routes_script(config: HostRoutingConfig, *, wait: int = DEFAUL
     """The script that installs the static routes of the configuration, and takes away ours that are not in it."""
     settings = [f"protocol {config.protocol}", f"wait {wait}"]
     settings += map(_route_setting, config.static_routes.routes)
+    settings += _names()
     return _filled("static-routes.sh", settings)
 
 
@@ -75,8 +76,7 @@ def render_check_script(
     settings += [f"cidr {cidr}" for cidr in check.expected_cidrs]
     settings += [f"device {dev}" for dev in check.expected_devs]
     settings += [f"allow {pattern}" for pattern in check.allowed_devs]
-    names = ((number, protocol_name(number)) for number in range(256))
-    settings += [f"name {number} {name}" for number, name in names if name != str(number)]
+    settings += _names()
     return _filled("check-route-overlap.sh", settings)
 
 
@@ -90,6 +90,12 @@ def parse_check_script(text: str) -> CheckScript:
 
     config = RouteOverlapConfig(each("cidr"), known["mode"], each("device"), each("allow"))
     return CheckScript(config, int(known["protocol"]), int(known["wait"]))
+
+
+def _names() -> list[str]:
+    """The words for route protocols, so that the scripts speak of them as the rest of the library does."""
+    names = ((number, protocol_name(number)) for number in range(256))
+    return [f"name {number} {name}" for number, name in names if name != str(number)]
 
 
 def _route_setting(route: StaticRoute) -> str:

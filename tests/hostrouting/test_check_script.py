@@ -66,7 +66,7 @@ def configs(block: Prefix) -> st.SearchStrategy[HostRoutingConfig]:
     )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 @given(data=st.data())
 def test_the_script_equals_the_engine(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
     """On any host, verdict, findings, repair and notes are those of the engine, word for word."""
