@@ -1,4 +1,5 @@
 #!/bin/bash
+finished='' work='' && trap '[[ $work ]] && rm -rf "$work"; [[ $finished ]] || exit 1' EXIT # cut short, it fails
 # Checks that every address of the expected CIDRs leaves by an expected device. Written by hostrouting.
 #
 # Exact: the kernel is asked at every place where its answer can change, so that what holds there holds everywhere.
@@ -22,18 +23,25 @@ for line in "${configuration[@]:0:3}"; do
   esac
 done
 state_directory=${RUNTIME_DIRECTORY:-$state_directory}
-work=$state_directory/.check-route-overlap.$$
 
 # Only an overlap that was found is a matter of the mode; whoever cannot check does not know.
 fail() {
   printf '<3>check-route-overlap: %s\n' "$1" >&2
-  [[ $mode == WARN ]] && exit 0
-  exit 1
+  finish 1
 }
 
+finish() {
+  finished=1
+  [[ $mode == WARN ]] && exit 0
+  exit "$1"
+}
+
+# What awk ends with when all went well: nothing that it ends with by itself.
+readonly OK=10 OVERLAP=11 UNDECIDED=12 NO_DEFAULT_ROUTE=13 READY=14 NOT_YET=15 DIFFERING=16
+
 understand() {
-  awk -v phase="$1" -v final="${2:-}" -v waited="$wait" \
-    -v directory="$work" '
+  awk -v phase="$1" -v final="${2:-}" -v waited="$wait" -v directory="$work" -v OK=$OK -v OVERLAP=$OVERLAP \
+    -v UNDECIDED=$UNDECIDED -v NO_DEFAULT_ROUTE=$NO_DEFAULT_ROUTE -v READY=$READY -v NOT_YET=$NOT_YET -v DIFFERING=$DIFFERING '
 #include routing.awk
 #include fib.awk
 #include overlap.awk
@@ -42,14 +50,14 @@ understand() {
 '
 }
 
-# The questions, one a line; status 3 while the expected devices are not there yet.
+# The questions, one a line. Status: READY, or NOT_YET while the expected devices are not there.
 ask() {
-  state=$(ip -4 -N -d -o -batch - <<<$'rule show\nroute show table all\nlink show\nnetconf show' 2>"$work/errors") || return 9
+  state=$(ip -4 -N -d -o -batch - <<<$'rule show\nroute show table all\nlink show\nnetconf show' 2>"$work/errors") || return 1
   settings=$(printf 'setting %s\n' "${configuration[@]}")
   questions=$(understand ask <<<"$settings"$'\nstate\n'"$state")
 }
 
-# Status: see overlap.awk.
+# What the answers to them mean. Status: a verdict; NOT_YET; or DIFFERING when answers and tables are not one.
 judge() {
   local answers
   answers=$(ip -4 -N -d -o -force -batch - <<<"$questions" 2>"$work/errors")
@@ -67,8 +75,8 @@ for stale in "$state_directory"/route-overlap.{ok,detected,json}; do
     break
   fi
 done
+work=$state_directory/.check-route-overlap.$$
 mkdir "$work" || fail "cannot make $work"
-trap 'rm -rf "$work"' EXIT
 
 tries=0 last=
 while :; do
@@ -76,23 +84,20 @@ while :; do
   ask
   status=$?
   case $status in
-    0) judge "$last"; status=$? ;;
-    3) [[ $last ]] && { questions=; judge 1; status=$?; } ;;
+    "$READY") judge "$last"; status=$? ;;
+    "$NOT_YET") [[ $last ]] && { questions=; judge 1; status=$?; } ;;
     *) fail "ip failed: $(<"$work/errors")" ;;
   esac
   case $status in
     # The tables changed while they were looked at, or the kernel and its tables really differ.
-    5) ((++tries < 3)) || last=1 ;;
-    3) sleep 0.2 ;;
+    "$DIFFERING") ((++tries < 3)) || last=1 ;;
+    "$NOT_YET") sleep 0.2 ;;
     *) break ;;
   esac
 done
 
 case $status in
-  0 | 2) publish ;;
-  1 | 4)
-    publish
-    [[ $mode == WARN ]] || exit 1
-    ;;
+  "$OK" | "$UNDECIDED") publish && finish 0 ;;
+  "$OVERLAP" | "$NO_DEFAULT_ROUTE") publish && finish 1 ;;
   *) fail "awk failed with status $status" ;;
 esac

@@ -1,6 +1,5 @@
 # Which addresses of the expected CIDRs escape, asked of the kernel at every place where its answer can change.
 # phase "ask" prints the questions for `ip -batch`; phase "judge" reads the answers and says what they mean.
-# Exit status: 0 ok, 1 overlap, 2 undecided, 3 not ready yet, 4 no default route, 5 the answers and the tables differ.
 
 $1 == "setting" && $2 == "mode" { mode = $3 }
 $1 == "setting" && $2 == "cidr" { cidr_text[++cidrs] = $3; next }
@@ -157,9 +156,9 @@ function kind_by_address(address) {
 function is_asked(i) { return !kind_by_address(place[i]) && is_expected_place(i) }
 
 function ask(   i) {
-  if (!expected_count || !devices_are_up()) exit 3
+  if (!expected_count || !devices_are_up()) exit NOT_YET
   for (i = 1; i <= places; i++) if (is_asked(i)) print "route get fibmatch " address_text(place[i])
-  exit 0
+  exit READY
 }
 
 function devices_are_up(   i) {

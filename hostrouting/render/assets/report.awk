@@ -1,19 +1,19 @@
 # What the decisions mean for each expected CIDR, in the words and the JSON that hostrouting.wording has for them.
 
 function judge(   i, c, k) {
-  if (!expected_count) { finish("no-default-route", 4); return }
+  if (!expected_count) { finish("no-default-route", NO_DEFAULT_ROUTE); return }
   for (i = 1; i <= places; i++) if (is_expected_place(i)) decide(i)
-  if (differing && !final) exit 5
+  if (differing && !final) exit DIFFERING
   for (c = 1; c <= cidrs; c++) judge_cidr(c)
-  for (i = 1; i <= findings; i++) if (f_kind[i] == "no-route" && !default_routes && !final) exit 3
+  for (i = 1; i <= findings; i++) if (f_kind[i] == "no-route" && !default_routes && !final) exit NOT_YET
   for (i = 1; i <= places; i++) if (i in surprise) {
     add_note(address_text(place[i]) ": the kernel answers [" surprise[i] "], which is not what its tables say; the verdict follows its answer")
     doubtful = 1
   }
   for (k = 1; k <= notes_found; k++) add_note(note_text(k))
-  if (findings) { repair(); finish("overlap", 1) }
-  else if (doubtful) finish("undecided", 2)
-  else finish("ok", 0)
+  if (findings) { repair(); finish("overlap", OVERLAP) }
+  else if (doubtful) finish("undecided", UNDECIDED)
+  else finish("ok", OK)
 }
 
 # --- Findings: the escapes of one CIDR, neighbours by the same rule and route in one; single own addresses inside or

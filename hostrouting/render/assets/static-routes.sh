@@ -1,4 +1,5 @@
 #!/bin/bash
+finished='' && trap '[[ $finished ]] || exit 1' EXIT # a script that was cut short fails
 # Installs the static routes, and takes away those of ours that are no longer wanted. Written by hostrouting.
 #
 # A route that is not ours is never touched: ours are those that carry our protocol number. When all is as it should be,
@@ -74,3 +75,4 @@ while IFS= read -r line; do
 done <<<"$missing$refused"
 [[ $failed || $missing || $refused ]] && exit 1
 [[ -z $changes ]] || fail "something else keeps changing these routes: ${changes%%$'\n'*}"
+finished=1
