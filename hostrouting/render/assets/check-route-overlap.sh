@@ -52,7 +52,7 @@ understand() {
 
 # The questions, one a line. Status: READY, or NOT_YET while the expected devices are not there.
 ask() {
-  state=$(ip -4 -N -d -o -batch - <<<$'rule show\nroute show table all\nlink show\nnetconf show' 2>"$work/errors") || return 1
+  state=$(ip -4 -N -d -o -batch - <<<$'rule show\nroute show table all\nlink show\nnetconf show' 2>"$work/errors") || fail "ip failed: $(<"$work/errors")"
   settings=$(printf 'setting %s\n' "${configuration[@]}")
   questions=$(understand ask <<<"$settings"$'\nstate\n'"$state")
 }
@@ -86,7 +86,7 @@ while :; do
   case $status in
     "$READY") judge "$last"; status=$? ;;
     "$NOT_YET") [[ $last ]] && { questions=; judge 1; status=$?; } ;;
-    *) fail "ip failed: $(<"$work/errors")" ;;
+    *) fail "awk failed with status $status" ;;
   esac
   case $status in
     # The tables changed while they were looked at, or the kernel and its tables really differ.

@@ -4,7 +4,8 @@
 BEGIN {
   # Some versions of awk write whole numbers beyond 31 bits like fractions, with six digits.
   CONVFMT = OFMT = "%.12g"
-  for (length_ = 0; length_ <= 32; length_++) size[length_] = 2 ^ (32 - length_)
+  size[32] = 1
+  for (length_ = 31; length_ >= 0; length_--) size[length_] = 2 * size[length_ + 1]
   UNICAST = 1; LOCAL = 2; BROADCAST = 3; ANYCAST = 4; MULTICAST = 5
   BLACKHOLE = 6; UNREACHABLE = 7; PROHIBIT = 8; THROW = 9
   split("unicast local broadcast anycast multicast blackhole unreachable prohibit throw nat xresolve", type_name, " ")
