@@ -8,7 +8,7 @@ import attrs
 __all__ = ["HostLayout"]
 
 
-def _directory(layout: "HostLayout", attribute: "attrs.Attribute[str]", value: str) -> None:
+def _directory(_: "HostLayout", attribute: "attrs.Attribute[str]", value: str) -> None:
     # What stands in units and scripts is written there as it is, so it must mean nothing but itself.
     letters = value.replace("/", "").replace("-", "").replace("_", "").replace(".", "").replace("@", "")
     if not (value.startswith("/") and letters.isascii() and letters.isalnum()) or "/." in value or value.endswith("/"):

@@ -101,6 +101,9 @@ def resolve_route(
             where = f" on {desired.dev}" if desired.dev else ""
             return Pending(desired, f"an IPv{family} default route{where}")
         legs = tuple(bare_leg(leg) for leg in default.legs if desired.dev in {None, leg.dev})
+        if len(legs) == 1:
+            # The kernel keeps a weight for legs among others only.
+            legs = (attrs.evolve(legs[0], weight=1),)
     elif desired.dev is not None:
         legs = (NextHop(desired.dev, gateway=desired.gateway),)
     elif default is None:

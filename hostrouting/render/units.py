@@ -130,11 +130,7 @@ def render_check_drop_in(mode: Mode, layout: HostLayout | None = None) -> str:
     else:
         wanted, gate = f" {where.check_unit}", ""
     return (
-        f"{_HEADER}"
-        "[Unit]\n"
-        f"Wants=network-online.target{wanted}\n"
-        f"After=network-online.target {where.check_unit}\n"
-        f"{gate}"
+        f"{_HEADER}[Unit]\nWants=network-online.target{wanted}\nAfter=network-online.target {where.check_unit}\n{gate}"
     )
 
 

@@ -35,7 +35,9 @@ def test_rooted_elsewhere(root: str) -> None:
 
 
 @pytest.mark.parametrize("name", [it.name for it in attrs.fields(HostLayout)])
-@pytest.mark.parametrize("value", ["", "etc", "/etc/", "/etc/a b", "/etc/a'b", "/etc/%n", "/etc/a\nb", "/etc/../b", "/"])
+@pytest.mark.parametrize(
+    "value", ["", "etc", "/etc/", "/etc/a b", "/etc/a'b", "/etc/%n", "/etc/a\nb", "/etc/../b", "/"]
+)
 def test_names_that_would_mean_something(name: str, value: str) -> None:
     """A directory whose name means something to a unit or a shell is refused; a root only has to be absolute."""
     if name == "root" and value.startswith("/"):

@@ -53,12 +53,12 @@ class Namespace:
 
     def __init__(self, pid: int) -> None:
         """Enter where this process is."""
-        self._enter = ("nsenter", f"--target={pid}", "--net")
+        self.enter = ("nsenter", f"--target={pid}", "--net")
 
     def ip(self, *arguments: str, lines: Iterable[str] = ()) -> subprocess.CompletedProcess[str]:
         """Run `ip`; `lines` are what it reads from standard input when told to (`-batch -`)."""
         return subprocess.run(
-            [*self._enter, "ip", *arguments],
+            [*self.enter, "ip", *arguments],
             input="".join(f"{line}\n" for line in lines),
             capture_output=True,
             text=True,
@@ -76,12 +76,12 @@ class Namespace:
     def sysctl(self, path: str, value: int) -> None:
         """Set a value under /proc/sys/net, as this namespace has it."""
         script = f"echo {value} > /proc/sys/net/{path}"
-        subprocess.run([*self._enter, "sh", "-c", script], check=True, timeout=30)
+        subprocess.run([*self.enter, "sh", "-c", script], check=True, timeout=30)
 
     def run(self, *command: str, **environment: str) -> subprocess.CompletedProcess[str]:
         """Run a program in the namespace, with these variables besides the usual ones."""
         return subprocess.run(
-            [*self._enter, *command],
+            [*self.enter, *command],
             env={**os.environ, **environment},
             capture_output=True,
             text=True,

@@ -98,9 +98,7 @@ def host(
     texts, scripts, links = files(settings, wait=wait)
     texts["/etc/systemd/system/test-network.service"] = NETWORK_UNIT.format(type="exec" if late else "oneshot")
     scripts["/etc/test-network.sh"] = NETWORK.format(late=late)
-    links["/etc/systemd/system/sysinit.target.wants/test-network.service"] = (
-        "/etc/systemd/system/test-network.service"
-    )
+    links["/etc/systemd/system/sysinit.target.wants/test-network.service"] = "/etc/systemd/system/test-network.service"
     with booted({**texts, **(more or {})}, scripts=scripts, links=links, machines=machines) as system:
         system.settled()
         yield system
@@ -194,7 +192,9 @@ def test_routes_that_cannot_be_installed_block(mode: Mode | None) -> None:
         assert start(system) == 1
         assert not pid(system)
         said = system.journal(LAYOUT.routes_unit)
-        assert "172.16.0.0/16: its key is held by [172.16.0.0/16 dev ib0 proto kernel scope link src 172.16.1.5]" in said
+        assert (
+            "172.16.0.0/16: its key is held by [172.16.0.0/16 dev ib0 proto kernel scope link src 172.16.1.5]" in said
+        )
         assert "172.16.0.0/17 and 172.16.128.0/17 win without touching it" in said
         assert "172.16.0.0/16 dev ib0 proto kernel" in system.must("ip", "route", "show", CIDR)
 

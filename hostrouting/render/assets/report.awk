@@ -176,10 +176,20 @@ function no_default_text(   seen, i) {
   return "no-default-route: the expected devices are those of the IPv4 default route, and " waited " s did not bring one; last seen: " seen
 }
 
-function quoted(text) {
-  gsub(/\\/, "\\\\", text)
-  gsub(/"/, "\\\"", text)
-  return "\"" text "\""
+function quoted(text,   i, letter, plain) {
+  if (text !~ /["\\]/ && text !~ /[\001-\037\177]/) return "\"" text "\""
+  for (i = 1; i <= length(text); i++) {
+    letter = substr(text, i, 1)
+    if (letter == "\"" || letter == "\\") letter = "\\" letter
+    else if (letter < " " || letter == "\177") letter = control_letter(letter)
+    plain = plain letter
+  }
+  return "\"" plain "\""
+}
+
+function control_letter(letter,   code) {
+  for (code = 1; code < 127 && sprintf("%c", code) != letter; code++) ;
+  return sprintf("\\u%04x", code)
 }
 
 function or_null(text) { return text == "" ? "null" : quoted(text) }

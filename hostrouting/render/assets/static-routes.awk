@@ -69,6 +69,8 @@ function resolve(w,   d, leg, chosen) {
     for (leg = 1; leg <= r_legs[d]; leg++)
       if (w_dev[w] == "" || r_dev[d, leg] == w_dev[w])
         if (!add_leg(w, r_dev[d, leg], r_gateway[d, leg], r_weight[d, leg], has_flag(d, leg, "onlink"))) return 0
+    # One leg alone has no weight.
+    if (legs[w] == 1) g_weight[w, 1] = 1
     return 1
   }
   if (w_dev[w] != "") return add_leg(w, w_dev[w], w_gateway[w], 1, 0)
