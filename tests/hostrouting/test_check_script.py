@@ -232,7 +232,7 @@ class TestOneHost:
         script.write_text(
             render_check_script(check()).replace("PATH=/usr/sbin:/usr/bin:/sbin:/bin", f"PATH={tmp_path}")
         )
-        for tool in ("mkdir", "rm", "mv"):
+        for tool in ("rm", "awk"):
             found = shutil.which(tool)
             assert found is not None
             (tmp_path / tool).symlink_to(found)

@@ -1,5 +1,4 @@
 # Which addresses of the expected CIDRs escape, asked of the kernel at every place where its answer can change.
-# phase "ask" prints the questions for `ip -batch`; phase "judge" reads the answers and says what they mean.
 
 $1 == "setting" && $2 == "mode" { mode = $3 }
 $1 == "setting" && $2 == "cidr" { cidr_text[++cidrs] = $3; next }
@@ -7,31 +6,27 @@ $1 == "setting" && $2 == "device" { expect($3); configured = 1 }
 $1 == "setting" && $2 == "allow" { allowed[++patterns] = as_regex($3) }
 $1 == "setting" { next }
 
-$1 == "state" { stage = "state"; take_cidrs(); next }
-$1 == "errors" { stage = "errors"; prepare(); next }
-$1 == "answers" { stage = "answers"; next_failed = 0; next }
-
-stage == "state" && /^[0-9]+:\t/ { read_rule(); next }
-stage == "state" && /^[0-9]+: / { read_link(); next }
-stage == "state" && $1 == "inet" { read_netconf(); next }
-stage == "state" && /^[0-9]/ {
+$1 == "state" { take_cidrs(); next }
+/^[0-9]+:\t/ { read_rule(); next }
+/^[0-9]+: / { read_link(); next }
+$1 == "inet" { read_netconf(); next }
+/^[0-9]/ {
   if (is_relevant($2)) read_route(++routes)
   # What leads to neighbours tells which gateways can be reached.
   else if ($1 == UNICAST && !index($0, " via ")) near_line[++near_count] = $0
   next
 }
-
-stage == "errors" && /^Command failed/ { sub(/.*:/, ""); failure[$0 + 0] = said; next }
-stage == "errors" { said = $0; sub(/^RTNETLINK answers: /, "", said); sub(/^Error: /, "", said); next }
-stage == "answers" && /^[0-9]/ {
-  do asked++; while (asked in failure)
-  answer[asked] = $0
-}
+# What `ip` complains of; the last line says most.
+{ complaint = $0 }
 
 END {
-  if (stage == "state") prepare()
-  if (phase == "ask") ask()
-  else judge()
+  # `ip` ends with the first command that fails, so that the last one tells of all.
+  if (!all_said) { print "<3>check-route-overlap: ip failed: " complaint; exit FAILED }
+  if (!final && complaint ~ /interrupted/) exit DIFFERING
+  prepare()
+  if (!final && !(expected_count && devices_are_up())) exit NOT_YET
+  if (expected_count) ask()
+  judge()
 }
 
 function expect(dev) {
@@ -82,6 +77,7 @@ function is_relevant(text,   low, high, middle) {
 }
 
 function read_netconf(   field) {
+  all_said = 1
   for (field = 3; field < NF; field++)
     if ($field == "ignore_routes_with_linkdown" && $(field + 1) == "on") wary[$2] = 1
 }
@@ -155,10 +151,34 @@ function kind_by_address(address) {
 
 function is_asked(i) { return !kind_by_address(place[i]) && is_expected_place(i) }
 
-function ask(   i) {
-  if (!expected_count || !devices_are_up()) exit NOT_YET
-  for (i = 1; i <= places; i++) if (is_asked(i)) print "route get fibmatch " address_text(place[i])
-  exit READY
+# Ask the kernel at every place. Few questions fit into a command of the shell, so many take several commands.
+function ask(   i, questions, n) {
+  for (i = 1; i <= places; i++) if (is_asked(i)) {
+    questions = questions "route get fibmatch " address_text(place[i]) "\n"
+    if (++n == 2000) { put(questions); questions = ""; n = 0 }
+  }
+  if (n) put(questions)
+}
+
+# What fails is said in two lines, of which the second has the number of the question.
+function put(questions,   command, line, said, number, given, answers_given, part) {
+  command = "exec ip -4 -N -d -o -force -batch - 2>&1 <<END\n" questions "END\n"
+  while ((command | getline line) > 0) {
+    if (line ~ /^[0-9]/) given[++answers_given] = line
+    else if (line ~ /^Command failed/) {
+      sub(/.*:/, "", line)
+      failure[line + answers_asked] = said
+    } else {
+      said = line
+      sub(/^(RTNETLINK answers|Error): /, "", said)
+    }
+  }
+  close(command)
+  answers_given = 0
+  for (number = split(questions, part, "\n") - 1; number > 0; number--) {
+    answers_asked++
+    if (!(answers_asked in failure)) answer[answers_asked] = given[++answers_given]
+  }
 }
 
 function devices_are_up(   i) {
@@ -214,7 +234,7 @@ function agrees(i, n,   r, leg) {
     return kind_of_error(failure[n]) == d_kind[i]
   }
   r = d_route[i]
-  if (!(n in answer) || !r) return 0
+  if (answer[n] == "" || !r) return 0
   if (answer[n] == answered_last && r == route_last) return 1
   $0 = answer[n]
   read_route(0)
@@ -229,8 +249,8 @@ function agrees(i, n,   r, leg) {
 # The kernel is right. Which rule it went by is not known then.
 function follow_the_kernel(i, n,   r, leg) {
   d_rule[i] = -1; d_variants[i] = ""; d_length[i] = 33
-  surprise[i] = (n in failure) ? failure[n] : (n in answer) ? answer[n] : "nothing"
-  if (n in answer) {
+  surprise[i] = (n in failure) ? failure[n] : answer[n] != "" ? answer[n] : "nothing"
+  if (answer[n] != "") {
     $0 = answer[n]
     d_route[i] = r = ++routes
     read_route(r)

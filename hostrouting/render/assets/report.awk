@@ -146,27 +146,29 @@ function finish(verdict, status,   i, level) {
   marker = directory "/route-overlap." (verdict == "ok" || verdict == "undecided" ? "ok" : "detected")
   if (verdict == "no-default-route") {
     print level "check-route-overlap: " no_default_text()
-    print verdict > marker
+    mark[++marks] = verdict
   } else if (verdict == "overlap") {
     for (i = 1; i <= findings; i++) {
       print level finding_text(i)
-      print finding_text(i) > marker
+      mark[++marks] = finding_text(i)
     }
     for (i = 1; i <= unsafe_count; i++) print level unsafe_text(i)
   } else {
-    print verdict > marker
+    mark[++marks] = verdict
     if (verdict == "ok") print "<6>check-route-overlap: ok: every expected CIDR leaves by " expected_text
     else print "<4>check-route-overlap: undecided: what could be seen leaves by " expected_text ", but not everything can be seen"
   }
   for (i = 1; i <= notes; i++) {
     print "<4>" note[i]
-    if (verdict != "overlap") print note[i] > marker
+    if (verdict != "overlap") mark[++marks] = note[i]
   }
   for (i = 1; i <= diverted; i++) print "<4>" diversion_text(i)
   if (repairs) print level "ACTION: add to staticRoutes.routes: " repair_json()
   write_json(verdict)
-  close(marker)
   close(json)
+  # The marker comes last: once it is there, everything is.
+  for (i = 1; i <= marks; i++) print mark[i] > marker
+  close(marker)
   exit status
 }
 
