@@ -43,15 +43,14 @@ done
 """
 
 
-def in_turn(methods: Mapping[str, Callable[[], object]], *, rounds: int) -> dict[str, list[float]]:
+def in_turn(methods: Mapping[str, Callable[[], float]], *, rounds: int) -> dict[str, list[float]]:
     """The seconds that each method took in each round, after one round that is not counted."""
     times: dict[str, list[float]] = {name: [] for name in methods}
     for number in range(rounds + 1):
         for name, method in methods.items():
-            began = time.perf_counter()
-            method()
+            seconds = method()
             if number:
-                times[name].append(time.perf_counter() - began)
+                times[name].append(seconds)
     return times
 
 
@@ -76,15 +75,19 @@ class Bench:
         namespace.batch(["address add 10.0.0.4/24 dev eth0", "address add 172.16.1.5/16 dev ib0"])
         namespace.batch(["route add default via 10.0.0.1 dev eth0"])
 
-    def script(self, name: str, text: str, *, clean: bool = False) -> Callable[[], None]:
-        """What runs it; `clean` takes our routes away before, which costs both the same."""
+    def script(self, name: str, text: str, *, clean: bool = False) -> Callable[[], float]:
+        """What runs it and tells the seconds; `clean` takes our routes away before. Markers are as after a boot."""
         path = self._directory / name
         path.write_text(text)
 
-        def run() -> None:
+        def run() -> float:
             if clean:
                 self._namespace.ip("route", "flush", "proto", "213")
+            for marker in (self._directory / "state").glob("*"):
+                marker.unlink()
+            began = time.perf_counter()
             self._namespace.run("/bin/bash", str(path), RUNTIME_DIRECTORY=str(self._directory / "state"))
+            return time.perf_counter() - began
 
         return run
 

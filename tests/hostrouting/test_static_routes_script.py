@@ -146,7 +146,7 @@ class TestOneHost:
             finally:
                 watch.kill()
                 watch.wait()
-            said = {line.split()[0] for line in Path(events.name).read_text().splitlines()}
+            said = {line.removeprefix("Deleted ").split()[0] for line in Path(events.name).read_text().splitlines()}
             assert said == {"9.9.9.9", "8.8.8.8"}, "nothing but what was written between the runs"
 
     def test_no_longer_wanted(self, namespace: Namespace, tmp_path: Path) -> None:
@@ -196,9 +196,9 @@ class TestOneHost:
 
 
 def _see(namespace: Namespace, address: str, path: str) -> None:
-    """Write a route until a watcher sees it."""
+    """Write a route and take it away again, until a watcher sees it."""
     end = time.monotonic() + 10
     while address not in Path(path).read_text():
         assert time.monotonic() < end, f"{address} was not seen"
-        namespace.batch([f"route replace {address} via 10.0.0.1"])
+        namespace.batch([f"route {verb} {address} via 10.0.0.1" for verb in ("add", "del")])
         time.sleep(0.01)

@@ -110,6 +110,7 @@ function default_route(dev, besides,   r, i, leg, best) {
 
 # The link in the current line, such as "3: eth0@peer: <UP,…> … group 0 …".
 function read_link(   name, field) {
+  links++
   name = $2
   sub(/(@[^@]*)?:$/, "", name)
   link_up[name] = index("," substr($3, 2, length($3) - 2) ",", ",UP,") > 0

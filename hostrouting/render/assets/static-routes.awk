@@ -3,9 +3,11 @@
 
 $1 == "setting" && $2 == "route" { want($3, $4, $5, $6); next }
 $1 == "setting" { next }
-$1 == "state" { stage = "state"; next }
-stage == "state" && /^[0-9]+: / { read_link(); next }
-stage == "state" && /^[0-9]/ && is_of_interest() { read_route(++routes); next }
+$1 == "state" { next }
+/^[0-9]+: / { read_link(); next }
+/^[0-9]/ { if (is_of_interest()) read_route(++routes); next }
+# What `ip` complains of; the last line says most.
+{ complaint = $0 }
 
 function value_of(word) { return substr(word, index(word, "=") + 1) }
 
@@ -26,6 +28,8 @@ function is_of_interest() {
 }
 
 END {
+  # `ip` ends with the first command that fails, so that the last one tells of all.
+  if (!links || complaint ~ /interrupted/) { print "ip failed: " complaint; exit 1 }
   for (r = 1; r <= routes; r++) if (r_table[r] == MAIN) {
     if (r_len[r] == 0) default_list[++default_routes] = r
     key = r_net[r] SUBSEP r_len[r] SUBSEP r_metric[r] SUBSEP r_tos[r]

@@ -24,10 +24,13 @@ fail() {
 
 # What is wrong is one line a route; what is to be done is one line a command of `ip`.
 plan() {
-  awk -v waited="$wait" '
+  {
+    printf '%sstate\n' "$settings"
+    exec ip -4 -N -d -o -batch - <<<$'route show table all\nlink show' 2>&1
+  } | awk -v waited="$wait" '
 #include routing.awk
 #include static-routes.awk
-' <<<"$settings"$'\nstate\n'"$state"
+'
 }
 
 carry_out() {
@@ -45,11 +48,10 @@ carry_out() {
   return 1
 }
 
-settings=$(printf 'setting %s\n' "${configuration[@]}")
+printf -v settings 'setting %s\n' "${configuration[@]}"
 tries=0 failed=''
 while :; do
-  state=$(ip -4 -N -d -o -batch - <<<$'route show table all\nlink show' 2>&1) || fail "ip failed: ${state##*$'\n'}"
-  steps=$(plan) || fail 'awk failed'
+  steps=$(plan) || fail "what is there cannot be told: ${steps##*$'\n'}"
   missing='' refused='' changes='' removals=''
   while IFS= read -r line; do
     case $line in
