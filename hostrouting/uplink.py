@@ -136,7 +136,9 @@ class Uplink:
         if default is None:
             return f"an IPv{family} default route" + (f" on {dev}" if dev else "")
         if gateway is None:
-            return tuple(bare_leg(leg) for leg in default.legs if dev in {None, leg.dev})
+            legs = tuple(bare_leg(leg) for leg in default.legs if dev in {None, leg.dev})
+            # The kernel keeps a weight only for legs among others.
+            return legs if len(legs) > 1 else tuple(attrs.evolve(leg, weight=1) for leg in legs)
         reaching = (it for it in default.devs if self._reaches(it, gateway))
         return (NextHop(next(reaching, default.devs[0]), gateway=gateway),)
 

@@ -5,6 +5,7 @@ another before the first is run. No packet is sent.
 """
 
 import json
+import os
 import subprocess
 import time
 from collections.abc import Iterable, Iterator
@@ -21,6 +22,7 @@ from hostrouting.model import (
     Route,
     Rule,
     RuleAction,
+    Snapshot,
     as_ip,
 )
 
@@ -51,12 +53,12 @@ class Namespace:
 
     def __init__(self, pid: int) -> None:
         """Enter where this process is."""
-        self._enter = ("nsenter", f"--target={pid}", "--net")
+        self.enter = ("nsenter", f"--target={pid}", "--net")
 
     def ip(self, *arguments: str, lines: Iterable[str] = ()) -> subprocess.CompletedProcess[str]:
         """Run `ip`; `lines` are what it reads from standard input when told to (`-batch -`)."""
         return subprocess.run(
-            [*self._enter, "ip", *arguments],
+            [*self.enter, "ip", *arguments],
             input="".join(f"{line}\n" for line in lines),
             capture_output=True,
             text=True,
@@ -74,7 +76,41 @@ class Namespace:
     def sysctl(self, path: str, value: int) -> None:
         """Set a value under /proc/sys/net, as this namespace has it."""
         script = f"echo {value} > /proc/sys/net/{path}"
-        subprocess.run([*self._enter, "sh", "-c", script], check=True, timeout=30)
+        subprocess.run([*self.enter, "sh", "-c", script], check=True, timeout=30)
+
+    def run(self, *command: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        """Run a program in the namespace, with these variables besides the usual ones."""
+        return subprocess.run(
+            [*self.enter, *command],
+            env={**os.environ, **environment},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+
+    def links(self) -> tuple[Link, ...]:
+        """All devices, as the kernel lists them."""
+        heed = {
+            entry["interface"]: entry.get("ignore_routes_with_linkdown", False)
+            for entry in json.loads(self.ip("-4", "-j", "netconf", "show").stdout or "[]")
+            if "interface" in entry
+        }
+        return tuple(
+            Link(
+                name=entry["ifname"],
+                index=entry["ifindex"],
+                up="UP" in entry["flags"],
+                carrier="LOWER_UP" in entry["flags"],
+                group=int(entry["group"]),
+                ignore_routes_with_linkdown=bool(heed.get("all")) or bool(heed.get(entry["ifname"])),
+            )
+            for entry in json.loads(self.ip("-N", "-j", "link", "show").stdout)
+        )
+
+    def snapshot(self, family: int = 4) -> Snapshot:
+        """Everything that a decision about a destination depends on."""
+        return Snapshot(links=self.links(), rules=self.rules(family), routes=self.routes(family))
 
     def routes(self, family: int) -> tuple[Route, ...]:
         """All routes of all tables, as the kernel lists them."""

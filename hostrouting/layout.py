@@ -1,0 +1,117 @@
+"""Where everything of ours lives on a host: every path and every name, in one value.
+
+Here: names. Not here: what is in the files (`render`), and who writes them (`system`).
+"""
+
+import attrs
+
+__all__ = ["HostLayout"]
+
+
+def _directory(_: "HostLayout", attribute: "attrs.Attribute[str]", value: str) -> None:
+    # What stands in units and scripts is written there as it is, so it must mean nothing but itself.
+    letters = value.replace("/", "").replace("-", "").replace("_", "").replace(".", "").replace("@", "")
+    if not (value.startswith("/") and letters.isascii() and letters.isalnum()) or "/." in value or value.endswith("/"):
+        rule = "is no absolute path of letters, digits, '-', '_', '.' and '@' alone"
+        raise ValueError(f"{attribute.name}: {value!r} {rule}")
+    if attribute.name == "state_directory" and not value.startswith("/run/"):
+        raise ValueError(f"{attribute.name}: {value!r} is not under /run, where systemd makes it for the check")
+
+
+@attrs.frozen(kw_only=True)
+class HostLayout:
+    """Every path and name on one host, or, with `root`, on an image that is mounted there.
+
+    Properties that end in `_path` are where a file is from here, below the root. The directories are as the host
+    itself will see them; that is what stands in units and scripts.
+    """
+
+    root: str = "/"
+    config_directory: str = attrs.field(default="/etc/aks-flex-node", validator=_directory)
+    state_directory: str = attrs.field(default="/run/aks-flex-node", validator=_directory)
+    unit_directory: str = attrs.field(default="/etc/systemd/system", validator=_directory)
+    protocols_directory: str = attrs.field(default="/etc/iproute2/rt_protos.d", validator=_directory)
+
+    routes_unit = "static-routes.service"
+    check_unit = "check-route-overlap.service"
+    machine_unit = "systemd-nspawn@.service"
+    """The template of the machines that are held back."""
+
+    def __attrs_post_init__(self) -> None:
+        """Refuse a root that leads somewhere else from another directory."""
+        if not self.root.startswith("/") or "\0" in self.root:
+            raise ValueError(f"root: {self.root!r} is no absolute path")
+
+    def at(self, path: str) -> str:
+        """Where a path of the host is from here."""
+        return self.root.rstrip("/") + path
+
+    @property
+    def routes_script(self) -> str:
+        """The script that installs the static routes at boot, as the host sees it."""
+        return f"{self.config_directory}/static-routes.sh"
+
+    @property
+    def check_script(self) -> str:
+        """The script that checks for overlaps at boot, as the host sees it."""
+        return f"{self.config_directory}/check-route-overlap.sh"
+
+    @property
+    def routes_script_path(self) -> str:
+        """Where the script that installs the static routes is."""
+        return self.at(self.routes_script)
+
+    @property
+    def check_script_path(self) -> str:
+        """Where the script that checks for overlaps is."""
+        return self.at(self.check_script)
+
+    @property
+    def routes_unit_path(self) -> str:
+        """Where the unit that installs the static routes is."""
+        return self.at(f"{self.unit_directory}/{self.routes_unit}")
+
+    @property
+    def check_unit_path(self) -> str:
+        """Where the unit that checks for overlaps is."""
+        return self.at(f"{self.unit_directory}/{self.check_unit}")
+
+    @property
+    def machine_drop_in_directory(self) -> str:
+        """Where the machines' drop-ins are."""
+        return self.at(f"{self.unit_directory}/{self.machine_unit}.d")
+
+    @property
+    def routes_drop_in_path(self) -> str:
+        """Where the drop-in is that holds machines back until the static routes are there."""
+        return f"{self.machine_drop_in_directory}/50-static-routes.conf"
+
+    @property
+    def check_drop_in_path(self) -> str:
+        """Where the drop-in is that has the check run before a machine starts."""
+        return f"{self.machine_drop_in_directory}/60-check-route-overlap.conf"
+
+    @property
+    def protocol_name_path(self) -> str:
+        """Where the file is that gives our route protocol number its name."""
+        return self.at(f"{self.protocols_directory}/hostrouting.conf")
+
+    @property
+    def detected_path(self) -> str:
+        """Where the check leaves what it found, when it found something."""
+        return self.at(f"{self.state_directory}/route-overlap.detected")
+
+    @property
+    def ok_path(self) -> str:
+        """Where the check leaves word that nothing escapes."""
+        return self.at(f"{self.state_directory}/route-overlap.ok")
+
+    @property
+    def report_path(self) -> str:
+        """Where the check leaves its verdict as JSON."""
+        return self.at(f"{self.state_directory}/route-overlap.json")
+
+    @property
+    def lock_path(self) -> str:
+        """The file whose lock serialises two runs."""
+        return self.at(f"{self.state_directory}/host-routing.lock")

@@ -1,0 +1,43 @@
+"""The text of every file that a boot needs, and back: pure functions of a configuration and a layout.
+
+Here: text. Not here: writing it anywhere (`system`), and which of the files a host needs (`tasks`).
+
+scripts     the two boot scripts: a static body, and the settings as data in one block
+units       units, drop-ins and the name of our route protocol
+assets/     the bodies: shell and awk, which mean what they say wherever they are opened
+"""
+
+from hostrouting.render.scripts import (
+    CheckScript,
+    RoutesScript,
+    parse_check_script,
+    parse_static_routes_script,
+    render_check_script,
+    render_static_routes_script,
+)
+from hostrouting.render.units import (
+    parse_protocol_name,
+    render_check_drop_in,
+    render_check_unit,
+    render_protocol_name,
+    render_routes_drop_in,
+    render_routes_unit,
+)
+
+__all__ = [
+    # the boot scripts, and the settings that are read back from them
+    "render_static_routes_script",
+    "render_check_script",
+    "parse_static_routes_script",
+    "parse_check_script",
+    "RoutesScript",
+    "CheckScript",
+    # units and drop-ins
+    "render_routes_unit",
+    "render_check_unit",
+    "render_routes_drop_in",
+    "render_check_drop_in",
+    # the name of our route protocol
+    "render_protocol_name",
+    "parse_protocol_name",
+]

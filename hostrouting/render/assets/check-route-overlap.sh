@@ -1,0 +1,84 @@
+#!/bin/bash
+finished='' && trap '[[ $finished ]] || exit 1' EXIT # a script that was cut short fails
+# Checks that every address of the expected CIDRs leaves by an expected device. Written by hostrouting.
+#
+# Exact: the kernel is asked at every place where its answer can change, so that what holds there holds everywhere.
+# Exit status: 0, or 1 when the machine must not start. What was found is in the journal and in the state directory:
+# route-overlap.json, and then route-overlap.ok or route-overlap.detected. None of those is there before it is found.
+
+# Data, and nothing else: no line of it is ever run.
+configuration=(
+)
+
+set -uo pipefail
+umask 022
+export LC_ALL=C PATH=/usr/sbin:/usr/bin:/sbin:/bin
+
+mode=STRICT wait=30 directory=
+for line in "${configuration[@]:0:3}"; do
+  case $line in
+    'mode '*) mode=${line#* } ;;
+    'wait '*) wait=${line#* } ;;
+    'state '*) directory=${line#* } ;;
+  esac
+done
+directory=${RUNTIME_DIRECTORY:-$directory}
+printf -v settings 'setting %s\n' "${configuration[@]}"
+
+fail() {
+  printf '<3>check-route-overlap: %s\n' "$1" >&2
+  finish 1
+}
+
+finish() {
+  finished=1
+  [[ $mode == WARN ]] && exit 0
+  exit "$1"
+}
+
+# What awk ends with when it came to an end by itself: nothing that it ends with for other reasons.
+readonly OK=10 OVERLAP=11 UNDECIDED=12 NO_DEFAULT_ROUTE=13 NOT_YET=14 DIFFERING=15 FAILED=16
+
+# Status: a verdict; NOT_YET while what is needed is not there; DIFFERING when the kernel's answers and its tables are
+# not one. With "last", the verdict it is.
+check() {
+  {
+    printf '%sstate\n' "$settings"
+    exec ip -4 -N -d -o -batch - <<<$'rule show\nroute show table all\nlink show\nnetconf show' 2>&1
+  } | awk -v final="$1" -v waited="$wait" -v directory="$directory" -v OK=$OK -v OVERLAP=$OVERLAP \
+    -v UNDECIDED=$UNDECIDED -v NO_DEFAULT_ROUTE=$NO_DEFAULT_ROUTE -v NOT_YET=$NOT_YET -v DIFFERING=$DIFFERING \
+    -v FAILED=$FAILED '
+#include routing.awk
+#include fib.awk
+#include overlap.awk
+#include report.awk
+#include repair.awk
+' >&2
+}
+
+if [[ ! -d $directory ]]; then mkdir -p "$directory" || fail "cannot make $directory"; fi
+for stale in "$directory"/route-overlap.{ok,detected,json}; do
+  if [[ -e $stale || -L $stale ]]; then
+    rm -f "$directory"/route-overlap.{ok,detected,json} || fail "cannot remove $stale"
+    break
+  fi
+done
+
+tries=0 last=''
+while :; do
+  ((SECONDS >= wait)) && last=last
+  check "$last"
+  status=$?
+  case $status in
+    # The tables changed while they were looked at; or they and the kernel really differ.
+    "$DIFFERING") ((++tries < 3)) || last=last ;;
+    "$NOT_YET") sleep 0.2 ;;
+    *) break ;;
+  esac
+done
+
+case $status in
+  "$OK" | "$UNDECIDED") finish 0 ;;
+  "$OVERLAP" | "$NO_DEFAULT_ROUTE" | "$FAILED") finish 1 ;;
+  *) fail "awk failed with status $status" ;;
+esac

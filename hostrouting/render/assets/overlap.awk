@@ -1,0 +1,288 @@
+# Which addresses of the expected CIDRs escape, asked of the kernel at every place where its answer can change.
+
+$1 == "setting" && $2 == "mode" { mode = $3 }
+$1 == "setting" && $2 == "cidr" { cidr_text[++cidrs] = $3; next }
+$1 == "setting" && $2 == "device" { expect($3); configured = 1 }
+$1 == "setting" && $2 == "allow" { allowed[++patterns] = as_regex($3) }
+$1 == "setting" { next }
+
+$1 == "state" { take_cidrs(); next }
+/^[0-9]+:\t/ { read_rule(); next }
+/^[0-9]+: / { read_link(); next }
+$1 == "inet" { read_netconf(); next }
+/^[0-9]/ {
+  if (is_relevant($2)) read_route(++routes)
+  # What leads to neighbours tells which gateways can be reached.
+  else if ($1 == UNICAST && !index($0, " via ")) near_line[++near_count] = $0
+  next
+}
+# What `ip` complains of; the last line says most.
+{ complaint = $0 }
+
+END {
+  # `ip` ends with the first command that fails, so that the last one tells of all.
+  if (!all_said) { print "<3>check-route-overlap: ip failed: " complaint; exit FAILED }
+  if (!final && complaint ~ /interrupted/) exit DIFFERING
+  prepare()
+  if (!final && !(expected_count && devices_are_up())) exit NOT_YET
+  if (expected_count) ask()
+  judge()
+}
+
+function expect(dev) {
+  if (dev in is_expected) return
+  is_expected[dev] = 1
+  expected[++expected_count] = dev
+}
+
+# * and ? mean the same to shells; no other letter of a pattern means anything but itself.
+function as_regex(glob) {
+  gsub(/\./, "[.]", glob)
+  gsub(/\*/, ".*", glob)
+  gsub(/\?/, ".", glob)
+  return "^" glob "$"
+}
+
+# The CIDRs in order, and the blocks that they make up together.
+function take_cidrs(   i, j, keep) {
+  for (i = 1; i <= cidrs; i++) {
+    read_prefix(cidr_text[i])
+    c_first[i] = network; c_length[i] = prefix_length
+    for (j = i; j > 1 && (c_first[j - 1] > network || (c_first[j - 1] == network && c_length[j - 1] > prefix_length)); j--) {
+      c_first[j] = c_first[j - 1]; c_length[j] = c_length[j - 1]
+      c_first[j - 1] = network; c_length[j - 1] = prefix_length
+    }
+  }
+  for (i = 1; i <= cidrs; i++) {
+    c_last[i] = c_first[i] + size[c_length[i]] - 1
+    if (blocks && c_first[i] <= b_last[blocks] + 1) {
+      if (c_last[i] > b_last[blocks]) b_last[blocks] = c_last[i]
+    } else {
+      b_first[++blocks] = c_first[i]; b_last[blocks] = c_last[i]
+    }
+  }
+}
+
+# Whether a prefix has to do with an expected CIDR: all others are passed over.
+function is_relevant(text,   low, high, middle) {
+  if (text == "default") return 1
+  read_prefix(text)
+  low = 1; high = blocks + 1
+  while (low < high) {
+    middle = int((low + high) / 2)
+    if (b_last[middle] < network) low = middle + 1
+    else high = middle
+  }
+  return low <= blocks && b_first[low] < network + size[prefix_length]
+}
+
+function read_netconf(   field) {
+  all_said = 1
+  for (field = 3; field < NF; field++)
+    if ($field == "ignore_routes_with_linkdown" && $(field + 1) == "on") wary[$2] = 1
+}
+
+# Everything that does not depend on the answers.
+function prepare(   r, i, leg, n) {
+  # Until a namespace gets its first rule of its own, the tables local and main are one to the kernel.
+  merged = rules == 3 && is_default(1, 0, 255) && is_default(2, 32766, 254) && is_default(3, 32767, 253)
+  if ("all" in wary) for (i in link_group) wary[i] = 1
+  for (r = 1; r <= routes; r++) {
+    add_to_table(r)
+    if (r_table[r] == MAIN && r_metric[r] == 0 && r_tos[r] == "0" && r_proto[r] != ours) held[r_net[r], r_len[r]] = 1
+    if (r_len[r] == 0 && r_table[r] == MAIN) default_list[++default_routes] = r
+  }
+  if (!configured && (r = default_route("", -1))) for (leg = 1; leg <= r_legs[r]; leg++) expect(r_dev[r, leg])
+  for (i = 1; i <= expected_count; i++) expected_text = expected_text (i > 1 ? ", " : "") expected[i]
+  make_programs()
+  find_places()
+}
+
+function is_default(rule, priority, table) {
+  return u_priority[rule] == priority && u_table[rule] == table && !u_not[rule] && !selectors[rule] \
+    && u_low[rule] < 0 && u_short[rule] == "" && u_group[rule] == ""
+}
+
+# --- Places: where the answer can become another.
+
+function find_places(   i, r, n) {
+  for (i = 1; i <= cidrs; i++) { add_place(c_first[i]); add_place(c_last[i] + 1) }
+  for (i = 1; i <= rules; i++) if (u_low[i] >= 0) { add_place(u_low[i]); add_place(u_high[i] + 1) }
+  split("0 1 3758096384 4026531840 4294967295", by_address, " ")
+  for (i = 1; i <= 5; i++) add_place(by_address[i])
+  for (r = 1; r <= routes; r++) { add_place(r_net[r]); add_place(r_net[r] + size[r_len[r]]) }
+  sort(place, 1, places)
+  for (i = n = 1; i <= places; i++) if (i == 1 || place[i] != place[i - 1]) {
+    place_end[n - 1] = place[i] - 1
+    place[n++] = place[i]
+  }
+  places = n - 1
+}
+
+function add_place(address,   i) {
+  for (i = 1; i <= blocks; i++) if (b_first[i] <= address && address <= b_last[i] + 1) { place[++places] = address; return }
+}
+
+function sort(list, low, high,   i, j, middle, kept) {
+  while (low < high) {
+    middle = list[int((low + high) / 2)]
+    i = low; j = high
+    while (i <= j) {
+      while (list[i] < middle) i++
+      while (list[j] > middle) j--
+      if (i <= j) { kept = list[i]; list[i++] = list[j]; list[j--] = kept }
+    }
+    if (j - low < high - i) { sort(list, low, j); low = i }
+    else { sort(list, i, high); high = j }
+  }
+}
+
+function is_expected_place(i,   b) {
+  for (b = 1; b <= blocks; b++) if (b_first[b] <= place[i] && place[i] <= b_last[b]) return 1
+  return 0
+}
+
+# Destinations that are what they are, whichever route takes them: the kernel need not be asked.
+function kind_by_address(address) {
+  if (address == 0) return LOCAL
+  if (address == 4294967295) return BROADCAST
+  return address >= 3758096384 && address < 4026531840 ? MULTICAST : 0
+}
+
+function is_asked(i) { return !kind_by_address(place[i]) && is_expected_place(i) }
+
+# Ask the kernel at every place. Few questions fit into a command of the shell, so many take several commands.
+function ask(   i, questions, n) {
+  for (i = 1; i <= places; i++) if (is_asked(i)) {
+    questions = questions "route get fibmatch " address_text(place[i]) "\n"
+    if (++n == 2000) { put(questions); questions = ""; n = 0 }
+  }
+  if (n) put(questions)
+}
+
+# What fails is said in two lines, of which the second has the number of the question.
+function put(questions,   command, line, said, number, given, answers_given, part) {
+  command = "exec ip -4 -N -d -o -force -batch - 2>&1 <<END\n" questions "END\n"
+  while ((command | getline line) > 0) {
+    if (line ~ /^[0-9]/) given[++answers_given] = line
+    else if (line ~ /^Command failed/) {
+      sub(/.*:/, "", line)
+      failure[line + answers_asked] = said
+    } else {
+      said = line
+      sub(/^(RTNETLINK answers|Error): /, "", said)
+    }
+  }
+  close(command)
+  answers_given = 0
+  for (number = split(questions, part, "\n") - 1; number > 0; number--) {
+    answers_asked++
+    if (!(answers_asked in failure)) answer[answers_asked] = given[++answers_given]
+  }
+}
+
+function devices_are_up(   i) {
+  for (i = 1; i <= expected_count; i++) if (configured && !link_up[expected[i]]) return 0
+  return 1
+}
+
+# --- Decisions.
+
+# What happens at place i: d_kind, d_rule, d_route and d_variants, and d_key, which is the same where they are.
+function decide(i,   address, n, answered, variants, id) {
+  address = place[i]
+  follow(address)
+  d_rule[i] = end_rule; d_route[i] = end_route; d_length[i] = shortest
+  d_kind[i] = kind_of(end_rule, end_route)
+  if (end_route && merged && r_table[end_route] == LOCAL_TABLE) d_rule[i] = 1
+  variants = ""
+  if (kind_by_address(address)) d_kind[i] = kind_by_address(address)
+  else if (unsure || tos_passed) {
+    end_count = 0
+    explore(address, 1, "", "")
+    for (n = 1; n <= end_count; n++) {
+      if (kind_of(end_of_rule[n], end_of_route[n]) == d_kind[i] && end_of_route[n] == d_route[i]) continue
+      id = end_path[n] SUBSEP end_of_rule[n] SUBSEP end_of_route[n]
+      if (!(id in variant_number)) {
+        variant_number[id] = ++variant_count
+        v_path[variant_count] = end_path[n]; v_rule[variant_count] = end_of_rule[n]; v_route[variant_count] = end_of_route[n]
+      }
+      if (!index(variants " ", " " variant_number[id] " ")) variants = variants " " variant_number[id]
+    }
+  }
+  d_variants[i] = variants
+  if (is_asked(i)) {
+    answered = ++answers_used
+    if (!agrees(i, answered)) { differing++; follow_the_kernel(i, answered) }
+  }
+  d_key[i] = d_kind[i] " " d_rule[i] " " d_route[i] variants
+}
+
+# The type of a route; or what became of a packet that no route took, 0 for "no route".
+function kind_of(rule, r) { return r ? r_type[r] : rule ? u_action[rule] : 0 }
+
+function kind_of_error(text) {
+  if (text == "Invalid argument") return BLACKHOLE
+  if (text == "No route to host") return UNREACHABLE
+  if (text == "Permission denied") return PROHIBIT
+  return text == "Network is unreachable" ? 0 : -1
+}
+
+function agrees(i, n,   r, leg) {
+  if (n in failure) {
+    if (kind_of_error(failure[n]) == 0) return d_kind[i] == 0 || (d_kind[i] == UNREACHABLE && !d_route[i])
+    return kind_of_error(failure[n]) == d_kind[i]
+  }
+  r = d_route[i]
+  if (answer[n] == "" || !r) return 0
+  if (answer[n] == answered_last && r == route_last) return 1
+  $0 = answer[n]
+  read_route(0)
+  if (r_type[0] != r_type[r] || r_net[0] != r_net[r] || r_len[0] != r_len[r] || r_metric[0] != r_metric[r]) return 0
+  if (r_tos[0] != r_tos[r] || r_proto[0] != r_proto[r] || r_legs[0] != r_legs[r]) return 0
+  for (leg = 1; leg <= r_legs[0]; leg++)
+    if (r_dev[0, leg] != r_dev[r, leg] || r_gateway[0, leg] != r_gateway[r, leg]) return 0
+  answered_last = answer[n]; route_last = r
+  return 1
+}
+
+# The kernel is right. Which rule it went by is not known then.
+function follow_the_kernel(i, n,   r, leg) {
+  d_rule[i] = -1; d_variants[i] = ""; d_length[i] = 33
+  surprise[i] = (n in failure) ? failure[n] : answer[n] != "" ? answer[n] : "nothing"
+  if (answer[n] != "") {
+    $0 = answer[n]
+    d_route[i] = r = ++routes
+    read_route(r)
+    d_kind[i] = r_type[r]
+    e_legs[r] = r_legs[r]
+    for (leg = 1; leg <= r_legs[r]; leg++) { e_dev[r, leg] = r_dev[r, leg]; e_gateway[r, leg] = r_gateway[r, leg] }
+  } else {
+    d_route[i] = 0
+    d_kind[i] = kind_of_error(failure[n])
+    # An answer that is no answer is no way out either.
+    if (d_kind[i] < 0) d_kind[i] = 0
+  }
+}
+
+# How a decision escapes: sets escape_kind ("" when it does not) and escape_devs.
+function judge_escape(kind, r,   leg, seen) {
+  escape_devs = ""
+  escape_kind = kind == 0 ? "no-route" : kind == BLACKHOLE ? "blackhole" : kind == UNREACHABLE ? "unreachable" : \
+    kind == PROHIBIT ? "prohibit" : ""
+  if (kind != UNICAST) return
+  for (leg = 1; leg <= e_legs[r]; leg++) if (!is_welcome(e_dev[r, leg]) && !(e_dev[r, leg] in seen)) {
+    seen[e_dev[r, leg]] = 1
+    escape_kind = "overlap"
+    escape_devs = escape_devs (escape_devs == "" ? "" : ", ") e_dev[r, leg]
+    if (escape_devs == e_dev[r, leg]) escape_leg = leg
+  }
+}
+
+function is_welcome(dev,   i) {
+  if (!(dev in welcome)) {
+    welcome[dev] = dev in is_expected
+    for (i = 1; i <= patterns && !welcome[dev]; i++) welcome[dev] = dev ~ allowed[i]
+  }
+  return welcome[dev]
+}

@@ -1,0 +1,155 @@
+"""The boot scripts: the body is an asset, and what an operator chose is in its data block, as quoted words.
+
+A setting is one line, a key and its words; what the words may consist of means nothing to a shell, and stands in
+single quotes besides.
+"""
+
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+
+import attrs
+
+from hostrouting.config import DEFAULT_PROTOCOL, HostRoutingConfig, RouteOverlapConfig, StaticRoute, StaticRoutesConfig
+from hostrouting.layout import HostLayout
+from hostrouting.model import protocol_name
+
+__all__ = [
+    "CheckScript",
+    "RoutesScript",
+    "parse_check_script",
+    "parse_static_routes_script",
+    "render_check_script",
+    "render_static_routes_script",
+]
+
+_ASSETS = Path(__file__).parent / "assets"
+_OPENING, _CLOSING = "configuration=(", ")"
+_INCLUDE = "#include "
+_LETTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-/*?= ")
+
+DEFAULT_WAIT = 30
+"""How long, in seconds, a script waits at most for what it needs."""
+
+
+@attrs.frozen
+class RoutesScript:
+    """What static-routes.sh was told."""
+
+    config: StaticRoutesConfig
+    protocol: int = DEFAULT_PROTOCOL
+    wait: int = DEFAULT_WAIT
+
+
+@attrs.frozen
+class CheckScript:
+    """What check-route-overlap.sh was told."""
+
+    config: RouteOverlapConfig
+    protocol: int = DEFAULT_PROTOCOL
+    wait: int = DEFAULT_WAIT
+
+
+def render_static_routes_script(config: HostRoutingConfig, *, wait: int = DEFAULT_WAIT) -> str:
+    """The script that installs the static routes of the configuration, and takes away ours that are not in it."""
+    settings = [f"protocol {config.protocol}", f"wait {wait}"]
+    settings += map(_route_setting, config.static_routes.routes)
+    settings += _names()
+    return _filled("static-routes.sh", settings)
+
+
+def parse_static_routes_script(text: str) -> RoutesScript:
+    """What was rendered; text that holds no such script is a ValueError."""
+    settings = _settings(text)
+    routes = [_route(words) for key, words in settings if key == "route"]
+    known = dict(settings)
+    return RoutesScript(StaticRoutesConfig(bool(routes), routes), int(known["protocol"]), int(known["wait"]))
+
+
+def render_check_script(
+    config: HostRoutingConfig, *, layout: HostLayout | None = None, wait: int = DEFAULT_WAIT
+) -> str:
+    """The script that checks the expected CIDRs of the configuration."""
+    check = config.route_overlap
+    where = layout or HostLayout()
+    settings = [f"mode {check.mode}", f"wait {wait}", f"state {where.state_directory}", f"protocol {config.protocol}"]
+    settings += [f"cidr {cidr}" for cidr in check.expected_cidrs]
+    settings += [f"device {dev}" for dev in check.expected_devs]
+    settings += [f"allow {pattern}" for pattern in check.allowed_devs]
+    settings += _names()
+    return _filled("check-route-overlap.sh", settings)
+
+
+def parse_check_script(text: str) -> CheckScript:
+    """What was rendered; text that holds no such script is a ValueError."""
+    settings = _settings(text)
+    known = dict(settings)
+
+    def each(wanted: str) -> tuple[str, ...]:
+        return tuple(value for key, value in settings if key == wanted)
+
+    config = RouteOverlapConfig(each("cidr"), known["mode"], each("device"), each("allow"))
+    return CheckScript(config, int(known["protocol"]), int(known["wait"]))
+
+
+def _names() -> list[str]:
+    """The words for route protocols, so that the scripts speak of them as the rest of the library does."""
+    names = ((number, protocol_name(number)) for number in range(256))
+    return [f"name {number} {name}" for number, name in names if name != str(number)]
+
+
+def _route_setting(route: StaticRoute) -> str:
+    # What is left to the default route is an empty word behind its "=", so that no device name can be taken for it.
+    return f"route {route.destination} gateway={route.gateway or ''} dev={route.dev or ''} metric={route.metric}"
+
+
+def _route(words: str) -> StaticRoute:
+    destination, *rest = words.split(" ")
+    given = dict(word.split("=", 1) for word in rest)
+    return StaticRoute(destination, given["gateway"], given["dev"], int(given["metric"]))
+
+
+def _filled(asset: str, settings: Iterable[str]) -> str:
+    """The asset with the settings in its data block."""
+    head, tail = _body(asset)
+    return head + "".join(f"  '{_plain(line)}'\n" for line in settings) + tail
+
+
+def _plain(line: str) -> str:
+    if not _LETTERS.issuperset(line):
+        raise ValueError(f"{line!r} holds letters that no setting of a boot script has")
+    return line
+
+
+@cache
+def _body(asset: str) -> tuple[str, str]:
+    """An asset, with what it includes, up to its data block and from the end of it."""
+    lines = list(_lines(asset))
+    opening = lines.index(_OPENING) + 1
+    closing = lines.index(_CLOSING, opening)
+    head, tail = lines[:opening], lines[closing:]
+    return "\n".join(head) + "\n", "\n".join(tail) + "\n"
+
+
+def _lines(asset: str) -> Iterator[str]:
+    for line in (_ASSETS / asset).read_text(encoding="utf-8").splitlines():
+        if line.startswith(_INCLUDE):
+            yield from _lines(line.removeprefix(_INCLUDE))
+        else:
+            yield line
+
+
+def _settings(text: str) -> list[tuple[str, str]]:
+    lines = text.splitlines()
+    try:
+        opening = lines.index(_OPENING) + 1
+        block = lines[opening : lines.index(_CLOSING, opening)]
+    except ValueError as error:
+        raise ValueError("there is no data block in the script") from error
+    found = []
+    for line in block:
+        key, gap, words = line.removeprefix("  '").removesuffix("'").partition(" ")
+        if not gap or line != f"  '{key} {words}'":
+            raise ValueError(f"{line!r} is no setting")
+        found.append((key, words))
+    return found

@@ -1,0 +1,257 @@
+"""check-route-overlap.sh, run in private namespaces: its verdict and its findings equal the engine's."""
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hostrouting.config import HostRoutingConfig, RouteOverlapConfig
+from hostrouting.fib import Fib
+from hostrouting.model import IPV4, Prefix, Snapshot
+from hostrouting.overlap import check_overlap
+from hostrouting.render import render_check_script
+from hostrouting.repair import propose_repair
+from hostrouting.wording import check_document, finding_line
+from tests.hostrouting.test_fib_against_kernel import devices, furnish, route_command, rule_command, wishes
+from tests.support.namespace import Namespace, private_namespace
+from tests.support.strategies import blocks, prefixes
+
+pytestmark = [
+    pytest.mark.processes,
+    pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace takes root"),
+]
+
+BLOCK = Prefix.parse("172.16.0.0/28")
+
+
+UPLINKS: tuple[list[str], ...] = (
+    ["route add default via 10.0.0.1 dev eth0"],
+    ["route add default via 10.0.0.1 dev eth0"],
+    ["route add default nexthop via 10.0.0.1 dev eth0 nexthop via 10.0.0.2 dev eth1 onlink"],
+    ["route add default dev wg0 metric 5", "route add default via 10.0.0.1 dev eth0 metric 9"],
+    ["route add default dev eth1"],
+    [],
+)
+
+
+class Checked:
+    """One run of the script: its exit status, what it said, and what it left."""
+
+    def __init__(self, namespace: Namespace, config: HostRoutingConfig, directory: Path, *, wait: int = 0) -> None:
+        """Render the script, run it."""
+        script = directory / "check.sh"
+        script.write_text(render_check_script(config, wait=wait))
+        done = namespace.run("bash", str(script), RUNTIME_DIRECTORY=str(directory / "state"))
+        self.status, self.said = done.returncode, done.stderr
+        state = directory / "state"
+        self.left = {path.name: path.read_text() for path in state.iterdir()} if state.is_dir() else {}
+        self.document: dict[str, Any] = json.loads(self.left.get("route-overlap.json", "{}"))
+
+
+def engine(snapshot: Snapshot, config: HostRoutingConfig) -> dict[str, Any]:
+    """The same check by the engine, as its JSON."""
+    check = config.route_overlap
+    fib = Fib(snapshot)
+    cidrs = [Prefix.of(cidr) for cidr in check.expected_cidrs]
+    report = check_overlap(fib, cidrs, devs=check.expected_devs, allowed=check.allowed_devs)
+    document = check_document(report, propose_repair(fib, report, protocol=config.protocol), mode=check.mode)
+    document["lines"] = [finding_line(finding, report.expected_devs) for finding in report.findings]
+    return document
+
+
+def configs(block: Prefix) -> st.SearchStrategy[HostRoutingConfig]:
+    """Checks of one to three prefixes in the block or around it."""
+    return st.builds(
+        lambda cidrs, mode, devs: HostRoutingConfig(
+            route_overlap=RouteOverlapConfig([str(cidr) for cidr in cidrs], mode, devs, ["wg*"])
+        ),
+        st.lists(prefixes(block, wider=True), min_size=1, max_size=3),
+        st.sampled_from(["WARN", "STRICT"]),
+        st.sampled_from([[], [], ["eth0"], ["eth0", "eth1"]]),
+    )
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+@given(data=st.data())
+def test_the_script_equals_the_engine(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """On any host, verdict, findings, repair and notes are those of the engine, word for word."""
+    block = data.draw(blocks(IPV4))
+    wanted_rules, wanted_routes = data.draw(wishes(block))
+    config = data.draw(configs(block))
+    lost = data.draw(st.sets(st.sampled_from(["ib0", "wg0"])))
+    (links,) = devices()
+    with private_namespace() as namespace:
+        furnish(namespace, links, lost)
+        uplink = data.draw(st.sampled_from(UPLINKS))
+        batch = [*uplink, *map(route_command, wanted_routes), *map(rule_command, wanted_rules)]
+        namespace.batch(batch, force=True, family=IPV4)
+        snapshot = namespace.snapshot()
+        checked = Checked(namespace, config, tmp_path_factory.mktemp("check"))
+    expected = engine(snapshot, config)
+    lines = expected.pop("lines")
+    told = "\n".join([checked.said, *map(str, [*snapshot.rules, *snapshot.routes])])
+    assert checked.document.keys() == expected.keys(), told
+    for key, value in expected.items():
+        assert checked.document[key] == value, f"{key}: {checked.document[key]}\ninstead of {value}\n{told}"
+    mode = config.route_overlap.mode
+    if expected["verdict"] == "overlap":
+        assert checked.left["route-overlap.detected"].splitlines() == lines
+    assert checked.status == (mode == "STRICT" and expected["verdict"] in {"overlap", "no-default-route"})
+
+
+@pytest.fixture
+def namespace() -> Iterator[Namespace]:
+    """The host that all this is for: eth0 leads out, ib0 has a connected 172.16.0.0/16."""
+    with private_namespace() as private:
+        (links,) = devices()
+        furnish(private, links, set())
+        private.batch(["route add default via 10.0.0.1 dev eth0", "address add 172.16.1.5/16 dev ib0"])
+        yield private
+
+
+def check(*cidrs: str, mode: str = "STRICT", **options: Any) -> HostRoutingConfig:
+    """A configuration that checks these."""
+    return HostRoutingConfig(route_overlap=RouteOverlapConfig(cidrs or ["172.16.0.0/16"], mode, **options))
+
+
+class TestOneHost:
+    """On the host that all this is for."""
+
+    def test_overlap(self, namespace: Namespace, tmp_path: Path) -> None:
+        """One line says it all, in the journal and in the marker; then comes what to do about it."""
+        line = (
+            "OVERLAP: expected CIDR 172.16.0.0/16 (172.16.0.0–172.16.255.255)"  # noqa: RUF001  a dash between addresses
+            " routes via ib0 [172.16.0.0/16 proto kernel], expected eth0"
+        )
+        checked = Checked(namespace, check(), tmp_path)
+        assert checked.status == 1
+        assert checked.left["route-overlap.detected"] == line + "\n"
+        assert "route-overlap.ok" not in checked.left
+        assert checked.said.splitlines() == [
+            f"<3>{line}",
+            (
+                "<4>the repair diverts addresses of 172.16.0.0/16 from ib0: "
+                "neighbours on ib0 in the repaired range become unreachable over IP"
+            ),
+            "<3>ACTION: add to staticRoutes.routes: " + json.dumps(checked.document["repair"]),
+        ]
+
+    def test_repaired(self, namespace: Namespace, tmp_path: Path) -> None:
+        """With the routes of the repair there, the check passes, and the marker of the overlap is gone."""
+        repair = Checked(namespace, check(), tmp_path).document["repair"]
+        namespace.batch(f"route add {it['destination']} via {it['gateway']} dev {it['dev']}" for it in repair)
+        checked = Checked(namespace, check(), tmp_path)
+        assert checked.status == 0
+        assert checked.left.keys() == {"route-overlap.ok", "route-overlap.json"}
+        assert checked.left["route-overlap.ok"] == "ok\n"
+        assert checked.document["verdict"] == "ok"
+
+    def test_warn(self, namespace: Namespace, tmp_path: Path) -> None:
+        """WARN says the same, as a warning, and passes."""
+        checked = Checked(namespace, check(mode="WARN"), tmp_path)
+        assert checked.status == 0
+        assert checked.said.startswith("<4>OVERLAP")
+        assert "route-overlap.detected" in checked.left
+
+    @pytest.mark.parametrize("mode", ["WARN", "STRICT"])
+    def test_no_default_route(self, namespace: Namespace, tmp_path: Path, mode: str) -> None:
+        """Without a default route nothing can be expected: said as such, and STRICT fails."""
+        namespace.batch(["route del default"])
+        checked = Checked(namespace, check(mode=mode), tmp_path)
+        assert checked.status == (mode == "STRICT")
+        assert checked.left["route-overlap.detected"] == "no-default-route\n"
+        assert checked.document["verdict"] == "no-default-route"
+        assert "last seen: no default route in the table main" in checked.said
+
+    @pytest.mark.parametrize("devs", [[], ["eth0"], ["late0"]])
+    def test_awaited(self, namespace: Namespace, tmp_path: Path, devs: list[str]) -> None:
+        """A default route that is not there yet is awaited, and so is a device that was named."""
+        namespace.batch(["route del default"])
+        names = "eth0" if devs != ["late0"] else "late0"
+        script = f"sleep 0.6; ip link add late0 type veth; ip link set late0 up; ip route add default dev {names}"
+        later = subprocess.Popen([*namespace.enter, "sh", "-c", script])
+        try:
+            checked = Checked(namespace, check("192.168.0.0/16", expected_devs=devs), tmp_path, wait=20)
+        finally:
+            later.wait()
+        assert (checked.status, checked.document["verdict"]) == (0, "ok"), checked.said
+
+    @pytest.mark.parametrize(
+        "selector",
+        ["fwmark 1/1", "uidrange 1000-2000", "dport 53", "sport 53", "ipproto tcp", "tos 0x10", "iif eth0", "oif eth0"],
+    )
+    def test_what_cannot_be_seen(self, namespace: Namespace, tmp_path: Path, selector: str) -> None:
+        """Packets that a rule may select, and that would escape then, are never passed over with a bare ok."""
+        namespace.batch([f"rule add pref 100 {selector} lookup 100", "route add 192.168.0.0/16 dev ib0 table 100"])
+        checked = Checked(namespace, check("192.168.0.0/16"), tmp_path)
+        assert checked.status == 0
+        assert checked.document["verdict"] == "undecided"
+        (note,) = checked.document["notes"]
+        assert f"packets with {selector.partition(' ')[0]} " in note
+        assert "leave by ib0 [192.168.0.0/16 proto boot table 100 by rule 100]" in note
+        assert checked.left["route-overlap.ok"] == f"undecided\n{note}\n"
+        assert f"<4>{note}" in checked.said
+
+    def test_the_kernel_has_the_last_word(self, namespace: Namespace, tmp_path: Path) -> None:
+        """Where the kernel answers what its tables do not say, its answer counts, and it is said that they differ."""
+        # Once there was a rule, Linux looks at the table local first, which nothing that it lists shows.
+        namespace.batch(["route add local 20.0.0.0/8 dev lo table local", "route add 20.1.0.0/16 dev ib0"])
+        assert Checked(namespace, check("20.0.0.0/8"), tmp_path).document["verdict"] == "overlap"
+        namespace.batch(["rule add pref 9 lookup 99", "rule del pref 9"])
+        checked = Checked(namespace, check("20.0.0.0/8"), tmp_path)
+        assert checked.document["verdict"] == "undecided"
+        assert not checked.document["findings"]
+        assert "20.1.0.0: the kernel answers [2 20.0.0.0/8 dev lo " in checked.document["notes"][0]
+
+    def test_names_that_mean_something(self, namespace: Namespace, tmp_path: Path) -> None:
+        """Devices may be called by the words of `ip`, or by letters that JSON and shells care about."""
+        names = ["via", "dev", "nexthop", "proto", "table", '"q"', "$(id)", "a\\b", "*", "é", "\x1b[31m"]
+        for number, name in enumerate(names):
+            done = namespace.ip("link", "add", "name", name, "type", "veth", "peer", "name", f"far{number}")
+            assert done.returncode == 0, done.stderr
+            for dev in (name, f"far{number}"):
+                namespace.ip("link", "set", "dev", dev, "up")
+            namespace.ip("route", "add", f"192.168.{number}.0/24", "dev", name, "proto", "static", "metric", "7")
+        checked = Checked(namespace, check("192.168.0.0/16"), tmp_path)
+        assert [it["via"]["dev"] for it in checked.document["findings"]] == names
+
+    def test_nothing_is_left_behind(self, namespace: Namespace, tmp_path: Path) -> None:
+        """Markers of an earlier run are gone while one works, and its own files when it is done or cannot work."""
+        state = tmp_path / "state"
+        state.mkdir()
+        for name in ("ok", "detected", "json"):
+            (state / f"route-overlap.{name}").write_text("stale\n")
+        script = tmp_path / "broken.sh"
+        script.write_text(
+            render_check_script(check()).replace("PATH=/usr/sbin:/usr/bin:/sbin:/bin", f"PATH={tmp_path}")
+        )
+        for tool in ("rm", "awk"):
+            found = shutil.which(tool)
+            assert found is not None
+            (tmp_path / tool).symlink_to(found)
+        done = namespace.run("/bin/bash", str(script), RUNTIME_DIRECTORY=str(state))
+        assert done.returncode == 1
+        assert "<3>check-route-overlap: ip failed" in done.stderr
+        assert not list(state.iterdir())
+        assert Checked(namespace, check(), tmp_path).left.keys() == {"route-overlap.detected", "route-overlap.json"}
+
+    def test_many(self, namespace: Namespace, tmp_path: Path) -> None:
+        """Hundreds of CIDRs among thousands of routes: the same as the engine, and one question a place."""
+        namespace.batch(
+            f"route add 10.{64 + number // 256}.{number % 256}.0/24 "
+            + ("dev ib0" if number % 7 == 0 else "via 10.0.0.1 dev eth0")
+            for number in range(3000)
+        )
+        config = check(*(f"10.{64 + number // 16}.{number % 16 * 16}.0/20" for number in range(200)))
+        expected = engine(namespace.snapshot(), config)
+        lines = expected.pop("lines")
+        checked = Checked(namespace, config, tmp_path)
+        assert checked.document == expected
+        assert checked.left["route-overlap.detected"].splitlines() == lines

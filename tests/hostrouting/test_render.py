@@ -1,0 +1,241 @@
+"""hostrouting.render: the text of boot files, as laws and against the programs that read them."""
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import hostrouting.render
+from hostrouting.config import HostRoutingConfig, Mode, RouteOverlapConfig, StaticRoute, StaticRoutesConfig
+from hostrouting.layout import HostLayout
+from hostrouting.render import (
+    CheckScript,
+    RoutesScript,
+    parse_check_script,
+    parse_protocol_name,
+    parse_static_routes_script,
+    render_check_drop_in,
+    render_check_script,
+    render_check_unit,
+    render_protocol_name,
+    render_routes_drop_in,
+    render_routes_unit,
+    render_static_routes_script,
+)
+from tests.strategies_config import configs
+
+ASSETS = Path(hostrouting.render.__file__).parent / "assets"
+WAITS = st.integers(0, 600)
+ODD = HostRoutingConfig(
+    StaticRoutesConfig(
+        enabled=True,
+        routes=[
+            StaticRoute("172.16.0.0/17"),
+            StaticRoute("172.16.128.0/17", "10.0.0.1", "-rf", 4294967295),
+            StaticRoute("10.9.0.0/16", dev="..."),
+            StaticRoute("10.8.0.0/16", dev="configuration"[:15]),
+        ],
+    ),
+    RouteOverlapConfig(["172.16.0.0/12", "0.0.0.0/0"], "STRICT", ["eth0", "-", "gateway"], ["*a*", "?", "cni?-*"][::2]),
+)
+
+
+def block_of(text: str) -> tuple[list[str], list[str]]:
+    """The lines of the data block, and all others."""
+    lines = text.splitlines()
+    opening = lines.index("configuration=(") + 1
+    closing = lines.index(")", opening)
+    return lines[opening:closing], lines[:opening] + lines[closing:]
+
+
+def scripts(config: HostRoutingConfig) -> tuple[str, str]:
+    """Both scripts."""
+    return render_static_routes_script(config), render_check_script(config)
+
+
+def texts(config: HostRoutingConfig) -> list[str]:
+    """Every text there is."""
+    return [
+        *scripts(config),
+        render_routes_unit(),
+        render_check_unit(),
+        render_routes_drop_in(),
+        *(render_check_drop_in(mode) for mode in Mode),
+        render_protocol_name(config.protocol),
+    ]
+
+
+class TestWhatIsRenderedIsReadBack:
+    """parse(render(x)) == x."""
+
+    @given(configs(), WAITS)
+    def test_routes(self, config: HostRoutingConfig, wait: int) -> None:
+        """The static routes, the protocol and the time to wait come back from the script."""
+        routes = config.static_routes.routes
+        expected = RoutesScript(StaticRoutesConfig(bool(routes), routes), config.protocol, wait)
+        assert parse_static_routes_script(render_static_routes_script(config, wait=wait)) == expected
+
+    @given(configs(), WAITS)
+    def test_check(self, config: HostRoutingConfig, wait: int) -> None:
+        """The whole section of the check, the protocol and the time to wait come back from the script."""
+        expected = CheckScript(config.route_overlap, config.protocol, wait)
+        assert parse_check_script(render_check_script(config, wait=wait)) == expected
+
+    @given(st.integers(0, 255))
+    def test_protocol_name(self, protocol: int) -> None:
+        """The number comes back from the file that names it."""
+        assert parse_protocol_name(render_protocol_name(protocol)) == protocol
+
+    @pytest.mark.parametrize("parse", [parse_static_routes_script, parse_check_script, parse_protocol_name])
+    @pytest.mark.parametrize("text", ["", "configuration=(\n", "configuration=(\n  nonsense\n)\n", "# 7 hostrouting\n"])
+    def test_anything_else_is_refused(self, parse: Callable[[str], object], text: str) -> None:
+        """Text that was not rendered here is a ValueError."""
+        with pytest.raises(ValueError, match=r"no data block|is no setting|no protocol"):
+            parse(text)
+
+
+class TestValuesAreDataOnly:
+    """No config value adds or changes a line outside the data block, and the block holds nothing but words."""
+
+    @given(configs(), configs())
+    def test_the_body_is_always_the_same(self, one: HostRoutingConfig, other: HostRoutingConfig) -> None:
+        """Whatever is configured, everything outside the data block is the same."""
+        for a, b in zip(scripts(one), scripts(other), strict=True):
+            assert block_of(a)[1] == block_of(b)[1]
+
+    @given(configs())
+    def test_the_block_is_quoted_words(self, config: HostRoutingConfig) -> None:
+        """Every line of the block is one word in single quotes, of letters that mean nothing to a shell."""
+        for text in scripts(config):
+            for line in block_of(text)[0]:
+                assert line.startswith("  '")
+                assert line.endswith("'")
+                assert not set(line[3:-1]) & set("'\"\\$`&;|<>(){}[]!#~\n\t")
+
+    @given(st.text(max_size=20))
+    def test_what_no_config_can_hold_is_refused_all_the_same(self, text: str) -> None:
+        """The renderer does not rely on its input: a letter that could mean something is a ValueError."""
+        config = HostRoutingConfig(route_overlap=RouteOverlapConfig(["10.0.0.0/8"], "", ["eth0"]))
+        object.__setattr__(config.route_overlap, "expected_devs", (text,))
+        try:
+            script = render_check_script(config)
+        except ValueError:
+            return
+        assert f"  'device {text}'" in block_of(script)[0]
+        assert set(text) <= set("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-/*?= ")
+
+    @pytest.mark.processes
+    @settings(max_examples=10, deadline=None)
+    @given(configs())
+    def test_bash_reads_the_same_words(self, config: HostRoutingConfig) -> None:
+        """Bash takes the block for exactly the words that were rendered, wherever it runs."""
+        for text in scripts(config):
+            lines = [line[3:-1] for line in block_of(text)[0]]
+            block = "\n".join(["configuration=(", *block_of(text)[0], ")", 'printf "%s\\n" "${configuration[@]}"'])
+            done = subprocess.run(["bash", "-c", block], capture_output=True, text=True, check=True, cwd="/etc")
+            assert done.stdout.splitlines() == lines
+
+
+class TestTexts:
+    """What holds for every text."""
+
+    @given(configs())
+    def test_deterministic_and_ended(self, config: HostRoutingConfig) -> None:
+        """The same twice, one newline at the end, no blanks before any, no carriage return."""
+        for text, again in zip(texts(config), texts(config), strict=True):
+            assert text == again
+            assert text.endswith("\n")
+            assert not text.endswith("\n\n")
+            assert not [line for line in text.splitlines() if line != line.rstrip()]
+            assert "\r" not in text
+
+    def test_no_unit_requires_another(self) -> None:
+        """Nothing that could take a running machine down with it stands in any unit."""
+        for text in texts(ODD)[2:]:
+            for word in ("Requires", "Requisite", "BindsTo", "PartOf", "RequiredBy", "RemainAfterExit", "Before="):
+                assert word not in text
+
+    def test_only_strict_gates(self) -> None:
+        """The check is asked by the machine's own start in STRICT only."""
+        assert "ExecStartPre=/usr/bin/systemctl start check-route-overlap.service" in render_check_drop_in(Mode.STRICT)
+        assert "ExecStartPre" not in render_check_drop_in(Mode.WARN)
+
+    def test_neither_drop_in_knows_of_the_other(self) -> None:
+        """Each can come and go alone."""
+        assert "check-route-overlap" not in render_routes_drop_in()
+        assert not [mode for mode in Mode if "static-routes" in render_check_drop_in(mode)]
+
+    def test_units_wait_longer_than_their_scripts(self) -> None:
+        """A script is given the time for which it waits, and some more."""
+        assert "TimeoutStartSec=60\n" in render_routes_unit()
+        assert "TimeoutStartSec=130\n" in render_check_unit(wait=100)
+
+    def test_another_layout(self) -> None:
+        """Paths are those of the layout, as the host itself sees them."""
+        layout = HostLayout(root="/mnt", config_directory="/etc/other", state_directory="/run/other/place")
+        assert "ExecStart=/etc/other/static-routes.sh\n" in render_routes_unit(layout)
+        assert "ExecStart=/etc/other/check-route-overlap.sh\n" in render_check_unit(layout)
+        assert "RuntimeDirectory=other/place\n" in render_check_unit(layout)
+        assert "  'state /run/other/place'" in render_check_script(ODD, layout=layout).splitlines()
+
+
+@pytest.mark.processes
+class TestReaders:
+    """The programs that read these texts find nothing to complain about."""
+
+    @pytest.mark.parametrize("which", [0, 1], ids=["static-routes", "check-route-overlap"])
+    def test_bash(self, which: int) -> None:
+        """Bash parses the scripts."""
+        subprocess.run(["bash", "-n"], input=scripts(ODD)[which], text=True, check=True)
+
+    @pytest.mark.skipif(shutil.which("shellcheck") is None, reason="shellcheck is not installed")
+    @pytest.mark.parametrize("which", [0, 1], ids=["static-routes", "check-route-overlap"])
+    def test_shellcheck(self, which: int) -> None:
+        """Shellcheck has nothing to say about the scripts, as they are rendered."""
+        done = subprocess.run(
+            ["shellcheck", "-"], input=scripts(ODD)[which], text=True, capture_output=True, check=False
+        )
+        assert done.stdout == ""
+
+    @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
+    def test_systemd_analyze(self, tmp_path: Path) -> None:
+        """`systemd-analyze verify` is silent about the units and about a machine with both drop-ins."""
+        program = tmp_path / "program"
+        program.touch(mode=0o755)
+        unit = tmp_path / "units"
+        drop_ins = unit / "systemd-nspawn@.service.d"
+        drop_ins.mkdir(parents=True)
+        layout = HostLayout()
+        routes, check = (
+            text.replace(f"ExecStart={script}", f"ExecStart={program}")
+            for text, script in (
+                (render_routes_unit(), layout.routes_script),
+                (render_check_unit(), layout.check_script),
+            )
+        )
+        (unit / layout.routes_unit).write_text(routes)
+        (unit / layout.check_unit).write_text(check)
+        (unit / "systemd-nspawn@kube1.service").write_text(f"[Service]\nExecStart={program}\n")
+        (drop_ins / "50-static-routes.conf").write_text(render_routes_drop_in())
+        (drop_ins / "60-check-route-overlap.conf").write_text(render_check_drop_in(Mode.STRICT))
+        names = [layout.routes_unit, layout.check_unit, "systemd-nspawn@kube1.service"]
+        done = subprocess.run(
+            ["systemd-analyze", "verify", *(str(unit / name) for name in names)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_assets_are_scripts_of_their_own() -> None:
+    """Every asset is included by a script or is one, and awk code can stand in single quotes."""
+    included = {
+        line.split()[1] for path in ASSETS.glob("*.sh") for line in path.read_text().splitlines() if "#include" in line
+    }
+    assert {path.name for path in ASSETS.iterdir()} == included | {"static-routes.sh", "check-route-overlap.sh"}
+    assert not [path.name for path in ASSETS.glob("*.awk") if "'" in path.read_text()]

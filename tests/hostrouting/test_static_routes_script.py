@@ -1,0 +1,204 @@
+"""static-routes.sh, run in private namespaces: the table after it is the one that the plan leads to."""
+
+import os
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from ipaddress import IPv4Address
+from pathlib import Path
+
+import attrs
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hostrouting.config import HostRoutingConfig, StaticRoute, StaticRoutesConfig
+from hostrouting.fib import Fib
+from hostrouting.model import IPV4, Prefix, Route, Snapshot
+from hostrouting.plan import RoutePlan, plan_routes
+from hostrouting.render import render_static_routes_script
+from hostrouting.uplink import DesiredRoute, bare_leg
+from tests.hostrouting.test_fib_against_kernel import devices, furnish, route_command
+from tests.support.namespace import Namespace, private_namespace
+from tests.support.strategies import blocks, prefixes, routes
+
+pytestmark = [
+    pytest.mark.processes,
+    pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace takes root"),
+]
+
+UPLINKS = (
+    *[["route add default via 10.0.0.1 dev eth0"]] * 3,
+    ["route add default nexthop via 10.0.0.1 dev eth0 weight 2 nexthop via 10.0.0.2 dev eth1 onlink"],
+    ["route add default dev wg0 metric 5", "route add default via 10.0.0.1 dev eth0 metric 9"],
+    ["route add default via 10.0.0.7 dev eth0 proto 213"],
+    [],
+)
+
+
+class Ran:
+    """One run of the script: its exit status, and what it said."""
+
+    def __init__(self, namespace: Namespace, wanted: Iterable[StaticRoute], directory: Path, *, wait: int = 0) -> None:
+        """Render the script, run it."""
+        wanted = tuple(wanted)
+        script = directory / "static-routes.sh"
+        config = HostRoutingConfig(StaticRoutesConfig(bool(wanted), wanted))
+        script.write_text(render_static_routes_script(config, wait=wait))
+        done = namespace.run("bash", str(script))
+        self.status, self.said, self.lines = done.returncode, done.stderr, done.stderr.splitlines()
+        assert not done.stdout
+
+
+def plan(wanted: Iterable[StaticRoute], snapshot: Snapshot) -> RoutePlan:
+    """The engine's plan for the same wishes."""
+    desired = (
+        DesiredRoute(Prefix.of(it.destination), gateway=it.gateway, dev=it.dev, metric=it.metric) for it in wanted
+    )
+    return plan_routes(desired, snapshot)
+
+
+def table(snapshot: Snapshot) -> Counter[Route]:
+    """The routes, whatever their order, without the state of their legs."""
+    return Counter(attrs.evolve(route, legs=tuple(map(bare_leg, route.legs))) for route in snapshot.routes)
+
+
+def static_routes(block: Prefix) -> st.SearchStrategy[list[StaticRoute]]:
+    """Wishes in the block that want the same keys and gateways now and then."""
+    one = st.builds(
+        lambda prefix, gateway, dev, metric: StaticRoute(str(prefix), gateway, dev, metric),
+        prefixes(block),
+        st.sampled_from([None, None, *map(IPv4Address, ("10.0.0.1", "10.0.0.9", "10.5.0.1", "172.16.0.5"))]),
+        st.sampled_from([None, None, "eth0", "eth1", "ib0", "gone"]),
+        st.sampled_from([0, 0, 100, 1024]),
+    ).filter(lambda route: str(route.gateway) != str(route.destination.network_address))
+    return st.lists(one, max_size=4, unique_by=lambda route: (route.destination, route.metric))
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+@given(data=st.data())
+def test_the_table_is_the_planned_one(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """What the engine plans is what the script does; where a route cannot be had, nothing is taken away either."""
+    block = data.draw(blocks(IPV4))
+    standing = data.draw(st.lists(routes(block), max_size=8))
+    wanted = data.draw(static_routes(block))
+    (links,) = devices()
+    with private_namespace() as namespace:
+        furnish(namespace, links, data.draw(st.sets(st.sampled_from(["ib0", "wg0"]))))
+        namespace.batch(data.draw(st.sampled_from(UPLINKS)))
+        namespace.batch(map(route_command, standing), force=True, family=IPV4)
+        before = namespace.snapshot()
+        planned = plan(wanted, before)
+        ran = Ran(namespace, wanted, tmp_path_factory.mktemp("routes"))
+        after = namespace.snapshot()
+    told = (
+        f"{ran.said}\n{planned}\n--\n"
+        + "\n".join(map(str, before.routes))
+        + "\n--\n"
+        + "\n".join(map(str, after.routes))
+    )
+    # In the kernel's words, for what only the kernel can know.
+    refused = [line for line in ran.lines if ": Error: " in line or ": File exists" in line or "argument" in line]
+    failing = bool(planned.conflicts or planned.pending or refused)
+    assert ran.status == failing, told
+    for problem in planned.pending:
+        assert any(line.startswith(f"<3>static-routes: {problem} ") for line in ran.lines), told
+    for step in planned.conflicts:
+        assert any(line.endswith(f": {step.reason}") for line in ran.lines), told
+    assert len(ran.lines) == len(planned.pending) + len(planned.conflicts) + len(refused), told
+    if failing:
+        kept = [step for step in planned.steps if step.action in {"add", "replace"}]
+        planned = RoutePlan(tuple(kept))
+    if not refused:
+        assert table(after) == table(planned.apply_to(before)), told
+
+
+@pytest.fixture
+def namespace() -> Iterator[Namespace]:
+    """A host with eth0, which leads out, and the fabric's ib0."""
+    with private_namespace() as private:
+        (links,) = devices()
+        furnish(private, links, set())
+        private.batch(["route add default via 10.0.0.1 dev eth0", "address add 172.16.1.5/16 dev ib0"])
+        yield private
+
+
+HALVES = [StaticRoute("172.16.0.0/17"), StaticRoute("172.16.128.0/17")]
+
+
+class TestOneHost:
+    """On the host that all this is for."""
+
+    def test_automatic(self, namespace: Namespace, tmp_path: Path) -> None:
+        """Device and gateway are those of the default route; ours are tagged; the second run writes nothing."""
+        assert Ran(namespace, HALVES, tmp_path).status == 0
+        assert namespace.ip("-N", "route", "show", "proto", "213").stdout.splitlines() == [
+            "172.16.0.0/17 via 10.0.0.1 dev eth0 ",
+            "172.16.128.0/17 via 10.0.0.1 dev eth0 ",
+        ]
+        with (tmp_path / "events").open("w+") as events:
+            watch = subprocess.Popen([*namespace.enter, "ip", "monitor", "route"], stdout=events)
+            try:
+                _see(namespace, "9.9.9.9", events.name)
+                assert Ran(namespace, HALVES, tmp_path).status == 0
+                _see(namespace, "8.8.8.8", events.name)
+            finally:
+                watch.kill()
+                watch.wait()
+            said = {line.removeprefix("Deleted ").split()[0] for line in Path(events.name).read_text().splitlines()}
+            assert said == {"9.9.9.9", "8.8.8.8"}, "nothing but what was written between the runs"
+
+    def test_no_longer_wanted(self, namespace: Namespace, tmp_path: Path) -> None:
+        """Ours that are no longer wanted go, those of others stay, and with no routes wanted all of ours are gone."""
+        others = ["route add 9.9.9.9 via 10.0.0.1 proto static", "route add 9.9.9.10 via 10.0.0.1 proto 212"]
+        namespace.batch(others)
+        assert Ran(namespace, HALVES, tmp_path).status == 0
+        assert Ran(namespace, [StaticRoute("172.16.0.0/18")], tmp_path).status == 0
+        (ours,) = (route for route in namespace.routes(IPV4) if route.protocol == 213)
+        assert str(ours.prefix) == "172.16.0.0/18"
+        assert Ran(namespace, [], tmp_path).status == 0
+        assert not [route for route in namespace.routes(IPV4) if route.protocol == 213]
+        assert Fib(namespace.snapshot()).routes(Prefix.parse("9.9.9.9/32"))
+        assert Fib(namespace.snapshot()).routes(Prefix.parse("9.9.9.10/32"))
+
+    def test_awaited(self, namespace: Namespace, tmp_path: Path) -> None:
+        """What is not there yet is awaited, once for all routes, and found when it comes."""
+        namespace.batch(["route del default"])
+        many = [StaticRoute(f"10.{number}.0.0/16") for number in range(1, 50)]
+        later = subprocess.Popen([*namespace.enter, "sh", "-c", "sleep 0.7; ip route add default via 10.0.0.1"])
+        try:
+            assert Ran(namespace, many, tmp_path, wait=20).status == 0
+        finally:
+            later.wait()
+        assert len([route for route in namespace.routes(IPV4) if route.protocol == 213]) == 49
+
+    def test_given_up(self, namespace: Namespace, tmp_path: Path) -> None:
+        """Waiting ends, and then each route says what it waited for."""
+        namespace.batch(["route del default"])
+        ran = Ran(namespace, [*HALVES, StaticRoute("10.1.0.0/16", dev="gone")], tmp_path, wait=1)
+        assert ran.status == 1
+        assert ran.lines == [
+            "<3>static-routes: 172.16.0.0/17: waiting for an IPv4 default route (given up after 1 s)",
+            "<3>static-routes: 172.16.128.0/17: waiting for an IPv4 default route (given up after 1 s)",
+            "<3>static-routes: 10.1.0.0/16 dev gone: waiting for an IPv4 default route on gone (given up after 1 s)",
+        ]
+
+    def test_what_the_kernel_refuses(self, namespace: Namespace, tmp_path: Path) -> None:
+        """A route that the kernel itself refuses is named with the kernel's words; the others are there."""
+        broadcast = StaticRoute("10.1.0.0/16", "10.0.0.255", "eth0")
+        ran = Ran(namespace, [*HALVES, broadcast], tmp_path)
+        assert ran.status == 1
+        (line,) = ran.lines
+        assert line.startswith("<3>static-routes: route add 10.1.0.0/16 ")
+        assert "invalid gateway" in line
+        assert len([route for route in namespace.routes(IPV4) if route.protocol == 213]) == 2
+
+
+def _see(namespace: Namespace, address: str, path: str) -> None:
+    """Write a route and take it away again, until a watcher sees it."""
+    end = time.monotonic() + 10
+    while address not in Path(path).read_text():
+        assert time.monotonic() < end, f"{address} was not seen"
+        namespace.batch([f"route {verb} {address} via 10.0.0.1" for verb in ("add", "del")])
+        time.sleep(0.01)

@@ -1,0 +1,35 @@
+#!/bin/bash
+# Boots a real systemd on a throw-away copy of this host's files, and boots it again whenever it reboots.
+# Runs as the first process of its own mount and pid namespaces (see systemd.py); ends when the system is off.
+#   boot_system.sh WORK GROUP VISIBLE
+# WORK: an empty directory. GROUP: a name for the control group. VISIBLE: a directory to show live at its own path.
+set -euo pipefail
+work=$1 group=$2 visible=$3
+
+mount --make-rprivate /
+mount -t tmpfs tmpfs "$work"
+mkdir "$work"/{upper,work,root,seed}
+mount -t overlay overlay -o "lowerdir=/,upperdir=$work/upper,workdir=$work/work" "$work/root"
+root=$work/root
+
+# What the host itself starts is none of our business here.
+rm -rf "$root"/etc/systemd/system/*.wants "$root"/etc/systemd/system/*.requires
+: >"$root/etc/machine-id"
+mount -t tmpfs tmpfs /run/systemd
+
+umount --recursive /sys/fs/cgroup
+mount -t cgroup2 cgroup2 /sys/fs/cgroup
+mkdir -p "/sys/fs/cgroup/$group"
+echo $$ >"/sys/fs/cgroup/$group/cgroup.procs"
+
+# The files of the test are laid over it by whoever started this, who says so with a line.
+echo ready
+read -r _
+
+while :; do
+  systemd-nspawn --quiet --register=no --keep-unit --link-journal=no --private-network --capability=all \
+    --console=pipe -M sut -D "$root" --bind-ro="$visible" -b systemd.unit=multi-user.target \
+    systemd.log_color=0 </dev/null >>"$work/console" 2>&1 && status=0 || status=$?
+  # 133 is a reboot.
+  [[ $status == 133 ]] || exit "$status"
+done

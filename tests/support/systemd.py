@@ -1,0 +1,238 @@
+"""A real systemd, booted in half a second on a throw-away copy of this host's files, and real nested machines in it.
+
+Nothing of it reaches the host: it has namespaces of its own (mount, pid, network, …), its files live on a tmpfs over a
+read-only view of the host's, and all of it ends with the block, also when the test run is killed.
+"""
+
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO
+
+__all__ = ["System", "booted", "missing"]
+
+PROJECT = Path(__file__).resolve().parents[2]
+_GROUP = "hostrouting-test-"
+
+MACHINE_SETTINGS = """\
+[Exec]
+Capability=all
+PrivateUsers=no
+SystemCallFilter=@keyring bpf
+
+[Network]
+VirtualEthernet=no
+
+[Files]
+BindReadOnly=/usr
+"""
+
+
+def missing() -> str:
+    """Why no systemd can be booted here; empty when it can."""
+    if os.geteuid() != 0:
+        return "booting a systemd takes root"
+    tools = [tool for tool in ("systemd-nspawn", "nsenter", "unshare", "setpriv") if shutil.which(tool) is None]
+    return f"{', '.join(tools)} is not installed" if tools else ""
+
+
+def wait_for(what: str, happened: "object", *, seconds: float = 10) -> None:
+    """Ask `happened` until it says yes."""
+    assert callable(happened)
+    end = time.monotonic() + seconds
+    while not happened():
+        if time.monotonic() > end:
+            raise TimeoutError(f"waited {seconds} s for {what}")
+        time.sleep(0.01)
+
+
+class System:
+    """A running system."""
+
+    def __init__(self, outer: subprocess.Popen[str], work: Path) -> None:
+        """Take what `boot_system.sh` runs in; nothing is booted yet."""
+        self._outer, self._work, self._leader = outer, work, 0
+
+    def lay(self, path: str, text: str, *, mode: int = 0o644) -> None:
+        """Put a file in its place, before the boot or later, by plain writing."""
+        target = self._outside(path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text)
+        target.chmod(mode)
+
+    def link(self, path: str, target: str) -> None:
+        """Put a symbolic link in its place."""
+        place = self._outside(path)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.symlink_to(target)
+
+    def add_machine(self, name: str) -> None:
+        """Furnish a machine that `machinectl start` can boot: this host's programs, and nothing of its settings."""
+        for directory in ("dev", "etc", "proc", "run", "sys", "tmp", "usr", "var", "root"):
+            self._outside(f"/var/lib/machines/{name}/{directory}").mkdir(parents=True)
+        for directory in ("bin", "sbin", "lib", "lib64"):
+            self.link(f"/var/lib/machines/{name}/{directory}", f"usr/{directory}")
+        etc = f"/var/lib/machines/{name}/etc"
+        self.lay(f"{etc}/machine-id", "")
+        self.lay(f"{etc}/os-release", "ID=test\n")
+        self.lay(f"{etc}/passwd", "root:x:0:0:root:/root:/bin/sh\n")
+        self.lay(f"{etc}/group", "root:x:0:\n")
+        self.lay(f"{etc}/systemd/system-preset/00-nothing.preset", "disable *\n")
+        self.lay(f"/etc/systemd/nspawn/{name}.nspawn", MACHINE_SETTINGS)
+
+    def start(self, stdin: IO[str]) -> None:
+        """Boot."""
+        stdin.write("go\n")
+        stdin.flush()
+        self._await_boot(0)
+
+    def run(self, *command: str, timeout: float = 60) -> subprocess.CompletedProcess[str]:
+        """Run a program inside; its exit status is the caller's to look at."""
+        return subprocess.run(
+            ["nsenter", f"--target={self._leader}", "--all", "--", *command],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=timeout,
+            stdin=subprocess.DEVNULL,
+        )
+
+    def must(self, *command: str) -> str:
+        """What a program says that has to go well."""
+        done = self.run(*command)
+        if done.returncode:
+            raise AssertionError(f"{' '.join(command)} failed ({done.returncode}): {done.stdout}{done.stderr}")
+        return done.stdout
+
+    def show(self, unit: str, name: str) -> str:
+        """A property of a unit."""
+        return self.must("systemctl", "show", "--value", "-p", name, unit).strip()
+
+    def journal(self, unit: str) -> str:
+        """What a unit has said since the boot."""
+        self.must("journalctl", "--sync")
+        return self.must("journalctl", "--quiet", "--boot", "--output=cat", f"--unit={unit}")
+
+    def read(self, path: str) -> str | None:
+        """What is in a file; None when it is not there."""
+        done = self.run("cat", path)
+        return None if done.returncode else done.stdout
+
+    def reboot(self) -> None:
+        """Shut the system down properly, and boot it again."""
+        before = self._leader
+        self.run("systemctl", "reboot")
+        self._await_boot(before)
+
+    def settled(self) -> str:
+        """Wait until every job is done: `running` or `degraded`."""
+        return self.run("systemctl", "is-system-running", "--wait").stdout.strip()
+
+    def _outside(self, path: str) -> Path:
+        """The same file, seen from here."""
+        if self._leader:
+            return Path(f"/proc/{self._leader}/root{path}")
+        return Path(f"/proc/{_child(self._outer.pid)}/root{self._work}/root{path}")
+
+    def _await_boot(self, before: int) -> None:
+        def found() -> bool:
+            if self._outer.poll() is not None:
+                raise RuntimeError(f"the system ended with status {self._outer.returncode}")
+            leader = _descendant(self._outer.pid, "systemd")
+            if leader in {0, before}:
+                return False
+            self._leader = leader
+            return self.run("systemctl", "is-system-running").stdout.strip() not in {"", "offline", "unknown"}
+
+        wait_for("systemd to answer", found, seconds=30)
+
+
+@contextmanager
+def booted(
+    files: Mapping[str, str],
+    *,
+    scripts: Mapping[str, str] | None = None,
+    links: Mapping[str, str] | None = None,
+    machines: tuple[str, ...] = (),
+) -> Iterator[System]:
+    """A system with these files (and programs, and symbolic links) laid over this host's, and these machines."""
+    work = Path(tempfile.mkdtemp(prefix=_GROUP))
+    command = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    script = PROJECT / "tests" / "support" / "boot_system.sh"
+    outer = subprocess.Popen(
+        ["setpriv", "--pdeathsig", "KILL", *command, str(script), str(work), work.name, str(PROJECT)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert outer.stdin is not None
+    assert outer.stdout is not None
+    try:
+        if outer.stdout.readline() != "ready\n":
+            raise RuntimeError(f"no system could be prepared (status {outer.wait(10)})")
+        system = System(outer, work)
+        for path, text in files.items():
+            system.lay(path, text)
+        for path, text in (scripts or {}).items():
+            system.lay(path, text, mode=0o755)
+        for path, target in (links or {}).items():
+            system.link(path, target)
+        for name in machines:
+            system.add_machine(name)
+        system.start(outer.stdin)
+        yield system
+    finally:
+        outer.kill()
+        outer.wait()
+        outer.stdin.close()
+        outer.stdout.close()
+        work.rmdir()
+        _remove_groups()
+
+
+def _children(pid: int) -> list[int]:
+    with suppress(OSError):
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return []
+
+
+def _child(pid: int) -> int:
+    return _children(pid)[0]
+
+
+def _descendant(pid: int, name: str) -> int:
+    """The first process below that has this name; 0 when there is none yet."""
+    below = _children(pid)
+    while below:
+        pid = below.pop(0)
+        with suppress(OSError):
+            if Path(f"/proc/{pid}/comm").read_text() == f"{name}\n":
+                return pid
+        below += _children(pid)
+    return 0
+
+
+def _remove_groups() -> None:
+    """Remove the control groups of this run, and those that an interrupted one has left."""
+    lines = [line.split() for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+    mounts = [Path(words[4]) for words in lines if words[words.index("-") + 1] == "cgroup2"]
+    end = time.monotonic() + 5
+    while time.monotonic() < end:
+        left = [group for mount in mounts for group in mount.glob(f"{_GROUP}*") if not _is_alive(group)]
+        for group in left:
+            for directory, _, _ in os.walk(group, topdown=False):
+                with suppress(OSError):
+                    Path(directory).rmdir()
+        if not any(group.exists() for group in left):
+            return
+        time.sleep(0.01)
+
+
+def _is_alive(group: Path) -> bool:
+    # The group of a system that runs beside this one has its work directory.
+    return (Path(tempfile.gettempdir()) / group.name).exists()
