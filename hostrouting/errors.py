@@ -6,6 +6,11 @@
     ├── ForeignPhases        the installation's: the `phases` that was imported is another project's
     ├── RouteConflict        the host's: a key that is wanted is held by a route that is not ours
     ├── ApplyError           the host's: routes could not be applied; says what is true now
+    ├── RouteOverlapError    the host's: expected CIDRs do not leave as expected, and the mode is STRICT
+    ├── NotReady             the host's: what the routes need was not there by the deadline
+    ├── FileError            the host's: a file cannot be read, written or removed
+    ├── ManagerError         the host's: the service manager does not answer
+    │   └── UnitFailed           a unit that was started has failed; has its own words
     └── BackendError         the kernel's: it, or the way to it, did not do what was asked
         ├── NotPermitted         this process may not change routing (EPERM, EACCES)
         ├── NetlinkUnavailable   there is no netlink here: a container, another system
@@ -39,18 +44,23 @@ __all__ = [
     "ConfigError",
     "DeviceDown",
     "Fault",
+    "FileError",
     "ForeignPhases",
     "GatewayNotOnLink",
     "HostRoutingError",
     "InvalidRoute",
+    "ManagerError",
     "NetlinkUnavailable",
     "NoSuchDevice",
     "NoSuchRoute",
     "NotPermitted",
+    "NotReady",
     "RouteConflict",
     "RouteExists",
+    "RouteOverlapError",
     "RouteRefused",
     "SnapshotError",
+    "UnitFailed",
     "Unsettled",
 ]
 
@@ -149,6 +159,53 @@ class ApplyError(HostRoutingError):
 
 
 _SHOWN = 10  # reasons in one message
+
+
+class RouteOverlapError(HostRoutingError):
+    """Expected CIDRs do not leave by the expected devices, and the mode is STRICT. `report` has all of it."""
+
+    can_retry = False
+
+    def __init__(self, message: str, *, report: object = None) -> None:
+        """Say what escapes and what repairs it."""
+        self.report = report
+        super().__init__(message)
+
+
+class NotReady(HostRoutingError):  # noqa: N818  reads as what is wrong
+    """What the routes need was not there by the deadline; says what was seen last."""
+
+    can_retry = True
+
+
+class FileError(HostRoutingError):
+    """A file cannot be read, written or removed."""
+
+    can_retry = False
+
+    def __init__(self, message: str, *, path: str, errno: int | None = None) -> None:
+        """Name the path besides."""
+        self.path = path
+        self.errno = errno
+        super().__init__(message)
+
+
+class ManagerError(HostRoutingError):
+    """The service manager does not answer, or not with what was asked."""
+
+    can_retry = True
+
+
+class UnitFailed(ManagerError):  # noqa: N818  reads as what happened
+    """A unit that was started has failed. `words` are the lines that it wrote to the journal."""
+
+    def __init__(self, unit: str, *, result: str, status: int, words: Iterable[str]) -> None:
+        """Name the unit, the manager's reason, its exit status and its own words."""
+        self.unit, self.result, self.status, self.words = unit, result, status, tuple(words)
+        said = " | ".join(self.words[-_SHOWN:])
+        super().__init__(
+            f"{unit} failed ({result}, exit status {status}){f': {said}' if said else ''}; see `journalctl -u {unit}`"
+        )
 
 
 class BackendError(HostRoutingError):

@@ -77,6 +77,16 @@ class HostLayout:
         return self.at(f"{self.unit_directory}/{self.check_unit}")
 
     @property
+    def routes_enabled_path(self) -> str:
+        """Where the link is by which the unit that installs the static routes is enabled."""
+        return self.at(f"{self.unit_directory}/multi-user.target.wants/{self.routes_unit}")
+
+    def obsolete_paths(self, unit: str) -> tuple[str, ...]:
+        """Where another installer may have tied this unit of ours to the machines so that it could stop them."""
+        folders = (f"{self.machine_unit}.requires", f"{self.machine_unit}.wants", "multi-user.target.requires")
+        return tuple(self.at(f"{self.unit_directory}/{folder}/{unit}") for folder in folders)
+
+    @property
     def machine_drop_in_directory(self) -> str:
         """Where the machines' drop-ins are."""
         return self.at(f"{self.unit_directory}/{self.machine_unit}.d")

@@ -19,6 +19,7 @@ __all__ = [
     "finding_line",
     "note_line",
     "repair_document",
+    "repair_line",
     "unsafe_line",
 ]
 
@@ -45,6 +46,19 @@ def finding_line(finding: Finding, expected_devs: Iterable[str]) -> str:
     how = "is refused" if finding.kind == "prohibit" else f"is {finding.kind}"
     how = "vanishes in a blackhole" if finding.kind == "blackhole" else how
     return f"{finding.kind.upper()}: {what} {how} [{_holder(finding.decision)}]; expected via {expected}"
+
+
+def repair_line(report: OverlapReport, repair: Repair) -> str:
+    """What to do about the findings, in one line that ends in JSON to paste; empty where there is nothing to do."""
+    if not report.findings:
+        return ""
+    if not repair.routes:
+        return "ACTION: no route of ours can close this; see the reasons"
+    import json  # noqa: PLC0415  only a finding needs it
+
+    routes = json.dumps(repair_document(repair.routes))
+    rest = " (closes what can be closed)" if repair.unsafe else ""
+    return f"ACTION: set staticRoutes.enabled=true and add to staticRoutes.routes{rest}: {routes}"
 
 
 def note_line(note: Note) -> str:

@@ -2,6 +2,7 @@
 
     MemoryBackend      a kernel in a dictionary, equal to Linux; faults can be injected
     Faults             what can go wrong in it
+    FakeHost           that kernel with files and a manager, for tests of tasks; FakeFiles, FakeManager
     topologies         hosts to begin with: `plain_vm()`, `h200()`, `vpn_node()`, `ecmp_node()`, `cni_node()`
     BackendContract    the promises of RouteBackend as tests: subclass it, and say how yours is made
     strategies         hypothesis strategies for prefixes, routes, rules and snapshots
@@ -24,12 +25,17 @@ A test of code that installs routes::
 
 from hostrouting.backends.memory import Faults, MemoryBackend
 from hostrouting.testing.contract import BackendContract
+from hostrouting.testing.host import FakeFiles, FakeHost, FakeManager
 from hostrouting.testing.topologies import cni_node, ecmp_node, h200, plain_vm, vpn_node
 
 __all__ = [
     # the kernel
     "MemoryBackend",
     "Faults",
+    # a whole host
+    "FakeFiles",
+    "FakeHost",
+    "FakeManager",
     # hosts to begin with
     "plain_vm",
     "h200",

@@ -98,9 +98,18 @@ class MemoryBackend:
     def watch(self) -> MemoryWatch:
         """Listen; a wait takes no time, see `later` and `sleep`."""
         self._meet("watch")
-        watch = MemoryWatch(self._sleep, self._happenings)
+        watch = MemoryWatch(lambda seconds: self._sleep(seconds), self._happenings)
         self._watches.append(watch)
         return watch
+
+    def wait_with(self, sleep: Callable[[float], object]) -> None:
+        """Let waits take their time by this, such as a fake clock's."""
+        self._sleep = sleep
+
+    def reopen(self) -> Self:
+        """The same world, as a backend that is open again."""
+        self._closed = False
+        return self
 
     def close(self) -> None:
         """Let go; the world stays as it is, and can still be arranged and printed."""

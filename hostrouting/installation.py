@@ -1,0 +1,97 @@
+"""Files of ours on a host, made to be what they should: the one place that writes, links and removes them.
+
+Here: sets of files, and what changed. Not here: their text (`render`), and when they are wanted (`tasks`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from hostrouting.render import (
+    render_check_drop_in,
+    render_check_script,
+    render_check_unit,
+    render_protocol_name,
+    render_routes_drop_in,
+    render_routes_unit,
+    render_static_routes_script,
+)
+
+if TYPE_CHECKING:
+    from hostrouting.config import HostRoutingConfig
+    from hostrouting.layout import HostLayout
+    from hostrouting.system import Files
+
+__all__ = ["Installation", "check_installation", "routes_installation"]
+
+_SCRIPT = 0o755
+
+
+@attrs.frozen
+class _File:
+    path: str
+    text: str
+    mode: int = 0o644
+
+
+@attrs.frozen
+class Installation:
+    """The files that one task needs on a host, and the links that enable its unit."""
+
+    files: tuple[_File, ...]
+    links: tuple[tuple[str, str], ...] = ()
+    obsolete: tuple[str, ...] = ()
+
+    def differences(self, files: Files) -> tuple[str, ...]:
+        """The paths that `install` would write; reads, and changes nothing."""
+        stale = [it.path for it in self.files if files.read(it.path) != it.text]
+        missing = [path for path, _ in self.links if not files.is_there(path)]
+        return (*stale, *missing, *(path for path in self.obsolete if files.is_there(path)))
+
+    def install(self, files: Files) -> tuple[str, ...]:
+        """Write what differs; the paths that did."""
+        changed = [it.path for it in self.files if files.write(it.path, it.text, mode=it.mode)]
+        changed += [path for path, target in self.links if files.link(path, target)]
+        return (*changed, *(path for path in self.obsolete if files.remove(path)))
+
+    def present(self, files: Files) -> tuple[str, ...]:
+        """The paths that `remove` would remove."""
+        return tuple(path for path in self._paths() if files.is_there(path))
+
+    def remove(self, files: Files) -> tuple[str, ...]:
+        """Remove all of it, the gate first; the paths that were there."""
+        return tuple(path for path in self._paths() if files.remove(path))
+
+    def _paths(self) -> tuple[str, ...]:
+        return (*(path for path, _ in self.links), *self.obsolete, *(it.path for it in reversed(self.files)))
+
+
+def routes_installation(config: HostRoutingConfig, layout: HostLayout) -> Installation:
+    """What brings the static routes back at every boot, and holds machines back until they are there."""
+    return Installation(
+        (
+            _File(layout.protocol_name_path, render_protocol_name(config.protocol)),
+            _File(layout.routes_script_path, render_static_routes_script(config), _SCRIPT),
+            _File(layout.routes_unit_path, render_routes_unit(layout)),
+            _File(layout.routes_drop_in_path, render_routes_drop_in(layout)),
+        ),
+        links=((layout.routes_enabled_path, f"{layout.unit_directory}/{layout.routes_unit}"),),
+        obsolete=layout.obsolete_paths(layout.routes_unit),
+    )
+
+
+def check_installation(config: HostRoutingConfig, layout: HostLayout) -> Installation:
+    """What checks for overlaps before every start of a machine."""
+    return Installation(
+        (
+            _File(layout.check_script_path, render_check_script(config, layout=layout), _SCRIPT),
+            _File(layout.check_unit_path, render_check_unit(layout)),
+            _File(layout.check_drop_in_path, render_check_drop_in(config.route_overlap.mode, layout)),
+        ),
+        obsolete=(
+            *layout.obsolete_paths(layout.check_unit),
+            layout.at(f"{layout.unit_directory}/multi-user.target.wants/{layout.check_unit}"),
+        ),
+    )

@@ -1,0 +1,163 @@
+"""What the tasks ask of a kernel that is not ready yet, and the proof that it agrees with us.
+
+Here: waiting for what is missing, by the kernel's own events; comparing its answers with the engine's. Not here: what
+is done with the answers (`tasks`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+import attrs
+
+from hostrouting.errors import NotReady
+from hostrouting.fib import PLAIN, Fib
+from hostrouting.model import IPV4, Prefix, ip_at, protocol_name
+from hostrouting.overlap import OverlapReport, check_overlap
+from hostrouting.plan import RoutePlan, plan_routes
+from hostrouting.repair import Repair, propose_repair
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    import phases
+    from hostrouting.backends.base import Answer, RouteBackend
+    from hostrouting.config import HostRoutingConfig
+    from hostrouting.fib import Decision
+    from hostrouting.model import Snapshot
+    from hostrouting.uplink import DesiredRoute
+
+__all__ = ["Examination", "await_plan", "examine", "routes_of_ours"]
+
+T = TypeVar("T")
+
+_TRIES = 3  # at an examination in which the kernel and we disagree: the tables may have changed in between
+_AT_ONCE = 4096  # destinations in one lookup
+
+
+def routes_of_ours(backend: RouteBackend, protocol: int) -> bool:
+    """Whether any route carries our protocol."""
+    return bool(backend.snapshot(family=IPV4, protocol=protocol).routes)
+
+
+def await_plan(
+    ctx: phases.Context, backend: RouteBackend, wanted: Sequence[DesiredRoute], *, protocol: int, wait: float
+) -> tuple[RoutePlan, Snapshot]:
+    """The plan, as soon as the host is ready for all that is wanted; NotReady says what was seen last."""
+
+    def attempt() -> tuple[tuple[RoutePlan, Snapshot] | None, str]:
+        before = backend.snapshot(family=IPV4)
+        plan = plan_routes(wanted, before, protocol=protocol)
+        if not plan.pending:
+            return (plan, before), ""
+        return None, "; ".join(map(str, plan.pending))
+
+    return _await(ctx, backend, attempt, wait=wait)
+
+
+@attrs.frozen
+class Examination:
+    """What a check found: the report, its repair, and where the kernel answered otherwise than its tables say."""
+
+    report: OverlapReport
+    repair: Repair
+    surprises: tuple[str, ...] = ()
+
+    @property
+    def verdict(self) -> str:
+        """The report's; but never a bare ok where the kernel does not agree."""
+        return "undecided" if self.surprises and self.report.verdict == "ok" else self.report.verdict
+
+
+def examine(ctx: phases.Context, backend: RouteBackend, config: HostRoutingConfig, *, wait: float) -> Examination:
+    """Check the expected CIDRs on the kernel as it is, once there is a default route to expect anything of.
+
+    The kernel itself is asked once in every cell. Without a default route by the deadline, the verdict says so.
+    """
+    cidrs = [Prefix.of(cidr) for cidr in config.route_overlap.expected_cidrs]
+    last: list[Examination] = []
+
+    def attempt() -> tuple[Examination | None, str]:
+        found = _examine_once(backend, config, cidrs)
+        last[:] = [found]
+        if found.report.verdict == "no-default-route":
+            return None, "an IPv4 default route"
+        return found, ""
+
+    try:
+        found = _await(ctx, backend, attempt, wait=wait)
+        for _ in range(_TRIES - 1):
+            if not found.surprises:
+                break
+            found = _examine_once(backend, config, cidrs)
+    except NotReady:
+        return last[0]
+    return found
+
+
+def _examine_once(backend: RouteBackend, config: HostRoutingConfig, cidrs: Iterable[Prefix]) -> Examination:
+    settings = config.route_overlap
+    fib = Fib(backend.snapshot(family=IPV4))
+    report = check_overlap(fib, cidrs, devs=settings.expected_devs, allowed=settings.allowed_devs)
+    repair = propose_repair(fib, report, protocol=config.protocol)
+    return Examination(report, repair, tuple(_surprises(backend, fib, report)))
+
+
+def _surprises(backend: RouteBackend, fib: Fib, report: OverlapReport) -> Iterator[str]:
+    """Where the kernel, asked in each cell, does not say what its tables do."""
+    if not report.expected_devs:
+        return
+    asked: dict[int, Decision] = {}
+    for cidr in report.cidrs:
+        for cell in fib.cells(cidr, PLAIN):
+            asked.setdefault(cell.first, cell.decision)
+    places = sorted(asked)
+    for begin in range(0, len(places), _AT_ONCE):
+        some = places[begin : begin + _AT_ONCE]
+        answers = backend.lookup([ip_at(IPV4, place) for place in some])
+        for place, answer in zip(some, answers, strict=True):
+            if not _agree(asked[place], answer):
+                yield (
+                    f"{ip_at(IPV4, place)}: the kernel answers {_words(answer)}, which is not what its tables say "
+                    f"({asked[place].route or asked[place].kind}); the verdict follows the tables"
+                )
+
+
+def _agree(decision: Decision, answer: Answer) -> bool:
+    route = answer.route
+    if route is None or decision.route is None:
+        # To a lookup, a rule's "unreachable" and no route at all are one error; own addresses have no route in some.
+        missing = {"no-route", "unreachable"}
+        return decision.kind == answer.kind or {decision.kind, answer.kind} <= missing or decision.kind == "local"
+    return (route.prefix, route.devs, route.metric) == (
+        decision.route.prefix,
+        decision.route.devs,
+        decision.route.metric,
+    )
+
+
+def _words(answer: Answer) -> str:
+    if answer.route is None:
+        return answer.kind
+    return f"[{answer.route.prefix} proto {protocol_name(answer.route.protocol)} dev {', '.join(answer.route.devs)}]"
+
+
+def _await(
+    ctx: phases.Context, backend: RouteBackend, attempt: Callable[[], tuple[T | None, str]], *, wait: float
+) -> T:
+    """Attempt, and again whenever the kernel says that something has changed, for so many seconds."""
+    end = ctx.clock.now() + wait
+    told = False
+    with backend.watch() as watch, ctx.on_cancel(watch.wake):
+        while True:
+            ctx.check()
+            found, missing = attempt()
+            if found is not None:
+                return found
+            left = end - ctx.clock.now()
+            if left <= 0:
+                raise NotReady(f"after {wait:g} s still waiting for {missing}; what is there now does not do")
+            if not told:
+                ctx.log.info("waiting up to %g s for %s", wait, missing)
+                told = True
+            watch.wait(left)

@@ -1,0 +1,140 @@
+"""FakeHost: a host in memory, for tests of tasks: a fake kernel, files in a dictionary, a manager that writes down.
+
+Here: the doubles of the edges in `hostrouting.system`. Not here: the fake kernel itself.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from hostrouting.backends.memory import MemoryBackend  # noqa: TC001  attrs.resolve_types looks it up here
+from hostrouting.errors import FileError, UnitFailed
+from hostrouting.host import Host
+from hostrouting.layout import HostLayout
+from hostrouting.system import UnitState
+from hostrouting.testing.topologies import plain_vm
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hostrouting.backends.base import RouteBackend
+
+__all__ = ["FakeFiles", "FakeHost", "FakeManager"]
+
+
+@attrs.define
+class FakeFiles:
+    """Files in a dictionary. `texts`, `modes` and `links` can be looked at and arranged; `writes` counts."""
+
+    texts: dict[str, str] = attrs.field(factory=dict)
+    modes: dict[str, int] = attrs.field(factory=dict)
+    links: dict[str, str] = attrs.field(factory=dict)
+    writes: list[str] = attrs.field(factory=list)
+    """Every path that was written, linked, removed or locked, in order."""
+    broken: dict[str, str] = attrs.field(factory=dict)
+    """Paths that cannot be written, each with the reason."""
+    locked: set[str] = attrs.field(factory=set)
+
+    def read(self, path: str) -> str | None:
+        """See Files."""
+        return self.texts.get(path)
+
+    def write(self, path: str, text: str, *, mode: int = 0o644) -> bool:
+        """See Files."""
+        if path in self.broken:
+            raise FileError(f"cannot write {path}: {self.broken[path]}", path=path)
+        if path in self.links:
+            raise FileError(f"{path} is a link to {self.links[path]}, and nothing is written through a link", path=path)
+        if self.texts.get(path) == text and self.modes.get(path) == mode:
+            return False
+        self.texts[path], self.modes[path] = text, mode
+        self.writes.append(path)
+        return True
+
+    def link(self, path: str, target: str) -> bool:
+        """See Files."""
+        if self.links.get(path) == target:
+            return False
+        self.links[path] = target
+        self.writes.append(path)
+        return True
+
+    def remove(self, path: str) -> bool:
+        """See Files."""
+        there = self.is_there(path)
+        self.texts.pop(path, None)
+        self.links.pop(path, None)
+        if there:
+            self.writes.append(path)
+        return there
+
+    def is_there(self, path: str) -> bool:
+        """See Files."""
+        return path in self.texts or path in self.links
+
+    def try_lock(self, path: str) -> _FakeLock | None:
+        """See Files."""
+        if path in self.locked:
+            return None
+        self.writes.append(path)
+        self.locked.add(path)
+        return _FakeLock(lambda: self.locked.discard(path))
+
+
+@attrs.frozen
+class _FakeLock:
+    release: Callable[[], None]
+
+
+@attrs.define
+class FakeManager:
+    """A manager that starts whatever it is told to and writes it down in `calls`; `failing` units fail."""
+
+    running: bool = True
+    calls: list[str] = attrs.field(factory=list)
+    failing: dict[str, tuple[str, ...]] = attrs.field(factory=dict)
+    """Units whose start fails, each with the words that it says."""
+    states: dict[str, UnitState] = attrs.field(factory=dict)
+
+    def is_running(self) -> bool:
+        """See Manager."""
+        return self.running
+
+    def reload(self) -> None:
+        """See Manager."""
+        self.calls.append("reload")
+
+    def start(self, unit: str, *, timeout: float) -> None:  # noqa: ARG002  nothing takes time here
+        """See Manager."""
+        self.calls.append(f"start {unit}")
+        if unit in self.failing:
+            self.states[unit] = UnitState("loaded", "failed", "exit-code", 1)
+            raise UnitFailed(unit, result="exit-code", status=1, words=self.failing[unit])
+        self.states[unit] = UnitState("loaded", "inactive")
+
+    def stop(self, unit: str) -> None:
+        """See Manager."""
+        self.calls.append(f"stop {unit}")
+
+    def state(self, unit: str) -> UnitState:
+        """See Manager."""
+        return self.states.get(unit, UnitState("not-found", "inactive"))
+
+
+@attrs.frozen(kw_only=True)
+class FakeHost(Host):
+    """A host in memory: `kernel`, `files` and `manager` can be arranged before a test and looked at after it.
+
+    host = FakeHost(kernel=h200())
+    phases.execute(CheckRouteOverlap(config, host=host))
+    """
+
+    kernel: MemoryBackend = attrs.field(factory=plain_vm)
+    backend: Callable[[], RouteBackend] | None = attrs.field(
+        default=attrs.Factory(lambda self: self.kernel.reopen, takes_self=True)
+    )
+    files: FakeFiles = attrs.field(factory=FakeFiles)
+    manager: FakeManager | None = attrs.field(factory=FakeManager)
+    layout: HostLayout = attrs.field(factory=HostLayout)
