@@ -1,0 +1,243 @@
+"""The edge of files and of the manager: what is promised holds for the real one and for the double."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hostrouting.errors import FileError, ManagerError, UnitFailed
+from hostrouting.system import Files, LocalFiles, SystemdManager
+from hostrouting.testing import FakeFiles
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture(params=["real", "fake"])
+def files(request: pytest.FixtureRequest) -> Files:
+    """The files of this machine, and their double."""
+    return LocalFiles() if request.param == "real" else FakeFiles()
+
+
+class TestBoth:
+    """The promises of Files."""
+
+    def test_write_and_read(self, files: Files, tmp_path: Path) -> None:
+        """What is written is read back; folders on the way are made; None is read where there is nothing."""
+        path = str(tmp_path / "a" / "b" / "file")
+        assert files.read(path) is None
+        assert not files.is_there(path)
+        assert files.write(path, "text\n", mode=0o755)
+        assert files.read(path) == "text\n"
+        assert files.is_there(path)
+
+    def test_unchanged(self, files: Files, tmp_path: Path) -> None:
+        """The same text and mode again is no change; another text, or another mode, is one."""
+        path = str(tmp_path / "file")
+        assert files.write(path, "one")
+        assert not files.write(path, "one")
+        assert files.write(path, "one", mode=0o755)
+        assert files.write(path, "two", mode=0o755)
+
+    def test_remove(self, files: Files, tmp_path: Path) -> None:
+        """Removing says whether there was anything."""
+        path = str(tmp_path / "file")
+        files.write(path, "x")
+        assert files.remove(path)
+        assert not files.remove(path)
+        assert not files.remove(str(tmp_path / "no" / "folder" / "file"))
+
+    def test_links(self, files: Files, tmp_path: Path) -> None:
+        """A link is made, changed, found where it leads nowhere, and removed; nothing is written through it."""
+        path = str(tmp_path / "wants" / "unit")
+        assert files.link(path, "/nowhere/unit")
+        assert not files.link(path, "/nowhere/unit")
+        assert files.link(path, "/elsewhere/unit")
+        assert files.is_there(path)
+        with pytest.raises(FileError, match="is a link to /elsewhere/unit, and nothing is written through a link"):
+            files.write(path, "x")
+        assert files.remove(path)
+
+    def test_lock(self, files: Files, tmp_path: Path) -> None:
+        """A lock is had by one at a time, and by the next when it is released."""
+        path = str(tmp_path / "run" / "lock")
+        lock = files.try_lock(path)
+        assert lock is not None
+        assert files.try_lock(path) is None
+        lock.release()
+        again = files.try_lock(path)
+        assert again is not None
+        again.release()
+
+
+class TestLocalFiles:
+    """What only a real file system shows."""
+
+    def test_untouched(self, tmp_path: Path) -> None:
+        """A file that is as it should be is not touched: inode and times stay."""
+        path = tmp_path / "file"
+        LocalFiles().write(str(path), "text")
+        os.utime(path, (1, 1))
+        before = path.stat()
+        assert not LocalFiles().write(str(path), "text")
+        assert (path.stat().st_ino, path.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+
+    def test_mode(self, tmp_path: Path) -> None:
+        """The mode is the one that was asked for, whatever the umask."""
+        path = tmp_path / "script"
+        before = os.umask(0o077)
+        try:
+            LocalFiles().write(str(path), "#!/bin/sh\n", mode=0o755)
+        finally:
+            os.umask(before)
+        assert stat.S_IMODE(path.stat().st_mode) == 0o755
+
+    def test_masked_unit(self, tmp_path: Path) -> None:
+        """A unit that an administrator masked stays masked, and the error says how to unmask it."""
+        path = tmp_path / "static-routes.service"
+        path.symlink_to("/dev/null")
+        with pytest.raises(FileError, match="the unit is masked: systemctl unmask it"):
+            LocalFiles().write(str(path), "x")
+        assert path.is_symlink()
+
+    def test_whole_or_not_at_all(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """When writing fails half way the old text stands, and nothing is left beside it."""
+        path = tmp_path / "file"
+        LocalFiles().write(str(path), "old")
+
+        def full(_descriptor: int) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        monkeypatch.setattr(os, "fsync", full)
+        with pytest.raises(
+            FileError, match=r"cannot write .*/file: No space left on device; the disk is full: make room"
+        ):
+            LocalFiles().write(str(path), "new")
+        assert path.read_text(encoding="utf-8") == "old"
+        assert [it.name for it in tmp_path.iterdir()] == ["file"]
+
+    def test_what_is_no_text(self, tmp_path: Path) -> None:
+        """Bytes that are no text are not what we wrote, and are written over."""
+        path = tmp_path / "file"
+        path.write_bytes(b"\xff\xfe")
+        assert LocalFiles().write(str(path), "text")
+
+    def test_a_folder_in_its_place(self, tmp_path: Path) -> None:
+        """A folder where a file should be is an error that names it."""
+        (tmp_path / "file").mkdir()
+        with pytest.raises(FileError, match=r"/file: Is a directory; there is a folder in its place: remove it"):
+            LocalFiles().write(str(tmp_path / "file"), "x")
+        with pytest.raises(FileError, match="cannot remove"):
+            LocalFiles().remove(str(tmp_path / "file"))
+
+    def test_a_temporary_file_that_was_left(self, tmp_path: Path) -> None:
+        """What an interrupted run left beside the file, or somebody planted there, is not written through."""
+        victim = tmp_path / "victim"
+        victim.write_text("precious", encoding="utf-8")
+        (tmp_path / f"file.{os.getpid()}.new").symlink_to(victim)
+        assert LocalFiles().write(str(tmp_path / "file"), "x")
+        assert victim.read_text(encoding="utf-8") == "precious"
+
+    def test_a_lock_that_is_a_link(self, tmp_path: Path) -> None:
+        """A link in the place of the lock is not followed."""
+        (tmp_path / "lock").symlink_to(tmp_path / "elsewhere")
+        with pytest.raises(FileError, match="there is a link in its place"):
+            LocalFiles().try_lock(str(tmp_path / "lock"))
+
+
+STUB = """#!{python}
+import sys, time
+open({log!r}, "a").write(" ".join(sys.argv[1:]) + "\\n")
+answers = {answers!r}
+for words, (code, text) in answers.items():
+    if words in " ".join(sys.argv[1:]):
+        if code == "hang":
+            time.sleep(60)
+        (sys.stderr if code else sys.stdout).write(text)
+        sys.exit(code)
+"""
+
+
+@pytest.mark.processes
+class TestSystemdManager:
+    """What is made of systemctl's answers; a systemctl that answers as told stands in for it."""
+
+    @pytest.fixture
+    def stub(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[object, str]]:
+        """Answers by words of the command; they are put in place when the first command runs."""
+        answers: dict[str, tuple[object, str]] = {}
+        monkeypatch.setenv("PATH", str(tmp_path))
+        return answers
+
+    def ready(self, tmp_path: Path, answers: dict[str, tuple[object, str]]) -> Path:
+        """Write the stand-ins; the file has the commands that were given."""
+        log = tmp_path / "log"
+        for name in ("systemctl", "journalctl"):
+            program = tmp_path / name
+            program.write_text(STUB.format(python=sys.executable, log=str(log), answers=answers), encoding="utf-8")
+            program.chmod(0o755)
+        return log
+
+    def test_start(self, tmp_path: Path, stub: dict[str, tuple[object, str]]) -> None:
+        """A unit is started with an argument list and never asks for a password."""
+        log = self.ready(tmp_path, stub)
+        SystemdManager().start("x.service", timeout=5)
+        assert log.read_text(encoding="utf-8") == "--no-ask-password --no-pager start x.service\n"
+
+    def test_failed_start(self, tmp_path: Path, stub: dict[str, tuple[object, str]]) -> None:
+        """A unit that fails is reported with systemd's reason and the unit's own words from that very run."""
+        stub |= {
+            "start x.service": (1, "Job for x.service failed"),
+            "show": (0, "LoadState=loaded\nActiveState=failed\nResult=exit-code\nExecMainStatus=3\nInvocationID=abc\n"),
+            "_SYSTEMD_INVOCATION_ID=abc": (0, "eth0 is not there\ngiving up\n"),
+        }
+        self.ready(tmp_path, stub)
+        with pytest.raises(UnitFailed) as caught:
+            SystemdManager().start("x.service", timeout=5)
+        assert str(caught.value) == (
+            "x.service failed (exit-code, exit status 3): eth0 is not there | giving up; see `journalctl -u x.service`"
+        )
+
+    def test_hanging_start(self, tmp_path: Path, stub: dict[str, tuple[object, str]]) -> None:
+        """A start that hangs is given up in time, and its job is cancelled by a stop."""
+        stub |= {"start x.service": ("hang", "")}
+        log = self.ready(tmp_path, stub)
+        with pytest.raises(ManagerError, match=r"systemctl start x.service did not answer within 0\.5 s"):
+            SystemdManager().start("x.service", timeout=0.5)
+        assert log.read_text(encoding="utf-8").splitlines()[-1].endswith("stop x.service")
+
+    def test_state(self, tmp_path: Path, stub: dict[str, tuple[object, str]]) -> None:
+        """A unit that systemd does not know is not found, and one that ended well is ok."""
+        stub |= {
+            "known.service": (0, "LoadState=loaded\nActiveState=inactive\nResult=success\nExecMainStatus=0\n"),
+            "strange.service": (0, "LoadState=not-found\nActiveState=inactive\nResult=success\n"),
+        }
+        self.ready(tmp_path, stub)
+        assert SystemdManager().state("known.service").ok
+        assert SystemdManager().state("strange.service").load == "not-found"
+
+    def test_reload_that_fails(self, tmp_path: Path, stub: dict[str, tuple[object, str]]) -> None:
+        """An error of systemctl is quoted."""
+        stub |= {"daemon-reload": (1, "Failed to connect to bus")}
+        self.ready(tmp_path, stub)
+        with pytest.raises(ManagerError, match="systemctl daemon-reload: Failed to connect to bus"):
+            SystemdManager().reload()
+
+    def test_stop(self, tmp_path: Path, stub: dict[str, tuple[object, str]]) -> None:
+        """Stopping what is not there is fine; any other failure is one."""
+        stub |= {"stop gone.service": (5, "not loaded"), "stop x.service": (1, "Access denied")}
+        self.ready(tmp_path, stub)
+        SystemdManager().stop("gone.service")
+        with pytest.raises(ManagerError, match="Access denied"):
+            SystemdManager().stop("x.service")
+
+    @pytest.mark.usefixtures("stub")
+    def test_without_systemctl(self) -> None:
+        """Where there is no systemctl the error says what to do."""
+        with pytest.raises(ManagerError, match=r"there is no systemctl here; install systemd, or use Host\.offline"):
+            SystemdManager().reload()
