@@ -30,6 +30,7 @@ _BUFFER = 1 << 22
 _SO_RCVBUFFORCE = 33
 
 _HEADER = struct.Struct("=IHHII")  # struct nlmsghdr
+_FLAGS, _FLAGS_AT = struct.Struct("=H"), 6
 _INT, _LENGTH = struct.Struct("=i"), struct.Struct("=I")
 # Length, kind, flags, and for a route its flags, which stand last in struct rtmsg.
 _OUTLINE = struct.Struct("=IHH16xI")
@@ -171,6 +172,63 @@ class Channel:
             self.close()
             raise BackendError("the netlink socket was shut down while it was in use")
         return data
+
+    def ask(self, request: Callable[[int], bytes]) -> bytes:
+        """The one message that answers a question; KernelError when the answer is an error."""
+        number = self.number()
+        self.send(request(number))
+        while True:
+            data = self.receive()
+            _, kind, _, sequence, _ = _HEADER.unpack_from(data)
+            if sequence == number:
+                if kind == n.NLMSG_ERROR:
+                    raise read_error(data, 0)
+                return data
+
+    def submit(self, messages: list[bytes], first: int, errors: dict[int, KernelError]) -> bool:
+        """Hand over consecutively numbered messages that change something; True if answers may have been lost.
+
+        Errors are filed under their message's number. Only the last message is to be acknowledged: the kernel
+        answers each of the others only when it refuses it, so that the answers have room.
+        """
+        last = first + len(messages) - 1
+        (flags,) = _FLAGS.unpack_from(messages[-1], _FLAGS_AT)
+        acknowledged = _FLAGS.pack(flags | n.NLM_F_ACK)
+        messages[-1] = messages[-1][:_FLAGS_AT] + acknowledged + messages[-1][_FLAGS_AT + _FLAGS.size :]
+        self.send(b"".join(messages))
+        lost = False
+        while True:
+            try:
+                # All answers were there when send returned: after a loss there is nothing to wait for.
+                data = self.receive(wait=not lost)
+            except Lost:
+                lost = True
+                continue
+            if not data:
+                return True
+            _, kind, _, number, _ = _HEADER.unpack_from(data)
+            if kind == n.NLMSG_ERROR and first <= number <= last:
+                if (refused := read_error(data, 0)).number:
+                    errors[number] = refused
+                if number == last and not lost:
+                    return False
+
+    def inquire(self, messages: list[bytes], first: int) -> Iterator[tuple[int, bytes]]:
+        """Hand over consecutively numbered questions; the answers that come, by number. Lost ones are missing."""
+        self.send(b"".join(messages))
+        wanting, last, lost = len(messages), first + len(messages) - 1, False
+        while wanting:
+            try:
+                data = self.receive(wait=not lost)
+            except Lost:
+                lost = True
+                continue
+            if not data:
+                return
+            _, _, _, number, _ = _HEADER.unpack_from(data)
+            if first <= number <= last:
+                wanting -= 1
+                yield number, data
 
     def listing(self, request: Callable[[int], bytes]) -> Listing:
         """The kernel's whole list of something; `request` makes the message, given its sequence number."""

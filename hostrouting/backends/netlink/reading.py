@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from hostrouting.backends.netlink.codec import Shape
     from hostrouting.model import Address, Link, NextHop, Rule
 
-__all__ = ["Wanted", "list_addresses", "list_routes", "take_snapshot"]
+__all__ = ["list_addresses", "list_names", "list_nexthops", "list_routes", "take_snapshot"]
 
 # A host on which something changes ten times a second is read in time all but surely.
 _ATTEMPTS = 8
@@ -92,6 +92,12 @@ def _links(channel: Channel, family: int) -> tuple[Link, ...]:
     return read_links(_list(channel, "link", n.RTM_GETLINK, 0), read_wary(wary))
 
 
+def list_names(channel: Channel) -> dict[int, str]:
+    """The names of the devices by number."""
+    links = read_links(_list(channel, "link", n.RTM_GETLINK, 0), frozenset())
+    return {link.index: link.name for link in links}
+
+
 def list_addresses(channel: Channel, family: int, names: Mapping[int, str]) -> tuple[Address, ...]:
     """The addresses of one family."""
     found = read_addresses(_list(channel, "address", n.RTM_GETADDR, AF_OF[family]), names)
@@ -133,7 +139,7 @@ def list_routes(
             places = array("I", (place + shift for place in places))
         data += listing.data
         offsets += places
-    return RouteDump(data, offsets, names, _nexthops(channel, data, offsets, names))
+    return RouteDump(data, offsets, names, list_nexthops(channel, names) if offsets else {})
 
 
 def _routes_only(listing: Listing) -> array[int]:
@@ -144,16 +150,9 @@ def _routes_only(listing: Listing) -> array[int]:
     return kept
 
 
-def _nexthops(
-    channel: Channel, data: bytes, offsets: array[int], names: Mapping[int, str]
-) -> dict[int, tuple[NextHop, ...]]:
-    """The legs of next hop objects, where there can be any."""
-    if not len(offsets):
-        return {}
-    try:
-        return read_nexthops(_list(channel, "nexthop", n.RTM_GETNEXTHOP, 0), names)
-    except KernelError:
-        return {}
+def list_nexthops(channel: Channel, names: Mapping[int, str]) -> dict[int, tuple[NextHop, ...]]:
+    """The legs of next hop objects; there are none before Linux 5.3."""
+    return read_nexthops(_list(channel, "nexthop", n.RTM_GETNEXTHOP, 0), names)
 
 
 def _list(channel: Channel, shape: Shape, kind: int, family: int, *, table: int = 0, protocol: int = 0) -> Listing:
