@@ -236,33 +236,38 @@ class Channel:
         self.send(request(number))
         chunks: list[bytes] = []
         offsets: array[int] = array("I")
-        base, unpack, place = 0, _OUTLINE.unpack_from, offsets.append
-        done = False
+        base, done = 0, False
         try:
             while not done:
                 data = self.receive()
                 if _HEADER.unpack_from(data)[3] != number:
                     continue  # an answer to what was asked before and not waited for
-                offset, end = 0, len(data)
+                end = len(data)
                 data += bytes(_OUTLINE.size)  # so that the outline of a short message can be read as well
-                while offset < end:
-                    length, kind, flags, route_flags = unpack(data, offset)
-                    if flags & n.NLM_F_DUMP_INTR:
-                        raise Interrupted
-                    if kind <= n.NLMSG_DONE:
-                        done = True
-                        _check(data, offset, kind)
-                        break
-                    if not route_flags & n.RTM_F_CLONED or kind != n.RTM_NEWROUTE:
-                        place(base + offset)
-                    offset += (length + 3) & ~3
+                done = _place(data, end, base, offsets)
                 chunks.append(data)
                 base += len(data)
         except (Interrupted, Lost):
             self.close()  # only one listing can be under way on a socket, and this one is not at its end
             raise Interrupted from None
-        chunks.append(bytes(64))
+        chunks.append(bytes(_OUTLINE.size * 2))
         return Listing(b"".join(chunks), offsets)
+
+
+def _place(data: bytes, end: int, base: int, offsets: array[int]) -> bool:
+    """File where each message begins; whether the list is at its end."""
+    unpack, place, offset = _OUTLINE.unpack_from, offsets.append, 0
+    while offset < end:
+        length, kind, flags, route_flags = unpack(data, offset)
+        if flags & n.NLM_F_DUMP_INTR:
+            raise Interrupted
+        if kind <= n.NLMSG_DONE:
+            _check(data, offset, kind)
+            return True
+        if not route_flags & n.RTM_F_CLONED or kind != n.RTM_NEWROUTE:
+            place(base + offset)
+        offset += (length + 3) & ~3
+    return False
 
 
 def _check(data: bytes, offset: int, kind: int) -> None:

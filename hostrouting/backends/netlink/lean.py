@@ -74,7 +74,7 @@ def _key(data: bytes, offset: int) -> RouteKey:
     return (FAMILY_OF[af], table, network, length, protocol)
 
 
-def read(
+def read(  # noqa: C901  one branch for each attribute; a table of functions would cost twice the time
     data: bytes, offset: int, names: Mapping[int, str], legs: dict[tuple[int, bytes, int], NextHop]
 ) -> Route | None:
     """The route of the message at the offset; None for what is not simple. Equal `legs` are made once."""

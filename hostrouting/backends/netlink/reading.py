@@ -66,16 +66,14 @@ def take_snapshot(
             except Interrupted:
                 continue
             if not _heard(guard):
-                return Snapshot(
-                    links=links, addresses=sum(addresses, ()), rules=sum(rules, ()), routes=routes
-                )
+                return Snapshot(links=links, addresses=sum(addresses, ()), rules=sum(rules, ()), routes=routes)
     raise Unsettled(
         f"the host's routing changed during each of {_ATTEMPTS} attempts to read it; try again when it is quieter"
     )
 
 
 def _heard(guard: socket.socket) -> bool:
-    guard.setblocking(False)
+    guard.settimeout(0)
     try:
         guard.recv(1)
     except BlockingIOError:

@@ -11,7 +11,7 @@ from ipaddress import ip_interface
 from typing import TYPE_CHECKING
 
 from hostrouting.backends.netlink.reading import list_addresses, list_names
-from hostrouting.backends.netlink.standing import Standing
+from hostrouting.backends.netlink.standing import Standing, metric_of, same
 from hostrouting.errors import (
     BackendError,
     DeviceDown,
@@ -23,12 +23,13 @@ from hostrouting.errors import (
     RouteExists,
     RouteRefused,
 )
+from hostrouting.model import IPV4
 
 if TYPE_CHECKING:
     from hostrouting.backends.base import Change
     from hostrouting.backends.netlink.channel import Channel, KernelError
     from hostrouting.backends.netlink.devices import NoDevice
-    from hostrouting.model import Address, NextHop, Route
+    from hostrouting.model import IP, Address, NextHop, Route
 
 __all__ = ["Refusals", "not_permitted"]
 
@@ -111,15 +112,14 @@ class Refusals:
             return f"{devs or 'its device'} is down"
         if kind is GatewayNotOnLink:
             return self._gateway(route)
-        return ""
+        return self._misfit(route) if kind is InvalidRoute else ""
 
     def _holder(self, route: Route) -> str:
-        alike = [
-            one for one in self._standing.of_prefix(route) if (one.tos, one.metric) == (route.tos, route.metric)
-        ]
-        if not alike:
-            return "another route holds its place"
-        return f"its place is held by {alike[0]}"
+        place = (route.tos, metric_of(route))
+        alike = [one for one in self._standing.of_prefix(route) if (one.tos, metric_of(one)) == place]
+        if any(same(one, route) for one in alike):
+            return "it is there already"
+        return f"its place is held by {alike[0]}" if alike else "another route holds its place"
 
     def _gateway(self, route: Route) -> str:
         hops = [leg for leg in route.legs if leg.gateway is not None]
@@ -130,11 +130,24 @@ class Refusals:
         where = f" on {blamed.dev} ({self._interfaces(blamed) or 'which has no address'})" if blamed.dev else ""
         return f"gateway {blamed.gateway} is not on-link{where}"
 
+    def _misfit(self, route: Route) -> str:
+        """What is known to make a route invalid: a gateway or a source that cannot be one."""
+        source = route.prefsrc
+        if source is not None and all(source != address.ip for address in self._of_family(source.version)):
+            return f"{source} is no address of this host's"
+        for leg in route.legs:
+            if any(leg.gateway in _ends(address) for address in self._on(leg)):
+                return f"gateway {leg.gateway} is a broadcast address on {leg.dev} ({self._interfaces(leg)})"
+        return ""
+
     def _on(self, leg: NextHop) -> list[Address]:
-        family = leg.gateway.version if leg.gateway else 4
+        family = leg.gateway.version if leg.gateway else IPV4
+        return [address for address in self._of_family(family) if address.dev == leg.dev]
+
+    def _of_family(self, family: int) -> tuple[Address, ...]:
         if family not in self._addresses:
             self._addresses[family] = list_addresses(self._channel, family, list_names(self._channel))
-        return [address for address in self._addresses[family] if address.dev == leg.dev]
+        return self._addresses[family]
 
     def _explained(self, leg: NextHop) -> bool:
         return any(
@@ -144,3 +157,8 @@ class Refusals:
 
     def _interfaces(self, leg: NextHop) -> str:
         return ", ".join(f"{address.ip}/{address.length}" for address in self._on(leg))
+
+
+def _ends(address: Address) -> tuple[IP | None, ...]:
+    network = ip_interface(f"{address.peer or address.ip}/{address.length}").network
+    return (address.broadcast, network.broadcast_address) if network.version == IPV4 else ()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from hostrouting.backends.netlink.routedump import RouteDump
     from hostrouting.model import NextHop, Prefix, Route
 
-__all__ = ["Standing", "same"]
+__all__ = ["Standing", "metric_of", "same"]
 
 # Of which routes: family, table and protocol (None for those of all).
 _Which = tuple[int, int, int | None]
@@ -65,9 +65,7 @@ class Standing:
             return NoSuchRoute(f"there is no route {route} to delete", route=str(route), errno=errno.ESRCH)
         taken = next((one for one in candidates if _matches(one, route)), None)
         if taken is not None and taken not in exact:
-            return RouteRefused(
-                f"cannot delete {route}: the kernel would take {taken} away instead", route=str(route)
-            )
+            return RouteRefused(f"cannot delete {route}: the kernel would take {taken} away instead", route=str(route))
         candidates.remove(exact[0])
         return None
 
@@ -106,11 +104,11 @@ class _Shelf:
 
 def same(one: Route, other: Route) -> bool:
     """Whether the two are the same route in all that one can ask for; the kernel's own remarks do not count."""
-    if (one.table, one.prefix, one.tos, _metric(one), one.type, one.protocol) != (
+    if (one.table, one.prefix, one.tos, metric_of(one), one.type, one.protocol) != (
         other.table,
         other.prefix,
         other.tos,
-        _metric(other),
+        metric_of(other),
         other.type,
         other.protocol,
     ):
@@ -122,7 +120,8 @@ def same(one: Route, other: Route) -> bool:
     return list(_ways(one)) == list(_ways(other))
 
 
-def _metric(route: Route) -> int:
+def metric_of(route: Route) -> int:
+    """Its metric, as the kernel has it."""
     return route.metric or DEFAULT_METRIC[route.prefix.family]
 
 

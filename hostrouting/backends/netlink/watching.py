@@ -6,6 +6,7 @@ import errno
 import os
 import select
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
 from hostrouting.errors import BackendError
@@ -29,7 +30,7 @@ class NetlinkWatch:
 
     def _open(self) -> None:
         self._socket, self._pid = self._make(), os.getpid()
-        self._socket.setblocking(False)
+        self._socket.settimeout(0)
         # A pair of pipe ends, on which wake() can be called before, during and between waits.
         self._wakened, self._waker = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
 
@@ -58,10 +59,8 @@ class NetlinkWatch:
     def wake(self) -> None:
         """End a wait that is under way, or the next one, from any thread."""
         if not self._closed:
-            try:
+            with suppress(BlockingIOError):  # it was woken 65,536 times already
                 os.write(self._waker, b"\0")
-            except BlockingIOError:
-                pass  # it was woken 65,536 times already
 
     def close(self) -> None:
         """Stop listening. Fine to call twice."""
