@@ -12,9 +12,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hostrouting.fib import PLAIN, Decision, Fib, Flow
+from hostrouting.fib import PLAIN, Decision, Fib
 from hostrouting.model import IPV4, IPV6, Link, Prefix, Route, Rule, Snapshot, ip_at
-from tests.support.namespace import Namespace, private_namespace
+from tests.support.commands import furnish, query, route_command, rule_command
+from tests.support.namespace import private_namespace
 from tests.support.strategies import DEVICES, blocks, routes, rules
 
 pytestmark = [
@@ -39,61 +40,6 @@ FLOWS = st.builds(
     st.sampled_from([0, 1000]),
     st.sampled_from([(0, 0, 0), (6, 22, 443), (17, 5353, 53)]),
 )
-
-
-def rule_command(rule: Rule) -> str:
-    """The words that add the rule."""
-    words = [f"rule add pref {rule.priority}", "not" if rule.invert else ""]
-    names = {"fwmark": "fwmark", "tos": "tos"}
-    words += [f"{names.get(name, name)} {value}" for name, value in rule.selectors()]
-    if rule.action == "goto":
-        words.append(f"goto {rule.target}")
-    elif rule.action != "to_table":
-        words.append(rule.action)
-    else:
-        words.append(f"lookup {rule.table}")
-        for name in ("suppress_prefixlength", "suppress_ifgroup"):
-            if (value := getattr(rule, name)) is not None:
-                words.append(f"{name} {value}")
-    return " ".join(words)
-
-
-def route_command(route: Route) -> str:
-    """The words that append the route behind those of the same key; every gateway is on-link."""
-    words = [f"route append {route.type} {route.prefix} table {route.table} metric {route.metric}"]
-    words += [f"tos {route.tos:#x}"] if route.tos else []
-    words.append(f"proto {route.protocol}")
-    hops = [f"via {leg.gateway} dev {leg.dev} onlink" if leg.gateway else f"dev {leg.dev}" for leg in route.legs]
-    words += hops if len(hops) == 1 else [f"nexthop {hop}" for hop in hops]
-    return " ".join(words)
-
-
-def furnish(namespace: Namespace, links: tuple[Link, ...], lost: set[str]) -> None:
-    """Make the devices, give eth0 an address of either family, and take the carrier of those in `lost`."""
-    batch = ["link set lo up"]
-    for link in links:
-        batch += [
-            f"link add {link.name} type veth peer name peer-{link.name}",
-            f"link set {link.name} group {link.group} addrgenmode none",
-            f"link set peer-{link.name} addrgenmode none up",
-            f"link set {link.name} up",
-        ]
-    batch += ["address add 10.0.0.4/24 dev eth0", "address add fd00:99::4/64 dev eth0 nodad"]
-    namespace.batch(batch)
-    for link in links:
-        for family in ("ipv4", "ipv6"):
-            namespace.sysctl(
-                f"{family}/conf/{link.name}/ignore_routes_with_linkdown", int(link.ignore_routes_with_linkdown)
-            )
-    namespace.batch(f"link set peer-{name} down" for name in lost)
-
-
-def query(address: str, flow: Flow) -> str:
-    """The same packet in the words of `ip route get`."""
-    words = [address, f"mark {flow.mark}", f"tos {flow.tos:#x}", f"uid {flow.uid}"]
-    if flow.ipproto:
-        words.append(f"ipproto {flow.ipproto} sport {flow.sport} dport {flow.dport}")
-    return " ".join(words)
 
 
 def agree(answer: Route | str, decision: Decision) -> bool:

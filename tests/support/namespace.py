@@ -15,6 +15,8 @@ from typing import Any
 from hostrouting.model import (
     IP,
     ROUTE_TYPES,
+    Address,
+    Link,
     NextHop,
     Prefix,
     Route,
@@ -50,6 +52,7 @@ class Namespace:
 
     def __init__(self, pid: int) -> None:
         """Enter where this process is."""
+        self.path = f"/proc/{pid}/ns/net"
         self._enter = ("nsenter", f"--target={pid}", "--net")
 
     def ip(self, *arguments: str, lines: Iterable[str] = ()) -> subprocess.CompletedProcess[str]:
@@ -74,6 +77,15 @@ class Namespace:
         """Set a value under /proc/sys/net, as this namespace has it."""
         script = f"echo {value} > /proc/sys/net/{path}"
         subprocess.run([*self._enter, "sh", "-c", script], check=True, timeout=30)
+
+    def links(self) -> tuple[Link, ...]:
+        """All devices, as the kernel lists them."""
+        return tuple(map(_link, json.loads(self.ip("-N", "-j", "-d", "link").stdout)))
+
+    def addresses(self) -> tuple[Address, ...]:
+        """All addresses, by device."""
+        done = self.ip("-N", "-j", "address")
+        return tuple(_address(entry, link["ifname"]) for link in json.loads(done.stdout) for entry in link["addr_info"])
 
     def routes(self, family: int) -> tuple[Route, ...]:
         """All routes of all tables, as the kernel lists them."""
@@ -104,6 +116,31 @@ class Namespace:
         return [errors[at] if at in errors else next(answers) for at in range(1, len(lines) + 1)]
 
 
+def _link(entry: dict[str, Any]) -> Link:
+    return Link(
+        name=entry["ifname"],
+        index=entry["ifindex"],
+        kind=entry.get("linkinfo", {}).get("info_kind", ""),
+        type=int(entry["link_type"].strip("[]")),
+        up="UP" in entry["flags"],
+        carrier="LOWER_UP" in entry["flags"],
+        master=entry.get("master"),
+        group=int(entry["group"]),
+        peer_namespace=entry.get("link_netnsid"),
+    )
+
+
+def _address(entry: dict[str, Any], dev: str) -> Address:
+    return Address(
+        ip=as_ip(entry["local"]),
+        length=entry["prefixlen"],
+        dev=dev,
+        scope=int(entry["scope"]),
+        peer=_ip(entry.get("address")),
+        broadcast=_ip(entry.get("broadcast")),
+    )
+
+
 def _prefix(text: str, family: int) -> Prefix:
     return Prefix(family, 0, 0) if text in {"default", "all"} else Prefix.parse(text)
 
@@ -126,6 +163,7 @@ def _legs(entry: dict[str, Any]) -> tuple[NextHop, ...]:
 
 def _route(entry: dict[str, Any], family: int) -> Route:
     kind = ROUTE_TYPES[int(entry.get("type", 1))]
+    (metrics,) = entry.get("metrics") or [{}]
     return Route(
         _prefix(entry["dst"], family),
         () if kind in {"blackhole", "unreachable", "prohibit", "throw"} else _legs(entry),
@@ -136,6 +174,9 @@ def _route(entry: dict[str, Any], family: int) -> Route:
         scope=int(entry.get("scope", 0)),
         protocol=int(entry.get("protocol", 0)),
         prefsrc=_ip(entry.get("prefsrc")),
+        mtu=metrics.get("mtu"),
+        advmss=metrics.get("advmss"),
+        nexthop_id=entry.get("nhid"),
     )
 
 

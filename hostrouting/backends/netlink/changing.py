@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ["carry_out"]
 
-# At a time: so few that the answers fit even into the receive buffer of an unprivileged process.
-_MESSAGES, _BYTES = 128, 1 << 16
+# At a time: less than the kernel takes in one piece.
+_BYTES = 1 << 16
 
 
 def carry_out(channel: Channel, changes: Iterable[Change]) -> tuple[Outcome, ...]:
@@ -48,7 +48,8 @@ class _Work:
         self._changes = changes
         self._standing = Standing(channel)
         # What waits to be sent: numbered from `first`, and the place of each.
-        self._first = channel.number(_MESSAGES)
+        self._most = channel.capacity
+        self._first = channel.number(self._most)
         self._messages: list[bytes] = []
         self._places: list[int] = []
         self._sent = False
@@ -79,7 +80,7 @@ class _Work:
             messages.append(message)
             places.append(place)
             size += len(message)
-            if len(messages) == _MESSAGES or size >= _BYTES:
+            if len(messages) == self._most or size >= _BYTES:
                 self._flush()
         self._flush()
         if self._errors and not self._sent:
@@ -117,7 +118,7 @@ class _Work:
             self._unanswered += [place for place in places if place not in self._refused]
         messages.clear()
         places.clear()
-        self._first = self._channel.number(_MESSAGES)
+        self._first = self._channel.number(self._most)
 
     def _ask_permission(self) -> None:
         """Where nothing was left to send, ask the kernel for what it will refuse in any case: it says for which reason.

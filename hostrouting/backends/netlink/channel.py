@@ -28,6 +28,8 @@ _ROOM = 1 << 16
 # Asked for; what an unprivileged process gets is limited by net.core.rmem_max.
 _BUFFER = 1 << 22
 _SO_RCVBUFFORCE = 33
+# More messages at a time would gain nothing; an answer takes some 1,300 bytes of the buffer, its bookkeeping included.
+_MESSAGES, _ANSWER = 128, 2048
 
 _HEADER = struct.Struct("=IHHII")  # struct nlmsghdr
 _FLAGS, _FLAGS_AT = struct.Struct("=H"), 6
@@ -132,6 +134,12 @@ class Channel:
             return bool(self.open().getsockopt(n.SOL_NETLINK, n.NETLINK_GET_STRICT_CHK))
         except OSError:
             return False
+
+    @property
+    def capacity(self) -> int:
+        """How many messages may be answered at once: their answers have to fit into the receive buffer."""
+        room: int = self.open().getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+        return max(1, min(_MESSAGES, room // _ANSWER))
 
     def begin(self) -> None:
         """From now on the time-out runs."""

@@ -194,8 +194,8 @@ def read_route(data: bytes, names: Mapping[int, str], nexthops: Mapping[int, tup
         scope=route.field("scope"),
         protocol=route.field("proto"),
         prefsrc=_ip(route.get("RTA_PREFSRC")),
-        mtu=metrics and metrics.get("RTAX_MTU"),
-        advmss=metrics and metrics.get("RTAX_ADVMSS"),
+        mtu=metrics.get("RTAX_MTU") if metrics else None,
+        advmss=metrics.get("RTAX_ADVMSS") if metrics else None,
         nexthop_id=nexthop_id,
     )
 

@@ -109,7 +109,7 @@ def encode_lookup(family: int, flow: Flow, index_of: Callable[[str], int], **raw
     source = None if flow.source is None or int(flow.source) == 0 else flow.source
     asked: list[tuple[str, int | str | None]] = [
         ("RTA_DST", str(ip_at(family, raw.get("dst", 0)))),
-        ("RTA_SRC", source and str(source)),
+        ("RTA_SRC", None if source is None else str(source)),
         ("RTA_IIF", index_of(flow.iif) if flow.iif not in {None, "lo"} and flow.iif else None),
         ("RTA_OIF", index_of(flow.oif) if flow.oif else None),
         ("RTA_MARK", flow.mark or None),
@@ -129,7 +129,7 @@ def encode_lookup(family: int, flow: Flow, index_of: Callable[[str], int], **raw
             "dst_len": bits,
             "src_len": bits if source else 0,
             "tos": flow.tos or 0,
-            "flags": n.RTM_F_FIB_MATCH,
+            "flags": n.RTM_F_FIB_MATCH | n.RTM_F_LOOKUP_TABLE,
         },
         attributes=[(name, value) for name, value in asked if value is not None],
     )

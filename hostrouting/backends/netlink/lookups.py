@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 __all__ = ["look_up"]
 
-_QUESTIONS = 128
 _ATTEMPTS = 8
 _KIND = struct.Struct("=H")
 _BODY = 16  # what follows the header of a message
@@ -53,7 +52,7 @@ def look_up(channel: Channel, destinations: Sequence[IP], flow: Flow) -> tuple[A
     packed = [int(address).to_bytes(width, "big") for address in destinations]
     reader = _Answers(channel, flow)
     found: dict[bytes, Answer] = {}
-    open_questions, size = list(dict.fromkeys(packed)), _QUESTIONS
+    open_questions, size = list(dict.fromkeys(packed)), channel.capacity
     for _ in range(_ATTEMPTS):
         for begin in range(0, len(open_questions), size):
             asked = open_questions[begin : begin + size]
@@ -101,7 +100,7 @@ class _Answers:
         kind = KIND_OF_ERRNO.get(error.number)
         if kind is None:
             raise BackendError("the kernel does not answer what it would do", errno=error.number, kernel=error.words)
-        if error.number == errno.EINVAL and self._foreign_source:
+        if error.number in {errno.EINVAL, errno.ENETUNREACH} and self._foreign_source:
             raise BackendError(
                 f"the kernel does not answer what it would do: {self._flow.source} is no address of this host; for a "
                 "packet that is forwarded, say the device that it comes in by (iif)",

@@ -23,6 +23,7 @@ __all__ = [
     "RTM_DELROUTE",
     "RTM_F_CLONED",
     "RTM_F_FIB_MATCH",
+    "RTM_F_LOOKUP_TABLE",
     "RTM_GETADDR",
     "RTM_GETLINK",
     "RTM_GETNETCONF",
@@ -47,7 +48,7 @@ NLMSGERR_ATTR_MSG = 1
 
 RTM_GETLINK, RTM_GETADDR, RTM_GETRULE, RTM_GETNETCONF, RTM_GETNEXTHOP = 18, 22, 34, 82, 106
 RTM_NEWROUTE, RTM_DELROUTE, RTM_GETROUTE = 24, 25, 26
-RTM_F_CLONED, RTM_F_FIB_MATCH = 0x200, 0x2000
+RTM_F_CLONED, RTM_F_LOOKUP_TABLE, RTM_F_FIB_MATCH = 0x200, 0x1000, 0x2000
 
 # The groups (RTNLGRP_…) in which changes are announced, by family; those of devices and next hops concern both.
 _BOTH = (1, 32)  # LINK, NEXTHOP

@@ -12,6 +12,8 @@ from array import array
 from functools import cache
 from typing import TYPE_CHECKING
 
+import attrs
+
 from hostrouting.backends.netlink import numbers as n
 from hostrouting.backends.netlink.channel import Interrupted, KernelError, Listing
 from hostrouting.backends.netlink.codec import encode
@@ -40,6 +42,7 @@ __all__ = ["list_addresses", "list_names", "list_nexthops", "list_routes", "take
 
 # A host on which something changes ten times a second is read in time all but surely.
 _ATTEMPTS = 8
+_EVERY_DEVICE = -1  # NETCONFA_IFINDEX_ALL
 _SKIP_STATS = 8  # RTEXT_FILTER_SKIP_STATS: counters of packets are half of what is said of a device
 # Said where a table is not there, or where the kernel was built without what is asked for.
 _NOTHING = frozenset({errno.ENOENT, errno.EOPNOTSUPP, errno.EAFNOSUPPORT, errno.EINVAL})
@@ -57,17 +60,18 @@ def take_snapshot(
     families = (IPV4, IPV6) if family is None else (family,)
     for _ in range(_ATTEMPTS):
         with listen(family) as guard:
-            try:
-                links = _links(channel, families[0])
-                names = {link.index: link.name for link in links}
-                addresses = [list_addresses(channel, one, names) for one in families]
-                rules = [_rules(channel, one) for one in families]
-                routes = list_routes(channel, families, names, table=table, protocol=protocol)
-            except Interrupted:
-                continue
+            links = _links(channel, families[0])
+            names = {link.index: link.name for link in links}
+            addresses = [list_addresses(channel, one, names) for one in families]
+            rules = [_rules(channel, one) for one in families]
+            routes = list_routes(channel, families, names, table=table, protocol=protocol)
             if not _heard(guard):
                 return Snapshot(links=links, addresses=sum(addresses, ()), rules=sum(rules, ()), routes=routes)
-    raise Unsettled(
+    raise _unsettled()
+
+
+def _unsettled() -> Unsettled:
+    return Unsettled(
         f"the host's routing changed during each of {_ATTEMPTS} attempts to read it; try again when it is quieter"
     )
 
@@ -86,8 +90,12 @@ def _heard(guard: socket.socket) -> bool:
 
 def _links(channel: Channel, family: int) -> tuple[Link, ...]:
     # Link.ignore_routes_with_linkdown is one fact for both families: that of IPv4, unless it is of no concern.
-    wary = _list(channel, "netconf", n.RTM_GETNETCONF, AF_OF[family])
-    return read_links(_list(channel, "link", n.RTM_GETLINK, 0), read_wary(wary))
+    wary = read_wary(_list(channel, "netconf", n.RTM_GETNETCONF, AF_OF[family]))
+    links = read_links(_list(channel, "link", n.RTM_GETLINK, 0), wary)
+    if family == IPV4 and _EVERY_DEVICE in wary:
+        # IPv4 looks at both; in IPv6 what is set on "all" is copied to each device.
+        return tuple(attrs.evolve(link, ignore_routes_with_linkdown=True) for link in links)
+    return links
 
 
 def list_names(channel: Channel) -> dict[int, str]:
@@ -159,12 +167,20 @@ def _list(channel: Channel, shape: Shape, kind: int, family: int, *, table: int 
     def numbered(number: int) -> bytes:
         return message[:8] + struct.pack("=I", number) + message[12:]
 
-    try:
-        return channel.listing(numbered)
-    except KernelError as error:
-        if error.number in _NOTHING:
-            return Listing(b"", array("I"))
-        raise BackendError(f"the kernel does not list its {shape}s", errno=error.number, kernel=error.words) from error
+    for _ in range(_ATTEMPTS):
+        try:
+            return channel.listing(numbered)
+        except Interrupted:
+            continue
+        except KernelError as error:
+            if error.number in _NOTHING:
+                break
+            raise BackendError(
+                f"the kernel does not list its {shape}s", errno=error.number, kernel=error.words
+            ) from error
+    else:
+        raise _unsettled()
+    return Listing(b"", array("I"))
 
 
 @cache

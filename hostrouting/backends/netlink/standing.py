@@ -133,7 +133,7 @@ def _ways(route: Route) -> Iterator[tuple[object, ...]]:
 
 def _matches(standing: Route, asked: Route) -> bool:
     """Whether the kernel would take `standing` for what is asked to be deleted, as far as we can know."""
-    said = [
+    said: list[tuple[object, object]] = [
         (standing.metric, asked.metric),
         (standing.protocol, asked.protocol),
         (standing.nexthop_id, asked.nexthop_id),

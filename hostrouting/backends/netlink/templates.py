@@ -73,7 +73,7 @@ class ChangeEncoder:
         """The message that makes this change."""
         route = change.route
         prefix, legs = route.prefix, route.legs
-        if len(legs) == 1 and route.prefsrc is route.mtu is route.advmss is route.nexthop_id is None:
+        if len(legs) == 1 and _is_common(route):
             leg = legs[0]
             gateway, dev = leg.gateway, leg.dev
             if dev is not None:
@@ -116,6 +116,10 @@ class ChangeEncoder:
             )
         prefix = route.prefix
         return template.fill(sequence, prefix.length, prefix.network.to_bytes(_BYTES_OF[prefix.family], "big"))
+
+
+def _is_common(route: Route) -> bool:
+    return route.prefsrc is None and route.mtu is None and route.advmss is None and route.nexthop_id is None
 
 
 def _all_but_prefix(route: Route) -> tuple[object, ...]:

@@ -78,7 +78,7 @@ class NetlinkWatch:
             raise BackendError("this watch was closed")
 
     def _drain_wakes(self) -> None:
-        while os.read(self._wakened, 1 << 16) == 1 << 16:
+        while len(os.read(self._wakened, 1 << 12)) == 1 << 12:
             pass
 
     def _drain(self) -> bool:
