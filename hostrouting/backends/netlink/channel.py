@@ -43,8 +43,9 @@ class KernelError(Exception):
     """The kernel's answer is an error: its number, and its own words. Never leaves this package."""
 
     def __init__(self, number: int, words: str = "") -> None:
-        """Keep both."""
+        """Keep both; where the kernel says no more than the number, its name."""
         self.number = number
+        self.explained = bool(words)
         self.words = words or os.strerror(number)
         super().__init__(number, self.words)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from hostrouting.backends.netlink import numbers as n
 from hostrouting.backends.netlink.codec import encode
 from hostrouting.backends.netlink.decode import AF_OF, PATHLESS
-from hostrouting.model import ROUTE_TYPES, ip_at
+from hostrouting.model import IPV4, IPV6, ROUTE_TYPES, ip_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +29,9 @@ _VERBS: dict[Verb, tuple[int, int]] = {
 }
 _TYPES = {name: number for number, name in enumerate(ROUTE_TYPES)}
 _RTNH_F_ONLINK = 4
-_WORST_TABLE_IN_HEADER = 255
+# Without it IPv4 names the table main whichever it was; IPv6 names the right one and refuses the flag.
+_EXTRA = {IPV4: n.RTM_F_LOOKUP_TABLE, IPV6: 0}
+_LAST_TABLE_IN_HEADER = 255
 _RT_TABLE_COMPAT = 252  # says: see the attribute
 
 
@@ -46,7 +48,7 @@ def encode_change(verb: Verb, route: Route, index_of: Callable[[str], int], **ra
         "family": AF_OF[family],
         "dst_len": raw.get("dst_len", route.prefix.length),
         "tos": route.tos,
-        "table": route.table if route.table <= _WORST_TABLE_IN_HEADER else _RT_TABLE_COMPAT,
+        "table": route.table if route.table <= _LAST_TABLE_IN_HEADER else _RT_TABLE_COMPAT,
         "proto": route.protocol,
         "scope": route.scope,
         "type": _TYPES[route.type],
@@ -129,7 +131,7 @@ def encode_lookup(family: int, flow: Flow, index_of: Callable[[str], int], **raw
             "dst_len": bits,
             "src_len": bits if source else 0,
             "tos": flow.tos or 0,
-            "flags": n.RTM_F_FIB_MATCH | n.RTM_F_LOOKUP_TABLE,
+            "flags": n.RTM_F_FIB_MATCH | _EXTRA[family],
         },
         attributes=[(name, value) for name, value in asked if value is not None],
     )

@@ -98,7 +98,8 @@ class _Answers:
 
     def _of_error(self, error: KernelError) -> Answer:
         kind = KIND_OF_ERRNO.get(error.number)
-        if kind is None:
+        if kind is None or error.explained:
+            # A lookup's own end has no explanation: what is explained is wrong with the question.
             raise BackendError("the kernel does not answer what it would do", errno=error.number, kernel=error.words)
         if error.number in {errno.EINVAL, errno.ENETUNREACH} and self._foreign_source:
             raise BackendError(
