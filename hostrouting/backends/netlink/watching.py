@@ -78,8 +78,9 @@ class NetlinkWatch:
             raise BackendError("this watch was closed")
 
     def _drain_wakes(self) -> None:
-        while len(os.read(self._wakened, 1 << 12)) == 1 << 12:
-            pass
+        with suppress(BlockingIOError):
+            while os.read(self._wakened, 1 << 12):
+                pass
 
     def _drain(self) -> bool:
         """Take all that has come, as one change. A burst that did not fit is one too, and listening goes on."""
