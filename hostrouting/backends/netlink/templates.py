@@ -10,7 +10,9 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
+from hostrouting.backends.netlink.decode import PATHLESS
 from hostrouting.backends.netlink.encode import encode_change, encode_lookup
+from hostrouting.model import IPV4
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,8 +60,8 @@ class Template:
 class ChangeEncoder:
     """Changes as messages, with a template for each shape that has come by.
 
-    Two kinds of shape. Of a route with one leg and nothing unusual the destination, device, gateway and metric are
-    slots; of any other only the destination is one.
+    Two kinds of shape. Of a route with one leg the destination, device, gateway and metric are slots; of any other
+    only the destination is one.
     """
 
     def __init__(self, index_of: Callable[[str], int]) -> None:
@@ -73,25 +75,28 @@ class ChangeEncoder:
         """The message that makes this change."""
         route = change.route
         prefix, legs = route.prefix, route.legs
-        if len(legs) == 1 and _is_common(route):
-            leg = legs[0]
-            gateway, dev = leg.gateway, leg.dev
-            if dev is not None:
-                family = prefix.family
-                # The type of the gateway tells its family, and whether there is one.
-                shape = (change.verb, family, type(gateway), leg.onlink, route.table, route.protocol, route.scope,
-                         route.type, route.tos)  # fmt: skip
-                template = self._simple.get(shape)
-                if template is None:
-                    template = self._simple[shape] = self._make_simple(change)
-                device = self._indexes.get(dev)
-                if device is None:
-                    device = self._indexes[dev] = self._index_of(dev)
-                destination = prefix.network.to_bytes(4 if family == 4 else 16, "big")
-                if gateway is None:
-                    return template.fill(sequence, prefix.length, destination, device, route.metric)
-                return template.fill(sequence, prefix.length, destination, device, gateway.packed, route.metric)
-        return self._of_other(change, sequence)
+        dev = legs[0].dev if len(legs) == 1 else None
+        if dev is None:
+            return self._of_other(change, sequence)
+        leg = legs[0]
+        gateway, family = leg.gateway, prefix.family
+        # The type of the gateway tells its family, and whether there is one.
+        shape = (
+            change.verb, family, type(gateway), leg.onlink, route.table, route.protocol, route.scope, route.type,
+            route.tos, route.prefsrc, route.mtu, route.advmss, route.nexthop_id,
+        )  # fmt: skip
+        template = self._simple.get(shape)
+        if template is None:
+            if route.type in PATHLESS or route.nexthop_id is not None:
+                return self._of_other(change, sequence)  # its leg is not said
+            template = self._simple[shape] = self._make_simple(change)
+        device = self._indexes.get(dev)
+        if device is None:
+            device = self._indexes[dev] = self._index_of(dev)
+        destination = prefix.network.to_bytes(4 if family == IPV4 else 16, "big")
+        if gateway is None:
+            return template.fill(sequence, prefix.length, destination, device, route.metric)
+        return template.fill(sequence, prefix.length, destination, device, gateway.packed, route.metric)
 
     def _make_simple(self, change: Change) -> Template:
         route = change.route
@@ -116,10 +121,6 @@ class ChangeEncoder:
             )
         prefix = route.prefix
         return template.fill(sequence, prefix.length, prefix.network.to_bytes(_BYTES_OF[prefix.family], "big"))
-
-
-def _is_common(route: Route) -> bool:
-    return route.prefsrc is None and route.mtu is None and route.advmss is None and route.nexthop_id is None
 
 
 def _all_but_prefix(route: Route) -> tuple[object, ...]:

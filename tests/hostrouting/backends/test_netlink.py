@@ -101,7 +101,7 @@ def ours(backend: NetlinkBackend) -> list[Route]:
 class TestSnapshot:
     """Links, addresses, rules and routes, as `ip` lists them."""
 
-    @settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow])
+    @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(data=st.data())
     def test_of_any_host_is_what_ip_lists(self, data: st.DataObject) -> None:
         """On any host, everything in the snapshot is what `ip` says, in the same order."""
@@ -389,7 +389,7 @@ class TestLookup:
     """The deciding entry for each destination."""
 
     @pytest.mark.parametrize("family", [4, 6])
-    @settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow])
+    @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(data=st.data())
     def test_is_what_ip_route_get_says(self, family: int, data: st.DataObject) -> None:
         """At every address of any host the answer is that of `ip route get fibmatch`."""
