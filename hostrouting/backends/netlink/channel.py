@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import select
 import socket
 import struct
 import time
@@ -164,23 +165,28 @@ class Channel:
     def receive(self, *, wait: bool = True) -> bytes:
         """Answers; b"" when none are there and it is not to wait."""
         opened = self.open()
-        try:
-            opened.settimeout(max(self._deadline - time.monotonic(), 0.0) if wait else 0.0)
-            data = opened.recv(_ROOM)
-        except (TimeoutError, BlockingIOError):
-            if not wait:
-                return b""
+        while True:
+            try:
+                # Most answers are there already: one system call, not two.
+                data = opened.recv(_ROOM, socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                if not wait:
+                    return b""
+                self._await_answer(opened)
+            except OSError as error:
+                if error.errno == errno.ENOBUFS:
+                    raise Lost from error
+                raise _as_backend_error(error) from error
+            else:
+                return data
+
+    def _await_answer(self, opened: socket.socket) -> None:
+        poll = select.poll()
+        poll.register(opened, select.POLLIN)
+        if not poll.poll(max(self._deadline - time.monotonic(), 0.0) * 1000):
             # What may still come would be taken for the answer to another question.
             self.close()
-            raise BackendTimeout(f"the kernel did not answer within {self.timeout:g} s") from None
-        except OSError as error:
-            if error.errno == errno.ENOBUFS:
-                raise Lost from error
-            raise _as_backend_error(error) from error
-        if not data:
-            self.close()
-            raise BackendError("the netlink socket was shut down while it was in use")
-        return data
+            raise BackendTimeout(f"the kernel did not answer within {self.timeout:g} s")
 
     def ask(self, request: Callable[[int], bytes]) -> bytes:
         """The one message that answers a question; KernelError when the answer is an error."""

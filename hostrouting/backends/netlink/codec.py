@@ -6,6 +6,7 @@ known here; `decode` and `encode` do.
 
 from __future__ import annotations
 
+import struct
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -15,6 +16,28 @@ if TYPE_CHECKING:
 __all__ = ["Message", "Nested", "Shape", "decode", "encode"]
 
 Shape: TypeAlias = Literal["link", "address", "rule", "route", "nexthop", "netconf"]
+
+
+_ATTRIBUTE = struct.Struct("=HH")
+_KIND = 0x3FFF  # without the marks that an attribute is nested, or in network order
+_READ: dict[Shape, tuple[str, ...]] = {
+    "link": ("IFLA_IFNAME", "IFLA_LINKINFO", "IFLA_MASTER", "IFLA_GROUP", "IFLA_CARRIER", "IFLA_LINK_NETNSID"),
+    "address": ("IFA_ADDRESS", "IFA_LOCAL", "IFA_BROADCAST"),
+    "rule": tuple(
+        f"FRA_{name}"
+        for name in (
+            *("DST", "SRC", "IIFNAME", "OIFNAME", "GOTO", "PRIORITY", "FWMARK", "FWMASK", "TABLE", "L3MDEV"),
+            *("SUPPRESS_IFGROUP", "SUPPRESS_PREFIXLEN", "UID_RANGE", "IP_PROTO", "SPORT_RANGE", "DPORT_RANGE"),
+            *("PROTOCOL", "DSCP"),
+        )
+    ),
+    "route": tuple(
+        f"RTA_{name}"
+        for name in ("DST", "OIF", "GATEWAY", "VIA", "PRIORITY", "PREFSRC", "METRICS", "MULTIPATH", "TABLE", "NH_ID")
+    ),
+    "nexthop": ("NHA_ID", "NHA_GROUP", "NHA_OIF", "NHA_GATEWAY"),
+    "netconf": ("NETCONFA_IFINDEX", "NETCONFA_IGNORE_ROUTES_WITH_LINKDOWN"),
+}
 
 
 class Nested:
@@ -70,10 +93,36 @@ def encode(
 
 
 def decode(shape: Shape, data: bytes) -> Message:
-    """Read one message, header included."""
-    message = _classes()[shape](data)
+    """Read one message, header included.
+
+    Of a device the kernel says fifty things, of which six are looked at, and pyroute2 makes an object of each: what
+    nobody is going to ask for is cut out before.
+    """
+    made, start, wanted = _wanted(shape)
+    kept, at = [data[4:start]], start
+    while at < len(data):
+        length, kind = _ATTRIBUTE.unpack_from(data, at)
+        end = at + (length + 3 & ~3 or 4)
+        if kind & _KIND in wanted:
+            kept.append(data[at:end])
+        at = end
+    body = b"".join(kept)
+    message = made(struct.pack("=I", len(body) + 4) + body)
     message.decode()
     return Message(message)
+
+
+@cache
+def _wanted(shape: Shape) -> tuple[Any, int, frozenset[int]]:
+    """The class of a message, where its attributes begin, and the numbers of those that are read."""
+    made = _classes()[shape]
+    start = 16 + struct.calcsize("=" + "".join(form for _, form in made.fields))
+    # pyroute2 lists attributes with their numbers, or in the order of these.
+    numbers = {
+        (entry[1] if isinstance(entry[0], int) else entry[0]): entry[0] if isinstance(entry[0], int) else place
+        for place, entry in enumerate(made.nla_map)
+    }
+    return made, start, frozenset(numbers[name] for name in _READ[shape])
 
 
 @cache

@@ -29,15 +29,15 @@ _IDLE = frozenset({_FLOW, _CACHEINFO, _PREF, _EXPIRES})
 
 _START = struct.Struct("=I12x8BI")  # the length of the message, then struct rtmsg
 _ATTRIBUTES = _START.size
-_ATTRIBUTE = struct.Struct("=HH")
-_NUMBER = struct.Struct("=I")
+# An attribute's length and kind, and its value where that is a number or an address of IPv4.
+_ATTRIBUTE_AND_NUMBER = struct.Struct("=HHI")
 # Family, prefix length and protocol; then, when they come in their usual order, table and destination.
 _KEY = struct.Struct("=16xBB3xB6xIIII")
 _DST_AT = 40
 
 
 def _as_word(length: int, kind: int) -> int:
-    (word,) = _NUMBER.unpack(_ATTRIBUTE.pack(length, kind))
+    (word,) = struct.unpack("=I", struct.pack("=HH", length, kind))
     return int(word)
 
 
@@ -65,12 +65,14 @@ def keys(data: bytes, offsets: Iterable[int]) -> Iterator[RouteKey]:
 def _key(data: bytes, offset: int) -> RouteKey:
     """The same for attributes in any order."""
     size, af, length, _, _, table, protocol, _, _, _ = _START.unpack_from(data, offset)
-    network = 0
-    for kind, begin, end in _attributes(data, offset, size):
+    network, at, end = 0, offset + _ATTRIBUTES, offset + size
+    while at < end:
+        length_of, kind, number = _ATTRIBUTE_AND_NUMBER.unpack_from(data, at)
         if kind == _TABLE:
-            (table,) = _NUMBER.unpack_from(data, begin)
+            table = number
         elif kind == _DST:
-            network = int.from_bytes(data[begin:end], "big")
+            network = int.from_bytes(data[at + 4 : at + length_of], "big")
+        at += length_of + 3 & ~3 or 4
     return (FAMILY_OF[af], table, network, length, protocol)
 
 
@@ -84,21 +86,25 @@ def read(  # noqa: C901  one branch for each attribute; a table of functions wou
     network = device = metric = 0
     gateway = b""
     prefsrc: IP | None = None
-    for kind, begin, end in _attributes(data, offset, size):
+    at, end = offset + _ATTRIBUTES, offset + size
+    unpack = _ATTRIBUTE_AND_NUMBER.unpack_from
+    while at < end:
+        length_of, kind, number = unpack(data, at)
         if kind == _DST:
-            network = int.from_bytes(data[begin:end], "big")
+            network = ntohl(number) if length_of == 8 else int.from_bytes(data[at + 4 : at + length_of], "big")
         elif kind == _TABLE:
-            (table,) = _NUMBER.unpack_from(data, begin)
+            table = number
         elif kind == _OIF:
-            (device,) = _NUMBER.unpack_from(data, begin)
+            device = number
         elif kind == _GATEWAY:
-            gateway = data[begin:end]
+            gateway = data[at + 4 : at + length_of]
         elif kind == _PRIORITY:
-            (metric,) = _NUMBER.unpack_from(data, begin)
+            metric = number
         elif kind == _PREFSRC:
-            prefsrc = _address(data[begin:end])
+            prefsrc = _address(data[at + 4 : at + length_of])
         elif kind not in _IDLE:
             return None
+        at += length_of + 3 & ~3 or 4
     kind_name = ROUTE_TYPES[kind_number]
     ways: tuple[NextHop, ...] = ()
     if (device or gateway) and kind_name not in PATHLESS:
@@ -118,16 +124,6 @@ def read(  # noqa: C901  one branch for each attribute; a table of functions wou
         protocol=protocol,
         prefsrc=prefsrc,
     )
-
-
-def _attributes(data: bytes, offset: int, size: int) -> Iterator[tuple[int, int, int]]:
-    """The number of each attribute, and where its value begins and ends."""
-    at, end = offset + _ATTRIBUTES, offset + size
-    unpack = _ATTRIBUTE.unpack_from
-    while at + 4 <= end:
-        length, kind = unpack(data, at)
-        yield kind, at + 4, at + length
-        at += max((length + 3) & ~3, 4)
 
 
 def _address(packed: bytes) -> IP:

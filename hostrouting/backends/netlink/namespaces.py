@@ -6,7 +6,6 @@ the namespace in which it was made. No namespace is ever created here.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import threading
 from typing import TYPE_CHECKING, TypeVar
@@ -59,7 +58,8 @@ def inside(namespace: int, make: Callable[[], T]) -> T:
 
 
 def _enter(namespace: int) -> None:
-    # os.setns is there from Python 3.12 on.
+    import ctypes  # noqa: PLC0415  few need it; os.setns is there from Python 3.12 on
+
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.setns(namespace, _CLONE_NEWNET):
         number = ctypes.get_errno()
