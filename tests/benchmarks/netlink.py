@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -22,8 +23,7 @@ import attrs
 
 from hostrouting.backends.base import Change
 from hostrouting.backends.netlink import NetlinkBackend
-from hostrouting.backends.netlink.encode import encode_lookup
-from hostrouting.backends.netlink.templates import ChangeEncoder, Template
+from hostrouting.backends.netlink.templates import ChangeEncoder, lookup_template
 from hostrouting.fib import ANY
 from hostrouting.model import NextHop, Prefix, Route, as_ip, ip_at, route_keys
 
@@ -149,7 +149,8 @@ def _install(host: _Host, count: int, rounds: int) -> Row:
 
 
 def _install_one_by_one(host: _Host, count: int, rounds: int) -> Row:
-    import pyroute2  # noqa: PLC0415
+    # By name at run time: pyroute2 has no types that an import statement could give us.
+    pyroute2: Any = import_module("pyroute2")
 
     changes = [Change("add", route) for route in _routes(count)]
     ours, theirs = [], []
@@ -185,9 +186,7 @@ def _read(host: _Host, count: int, rounds: int) -> Row:
 
 def _look_up(host: _Host, count: int, rounds: int) -> Row:
     questions = host.folder / f"look-up-{count}"
-    template = Template(
-        lambda raw: encode_lookup(4, ANY, {}.__getitem__, **raw), {"sequence": 4, "dst": 4}, packed={"dst"}
-    )
+    template = lookup_template(4, ANY, len)  # no device is named
     addresses = [ip_at(4, _BASE + 16 * place + 5) for place in range(count)]
     questions.write_bytes(b"".join(template.fill(at, address.packed) for at, address in enumerate(addresses, start=1)))
     lines = host.folder / f"lines-of-look-up-{count}"
