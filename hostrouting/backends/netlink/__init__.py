@@ -1,10 +1,10 @@
 """Linux, by way of netlink. Here: how its messages become values and values its messages; no decision about routes.
 
-From the bottom: `numbers` are the kernel's, `codec` is pyroute2 (the only module that loads it), `namespaces` and
-`channel` are the socket, `decode` and `encode` make values of messages and messages of values. Where a cost for each
-message would add up, `lean`, `routedump` and `templates` do the same at the speed of `struct`. `reading`, `changing`,
-`lookups` and `watching` are one verb each, `refusals` has the words for what the kernel refuses, and `backend` is
-the whole.
+From the bottom: `numbers` are the kernel's, `codec` is pyroute2 (the only module that loads it), `framing` tells
+messages apart, `sockets`, `namespaces` and `channel` carry them, `decode` and `encode` make values of messages and
+messages of values. Where a cost for each message would add up, `lean`, `routedump` and `templates` do the same at the
+speed of `struct`. `reading`, `changing`, `lookups` and `watching` are one verb each, with `devices`, `standing` and
+`refusals` for what they have to find out besides; `backend` is the whole.
 """
 
 from hostrouting.backends.netlink.backend import NetlinkBackend

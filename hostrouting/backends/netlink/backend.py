@@ -7,9 +7,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Self
 
 from hostrouting.backends.netlink import numbers as n
-from hostrouting.backends.netlink.channel import Channel, open_socket
+from hostrouting.backends.netlink.channel import Channel
 from hostrouting.backends.netlink.namespaces import inside, open_namespace
 from hostrouting.backends.netlink.reading import take_snapshot
+from hostrouting.backends.netlink.sockets import open_socket
 from hostrouting.backends.netlink.watching import NetlinkWatch
 from hostrouting.errors import BackendError
 from hostrouting.fib import ANY

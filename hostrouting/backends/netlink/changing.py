@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from hostrouting.backends.base import Change
-    from hostrouting.backends.netlink.channel import Channel, KernelError
+    from hostrouting.backends.netlink.channel import Channel
+    from hostrouting.backends.netlink.framing import KernelError
     from hostrouting.errors import RouteRefused
 
 __all__ = ["carry_out"]
@@ -46,7 +47,7 @@ class _Work:
     def __init__(self, channel: Channel, changes: list[Change]) -> None:
         self._channel = channel
         self._changes = changes
-        self._standing = Standing(channel)
+        self._standing = Standing(channel, before_reading=self._flush)
         # What waits to be sent: numbered from `first`, and the place of each.
         self._most = channel.capacity
         self._first = channel.number(self._most)
@@ -93,10 +94,7 @@ class _Work:
     def _may_delete(self, place: int) -> bool:
         route = self._changes[place].route
         if self._standing.stale(route):
-            self._flush()
             self._standing.forget()
-        elif not self._standing.read:
-            self._flush()
         refusal = self._standing.take(route)
         if refusal is not None:
             self._errors[place] = refusal

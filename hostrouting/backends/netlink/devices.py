@@ -8,8 +8,8 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from hostrouting.backends.netlink import numbers as n
-from hostrouting.backends.netlink.channel import KernelError
 from hostrouting.backends.netlink.codec import decode, encode
+from hostrouting.backends.netlink.framing import KernelError
 from hostrouting.errors import BackendError
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from hostrouting.backends.base import KIND_OF_ERRNO, Answer
 from hostrouting.backends.netlink import lean
 from hostrouting.backends.netlink import numbers as n
-from hostrouting.backends.netlink.channel import read_error
 from hostrouting.backends.netlink.decode import read_route
 from hostrouting.backends.netlink.devices import NoDevice, index_of
+from hostrouting.backends.netlink.framing import read_error
 from hostrouting.backends.netlink.reading import list_names, list_nexthops
 from hostrouting.backends.netlink.templates import lookup_template
 from hostrouting.errors import BackendError, Unsettled
@@ -24,7 +24,8 @@ from hostrouting.fib import ANY
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hostrouting.backends.netlink.channel import Channel, KernelError
+    from hostrouting.backends.netlink.channel import Channel
+    from hostrouting.backends.netlink.framing import KernelError
     from hostrouting.fib import Flow
     from hostrouting.model import IP, NextHop
 

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 import attrs
 
 from hostrouting.backends.netlink import numbers as n
-from hostrouting.backends.netlink.channel import Interrupted, KernelError, Listing
 from hostrouting.backends.netlink.codec import encode
 from hostrouting.backends.netlink.decode import (
     AF_OF,
@@ -25,6 +24,7 @@ from hostrouting.backends.netlink.decode import (
     read_rules,
     read_wary,
 )
+from hostrouting.backends.netlink.framing import Interrupted, KernelError, Listing
 from hostrouting.backends.netlink.lean import keys
 from hostrouting.backends.netlink.routedump import RouteDump
 from hostrouting.errors import BackendError, Unsettled

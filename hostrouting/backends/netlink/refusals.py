@@ -27,8 +27,9 @@ from hostrouting.model import IPV4
 
 if TYPE_CHECKING:
     from hostrouting.backends.base import Change
-    from hostrouting.backends.netlink.channel import Channel, KernelError
+    from hostrouting.backends.netlink.channel import Channel
     from hostrouting.backends.netlink.devices import NoDevice
+    from hostrouting.backends.netlink.framing import KernelError
     from hostrouting.model import IP, Address, NextHop, Route
 
 __all__ = ["Refusals", "not_permitted"]

@@ -15,7 +15,7 @@ from hostrouting.errors import NoSuchRoute, RouteRefused
 from hostrouting.model import DEFAULT_METRIC, IPV4, IPV6
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from hostrouting.backends.netlink.channel import Channel
     from hostrouting.backends.netlink.routedump import RouteDump
@@ -30,17 +30,13 @@ _Which = tuple[int, int, int | None]
 class Standing:
     """The routes that are there, read when first asked for and kept up to date with what is done."""
 
-    def __init__(self, channel: Channel) -> None:
-        """Read nothing yet."""
+    def __init__(self, channel: Channel, *, before_reading: Callable[[], None] = lambda: None) -> None:
+        """Read nothing yet; what is still to be done comes first, with `before_reading`."""
         self._channel = channel
+        self._before_reading = before_reading
         self._names: dict[int, str] | None = None
         self._routes: dict[_Which, _Shelf] = {}
         self._touched: set[tuple[int, Prefix]] = set()
-
-    @property
-    def read(self) -> bool:
-        """Whether anything was read."""
-        return bool(self._routes)
 
     def touch(self, route: Route) -> None:
         """Something else than a delete is about to be done with this prefix."""
@@ -48,7 +44,7 @@ class Standing:
             self._touched.add((route.table, route.prefix))
 
     def stale(self, route: Route) -> bool:
-        """Whether what is known of this prefix is no longer sure; then what was done has to reach the kernel first."""
+        """Whether what is known of this prefix is no longer so."""
         return (route.table, route.prefix) in self._touched
 
     def forget(self) -> None:
@@ -79,6 +75,7 @@ class Standing:
 
     def _read(self, which: _Which) -> _Shelf:
         family, table, protocol = which
+        self._before_reading()
         if self._names is None:
             self._names = list_names(self._channel)
         return _Shelf(list_routes(self._channel, (family,), self._names, table=table, protocol=protocol))

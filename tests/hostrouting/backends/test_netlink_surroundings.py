@@ -21,8 +21,10 @@ from hostrouting.backends.base import Change
 from hostrouting.backends.netlink import NetlinkBackend, reading
 from hostrouting.backends.netlink import backend as backend_module
 from hostrouting.backends.netlink import numbers as n
-from hostrouting.backends.netlink.channel import Channel, Interrupted, open_socket
+from hostrouting.backends.netlink.channel import Channel
+from hostrouting.backends.netlink.framing import Interrupted
 from hostrouting.backends.netlink.namespaces import inside, open_namespace
+from hostrouting.backends.netlink.sockets import open_socket
 from hostrouting.backends.netlink.watching import NetlinkWatch
 from hostrouting.errors import (
     BackendError,
