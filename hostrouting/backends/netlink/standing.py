@@ -59,8 +59,10 @@ class Standing:
         exact = [one for one in candidates if same(one, route)]
         if not exact:
             return NoSuchRoute(f"there is no route {route} to delete", route=str(route), errno=errno.ESRCH)
-        taken = next((one for one in candidates if _matches(one, route)), None)
-        if taken is not None and taken not in exact:
+        taken = exact[0]
+        if len(candidates) > 1:
+            taken = next((one for one in candidates if _matches(one, route)), taken)
+        if not same(taken, route):
             return RouteRefused(f"cannot delete {route}: the kernel would take {taken} away instead", route=str(route))
         candidates.remove(exact[0])
         return None
@@ -101,6 +103,8 @@ class _Shelf:
 
 def same(one: Route, other: Route) -> bool:
     """Whether the two are the same route in all that one can ask for; the kernel's own remarks do not count."""
+    if one == other:
+        return True
     if (one.table, one.prefix, one.tos, metric_of(one), one.type, one.protocol) != (
         other.table,
         other.prefix,

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tracemalloc
 from array import array
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import attrs
 import pytest
@@ -17,9 +17,13 @@ from hypothesis import strategies as st
 from hostrouting.backends.base import Change, Verb
 from hostrouting.backends.netlink import NetlinkBackend
 from hostrouting.backends.netlink import numbers as n
+from hostrouting.backends.netlink.channel import Channel
 from hostrouting.backends.netlink.codec import encode
 from hostrouting.backends.netlink.encode import encode_change, encode_lookup
+from hostrouting.backends.netlink.framing import Listing
+from hostrouting.backends.netlink.reading import list_routes
 from hostrouting.backends.netlink.routedump import RouteDump
+from hostrouting.backends.netlink.sockets import open_socket
 from hostrouting.backends.netlink.templates import ChangeEncoder, Template, lookup_template
 from hostrouting.fib import Flow
 from hostrouting.model import IPV4, Link, NextHop, Prefix, Route, as_ip, ip_at, route_keys
@@ -69,6 +73,7 @@ def wanted(draw: st.DrawFn, block: Prefix, *, other: bool = True) -> Route:
 class TestTemplates:
     """What is filled in is what would have been encoded."""
 
+    @settings(deadline=None)  # pyroute2 is loaded in one of them
     @given(data=st.data())
     def test_a_change_is_the_same_byte_for_byte(self, data: st.DataObject) -> None:
         """One encoder, fed with any changes one after the other, makes the messages of the plain path."""
@@ -81,6 +86,7 @@ class TestTemplates:
                 assert encoder.message(Change(verb, route), sequence) == plain
                 assert len(plain) == struct.unpack_from("=I", plain)[0]
 
+    @settings(deadline=None)  # pyroute2 is loaded in one of them
     @given(data=st.data())
     def test_a_question_is_the_same_byte_for_byte(self, data: st.DataObject) -> None:
         """For any flow, a filled question is the one that the plain path asks."""
@@ -192,6 +198,25 @@ class TestUnknown:
             data = encode("route", n.RTM_NEWROUTE, 2, fields=fields, attributes=attributes)
             dump = RouteDump(data + bytes(64), array("I", [0]), {}, {})
             assert list(dump.keys()) == [(IPV4, 70000, 1 << 24, 8, 213)]
+
+    def test_a_kernel_without_ipv6(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Asked for IPv6, such a kernel lists the routes of every other family; none of them is taken for it."""
+        route = Route.to("1.0.0.0/8", dev="eth0", protocol=213)
+        mpls = encode("route", n.RTM_NEWROUTE, 2, fields={"family": 28, "dst_len": 20})
+        own = encode_change("add", route, number_of)
+
+        def listing(_: Channel, request: Callable[[int], bytes]) -> Listing:
+            asked = request(1)
+            (kind,) = struct.unpack_from("=H", asked, 4)
+            if kind != n.RTM_GETROUTE:
+                return Listing(b"", array("I"))
+            return Listing(own + mpls + bytes(64), array("I", [0] if asked[16] == 2 else [0, len(own)]))
+
+        monkeypatch.setattr(Channel, "listing", listing)
+        monkeypatch.setattr(Channel, "strict", True)
+        channel, names = Channel(open_socket, 1.0), {number_of("eth0"): "eth0"}
+        assert list(list_routes(channel, (6,), names)) == []
+        assert list(list_routes(channel, (4, 6), names)) == [route]
 
     def test_a_device_that_came_later(self) -> None:
         """A device that is not among those listed is called by its number, as `ip` does."""
