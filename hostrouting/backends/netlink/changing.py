@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from hostrouting.backends.base import Outcome
 from hostrouting.backends.netlink import numbers as n
 from hostrouting.backends.netlink.codec import encode
-from hostrouting.backends.netlink.decode import AF_OF
 from hostrouting.backends.netlink.devices import NoDevice, index_of
+from hostrouting.backends.netlink.numbers import AF_OF
 from hostrouting.backends.netlink.refusals import Refusals, not_permitted
 from hostrouting.backends.netlink.standing import Standing, same
 from hostrouting.backends.netlink.templates import ChangeEncoder

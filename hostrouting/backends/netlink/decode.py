@@ -1,59 +1,23 @@
-"""Messages of the kernel's as values: devices, addresses, rules, routes, next hops. The plain path, by pyroute2.
-
-What is not known is left out and does no harm. Routes by the hundred thousand are read by `lean`, which hands to
-`read_route` what it does not know.
-"""
+"""Messages of the kernel's as values: devices, addresses and rules. Routes are in `routes`."""
 
 from __future__ import annotations
 
-import struct
-from ipaddress import ip_address
-from typing import TYPE_CHECKING, Any
-
-import attrs
+from typing import TYPE_CHECKING
 
 from hostrouting.backends.netlink.codec import decode
-from hostrouting.model import (
-    IPV4,
-    IPV6,
-    ROUTE_TYPES,
-    Address,
-    Link,
-    NextHop,
-    Prefix,
-    Route,
-    Rule,
-    as_ip,
-)
+from hostrouting.backends.netlink.numbers import FAMILY_OF
+from hostrouting.backends.netlink.routes import ip_of, name_of
+from hostrouting.model import Address, Link, Prefix, Rule, as_ip
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from hostrouting.backends.netlink.codec import Message, Nested
-    from hostrouting.model import IP, RuleAction
+    from hostrouting.backends.netlink.codec import Message
+    from hostrouting.model import RuleAction
 
-__all__ = [
-    "AF_OF",
-    "FAMILY_OF",
-    "PATHLESS",
-    "as_ip_bytes",
-    "make_leg",
-    "name_of",
-    "read_addresses",
-    "read_links",
-    "read_nexthops",
-    "read_route",
-    "read_rules",
-    "read_wary",
-]
-
-AF_OF = {IPV4: 2, IPV6: 10}
-FAMILY_OF = {number: family for family, number in AF_OF.items()}
-# Routes that lead nowhere; IPv6 lists the loopback device with them.
-PATHLESS = frozenset({"blackhole", "unreachable", "prohibit", "throw"})
+__all__ = ["read_addresses", "read_links", "read_rules", "read_wary"]
 
 _IFF_UP = 0x1
-_DEAD, _PERVASIVE, _ONLINK, _LINKDOWN = 0x1, 0x2, 0x4, 0x10
 _FIB_RULE_INVERT = 0x2
 _UNSET = 0xFFFFFFFF
 _ACTIONS: dict[int, RuleAction] = {
@@ -109,15 +73,15 @@ def read_addresses(messages: Iterable[bytes], names: Mapping[int, str]) -> tuple
 
 def _address(address: Message, names: Mapping[int, str]) -> Address:
     # Where both are given, LOCAL is ours and ADDRESS the other end's (of which IPv4 repeats ours).
-    ours = _ip(address.get("IFA_LOCAL") or address.get("IFA_ADDRESS"))
-    other = _ip(address.get("IFA_ADDRESS"))
+    ours = ip_of(address.get("IFA_LOCAL") or address.get("IFA_ADDRESS"))
+    other = ip_of(address.get("IFA_ADDRESS"))
     return Address(
         ip=ours or as_ip("0.0.0.0"),  # noqa: S104  an address that is listed without one: never seen
         length=address.field("prefixlen"),
         dev=name_of(address.field("index"), names),
         scope=address.field("scope"),
         peer=None if other == ours else other,
-        broadcast=_ip(address.get("IFA_BROADCAST")),
+        broadcast=ip_of(address.get("IFA_BROADCAST")),
     )
 
 
@@ -169,93 +133,3 @@ def _rule(rule: Message) -> Rule:
         suppress_ifgroup=limit("FRA_SUPPRESS_IFGROUP"),
         protocol=rule.get("FRA_PROTOCOL") or 0,
     )
-
-
-def read_route(data: bytes, names: Mapping[int, str], nexthops: Mapping[int, tuple[NextHop, ...]]) -> Route:
-    """One route; the legs of a next hop object that the kernel did not spell out are taken from `nexthops`."""
-    route = decode("route", data)
-    family = FAMILY_OF[route.field("family")]
-    text, length = route.get("RTA_DST"), route.field("dst_len")
-    kind = ROUTE_TYPES[route.field("type")]
-    metrics, nexthop_id = route.nested("RTA_METRICS"), route.get("RTA_NH_ID")
-    legs = tuple(_leg(hop, hop.field("oif"), names, hops=hop.field("hops")) for hop in route.listed("RTA_MULTIPATH"))
-    device = route.get("RTA_OIF")
-    if not legs and (device or _gateway(route) is not None):
-        legs = (_leg(route, device, names),)
-    if not legs and nexthop_id is not None:
-        legs = nexthops.get(nexthop_id, ())
-    return Route(
-        Prefix.around(family, int(as_ip(text)), length) if text else Prefix(family, 0, 0),
-        () if kind in PATHLESS else legs,
-        table=route.get("RTA_TABLE") or route.field("table"),
-        metric=route.get("RTA_PRIORITY") or 0,
-        tos=route.field("tos"),
-        type=kind,
-        scope=route.field("scope"),
-        protocol=route.field("proto"),
-        prefsrc=_ip(route.get("RTA_PREFSRC")),
-        mtu=metrics.get("RTAX_MTU") if metrics else None,
-        advmss=metrics.get("RTAX_ADVMSS") if metrics else None,
-        nexthop_id=nexthop_id,
-    )
-
-
-def _leg(hop: Nested, device: int | None, names: Mapping[int, str], *, hops: int = 0) -> NextHop:
-    return make_leg(device, _gateway(hop), hop.field("flags"), names, weight=hops + 1)
-
-
-def make_leg(
-    device: int | None, gateway: IP | None, flags: int, names: Mapping[int, str], *, weight: int = 1
-) -> NextHop:
-    """One way out, by the number of its device and its flags (RTNH_F_…)."""
-    return NextHop(
-        name_of(device, names) if device else None,
-        gateway=gateway,
-        weight=weight,
-        onlink=bool(flags & _ONLINK),
-        linkdown=bool(flags & _LINKDOWN),
-        dead=bool(flags & _DEAD),
-        pervasive=bool(flags & _PERVASIVE),
-    )
-
-
-def _gateway(hop: Nested) -> IP | None:
-    # VIA is a gateway of the other family.
-    via = hop.get("RTA_VIA")
-    return _ip(via["addr"] if via else hop.get("RTA_GATEWAY"))
-
-
-def read_nexthops(messages: Iterable[bytes], names: Mapping[int, str]) -> dict[int, tuple[NextHop, ...]]:
-    """The legs of each next hop object, a group's being those of its members."""
-    singles: dict[int, tuple[NextHop, ...]] = {}
-    grouped: dict[int, bytes] = {}
-    for data in messages:
-        one = decode("nexthop", data)
-        number, members = one.get("NHA_ID"), one.get("NHA_GROUP")
-        if members:
-            grouped[number] = members
-        elif one.get("NHA_OIF"):
-            packed = one.get("NHA_GATEWAY")
-            gateway = packed and as_ip_bytes(packed)
-            singles[number] = (make_leg(one.get("NHA_OIF"), gateway, one.field("flags"), names),)
-    return singles | {number: tuple(_members(members, singles)) for number, members in grouped.items()}
-
-
-def _members(packed: bytes, singles: Mapping[int, tuple[NextHop, ...]]) -> Iterable[NextHop]:
-    # struct nexthop_grp: the number of the member, then its weight less one, low byte first.
-    for number, weight in struct.iter_unpack("=IH2x", packed):
-        yield from (attrs.evolve(leg, weight=weight + 1) for leg in singles.get(number, ()))
-
-
-def name_of(index: int, names: Mapping[int, str]) -> str:
-    """The device's name; one that came after the devices were listed is called by its number, as `ip` does."""
-    return names.get(index) or f"if{index}"
-
-
-def as_ip_bytes(packed: bytes) -> IP:
-    """The address that stands in a message as these bytes."""
-    return ip_address(packed)
-
-
-def _ip(text: Any) -> IP | None:
-    return as_ip(text) if text else None

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from hostrouting.backends.netlink import numbers as n
 from hostrouting.backends.netlink.codec import encode
-from hostrouting.backends.netlink.decode import AF_OF, PATHLESS
+from hostrouting.backends.netlink.numbers import AF_OF
+from hostrouting.backends.netlink.routes import PATHLESS
 from hostrouting.model import IPV4, IPV6, ROUTE_TYPES, ip_at
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ from ipaddress import IPv4Address, IPv6Address
 from socket import ntohl
 from typing import TYPE_CHECKING
 
-from hostrouting.backends.netlink.decode import FAMILY_OF, PATHLESS, make_leg
+from hostrouting.backends.netlink.numbers import FAMILY_OF
+from hostrouting.backends.netlink.routes import PATHLESS, make_leg
 from hostrouting.model import IPV4, IPV6, ROUTE_TYPES, Prefix, Route
 
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 from hostrouting.backends.base import KIND_OF_ERRNO, Answer
 from hostrouting.backends.netlink import lean
 from hostrouting.backends.netlink import numbers as n
-from hostrouting.backends.netlink.decode import read_route
 from hostrouting.backends.netlink.devices import NoDevice, index_of
 from hostrouting.backends.netlink.framing import read_error
 from hostrouting.backends.netlink.reading import list_names, list_nexthops
+from hostrouting.backends.netlink.routes import read_route
 from hostrouting.backends.netlink.templates import lookup_template
 from hostrouting.errors import BackendError, Unsettled
 from hostrouting.fib import ANY

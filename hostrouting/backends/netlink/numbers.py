@@ -4,6 +4,8 @@ Numbers inside messages are not here: `codec` knows them, and `lean` those few t
 """
 
 __all__ = [
+    "AF_OF",
+    "FAMILY_OF",
     "NETLINK_CAP_ACK",
     "NETLINK_EXT_ACK",
     "NETLINK_GET_STRICT_CHK",
@@ -34,6 +36,10 @@ __all__ = [
     "SOL_NETLINK",
     "groups",
 ]
+
+# The address families (AF_…) by the number that everybody else calls them by, and back.
+AF_OF = {4: 2, 6: 10}
+FAMILY_OF = {number: family for family, number in AF_OF.items()}
 
 SOL_NETLINK = 270
 NETLINK_CAP_ACK, NETLINK_EXT_ACK, NETLINK_GET_STRICT_CHK = 10, 11, 12

@@ -16,17 +16,12 @@ import attrs
 
 from hostrouting.backends.netlink import numbers as n
 from hostrouting.backends.netlink.codec import encode
-from hostrouting.backends.netlink.decode import (
-    AF_OF,
-    read_addresses,
-    read_links,
-    read_nexthops,
-    read_rules,
-    read_wary,
-)
+from hostrouting.backends.netlink.decode import read_addresses, read_links, read_rules, read_wary
 from hostrouting.backends.netlink.framing import Interrupted, KernelError, Listing
 from hostrouting.backends.netlink.lean import keys
+from hostrouting.backends.netlink.numbers import AF_OF
 from hostrouting.backends.netlink.routedump import RouteDump
+from hostrouting.backends.netlink.routes import read_nexthops
 from hostrouting.errors import BackendError, Unsettled
 from hostrouting.model import IPV4, IPV6, Snapshot
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, overload
 
 from hostrouting.backends.netlink import lean
-from hostrouting.backends.netlink.decode import read_route
+from hostrouting.backends.netlink.routes import read_route
 
 if TYPE_CHECKING:
     from array import array
