@@ -73,10 +73,10 @@ def read_addresses(messages: Iterable[bytes], names: Mapping[int, str]) -> tuple
 
 def _address(address: Message, names: Mapping[int, str]) -> Address:
     # Where both are given, LOCAL is ours and ADDRESS the other end's (of which IPv4 repeats ours).
-    ours = ip_of(address.get("IFA_LOCAL") or address.get("IFA_ADDRESS"))
+    ours = as_ip(address.get("IFA_LOCAL") or address.get("IFA_ADDRESS"))
     other = ip_of(address.get("IFA_ADDRESS"))
     return Address(
-        ip=ours or as_ip("0.0.0.0"),  # noqa: S104  an address that is listed without one: never seen
+        ip=ours,
         length=address.field("prefixlen"),
         dev=name_of(address.field("index"), names),
         scope=address.field("scope"),

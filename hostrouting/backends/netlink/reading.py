@@ -39,8 +39,8 @@ __all__ = ["list_addresses", "list_names", "list_nexthops", "list_routes", "take
 _ATTEMPTS = 8
 _EVERY_DEVICE = -1  # NETCONFA_IFINDEX_ALL
 _SKIP_STATS = 8  # RTEXT_FILTER_SKIP_STATS: counters of packets are half of what is said of a device
-# Said where a table is not there, or where the kernel was built without what is asked for.
-_NOTHING = frozenset({errno.ENOENT, errno.EOPNOTSUPP, errno.EAFNOSUPPORT, errno.EINVAL})
+# Said by a kernel that was built without what is asked for, or is too old for it.
+_UNKNOWN = frozenset({errno.EOPNOTSUPP, errno.EAFNOSUPPORT})
 
 
 def take_snapshot(
@@ -168,7 +168,7 @@ def _list(channel: Channel, shape: Shape, kind: int, family: int, *, table: int 
         except Interrupted:
             continue
         except KernelError as error:
-            if error.number in _NOTHING:
+            if (error.number in _UNKNOWN and shape != "link") or (error.number == errno.ENOENT and table):
                 break
             raise BackendError(
                 f"the kernel does not list its {shape}s", errno=error.number, kernel=error.words

@@ -17,12 +17,12 @@ from typing import TypeVar
 
 import pytest
 
-from hostrouting.backends.base import Change
+from hostrouting.backends.base import Change, RouteBackend
 from hostrouting.backends.netlink import NetlinkBackend, reading
 from hostrouting.backends.netlink import backend as backend_module
 from hostrouting.backends.netlink import numbers as n
 from hostrouting.backends.netlink.channel import Channel
-from hostrouting.backends.netlink.framing import Interrupted
+from hostrouting.backends.netlink.framing import Interrupted, KernelError, Listing
 from hostrouting.backends.netlink.namespaces import inside, open_namespace
 from hostrouting.backends.netlink.sockets import open_socket
 from hostrouting.backends.netlink.watching import NetlinkWatch
@@ -75,7 +75,7 @@ def in_thread(work: Callable[[], T]) -> T:
     return result
 
 
-def everything(backend: NetlinkBackend) -> tuple[Snapshot, tuple[bool, ...], list[Kind]]:
+def everything(backend: RouteBackend) -> tuple[Snapshot, tuple[bool, ...], list[Kind]]:
     """Use every verb once, and leave all as it was."""
     with backend.watch() as watch:
         done = backend.change([Change("add", ROUTE), Change("delete", ROUTE)])
@@ -238,6 +238,31 @@ class TestPrivileges:
         with pytest.raises(NetlinkUnavailable, match="sandbox") as caught:
             in_child(child)
         assert caught.value.errno == errno.EAFNOSUPPORT
+
+    def test_another_system(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Where netlink is not even known by name, the error says that it takes Linux."""
+        monkeypatch.delattr(socket, "AF_NETLINK")
+        with pytest.raises(NetlinkUnavailable, match="takes Linux"):
+            NetlinkBackend()
+
+    @pytest.mark.parametrize(("number", "fine"), [(errno.EOPNOTSUPP, True), (errno.EINVAL, False)])
+    def test_a_list_that_is_refused(
+        self, backend: NetlinkBackend, monkeypatch: pytest.MonkeyPatch, number: int, *, fine: bool
+    ) -> None:
+        """A kernel that does not have next hop objects has none; any other refusal is no empty list but an error."""
+        listing = Channel.listing
+
+        def refuse(channel: Channel, request: Callable[[int], bytes]) -> Listing:
+            if struct.unpack_from("=H", request(1), 4) == (n.RTM_GETNEXTHOP,):
+                raise KernelError(number)
+            return listing(channel, request)
+
+        monkeypatch.setattr(Channel, "listing", refuse)
+        if fine:
+            assert backend.snapshot().routes
+        else:
+            with pytest.raises(BackendError, match=r"does not list its nexthops \(kernel: Invalid argument\)"):
+                backend.snapshot()
 
     def test_no_strict_checking(self, namespace: Namespace, backend: NetlinkBackend) -> None:
         """On a kernel that does not restrict listings the same is found, more slowly."""
