@@ -316,14 +316,29 @@ class TestChange:
         """Where the kernel would take an alternate that stands before the one meant, it is not asked."""
         namespace.batch(
             [
-                "route add 1.0.0.0/8 via 10.0.0.1 proto 213 src 10.0.0.4",
-                "route append 1.0.0.0/8 via 10.0.0.1 proto 213 mtu 1400",
+                "route add 1.0.0.0/8 via 10.0.0.1 dev eth0 proto 213",
+                "route append 1.0.0.0/8 dev eth0 scope global proto 213",
             ]
         )
-        standing = ours(backend)
-        assert [route.mtu for route in standing] == [None, 1400]
-        assert change(backend, ("delete", attrs.evolve(standing[1], mtu=None))) == [None]
-        assert len(ours(backend)) == 1
+        first, second = standing = ours(backend)
+        error = refusal(backend, "delete", second)
+        assert (type(error), error.errno) == (RouteRefused, None)
+        assert str(error) == f"cannot delete {second}: the kernel would take {first} away instead"
+        assert ours(backend) == standing
+        assert change(backend, ("delete", first), ("delete", second)) == [None, None]
+
+    def test_deletes_the_first_of_alternates_that_are_alike(
+        self, namespace: Namespace, backend: NetlinkBackend
+    ) -> None:
+        """Of two that differ in nothing that a delete speaks of, the one goes that the kernel prefers."""
+        lines = [
+            "route append 1.0.0.0/8 via 10.0.0.1 proto 213",
+            "route append 1.0.0.0/8 via 10.0.0.1 proto 213 mtu 1400",
+        ]
+        namespace.batch(lines)
+        first, second = ours(backend)
+        assert change(backend, ("delete", first)) == [None]
+        assert ours(backend) == [second]
 
     @pytest.mark.parametrize(
         ("route", "kind", "words"),

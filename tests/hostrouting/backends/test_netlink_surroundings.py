@@ -428,6 +428,29 @@ class TestPeace:
                 channel.listing(lambda _: b"x")
             theirs.close()
 
+    def test_an_answer_to_an_older_question_is_passed_over(self) -> None:
+        """What comes late, after nobody waited for it any more, is not taken for the answer to something else."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+
+        def said(number: int, sequence: int) -> bytes:
+            return struct.pack("=IHHIIi16x", 36, n.NLMSG_ERROR, 0, sequence, 0, -number)
+
+        route = struct.pack("=IHHII12x", 28, n.RTM_NEWROUTE, 2, 3, 0)
+        done = struct.pack("=IHHIIi", 20, n.NLMSG_DONE, 2, 3, 0, 0)
+        for answer in (said(errno.EPERM, 77), said(errno.ESRCH, 1), said(errno.EPERM, 1), said(0, 2), route, done):
+            theirs.send(answer)
+        channel = Channel(lambda: ours, 5.0)
+        channel.begin()
+        with pytest.raises(KernelError) as caught:
+            channel.ask(lambda _: b"question")
+        assert caught.value.number == errno.ESRCH
+        errors: dict[int, KernelError] = {}
+        assert not channel.submit([bytes(16)], channel.number(), errors)
+        assert errors == {}
+        assert len([*channel.listing(lambda _: b"question")]) == 1
+        theirs.close()
+        channel.close()
+
     def test_a_host_that_never_rests_is_unsettled(
         self, backend: NetlinkBackend, monkeypatch: pytest.MonkeyPatch
     ) -> None:
