@@ -28,9 +28,6 @@ if TYPE_CHECKING:
 
 __all__ = ["carry_out"]
 
-# At a time: less than the kernel takes in one piece.
-_BYTES = 1 << 16
-
 
 def carry_out(channel: Channel, changes: Iterable[Change]) -> tuple[Outcome, ...]:
     """Carry out each change, in order, and say what became of each."""
@@ -63,26 +60,27 @@ class _Work:
         """The errors by place."""
         encode_message = ChangeEncoder(lambda name: index_of(self._channel, name)).message
         refusals = Refusals(self._channel)
-        messages, places, deleting, size = self._messages, self._places, False, 0
+        messages, places, most, deleting = self._messages, self._places, self._most, False
+        number = self._first
         for place, change in enumerate(self._changes):
             if change.verb == "delete":
                 deleting = True
-                if not self._may_delete(place):
+                may = self._may_delete(place)
+                number = self._first + len(messages)  # to find out may have taken a flush
+                if not may:
                     continue
             elif deleting:
                 self._standing.touch(change.route)
             try:
-                message = encode_message(change, self._first + len(messages))
+                messages.append(encode_message(change, number))
             except NoDevice as missing:
                 self._errors[place] = refusals.no_device(change, missing)
                 continue
-            if not messages:
-                size = 0
-            messages.append(message)
             places.append(place)
-            size += len(message)
-            if len(messages) == self._most or size >= _BYTES:
+            number += 1
+            if len(places) == most:
                 self._flush()
+                number = self._first
         self._flush()
         if self._errors and not self._sent:
             self._ask_permission()

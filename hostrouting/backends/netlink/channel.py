@@ -37,6 +37,8 @@ __all__ = ["Channel"]
 _ROOM = 1 << 16
 # More messages at a time would gain nothing; an answer takes some 1,300 bytes of the buffer, its bookkeeping included.
 _MESSAGES, _ANSWER = 128, 2048
+# What the kernel takes in one piece is bounded by the send buffer, by default some 200 KB.
+_PIECE = 1 << 16
 _FLAGS, _FLAGS_AT = struct.Struct("=H"), 6
 
 
@@ -143,6 +145,10 @@ class Channel:
         Errors are filed under their message's number. Only the last message is to be acknowledged: the kernel
         answers each of the others only when it refuses it, so that the answers have room.
         """
+        if len(messages) > 1 and len(messages) * max(map(len, messages)) > _PIECE:
+            half = len(messages) // 2
+            lost = self.submit(messages[:half], first, errors)
+            return self.submit(messages[half:], first + half, errors) or lost
         last = first + len(messages) - 1
         (flags,) = _FLAGS.unpack_from(messages[-1], _FLAGS_AT)
         acknowledged = _FLAGS.pack(flags | n.NLM_F_ACK)

@@ -290,6 +290,12 @@ class TestChange:
         ]
         assert ours(backend) == [first, second]
 
+    def test_goes_on_after_a_delete_of_what_is_not_there(self, backend: NetlinkBackend) -> None:
+        """What stands before such a delete in the batch, and what comes after it, is done."""
+        first, missing, last = to("1.0.0.0/8"), to("2.0.0.0/8"), to("3.0.0.0/8")
+        assert change(backend, ("add", first), ("delete", missing), ("add", last)) == [None, NoSuchRoute, None]
+        assert ours(backend) == [first, last]
+
     @pytest.mark.parametrize(
         ("standing", "asked"),
         [

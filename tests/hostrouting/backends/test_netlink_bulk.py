@@ -266,6 +266,16 @@ class TestBatches:
                     )
         assert found[0] == found[1]
 
+    def test_messages_may_be_large(self, namespace: Namespace) -> None:
+        """Routes of many legs are sent in pieces that the kernel takes, each with its outcome."""
+        namespace.batch(["route add 20.0.0.7/32 via 10.0.0.1"])
+        legs = tuple(NextHop("eth0", gateway=as_ip(f"10.0.0.{low}")) for low in range(5, 205))
+        asked = [Change("add", Route(Prefix(4, (20 << 24) + low, 32), legs, protocol=213)) for low in range(200)]
+        with NetlinkBackend(netns=namespace.path) as backend:
+            outcomes = backend.change(asked)
+            assert [place for place, outcome in enumerate(outcomes) if not outcome.ok] == [7]
+            assert backend.snapshot(protocol=213).routes[3] == asked[3].route
+
     def test_thousands_with_some_refused(self, namespace: Namespace) -> None:
         """In a large batch every refusal stands at its own place, and everything else is done."""
         namespace.batch([f"route add 20.0.{high}.7/32 via 10.0.0.1" for high in range(20)])

@@ -188,6 +188,7 @@ class TestPrivileges:
 
     def test_reading_takes_none(self, namespace: Namespace, backend: NetlinkBackend) -> None:
         """An ordinary user takes snapshots, looks up and listens; to change anything is NotPermitted."""
+        everything(backend)  # so that what it takes is loaded: nobody may not be let into where that is kept
 
         def child() -> tuple[Snapshot, list[Kind], bool, list[str]]:
             enter_namespace(namespace.path)
