@@ -132,7 +132,11 @@ class Channel:
         number = self.number()
         self.send(request(number))
         while True:
-            data = self.receive()
+            try:
+                data = self.receive()
+            except Lost:
+                self.send(request(number))  # the answer may have been among what was lost
+                continue
             _, kind, _, sequence, _ = HEADER.unpack_from(data)
             if sequence == number:
                 if kind == n.NLMSG_ERROR:

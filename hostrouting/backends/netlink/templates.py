@@ -41,7 +41,7 @@ class Template:
         for name, width in slots.items():
             filled = encode({**blank, name: (1 << 8 * width) - 1})
             differing = [place for place, (zero, one) in enumerate(zip(message, filled, strict=True)) if zero != one]
-            begin = differing[0]
+            begin = differing[0] if differing else -1
             if differing != list(range(begin, begin + width)) or begin < at:
                 raise AssertionError(f"{name} is not {width} bytes in one place behind the slots before it")
             layout.append(f"{begin - at}s{width}s" if name in packed else f"{begin - at}s{_FORMATS[width]}")

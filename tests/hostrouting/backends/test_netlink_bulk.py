@@ -103,8 +103,9 @@ class TestTemplates:
 
     def test_a_slot_that_is_not_one_is_refused(self) -> None:
         """A number that does not stand in one place of a message is no slot: better an error than a wrong route."""
-        with pytest.raises(AssertionError, match="twice is not 1 bytes in one place"):
-            Template(lambda raw: bytes([raw["twice"], 0, raw["twice"]]), {"twice": 1}, packed=set())
+        for slot in ("twice", "never"):
+            with pytest.raises(AssertionError, match=f"{slot} is not 1 bytes in one place"):
+                Template(lambda raw: bytes([raw.get("twice", 0)] * 2), {slot: 1}, packed=set())
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from hostrouting.backends.netlink import NetlinkBackend, reading
 from hostrouting.backends.netlink import backend as backend_module
 from hostrouting.backends.netlink import numbers as n
 from hostrouting.backends.netlink.channel import Channel
-from hostrouting.backends.netlink.framing import Interrupted, KernelError, Listing
+from hostrouting.backends.netlink.framing import Interrupted, KernelError, Listing, Lost
 from hostrouting.backends.netlink.namespaces import inside, open_namespace
 from hostrouting.backends.netlink.sockets import open_socket
 from hostrouting.backends.netlink.watching import NetlinkWatch
@@ -493,6 +493,23 @@ class TestPeace:
                 "10.0.0.2",
                 "10.0.0.1",
             ] * 128
+
+    def test_a_single_answer_that_was_lost_is_asked_for_again(
+        self, backend: NetlinkBackend, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The name of a device is resolved also when the answer does not arrive at first."""
+        receive, lost = Channel.receive, [Lost()]
+
+        def lossy(channel: Channel, *, wait: bool = True) -> bytes:
+            data = receive(channel, wait=wait)
+            if lost:
+                raise lost.pop()
+            return data
+
+        monkeypatch.setattr(Channel, "receive", lossy)
+        (outcome,) = backend.change([Change("add", ROUTE)])
+        assert outcome.ok
+        assert not lost
 
     def test_a_route_that_went_before_it_was_deleted(
         self, namespace: Namespace, backend: NetlinkBackend, monkeypatch: pytest.MonkeyPatch
