@@ -35,7 +35,8 @@ class Change:
     - `prepend`: the same, before the holders of the key: it is then the one that the kernel takes.
     - `replace`: rewrites the first holder of the key, whoever it belongs to, or adds when nobody holds it. The
       kernel answers RouteExists when exactly this route already stands behind the first holder.
-    - `delete`: the one route that is exactly this (key, type, protocol, scope, legs); NoSuchRoute if none is.
+    - `delete`: the one route that is exactly this (key, type, protocol, scope, legs); NoSuchRoute if none is. What
+      Linux itself would take for it (any metric when 0 is asked for, any gateway when none is) stays.
     """
 
     verb: Verb
@@ -64,7 +65,10 @@ class Answer:
 
     kind: Kind
     route: Route | None
-    """The entry; None where the kernel answers with an error instead (`kind` says which)."""
+    """The entry; None where the kernel answers with an error instead (`kind` says which).
+
+    While IPv4 keeps the tables local and main in one (see `hostrouting.fib`), the kernel calls both of them main here.
+    """
 
 
 class RouteBackend(Protocol):
@@ -80,15 +84,17 @@ class RouteBackend(Protocol):
 
         `family` (4 or 6) leaves out the other family's addresses, rules and routes; `table` and `protocol` leave out
         other routes: a real kernel is asked for these only, so that a few are read as fast among 100,000 others.
-        Consistent: a dump that a change interrupted is repeated, a few times; then Unsettled. Needs no privilege.
+        Of one moment: when anything changed meanwhile, all is read again, a few times; then Unsettled. What is said of
+        a device for both families is what holds in IPv4, unless only 6 is asked for. Needs no privilege.
         """
         ...
 
     def lookup(self, destinations: Sequence[IP], flow: Flow = ...) -> tuple[Answer, ...]:
         """What the kernel itself would do with a packet to each destination; the answers are in the same order.
 
-        Of the flow it can be told what is known of it: source, iif, oif, mark, tos, uid, ipproto and ports. Needs no
-        privilege and sends no packet. ValueError for a mix of families.
+        Of the flow it can be told what is known of it: source, iif, oif, mark, tos, uid, ipproto and ports; the rest is
+        that of a plain packet of this process. Needs no privilege and sends no packet. ValueError for a mix of
+        families; BackendError for a device that is not there, or a source that no packet of the host's own can have.
         """
         ...
 
@@ -97,7 +103,8 @@ class RouteBackend(Protocol):
 
         Not a transaction: one that is refused does not keep the next from being tried. Device names are resolved now,
         not earlier. Not idempotent beyond what the verbs say. NotPermitted when this process may not; then nothing was
-        done. BackendTimeout leaves open how far it came: take a snapshot to know.
+        done. BackendTimeout leaves open how far it came: take a snapshot to know. Where a kernel's answers were lost,
+        an outcome says whether what was asked for is there now.
         """
         ...
 

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hostrouting.fib import PLAIN, Decision, Fib, Flow
+from hostrouting.fib import PLAIN, Decision, Fib
 from hostrouting.model import IPV4, IPV6, Link, Prefix, Route, Rule, Snapshot, ip_at
-from tests.support.namespace import furnish, private_namespace, route_command, rule_command
+from tests.support.commands import furnish, query, route_command, rule_command
+from tests.support.namespace import private_namespace
 from tests.support.strategies import DEVICES, blocks, routes, rules
 
 pytestmark = [
@@ -38,14 +39,6 @@ FLOWS = st.builds(
     st.sampled_from([0, 1000]),
     st.sampled_from([(17, 0, 0), (6, 22, 443), (17, 5353, 53)]),
 )
-
-
-def query(address: str, flow: Flow) -> str:
-    """The same packet in the words of `ip route get`."""
-    words = [address, f"mark {flow.mark}", f"tos {flow.tos:#x}", f"uid {flow.uid}"]
-    if flow.sport:
-        words.append(f"ipproto {flow.ipproto} sport {flow.sport} dport {flow.dport}")
-    return " ".join(words)
 
 
 def agree(answer: Route | str, decision: Decision) -> bool:

@@ -14,7 +14,8 @@ from hostrouting.model import Link, Prefix, Route, Rule, Snapshot, ip_at
 from hostrouting.overlap import check_overlap
 from hostrouting.repair import propose_repair
 from hostrouting.uplink import resolve_route
-from tests.support.namespace import furnish, private_namespace, route_command, rule_command
+from tests.support.commands import furnish, route_command, rule_command
+from tests.support.namespace import private_namespace
 from tests.support.strategies import DEVICES, blocks, prefixes, routes, rules
 
 pytestmark = [

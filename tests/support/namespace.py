@@ -16,6 +16,7 @@ from typing import Any
 from hostrouting.model import (
     IP,
     ROUTE_TYPES,
+    Address,
     Link,
     NextHop,
     Prefix,
@@ -26,7 +27,7 @@ from hostrouting.model import (
     as_ip,
 )
 
-__all__ = ["Namespace", "furnish", "private_namespace", "route_command", "rule_command"]
+__all__ = ["Namespace", "private_namespace"]
 
 _ACTIONS: dict[str, RuleAction] = {"1": "to_table", "6": "blackhole", "7": "unreachable", "8": "prohibit"}
 
@@ -53,6 +54,7 @@ class Namespace:
 
     def __init__(self, pid: int) -> None:
         """Enter where this process is."""
+        self.path = f"/proc/{pid}/ns/net"
         self.enter = ("nsenter", f"--target={pid}", "--net")
 
     def ip(self, *arguments: str, lines: Iterable[str] = ()) -> subprocess.CompletedProcess[str]:
@@ -89,28 +91,22 @@ class Namespace:
             timeout=60,
         )
 
-    def links(self) -> tuple[Link, ...]:
-        """All devices, as the kernel lists them."""
-        heed = {
-            entry["interface"]: entry.get("ignore_routes_with_linkdown", False)
-            for entry in json.loads(self.ip("-4", "-j", "netconf", "show").stdout or "[]")
-            if "interface" in entry
-        }
-        return tuple(
-            Link(
-                name=entry["ifname"],
-                index=entry["ifindex"],
-                up="UP" in entry["flags"],
-                carrier="LOWER_UP" in entry["flags"],
-                group=int(entry["group"]),
-                ignore_routes_with_linkdown=bool(heed.get("all")) or bool(heed.get(entry["ifname"])),
-            )
-            for entry in json.loads(self.ip("-N", "-j", "link", "show").stdout)
-        )
-
     def snapshot(self, family: int = 4) -> Snapshot:
         """Everything that a decision about a destination depends on."""
         return Snapshot(links=self.links(), rules=self.rules(family), routes=self.routes(family))
+
+    def links(self) -> tuple[Link, ...]:
+        """All devices, as the kernel lists them."""
+        entries = json.loads(self.ip("-4", "-j", "netconf", "show").stdout or "[]")
+        heed = {it["interface"]: bool(it.get("ignore_routes_with_linkdown")) for it in entries if "interface" in it}
+        everywhere = heed.get("all", False)
+        listed = json.loads(self.ip("-N", "-j", "-d", "link").stdout)
+        return tuple(_link(entry, heeds=everywhere or heed.get(entry["ifname"], False)) for entry in listed)
+
+    def addresses(self) -> tuple[Address, ...]:
+        """All addresses, by device."""
+        done = self.ip("-N", "-j", "address")
+        return tuple(_address(entry, link["ifname"]) for link in json.loads(done.stdout) for entry in link["addr_info"])
 
     def routes(self, family: int) -> tuple[Route, ...]:
         """All routes of all tables, as the kernel lists them."""
@@ -141,50 +137,30 @@ class Namespace:
         return [errors[at] if at in errors else next(answers) for at in range(1, len(lines) + 1)]
 
 
-def rule_command(rule: Rule) -> str:
-    """The words that add the rule."""
-    words = [f"rule add pref {rule.priority}", "not" if rule.invert else ""]
-    words += [f"{name} {value}" for name, value in rule.selectors()]
-    if rule.action == "goto":
-        words.append(f"goto {rule.target}")
-    elif rule.action != "to_table":
-        words.append(rule.action)
-    else:
-        words.append(f"lookup {rule.table}")
-        for name in ("suppress_prefixlength", "suppress_ifgroup"):
-            if (value := getattr(rule, name)) is not None:
-                words.append(f"{name} {value}")
-    return " ".join(words)
+def _link(entry: dict[str, Any], *, heeds: bool) -> Link:
+    return Link(
+        name=entry["ifname"],
+        index=entry["ifindex"],
+        kind=entry.get("linkinfo", {}).get("info_kind", ""),
+        type=int(entry["link_type"].strip("[]")),
+        up="UP" in entry["flags"],
+        carrier="LOWER_UP" in entry["flags"],
+        master=entry.get("master"),
+        group=int(entry["group"]),
+        peer_namespace=entry.get("link_netnsid"),
+        ignore_routes_with_linkdown=heeds,
+    )
 
 
-def route_command(route: Route) -> str:
-    """The words that append the route behind those of the same key; every gateway is on-link."""
-    words = [f"route append {route.type} {route.prefix} table {route.table} metric {route.metric}"]
-    words += [f"tos {route.tos:#x}"] if route.tos else []
-    words.append(f"proto {route.protocol}")
-    hops = [f"via {leg.gateway} dev {leg.dev} onlink" if leg.gateway else f"dev {leg.dev}" for leg in route.legs]
-    words += hops if len(hops) == 1 else [f"nexthop {hop}" for hop in hops]
-    return " ".join(words)
-
-
-def furnish(namespace: Namespace, links: Iterable[Link], lost: Iterable[str] = ()) -> None:
-    """Make the devices, give eth0 an address of either family, and take the carrier of those in `lost`."""
-    links, batch = tuple(links), ["link set lo up"]
-    for link in links:
-        batch += [
-            f"link add {link.name} type veth peer name peer-{link.name}",
-            f"link set {link.name} group {link.group} addrgenmode none",
-            f"link set peer-{link.name} addrgenmode none up",
-            f"link set {link.name} up",
-        ]
-    batch += ["address add 10.0.0.4/24 dev eth0", "address add fd00:99::4/64 dev eth0 nodad"]
-    namespace.batch(batch)
-    for link in links:
-        for family in ("ipv4", "ipv6"):
-            namespace.sysctl(
-                f"{family}/conf/{link.name}/ignore_routes_with_linkdown", int(link.ignore_routes_with_linkdown)
-            )
-    namespace.batch(f"link set peer-{name} down" for name in lost)
+def _address(entry: dict[str, Any], dev: str) -> Address:
+    return Address(
+        ip=as_ip(entry["local"]),
+        length=entry["prefixlen"],
+        dev=dev,
+        scope=int(entry["scope"]),
+        peer=_ip(entry.get("address")),
+        broadcast=_ip(entry.get("broadcast")),
+    )
 
 
 def _prefix(text: str, family: int) -> Prefix:
@@ -209,6 +185,7 @@ def _legs(entry: dict[str, Any]) -> tuple[NextHop, ...]:
 
 def _route(entry: dict[str, Any], family: int) -> Route:
     kind = ROUTE_TYPES[int(entry.get("type", 1))]
+    (metrics,) = entry.get("metrics") or [{}]
     return Route(
         _prefix(entry["dst"], family),
         () if kind in {"blackhole", "unreachable", "prohibit", "throw"} else _legs(entry),
@@ -219,6 +196,9 @@ def _route(entry: dict[str, Any], family: int) -> Route:
         scope=int(entry.get("scope", 0)),
         protocol=int(entry.get("protocol", 0)),
         prefsrc=_ip(entry.get("prefsrc")),
+        mtu=metrics.get("mtu"),
+        advmss=metrics.get("advmss"),
+        nexthop_id=entry.get("nhid"),
     )
 
 

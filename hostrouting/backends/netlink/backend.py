@@ -1,0 +1,100 @@
+"""The whole: NetlinkBackend, which gives each verb to the module that knows it."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from typing import TYPE_CHECKING, Self
+
+from hostrouting.backends.netlink import numbers as n
+from hostrouting.backends.netlink.channel import Channel
+from hostrouting.backends.netlink.namespaces import inside, open_namespace
+from hostrouting.backends.netlink.reading import take_snapshot
+from hostrouting.backends.netlink.sockets import open_socket
+from hostrouting.backends.netlink.watching import NetlinkWatch
+from hostrouting.errors import BackendError
+from hostrouting.fib import ANY
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Iterable, Sequence
+    from types import TracebackType
+
+    from hostrouting.backends.base import Answer, Change, Outcome
+    from hostrouting.fib import Flow
+    from hostrouting.model import IP, Snapshot
+
+__all__ = ["NetlinkBackend"]
+
+
+class NetlinkBackend:
+    """Linux's routing, as `hostrouting.backends.base` promises it.
+
+    Works in any thread, beside a running event loop (which it blocks meanwhile), and in a forked child.
+    """
+
+    def __init__(self, *, netns: str | os.PathLike[str] | None = None, timeout: float = 5.0) -> None:
+        """Speak to the kernel in this network namespace: an existing one, by its path or its name as in `ip netns`.
+
+        Without one it is the namespace in which the calling thread is. Raises NetlinkUnavailable where there is
+        neither netlink nor such a namespace, NotPermitted where entering it takes more privilege.
+        """
+        self._closed = False
+        self._namespace = None if netns is None else open_namespace(netns)
+        self._channel = Channel(self._socket, timeout)
+        try:
+            self._channel.open()
+        except BaseException:
+            self.close()
+            raise
+
+    def snapshot(self, *, family: int | None = None, table: int | None = None, protocol: int | None = None) -> Snapshot:
+        """Links, addresses, rules and routes as they are now, in the kernel's order."""
+        channel = self._begin()
+        return take_snapshot(channel, self._listener, family=family, table=table, protocol=protocol)
+
+    def lookup(self, destinations: Sequence[IP], flow: Flow = ANY) -> tuple[Answer, ...]:
+        """What the kernel itself would do with a packet to each destination."""
+        from hostrouting.backends.netlink.lookups import look_up  # noqa: PLC0415
+
+        return look_up(self._begin(), destinations, flow)
+
+    def change(self, changes: Iterable[Change]) -> tuple[Outcome, ...]:
+        """Carry out each change, in order, and say what became of each."""
+        from hostrouting.backends.netlink.changing import carry_out  # noqa: PLC0415
+
+        return carry_out(self._begin(), changes)
+
+    def watch(self) -> NetlinkWatch:
+        """Begin to listen for changes of links, addresses, rules and routes."""
+        self._begin()
+        return NetlinkWatch(partial(self._listener, None))
+
+    def close(self) -> None:
+        """Let go of the kernel. Fine to call twice."""
+        self._closed = True
+        self._channel.close()
+        if self._namespace is not None:
+            os.close(self._namespace)
+            self._namespace = None
+
+    def _begin(self) -> Channel:
+        if self._closed:
+            raise BackendError("this backend was closed")
+        self._channel.begin()
+        return self._channel
+
+    def _socket(self, groups: int = 0) -> socket.socket:
+        make = partial(open_socket, groups)
+        return make() if self._namespace is None else inside(self._namespace, make)
+
+    def _listener(self, family: int | None) -> socket.socket:
+        return self._socket(n.groups(family))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        self.close()

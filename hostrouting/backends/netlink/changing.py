@@ -1,0 +1,139 @@
+"""Changing routes, many at a time: an outcome for each.
+
+Messages go out by the hundred. The kernel works through them while they are being sent and answers those that it
+refuses, by their numbers. The order of the changes is kept throughout.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hostrouting.backends.base import Outcome
+from hostrouting.backends.netlink import numbers as n
+from hostrouting.backends.netlink.codec import encode
+from hostrouting.backends.netlink.devices import NoDevice, index_of
+from hostrouting.backends.netlink.numbers import AF_OF
+from hostrouting.backends.netlink.refusals import Refusals, not_permitted
+from hostrouting.backends.netlink.standing import Standing, same
+from hostrouting.backends.netlink.templates import ChangeEncoder
+from hostrouting.model import IPV4
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from hostrouting.backends.base import Change
+    from hostrouting.backends.netlink.channel import Channel
+    from hostrouting.backends.netlink.framing import KernelError
+    from hostrouting.errors import RouteRefused
+
+__all__ = ["carry_out"]
+
+
+def carry_out(channel: Channel, changes: Iterable[Change]) -> tuple[Outcome, ...]:
+    """Carry out each change, in order, and say what became of each."""
+    wanted = list(changes)
+    errors = _Work(channel, wanted).do()
+    if not errors:
+        return tuple(map(Outcome, wanted))
+    return tuple(Outcome(change, errors.get(place)) for place, change in enumerate(wanted))
+
+
+class _Work:
+    """One batch on its way. Places are those in the list of changes."""
+
+    def __init__(self, channel: Channel, changes: list[Change]) -> None:
+        self._channel = channel
+        self._changes = changes
+        self._standing = Standing(channel, before_reading=self._flush)
+        # What waits to be sent: numbered from `first`, and the place of each.
+        self._most = channel.capacity
+        self._first = channel.number(self._most)
+        self._messages: list[bytes] = []
+        self._places: list[int] = []
+        self._sent = False
+        # What came of it.
+        self._refused: dict[int, KernelError] = {}
+        self._unanswered: list[int] = []
+        self._errors: dict[int, RouteRefused] = {}
+
+    def do(self) -> dict[int, RouteRefused]:
+        """The errors by place."""
+        encode_message = ChangeEncoder(lambda name: index_of(self._channel, name)).message
+        refusals = Refusals(self._channel)
+        messages, places, most, deleting = self._messages, self._places, self._most, False
+        number = self._first
+        for place, change in enumerate(self._changes):
+            if change.verb == "delete":
+                deleting = True
+                may = self._may_delete(place)
+                number = self._first + len(messages)  # to find out may have taken a flush
+                if not may:
+                    continue
+            elif deleting:
+                self._standing.touch(change.route)
+            try:
+                messages.append(encode_message(change, number))
+            except NoDevice as missing:
+                self._errors[place] = refusals.no_device(change, missing)
+                continue
+            places.append(place)
+            number += 1
+            if len(places) == most:
+                self._flush()
+                number = self._first
+        self._flush()
+        if self._errors and not self._sent:
+            self._ask_permission()
+        for place, error in self._refused.items():
+            self._errors[place] = refusals.of(self._changes[place], error)
+        self._settle(refusals)
+        return self._errors
+
+    def _may_delete(self, place: int) -> bool:
+        route = self._changes[place].route
+        if self._standing.stale(route):
+            self._standing.forget()
+        refusal = self._standing.take(route)
+        if refusal is not None:
+            self._errors[place] = refusal
+        return refusal is None
+
+    def _flush(self) -> None:
+        """Hand over what waits."""
+        messages, places, first = self._messages, self._places, self._first
+        if not messages:
+            return
+        self._sent = True
+        errors: dict[int, KernelError] = {}
+        lost = self._channel.submit(messages, first, errors)
+        for number, error in errors.items():
+            if (refusal := not_permitted(error)) is not None:
+                raise refusal
+            self._refused[places[number - first]] = error
+        if lost:
+            self._unanswered += [place for place in places if place not in self._refused]
+        messages.clear()
+        places.clear()
+        self._first = self._channel.number(self._most)
+
+    def _ask_permission(self) -> None:
+        """Where nothing was left to send, ask the kernel for what it will refuse in any case: it says for which reason.
+
+        No prefix of IPv4 is 255 bits long.
+        """
+        fields = {"family": AF_OF[IPV4], "dst_len": 255}
+        message = encode("route", n.RTM_DELROUTE, n.NLM_F_REQUEST, sequence=self._first, fields=fields)
+        errors: dict[int, KernelError] = {}
+        self._channel.submit([message], self._first, errors)
+        for error in errors.values():
+            if (refusal := not_permitted(error)) is not None:
+                raise refusal
+
+    def _settle(self, refusals: Refusals) -> None:
+        """Where the kernel's answer did not fit into the buffer, look whether the change was made."""
+        standing = Standing(self._channel)
+        for place in self._unanswered:
+            change = self._changes[place]
+            there = any(same(one, change.route) for one in standing.of_prefix(change.route))
+            if there == (change.verb == "delete"):
+                self._errors[place] = refusals.unanswered(change)

@@ -1,0 +1,52 @@
+"""Devices by name, as they are called at this moment."""
+
+from __future__ import annotations
+
+import errno
+import struct
+from functools import cache
+from typing import TYPE_CHECKING
+
+from hostrouting.backends.netlink import numbers as n
+from hostrouting.backends.netlink.codec import decode, encode
+from hostrouting.backends.netlink.framing import KernelError
+from hostrouting.errors import BackendError
+
+if TYPE_CHECKING:
+    from hostrouting.backends.netlink.channel import Channel
+
+__all__ = ["NoDevice", "index_of"]
+
+_SKIP_STATS = 8  # RTEXT_FILTER_SKIP_STATS
+
+
+class NoDevice(Exception):  # noqa: N818  reads as what is wrong
+    """No device has this name. Never leaves this package."""
+
+    def __init__(self, name: str, error: KernelError | None = None) -> None:
+        """Name it."""
+        self.name = name
+        self.words = error.words if error else ""
+        super().__init__(name)
+
+
+def index_of(channel: Channel, name: str) -> int:
+    """The number by which the kernel knows the device now; NoDevice if there is none."""
+    # A name that the kernel would cut short or not look at is nobody's.
+    if not 0 < len(name.encode()) < 16:
+        raise NoDevice(name)
+    message = _request(name)
+    try:
+        answer = channel.ask(lambda number: message[:8] + struct.pack("=I", number) + message[12:])
+    except KernelError as error:
+        if error.number == errno.ENODEV:
+            raise NoDevice(name, error) from error
+        raise BackendError(f"the kernel does not say whether there is a device {name}", errno=error.number,
+                           kernel=error.words) from error  # fmt: skip
+    return decode("link", answer).field("index")
+
+
+@cache
+def _request(name: str) -> bytes:
+    attributes = [("IFLA_IFNAME", name), ("IFLA_EXT_MASK", _SKIP_STATS)]
+    return encode("link", n.RTM_GETLINK, n.NLM_F_REQUEST, attributes=attributes)

@@ -1,0 +1,121 @@
+"""Asking the kernel what it would do, for many destinations at a time.
+
+Questions go out by the hundred, filled into one template. Destinations for which one entry decides share one answer.
+"""
+
+from __future__ import annotations
+
+import errno
+import struct
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from hostrouting.backends.base import KIND_OF_ERRNO, Answer
+from hostrouting.backends.netlink import lean
+from hostrouting.backends.netlink import numbers as n
+from hostrouting.backends.netlink.devices import NoDevice, index_of
+from hostrouting.backends.netlink.framing import read_error
+from hostrouting.backends.netlink.reading import list_names, list_nexthops
+from hostrouting.backends.netlink.routes import read_route
+from hostrouting.backends.netlink.templates import lookup_template
+from hostrouting.errors import BackendError, Unsettled
+from hostrouting.fib import ANY
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hostrouting.backends.netlink.channel import Channel
+    from hostrouting.backends.netlink.framing import KernelError
+    from hostrouting.fib import Flow
+    from hostrouting.model import IP, NextHop
+
+__all__ = ["look_up"]
+
+_ATTEMPTS = 8
+_KIND = struct.Struct("=H")
+_BODY = 16  # what follows the header of a message
+
+
+def look_up(channel: Channel, destinations: Sequence[IP], flow: Flow) -> tuple[Answer, ...]:
+    """The deciding entry for each destination, in their order."""
+    if not destinations:
+        return ()
+    family = destinations[0].version
+    if any(address.version != family for address in destinations):
+        raise ValueError("the destinations of one lookup are of one family")
+    if flow.source is not None and int(flow.source) and flow.source.version != family:
+        raise ValueError(f"the source {flow.source} is of another family than the destinations")
+    try:
+        template = lookup_template(family, flow, lambda name: index_of(channel, name))
+    except NoDevice as missing:
+        raise BackendError(f"there is no device {missing.name} to look up with", errno=errno.ENODEV) from missing
+    width = destinations[0].max_prefixlen // 8
+    packed = [int(address).to_bytes(width, "big") for address in destinations]
+    reader = _Answers(channel, flow)
+    found: dict[bytes, Answer] = {}
+    open_questions, size = list(dict.fromkeys(packed)), channel.capacity
+    for _ in range(_ATTEMPTS):
+        for begin in range(0, len(open_questions), size):
+            asked = open_questions[begin : begin + size]
+            first = channel.number(len(asked))
+            messages = [template.fill(first + place, address) for place, address in enumerate(asked)]
+            # The answers are all read before any is understood: that may take questions of its own.
+            for number, data in list(channel.inquire(messages, first)):
+                found[asked[number - first]] = reader.read(data)
+        open_questions = [address for address in open_questions if address not in found]
+        if not open_questions:
+            return tuple(map(found.__getitem__, packed))
+        size = max(size // 4, 1)  # answers did not fit into the receive buffer
+    raise Unsettled(f"{len(open_questions)} answers of the kernel were lost, however few were asked for at a time")
+
+
+class _Answers:
+    """Makes answers of messages; equal messages have one answer."""
+
+    def __init__(self, channel: Channel, flow: Flow) -> None:
+        self._channel, self._flow = channel, flow
+        self._known: dict[bytes, Answer] = {}
+        self._legs: dict[tuple[int, bytes, int], NextHop] = {}
+        self._names: dict[int, str] = {}
+
+    def read(self, data: bytes) -> Answer:
+        """The answer in this message."""
+        (kind,) = _KIND.unpack_from(data, 4)
+        if kind == n.NLMSG_ERROR:
+            return self._of_error(read_error(data, 0))
+        body = data[_BODY:]
+        answer = self._known.get(body)
+        if answer is None:
+            answer = self._known[body] = self._of_route(data)
+        return answer
+
+    def _of_route(self, data: bytes) -> Answer:
+        if not self._names:
+            self._names = list_names(self._channel)
+        route = lean.read(data + bytes(8), 0, self._names, self._legs)
+        if route is None:
+            route = read_route(data, self._names, list_nexthops(self._channel, self._names))
+        return Answer(route.type, route)
+
+    def _of_error(self, error: KernelError) -> Answer:
+        kind = KIND_OF_ERRNO.get(error.number)
+        if kind is None or error.explained:
+            # A lookup's own end has no explanation: what is explained is wrong with the question.
+            raise BackendError("the kernel does not answer what it would do", errno=error.number, kernel=error.words)
+        if error.number in {errno.EINVAL, errno.ENETUNREACH} and self._foreign_source:
+            raise BackendError(
+                f"the kernel does not answer what it would do: {self._flow.source} is no address of this host; for a "
+                "packet that is forwarded, say the device that it comes in by (iif)",
+                errno=error.number,
+                kernel=error.words,
+            )
+        return Answer(kind, None)
+
+    @cached_property
+    def _foreign_source(self) -> bool:
+        """Whether the packet is said to be the host's own, and to come from an address that is not."""
+        source, iif = self._flow.source, self._flow.iif
+        if source is None or not int(source) or iif not in {None, "", "lo"}:
+            return False
+        (answer,) = look_up(self._channel, [source], ANY)
+        return answer.kind != "local"

@@ -1,0 +1,67 @@
+"""Numbers of the kernel's interface that are needed without pyroute2, each under the kernel's own name.
+
+Numbers inside messages are not here: `codec` knows them, and `lean` those few that it reads itself.
+"""
+
+__all__ = [
+    "AF_OF",
+    "FAMILY_OF",
+    "NETLINK_CAP_ACK",
+    "NETLINK_EXT_ACK",
+    "NETLINK_GET_STRICT_CHK",
+    "NLMSGERR_ATTR_MSG",
+    "NLMSG_DONE",
+    "NLMSG_ERROR",
+    "NLM_F_ACK",
+    "NLM_F_ACK_TLVS",
+    "NLM_F_APPEND",
+    "NLM_F_CAPPED",
+    "NLM_F_CREATE",
+    "NLM_F_DUMP",
+    "NLM_F_DUMP_INTR",
+    "NLM_F_EXCL",
+    "NLM_F_REPLACE",
+    "NLM_F_REQUEST",
+    "RTM_DELROUTE",
+    "RTM_F_CLONED",
+    "RTM_F_FIB_MATCH",
+    "RTM_F_LOOKUP_TABLE",
+    "RTM_GETADDR",
+    "RTM_GETLINK",
+    "RTM_GETNETCONF",
+    "RTM_GETNEXTHOP",
+    "RTM_GETROUTE",
+    "RTM_GETRULE",
+    "RTM_NEWROUTE",
+    "SOL_NETLINK",
+    "groups",
+]
+
+# The address families (AF_…) by the number that everybody else calls them by, and back.
+AF_OF = {4: 2, 6: 10}
+FAMILY_OF = {number: family for family, number in AF_OF.items()}
+
+SOL_NETLINK = 270
+NETLINK_CAP_ACK, NETLINK_EXT_ACK, NETLINK_GET_STRICT_CHK = 10, 11, 12
+
+NLMSG_ERROR, NLMSG_DONE = 2, 3
+NLM_F_REQUEST, NLM_F_ACK, NLM_F_DUMP_INTR = 0x1, 0x4, 0x10
+NLM_F_DUMP = 0x300
+NLM_F_REPLACE, NLM_F_EXCL, NLM_F_CREATE, NLM_F_APPEND = 0x100, 0x200, 0x400, 0x800
+# In an answer: what was refused is given by its header only; texts follow.
+NLM_F_CAPPED, NLM_F_ACK_TLVS = 0x100, 0x200
+NLMSGERR_ATTR_MSG = 1
+
+RTM_GETLINK, RTM_GETADDR, RTM_GETRULE, RTM_GETNETCONF, RTM_GETNEXTHOP = 18, 22, 34, 82, 106
+RTM_NEWROUTE, RTM_DELROUTE, RTM_GETROUTE = 24, 25, 26
+RTM_F_CLONED, RTM_F_LOOKUP_TABLE, RTM_F_FIB_MATCH = 0x200, 0x1000, 0x2000
+
+# The groups (RTNLGRP_…) in which changes are announced, by family; those of devices and next hops concern both.
+_BOTH = (1, 32)  # LINK, NEXTHOP
+_BY_FAMILY = {4: (5, 7, 8, 24), 6: (9, 11, 19, 25)}  # IFADDR, ROUTE, RULE, NETCONF
+
+
+def groups(family: int | None = None) -> int:
+    """The groups to join, as the mask that bind takes; None for both families."""
+    numbers = [*_BOTH, *(group for key, those in _BY_FAMILY.items() if family in {None, key} for group in those)]
+    return sum(1 << (number - 1) for number in numbers)

@@ -1,0 +1,191 @@
+"""Taking a snapshot: everything listed, at one moment.
+
+The kernel lists in pieces and says of devices, addresses and rules when a change came in between; of IPv4 routes it
+does not. So a second socket listens for changes meanwhile, and when it has heard of one, all is read again.
+"""
+
+from __future__ import annotations
+
+import errno
+import struct
+from array import array
+from functools import cache
+from typing import TYPE_CHECKING
+
+import attrs
+
+from hostrouting.backends.netlink import numbers as n
+from hostrouting.backends.netlink.codec import encode
+from hostrouting.backends.netlink.decode import read_addresses, read_links, read_rules, read_wary
+from hostrouting.backends.netlink.framing import Interrupted, KernelError, Listing
+from hostrouting.backends.netlink.lean import keys
+from hostrouting.backends.netlink.numbers import AF_OF
+from hostrouting.backends.netlink.routedump import RouteDump
+from hostrouting.backends.netlink.routes import read_nexthops
+from hostrouting.errors import BackendError, Unsettled
+from hostrouting.model import IPV4, IPV6, Snapshot
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable, Mapping
+
+    from hostrouting.backends.netlink.channel import Channel
+    from hostrouting.backends.netlink.codec import Shape
+    from hostrouting.model import Address, Link, NextHop, Rule
+
+__all__ = ["list_addresses", "list_names", "list_nexthops", "list_routes", "take_snapshot"]
+
+# A host on which something changes ten times a second is read in time all but surely.
+_ATTEMPTS = 8
+_EVERY_DEVICE = -1  # NETCONFA_IFINDEX_ALL
+_SKIP_STATS = 8  # RTEXT_FILTER_SKIP_STATS: counters of packets are half of what is said of a device
+# Said by a kernel that was built without what is asked for, or is too old for it.
+_UNKNOWN = frozenset({errno.EOPNOTSUPP, errno.EAFNOSUPPORT})
+
+
+def take_snapshot(
+    channel: Channel,
+    listen: Callable[[int | None], socket.socket],
+    *,
+    family: int | None = None,
+    table: int | None = None,
+    protocol: int | None = None,
+) -> Snapshot:
+    """Links, addresses, rules and routes; `listen` makes a socket that hears of changes of a family."""
+    families = (IPV4, IPV6) if family is None else (family,)
+    for _ in range(_ATTEMPTS):
+        with listen(family) as guard:
+            links = _links(channel, families[0])
+            names = {link.index: link.name for link in links}
+            addresses = [list_addresses(channel, one, names) for one in families]
+            rules = [_rules(channel, one) for one in families]
+            routes = list_routes(channel, families, names, table=table, protocol=protocol)
+            if not _heard(guard):
+                return Snapshot(links=links, addresses=sum(addresses, ()), rules=sum(rules, ()), routes=routes)
+    raise _unsettled()
+
+
+def _unsettled() -> Unsettled:
+    return Unsettled(
+        f"the host's routing changed during each of {_ATTEMPTS} attempts to read it; try again when it is quieter"
+    )
+
+
+def _heard(guard: socket.socket) -> bool:
+    guard.settimeout(0)
+    try:
+        guard.recv(1)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        if error.errno != errno.ENOBUFS:
+            raise BackendError("netlink failed", errno=error.errno, kernel=error.strerror or "") from error
+    return True
+
+
+def _links(channel: Channel, family: int) -> tuple[Link, ...]:
+    # Link.ignore_routes_with_linkdown is one fact for both families: that of IPv4, unless it is of no concern.
+    wary = read_wary(_list(channel, "netconf", n.RTM_GETNETCONF, AF_OF[family]))
+    links = read_links(_list(channel, "link", n.RTM_GETLINK, 0), wary)
+    if family == IPV4 and _EVERY_DEVICE in wary:
+        # IPv4 looks at both; in IPv6 what is set on "all" is copied to each device.
+        return tuple(attrs.evolve(link, ignore_routes_with_linkdown=True) for link in links)
+    return links
+
+
+def list_names(channel: Channel) -> dict[int, str]:
+    """The names of the devices by number."""
+    links = read_links(_list(channel, "link", n.RTM_GETLINK, 0), frozenset())
+    return {link.index: link.name for link in links}
+
+
+def list_addresses(channel: Channel, family: int, names: Mapping[int, str]) -> tuple[Address, ...]:
+    """The addresses of one family."""
+    found = read_addresses(_list(channel, "address", n.RTM_GETADDR, AF_OF[family]), names)
+    # A kernel without IPv6 answers with what it has.
+    return tuple(address for address in found if address.ip.version == family)
+
+
+def _rules(channel: Channel, family: int) -> tuple[Rule, ...]:
+    found = read_rules(_list(channel, "rule", n.RTM_GETRULE, AF_OF[family]))
+    return tuple(rule for rule in found if rule.family == family)
+
+
+def list_routes(
+    channel: Channel,
+    families: tuple[int, ...],
+    names: Mapping[int, str],
+    *,
+    table: int | None = None,
+    protocol: int | None = None,
+) -> RouteDump:
+    """The routes of these families; of one table or protocol only, where one is given."""
+    data, offsets = b"", array("I")
+    for family in families:
+        listing = _list(channel, "route", n.RTM_GETROUTE, AF_OF[family], table=table or 0, protocol=protocol or 0)
+        places = listing.offsets
+        # What a kernel does that does not know of restrictions, or of IPv6: it lists all that it has.
+        as_asked = channel.strict and (not places or listing.data[places[0] + 16] == AF_OF[family])
+        if not as_asked or protocol == 0:
+            places = array(
+                "I",
+                (
+                    place
+                    for place, key in zip(places, keys(listing.data, _routes_only(listing)), strict=True)
+                    if key[0] == family and table in {None, key[1]} and protocol in {None, key[4]}
+                ),
+            )
+        if data:
+            shift = len(data)
+            places = array("I", (place + shift for place in places))
+        data += listing.data
+        offsets += places
+    return RouteDump(data, offsets, names, list_nexthops(channel, names) if offsets else {})
+
+
+def _routes_only(listing: Listing) -> array[int]:
+    """The places of the listing; where messages of other families are among them, they are taken out."""
+    known = frozenset(AF_OF.values())
+    kept = array("I", (place for place in listing.offsets if listing.data[place + 16] in known))
+    listing.offsets[:] = kept
+    return kept
+
+
+def list_nexthops(channel: Channel, names: Mapping[int, str]) -> dict[int, tuple[NextHop, ...]]:
+    """The legs of next hop objects; there are none before Linux 5.3."""
+    return read_nexthops(_list(channel, "nexthop", n.RTM_GETNEXTHOP, 0), names)
+
+
+def _list(channel: Channel, shape: Shape, kind: int, family: int, *, table: int = 0, protocol: int = 0) -> Listing:
+    message = _request(shape, kind, family, table, protocol)
+
+    def numbered(number: int) -> bytes:
+        return message[:8] + struct.pack("=I", number) + message[12:]
+
+    for _ in range(_ATTEMPTS):
+        try:
+            return channel.listing(numbered)
+        except Interrupted:
+            continue
+        except KernelError as error:
+            if (error.number in _UNKNOWN and shape != "link") or (error.number == errno.ENOENT and table):
+                break
+            raise BackendError(
+                f"the kernel does not list its {shape}s", errno=error.number, kernel=error.words
+            ) from error
+    else:
+        raise _unsettled()
+    return Listing(b"", array("I"))
+
+
+@cache
+def _request(shape: Shape, kind: int, family: int, table: int, protocol: int) -> bytes:
+    fields = {"family": family}
+    attributes: list[tuple[str, int]] = []
+    if shape == "route":
+        fields["proto"] = protocol
+        if table:
+            attributes.append(("RTA_TABLE", table))
+    if shape == "link":
+        attributes.append(("IFLA_EXT_MASK", _SKIP_STATS))
+    return encode(shape, kind, n.NLM_F_REQUEST | n.NLM_F_DUMP, fields=fields, attributes=attributes)

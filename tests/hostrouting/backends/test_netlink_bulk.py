@@ -1,0 +1,304 @@
+"""The fast paths of NetlinkBackend against its plain ones: templates, the lean reader, and many changes at a time."""
+
+import os
+import pickle
+import struct
+import subprocess
+import sys
+import tracemalloc
+from array import array
+from collections.abc import Callable, Iterator
+
+import attrs
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hostrouting.backends.base import Change, Verb
+from hostrouting.backends.netlink import NetlinkBackend
+from hostrouting.backends.netlink import numbers as n
+from hostrouting.backends.netlink.channel import Channel
+from hostrouting.backends.netlink.codec import encode
+from hostrouting.backends.netlink.decode import read_rules
+from hostrouting.backends.netlink.encode import encode_change, encode_lookup
+from hostrouting.backends.netlink.framing import Listing
+from hostrouting.backends.netlink.reading import list_routes
+from hostrouting.backends.netlink.routedump import RouteDump
+from hostrouting.backends.netlink.sockets import open_socket
+from hostrouting.backends.netlink.templates import ChangeEncoder, Template, lookup_template
+from hostrouting.fib import Flow
+from hostrouting.model import IPV4, Link, NextHop, Prefix, Route, Rule, as_ip, ip_at, route_keys
+from tests.support.commands import furnish, route_command
+from tests.support.namespace import Namespace, private_namespace
+from tests.support.strategies import DEVICES, blocks, prefixes, routes
+
+LINKS = tuple(Link(name=name, index=0) for name in DEVICES)
+VERBS: tuple[Verb, ...] = ("add", "append", "replace", "delete")
+GATEWAYS = {4: ("10.0.0.1", "10.0.0.2", "203.0.113.1"), 6: ("fd00:99::1", "fd00:99::2", "fd01::1")}
+
+
+def number_of(dev: str) -> int:
+    """Numbers for devices that no message is sent to."""
+    return 300 + DEVICES.index(dev)
+
+
+@st.composite
+def ways(draw: st.DrawFn, family: int, *, other: bool) -> NextHop:
+    """One way out; now and then through the other family."""
+    version = draw(st.sampled_from([family] * 4 + [6])) if other else family
+    gateway = draw(st.sampled_from((None, *map(as_ip, GATEWAYS[version]))))
+    weight, onlink = draw(st.integers(1, 256)), draw(st.booleans()) and gateway is not None
+    return NextHop(draw(st.sampled_from(DEVICES)), gateway=gateway, weight=weight, onlink=onlink)
+
+
+@st.composite
+def wanted(draw: st.DrawFn, block: Prefix, *, other: bool = True) -> Route:
+    """A route that somebody might ask for: anything that a message can say."""
+    family = block.family
+    legs = tuple(draw(st.lists(ways(family, other=other), min_size=1, max_size=draw(st.sampled_from([1, 1, 3])))))
+    seldom = draw(st.integers(0, 4)) == 0
+    return attrs.evolve(
+        draw(routes(block)),
+        prefix=draw(prefixes(block)),
+        legs=legs if len(legs) > 1 else (attrs.evolve(legs[0], weight=1),),
+        type=draw(st.sampled_from(["unicast", "unicast", "unicast", "blackhole"])),
+        scope=0 if family == 6 or legs[0].gateway else 253,
+        table=draw(st.sampled_from([254, 100, 70000])),
+        metric=draw(st.sampled_from([0, 1, 4294967295])),
+        mtu=1400 if seldom else None,
+        advmss=1300 if seldom and draw(st.booleans()) else None,
+        prefsrc=as_ip("10.0.0.4" if family == 4 else "fd00:99::4") if seldom else None,
+    )
+
+
+class TestTemplates:
+    """What is filled in is what would have been encoded."""
+
+    @settings(deadline=None)  # pyroute2 is loaded in one of them
+    @given(data=st.data())
+    def test_a_change_is_the_same_byte_for_byte(self, data: st.DataObject) -> None:
+        """One encoder, fed with any changes one after the other, makes the messages of the plain path."""
+        encoder = ChangeEncoder(number_of)
+        block = data.draw(blocks(data.draw(st.sampled_from([4, 6]))))
+        for route in data.draw(st.lists(wanted(block), min_size=1, max_size=4)):
+            for verb in VERBS:
+                sequence = data.draw(st.integers(1, 0x7FFFFFFF))
+                plain = encode_change(verb, route, number_of, sequence=sequence)
+                assert encoder.message(Change(verb, route), sequence) == plain
+                assert len(plain) == struct.unpack_from("=I", plain)[0]
+
+    @settings(deadline=None)  # pyroute2 is loaded in one of them
+    @given(data=st.data())
+    def test_a_question_is_the_same_byte_for_byte(self, data: st.DataObject) -> None:
+        """For any flow, a filled question is the one that the plain path asks."""
+        family = data.draw(st.sampled_from([4, 6]))
+        number = st.integers(0, 255)
+        flow = data.draw(
+            st.builds(Flow, mark=number, tos=number, uid=number, ipproto=number, sport=number, dport=number)
+        )
+        flow = attrs.evolve(flow, oif=data.draw(st.sampled_from([None, "", *DEVICES])))
+        destination, sequence = data.draw(st.integers(0, 2**32 - 1)), data.draw(st.integers(1, 0x7FFFFFFF))
+        filled = lookup_template(family, flow, number_of).fill(sequence, ip_at(family, destination).packed)
+        assert filled == encode_lookup(family, flow, number_of, sequence=sequence, dst=destination)
+
+    def test_a_slot_that_is_not_one_is_refused(self) -> None:
+        """A number that does not stand in one place of a message is no slot: better an error than a wrong route."""
+        for slot in ("twice", "never"):
+            with pytest.raises(AssertionError, match=f"{slot} is not 1 bytes in one place"):
+                Template(lambda raw: bytes([raw.get("twice", 0)] * 2), {slot: 1}, packed=set())
+
+
+@pytest.fixture
+def namespace() -> Iterator[Namespace]:
+    """Four devices; eth0 has addresses."""
+    with private_namespace() as made:
+        furnish(made, LINKS, set())
+        yield made
+
+
+@pytest.mark.processes
+@pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace takes root")
+class TestReading:
+    """The lazy sequence of routes."""
+
+    @pytest.mark.parametrize("family", [4, 6])
+    @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @given(data=st.data())
+    def test_lean_and_plain_say_the_same(self, family: int, data: st.DataObject) -> None:
+        """Of whatever the kernel lists, both readers make equal routes, and the keys are those of the routes."""
+        block = data.draw(blocks(family))
+        batch = [*map(route_command, data.draw(st.lists(routes(block) | wanted(block), max_size=16)))]
+        with private_namespace() as namespace:
+            furnish(namespace, LINKS, data.draw(st.sets(st.sampled_from(["ib0", "wg0"]))))
+            namespace.batch(batch, force=True, family=family)
+            with NetlinkBackend(netns=namespace.path) as backend:
+                dump = backend.snapshot(family=family).routes
+        assert isinstance(dump, RouteDump)
+        assert list(dump) == list(dump.plainly())
+        assert list(dump.keys()) == list(route_keys(tuple(dump)))
+
+    def test_it_is_a_sequence(self, namespace: Namespace) -> None:
+        """Length, places, slices, iteration, equality, hash, pickling: as of the tuple of its routes."""
+        namespace.batch([f"route add 20.0.0.{low} via 10.0.0.1 mtu {1400 + low}" for low in range(9)])
+        with NetlinkBackend(netns=namespace.path) as backend:
+            dump, again = (backend.snapshot().routes for _ in range(2))
+            fewer = backend.snapshot(family=4).routes
+        routes_of = tuple(dump)
+        assert len(dump) == len(routes_of) > 20
+        assert (dump[0], dump[-1], dump[3:7], dump[::-2]) == (
+            routes_of[0],
+            routes_of[-1],
+            routes_of[3:7],
+            routes_of[::-2],
+        )
+        assert dump == routes_of == dump == again
+        assert routes_of[3] in dump
+        assert dump.index(routes_of[3]) == 3
+        assert dump != fewer
+        assert hash(dump) == hash(routes_of)
+        assert pickle.loads(pickle.dumps(dump)) == dump  # noqa: S301  our own
+        assert repr(dump) == f"<RouteDump of {len(dump)} routes>"
+        with pytest.raises(IndexError):
+            dump[len(dump)]
+
+    def test_many_take_little_memory(self, namespace: Namespace) -> None:
+        """20,000 routes, read and indexed by their keys, take less than a fifth of 120 MB, working room included."""
+        lines = (f"route add 20.{middle}.{low}.0/24 via 10.0.0.1" for middle in range(80) for low in range(250))
+        namespace.batch(lines)
+        with NetlinkBackend(netns=namespace.path) as backend:
+            backend.snapshot(protocol=99)  # what is loaded once does not count
+            tracemalloc.start()
+            try:
+                snapshot = backend.snapshot(family=4)
+                assert sum(1 for _ in route_keys(snapshot.routes)) >= 20_000
+                _, most = tracemalloc.get_traced_memory()
+            finally:
+                tracemalloc.stop()
+        assert most < 120e6 / 5
+
+
+class TestUnknown:
+    """What nobody knows of does no harm."""
+
+    def test_attributes_of_the_future(self) -> None:
+        """An attribute that no reader knows is passed over, and the rest of the route is read."""
+        route = Route.to("1.0.0.0/8", dev="eth0", gateway="10.0.0.1", metric=7, protocol=213)
+        known = encode_change("add", route, number_of)
+        future = struct.pack("=HH8s", 12, 4711 & 0x3FFF, b"whatever")
+        data = struct.pack("=I", len(known) + len(future)) + known[4:] + future
+        dump = RouteDump(data + bytes(64), array("I", [0]), {number_of("eth0"): "eth0"}, {})
+        assert list(dump) == [route] == list(dump.plainly())
+        assert list(dump.keys()) == list(route_keys((route,)))
+
+    def test_attributes_in_any_order(self) -> None:
+        """The keys are right also where the kernel lists attributes in another order than it does now."""
+        fields = {"family": 2, "dst_len": 8, "table": 252, "proto": 213, "type": 1}
+        for attributes in (
+            [("RTA_DST", "1.0.0.0"), ("RTA_TABLE", 70000)],
+            [("RTA_TABLE", 70000), ("RTA_OIF", 1), ("RTA_DST", "1.0.0.0")],
+        ):
+            data = encode("route", n.RTM_NEWROUTE, 2, fields=fields, attributes=attributes)
+            dump = RouteDump(data + bytes(64), array("I", [0]), {}, {})
+            assert list(dump.keys()) == [(IPV4, 70000, 1 << 24, 8, 213)]
+
+    def test_a_kernel_without_ipv6(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Asked for IPv6, such a kernel lists the routes of every other family; none of them is taken for it."""
+        route = Route.to("1.0.0.0/8", dev="eth0", protocol=213)
+        mpls = encode("route", n.RTM_NEWROUTE, 2, fields={"family": 28, "dst_len": 20})
+        own = encode_change("add", route, number_of)
+
+        def listing(_: Channel, request: Callable[[int], bytes]) -> Listing:
+            asked = request(1)
+            (kind,) = struct.unpack_from("=H", asked, 4)
+            if kind != n.RTM_GETROUTE:
+                return Listing(b"", array("I"))
+            return Listing(own + mpls + bytes(64), array("I", [0] if asked[16] == 2 else [0, len(own)]))
+
+        monkeypatch.setattr(Channel, "listing", listing)
+        monkeypatch.setattr(Channel, "strict", True)
+        channel, names = Channel(open_socket, 1.0), {number_of("eth0"): "eth0"}
+        assert list(list_routes(channel, (6,), names)) == []
+        assert list(list_routes(channel, (4, 6), names)) == [route]
+
+    def test_rules_of_newer_kernels(self) -> None:
+        """A rule that gives all of the DSCP selects on the tos of these bits; a rule for neither family is left out."""
+        attributes = [("FRA_PRIORITY", 5), ("FRA_TABLE", 100), ("FRA_DSCP", 10)]
+        dscp = encode("rule", 32, 2, fields={"family": 2, "action": 1}, attributes=attributes)
+        other = encode("rule", 32, 2, fields={"family": 128, "action": 1}, attributes=attributes[:2])
+        assert read_rules([dscp, other]) == (Rule(family=4, priority=5, table=100, tos=40),)
+
+    def test_a_device_that_came_later(self) -> None:
+        """A device that is not among those listed is called by its number, as `ip` does."""
+        data = encode_change("add", Route.to("1.0.0.0/8", dev="eth0"), number_of)
+        (route,) = RouteDump(data + bytes(64), array("I", [0]), {}, {})
+        assert route.devs == (f"if{number_of('eth0')}",)
+
+
+@pytest.mark.processes
+@pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace takes root")
+class TestBatches:
+    """Many changes at a time."""
+
+    @pytest.mark.parametrize("family", [4, 6])
+    @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @given(data=st.data())
+    def test_a_batch_is_what_its_changes_are_one_by_one(self, family: int, data: st.DataObject) -> None:
+        """Done together or each alone, the outcomes and the tables are the same."""
+        block = data.draw(blocks(family, bits=2))
+        asked = st.builds(Change, st.sampled_from(VERBS), wanted(block, other=False))
+        changes = data.draw(st.lists(asked, min_size=1, max_size=10))
+        # What is deleted should be there now and then.
+        changes += [Change("delete", change.route) for change in changes if data.draw(st.booleans())]
+        found = []
+        for size in (len(changes), 1):
+            with private_namespace() as namespace:
+                furnish(namespace, LINKS, set())
+                with NetlinkBackend(netns=namespace.path) as backend:
+                    outcomes = [
+                        outcome
+                        for begin in range(0, len(changes), size)
+                        for outcome in backend.change(changes[begin : begin + size])
+                    ]
+                    found.append(
+                        (
+                            [(outcome.change, outcome.error and outcome.error.errno) for outcome in outcomes],
+                            tuple(backend.snapshot(family=family).routes),
+                        )
+                    )
+        assert found[0] == found[1]
+
+    def test_messages_may_be_large(self, namespace: Namespace) -> None:
+        """Routes of many legs are sent in pieces that the kernel takes, each with its outcome."""
+        namespace.batch(["route add 20.0.0.7/32 via 10.0.0.1"])
+        legs = tuple(NextHop("eth0", gateway=as_ip(f"10.0.0.{low}")) for low in range(5, 205))
+        asked = [Change("add", Route(Prefix(4, (20 << 24) + low, 32), legs, protocol=213)) for low in range(200)]
+        with NetlinkBackend(netns=namespace.path) as backend:
+            outcomes = backend.change(asked)
+            assert [place for place, outcome in enumerate(outcomes) if not outcome.ok] == [7]
+            assert backend.snapshot(protocol=213).routes[3] == asked[3].route
+
+    def test_thousands_with_some_refused(self, namespace: Namespace) -> None:
+        """In a large batch every refusal stands at its own place, and everything else is done."""
+        namespace.batch([f"route add 20.0.{high}.7/32 via 10.0.0.1" for high in range(20)])
+        asked = [
+            Change("add", Route.to(f"20.0.{high}.{low}/32", dev="eth0", gateway="10.0.0.1", protocol=213))
+            for high in range(20)
+            for low in range(200)
+        ]
+        with NetlinkBackend(netns=namespace.path) as backend:
+            outcomes = backend.change(asked)
+            assert [place for place, outcome in enumerate(outcomes) if not outcome.ok] == [*range(7, 4000, 200)]
+            assert len(backend.snapshot(protocol=213).routes) == 4000 - 20
+            deleted = backend.change([Change("delete", change.route) for change in asked])
+            assert [outcome.ok for outcome in deleted] == [outcome.ok for outcome in outcomes]
+            assert len(backend.snapshot(protocol=213).routes) == 0
+
+
+@pytest.mark.processes
+def test_pyroute2_is_loaded_late() -> None:
+    """To import the backend costs nothing of what pyroute2 costs."""
+    code = (
+        "import sys, hostrouting.backends.netlink\n"
+        "assert not [name for name in sys.modules if name.split('.')[0] in {'pyroute2', 'asyncio', 'ctypes'}]\n"
+    )
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, timeout=60)

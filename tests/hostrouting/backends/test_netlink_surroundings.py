@@ -1,0 +1,529 @@
+"""NetlinkBackend where things are not as they should be: no privilege, no netlink, no answer, no peace."""
+
+import asyncio
+import errno
+import gc
+import os
+import socket
+import struct
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from hostrouting.backends.base import Change, RouteBackend
+from hostrouting.backends.netlink import NetlinkBackend, reading
+from hostrouting.backends.netlink import backend as backend_module
+from hostrouting.backends.netlink import numbers as n
+from hostrouting.backends.netlink.channel import Channel
+from hostrouting.backends.netlink.framing import Interrupted, KernelError, Listing, Lost
+from hostrouting.backends.netlink.namespaces import inside, open_namespace
+from hostrouting.backends.netlink.sockets import open_socket
+from hostrouting.backends.netlink.watching import NetlinkWatch
+from hostrouting.errors import (
+    BackendError,
+    BackendTimeout,
+    NetlinkUnavailable,
+    NoSuchRoute,
+    NotPermitted,
+    Unsettled,
+)
+from hostrouting.fib import Kind
+from hostrouting.model import Link, Route, Snapshot, as_ip, route_keys
+from tests.support.children import enter_namespace, in_child, refuse_netlink, refuse_strict_checking
+from tests.support.commands import furnish
+from tests.support.namespace import Namespace, private_namespace
+
+pytestmark = [
+    pytest.mark.processes,
+    pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace takes root"),
+]
+
+T = TypeVar("T")
+NOBODY = 65534
+ROUTE = Route.to("1.0.0.0/8", dev="eth0", gateway="10.0.0.1", protocol=213)
+
+
+@pytest.fixture
+def namespace() -> Iterator[Namespace]:
+    """eth0 with 10.0.0.4/24."""
+    with private_namespace() as made:
+        furnish(made, (Link(name="eth0", index=0),), set())
+        yield made
+
+
+@pytest.fixture
+def backend(namespace: Namespace) -> Iterator[NetlinkBackend]:
+    """A backend in that namespace."""
+    with NetlinkBackend(netns=namespace.path) as made:
+        yield made
+
+
+def in_thread(work: Callable[[], T]) -> T:
+    """What `work` returns in another thread."""
+    results: list[T] = []
+    thread = threading.Thread(target=lambda: results.append(work()))
+    thread.start()
+    thread.join(20)
+    (result,) = results
+    return result
+
+
+def everything(backend: RouteBackend) -> tuple[Snapshot, tuple[bool, ...], list[Kind]]:
+    """Use every verb once, and leave all as it was."""
+    with backend.watch() as watch:
+        done = backend.change([Change("add", ROUTE), Change("delete", ROUTE)])
+        assert watch.wait(5)
+    kinds = [answer.kind for answer in backend.lookup([as_ip("10.0.0.9"), as_ip("9.9.9.9")])]
+    return backend.snapshot(), tuple(outcome.ok for outcome in done), kinds
+
+
+class TestNamespaces:
+    """Work in another namespace, without going there."""
+
+    def test_by_path_without_leaving(self, namespace: Namespace, backend: NetlinkBackend) -> None:
+        """The backend works in the namespace that it was given while this thread stays where it is."""
+        before = Path("/proc/thread-self/ns/net").readlink()
+        snapshot, done, kinds = everything(backend)
+        assert (done, kinds) == ((True, True), ["unicast", "no-route"])
+        assert snapshot.links == namespace.links()
+        assert Path("/proc/thread-self/ns/net").readlink() == before
+        assert not [thread for thread in threading.enumerate() if "netns" in thread.name]
+
+    def test_by_name(self, namespace: Namespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A name is one of those that `ip netns` knows."""
+        (tmp_path / "fabric").symlink_to(namespace.path)
+        monkeypatch.setattr("hostrouting.backends.netlink.namespaces._NAMED", str(tmp_path))
+        with NetlinkBackend(netns="fabric") as backend:
+            assert backend.snapshot().links == namespace.links()
+
+    @pytest.mark.parametrize(
+        ("netns", "words"),
+        [
+            ("no-such-one", "no network namespace 'no-such-one': /run/netns/no-such-one: No such file"),
+            ("/nowhere/at/all", "'/nowhere/at/all'"),
+            ("nul\0byte", "null byte"),
+            ("/proc/self/ns/mnt", "no network namespace"),
+            ("/dev/null", "no network namespace"),
+        ],
+    )
+    def test_a_wrong_one_is_an_error(self, netns: str, words: str) -> None:
+        """What is no existing network namespace is refused, by its name, and nothing is created."""
+        with pytest.raises(NetlinkUnavailable) as caught:
+            NetlinkBackend(netns=netns)
+        assert words in str(caught.value)
+        assert not Path("/run/netns/no-such-one").exists()
+
+    def test_outlives_its_path(self, namespace: Namespace) -> None:
+        """Once it is open, the namespace is held, whatever becomes of the path."""
+        descriptor = os.open(namespace.path, os.O_RDONLY)
+        path = f"/proc/self/fd/{descriptor}"
+        with NetlinkBackend(netns=path) as backend:
+            os.close(descriptor)
+            assert everything(backend)[1] == (True, True)
+
+
+class TestPlaces:
+    """Threads, event loops and children."""
+
+    def test_in_a_thread(self, backend: NetlinkBackend) -> None:
+        """A backend can be used in another thread than the one that made it."""
+        assert in_thread(partial(everything, backend)) == everything(backend)
+
+    def test_beside_a_running_loop(self, backend: NetlinkBackend) -> None:
+        """A running event loop is no hindrance, in its own thread or in another."""
+
+        async def use() -> tuple[object, object]:
+            return everything(backend), await asyncio.to_thread(everything, backend)
+
+        here, there = asyncio.run(use())
+        assert here == there == everything(backend)
+
+    def test_in_a_forked_child(self, backend: NetlinkBackend) -> None:
+        """A child has a conversation of its own; that of its parent is not disturbed."""
+        expected = everything(backend)
+        with backend.watch() as watch:
+
+            def child() -> tuple[bool, bool, object]:
+                # What this child did not hear, nobody knows: once it is told to read again.
+                first, second = watch.wait(0), watch.wait(0)
+                return first, second, everything(backend)
+
+            assert in_child(child) == (True, False, expected)
+            assert watch.wait(5)
+        assert everything(backend) == expected
+
+    def test_in_the_namespace_of_the_caller(self, namespace: Namespace) -> None:
+        """Without a namespace of its own it works in the one where it is made."""
+
+        def child() -> tuple[str, ...]:
+            enter_namespace(namespace.path)
+            return tuple(link.name for link in NetlinkBackend().snapshot().links)
+
+        assert in_child(child) == tuple(link.name for link in namespace.links())
+
+    def test_closes_twice_and_lets_go(self, namespace: Namespace) -> None:
+        """To close again is fine; anything else is an error then, and no descriptor stays open."""
+        before = len([*Path("/proc/self/fd").iterdir()])
+        backend = NetlinkBackend(netns=namespace.path)
+        watch = backend.watch()
+        for thing in (watch, backend, watch, backend):
+            thing.close()
+        watch.wake()
+        for use in (backend.snapshot, lambda: backend.change([]), backend.watch, lambda: watch.wait(0)):
+            with pytest.raises(BackendError, match="was closed"):
+                use()
+        gc.collect()
+        assert len([*Path("/proc/self/fd").iterdir()]) == before
+
+
+class TestPrivileges:
+    """What takes privilege, and what does not."""
+
+    def test_reading_takes_none(self, namespace: Namespace, backend: NetlinkBackend) -> None:
+        """An ordinary user takes snapshots, looks up and listens; to change anything is NotPermitted."""
+        everything(backend)  # so that what it takes is loaded: nobody may not be let into where that is kept
+
+        def child() -> tuple[Snapshot, list[Kind], bool, list[str]]:
+            enter_namespace(namespace.path)
+            os.setgroups([])
+            os.setresuid(NOBODY, NOBODY, NOBODY)
+            nobody, refused = NetlinkBackend(), []
+            # The second is not there to be deleted, the third has no such device: none of it is even looked at.
+            missing = Route.to("2.0.0.0/8", dev="nope")
+            for wanted in (Change("add", ROUTE), Change("delete", ROUTE), Change("replace", missing)):
+                try:
+                    nobody.change([wanted])
+                except NotPermitted as error:
+                    refused.append(str(error))
+            kinds = [answer.kind for answer in nobody.lookup([as_ip("10.0.0.9"), as_ip("9.9.9.9")])]
+            with nobody.watch() as watch:
+                heard = watch.wait(0)
+            return nobody.snapshot(), kinds, heard, refused
+
+        snapshot, kinds, heard, refused = in_child(child)
+        assert snapshot == backend.snapshot()
+        assert kinds == ["unicast", "no-route"]
+        assert not heard
+        words = "this process may not change routing; it takes root, or the capability CAP_NET_ADMIN"
+        assert refused == [f"{words} (kernel: Operation not permitted)"] * 3
+
+    def test_another_namespace_takes_some(self, namespace: Namespace) -> None:
+        """An ordinary user may not enter another namespace, and is told so."""
+        descriptor = os.open(namespace.path, os.O_RDONLY)
+
+        def child() -> str:
+            os.setresuid(NOBODY, NOBODY, NOBODY)
+            try:
+                NetlinkBackend(netns=f"/proc/self/fd/{descriptor}")
+            except (NotPermitted, NetlinkUnavailable) as error:
+                return str(error)
+            return "let in"
+
+        assert "ermi" in in_child(child)
+        os.close(descriptor)
+
+    def test_no_netlink(self) -> None:
+        """In a sandbox without netlink that is what the error says."""
+
+        def child() -> None:
+            refuse_netlink()
+            NetlinkBackend()
+
+        with pytest.raises(NetlinkUnavailable, match="sandbox") as caught:
+            in_child(child)
+        assert caught.value.errno == errno.EAFNOSUPPORT
+
+    def test_another_system(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Where netlink is not even known by name, the error says that it takes Linux."""
+        monkeypatch.delattr(socket, "AF_NETLINK")
+        with pytest.raises(NetlinkUnavailable, match="takes Linux"):
+            NetlinkBackend()
+
+    @pytest.mark.parametrize(("number", "fine"), [(errno.EOPNOTSUPP, True), (errno.EINVAL, False)])
+    def test_a_list_that_is_refused(
+        self, backend: NetlinkBackend, monkeypatch: pytest.MonkeyPatch, number: int, *, fine: bool
+    ) -> None:
+        """A kernel that does not have next hop objects has none; any other refusal is no empty list but an error."""
+        listing = Channel.listing
+
+        def refuse(channel: Channel, request: Callable[[int], bytes]) -> Listing:
+            if struct.unpack_from("=H", request(1), 4) == (n.RTM_GETNEXTHOP,):
+                raise KernelError(number)
+            return listing(channel, request)
+
+        monkeypatch.setattr(Channel, "listing", refuse)
+        if fine:
+            assert backend.snapshot().routes
+        else:
+            with pytest.raises(BackendError, match=r"does not list its nexthops \(kernel: Invalid argument\)"):
+                backend.snapshot()
+
+    def test_no_strict_checking(self, namespace: Namespace, backend: NetlinkBackend) -> None:
+        """On a kernel that does not restrict listings the same is found, more slowly."""
+        namespace.batch(["route add 1.0.0.0/8 via 10.0.0.1 proto 213", "route add 2.0.0.0/8 via 10.0.0.1 table 100"])
+        questions: list[dict[str, int]] = [
+            {},
+            {"family": 4},
+            {"family": 6},
+            {"table": 100},
+            {"protocol": 213},
+            {"family": 4, "table": 254, "protocol": 213},
+            {"protocol": 0},
+        ]
+
+        def child() -> tuple[bool, list[Snapshot], bool]:
+            enter_namespace(namespace.path)
+            refuse_strict_checking()
+            with NetlinkBackend(timeout=2.0) as old:
+                snapshots = [old.snapshot(**question) for question in questions]
+                deleted = all(it.ok for it in old.change([Change("add", DOOMED), Change("delete", DOOMED)]))
+            return Channel(open_socket, 1.0).strict, snapshots, deleted
+
+        strict, snapshots, deleted = in_child(child)
+        assert not strict
+        assert deleted
+        assert snapshots == [backend.snapshot(**question) for question in questions]
+
+
+DOOMED = Route.to("3.0.0.0/8", dev="eth0", gateway="10.0.0.1", protocol=213)
+
+
+class TestTime:
+    """Nothing takes for ever."""
+
+    def test_a_kernel_that_never_answers(
+        self, namespace: Namespace, backend: NetlinkBackend, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Every verb ends with its time-out, and says so; afterwards the backend is as good as new."""
+        expected = everything(backend)
+        held = []
+
+        def deaf(_: int = 0) -> socket.socket:
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            held.append(theirs)
+            return ours
+
+        patient = NetlinkBackend(netns=namespace.path, timeout=0.05)
+        patient._channel.close()  # noqa: SLF001 RUF100  so that the next use opens another
+        with monkeypatch.context() as patch:
+            patch.setattr(backend_module, "open_socket", deaf)
+            patch.setattr(Channel, "strict", True)
+            for use in (
+                patient.snapshot,
+                lambda: patient.lookup([as_ip("1.2.3.4")]),
+                lambda: patient.change([Change("add", ROUTE)]),
+                lambda: patient.change([Change("delete", ROUTE)]),
+            ):
+                begun = time.monotonic()
+                with pytest.raises(BackendTimeout, match=r"within 0\.05 s") as caught:
+                    use()
+                assert caught.value.can_retry
+                assert 0.04 < time.monotonic() - begun < 2
+        assert everything(patient) == expected
+        patient.close()
+        for end in held:
+            end.close()
+
+    def test_wait_ends_on_time(self, backend: NetlinkBackend) -> None:
+        """A wait in which nothing happens takes as long as it was told."""
+        with backend.watch() as watch:
+            begun = time.monotonic()
+            assert not watch.wait(0.05)
+            assert 0.05 <= time.monotonic() - begun < 2
+
+    def test_wake_ends_a_wait(self, backend: NetlinkBackend) -> None:
+        """A wait ends with False when another thread says so, before or during; once for any number of times."""
+        with backend.watch() as watch:
+            timer = threading.Timer(0.05, watch.wake)
+            timer.start()
+            begun = time.monotonic()
+            assert not watch.wait(20)
+            assert time.monotonic() - begun < 10
+            timer.join()
+            for _ in range(70_000):
+                watch.wake()
+            assert not watch.wait(20)
+            begun = time.monotonic()
+            assert not watch.wait(0.05)
+            assert time.monotonic() - begun >= 0.05
+
+
+@contextmanager
+def churning(namespace: Namespace) -> Iterator[None]:
+    """Meanwhile another process moves two routes about; at every moment at least one of them is there."""
+    steps = [f"route {verb} {prefix} via 10.0.0.1" for verb, prefix in MOVES]
+    churn = subprocess.Popen(
+        [*namespace._enter, "ip", "-batch", "-"],  # noqa: SLF001 RUF100
+        stdin=subprocess.PIPE,
+        text=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    assert churn.stdin is not None
+    pipe, over = churn.stdin, threading.Event()
+
+    def feed() -> None:
+        while not over.is_set():
+            pipe.write("".join(f"{step}\n" for step in steps * 50))
+
+    feeder = threading.Thread(target=feed)
+    feeder.start()
+    try:
+        yield
+    finally:
+        over.set()
+        feeder.join(20)
+        pipe.close()
+        assert churn.wait(20) == 0
+
+
+FIRST, LAST = "20.0.0.0/32", "20.0.31.255/32"
+MOVES = [("add", LAST), ("del", FIRST), ("add", FIRST), ("del", LAST)]
+
+
+class TestPeace:
+    """Changes that come in between."""
+
+    def test_a_snapshot_is_of_one_moment(
+        self, namespace: Namespace, backend: NetlinkBackend, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """While routes come and go in a hurry a snapshot is either of one moment or Unsettled, never a mixture."""
+        namespace.batch([f"route add 20.0.{high}.{low} via 10.0.0.1" for high in range(32) for low in range(1, 255)])
+        namespace.batch([f"route add {FIRST} via 10.0.0.1"])
+        heard: list[bool] = []
+        asked = reading._heard  # noqa: SLF001 RUF100
+
+        def listening(guard: socket.socket) -> bool:
+            heard.append(asked(guard))
+            return heard[-1]
+
+        monkeypatch.setattr(reading, "_heard", listening)
+        ends = {20 << 24, 20 << 24 | 0x1FFF}
+        with churning(namespace):
+            for _ in range(20):
+                with suppress(Unsettled):
+                    snapshot = backend.snapshot(family=4)
+                    assert ends & {network for _, _, network, length, _ in route_keys(snapshot.routes) if length == 32}
+        assert any(heard)
+
+    def test_a_listing_that_was_interrupted_is_known(self) -> None:
+        """The kernel's mark that a change came in between is heeded wherever it stands."""
+        for marked in range(3):
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            messages = [
+                struct.pack("=IHHII12x", 28, n.RTM_NEWROUTE, 2 | n.NLM_F_DUMP_INTR * (at == marked), 1, 0)
+                for at in range(2)
+            ]
+            done = struct.pack("=IHHIIi", 20, n.NLMSG_DONE, 2 | n.NLM_F_DUMP_INTR * (marked == 2), 1, 0, 0)
+            theirs.send(b"".join([*messages, done]))
+            channel = Channel(lambda made=ours: made, 5.0)  # type: ignore[misc]  # a default binds it now
+            channel.begin()
+            with pytest.raises(Interrupted):
+                channel.listing(lambda _: b"x")
+            theirs.close()
+
+    def test_an_answer_to_an_older_question_is_passed_over(self) -> None:
+        """What comes late, after nobody waited for it any more, is not taken for the answer to something else."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+
+        def said(number: int, sequence: int) -> bytes:
+            return struct.pack("=IHHIIi16x", 36, n.NLMSG_ERROR, 0, sequence, 0, -number)
+
+        route = struct.pack("=IHHII12x", 28, n.RTM_NEWROUTE, 2, 3, 0)
+        done = struct.pack("=IHHIIi", 20, n.NLMSG_DONE, 2, 3, 0, 0)
+        for answer in (said(errno.EPERM, 77), said(errno.ESRCH, 1), said(errno.EPERM, 1), said(0, 2), route, done):
+            theirs.send(answer)
+        channel = Channel(lambda: ours, 5.0)
+        channel.begin()
+        with pytest.raises(KernelError) as caught:
+            channel.ask(lambda _: b"question")
+        assert caught.value.number == errno.ESRCH
+        errors: dict[int, KernelError] = {}
+        assert not channel.submit([bytes(16)], channel.number(), errors)
+        assert errors == {}
+        assert len([*channel.listing(lambda _: b"question")]) == 1
+        theirs.close()
+        channel.close()
+
+    def test_a_host_that_never_rests_is_unsettled(
+        self, backend: NetlinkBackend, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """After a few attempts the reader gives up and says that it may be tried again."""
+        monkeypatch.setattr(reading, "_heard", lambda _: True)
+        with pytest.raises(Unsettled, match="changed during each of 8 attempts"):
+            backend.snapshot()
+
+    def test_a_burst_that_was_too_large_is_one_change(self, namespace: Namespace) -> None:
+        """When more happens than the listener has room for it says True once, and goes on listening."""
+        descriptor = open_namespace(namespace.path)
+        with NetlinkWatch(lambda: inside(descriptor, partial(open_socket, n.groups(), buffer=1))) as watch:
+            namespace.batch([f"route add 20.0.0.{low} via 10.0.0.1" for low in range(256)])
+            assert watch.wait(5)
+            assert not watch.wait(0)
+            namespace.batch(["route add 21.0.0.0/8 via 10.0.0.1"])
+            assert watch.wait(5)
+            assert not watch.wait(0)
+        os.close(descriptor)
+
+    def test_answers_that_were_lost_are_found_out(self, namespace: Namespace, monkeypatch: pytest.MonkeyPatch) -> None:
+        """With too little room for the kernel's answers, what was done is still told from what was not."""
+        namespace.batch([f"route add 20.0.0.{low} via 10.0.0.2" for low in range(0, 256, 2)])
+        monkeypatch.setattr(backend_module, "open_socket", partial(open_socket, buffer=1))
+        with NetlinkBackend(netns=namespace.path) as cramped:
+            assert cramped._channel.capacity < 3  # noqa: SLF001 RUF100
+            wanted = [Route.to(f"20.0.0.{low}/32", dev="eth0", gateway="10.0.0.1", protocol=213) for low in range(256)]
+            with monkeypatch.context() as patch:
+                patch.setattr(Channel, "capacity", 128)
+                outcomes = cramped.change([Change("add", route) for route in wanted])
+            assert [outcome.ok for outcome in outcomes] == [False, True] * 128
+            assert any("answer was lost" in str(outcome.error) for outcome in outcomes)
+            # Left to itself it asks for no more answers at a time than there is room for.
+            again = cramped.change([Change("add", route) for route in wanted])
+            assert {outcome.error.errno for outcome in again if outcome.error} == {errno.EEXIST}
+            assert not any(outcome.ok for outcome in again)
+            answers = cramped.lookup([route.prefix.ip for route in wanted])
+            assert [answer.route and str(answer.route.legs[0].gateway) for answer in answers] == [
+                "10.0.0.2",
+                "10.0.0.1",
+            ] * 128
+
+    def test_a_single_answer_that_was_lost_is_asked_for_again(
+        self, backend: NetlinkBackend, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The name of a device is resolved also when the answer does not arrive at first."""
+        receive, lost = Channel.receive, [Lost()]
+
+        def lossy(channel: Channel, *, wait: bool = True) -> bytes:
+            data = receive(channel, wait=wait)
+            if lost:
+                raise lost.pop()
+            return data
+
+        monkeypatch.setattr(Channel, "receive", lossy)
+        (outcome,) = backend.change([Change("add", ROUTE)])
+        assert outcome.ok
+        assert not lost
+
+    def test_a_route_that_went_before_it_was_deleted(
+        self, namespace: Namespace, backend: NetlinkBackend, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Somebody else may be faster: then the kernel's own answer is the outcome."""
+        backend.change([Change("add", ROUTE)])
+        send = Channel.send
+
+        def snatch(channel: Channel, data: bytes) -> None:
+            if data[4:6] == struct.pack("=H", n.RTM_DELROUTE):
+                namespace.batch(["route del 1.0.0.0/8"])
+            send(channel, data)
+
+        monkeypatch.setattr(Channel, "send", snatch)
+        (outcome,) = backend.change([Change("delete", ROUTE)])
+        assert isinstance(outcome.error, NoSuchRoute)
+        assert outcome.error.kernel == "No such process"

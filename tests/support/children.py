@@ -1,0 +1,91 @@
+"""A child process for what a test must not do to itself: lose its privileges, or see its system calls refused."""
+
+import ctypes
+import os
+import pickle
+import select
+import signal
+import struct
+from collections.abc import Callable
+from typing import TypeVar
+
+__all__ = ["enter_namespace", "in_child", "refuse_netlink", "refuse_strict_checking"]
+
+T = TypeVar("T")
+
+_CLONE_NEWNET = 0x40000000
+_PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP, _FILTER = 38, 22, 2
+# The numbers of socket and setsockopt, by machine.
+_CALLS = {"x86_64": (41, 54), "aarch64": (198, 208)}
+_EAFNOSUPPORT, _ENOPROTOOPT = 97, 92
+_LOAD, _EQUAL, _RETURN = 0x20, 0x15, 0x06
+_ALLOW, _ERROR = 0x7FFF0000, 0x00050000
+
+
+def in_child(work: Callable[[], T], *, seconds: float = 20.0) -> T:
+    """What `work` returns in a forked child; what it raises there, it raises here."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reader)
+        try:
+            result: tuple[bool, object] = (True, work())
+        except BaseException as error:  # noqa: BLE001  raised again in the parent
+            result = (False, error)
+        with os.fdopen(writer, "wb") as pipe:
+            pickle.dump(result, pipe)
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as pipe:
+        if not select.select([pipe], [], [], seconds)[0]:
+            os.kill(child, signal.SIGKILL)
+        data = pipe.read()
+    os.waitpid(child, 0)
+    if not data:
+        raise TimeoutError(f"the child said nothing within {seconds} s")
+    done, value = pickle.loads(data)  # noqa: S301  our own child wrote it
+    if not done:
+        raise value
+    return value  # type: ignore[no-any-return]  # pickle does not know what work returns
+
+
+def enter_namespace(path: str) -> None:
+    """Go into a network namespace, for good."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    if libc.setns(descriptor, _CLONE_NEWNET):
+        raise OSError(ctypes.get_errno(), "setns")
+    os.close(descriptor)
+
+
+def refuse_netlink() -> None:
+    """From now on this process is in a sandbox in which there is no netlink."""
+    socket, _ = _CALLS[os.uname().machine]
+    _seccomp([*_when(0, socket), *_when(16, 16), (_RETURN, 0, 0, _ERROR | _EAFNOSUPPORT)])
+
+
+def refuse_strict_checking() -> None:
+    """From now on this process sees a kernel that does not know NETLINK_GET_STRICT_CHK, as before Linux 4.20."""
+    _, setsockopt = _CALLS[os.uname().machine]
+    tests = [*_when(0, setsockopt), *_when(24, 270), *_when(32, 12)]
+    _seccomp([*tests, (_RETURN, 0, 0, _ERROR | _ENOPROTOOPT)])
+
+
+def _when(offset: int, value: int) -> list[tuple[int, int, int, int]]:
+    """Go on if this word of struct seccomp_data has the value."""
+    return [(_LOAD, 0, 0, offset), (_EQUAL, 0, -1, value)]
+
+
+def _seccomp(program: list[tuple[int, int, int, int]]) -> None:
+    """Install the filter; -1 as a jump is one to its end, which allows the call."""
+    program = [*program, (_RETURN, 0, 0, _ALLOW)]
+    end = len(program) - 1
+    packed = b"".join(
+        struct.pack("=HBBI", code, yes, end - place - 1 if no == -1 else no, value)
+        for place, (code, yes, no, value) in enumerate(program)
+    )
+    instructions = ctypes.create_string_buffer(packed)
+    header = ctypes.create_string_buffer(struct.pack("@HP", len(program), ctypes.addressof(instructions)))
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) or libc.prctl(_PR_SET_SECCOMP, _FILTER, header):
+        raise OSError(ctypes.get_errno(), "seccomp")

@@ -1,0 +1,67 @@
+"""Values in the words of `ip`, and a namespace furnished with devices: what the tests against a kernel share."""
+
+from collections.abc import Iterable
+
+from hostrouting.fib import Flow
+from hostrouting.model import Link, Route, Rule
+from tests.support.namespace import Namespace
+
+__all__ = ["furnish", "query", "route_command", "rule_command"]
+
+
+def rule_command(rule: Rule) -> str:
+    """The words that add the rule."""
+    words = [f"rule add pref {rule.priority}", "not" if rule.invert else ""]
+    names = {"fwmark": "fwmark", "tos": "tos"}
+    words += [f"{names.get(name, name)} {value}" for name, value in rule.selectors()]
+    if rule.action == "goto":
+        words.append(f"goto {rule.target}")
+    elif rule.action != "to_table":
+        words.append(rule.action)
+    else:
+        words.append(f"lookup {rule.table}")
+        for name in ("suppress_prefixlength", "suppress_ifgroup"):
+            if (value := getattr(rule, name)) is not None:
+                words.append(f"{name} {value}")
+    return " ".join(words)
+
+
+def route_command(route: Route) -> str:
+    """The words that append the route behind those of the same key; every gateway is on-link."""
+    words = [f"route append {route.type} {route.prefix} table {route.table} metric {route.metric}"]
+    words += [f"tos {route.tos:#x}"] if route.tos else []
+    words.append(f"proto {route.protocol}")
+    hops = [f"via {leg.gateway} dev {leg.dev} onlink" if leg.gateway else f"dev {leg.dev}" for leg in route.legs]
+    weights = [f"weight {leg.weight}" for leg in route.legs]
+    words += hops if len(hops) == 1 else [f"nexthop {hop} {weight}" for hop, weight in zip(hops, weights, strict=True)]
+    words += [f"mtu {route.mtu}"] if route.mtu else []
+    words += [f"advmss {route.advmss}"] if route.advmss else []
+    return " ".join(words)
+
+
+def furnish(namespace: Namespace, links: Iterable[Link], lost: Iterable[str] = ()) -> None:
+    """Make the devices, give eth0 an address of either family, and take the carrier of those in `lost`."""
+    links, batch = tuple(links), ["link set lo up"]
+    for link in links:
+        batch += [
+            f"link add {link.name} type veth peer name peer-{link.name}",
+            f"link set {link.name} group {link.group} addrgenmode none",
+            f"link set peer-{link.name} addrgenmode none up",
+            f"link set {link.name} up",
+        ]
+    batch += ["address add 10.0.0.4/24 dev eth0", "address add fd00:99::4/64 dev eth0 nodad"]
+    namespace.batch(batch)
+    for link in links:
+        for family in ("ipv4", "ipv6"):
+            namespace.sysctl(
+                f"{family}/conf/{link.name}/ignore_routes_with_linkdown", int(link.ignore_routes_with_linkdown)
+            )
+    namespace.batch(f"link set peer-{name} down" for name in lost)
+
+
+def query(address: str, flow: Flow) -> str:
+    """The same packet in the words of `ip route get`."""
+    words = [address, f"mark {flow.mark}", f"tos {flow.tos:#x}", f"uid {flow.uid}"]
+    if flow.sport or flow.dport:
+        words.append(f"ipproto {flow.ipproto} sport {flow.sport} dport {flow.dport}")
+    return " ".join(words)
