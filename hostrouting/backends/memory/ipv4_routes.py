@@ -27,7 +27,7 @@ class Routes4:
         """Start empty."""
         self._devices = devices
         self._rules = rules
-        self.tables = Tables(IPV4)
+        self.tables: Tables[Standing] = Tables(IPV4)
         self.lookup = Lookup4(self.tables, rules, devices)
 
     def change(self, verb: Verb, route: Route) -> None:

@@ -57,6 +57,7 @@ class Kernel:
         device.leaving = True
         self.addresses4.device_leaves(device)
         self.routes4.device_down(device, unregister=True, force=True)
+        self.addresses6.device_down(device, unregister=True)
         self.devices.remove(name)
 
     def set_up(self, name: str) -> None:
@@ -113,7 +114,7 @@ class Kernel:
         return device
 
     def _shown(self) -> Iterator[Route]:
-        for standing in self.routes4.tables.listed(longest_first=True):
+        for standing in self.routes4.tables.listed():
             yield self._as_shown(standing.route)
         yield from map(self._as_shown, self.routes6.listed())
 

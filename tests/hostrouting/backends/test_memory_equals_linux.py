@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hostrouting.backends.base import KIND_OF_ERRNO, Answer
 from hostrouting.backends.memory import MemoryBackend
 from hostrouting.backends.memory.text import print_routes, print_rules
-from hostrouting.model import IP, IPV4, SCOPE_HOST, Address, Route, as_ip, ip_at
+from hostrouting.model import IP, IPV4, IPV6, SCOPE_HOST, Address, Route, as_ip, ip_at
 from tests.support.operations import DEVICES, Operation, do_fake, do_linux, operations
 from tests.support.rawkernel import RawKernel, raw_kernel
 
@@ -79,3 +79,10 @@ def run(family: int, happening: list[Operation]) -> None:
 def test_ipv4(happening: list[Operation]) -> None:
     """IPv4: every outcome, every errno, the whole table in order, and every lookup are Linux's."""
     run(IPV4, happening)
+
+
+@settings(max_examples=4000 if LONG else 300, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate, Phase.shrink])
+@given(st.lists(operations(IPV6), min_size=1, max_size=25))
+def test_ipv6(happening: list[Operation]) -> None:
+    """IPv6: every outcome, every errno, the whole table in order, and every lookup are Linux's."""
+    run(IPV6, happening)

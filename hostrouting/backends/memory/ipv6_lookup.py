@@ -1,0 +1,52 @@
+"""The lookups that Linux makes for itself while it changes IPv6 routes: is this gateway on the link?
+
+Here: those lookups, for a device. Not here: what a packet meets (`hostrouting.fib`).
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import attrs
+
+from hostrouting.backends.memory.devices import Devices
+from hostrouting.backends.memory.rules import Rules
+from hostrouting.backends.memory.tables import Standing, Tables
+from hostrouting.fib import PLAIN, Fib
+from hostrouting.model import IP, TABLE_LOCAL, TABLE_MAIN, Route, Snapshot
+
+__all__ = ["Lookup6"]
+
+
+class Lookup6:
+    """IPv6 lookups on the tables as they stand."""
+
+    def __init__(self, tables: Tables[Any], rules: Rules, devices: Devices) -> None:
+        """Look at these whenever asked."""
+        self._tables, self._rules, self._devices = tables, rules, devices
+
+    def is_own(self, address: IP) -> bool:
+        """Whether any device holds the address."""
+        return any(held.ip == address for device in self._devices for held in device.ipv6)
+
+    def in_tables(self, tables: Iterable[int], address: IP, dev: str | None) -> Route | None:
+        """What the first of the tables that has anything for the address has, by this device."""
+        for table in tables:
+            for standing in self._tables.covering(int(address), (table,)):
+                if _usable(standing, dev):
+                    return standing.route
+        return None
+
+    def everywhere(self, address: IP, dev: str | None) -> Route | None:
+        """What the rules lead to, by this device."""
+        if not self._rules.custom:
+            return self.in_tables((TABLE_LOCAL, TABLE_MAIN), address, dev)
+        covering = [it.route for it in self._tables.covering(int(address), list(self._tables)) if _usable(it, dev)]
+        links = [attrs.evolve(device.link, ignore_routes_with_linkdown=False) for device in self._devices]
+        fib = Fib(Snapshot(links=tuple(links), rules=tuple(self._rules), routes=covering))
+        return fib.lookup(address, attrs.evolve(PLAIN, iif="", oif=dev or "")).route
+
+
+def _usable(standing: Standing, dev: str | None) -> bool:
+    # What leads nowhere is kept on lo, and not found by any other device.
+    legs = standing.route.legs
+    return (dev is None and not legs) or any(dev in {None, leg.dev} and not leg.dead for leg in legs)
