@@ -13,7 +13,7 @@ import struct
 import subprocess
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -43,7 +43,8 @@ _NEWLINK, _DELLINK, _GETLINK = 16, 17, 18
 _NEWADDR, _DELADDR, _GETADDR = 20, 21, 22
 _NEWROUTE, _DELROUTE, _GETROUTE = 24, 25, 26
 _NEWRULE, _DELRULE, _GETRULE = 32, 33, 34
-_FIB_MATCH = 0x2000 | 0x1000  # the entry, and the table that it is in
+# The entry; in IPv4 the table that it is in has to be asked for.
+_FIB_MATCH = {4: 0x2000 | 0x1000, 6: 0x2000}
 _IFF_UP, _IFF_LOWER_UP = 1, 0x10000
 _AF = {4: socket.AF_INET, 6: socket.AF_INET6}
 _FAMILY = {int(number): family for family, number in _AF.items()}
@@ -166,7 +167,15 @@ class RawKernel:
 
     def add_address(self, address: Address) -> Said:
         """An address comes; in IPv6 without a search for duplicates."""
-        return self._ask(_NEWADDR, _CREATE | _EXCL, self._address(address))
+        said = self._ask(_NEWADDR, _CREATE | _EXCL, self._address(address))
+        if not said.errno and address.ip.version == 6:
+            # The route to itself comes by and by, even then.
+            own = Prefix.of(address.ip)
+            self._wait(
+                lambda: (own, (address.dev,), "local") in {(it.prefix, it.devs, it.type) for it in self.routes(6)},
+                address,
+            )
+        return said
 
     def delete_address(self, address: Address) -> Said:
         """An address goes."""
@@ -220,7 +229,7 @@ class RawKernel:
         messages = []
         for number, destination in enumerate(destinations, start=1):
             family = destination.version
-            body = struct.pack("=8BI", _AF[family], width_of(family), 0, tos, 0, 0, 0, 0, _FIB_MATCH)
+            body = struct.pack("=8BI", _AF[family], width_of(family), 0, tos, 0, 0, 0, 0, _FIB_MATCH[family])
             body += _attribute(1, destination.packed)
             messages.append(struct.pack("=IHHII", 16 + len(body), _GETROUTE, _REQUEST, number, 0) + body)
         found: list[Route | int] = []
@@ -251,13 +260,18 @@ class RawKernel:
 
     def _settle(self, name: str) -> None:
         """Wait until the kernel has drawn all conclusions from a change of a carrier, which it does by and by."""
-        end = time.monotonic() + 5
-        while time.monotonic() < end:
+
+        def settled() -> bool:
             ((_, flags, operstate),) = self._links(name)
-            carrier = bool(flags & _IFF_LOWER_UP)
-            if name == "lo" or (operstate == 6) == carrier:
-                return
-        raise RuntimeError(f"{name} does not settle")
+            return name == "lo" or (operstate == 6) == bool(flags & _IFF_LOWER_UP)
+
+        self._wait(settled, name)
+
+    def _wait(self, done: Callable[[], bool], what: object) -> None:
+        end = time.monotonic() + 5
+        while not done():
+            if time.monotonic() > end:
+                raise RuntimeError(f"{what} does not settle")
 
     def _links(self, name: str) -> list[tuple[int, int, int]]:
         """Index, flags and operational state."""

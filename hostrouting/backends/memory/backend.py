@@ -21,7 +21,7 @@ from hostrouting.backends.memory.watch import MemoryWatch
 from hostrouting.backends.refusal import refusal
 from hostrouting.errors import BackendError, RouteRefused
 from hostrouting.fib import PLAIN, Decision, Fib, Flow
-from hostrouting.model import IPV4, TABLE_LOCAL, TABLE_MAIN, Address, Link, Rule, Snapshot
+from hostrouting.model import IPV4, IPV6, TABLE_LOCAL, TABLE_MAIN, Address, Link, Rule, Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -82,7 +82,9 @@ class MemoryBackend:
             raise ValueError("IPv4 and IPv6 destinations in one lookup")
         self._meet("lookup")
         if self._fib is None:
-            self._fib = Fib(self._now(), merged=not self._kernel.rules[IPV4].custom)
+            in_force = [rule for family in (IPV4, IPV6) for rule in self._kernel.rules[family].in_force()]
+            snapshot = attrs.evolve(self._now(), rules=tuple(in_force))
+            self._fib = Fib(snapshot, merged=not self._kernel.rules[IPV4].custom)
         flow = flow.assumed()
         if not flow.ipproto and any(it.version == IPV4 for it in destinations):
             # Linux takes a packet of which it is not told the protocol for UDP, in IPv4.

@@ -11,7 +11,7 @@ import attrs
 from hostrouting.backends.memory.devices import Device, Devices
 from hostrouting.backends.memory.ipv4_lookup import Lookup4, NoWay
 from hostrouting.backends.memory.refused import Refused
-from hostrouting.backends.memory.tables import Standing, bare
+from hostrouting.backends.memory.tables import Standing, as_kept
 from hostrouting.model import (
     IPV6,
     SCOPE_HOST,
@@ -45,8 +45,6 @@ _WIDEST: dict[RouteType, int] = {
     **dict.fromkeys(PATHLESS, SCOPE_UNIVERSE),
 }
 _ECN = 0x03
-# The largest packet, and what is left of it for TCP.
-_MAX_MTU, _MAX_ADVMSS = 65535 - 15, 65535 - 40
 
 
 def check_tos(route: Route) -> None:
@@ -57,16 +55,11 @@ def check_tos(route: Route) -> None:
 
 def check_route(route: Route, devices: Devices, lookup: Lookup4) -> Standing:
     """The route as it will stand; Refused when Linux does not take it."""
-    route = bare(route)
+    route = as_kept(route)
     if route.scope < _WIDEST.get(route.type, _SCOPE_NOWHERE):
         raise Refused(errno.EINVAL, "Invalid scope")
     if route.nexthop_id is not None:
         raise Refused(errno.EINVAL, "Nexthop id does not exist")
-    route = attrs.evolve(
-        route,
-        mtu=min(route.mtu, _MAX_MTU) if route.mtu else None,
-        advmss=min(route.advmss, _MAX_ADVMSS) if route.advmss else None,
-    )
     if route.type in PATHLESS:
         if any(leg.dev or leg.gateway for leg in route.legs):
             text = "Gateway, device and multipath can not be specified for this route type"

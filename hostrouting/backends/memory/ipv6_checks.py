@@ -15,6 +15,7 @@ from hostrouting.model import DEFAULT_METRIC, IPV6, TABLE_MAIN, NextHop, Route
 
 __all__ = ["check_leg", "check_route"]
 
+_PROTOCOL_BOOT = 3
 _PATHLESS = frozenset({"blackhole", "unreachable", "prohibit", "throw"})
 
 
@@ -25,8 +26,12 @@ def check_route(route: Route) -> Route:
     if len(route.legs) > 1 and any(leg.gateway is None for leg in route.legs):
         text = "Device only routes can not be added for IPv6 using the multipath API."
         raise Refused(errno.EINVAL, text)
+    if len(route.legs) > 1 and route.type in _PATHLESS:
+        # Whatever they say, each of them is lo to Linux.
+        raise Refused(errno.EEXIST)
     legs = () if route.type in _PATHLESS else route.legs or (NextHop(),)
-    return attrs.evolve(route, legs=legs, metric=route.metric or DEFAULT_METRIC[IPV6])
+    protocol = route.protocol or _PROTOCOL_BOOT
+    return attrs.evolve(route, legs=legs, metric=route.metric or DEFAULT_METRIC[IPV6], protocol=protocol)
 
 
 def check_leg(leg: NextHop, route: Route, devices: Devices, lookup: Lookup6) -> NextHop:
@@ -57,8 +62,8 @@ def _check_gateway(
         if gateway.is_multicast or not int(gateway):
             raise Refused(errno.EINVAL, "Invalid gateway address")
         if leg.onlink:
-            found = lookup.in_tables((TABLE_MAIN,), gateway, leg.dev)
-            if found is not None and found.prefix.network and (found.type != "unicast" or leg.dev not in found.devs):
+            found = lookup.nearest(TABLE_MAIN, gateway, leg.dev)
+            if found is not None and found.prefix.network and found.legs and leg.dev not in found.devs:
                 raise Refused(errno.EINVAL, "Nexthop has invalid gateway or device mismatch")
         else:
             device = devices.find(_egress(gateway, leg.dev, route, lookup))

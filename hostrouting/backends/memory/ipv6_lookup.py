@@ -28,6 +28,18 @@ class Lookup6:
         """Whether any device holds the address."""
         return any(held.ip == address for device in self._devices for held in device.ipv6)
 
+    def nearest(self, table: int, address: IP, dev: str | None) -> Route | None:
+        """What one table has for the address, by this device if there are several."""
+        found: list[Route] = []
+        for standing in self._tables.covering(int(address), (table,)):
+            route: Route = standing.route
+            if any(leg.dead for leg in route.legs):
+                continue
+            if found and (route.prefix, route.metric) != (found[0].prefix, found[0].metric):
+                break
+            found.append(route)
+        return next((route for route in found if dev in route.devs), found[0] if found else None)
+
     def in_tables(self, tables: Iterable[int], address: IP, dev: str | None) -> Route | None:
         """What the first of the tables that has anything for the address has, by this device."""
         for table in tables:

@@ -15,8 +15,8 @@ from hostrouting.backends.memory.ipv6_checks import check_leg, check_route
 from hostrouting.backends.memory.ipv6_lookup import Lookup6
 from hostrouting.backends.memory.refused import Refused
 from hostrouting.backends.memory.rules import Rules
-from hostrouting.backends.memory.tables import Standing, Tables, bare
-from hostrouting.model import IP, IPV6, TABLE_LOCAL, TABLE_MAIN, NextHop, Prefix, Route
+from hostrouting.backends.memory.tables import Standing, Tables, as_kept, bare
+from hostrouting.model import IP, IPV6, PROTOCOL_KERNEL, TABLE_LOCAL, TABLE_MAIN, NextHop, Prefix, Route
 
 __all__ = ["Routes6"]
 
@@ -56,14 +56,14 @@ class Routes6:
         if verb == "delete":
             self._delete(route)
             return
-        route = check_route(route)
+        route = check_route(as_kept(route))
         self.tables.create(route.table)
-        legs = [check_leg(leg, route, self._devices, self._lookup) for leg in route.legs] or [None]
-        if len({(leg.dev, leg.gateway) for leg in legs if leg}) < len(legs):
+        legs = [check_leg(leg, route, self._devices, self._lookup) for leg in route.legs]
+        if len({(leg.dev, leg.gateway) for leg in legs}) < len(legs):
             raise Refused(errno.EEXIST)
         placed: list[_Standing6] = []
-        for leg in legs:
-            new = _Standing6(attrs.evolve(route, legs=(leg,) if leg else ()))
+        for single in [(leg,) for leg in legs] or [()]:
+            new = _Standing6(attrs.evolve(route, legs=single))
             try:
                 self._insert("append" if placed else verb, new)
             except Refused:
@@ -175,18 +175,19 @@ class Routes6:
     def _delete(self, wanted: Route) -> None:
         if wanted.table not in self.tables:
             raise Refused(errno.ESRCH, "FIB table does not exist")
-        failed = False
+        failure = 0
         for leg in wanted.legs or (NextHop(),):
-            found = next((it for it in self.tables.at(wanted.table, wanted.prefix) if _meant(it, wanted, leg)), None)
+            shelf = self.tables.at(wanted.table, wanted.prefix)
+            found = next((it for it in shelf if _meant(it, wanted, leg)), None)
             if found is None:
-                failed = True
+                failure = errno.ENOENT if not shelf and _means_nothing(wanted, leg) else errno.ESRCH
             elif leg.gateway is not None or not found.kin:
                 self._remove(found)
             else:
                 for sibling in list(found.kin):
                     self._remove(sibling)
-        if failed:
-            raise Refused(errno.ESRCH)
+        if failure:
+            raise Refused(failure)
 
 
 def _mark(standing: _Standing6, *, dead: bool, linkdown: bool) -> None:
@@ -201,4 +202,15 @@ def _meant(standing: _Standing6, wanted: Route, leg: NextHop) -> bool:
         and wanted.protocol in {0, route.protocol}
         and leg.dev in {None, standing.leg.dev}
         and leg.gateway in {None, standing.leg.gateway}
+    )
+
+
+def _means_nothing(wanted: Route, leg: NextHop) -> bool:
+    """Whether it is what Linux keeps as a default route where there is none, and does not delete."""
+    return (
+        not wanted.prefix.length
+        and leg.dev is None
+        and leg.gateway is None
+        and wanted.metric in {0, 0xFFFFFFFF}
+        and wanted.protocol in {0, PROTOCOL_KERNEL}
     )

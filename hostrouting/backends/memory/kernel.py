@@ -90,11 +90,13 @@ class Kernel:
 
     def add_address(self, address: Address) -> None:
         """A device gets an address."""
-        (self.addresses4 if address.ip.version == IPV4 else self.addresses6).add(self._holder(address), address)
+        device = self._holder(address, "ipv6: Unable to find the interface")
+        (self.addresses4 if address.ip.version == IPV4 else self.addresses6).add(device, address)
 
     def delete_address(self, address: Address) -> None:
         """A device loses an address."""
-        (self.addresses4 if address.ip.version == IPV4 else self.addresses6).delete(self._holder(address), address)
+        device = self._holder(address, "ipv6: Unable to find the interface")
+        (self.addresses4 if address.ip.version == IPV4 else self.addresses6).delete(device, address)
 
     def snapshot(self) -> Snapshot:
         """All of it."""
@@ -107,10 +109,10 @@ class Kernel:
             routes=tuple(self._shown()),
         )
 
-    def _holder(self, address: Address) -> Device:
+    def _holder(self, address: Address, said: str) -> Device:
         device = self.devices.find(address.dev)
         if device is None:
-            raise Refused(errno.ENODEV, f"ipv{address.ip.version}: Device not found")
+            raise Refused(errno.ENODEV, "ipv4: Device not found" if address.ip.version == IPV4 else said)
         return device
 
     def _shown(self) -> Iterator[Route]:

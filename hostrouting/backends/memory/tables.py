@@ -11,10 +11,12 @@ import attrs
 
 from hostrouting.model import IPV4, Prefix, Route, width_of
 
-__all__ = ["Standing", "Tables", "bare"]
+__all__ = ["Standing", "Tables", "as_kept", "bare"]
 
 # A prefix, packed as its network, shifted by this, and its length.
 _BITS = 8
+# The largest packet, and what is left of it for TCP.
+_MAX_MTU, _MAX_ADVMSS = 65535 - 15, 65535 - 40
 
 
 @attrs.define(eq=False)
@@ -30,6 +32,15 @@ class Standing:
     def twin_of(self, other: "Standing") -> bool:
         """Whether Linux would keep one and the same description for both."""
         return self.reach == other.reach and bare(self.route) == bare(other.route)
+
+
+def as_kept(route: Route) -> Route:
+    """The route with its metrics as Linux keeps them: cut down to the largest packet, and none for 0."""
+    return attrs.evolve(
+        bare(route),
+        mtu=min(route.mtu, _MAX_MTU) if route.mtu else None,
+        advmss=min(route.advmss, _MAX_ADVMSS) if route.advmss else None,
+    )
 
 
 def bare(route: Route) -> Route:
