@@ -3,7 +3,7 @@
 Everything is drawn from a world so small that things collide: three devices, a dozen addresses, one block.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import attrs
@@ -15,12 +15,14 @@ from hostrouting.errors import BackendError
 from hostrouting.model import (
     IP,
     IPV4,
+    IPV6,
     SCOPE_HOST,
     SCOPE_LINK,
     TABLE_DEFAULT,
     TABLE_LOCAL,
     TABLE_MAIN,
     Address,
+    Link,
     NextHop,
     Prefix,
     Route,
@@ -33,7 +35,7 @@ from hostrouting.model import (
 )
 from tests.support.rawkernel import RawKernel, Said
 
-__all__ = ["DEVICES", "Operation", "do_fake", "do_linux", "operations"]
+__all__ = ["DEVICES", "Operation", "do_fake", "do_linux", "operations", "resolve"]
 
 DEVICES = ("eth0", "eth1", "ib0")
 _VERBS: list[Verb] = ["add", "append", "replace", "delete"]
@@ -57,7 +59,7 @@ def do_linux(kernel: RawKernel, operation: Operation) -> Said:
     return said
 
 
-def do_fake(kernel: MemoryBackend, operation: Operation) -> Said:
+def do_fake(kernel: MemoryBackend, operation: Operation, *, ignore_linkdown: bool = False) -> Said:
     """Let it happen to the fake kernel."""
     arguments = operation.arguments
     if operation.verb == "change":
@@ -68,12 +70,26 @@ def do_fake(kernel: MemoryBackend, operation: Operation) -> Said:
         if operation.verb.endswith("_address"):
             arguments = (arguments[0].dev, *arguments)
         elif operation.verb == "add_link":
-            operation = attrs.evolve(operation, options=(("up", False),))
+            link = Link(name=arguments[0], index=0, up=False, ignore_routes_with_linkdown=ignore_linkdown)
+            arguments = (link,)
         try:
             getattr(kernel, operation.verb)(*arguments, **dict(operation.options))
         except BackendError as refused:
             error = refused
     return Said(0) if error is None else Said(error.errno or -1, error.kernel)
+
+
+def resolve(operation: Operation, routes: Sequence[Route]) -> Operation:
+    """The operation itself; one on a route that is listed speaks of it by its number until now."""
+    if operation.verb != "listed":
+        return operation
+    if not routes:
+        return Operation("set_up", ("lo",))
+    verb, number = operation.arguments
+    route = routes[number % len(routes)]
+    # On Linux the other ends of the links have such routes as well, which `replace` would hit.
+    shared = route.prefix.family == IPV6 and route.type == "multicast"
+    return Operation("change", (Change("delete" if shared else verb, route),))
 
 
 def operations(family: int) -> st.SearchStrategy[Operation]:
@@ -84,6 +100,7 @@ def operations(family: int) -> st.SearchStrategy[Operation]:
         st.builds(lambda it: Operation("change", (it,)), changes(family)),
         st.builds(lambda it: Operation("change", (it,)), changes(family)),
         st.builds(lambda it: Operation("change", (it,)), changes(family)),
+        st.builds(lambda verb, at: Operation("listed", (verb, at)), st.sampled_from(_VERBS), st.integers(0, 40)),
         st.builds(lambda verb, dev: Operation(verb, (dev,)), link, devices),
         st.builds(lambda dev, on: Operation("set_carrier", (dev,), (("carrier", on),)), devices, st.booleans()),
         st.builds(lambda it: Operation("add_address", (it,)), addresses(family)),
@@ -133,7 +150,7 @@ def routes(draw: st.DrawFn, family: int) -> Route:
     kinds: list[RouteType] = ["local", "broadcast", "anycast", "multicast"]
     # Known limit: in IPv6 the fake kernel has unicast routes and those that lead nowhere only.
     kind: RouteType = seldom(st.sampled_from(pathless + (kinds if family == IPV4 else [])), "unicast", of=4)
-    legs = tuple(draw(st.lists(_legs(family), min_size=1, max_size=seldom(st.just(3), 1))))
+    legs = tuple(draw(st.lists(_legs(family), min_size=1, max_size=seldom(st.just(3), 1, of=3))))
     if kind in pathless:
         legs = seldom(st.just(legs), ())
     if kind == "unicast":
@@ -171,7 +188,7 @@ def _legs(family: int) -> st.SearchStrategy[NextHop]:
         st.sampled_from([*DEVICES, *DEVICES, *DEVICES, "lo" if family == IPV4 else "eth0", None]),
         gateways,
         st.sampled_from([False] * 7 + [True]),
-        st.just(1),
+        st.sampled_from([1, 1, 1, 7]) if family == IPV4 else st.just(1),
     )
 
 

@@ -75,15 +75,23 @@ class Said(NamedTuple):
 
 
 @contextmanager
-def raw_kernel() -> "Iterator[RawKernel]":
-    """A new namespace, which ends with the block."""
+def raw_kernel(*, promote_secondaries: bool = False, ignore_linkdown: bool = False) -> "Iterator[RawKernel]":
+    """A new namespace, with these sysctls, which ends with the block."""
     made: list[Any] = []
+    sysctls = {
+        "ipv4/conf/all/promote_secondaries": promote_secondaries,
+        "ipv4/conf/all/ignore_routes_with_linkdown": ignore_linkdown,
+        "ipv6/conf/default/ignore_routes_with_linkdown": ignore_linkdown,
+    }
 
     def make() -> None:
         libc = ctypes.CDLL(None, use_errno=True)
         if libc.unshare(_CLONE_NEWNET):
             made.append(OSError(ctypes.get_errno(), "no private network namespace"))
             return
+        for path, value in sysctls.items():
+            # The kernel shows a thread the values of the namespace that it is in.
+            Path(f"/proc/sys/net/{path}").write_text(str(int(value)), encoding="ascii")
         here = f"/proc/self/task/{threading.get_native_id()}/ns/net"
         made.append(socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0))
         made.append(os.open(here, os.O_RDONLY | os.O_CLOEXEC))
@@ -195,10 +203,6 @@ class RawKernel:
             return Said(19)
         kind, flags = _VERBS[change.verb]
         return self._ask(kind, flags, self._route(change.route))
-
-    def sysctl(self, path: str, value: int) -> None:
-        """Set a value under /proc/sys/net, as this namespace has it."""
-        subprocess.run([*self._enter(), "sh", "-c", f"echo {value} > /proc/sys/net/{path}"], check=True, timeout=30)
 
     # What there is
 

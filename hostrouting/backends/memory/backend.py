@@ -217,9 +217,7 @@ class MemoryBackend:
         try:
             self._kernel.change(change)
         except Refused as refused:
-            return Outcome(
-                change, refusal(change, refused.number, refused.text, addresses=self._now().addresses)
-            )
+            return Outcome(change, refusal(change, refused.number, refused.text, addresses=self._now().addresses))
         self._changed()
         return Outcome(change)
 

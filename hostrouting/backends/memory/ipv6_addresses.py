@@ -43,6 +43,7 @@ class Addresses6:
 
     def add(self, device: Device, address: Address) -> None:
         """Give the device an address, before those of its scope."""
+        self._bring_multicast(device)
         if any(held.ip == address.ip for held in device.ipv6):
             raise Refused(errno.EEXIST, "ipv6: address already assigned")
         held = Holding(attrs.evolve(address, scope=_scope(address)))
@@ -86,12 +87,17 @@ class Addresses6:
             self._routes.carrier(device)
 
     def _get_ready(self, device: Device) -> None:
-        if device.carrier and not device.loopback and device.name not in self._ready:
+        if device.carrier and device.name not in self._ready:
             self._ready.add(device.name)
+            self._bring_multicast(device)
+
+    def _bring_multicast(self, device: Device) -> None:
+        if device.up and not device.loopback:
+            leg = NextHop(device.name, linkdown=not device.carrier)
             self._routes.bring(
                 Route(
                     _MULTICAST,
-                    (NextHop(device.name),),
+                    (leg,),
                     table=TABLE_LOCAL,
                     type="multicast",
                     metric=_CONNECTED_METRIC,

@@ -40,6 +40,9 @@ class Kernel:
         for leg in route.legs:
             if leg.dev is not None:
                 self.devices.get(leg.dev)
+        if len(route.legs) == 1 and route.legs[0].weight != 1:
+            # There is no place for the weight of an only leg in what the kernel is told.
+            route = attrs.evolve(route, legs=(attrs.evolve(route.legs[0], weight=1),))
         (self.routes4 if route.prefix.family == IPV4 else self.routes6).change(change.verb, route)
 
     def add_link(self, link: Link) -> None:

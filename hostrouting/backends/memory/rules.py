@@ -15,7 +15,17 @@ __all__ = ["Rules"]
 
 # What two rules have to have in common for the second to be refused; `invert` is not among it.
 _TOLD_APART_BY = (
-    *("action", "table", "priority", "suppress_ifgroup", "suppress_prefixlength", "fwmark", "fwmask", "l3mdev", "protocol"),
+    *(
+        "action",
+        "table",
+        "priority",
+        "suppress_ifgroup",
+        "suppress_prefixlength",
+        "fwmark",
+        "fwmask",
+        "l3mdev",
+        "protocol",
+    ),
     *("uids", "ipproto", "sports", "dports", "iif", "oif"),
 )
 _ECN = 0x03
