@@ -16,6 +16,8 @@ idle0, down, without an address; the default rules; no routes but those that the
 cannot do at all it may skip, by overriding the test.
 """
 
+# Here as in any test, assert is how a promise is checked.
+# ruff: noqa: S101
 from __future__ import annotations
 
 import threading

@@ -4,7 +4,7 @@ Everything is drawn from a world so small that things collide: three devices, a 
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import attrs
 from hypothesis import strategies as st

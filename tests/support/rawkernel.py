@@ -32,7 +32,7 @@ from hostrouting.model import (
     width_of,
 )
 
-__all__ = ["Said", "RawKernel", "raw_kernel"]
+__all__ = ["RawKernel", "Said", "raw_kernel"]
 
 _CLONE_NEWNET = 0x40000000
 _SOL_NETLINK, _CAP_ACK, _EXT_ACK, _STRICT = 270, 10, 11, 12
@@ -155,12 +155,12 @@ class RawKernel:
         return said
 
     def set_up(self, name: str) -> Said:
-        """This end is set up."""
+        """Set this end up."""
         self._up.add(name)
         return self._set(name, _IFF_UP)
 
     def set_down(self, name: str) -> Said:
-        """This end is set down."""
+        """Set this end down."""
         self._up.discard(name)
         return self._set(name, 0)
 

@@ -68,7 +68,7 @@ def check_route(route: Route, devices: Devices, lookup: Lookup4) -> Standing:
     if route.scope > SCOPE_HOST:
         raise Refused(errno.EINVAL, "Invalid scope")
     if route.scope == SCOPE_HOST:
-        legs = (_own(route, devices),)
+        legs: tuple[tuple[NextHop, int], ...] = (_own(route, devices),)
     else:
         legs = tuple(_check_leg(leg, route, devices, lookup) for leg in route.legs or (NextHop(),))
     if route.prefsrc is not None and not _may_prefer(route, lookup):
@@ -126,16 +126,11 @@ def _check_onlink(leg: NextHop, route: Route, devices: Devices, lookup: Lookup4)
 
 def _check_gateway(leg: NextHop, route: Route, devices: Devices, lookup: Lookup4) -> tuple[NextHop, int]:
     """The gateway has to be nearer than the route: on the link, through this device."""
-    gateway, scope = int(leg.gateway or 0), max(route.scope + 1, SCOPE_LINK)
+    scope = max(route.scope + 1, SCOPE_LINK)
     try:
-        if route.table == TABLE_MAIN:
-            raise NoWay(errno.EAGAIN)
-        way = lookup.in_table(route.table, gateway, scope=scope, dev=leg.dev)
-    except NoWay:
-        try:
-            way = lookup.everywhere(gateway, scope=scope, dev=leg.dev)
-        except NoWay as error:
-            raise Refused(error.number, "Nexthop has invalid gateway") from error
+        way = lookup.for_gateway(int(leg.gateway or 0), route.table, scope=scope, dev=leg.dev)
+    except NoWay as error:
+        raise Refused(error.number, "Nexthop has invalid gateway") from error
     if way.route.type not in {"unicast", "local"}:
         raise Refused(errno.EINVAL, "Nexthop has invalid gateway")
     device = devices.find(way.leg.dev)

@@ -1,4 +1,4 @@
-"""The lookups that Linux makes for itself while it changes IPv4 routes: is this gateway near, is this address mine?
+"""The lookups that Linux makes for itself while it changes IPv4 routes: for gateways, and for addresses of its own.
 
 Here: those lookups, which look at scopes and ignore lost carriers. Not here: what a packet meets (`hostrouting.fib`
 answers that, for users and fake alike).
@@ -61,6 +61,15 @@ class Lookup4:
     def __init__(self, tables: Tables[Standing], rules: Rules, devices: Devices) -> None:
         """Look at these whenever asked."""
         self._tables, self._rules, self._devices = tables, rules, devices
+
+    def for_gateway(self, address: int, table: int, *, scope: int, dev: str | None) -> Way:
+        """What leads to a gateway: the table of the route that wants it, and then what the rules lead to."""
+        if table != TABLE_MAIN:
+            try:
+                return self.in_table(table, address, scope=scope, dev=dev)
+            except NoWay:
+                pass
+        return self.everywhere(address, scope=scope, dev=dev)
 
     def in_table(self, table: int, address: int, *, scope: int = 0, dev: str | None = None) -> Way:
         """What one table has for the address, among routes of this scope or a narrower one."""

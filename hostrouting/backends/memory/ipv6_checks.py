@@ -43,7 +43,7 @@ def check_leg(leg: NextHop, route: Route, devices: Devices, lookup: Lookup6) -> 
         if not device.up:
             raise Refused(errno.ENETDOWN, "Nexthop device is not up")
     if isinstance(leg.gateway, IPv6Address):
-        device = _check_gateway(leg, leg.gateway, device, route, devices, lookup)
+        device = _check_gateway(leg.gateway, device, leg=leg, table=route.table, devices=devices, lookup=lookup)
     if device is None:
         raise Refused(errno.ENODEV)
     if not device.up:
@@ -54,7 +54,7 @@ def check_leg(leg: NextHop, route: Route, devices: Devices, lookup: Lookup6) -> 
 
 
 def _check_gateway(
-    leg: NextHop, gateway: IPv6Address, device: Device | None, route: Route, devices: Devices, lookup: Lookup6
+    gateway: IPv6Address, device: Device | None, *, leg: NextHop, table: int, devices: Devices, lookup: Lookup6
 ) -> Device:
     if lookup.is_own(gateway):
         raise Refused(errno.EINVAL, "Gateway can not be a local address")
@@ -66,7 +66,7 @@ def _check_gateway(
             if found is not None and found.prefix.network and found.legs and leg.dev not in found.devs:
                 raise Refused(errno.EINVAL, "Nexthop has invalid gateway or device mismatch")
         else:
-            device = devices.find(_egress(gateway, leg.dev, route, lookup))
+            device = devices.find(_egress(gateway, leg.dev, table, lookup))
     if device is None:
         raise Refused(errno.EINVAL, "Egress device not specified")
     if device.loopback:
@@ -74,9 +74,9 @@ def _check_gateway(
     return device
 
 
-def _egress(gateway: IPv6Address, dev: str | None, route: Route, lookup: Lookup6) -> str:
+def _egress(gateway: IPv6Address, dev: str | None, table: int, lookup: Lookup6) -> str:
     """The device on whose link the gateway is; EHOSTUNREACH when it is on none, or on another one."""
-    for found in (lookup.in_tables((route.table,), gateway, dev), lookup.everywhere(gateway, dev)):
+    for found in (lookup.in_tables((table,), gateway, dev), lookup.everywhere(gateway, dev)):
         if found is not None and found.legs and found.legs[0].gateway is None:
             return found.devs[0]
     raise Refused(errno.EHOSTUNREACH)

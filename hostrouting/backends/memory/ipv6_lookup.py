@@ -1,4 +1,4 @@
-"""The lookups that Linux makes for itself while it changes IPv6 routes: is this gateway on the link?
+"""The lookups that Linux makes for itself while it changes IPv6 routes: for gateways, and for addresses of its own.
 
 Here: those lookups, for a device. Not here: what a packet meets (`hostrouting.fib`).
 """
@@ -45,7 +45,8 @@ class Lookup6:
         for table in tables:
             for standing in self._tables.covering(int(address), (table,)):
                 if _usable(standing, dev):
-                    return standing.route
+                    found: Route = standing.route
+                    return found
         return None
 
     def everywhere(self, address: IP, dev: str | None) -> Route | None:

@@ -62,7 +62,8 @@ class Routes6:
         if len({(leg.dev, leg.gateway) for leg in legs}) < len(legs):
             raise Refused(errno.EEXIST)
         placed: list[_Standing6] = []
-        for single in [(leg,) for leg in legs] or [()]:
+        each: list[tuple[NextHop, ...]] = [(leg,) for leg in legs]
+        for single in each or [()]:
             new = _Standing6(attrs.evolve(route, legs=single))
             try:
                 self._insert("append" if placed else verb, new)

@@ -17,7 +17,7 @@ from hostrouting.backends.memory.ipv6_addresses import Addresses6
 from hostrouting.backends.memory.ipv6_routes import Routes6
 from hostrouting.backends.memory.refused import Refused
 from hostrouting.backends.memory.rules import Rules
-from hostrouting.model import IPV4, IPV6, Address, Link, NextHop, Route, Rule, Snapshot
+from hostrouting.model import IPV4, IPV6, Address, Link, Route, Snapshot
 
 __all__ = ["Kernel"]
 

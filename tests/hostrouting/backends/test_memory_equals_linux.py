@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hostrouting.backends.base import KIND_OF_ERRNO, Answer
 from hostrouting.backends.memory import MemoryBackend
 from hostrouting.backends.memory.text import print_routes, print_rules
-from hostrouting.model import IP, IPV4, IPV6, SCOPE_HOST, Address, Route, as_ip, ip_at
+from hostrouting.model import IP, IPV4, IPV6, SCOPE_HOST, Route, ip_at
 from tests.support.operations import DEVICES, Operation, do_fake, do_linux, operations, resolve
 from tests.support.rawkernel import RawKernel, raw_kernel
 
