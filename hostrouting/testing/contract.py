@@ -234,6 +234,16 @@ class BackendContract:
                 assert isinstance(_do(backend, "delete", other), NoSuchRoute), other
             assert _mine(backend) == [standing]
 
+    def test_delete_is_not_deceived_by_what_is_left_open(self) -> None:
+        """What a route leaves open (metric 0, no gateway) means just that: one with a metric or a gateway stays."""
+        with self.make() as backend:
+            standing = _ours("192.0.2.0/24", metric=5)
+            assert _do(backend, "add", standing) is None
+            assert isinstance(_do(backend, "delete", _ours("192.0.2.0/24")), NoSuchRoute)
+            bare = attrs.evolve(standing, legs=(NextHop("eth0"),))
+            assert isinstance(_do(backend, "delete", bare), NoSuchRoute)
+            assert _mine(backend) == [standing]
+
     def test_refusals_are_told_apart(self) -> None:
         """Each refusal is of its own kind, names the route, and has the kernel's number and words."""
         with self.make() as backend:

@@ -61,22 +61,22 @@ def do_linux(kernel: RawKernel, operation: Operation) -> Said:
 
 def do_fake(kernel: MemoryBackend, operation: Operation, *, ignore_linkdown: bool = False) -> Said:
     """Let it happen to the fake kernel."""
-    arguments = operation.arguments
-    if operation.verb == "change":
-        (outcome,) = kernel.change(arguments)
-        error: BackendError | None = outcome.error
-    else:
-        error = None
-        if operation.verb.endswith("_address"):
-            arguments = (arguments[0].dev, *arguments)
-        elif operation.verb == "add_link":
-            link = Link(name=arguments[0], index=0, up=False, ignore_routes_with_linkdown=ignore_linkdown)
-            arguments = (link,)
-        try:
-            getattr(kernel, operation.verb)(*arguments, **dict(operation.options))
-        except BackendError as refused:
-            error = refused
-    return Said(0) if error is None else Said(error.errno or -1, error.kernel)
+    verb, arguments, options = operation.verb, operation.arguments, dict(operation.options)
+    try:
+        if verb == "change":
+            (change,) = arguments
+            kernel.ip_route(change.verb, change.route)
+        elif verb == "add_link":
+            (name,) = arguments
+            kernel.add_link(Link(name=name, index=0, up=False, ignore_routes_with_linkdown=ignore_linkdown))
+        elif verb.endswith("_address"):
+            (address,) = arguments
+            getattr(kernel, verb)(address.dev, address)
+        else:
+            getattr(kernel, verb)(*arguments, **options)
+    except BackendError as error:
+        return Said(error.errno or -1, error.kernel)
+    return Said(0)
 
 
 def resolve(operation: Operation, routes: Sequence[Route]) -> Operation:

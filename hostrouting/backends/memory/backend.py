@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from types import TracebackType
 
-    from hostrouting.model import IP
+    from hostrouting.backends.base import Verb
+    from hostrouting.model import IP, Route
 
 __all__ = ["MemoryBackend"]
 
@@ -170,6 +171,11 @@ class MemoryBackend:
         with self._arranging(f"delete rule {rule}"):
             self._kernel.rules[rule.family].delete(rule)
 
+    def ip_route(self, verb: Verb, route: Route) -> None:
+        """Somebody else changes a route, with `ip route`: to `delete`, what the route leaves open matches anything."""
+        with self._arranging(f"{verb} {route}"):
+            self._kernel.change(Change(verb, route))
+
     def later(self, happening: Callable[[], object]) -> None:
         """Let this happen while somebody waits for a change: one happening for each wait that hears nothing."""
         self._happenings.append(happening)
@@ -215,7 +221,10 @@ class MemoryBackend:
 
     def _carry_out(self, change: Change) -> Outcome:
         try:
-            self._kernel.change(change)
+            if change.verb == "delete":
+                self._kernel.delete_exactly(change.route)
+            else:
+                self._kernel.change(change)
         except Refused as refused:
             return Outcome(change, refusal(change, refused.number, refused.text, addresses=self._now().addresses))
         self._changed()

@@ -5,7 +5,7 @@ is taken at all (`ipv6_checks`), and what an address brings (`ipv6_addresses`).
 """
 
 import errno
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import attrs
 
@@ -74,6 +74,18 @@ class Routes6:
                 raise
             placed.append(new)
 
+    def at(self, table: int, prefix: Prefix) -> list[Route]:
+        """The routes of exactly this prefix, the legs of each together."""
+        return list(_together(self.tables.at(table, prefix)))
+
+    def meant(self, wanted: Route) -> Route | None:
+        """The route that Linux takes for the one to delete, or to delete a leg of."""
+        for leg in wanted.legs[:1] or (NextHop(),):
+            for standing in self.tables.at(wanted.table, wanted.prefix):
+                if _meant(standing, wanted, leg):
+                    return next(_together(standing.kin or [standing]))
+        return None
+
     def bring(self, route: Route) -> None:
         """Add what an address or a device brings, behind what is there; a twin is enough."""
         try:
@@ -130,19 +142,7 @@ class Routes6:
 
     def listed(self) -> Iterator[Route]:
         """All of them, in the order of `ip -6 route show table all`, the legs of ECMP routes together."""
-        skipping: _Standing6 | None = None
-        for standing in self.tables.listed():
-            if skipping is not None:
-                # Linux goes on behind the last leg, whatever stands between.
-                skipping = None if standing is skipping else skipping
-                continue
-            if len(standing.kin) > 1:
-                start = standing.kin.index(standing)
-                kin = standing.kin[start:] + standing.kin[:start]
-                skipping = kin[-1]
-                yield attrs.evolve(standing.route, legs=tuple(it.leg for it in kin))
-            else:
-                yield standing.route
+        return _together(self.tables.listed())
 
     def _insert(self, verb: Verb, new: _Standing6) -> None:
         route = new.route
@@ -189,6 +189,21 @@ class Routes6:
                     self._remove(sibling)
         if failure:
             raise Refused(failure)
+
+
+def _together(standing: Iterable[_Standing6]) -> Iterator[Route]:
+    skipping: _Standing6 | None = None
+    for one in standing:
+        if skipping is not None:
+            # Linux goes on behind the last leg, whatever stands between.
+            skipping = None if one is skipping else skipping
+        elif one.kin:
+            start = one.kin.index(one)
+            kin = one.kin[start:] + one.kin[:start]
+            skipping = kin[-1]
+            yield attrs.evolve(one.route, legs=tuple(it.leg for it in kin))
+        else:
+            yield one.route
 
 
 def _mark(standing: _Standing6, *, dead: bool, linkdown: bool) -> None:

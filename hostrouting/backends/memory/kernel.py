@@ -11,6 +11,7 @@ import attrs
 
 from hostrouting.backends.base import Change
 from hostrouting.backends.memory.devices import Device, Devices
+from hostrouting.backends.memory.exact import check_exact
 from hostrouting.backends.memory.ipv4_addresses import Addresses4
 from hostrouting.backends.memory.ipv4_routes import Routes4
 from hostrouting.backends.memory.ipv6_addresses import Addresses6
@@ -35,7 +36,7 @@ class Kernel:
         self.addresses6 = Addresses6(self.routes6)
 
     def change(self, change: Change) -> None:
-        """Carry out one change of a route."""
+        """Carry out one change of a route, as Linux understands it."""
         route = change.route
         for leg in route.legs:
             if leg.dev is not None:
@@ -44,6 +45,14 @@ class Kernel:
             # There is no place for the weight of an only leg in what the kernel is told.
             route = attrs.evolve(route, legs=(attrs.evolve(route.legs[0], weight=1),))
         (self.routes4 if route.prefix.family == IPV4 else self.routes6).change(change.verb, route)
+
+    def delete_exactly(self, route: Route) -> None:
+        """Delete this very route, or none."""
+        for dev in route.devs:
+            self.devices.get(dev)
+        routes = self.routes4 if route.prefix.family == IPV4 else self.routes6
+        check_exact(route, routes.at(route.table, route.prefix), routes.meant(route))
+        self.change(Change("delete", route))
 
     def add_link(self, link: Link) -> None:
         """A device appears."""

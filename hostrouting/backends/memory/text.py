@@ -24,6 +24,12 @@ from hostrouting.model import (
 __all__ = ["print_routes", "print_rules", "print_world"]
 
 _PROTOCOL_BOOT = 3
+# The classes of differentiated services that have names.
+_CLASSES = {
+    **{number << 5: f"CS{number}" for number in range(1, 8)},
+    **{number << 5 | drop << 3: f"AF{number}{drop}" for number in range(1, 5) for drop in range(1, 4)},
+    0xB8: "EF",
+}
 _IP_PROTOCOLS = {1: "icmp", 6: "tcp", 17: "udp", 58: "ipv6-icmp"}
 _SCOPES = {200: "site", 253: "link", 254: "host", 255: "nowhere"}
 
@@ -75,7 +81,7 @@ def print_routes(routes: Sequence[Route], family: int) -> Iterator[str]:
 def _route_lines(route: Route) -> Iterator[str]:
     words: list[str] = [] if route.type == "unicast" else [route.type]
     words.append("default" if route.prefix.length == 0 else _block(route.prefix))
-    words += [f"tos {route.tos:#04x}"] if route.tos else []
+    words += [f"tos {_CLASSES.get(route.tos) or f'{route.tos:#04x}'}"] if route.tos else []
     words += [f"nhid {route.nexthop_id}"] if route.nexthop_id is not None else []
     single = route.legs[0] if len(route.legs) == 1 else None
     # A blackhole has no device in IPv4; in IPv6 it is said to lead to lo.
@@ -117,7 +123,7 @@ def _state(leg: NextHop) -> list[str]:
 
 def _selectors(rule: Rule) -> Iterator[str]:
     if rule.tos:
-        yield f"tos {rule.tos:#04x}"
+        yield f"tos {_CLASSES.get(rule.tos) or f'{rule.tos:#04x}'}"
     if rule.fwmask:
         yield f"fwmark {rule.fwmark:#x}" + ("" if rule.fwmask == 0xFFFFFFFF else f"/{rule.fwmask:#x}")
     if rule.iif:
