@@ -26,7 +26,12 @@ pytestmark = [
 ]
 
 Finish: TypeAlias = Callable[[RawKernel, MemoryBackend, int], None]
+# `HYPOTHESIS_PROFILE=long` lets it run for minutes; in rounds, because nothing in the suite may take longer than two.
 LONG = os.environ.get("HYPOTHESIS_PROFILE") == "long"
+ROUNDS = [pytest.param(number, id=f"round{number}") for number in range(10 if LONG else 1)]
+SETTINGS = settings(
+    deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.explicit, Phase.generate, Phase.shrink]
+)
 
 
 def compare(linux: RawKernel, fake: MemoryBackend, family: int) -> None:
@@ -99,26 +104,17 @@ def worlds(family: int) -> st.SearchStrategy[tuple[list[Operation], dict[str, bo
 
 
 @pytest.mark.parametrize("family", [IPV4, IPV6])
-@settings(
-    max_examples=4000 if LONG else 300,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-    phases=[Phase.generate, Phase.shrink],
-)
+@pytest.mark.parametrize("_round", ROUNDS)
+@settings(SETTINGS, max_examples=800 if LONG else 200)
 @given(data=st.data())
-def test_every_outcome_route_and_lookup(family: int, data: st.DataObject) -> None:
+def test_every_outcome_route_and_lookup(family: int, _round: int, data: st.DataObject) -> None:
     """Every outcome and errno, the whole table in order after every step, and every lookup at the end, are Linux's."""
     happening, sysctls = data.draw(worlds(family))
     run(family, happening, sysctls, compare_lookups)
 
 
 @pytest.mark.parametrize("family", [IPV4, IPV6])
-@settings(
-    max_examples=1000 if LONG else 40,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-    phases=[Phase.generate, Phase.shrink],
-)
+@settings(SETTINGS, max_examples=500 if LONG else 40)
 @given(data=st.data())
 def test_every_word(family: int, data: st.DataObject) -> None:
     """What `ip rule` and `ip route show table all` print is what the fake kernel prints."""
