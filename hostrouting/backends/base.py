@@ -35,6 +35,12 @@ class Change:
     - `replace`: rewrites the first holder of the key, whoever it belongs to, or adds when nobody holds it. The
       kernel answers RouteExists when exactly this route already stands behind the first holder.
     - `delete`: the one route that is exactly this (key, type, protocol, scope, legs); NoSuchRoute if none is.
+      RouteRefused, and nothing is deleted, where the kernel would take another one in its place.
+
+    What a snapshot shows of the state of a leg (linkdown, dead, pervasive) is no part of what is asked for, nor is the
+    weight of an only leg: a route can be handed back as it was read. In IPv6 `add` is refused in the same way, but
+    `append` of a route with a gateway makes one ECMP route with those that stand there, and `replace` takes the place
+    of all legs of one; a metric of 0 is 1024, a protocol of 0 is 3, and scope and tos tell no routes apart.
     """
 
     verb: Verb
@@ -59,7 +65,11 @@ class Outcome:
 
 @attrs.frozen
 class Answer:
-    """The kernel's answer for one destination: the FIB entry that decides, with all of its legs."""
+    """The kernel's answer for one destination: the FIB entry that decides, with all of its legs.
+
+    Until a namespace gets its first rule of its own, Linux keeps the IPv4 tables local and main as one, and names
+    main for the entries of both.
+    """
 
     kind: Kind
     route: Route | None
