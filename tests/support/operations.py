@@ -3,7 +3,7 @@
 Everything is drawn from a world so small that things collide: three devices, a dozen addresses, one block.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import attrs
@@ -35,7 +35,7 @@ from hostrouting.model import (
 )
 from tests.support.rawkernel import RawKernel, Said
 
-__all__ = ["DEVICES", "Operation", "do_fake", "do_linux", "operations", "resolve"]
+__all__ = ["DEVICES", "Operation", "do_fake", "do_linux", "furnish", "operations", "resolve"]
 
 DEVICES = ("eth0", "eth1", "ib0")
 _VERBS: list[Verb] = ["add", "append", "replace", "delete"]
@@ -90,6 +90,13 @@ def resolve(operation: Operation, routes: Sequence[Route]) -> Operation:
     # On Linux the other ends of the links have such routes as well, which `replace` would hit.
     shared = route.prefix.family == IPV6 and route.type == "multicast"
     return Operation("change", (Change("delete" if shared else verb, route),))
+
+
+def furnish(family: int) -> Iterator[Operation]:
+    """Addresses to begin with, two of them in one network."""
+    for dev, number, host_bits in (("eth0", 1, 4), ("ib0", 2, 4), ("eth1", 6, 2)):
+        ip = ip_at(family, _base(family) + number)
+        yield Operation("add_address", (Address(ip=ip, length=width_of(family) - host_bits, dev=dev),))
 
 
 def operations(family: int) -> st.SearchStrategy[Operation]:

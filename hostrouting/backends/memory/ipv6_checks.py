@@ -50,7 +50,8 @@ def check_leg(leg: NextHop, route: Route, devices: Devices, lookup: Lookup6) -> 
         raise Refused(errno.ENETDOWN, "Nexthop device is not up")
     if route.prefsrc is not None and not lookup.is_own(route.prefsrc):
         raise Refused(errno.EINVAL, "Invalid source address")
-    return attrs.evolve(leg, dev=device.name, linkdown=not device.carrier)
+    own = route.type in {"local", "anycast"}
+    return attrs.evolve(leg, dev=device.name, linkdown=not device.carrier and not own)
 
 
 def _check_gateway(

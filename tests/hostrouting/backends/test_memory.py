@@ -16,9 +16,9 @@ from hostrouting.testing import h200, plain_vm
 FABRIC = Prefix.parse("172.16.0.0/16")
 
 
-def ours(prefix: str, gateway: str | None = "10.0.0.1", dev: str = "eth0", **more: int) -> Route:
+def ours(prefix: str, gateway: str | None = "10.0.0.1", dev: str = "eth0", metric: int = 0) -> Route:
     """A route of ours."""
-    return Route.to(prefix, dev=dev, gateway=gateway, **{"protocol": OURS, **more})
+    return Route.to(prefix, dev=dev, gateway=gateway, metric=metric, protocol=OURS)
 
 
 def do(kernel: MemoryBackend, verb: Verb, route: Route) -> RouteRefused | None:

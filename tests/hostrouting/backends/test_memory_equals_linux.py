@@ -17,7 +17,7 @@ from hostrouting.backends.base import KIND_OF_ERRNO, Answer
 from hostrouting.backends.memory import MemoryBackend
 from hostrouting.backends.memory.text import print_routes, print_rules
 from hostrouting.model import IP, IPV4, IPV6, SCOPE_HOST, Route, ip_at
-from tests.support.operations import DEVICES, Operation, do_fake, do_linux, operations, resolve
+from tests.support.operations import DEVICES, Operation, do_fake, do_linux, furnish, operations, resolve
 from tests.support.rawkernel import RawKernel, raw_kernel
 
 pytestmark = [
@@ -47,7 +47,8 @@ def places(routes: tuple[Route, ...], family: int) -> list[IP]:
     """Every place at which an answer can change, and the last one before it."""
     found = {edge for route in routes for edge in (route.prefix.first, route.prefix.last)}
     beyond = {edge + step for edge in found for step in (-1, 1)}
-    return [ip_at(family, place) for place in sorted(found | beyond) if 0 < place < (224 << 24)]
+    multicast = 224 << 24 if family == IPV4 else 255 << 120
+    return [ip_at(family, place) for place in sorted(found | beyond) if 0 < place < multicast]
 
 
 def compare_words(linux: RawKernel, fake: MemoryBackend, family: int) -> None:
@@ -100,7 +101,9 @@ def run(family: int, happening: list[Operation], sysctls: dict[str, bool], finis
 def worlds(family: int) -> st.SearchStrategy[tuple[list[Operation], dict[str, bool]]]:
     """What happens, and in which world."""
     sysctls = st.fixed_dictionaries({"promote_secondaries": st.booleans(), "ignore_linkdown": st.booleans()})
-    return st.tuples(st.lists(operations(family), min_size=1, max_size=25), sysctls)
+    happening = st.lists(operations(family), min_size=1, max_size=20) | st.lists(operations(family), min_size=15)
+    furnished = st.sampled_from([[], list(furnish(family))])
+    return st.tuples(st.builds(lambda first, then: [*first, *then], furnished, happening), sysctls)
 
 
 @pytest.mark.parametrize("family", [IPV4, IPV6])

@@ -1,5 +1,7 @@
 """Waiting for the memory kernel: changes are heard, and time passes without waiting."""
 
+from functools import partial
+
 import pytest
 
 from hostrouting.backends.memory import MemoryBackend
@@ -12,12 +14,12 @@ def test_everything_that_happens_is_heard() -> None:
     kernel = MemoryBackend()
     watch = kernel.watch()
     happenings = [
-        lambda: kernel.add_link("eth0"),
-        lambda: kernel.add_address("eth0", "10.0.0.4/24"),
-        lambda: kernel.set_carrier("eth0", carrier=False),
-        lambda: kernel.set_down("eth0"),
-        lambda: kernel.delete_address("eth0", "10.0.0.4/24"),
-        lambda: kernel.delete_link("eth0"),
+        partial(kernel.add_link, "eth0"),
+        partial(kernel.add_address, "eth0", "10.0.0.4/24"),
+        partial(kernel.set_carrier, "eth0", carrier=False),
+        partial(kernel.set_down, "eth0"),
+        partial(kernel.delete_address, "eth0", "10.0.0.4/24"),
+        partial(kernel.delete_link, "eth0"),
     ]
     for happening in happenings:
         assert watch.wait(0) is False
