@@ -1,6 +1,7 @@
 """Waiting for the memory kernel: changes are heard, and time passes without waiting."""
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -8,12 +9,15 @@ from hostrouting.backends.memory import MemoryBackend
 from hostrouting.errors import BackendError
 from hostrouting.testing import plain_vm
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 
 def test_everything_that_happens_is_heard() -> None:
     """Links, addresses and rules are heard like routes; a refusal may be, silence is not."""
     kernel = MemoryBackend()
     watch = kernel.watch()
-    happenings = [
+    happenings: list[Callable[[], object]] = [
         partial(kernel.add_link, "eth0"),
         partial(kernel.add_address, "eth0", "10.0.0.4/24"),
         partial(kernel.set_carrier, "eth0", carrier=False),
