@@ -87,9 +87,9 @@ def resolve(operation: Operation, routes: Sequence[Route]) -> Operation:
         return Operation("set_up", ("lo",))
     verb, number = operation.arguments
     route = routes[number % len(routes)]
-    # On Linux the other ends of the links have such routes as well, which `replace` would hit.
-    shared = route.prefix.family == IPV6 and route.type == "multicast"
-    return Operation("change", (Change("delete" if shared else verb, route),))
+    # Known limit: such IPv6 routes are made by addresses and devices alone.
+    made = route.prefix.family == IPV6 and route.type in {"local", "multicast"}
+    return Operation("change", (Change("delete" if made else verb, route),))
 
 
 def furnish(family: int) -> Iterator[Operation]:

@@ -43,9 +43,9 @@ class Addresses6:
 
     def add(self, device: Device, address: Address) -> None:
         """Give the device an address, before those of its scope."""
-        self._bring_multicast(device)
         if any(held.ip == address.ip for held in device.ipv6):
             raise Refused(errno.EEXIST, "ipv6: address already assigned")
+        self._bring_multicast(device)
         held = Holding(attrs.evolve(address, scope=_scope(address)))
         place = sum(1 for it in device.ipv6 if _reach(it) > _reach(held))
         device.ipv6.insert(place, held)

@@ -77,7 +77,7 @@ def _check_gateway(
 
 def _egress(gateway: IPv6Address, dev: str | None, table: int, lookup: Lookup6) -> str:
     """The device on whose link the gateway is; EHOSTUNREACH when it is on none, or on another one."""
-    for found in (lookup.in_tables((table,), gateway, dev), lookup.everywhere(gateway, dev)):
+    for found in (lookup.in_table(table, gateway, dev), lookup.everywhere(gateway, dev)):
         if found is not None and found.legs and found.legs[0].gateway is None:
             return found.devs[0]
     raise Refused(errno.EHOSTUNREACH)

@@ -3,7 +3,6 @@
 Here: those lookups, for a device. Not here: what a packet meets (`hostrouting.fib`).
 """
 
-from collections.abc import Iterable
 from typing import Any
 
 import attrs
@@ -12,7 +11,7 @@ from hostrouting.backends.memory.devices import Devices
 from hostrouting.backends.memory.rules import Rules
 from hostrouting.backends.memory.tables import Standing, Tables
 from hostrouting.fib import PLAIN, Fib
-from hostrouting.model import IP, TABLE_LOCAL, TABLE_MAIN, Route, Snapshot
+from hostrouting.model import IP, Route, Snapshot
 
 __all__ = ["Lookup6"]
 
@@ -40,22 +39,16 @@ class Lookup6:
             found.append(route)
         return next((route for route in found if dev in route.devs), found[0] if found else None)
 
-    def in_tables(self, tables: Iterable[int], address: IP, dev: str | None) -> Route | None:
-        """What the first of the tables that has anything for the address has, by this device."""
-        for table in tables:
-            for standing in self._tables.covering(int(address), (table,)):
-                if _usable(standing, dev):
-                    found: Route = standing.route
-                    return found
-        return None
+    def in_table(self, table: int, address: IP, dev: str | None) -> Route | None:
+        """What one table has for the address, by this device, with or without a carrier."""
+        return next((it.route for it in self._tables.covering(int(address), (table,)) if _usable(it, dev)), None)
 
     def everywhere(self, address: IP, dev: str | None) -> Route | None:
-        """What the rules lead to, by this device."""
-        if not self._rules.custom:
-            return self.in_tables((TABLE_LOCAL, TABLE_MAIN), address, dev)
-        covering = [it.route for it in self._tables.covering(int(address), list(self._tables)) if _usable(it, dev)]
-        links = [attrs.evolve(device.link, ignore_routes_with_linkdown=False) for device in self._devices]
-        fib = Fib(Snapshot(links=tuple(links), rules=tuple(self._rules), routes=covering))
+        """What the rules lead to, by this device; where a lost carrier matters, it does so here."""
+        every = self._tables.covering(int(address), self._tables)
+        covering = [it.route for it in every if _usable(it, dev)]
+        links = tuple(device.link for device in self._devices)
+        fib = Fib(Snapshot(links=links, rules=self._rules.in_force(), routes=covering))
         return fib.lookup(address, attrs.evolve(PLAIN, iif="", oif=dev or "")).route
 
 
