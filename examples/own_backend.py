@@ -21,20 +21,25 @@ class JournalBackend:
         self.journal: list[str] = []
 
     def snapshot(self, *, family: int | None = None, table: int | None = None, protocol: int | None = None) -> Snapshot:
+        """Everything as it is now, from the other."""
         return self.inner.snapshot(family=family, table=table, protocol=protocol)
 
     def lookup(self, destinations: Sequence[IP], flow: Flow = PLAIN) -> tuple[Answer, ...]:
+        """What the other says."""
         return self.inner.lookup(destinations, flow)
 
     def change(self, changes: Iterable[Change]) -> tuple[Outcome, ...]:
+        """Let the other do it, and write down how each change went."""
         outcomes = self.inner.change(changes)
         self.journal += [f"{it.change}: {'done' if it.ok else it.error}" for it in outcomes]
         return outcomes
 
     def watch(self) -> Watch:
+        """Listen to the other."""
         return self.inner.watch()
 
     def close(self) -> None:
+        """Close the other."""
         self.inner.close()
 
     def __enter__(self) -> Self:

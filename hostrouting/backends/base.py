@@ -37,6 +37,11 @@ class Change:
       kernel answers RouteExists when exactly this route already stands behind the first holder.
     - `delete`: the one route that is exactly this (key, type, protocol, scope, legs); NoSuchRoute if none is. What
       Linux itself would take for it (any metric when 0 is asked for, any gateway when none is) stays.
+
+    What a snapshot shows of the state of a leg (linkdown, dead, pervasive) is no part of what is asked for, nor is the
+    weight of an only leg: a route can be handed back as it was read. In IPv6 `add` is refused in the same way, but
+    `append` of a route with a gateway makes one ECMP route with those that stand there, and `replace` takes the place
+    of all legs of one; a metric of 0 is 1024, a protocol of 0 is 3, and scope and tos tell no routes apart.
     """
 
     verb: Verb
@@ -61,7 +66,11 @@ class Outcome:
 
 @attrs.frozen
 class Answer:
-    """The kernel's answer for one destination: the FIB entry that decides, with all of its legs."""
+    """The kernel's answer for one destination: the FIB entry that decides, with all of its legs.
+
+    Until a namespace gets its first rule of its own, Linux keeps the IPv4 tables local and main as one, and names
+    main for the entries of both.
+    """
 
     kind: Kind
     route: Route | None

@@ -40,6 +40,9 @@ def refusal(change: Change, number: int, kernel: str = "", *, addresses: Iterabl
     route = change.route
     dev = next(iter(route.devs), "no device")
     kind = _KINDS.get(number, InvalidRoute)
+    if number == errno.ENOTUNIQ:
+        # No kernel says so: it is found out before one is asked to delete.
+        return RouteRefused(f"{route}: cannot be deleted: {kernel}", route=str(route))
     if kind is RouteExists and change.verb == "replace":
         said = f"{route}: exactly this route already stands behind another one of its key"
     elif kind is RouteExists:

@@ -4,7 +4,7 @@
     Faults             what can go wrong in it
     FakeHost           that kernel with files and a manager, for tests of tasks; FakeFiles, FakeManager
     topologies         hosts to begin with: `plain_vm()`, `h200()`, `vpn_node()`, `ecmp_node()`, `cni_node()`
-    BackendContract    the promises of RouteBackend as tests: subclass it, and say how yours is made
+    contract           the promises of RouteBackend as tests: subclass `contract.BackendContract`
     strategies         hypothesis strategies for prefixes, routes, rules and snapshots
     config_strategies  hypothesis strategies for configurations
     plugin             pytest fixtures, switched on with `pytest_plugins = ["hostrouting.testing.plugin"]`
@@ -24,7 +24,6 @@ A test of code that installs routes::
 """
 
 from hostrouting.backends.memory import Faults, MemoryBackend
-from hostrouting.testing.contract import BackendContract
 from hostrouting.testing.host import FakeFiles, FakeHost, FakeManager
 from hostrouting.testing.topologies import cni_node, ecmp_node, h200, plain_vm, vpn_node
 
@@ -42,6 +41,4 @@ __all__ = [
     "vpn_node",
     "ecmp_node",
     "cni_node",
-    # the promises
-    "BackendContract",
 ]

@@ -16,6 +16,8 @@ idle0, down, without an address; the default rules; no routes but those that the
 cannot do at all it may skip, by overriding the test.
 """
 
+# Here as in any test, assert is how a promise is checked.
+# ruff: noqa: S101
 from __future__ import annotations
 
 import threading
@@ -230,6 +232,16 @@ class BackendContract:
                 _ours("192.0.2.0/24", metric=5, gateway="172.16.0.1", dev="ib0"),
             ):
                 assert isinstance(_do(backend, "delete", other), NoSuchRoute), other
+            assert _mine(backend) == [standing]
+
+    def test_delete_is_not_deceived_by_what_is_left_open(self) -> None:
+        """What a route leaves open (metric 0, no gateway) means just that: one with a metric or a gateway stays."""
+        with self.make() as backend:
+            standing = _ours("192.0.2.0/24", metric=5)
+            assert _do(backend, "add", standing) is None
+            assert isinstance(_do(backend, "delete", _ours("192.0.2.0/24")), NoSuchRoute)
+            bare = attrs.evolve(standing, legs=(NextHop("eth0"),))
+            assert isinstance(_do(backend, "delete", bare), NoSuchRoute)
             assert _mine(backend) == [standing]
 
     def test_refusals_are_told_apart(self) -> None:

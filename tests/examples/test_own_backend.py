@@ -25,9 +25,8 @@ class TestJournalBackend(BackendContract):
 def test_it_runs() -> None:
     """The example prints its journal: what was done, and what was refused with the reason."""
     done = subprocess.run([sys.executable, EXAMPLE], capture_output=True, text=True, check=True, timeout=60)
-    assert done.stdout.splitlines() == [
-        "add 172.16.8.0/24 via 10.0.0.1 dev eth0 proto hostrouting: done",
-        "add 172.16.8.0/24 via 192.0.2.1 dev eth0 proto hostrouting: 172.16.8.0/24 via 192.0.2.1 dev eth0 "
-        "proto hostrouting: gateway 192.0.2.1 is not on-link on eth0 (10.0.0.4/24) "
-        "(kernel: Nexthop has invalid gateway)",
-    ]
+    first, second = done.stdout.splitlines()
+    assert first == "add 172.16.8.0/24 via 10.0.0.1 dev eth0 proto hostrouting: done"
+    assert second.endswith(
+        "gateway 192.0.2.1 is not on-link on eth0 (10.0.0.4/24) (kernel: Nexthop has invalid gateway)"
+    )

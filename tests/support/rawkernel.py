@@ -13,7 +13,7 @@ import struct
 import subprocess
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -43,7 +43,8 @@ _NEWLINK, _DELLINK, _GETLINK = 16, 17, 18
 _NEWADDR, _DELADDR, _GETADDR = 20, 21, 22
 _NEWROUTE, _DELROUTE, _GETROUTE = 24, 25, 26
 _NEWRULE, _DELRULE, _GETRULE = 32, 33, 34
-_FIB_MATCH = 0x2000 | 0x1000  # the entry, and the table that it is in
+# The entry; in IPv4 the table that it is in has to be asked for.
+_FIB_MATCH = {4: 0x2000 | 0x1000, 6: 0x2000}
 _IFF_UP, _IFF_LOWER_UP = 1, 0x10000
 _AF = {4: socket.AF_INET, 6: socket.AF_INET6}
 _FAMILY = {int(number): family for family, number in _AF.items()}
@@ -74,15 +75,23 @@ class Said(NamedTuple):
 
 
 @contextmanager
-def raw_kernel() -> "Iterator[RawKernel]":
-    """A new namespace, which ends with the block."""
+def raw_kernel(*, promote_secondaries: bool = False, ignore_linkdown: bool = False) -> "Iterator[RawKernel]":
+    """A new namespace, with these sysctls, which ends with the block."""
     made: list[Any] = []
+    sysctls = {
+        "ipv4/conf/all/promote_secondaries": promote_secondaries,
+        "ipv4/conf/all/ignore_routes_with_linkdown": ignore_linkdown,
+        "ipv6/conf/default/ignore_routes_with_linkdown": ignore_linkdown,
+    }
 
     def make() -> None:
         libc = ctypes.CDLL(None, use_errno=True)
         if libc.unshare(_CLONE_NEWNET):
             made.append(OSError(ctypes.get_errno(), "no private network namespace"))
             return
+        for path, value in sysctls.items():
+            # The kernel shows a thread the values of the namespace that it is in.
+            Path(f"/proc/sys/net/{path}").write_text(str(int(value)), encoding="ascii")
         here = f"/proc/self/task/{threading.get_native_id()}/ns/net"
         made.append(socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0))
         made.append(os.open(here, os.O_RDONLY | os.O_CLOEXEC))
@@ -146,12 +155,12 @@ class RawKernel:
         return said
 
     def set_up(self, name: str) -> Said:
-        """This end is set up."""
+        """Set this end up."""
         self._up.add(name)
         return self._set(name, _IFF_UP)
 
     def set_down(self, name: str) -> Said:
-        """This end is set down."""
+        """Set this end down."""
         self._up.discard(name)
         return self._set(name, 0)
 
@@ -166,7 +175,15 @@ class RawKernel:
 
     def add_address(self, address: Address) -> Said:
         """An address comes; in IPv6 without a search for duplicates."""
-        return self._ask(_NEWADDR, _CREATE | _EXCL, self._address(address))
+        said = self._ask(_NEWADDR, _CREATE | _EXCL, self._address(address))
+        if not said.errno and address.ip.version == 6:
+            # The route to itself comes by and by, even then.
+            own = Prefix.of(address.ip)
+            self._wait(
+                lambda: (own, (address.dev,), "local") in {(it.prefix, it.devs, it.type) for it in self.routes(6)},
+                address,
+            )
+        return said
 
     def delete_address(self, address: Address) -> Said:
         """An address goes."""
@@ -186,10 +203,6 @@ class RawKernel:
             return Said(19)
         kind, flags = _VERBS[change.verb]
         return self._ask(kind, flags, self._route(change.route))
-
-    def sysctl(self, path: str, value: int) -> None:
-        """Set a value under /proc/sys/net, as this namespace has it."""
-        subprocess.run([*self._enter(), "sh", "-c", f"echo {value} > /proc/sys/net/{path}"], check=True, timeout=30)
 
     # What there is
 
@@ -220,7 +233,7 @@ class RawKernel:
         messages = []
         for number, destination in enumerate(destinations, start=1):
             family = destination.version
-            body = struct.pack("=8BI", _AF[family], width_of(family), 0, tos, 0, 0, 0, 0, _FIB_MATCH)
+            body = struct.pack("=8BI", _AF[family], width_of(family), 0, tos, 0, 0, 0, 0, _FIB_MATCH[family])
             body += _attribute(1, destination.packed)
             messages.append(struct.pack("=IHHII", 16 + len(body), _GETROUTE, _REQUEST, number, 0) + body)
         found: list[Route | int] = []
@@ -251,13 +264,18 @@ class RawKernel:
 
     def _settle(self, name: str) -> None:
         """Wait until the kernel has drawn all conclusions from a change of a carrier, which it does by and by."""
-        end = time.monotonic() + 5
-        while time.monotonic() < end:
+
+        def settled() -> bool:
             ((_, flags, operstate),) = self._links(name)
-            carrier = bool(flags & _IFF_LOWER_UP)
-            if name == "lo" or (operstate == 6) == carrier:
-                return
-        raise RuntimeError(f"{name} does not settle")
+            return name == "lo" or (operstate == 6) == bool(flags & _IFF_LOWER_UP)
+
+        self._wait(settled, name)
+
+    def _wait(self, done: Callable[[], bool], what: object) -> None:
+        end = time.monotonic() + 5
+        while not done():
+            if time.monotonic() > end:
+                raise RuntimeError(f"{what} does not settle")
 
     def _links(self, name: str) -> list[tuple[int, int, int]]:
         """Index, flags and operational state."""

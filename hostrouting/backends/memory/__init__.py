@@ -1,4 +1,33 @@
-"""A kernel in a dictionary: Linux's routing, without Linux."""
+"""A kernel in a dictionary: Linux's routing, without Linux, for tests and for trying things out.
+
+`MemoryBackend` keeps the promises of `hostrouting.backends.base`, and has verbs by which a test arranges the world:
+links, addresses and rules come and go, a carrier is lost, somebody else changes a route. It is equal to Linux: a
+property test lets the same random things happen to both and compares every outcome and errno, the whole table in
+order after every step, lookups wherever an answer can change, and the words that `ip` prints.
+
+From the bottom: `devices`, `tables` and `rules` hold the state; `ipv4_*` and `ipv6_*` are what Linux does with it, one
+file each for its lookups, its checks, its routes and its addresses; `kernel` is what follows from what; `backend` is
+how a program meets it, `text` how it is printed, `faults` and `watch` how it fails and how it is waited for.
+
+Known limits, where this kernel is not Linux:
+
+- Nexthop objects do not exist: a route that names one is refused with EINVAL, as by a Linux that has none.
+- A gateway of the other family (IPv4 via an IPv6 neighbour) is taken as on-link while the device is up; Linux looks
+  it up in its IPv6 tables, and answers EHOSTUNREACH where it is not.
+- A lookup looks at the FIB only. Linux chooses a source address as well, and answers EINVAL when that is impossible:
+  for a source that is not the host's own, or for a unicast route of scope host on a device without an address; here
+  the entry is the answer. It also answers 0.0.0.0 with EHOSTUNREACH, and ENODEV or ENETUNREACH for an `oif` that is
+  not there or down; here these are looked up like others. Forwarded packets (`iif`) are not asked whether forwarding
+  is on. A neighbour's reachability plays no part (IPv6 prefers reachable routers of one metric).
+- IPv6 has unicast routes and those that lead nowhere (blackhole, unreachable, prohibit, throw); others are made by
+  addresses and devices alone. Routes through lo, which Linux makes to lead nowhere, lead to lo. A preferred source
+  may be any of the host's own addresses. Link-local addresses, duplicate detection, router advertisements,
+  anycast and expiring routes do not come by themselves: it is a host with addrgenmode none and nodad.
+- IPv6 rules with `suppress_ifgroup` and the table of a VRF are as `hostrouting.fib` has them; VRFs, tunnels and
+  several namespaces do not exist.
+- Metrics of routes are mtu and advmss, the rest is not kept. Addresses have no lifetimes, labels or metrics, and
+  none is without its prefix route.
+"""
 
 from hostrouting.backends.memory.backend import MemoryBackend
 from hostrouting.backends.memory.faults import Faults, Moment

@@ -21,13 +21,14 @@ from hostrouting.backends.memory.watch import MemoryWatch
 from hostrouting.backends.refusal import refusal
 from hostrouting.errors import BackendError, RouteRefused
 from hostrouting.fib import PLAIN, Decision, Fib, Flow
-from hostrouting.model import IPV4, TABLE_LOCAL, TABLE_MAIN, Address, Link, Rule, Snapshot
+from hostrouting.model import IPV4, IPV6, TABLE_LOCAL, TABLE_MAIN, Address, Link, Rule, Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from types import TracebackType
 
-    from hostrouting.model import IP
+    from hostrouting.backends.base import Verb
+    from hostrouting.model import IP, Route
 
 __all__ = ["MemoryBackend"]
 
@@ -82,7 +83,9 @@ class MemoryBackend:
             raise ValueError("IPv4 and IPv6 destinations in one lookup")
         self._meet("lookup")
         if self._fib is None:
-            self._fib = Fib(self._now(), merged=not self._kernel.rules[IPV4].custom)
+            in_force = [rule for family in (IPV4, IPV6) for rule in self._kernel.rules[family].in_force()]
+            snapshot = attrs.evolve(self._now(), rules=tuple(in_force))
+            self._fib = Fib(snapshot, merged=not self._kernel.rules[IPV4].custom)
         flow = flow.assumed()
         if not flow.ipproto and any(it.version == IPV4 for it in destinations):
             # Linux takes a packet of which it is not told the protocol for UDP, in IPv4.
@@ -177,6 +180,11 @@ class MemoryBackend:
         with self._arranging(f"delete rule {rule}"):
             self._kernel.rules[rule.family].delete(rule)
 
+    def ip_route(self, verb: Verb, route: Route) -> None:
+        """Somebody else changes a route, with `ip route`: to `delete`, what the route leaves open matches anything."""
+        with self._arranging(f"{verb} {route}"):
+            self._kernel.change(Change(verb, route))
+
     def later(self, happening: Callable[[], object]) -> None:
         """Let this happen while somebody waits for a change: one happening for each wait that hears nothing."""
         self._happenings.append(happening)
@@ -222,7 +230,10 @@ class MemoryBackend:
 
     def _carry_out(self, change: Change) -> Outcome:
         try:
-            self._kernel.change(change)
+            if change.verb == "delete":
+                self._kernel.delete_exactly(change.route)
+            else:
+                self._kernel.change(change)
         except Refused as refused:
             return Outcome(change, refusal(change, refused.number, refused.text, addresses=self._now().addresses))
         self._changed()

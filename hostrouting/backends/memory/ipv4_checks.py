@@ -11,7 +11,7 @@ import attrs
 from hostrouting.backends.memory.devices import Device, Devices
 from hostrouting.backends.memory.ipv4_lookup import Lookup4, NoWay
 from hostrouting.backends.memory.refused import Refused
-from hostrouting.backends.memory.tables import Standing, bare
+from hostrouting.backends.memory.tables import Standing, as_kept
 from hostrouting.model import (
     IPV6,
     SCOPE_HOST,
@@ -45,8 +45,6 @@ _WIDEST: dict[RouteType, int] = {
     **dict.fromkeys(PATHLESS, SCOPE_UNIVERSE),
 }
 _ECN = 0x03
-# The largest packet, and what is left of it for TCP.
-_MAX_MTU, _MAX_ADVMSS = 65535 - 15, 65535 - 40
 
 
 def check_tos(route: Route) -> None:
@@ -57,16 +55,11 @@ def check_tos(route: Route) -> None:
 
 def check_route(route: Route, devices: Devices, lookup: Lookup4) -> Standing:
     """The route as it will stand; Refused when Linux does not take it."""
-    route = bare(route)
+    route = as_kept(route)
     if route.scope < _WIDEST.get(route.type, _SCOPE_NOWHERE):
         raise Refused(errno.EINVAL, "Invalid scope")
     if route.nexthop_id is not None:
         raise Refused(errno.EINVAL, "Nexthop id does not exist")
-    route = attrs.evolve(
-        route,
-        mtu=min(route.mtu, _MAX_MTU) if route.mtu else None,
-        advmss=min(route.advmss, _MAX_ADVMSS) if route.advmss else None,
-    )
     if route.type in PATHLESS:
         if any(leg.dev or leg.gateway for leg in route.legs):
             text = "Gateway, device and multipath can not be specified for this route type"
@@ -75,7 +68,7 @@ def check_route(route: Route, devices: Devices, lookup: Lookup4) -> Standing:
     if route.scope > SCOPE_HOST:
         raise Refused(errno.EINVAL, "Invalid scope")
     if route.scope == SCOPE_HOST:
-        legs = (_own(route, devices),)
+        legs: tuple[tuple[NextHop, int], ...] = (_own(route, devices),)
     else:
         legs = tuple(_check_leg(leg, route, devices, lookup) for leg in route.legs or (NextHop(),))
     if route.prefsrc is not None and not _may_prefer(route, lookup):
@@ -133,16 +126,11 @@ def _check_onlink(leg: NextHop, route: Route, devices: Devices, lookup: Lookup4)
 
 def _check_gateway(leg: NextHop, route: Route, devices: Devices, lookup: Lookup4) -> tuple[NextHop, int]:
     """The gateway has to be nearer than the route: on the link, through this device."""
-    gateway, scope = int(leg.gateway or 0), max(route.scope + 1, SCOPE_LINK)
+    scope = max(route.scope + 1, SCOPE_LINK)
     try:
-        if route.table == TABLE_MAIN:
-            raise NoWay(errno.EAGAIN)
-        way = lookup.in_table(route.table, gateway, scope=scope, dev=leg.dev)
-    except NoWay:
-        try:
-            way = lookup.everywhere(gateway, scope=scope, dev=leg.dev)
-        except NoWay as error:
-            raise Refused(error.number, "Nexthop has invalid gateway") from error
+        way = lookup.for_gateway(int(leg.gateway or 0), route.table, scope=scope, dev=leg.dev)
+    except NoWay as error:
+        raise Refused(error.number, "Nexthop has invalid gateway") from error
     if way.route.type not in {"unicast", "local"}:
         raise Refused(errno.EINVAL, "Nexthop has invalid gateway")
     device = devices.find(way.leg.dev)

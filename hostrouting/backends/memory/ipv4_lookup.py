@@ -1,4 +1,4 @@
-"""The lookups that Linux makes for itself while it changes IPv4 routes: is this gateway near, is this address mine?
+"""The lookups that Linux makes for itself while it changes IPv4 routes: for gateways, and for addresses of its own.
 
 Here: those lookups, which look at scopes and ignore lost carriers. Not here: what a packet meets (`hostrouting.fib`
 answers that, for users and fake alike).
@@ -58,9 +58,18 @@ class Way(NamedTuple):
 class Lookup4:
     """IPv4 lookups on the tables as they stand."""
 
-    def __init__(self, tables: Tables, rules: Rules, devices: Devices) -> None:
+    def __init__(self, tables: Tables[Standing], rules: Rules, devices: Devices) -> None:
         """Look at these whenever asked."""
         self._tables, self._rules, self._devices = tables, rules, devices
+
+    def for_gateway(self, address: int, table: int, *, scope: int, dev: str | None) -> Way:
+        """What leads to a gateway: the table of the route that wants it, and then what the rules lead to."""
+        if table != TABLE_MAIN:
+            try:
+                return self.in_table(table, address, scope=scope, dev=dev)
+            except NoWay:
+                pass
+        return self.everywhere(address, scope=scope, dev=dev)
 
     def in_table(self, table: int, address: int, *, scope: int = 0, dev: str | None = None) -> Way:
         """What one table has for the address, among routes of this scope or a narrower one."""
@@ -79,15 +88,14 @@ class Lookup4:
         """What the rules lead to, for a packet of the host's own that is bound to the device."""
         if self._rules.custom:
             return self._by_rules(address, scope, dev)
-        # Without rules of its own a host is asked for these two tables, the second also after an error.
-        number = errno.EAGAIN
+        # Without rules of its own a host is asked for these two tables.
         for table in (TABLE_MAIN, TABLE_DEFAULT):
-            if table in self._tables:
-                try:
-                    return self.in_table(table, address, scope=scope, dev=dev)
-                except NoWay as error:
-                    number = error.number
-        raise NoWay(errno.ENETUNREACH if number == errno.EAGAIN else number)
+            try:
+                return self.in_table(table, address, scope=scope, dev=dev)
+            except NoWay as error:
+                if error.number != errno.EAGAIN:
+                    raise
+        raise NoWay(errno.ENETUNREACH)
 
     def type_of(self, address: int, table: int) -> RouteType:
         """What kind of address it is, as one table says."""

@@ -15,7 +15,7 @@ from hostrouting.backends.memory.ipv4_lookup import Lookup4
 from hostrouting.backends.memory.refused import Refused
 from hostrouting.backends.memory.rules import Rules
 from hostrouting.backends.memory.tables import Standing, Tables
-from hostrouting.model import IP, IPV4, SCOPE_HOST, TABLE_LOCAL, TABLE_MAIN, NextHop, Route
+from hostrouting.model import IP, IPV4, SCOPE_HOST, TABLE_LOCAL, TABLE_MAIN, NextHop, Prefix, Route
 
 __all__ = ["Routes4"]
 
@@ -27,7 +27,7 @@ class Routes4:
         """Start empty."""
         self._devices = devices
         self._rules = rules
-        self.tables = Tables(IPV4)
+        self.tables: Tables[Standing] = Tables(IPV4)
         self.lookup = Lookup4(self.tables, rules, devices)
 
     def change(self, verb: Verb, route: Route) -> None:
@@ -39,6 +39,14 @@ class Routes4:
             return
         self._create(route.table)
         self.insert(verb, check_route(route, self._devices, self.lookup))
+
+    def at(self, table: int, prefix: Prefix) -> list[Route]:
+        """The routes of exactly this prefix."""
+        return [standing.route for standing in self.tables.at(table, prefix)]
+
+    def meant(self, wanted: Route) -> Route | None:
+        """The route that Linux takes for the one to delete."""
+        return next((route for route in self.at(wanted.table, wanted.prefix) if _meant(route, wanted)), None)
 
     def insert(self, verb: Verb, new: Standing) -> None:
         """Put a route that was found right where the verb says."""

@@ -1,10 +1,35 @@
-"""IPv6 addresses: the routes that each brings, and what goes with it when it goes."""
+"""IPv6 addresses: the routes that each brings, and what goes with it when it goes.
 
-from hostrouting.backends.memory.devices import Device
+Here: addresses that are there at once, as with `nodad`; link-local ones and those of router advertisements do not
+come by themselves. Not here: how routes are kept (`ipv6_routes`).
+"""
+
+import errno
+
+import attrs
+
+from hostrouting.backends.memory.devices import Device, Holding
 from hostrouting.backends.memory.ipv6_routes import Routes6
-from hostrouting.model import Address
+from hostrouting.backends.memory.refused import Refused
+from hostrouting.model import (
+    IPV6,
+    PROTOCOL_KERNEL,
+    SCOPE_HOST,
+    SCOPE_LINK,
+    SCOPE_UNIVERSE,
+    TABLE_LOCAL,
+    Address,
+    NextHop,
+    Prefix,
+    Route,
+    as_ip,
+)
 
 __all__ = ["Addresses6"]
+
+_LOOPBACK = Address(ip=as_ip("::1"), length=128, dev="lo", scope=SCOPE_HOST)
+_CONNECTED_METRIC = 256
+_MULTICAST = Prefix(IPV6, 0xFF << 120, 8)
 
 
 class Addresses6:
@@ -13,9 +38,93 @@ class Addresses6:
     def __init__(self, routes: Routes6) -> None:
         """Bring and take these routes."""
         self._routes = routes
+        # Those whose carrier was there since they were set up: only then do they take part in multicast.
+        self._ready: set[str] = set()
 
-    def add(self, device: Device, address: Address) -> None: ...
-    def delete(self, device: Device, address: Address) -> None: ...
-    def device_up(self, device: Device) -> None: ...
-    def device_down(self, device: Device) -> None: ...
-    def carrier(self, device: Device) -> None: ...
+    def add(self, device: Device, address: Address) -> None:
+        """Give the device an address, before those of its scope."""
+        if any(held.ip == address.ip for held in device.ipv6):
+            raise Refused(errno.EEXIST, "ipv6: address already assigned")
+        self._bring_multicast(device)
+        held = Holding(attrs.evolve(address, scope=_scope(address)))
+        place = sum(1 for it in device.ipv6 if _reach(it) > _reach(held))
+        device.ipv6.insert(place, held)
+        self._routes.bring(_local(device, held))
+        self._bring_connected(device, held)
+
+    def delete(self, device: Device, address: Address) -> None:
+        """Take the address away."""
+        found = next((it for it in device.ipv6 if it.ip == address.ip and it.length == address.length), None)
+        if found is None:
+            raise Refused(errno.EADDRNOTAVAIL, "ipv6: address not found")
+        device.ipv6.remove(found)
+        if not any(it.network == found.network for it in device.ipv6):
+            self._routes.take_connected(found.network, device.name)
+        self._gone(device, found)
+
+    def device_up(self, device: Device) -> None:
+        """Bring what a device and its addresses bring once it is up."""
+        for held in device.ipv6:
+            self._bring_connected(device, held)
+        if device.loopback and not any(held.ip == _LOOPBACK.ip for held in device.ipv6):
+            device.ipv6.append(Holding(_LOOPBACK))
+            self._routes.bring(_local(device, device.ipv6[-1]))
+        self._get_ready(device)
+        self._routes.device_up(device)
+
+    def device_down(self, device: Device, *, unregister: bool = False) -> None:
+        """Take every address and route away: IPv6 keeps none of a device that is down."""
+        self._ready.discard(device.name)
+        self._routes.device_down(device, unregister=unregister)
+        for held in device.ipv6:
+            self._gone(device, held)
+        device.ipv6.clear()
+
+    def carrier(self, device: Device) -> None:
+        """The carrier of a device came or went."""
+        if device.up:
+            self._get_ready(device)
+            self._routes.carrier(device)
+
+    def _get_ready(self, device: Device) -> None:
+        if device.carrier and device.name not in self._ready:
+            self._ready.add(device.name)
+            self._bring_multicast(device)
+
+    def _bring_multicast(self, device: Device) -> None:
+        if device.up and not device.loopback:
+            leg = NextHop(device.name, linkdown=not device.carrier)
+            self._routes.bring(
+                Route(
+                    _MULTICAST,
+                    (leg,),
+                    table=TABLE_LOCAL,
+                    type="multicast",
+                    metric=_CONNECTED_METRIC,
+                    protocol=PROTOCOL_KERNEL,
+                )
+            )
+
+    def _bring_connected(self, device: Device, held: Holding) -> None:
+        if device.up and not device.loopback:
+            leg = NextHop(device.name, linkdown=not device.carrier)
+            self._routes.bring(Route(held.network, (leg,), metric=_CONNECTED_METRIC, protocol=PROTOCOL_KERNEL))
+
+    def _gone(self, device: Device, held: Holding) -> None:
+        self._routes.take(_local(device, held))
+        self._routes.source_gone(held.ip)
+
+
+def _local(device: Device, held: Holding) -> Route:
+    leg = NextHop(device.name)
+    return Route(Prefix.of(held.ip), (leg,), table=TABLE_LOCAL, type="local", protocol=PROTOCOL_KERNEL)
+
+
+def _scope(address: Address) -> int:
+    if address.ip.is_loopback:
+        return SCOPE_HOST
+    return SCOPE_LINK if address.ip.is_link_local else SCOPE_UNIVERSE
+
+
+def _reach(held: Holding) -> int:
+    return {SCOPE_UNIVERSE: 2, SCOPE_LINK: 1}.get(held.address.scope, 0)

@@ -11,6 +11,7 @@ import attrs
 
 from hostrouting.backends.base import Change
 from hostrouting.backends.memory.devices import Device, Devices
+from hostrouting.backends.memory.exact import check_exact
 from hostrouting.backends.memory.ipv4_addresses import Addresses4
 from hostrouting.backends.memory.ipv4_routes import Routes4
 from hostrouting.backends.memory.ipv6_addresses import Addresses6
@@ -35,12 +36,23 @@ class Kernel:
         self.addresses6 = Addresses6(self.routes6)
 
     def change(self, change: Change) -> None:
-        """Carry out one change of a route."""
+        """Carry out one change of a route, as Linux understands it."""
         route = change.route
         for leg in route.legs:
             if leg.dev is not None:
                 self.devices.get(leg.dev)
+        if len(route.legs) == 1 and route.legs[0].weight != 1:
+            # There is no place for the weight of an only leg in what the kernel is told.
+            route = attrs.evolve(route, legs=(attrs.evolve(route.legs[0], weight=1),))
         (self.routes4 if route.prefix.family == IPV4 else self.routes6).change(change.verb, route)
+
+    def delete_exactly(self, route: Route) -> None:
+        """Delete this very route, or none."""
+        for dev in route.devs:
+            self.devices.get(dev)
+        routes = self.routes4 if route.prefix.family == IPV4 else self.routes6
+        check_exact(route, routes.at(route.table, route.prefix), routes.meant(route))
+        self.change(Change("delete", route))
 
     def add_link(self, link: Link) -> None:
         """A device appears."""
@@ -57,6 +69,7 @@ class Kernel:
         device.leaving = True
         self.addresses4.device_leaves(device)
         self.routes4.device_down(device, unregister=True, force=True)
+        self.addresses6.device_down(device, unregister=True)
         self.devices.remove(name)
 
     def set_up(self, name: str) -> None:
@@ -89,11 +102,13 @@ class Kernel:
 
     def add_address(self, address: Address) -> None:
         """A device gets an address."""
-        (self.addresses4 if address.ip.version == IPV4 else self.addresses6).add(self._holder(address), address)
+        device = self._holder(address, "ipv6: Unable to find the interface")
+        (self.addresses4 if address.ip.version == IPV4 else self.addresses6).add(device, address)
 
     def delete_address(self, address: Address) -> None:
         """A device loses an address."""
-        (self.addresses4 if address.ip.version == IPV4 else self.addresses6).delete(self._holder(address), address)
+        device = self._holder(address, "ipv6: Unable to find the interface")
+        (self.addresses4 if address.ip.version == IPV4 else self.addresses6).delete(device, address)
 
     def snapshot(self) -> Snapshot:
         """All of it."""
@@ -106,14 +121,14 @@ class Kernel:
             routes=tuple(self._shown()),
         )
 
-    def _holder(self, address: Address) -> Device:
+    def _holder(self, address: Address, said: str) -> Device:
         device = self.devices.find(address.dev)
         if device is None:
-            raise Refused(errno.ENODEV, f"ipv{address.ip.version}: Device not found")
+            raise Refused(errno.ENODEV, "ipv4: Device not found" if address.ip.version == IPV4 else said)
         return device
 
     def _shown(self) -> Iterator[Route]:
-        for standing in self.routes4.tables.listed(longest_first=True):
+        for standing in self.routes4.tables.listed():
             yield self._as_shown(standing.route)
         yield from map(self._as_shown, self.routes6.listed())
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import attrs
 
 from hostrouting.backends.memory.refused import Refused
-from hostrouting.model import Rule, default_rules
+from hostrouting.model import IPV4, Rule, default_rules
 
 __all__ = ["Rules"]
 
@@ -36,12 +36,17 @@ class Rules:
 
     def __init__(self, family: int) -> None:
         """Start with the default ones."""
+        self._family = family
         self._rules = list(default_rules(family))
-        # Whether a rule was ever added or deleted: only from then on does Linux walk the rules in a lookup.
+        # Only from the first rule of its own on does a host walk the rules in a lookup.
         self.custom = False
 
     def __iter__(self) -> Iterator[Rule]:
         return iter(self._rules)
+
+    def in_force(self) -> tuple[Rule, ...]:
+        """Those by which lookups go."""
+        return tuple(self._rules) if self.custom else default_rules(self._family)
 
     def add(self, rule: Rule) -> None:
         """Add the rule behind those of the same priority."""
@@ -60,7 +65,8 @@ class Rules:
         found = next((place for place, standing in enumerate(self._rules) if _like(standing, rule)), None)
         if found is None:
             raise Refused(errno.ENOENT)
-        self.custom = True
+        # Linux notices a deleted rule in IPv4 only: without local and main, IPv6 goes on to ask them.
+        self.custom = self.custom or self._family == IPV4
         del self._rules[found]
 
 

@@ -5,17 +5,18 @@ whether a route may be there at all, and what comes and goes with links and addr
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TypeAlias
+from typing import Generic, TypeVar
 
 import attrs
 
-from hostrouting.model import Prefix, Route, width_of
+from hostrouting.model import IPV4, Prefix, Route, width_of
 
-__all__ = ["Standing", "Tables", "bare"]
+__all__ = ["Standing", "Tables", "as_kept", "bare"]
 
 # A prefix, packed as its network, shifted by this, and its length.
 _BITS = 8
-_Shelves: TypeAlias = "dict[int, dict[int, list[Standing]]]"
+# The largest packet, and what is left of it for TCP.
+_MAX_MTU, _MAX_ADVMSS = 65535 - 15, 65535 - 40
 
 
 @attrs.define(eq=False)
@@ -33,6 +34,15 @@ class Standing:
         return self.reach == other.reach and bare(self.route) == bare(other.route)
 
 
+def as_kept(route: Route) -> Route:
+    """The route with its metrics as Linux keeps them: cut down to the largest packet, and none for 0."""
+    return attrs.evolve(
+        bare(route),
+        mtu=min(route.mtu, _MAX_MTU) if route.mtu else None,
+        advmss=min(route.advmss, _MAX_ADVMSS) if route.advmss else None,
+    )
+
+
 def bare(route: Route) -> Route:
     """The route as one would ask for it: without the state that its legs have come to."""
     if not any(leg.linkdown or leg.dead or leg.pervasive for leg in route.legs):
@@ -41,13 +51,17 @@ def bare(route: Route) -> Route:
     return attrs.evolve(route, legs=legs)
 
 
-class Tables:
+S = TypeVar("S", bound=Standing)
+
+
+class Tables(Generic[S]):
     """All tables of one family. A table that was once there stays, also when it is empty."""
 
     def __init__(self, family: int) -> None:
         """Start without any table."""
+        self._family = family
         self._width = width_of(family)
-        self._tables: _Shelves = {}
+        self._tables: dict[int, dict[int, list[S]]] = {}
 
     def __contains__(self, table: int) -> bool:
         return table in self._tables
@@ -59,11 +73,11 @@ class Tables:
         """Make the table, if it is not there."""
         self._tables.setdefault(table, {})
 
-    def at(self, table: int, prefix: Prefix) -> list[Standing]:
+    def at(self, table: int, prefix: Prefix) -> list[S]:
         """The routes of exactly this prefix, in order; a copy."""
         return list(self._tables.get(table, {}).get(prefix.network << _BITS | prefix.length, ()))
 
-    def put(self, table: int, prefix: Prefix, standing: Sequence[Standing]) -> None:
+    def put(self, table: int, prefix: Prefix, standing: Sequence[S]) -> None:
         """Set the routes of exactly this prefix."""
         shelf, key = self._tables[table], prefix.network << _BITS | prefix.length
         if standing:
@@ -71,14 +85,14 @@ class Tables:
         else:
             shelf.pop(key, None)
 
-    def drop(self, gone: Iterable[Standing]) -> None:
+    def drop(self, gone: Iterable[S]) -> None:
         """Take these out, wherever they are."""
         for one in gone:
             route = one.route
             kept = [it for it in self.at(route.table, route.prefix) if it is not one]
             self.put(route.table, route.prefix, kept)
 
-    def covering(self, address: int, tables: Iterable[int]) -> Iterator[Standing]:
+    def covering(self, address: int, tables: Iterable[int]) -> Iterator[S]:
         """What covers the address: longest prefix first, and of one prefix the tables in the order given."""
         shelves = [shelf for table in tables if (shelf := self._tables.get(table))]
         for host in range(self._width + 1):
@@ -86,21 +100,30 @@ class Tables:
             for shelf in shelves:
                 yield from shelf.get(key, ())
 
-    def everything(self) -> Iterator[Standing]:
+    def everything(self) -> Iterator[S]:
         """All of it, in no particular order; safe while the tables change."""
         for shelf in list(self._tables.values()):
             for standing in list(shelf.values()):
                 yield from list(standing)
 
-    def listed(self, *, longest_first: bool) -> Iterator[Standing]:
+    def listed(self) -> Iterator[S]:
         """All of it, in the order of `ip route show table all`.
 
-        Linux hashes tables by the low byte of their number, the youngest first; in a table IPv4 goes by address
-        and then by the longest prefix, IPv6 by address and then by the shortest.
+        Linux hashes tables by the low byte of their number, the youngest first. In a table IPv4 goes by the first
+        address and then by the longest prefix; IPv6 puts what is inside a prefix before it.
         """
         ages = {table: age for age, table in enumerate(self._tables)}
         for table in sorted(self._tables, key=lambda it: (it & 255, -ages[it])):
             shelf = self._tables[table]
-            # With all bits of the length turned over, the longest comes first.
-            for key in sorted(shelf, key=lambda it: it ^ 255) if longest_first else sorted(shelf):
+            for key in sorted(shelf, key=_by_first if self._family == IPV4 else _by_last):
                 yield from shelf[key]
+
+
+def _by_first(key: int) -> int:
+    # With all bits of the length turned over, the longest comes first.
+    return key ^ 255
+
+
+def _by_last(key: int) -> tuple[int, int]:
+    network, length = key >> _BITS, key & 255
+    return (network | ((1 << (128 - length)) - 1), -length)

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from hostrouting.model import (
     IPV4,
     IPV6,
+    PROTOCOL_KERNEL,
     SCOPE_UNIVERSE,
     TABLE_MAIN,
     NextHop,
@@ -22,7 +23,14 @@ from hostrouting.model import (
 
 __all__ = ["print_routes", "print_rules", "print_world"]
 
-_PROTOCOL_BOOT, _PROTOCOL_KERNEL = 3, 2
+_PROTOCOL_BOOT = 3
+# The classes of differentiated services that have names.
+_CLASSES = {
+    **{number << 5: f"CS{number}" for number in range(1, 8)},
+    **{number << 5 | drop << 3: f"AF{number}{drop}" for number in range(1, 5) for drop in range(1, 4)},
+    0xB8: "EF",
+}
+_IP_PROTOCOLS = {1: "icmp", 6: "tcp", 17: "udp", 58: "ipv6-icmp"}
 _SCOPES = {200: "site", 253: "link", 254: "host", 255: "nowhere"}
 
 
@@ -58,7 +66,7 @@ def print_rules(rules: Sequence[Rule], family: int) -> Iterator[str]:
             words.append(f"suppress_prefixlength {rule.suppress_prefixlength}")
         if rule.suppress_ifgroup is not None:
             words.append(f"suppress_ifgroup {rule.suppress_ifgroup or 'default'}")
-        if rule.protocol not in {_PROTOCOL_KERNEL, _PROTOCOL_BOOT, 0}:
+        if rule.protocol != PROTOCOL_KERNEL:
             words.append(f"proto {protocol_name(rule.protocol)}")
         yield " ".join(words)
 
@@ -71,14 +79,14 @@ def print_routes(routes: Sequence[Route], family: int) -> Iterator[str]:
 
 
 def _route_lines(route: Route) -> Iterator[str]:
-    words = [] if route.type == "unicast" else [route.type]
+    words: list[str] = [] if route.type == "unicast" else [route.type]
     words.append("default" if route.prefix.length == 0 else _block(route.prefix))
-    words += [f"tos {route.tos:#04x}"] if route.tos else []
+    words += [f"tos {_CLASSES.get(route.tos) or f'{route.tos:#04x}'}"] if route.tos else []
     words += [f"nhid {route.nexthop_id}"] if route.nexthop_id is not None else []
     single = route.legs[0] if len(route.legs) == 1 else None
     # A blackhole has no device in IPv4; in IPv6 it is said to lead to lo.
     pathless = route.prefix.family == IPV6 and not route.legs
-    words += _way(single) if single else ["dev lo"] if pathless else []
+    words += _way(single, route.prefix.family) if single else ["dev lo"] if pathless else []
     words += [f"table {table_name(route.table)}"] if route.table != TABLE_MAIN else []
     words += [f"proto {protocol_name(route.protocol)}"] if route.protocol != _PROTOCOL_BOOT else []
     words += [f"scope {_SCOPES.get(route.scope, route.scope)}"] if route.scope != SCOPE_UNIVERSE else []
@@ -90,7 +98,9 @@ def _route_lines(route: Route) -> Iterator[str]:
     yield " ".join(words)
     if single is None:
         for leg in route.legs:
-            yield " ".join([" ", "\tnexthop", *_way(leg), f"weight {leg.weight}", *_state(leg)]).replace("  \t", "\t")
+            yield " ".join(
+                [" ", "\tnexthop", *_way(leg, route.prefix.family), f"weight {leg.weight}", *_state(leg)]
+            ).replace("  \t", "\t")
 
 
 def _block(prefix: Prefix | None) -> str:
@@ -99,10 +109,10 @@ def _block(prefix: Prefix | None) -> str:
     return str(prefix.ip) if prefix.length == width_of(prefix.family) else str(prefix)
 
 
-def _way(leg: NextHop) -> list[str]:
+def _way(leg: NextHop, family: int) -> list[str]:
     words = []
     if leg.gateway is not None:
-        words.append(f"via {'inet6 ' if leg.gateway.version == IPV6 else ''}{leg.gateway}")
+        words.append(f"via {'' if leg.gateway.version == family else 'inet6 '}{leg.gateway}")
     words += [f"dev {leg.dev}"] if leg.dev else []
     return words
 
@@ -113,7 +123,7 @@ def _state(leg: NextHop) -> list[str]:
 
 def _selectors(rule: Rule) -> Iterator[str]:
     if rule.tos:
-        yield f"tos {rule.tos:#04x}"
+        yield f"tos {_CLASSES.get(rule.tos) or f'{rule.tos:#04x}'}"
     if rule.fwmask:
         yield f"fwmark {rule.fwmark:#x}" + ("" if rule.fwmask == 0xFFFFFFFF else f"/{rule.fwmask:#x}")
     if rule.iif:
@@ -123,7 +133,7 @@ def _selectors(rule: Rule) -> Iterator[str]:
     if rule.uids:
         yield f"uidrange {rule.uids[0]}-{rule.uids[1]}"
     if rule.ipproto:
-        yield f"ipproto {rule.ipproto}"
+        yield f"ipproto {_IP_PROTOCOLS.get(rule.ipproto) or f'ipproto-{rule.ipproto}'}"
     for name, ports in (("sport", rule.sports), ("dport", rule.dports)):
         if ports:
             yield f"{name} {ports[0]}" + ("" if ports[0] == ports[1] else f"-{ports[1]}")

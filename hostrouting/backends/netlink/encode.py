@@ -25,6 +25,7 @@ __all__ = ["encode_change", "encode_lookup"]
 _VERBS: dict[Verb, tuple[int, int]] = {
     "add": (n.RTM_NEWROUTE, n.NLM_F_CREATE | n.NLM_F_EXCL),
     "append": (n.RTM_NEWROUTE, n.NLM_F_CREATE | n.NLM_F_APPEND),
+    "prepend": (n.RTM_NEWROUTE, n.NLM_F_CREATE),
     "replace": (n.RTM_NEWROUTE, n.NLM_F_CREATE | n.NLM_F_REPLACE),
     "delete": (n.RTM_DELROUTE, 0),
 }

@@ -1,0 +1,187 @@
+"""MemoryBackend: what it has beyond the promises, and the facts that Linux is known for, one by one."""
+
+import errno
+from collections.abc import Callable
+
+import attrs
+import pytest
+
+from hostrouting.backends.base import Change, Verb
+from hostrouting.backends.memory import MemoryBackend
+from hostrouting.errors import BackendError, GatewayNotOnLink, NoSuchDevice, NoSuchRoute, RouteExists, RouteRefused
+from hostrouting.fib import PLAIN
+from hostrouting.model import OURS, Link, NextHop, Prefix, Route, Rule, as_ip
+from hostrouting.testing import h200, plain_vm
+
+FABRIC = Prefix.parse("172.16.0.0/16")
+
+
+def ours(prefix: str, gateway: str | None = "10.0.0.1", dev: str = "eth0", metric: int = 0) -> Route:
+    """A route of ours."""
+    return Route.to(prefix, dev=dev, gateway=gateway, metric=metric, protocol=OURS)
+
+
+def do(kernel: MemoryBackend, verb: Verb, route: Route) -> RouteRefused | None:
+    """What became of one change."""
+    (outcome,) = kernel.change([Change(verb, route)])
+    return outcome.error
+
+
+def at(kernel: MemoryBackend, prefix: Prefix) -> list[str]:
+    """The routes of this prefix in the table main."""
+    routes = kernel.snapshot(family=prefix.family, table=254).routes
+    return [f"{'/'.join(it.devs)} {it.protocol}" for it in routes if it.prefix == prefix]
+
+
+def refused(happening: Callable[[], object]) -> tuple[int | None, str]:
+    """The errno and the words with which something is refused."""
+    with pytest.raises(BackendError) as caught:
+        happening()
+    return caught.value.errno, caught.value.kernel
+
+
+class TestRoutes:
+    """The facts about routes that this library is built on."""
+
+    def test_replace_takes_a_connected_route_for_good(self) -> None:
+        """`replace` overwrites ib0's own route; deleting ours does not bring it back, down and up puts it last."""
+        kernel = h200()
+        assert do(kernel, "replace", ours(str(FABRIC))) is None
+        assert at(kernel, FABRIC)[:2] == ["eth0 213", "ib1 2"]
+        assert do(kernel, "delete", ours(str(FABRIC))) is None
+        assert at(kernel, FABRIC)[0] == "ib1 2"
+        kernel.set_down("ib0")
+        kernel.set_up("ib0")
+        assert at(kernel, FABRIC)[-1] == "ib0 2"
+
+    def test_two_halves_win_without_touching_it(self) -> None:
+        """The two /17s of the repair decide for the whole /16, and the eight connected routes stay."""
+        kernel = h200()
+        for half in FABRIC.halves():
+            assert do(kernel, "add", ours(str(half))) is None
+        answers = kernel.lookup([as_ip("172.16.1.1"), as_ip("172.16.200.1")])
+        assert [it.route.devs for it in answers if it.route] == [("eth0",), ("eth0",)]
+        assert len(at(kernel, FABRIC)) == 8
+
+    def test_the_refusal_names_gateway_device_and_addresses(self) -> None:
+        """A gateway that is not on-link is told together with the device and what that is on."""
+        error = do(plain_vm(), "add", ours("192.0.2.0/24", gateway="203.0.113.1"))
+        assert isinstance(error, GatewayNotOnLink)
+        assert "gateway 203.0.113.1 is not on-link on eth0 (10.0.0.4/24)" in str(error)
+        assert (error.errno, error.kernel) == (errno.ENETUNREACH, "Nexthop has invalid gateway")
+
+    def test_somebody_else_deletes_as_ip_does(self) -> None:
+        """`ip route del PREFIX` takes the first route of the prefix, whoever owns it; ours takes its very own."""
+        kernel = plain_vm()
+        assert do(kernel, "add", ours("192.0.2.0/24", metric=7)) is None
+        assert isinstance(do(kernel, "delete", ours("192.0.2.0/24")), NoSuchRoute)
+        kernel.ip_route("delete", Route(Prefix.parse("192.0.2.0/24"), type="unspec"))
+        assert kernel.snapshot(protocol=OURS).routes == ()
+
+    def test_delete_refuses_to_take_another_one(self) -> None:
+        """Where Linux would take away another route than the one that is meant, nothing is deleted."""
+        kernel = plain_vm()
+        first, second = ours("192.0.2.0/24", gateway="10.0.0.2"), ours("192.0.2.0/24", gateway=None)
+        second = attrs.evolve(second, scope=0)
+        assert [do(kernel, "append", it) for it in (first, second)] == [None, None]
+        error = do(kernel, "delete", second)
+        assert type(error) is RouteRefused
+        assert "via 10.0.0.2" in str(error)
+        assert len(kernel.snapshot(protocol=OURS).routes) == 2
+
+    def test_the_state_of_legs_is_not_asked_for(self) -> None:
+        """A route that was read back while its device had no carrier can be deleted and added as it is."""
+        kernel = plain_vm()
+        assert do(kernel, "add", ours("192.0.2.0/24")) is None
+        kernel.set_carrier("eth0", carrier=False)
+        (route,) = kernel.snapshot(protocol=OURS).routes
+        assert route.legs[0].linkdown
+        kernel.set_carrier("eth0", carrier=True)
+        assert do(kernel, "delete", route) is None
+        assert do(kernel, "add", route) is None
+        assert kernel.snapshot(protocol=OURS).routes == (ours("192.0.2.0/24"),)
+
+    def test_ipv6_appends_into_one_route(self) -> None:
+        """IPv6: metric 1024 by default, `append` makes ECMP, `replace` collapses it, a second `add` is refused."""
+        kernel = plain_vm()
+        kernel.add_address("eth0", "fd00::4/64")
+        first, second = (ours("fd16::/64", gateway=f"fd00::{number}") for number in (1, 2))
+        assert do(kernel, "add", first) is None
+        assert isinstance(do(kernel, "add", second), RouteExists)
+        assert do(kernel, "append", second) is None
+        (both,) = kernel.snapshot(protocol=OURS).routes
+        assert (both.metric, [str(leg.gateway) for leg in both.legs]) == (1024, ["fd00::1", "fd00::2"])
+        assert do(kernel, "replace", first) is None
+        assert kernel.snapshot(protocol=OURS).routes == (attrs.evolve(first, metric=1024),)
+
+
+class TestWorld:
+    """What happens to a host, and what follows."""
+
+    def test_down_flushes_and_up_restores_connected_routes_only(self) -> None:
+        """Admin down takes every route of the device; up brings back those of its addresses, and no other."""
+        kernel = plain_vm()
+        kernel.set_down("eth0")
+        assert kernel.snapshot(family=4, table=254).routes == ()
+        kernel.set_up("eth0")
+        assert [str(it.prefix) for it in kernel.snapshot(family=4, table=254).routes] == ["10.0.0.0/24"]
+
+    def test_the_last_address_takes_every_route(self) -> None:
+        """An address that goes leaves routes by gateways; with the last one they go too."""
+        kernel = plain_vm()
+        kernel.add_address("eth0", "192.0.2.4/24")
+        kernel.delete_address("eth0", "10.0.0.4/24")
+        assert [it.prefix.length for it in kernel.snapshot(family=4, table=254).routes] == [0, 24]
+        kernel.delete_address("eth0", "192.0.2.4/24")
+        assert kernel.snapshot(family=4, table=254).routes == ()
+
+    def test_a_device_that_goes_leaves_its_rules(self) -> None:
+        """Rules for a device that is gone stay, and match nothing."""
+        kernel = plain_vm()
+        kernel.add_link("wg0")
+        rule = Rule(family=4, priority=5, action="blackhole", oif="wg0", protocol=3)
+        kernel.add_rule(rule)
+        kernel.delete_link("wg0")
+        assert rule in kernel.snapshot().rules
+        assert kernel.lookup([as_ip("10.0.0.9")], attrs.evolve(PLAIN, oif="eth0"))[0].kind == "unicast"
+        assert isinstance(do(kernel, "add", ours("192.0.2.0/24", dev="wg0", gateway=None)), NoSuchDevice)
+
+    def test_what_linux_refuses(self) -> None:
+        """Arranging the world fails with Linux's errno and words."""
+        kernel = plain_vm()
+        rule = Rule(family=4, priority=9, action="goto", target=5)
+        assert refused(lambda: kernel.add_link("eth0"))[0] == errno.EEXIST
+        assert refused(lambda: kernel.delete_link("lo"))[0] == errno.EOPNOTSUPP
+        assert refused(lambda: kernel.set_up("gone"))[0] == errno.ENODEV
+        assert refused(lambda: kernel.add_address("eth0", "10.0.0.4/24")) == (
+            errno.EEXIST,
+            "ipv4: Address already assigned",
+        )
+        assert refused(lambda: kernel.delete_address("eth0", "10.0.0.5/24"))[0] == errno.EADDRNOTAVAIL
+        assert refused(lambda: kernel.add_rule(rule)) == (errno.EINVAL, "Backward goto not supported")
+        assert refused(lambda: kernel.delete_rule(Rule(family=4, priority=7, table=7)))[0] == errno.ENOENT
+
+    def test_links_keep_what_they_were_given(self) -> None:
+        """A Link is added as it is, and gets an index of its own when it has none."""
+        kernel = MemoryBackend()
+        shown = kernel.add_link(Link(name="ib0", index=0, type=32, group=7, carrier=False))
+        assert shown == Link(name="ib0", index=2, type=32, group=7, carrier=False)
+        assert kernel.snapshot().link("ib0") == shown
+
+
+def test_it_prints_what_ip_prints() -> None:
+    """`str()` is what an operator would see: rules, then routes, with ECMP legs on lines of their own."""
+    kernel = plain_vm()
+    legs = tuple(NextHop("eth0", gateway=as_ip(f"10.0.0.{number}")) for number in (1, 2))
+    assert do(kernel, "add", Route(Prefix.parse("192.0.2.0/24"), legs, protocol=OURS)) is None
+    assert str(kernel).splitlines()[:9] == [
+        "# ip rule",
+        "0:\tfrom all lookup local",
+        "32766:\tfrom all lookup main",
+        "32767:\tfrom all lookup default",
+        "# ip route show table all",
+        "default via 10.0.0.1 dev eth0 proto dhcp metric 100",
+        "10.0.0.0/24 dev eth0 proto kernel scope link src 10.0.0.4",
+        "192.0.2.0/24 proto hostrouting",
+        "\tnexthop via 10.0.0.1 dev eth0 weight 1",
+    ]

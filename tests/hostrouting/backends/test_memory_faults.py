@@ -1,0 +1,90 @@
+"""Faults of the memory kernel: each happens once, at the moment that was named."""
+
+import errno
+
+import pytest
+
+from hostrouting.backends.base import Change
+from hostrouting.errors import BackendTimeout, GatewayNotOnLink, NoSuchDevice, NotPermitted, RouteExists, Unsettled
+from hostrouting.model import OURS, Route, as_ip
+from hostrouting.testing import plain_vm
+
+CHANGES = [
+    Change("add", Route.to(f"192.0.2.{16 * n}/28", dev="eth0", gateway="10.0.0.1", protocol=OURS)) for n in (0, 1, 2)
+]
+
+
+def test_an_errno_is_the_outcome_of_that_change_alone() -> None:
+    """The n-th change meets the errno as if the kernel had said so; those around it are done."""
+    kernel = plain_vm()
+    kernel.faults.fail("change", errno.EEXIST, nth=2)
+    outcomes = kernel.change(CHANGES)
+    assert [type(it.error) for it in outcomes] == [type(None), RouteExists, type(None)]
+    assert len(kernel.snapshot(protocol=OURS).routes) == 2
+    assert kernel.faults.waiting == 0
+
+
+def test_another_error_is_raised_and_ends_it() -> None:
+    """An error that is no refusal of one route is raised; the changes before it were made, those after it were not."""
+    kernel = plain_vm()
+    kernel.faults.fail("change", NotPermitted("not you"), nth=2)
+    with pytest.raises(NotPermitted):
+        kernel.change(CHANGES)
+    assert [it.prefix for it in kernel.snapshot(protocol=OURS).routes] == [CHANGES[0].route.prefix]
+
+
+@pytest.mark.parametrize("done", [False, True])
+def test_a_time_out_leaves_open_whether_it_was_done(done: bool) -> None:  # noqa: FBT001  a parameter of the test
+    """A change that hangs raises BackendTimeout at once; it was made, or it was not, as the test says."""
+    kernel = plain_vm()
+    kernel.faults.hang("change", done=done)
+    with pytest.raises(BackendTimeout):
+        kernel.change(CHANGES[:1])
+    assert len(kernel.snapshot(protocol=OURS).routes) == int(done)
+
+
+def test_snapshots_lookups_and_watches_fail_too() -> None:
+    """Every moment can fail, counts for itself, and is well again afterwards."""
+    kernel = plain_vm()
+    kernel.faults.fail("snapshot", Unsettled("too fast"), nth=2)
+    kernel.faults.hang("lookup")
+    kernel.faults.fail("watch", errno.ENOBUFS)
+    kernel.snapshot()
+    with pytest.raises(Unsettled):
+        kernel.snapshot()
+    with pytest.raises(BackendTimeout):
+        kernel.lookup([as_ip("192.0.2.1")])
+    with pytest.raises(Exception, match="refused a watch"):
+        kernel.watch()
+    assert (kernel.snapshot().rules, kernel.lookup([as_ip("10.0.0.4")])[0].kind) == (kernel.snapshot().rules, "local")
+
+
+def test_a_link_vanishes_in_between() -> None:
+    """Something that happens between two changes shows in the second."""
+    kernel = plain_vm()
+    kernel.faults.meanwhile("change", lambda: kernel.delete_link("eth0"), nth=2)
+    assert [type(it.error) for it in kernel.change(CHANGES)] == [type(None), NoSuchDevice, NoSuchDevice]
+
+
+def test_somebody_else_changes_a_route_in_between() -> None:
+    """A change by somebody else between two of ours is met as on a real host."""
+    kernel = plain_vm()
+    kernel.faults.meanwhile("change", lambda: kernel.ip_route("add", CHANGES[1].route), nth=2)
+    assert [type(it.error) for it in kernel.change(CHANGES)] == [type(None), RouteExists, type(None)]
+
+
+def test_several_faults_of_one_moment() -> None:
+    """Of faults that are due at one time all happenings come true, and the first error."""
+    kernel = plain_vm()
+    kernel.faults.meanwhile("change", lambda: kernel.set_down("eth0"))
+    kernel.faults.fail("change", errno.ENETUNREACH)
+    kernel.faults.fail("change", errno.EEXIST)
+    (outcome,) = kernel.change(CHANGES[:1])
+    assert isinstance(outcome.error, GatewayNotOnLink)
+    assert kernel.snapshot(family=4, table=254).routes == ()
+
+
+def test_nth_begins_with_one() -> None:
+    """There is no fault before the next one."""
+    with pytest.raises(ValueError, match="the next one is 1"):
+        plain_vm().faults.hang("change", nth=0)

@@ -1,0 +1,66 @@
+"""Waiting for the memory kernel: changes are heard, and time passes without waiting."""
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hostrouting.backends.memory import MemoryBackend
+from hostrouting.errors import BackendError
+from hostrouting.testing import plain_vm
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def test_everything_that_happens_is_heard() -> None:
+    """Links, addresses and rules are heard like routes; a refusal may be, silence is not."""
+    kernel = MemoryBackend()
+    watch = kernel.watch()
+    happenings: list[Callable[[], object]] = [
+        partial(kernel.add_link, "eth0"),
+        partial(kernel.add_address, "eth0", "10.0.0.4/24"),
+        partial(kernel.set_carrier, "eth0", carrier=False),
+        partial(kernel.set_down, "eth0"),
+        partial(kernel.delete_address, "eth0", "10.0.0.4/24"),
+        partial(kernel.delete_link, "eth0"),
+    ]
+    for happening in happenings:
+        assert watch.wait(0) is False
+        happening()
+        assert watch.wait(0) is True
+
+
+def test_what_is_to_come_comes_while_somebody_waits() -> None:
+    """`later` is for what arrives while a program waits for it, one happening for each wait."""
+    kernel = MemoryBackend()
+    kernel.later(lambda: kernel.add_link("eth0"))
+    kernel.later(lambda: None)
+    kernel.later(lambda: kernel.add_address("eth0", "10.0.0.4/24"))
+    with kernel.watch() as watch:
+        assert kernel.snapshot().link("eth0") is None
+        assert [watch.wait(30), watch.wait(30), watch.wait(30), watch.wait(30)] == [True, False, True, False]
+    assert kernel.snapshot().addresses[0].dev == "eth0"
+
+
+def test_the_seconds_go_to_the_clock_of_the_test() -> None:
+    """A wait that nothing ends takes its seconds from `sleep`, and nothing when there is something to hear."""
+    slept: list[float] = []
+    kernel = MemoryBackend(sleep=slept.append)
+    with kernel.watch() as watch:
+        kernel.add_link("eth0")
+        assert watch.wait(7) is True
+        watch.wake()
+        assert watch.wait(8) is False
+        assert watch.wait(9) is False
+    assert slept == [9]
+
+
+def test_a_closed_watch_is_of_no_use() -> None:
+    """Waiting on a closed watch is a BackendError; the kernel goes on without it."""
+    kernel = plain_vm()
+    watch = kernel.watch()
+    watch.close()
+    kernel.set_down("eth0")
+    with pytest.raises(BackendError, match="closed"):
+        watch.wait(0)

@@ -1,0 +1,102 @@
+"""hostrouting.testing: the ready hosts are what they say, the plugin switches on by name, and little is loaded."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hostrouting import testing
+from hostrouting.backends.memory import MemoryBackend
+from hostrouting.fib import PLAIN, Fib
+from hostrouting.model import Prefix, as_ip, ip_at
+from hostrouting.testing import cni_node, ecmp_node, h200, plain_vm, vpn_node
+from hostrouting.testing.contract import BackendContract
+from hostrouting.uplink import outbound_devs
+
+HOSTS = [plain_vm, h200, vpn_node, ecmp_node, cni_node]
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_kernel_and_engine_agree_everywhere(host: Callable[[], MemoryBackend]) -> None:
+    """On every ready host the engine, from the snapshot alone, names the entry that the kernel answers with."""
+    kernel = host()
+    fib = Fib(kernel.snapshot())
+    cells = fib.cells(Prefix.parse("0.0.0.0/1"), PLAIN)[1:]
+    answers = kernel.lookup([ip_at(4, cell.first) for cell in cells])
+    for cell, answer in zip(cells, answers, strict=True):
+        assert answer.route is not None
+        assert cell.decision.devs == answer.route.devs
+
+
+@pytest.mark.parametrize(
+    ("host", "devs"),
+    [
+        (plain_vm, ("eth0",)),
+        (h200, ("eth0",)),
+        (vpn_node, ("eth0",)),
+        (ecmp_node, ("eth0", "eth1")),
+        (cni_node, ("eth0",)),
+    ],
+)
+def test_outbound_devices(host: Callable[[], MemoryBackend], devs: tuple[str, ...]) -> None:
+    """The default route of each host leads where its name says."""
+    assert outbound_devs(Fib(host().snapshot())) == devs
+
+
+def test_where_each_host_sends_the_cluster() -> None:
+    """What makes each host worth a test: the fabric, the tunnel, the pods."""
+
+    def dev(kernel: MemoryBackend, destination: str) -> str:
+        (answer,) = kernel.lookup([as_ip(destination)])
+        assert answer.route is not None
+        return answer.route.devs[0]
+
+    assert dev(h200(), "172.16.77.1") == "ib0"
+    assert dev(plain_vm(), "172.16.77.1") == "eth0"
+    assert dev(vpn_node(), "172.16.77.1") == "wg0"
+    assert dev(vpn_node(), "10.0.0.9") == "eth0"
+    assert [dev(cni_node(), f"10.244.{node}.9") for node in (0, 1)] == ["cni0", "eth0"]
+
+
+def test_the_contract_has_to_be_told_what_to_test() -> None:
+    """Whoever forgets `make` is told so."""
+    with pytest.raises(NotImplementedError, match="how your backend is made"):
+        BackendContract().make()
+
+
+def test_the_catalogue_is_true() -> None:
+    """Every name of the catalogue is there."""
+    assert [name for name in testing.__all__ if not hasattr(testing, name)] == []
+
+
+@pytest.mark.processes
+def test_little_is_loaded() -> None:
+    """Hostrouting does not load its test kit, and the kit loads neither hypothesis nor pytest nor pyroute2."""
+    script = (
+        "import sys, hostrouting, hostrouting.backends.base\n"
+        "assert 'hostrouting.testing' not in sys.modules\n"
+        "import hostrouting.testing\n"
+        "print(sorted({'hypothesis', 'pytest', 'pyroute2', '_pytest'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.processes
+def test_the_plugin_is_switched_on_by_name(tmp_path: Path) -> None:
+    """One line in a conftest.py, and each test has a fresh host."""
+    (tmp_path / "conftest.py").write_text('pytest_plugins = ["hostrouting.testing.plugin"]\n')
+    (tmp_path / "test_it.py").write_text(
+        "def test_hosts(memory_kernel, plain_vm, h200, vpn_node, ecmp_node, cni_node):\n"
+        "    assert len(h200.snapshot().links) == 10\n"
+        "    assert len(memory_kernel.snapshot().links) == 1\n"
+        "    h200.delete_link('ib0')\n"
+        "def test_fresh(h200):\n"
+        "    assert h200.snapshot().link('ib0')\n"
+        "from hostrouting.testing.contract import BackendContract\n"
+    )
+    command = [sys.executable, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider", "test_it.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stdout
