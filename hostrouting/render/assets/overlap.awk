@@ -10,10 +10,10 @@ $1 == "state" { take_cidrs(); next }
 /^[0-9]+:\t/ { read_rule(); next }
 /^[0-9]+: / { read_link(); next }
 $1 == "inet" { read_netconf(); next }
-/^[0-9]/ {
+$1 in type_number {
   if (is_relevant($2)) read_route(++routes)
   # What leads to neighbours tells which gateways can be reached.
-  else if ($1 == UNICAST && !index($0, " via ")) near_line[++near_count] = $0
+  else if (leads_to_neighbours()) near_line[++near_count] = $0
   next
 }
 # What `ip` complains of; the last line says most.
@@ -63,17 +63,23 @@ function take_cidrs(   i, j, keep) {
   }
 }
 
-# Whether a prefix has to do with an expected CIDR: all others are passed over.
-function is_relevant(text,   low, high, middle) {
-  if (text == "default") return 1
-  read_prefix(text)
+# The first block that ends at the address or behind it; one more than there are when none does.
+function block_at(address,   low, high, middle) {
   low = 1; high = blocks + 1
   while (low < high) {
     middle = int((low + high) / 2)
-    if (b_last[middle] < network) low = middle + 1
+    if (b_last[middle] < address) low = middle + 1
     else high = middle
   }
-  return low <= blocks && b_first[low] < network + size[prefix_length]
+  return low
+}
+
+# Whether a prefix has to do with an expected CIDR: all others are passed over.
+function is_relevant(text,   b) {
+  if (text == "default") return 1
+  read_prefix(text)
+  b = block_at(network)
+  return b <= blocks && b_first[b] < network + size[prefix_length]
 }
 
 function read_netconf(   field) {
@@ -119,8 +125,10 @@ function find_places(   i, r, n) {
   places = n - 1
 }
 
-function add_place(address,   i) {
-  for (i = 1; i <= blocks; i++) if (b_first[i] <= address && address <= b_last[i] + 1) { place[++places] = address; return }
+# In the blocks, and where each of them has just ended.
+function add_place(address,   b) {
+  b = block_at(address - 1)
+  if (b <= blocks && b_first[b] <= address) place[++places] = address
 }
 
 function sort(list, low, high,   i, j, middle, kept) {
@@ -138,8 +146,8 @@ function sort(list, low, high,   i, j, middle, kept) {
 }
 
 function is_expected_place(i,   b) {
-  for (b = 1; b <= blocks; b++) if (b_first[b] <= place[i] && place[i] <= b_last[b]) return 1
-  return 0
+  b = block_at(place[i])
+  return b <= blocks && b_first[b] <= place[i]
 }
 
 # Destinations that are what they are, whichever route takes them: the kernel need not be asked.
@@ -164,7 +172,8 @@ function ask(   i, questions, n) {
 function put(questions,   command, line, said, number, given, answers_given, part) {
   command = "exec ip -4 -N -d -o -force -batch - 2>&1 <<END\n" questions "END\n"
   while ((command | getline line) > 0) {
-    if (line ~ /^[0-9]/) given[++answers_given] = line
+    split(line, part, " ")
+    if (part[1] in type_number) given[++answers_given] = line
     else if (line ~ /^Command failed/) {
       sub(/.*:/, "", line)
       failure[line + answers_asked] = said

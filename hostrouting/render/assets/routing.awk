@@ -47,6 +47,11 @@ function name_of_protocol(number) { return number in protocol_name_of ? protocol
 
 function name_of_table(number) { return number in table_name_of ? table_name_of[number] : number }
 
+# Whether the route in the current line has a leg without a gateway.
+function leads_to_neighbours() {
+  return type_number[$1] == UNICAST && (!index($0, " via ") || index($0, " nexthop dev ") || index($0, "\tnexthop dev "))
+}
+
 # The route in the current line, as number `r`. What has no name of its own here is kept in r_more, so that two
 # routes are told apart by all that `ip` says of them.
 function read_route(r,   field, leg, word) {

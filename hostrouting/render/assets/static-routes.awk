@@ -5,7 +5,7 @@ $1 == "setting" && $2 == "route" { want($3, $4, $5, $6); next }
 $1 == "setting" { next }
 $1 == "state" { next }
 /^[0-9]+: / { read_link(); next }
-/^[0-9]/ { if (is_of_interest()) read_route(++routes); next }
+$1 in type_number { if (is_of_interest()) read_route(++routes); next }
 # What `ip` complains of; the last line says most.
 { complaint = $0 }
 
@@ -23,7 +23,7 @@ function want(destination, gateway, dev, metric) {
 # Of a hundred thousand routes, those that could matter: default routes, ours, those that lead to neighbours, and those
 # that hold a prefix that is wanted.
 function is_of_interest() {
-  return $2 == "default" || index($0, " proto " ours " ") || ($1 == UNICAST && !index($0, " via ")) \
+  return $2 == "default" || index($0, " proto " ours " ") || leads_to_neighbours() \
     || ((index($2, "/") ? $2 : $2 "/32") in wanted_prefix)
 }
 
