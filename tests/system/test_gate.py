@@ -32,6 +32,9 @@ CIDR = "172.16.0.0/16"
 HALVES = [StaticRoute("172.16.0.0/17"), StaticRoute("172.16.128.0/17")]
 MARKERS = {LAYOUT.ok_path, LAYOUT.detected_path}
 
+# A gate that holds nine times out of ten does not hold: the long profile goes through it again and again.
+many_times = pytest.mark.usefixtures("again")
+
 NETWORK = """\
 #!/bin/sh
 # eth0 leads out; ib0 is a fabric whose network hides the cluster's.
@@ -60,6 +63,12 @@ ExecStart=/etc/test-network.sh
 """
 # What an agent gives the machine, so that it is tried again by itself.
 RESTART = "[Unit]\nStartLimitIntervalSec=0\n[Service]\nRestart=on-failure\nRestartSec=200ms\n"
+
+
+@pytest.fixture(params=range(20 if os.environ.get("HYPOTHESIS_PROFILE") == "long" else 1))
+def again(request: pytest.FixtureRequest) -> int:
+    """Which time it is."""
+    return int(request.param)
 
 
 def config(*routes: StaticRoute, mode: Mode | None = None) -> HostRoutingConfig:
@@ -130,14 +139,8 @@ def markers(system: System) -> set[str]:
     return {path for path in MARKERS if system.read(path) is not None}
 
 
-# A gate that holds nine times out of ten does not hold: the long profile goes through it again and again.
-many_times = pytest.mark.parametrize(
-    "_round", range(20 if os.environ.get("HYPOTHESIS_PROFILE") == "long" else 1), ids=lambda number: str(number + 1)
-)
-
-
 @many_times
-def test_strict_blocks(_round: int) -> None:
+def test_strict_blocks() -> None:
     """STRICT with an overlap: the machine does not start, and the journal names the range, the route and the repair."""
     with host(config(mode=Mode.STRICT)) as system:
         done = system.run("systemctl", "start", KUBE1)
@@ -161,7 +164,7 @@ def test_strict_blocks(_round: int) -> None:
 
 
 @many_times
-def test_warn_starts(_round: int) -> None:
+def test_warn_starts() -> None:
     """WARN with an overlap: the machine starts, and the marker is there with the line that the journal has."""
     with host(config(mode=Mode.WARN)) as system:
         assert start(system) == 0
@@ -173,7 +176,7 @@ def test_warn_starts(_round: int) -> None:
 
 
 @many_times
-def test_repaired_starts_after_every_boot(_round: int) -> None:
+def test_repaired_starts_after_every_boot() -> None:
     """STRICT with the repair configured: routes are back before the machine at every boot, and checked after that."""
     enabled = {"/etc/systemd/system/machines.target.wants/" + KUBE1: "/lib/systemd/system/systemd-nspawn@.service"}
     with host(config(*HALVES, mode=Mode.STRICT)) as system:
@@ -197,7 +200,7 @@ def test_repaired_starts_after_every_boot(_round: int) -> None:
 
 @many_times
 @pytest.mark.parametrize("mode", [None, Mode.WARN, Mode.STRICT])
-def test_routes_that_cannot_be_installed_block(mode: Mode | None, _round: int) -> None:
+def test_routes_that_cannot_be_installed_block(mode: Mode | None) -> None:
     """A static route that cannot be had holds the machine back in every mode, and the journal says which and why."""
     with host(config(StaticRoute(CIDR), *HALVES, mode=mode)) as system:
         assert start(system) == 1
@@ -211,7 +214,7 @@ def test_routes_that_cannot_be_installed_block(mode: Mode | None, _round: int) -
 
 
 @many_times
-def test_a_running_machine_is_never_touched(_round: int) -> None:
+def test_a_running_machine_is_never_touched() -> None:
     """Route updates, oneshots restarted, stopped and failing, reloads, removal: the machine keeps its process."""
     with host(config(*HALVES, mode=Mode.STRICT)) as system:
         assert start(system) == 0
@@ -279,7 +282,7 @@ def test_files_of_the_original_give_way() -> None:
 
 
 @many_times
-def test_it_heals_by_itself(_round: int) -> None:
+def test_it_heals_by_itself() -> None:
     """A machine with Restart=on-failure starts by itself once the overlap is gone, however long that takes."""
     drop_in = {"/etc/systemd/system/systemd-nspawn@.service.d/10-restart.conf": RESTART}
     with host(config(mode=Mode.STRICT), more=drop_in) as system:
