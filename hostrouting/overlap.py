@@ -95,7 +95,8 @@ def check_overlap(
         cells = fib.cells(cidr, flow)
         findings += _findings(cidr, cells, judge)
         for cell in cells:
-            _note(cidr, cell, judge, notes)
+            if cell.decision.variants:
+                _note(cidr, cell, judge, notes)
     verdict: Verdict = "overlap" if findings else "undecided" if any(note.escapes for note in notes.values()) else "ok"
     return OverlapReport(verdict, expected, named, patterns, tuple(findings), tuple(notes.values()))
 

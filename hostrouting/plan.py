@@ -11,14 +11,14 @@ import attrs
 
 from hostrouting.fib import Fib
 from hostrouting.model import OURS, Route, Snapshot, protocol_name, route_keys, width_of
-from hostrouting.uplink import DesiredRoute, Pending, bare_leg, resolve_route
+from hostrouting.uplink import DesiredRoute, Pending, Uplink, bare_leg
 
 __all__ = ["Action", "RoutePlan", "Step", "plan_routes"]
 
 Action: TypeAlias = Literal["keep", "add", "replace", "delete", "conflict"]
 
 # Conflicts first, for they forbid the rest; then what is made, before what is broken.
-_ORDER: tuple[Action, ...] = ("conflict", "keep", "add", "replace", "delete")
+_ORDER: dict[Action, int] = {"conflict": 0, "keep": 1, "add": 2, "replace": 3, "delete": 4}
 _SIGNS: dict[Action, str] = {"keep": " ", "add": "+", "replace": "~", "delete": "-", "conflict": "!"}
 
 
@@ -81,25 +81,16 @@ def plan_routes(desired: Iterable[DesiredRoute], snapshot: Snapshot, *, protocol
     Two wishes for one destination and metric that are not the same are refused with ValueError.
     """
     fib = Fib(snapshot)
-    wishes = _distinct(desired)
-    resolved = [resolve_route(wish, fib, protocol=protocol) for wish in wishes]
-    # What is on-link may lead to the gateways of the others; those look at it now that it is known.
-    near = tuple(it for it in resolved if isinstance(it, Route) and not any(leg.gateway for leg in it.legs))
-    steps: list[Step] = []
-    pending: list[Pending] = []
-    settled: set[tuple[object, ...]] = set()
-    for wish in wishes:
-        wanted = resolve_route(wish, fib, protocol=protocol, beside=near)
-        settled.add(wish.key)
-        if isinstance(wanted, Pending):
-            # What is there for it stays until it is known what is wanted.
-            pending.append(wanted)
-        else:
-            steps += _steps(wanted, fib, protocol)
+    uplink = Uplink(fib, protocol=protocol)
+    resolved = [uplink.resolve(wish) for wish in _distinct(desired)]
+    pending = tuple(it for it in resolved if isinstance(it, Pending))
+    # What is there for a wish that waits stays until it is known what is wanted.
+    settled = {it.desired.key if isinstance(it, Pending) else it.key for it in resolved}
+    steps = [step for it in resolved if isinstance(it, Route) for step in _steps(it, fib, protocol)]
     for position, key in enumerate(route_keys(snapshot.routes)):
         if key[4] == protocol and (route := snapshot.routes[position]).key not in settled:
             steps.append(Step("delete", route, "ours, and no longer wanted"))
-    return RoutePlan(tuple(sorted(steps, key=_place)), tuple(pending))
+    return RoutePlan(tuple(sorted(steps, key=_place)), pending)
 
 
 def _distinct(desired: Iterable[DesiredRoute]) -> list[DesiredRoute]:
@@ -115,6 +106,9 @@ def _distinct(desired: Iterable[DesiredRoute]) -> list[DesiredRoute]:
 def _steps(wanted: Route, fib: Fib, protocol: int) -> Iterator[Step]:
     """What to do about one route that is wanted, given those that hold its key; the kernel takes the first."""
     near = fib.routes(wanted.prefix)
+    if len(near) == 1 and near[0] == wanted:
+        yield Step("keep", near[0], _why_kept(near[0], protocol))
+        return
     holders = [route for route in near if route.key == wanted.key]
     stale = [route for route in holders if route.protocol == protocol and not _says(route, wanted)]
     standing = [route for route in holders if route not in stale]
@@ -159,10 +153,10 @@ def _way_out(holder: Route) -> str:
 
 def _place(step: Step) -> tuple[object, ...]:
     """Where a step belongs: what needs no gateway is made first, and broken last."""
-    through = any(leg.gateway for leg in step.route.legs)
+    route, prefix = step.route, step.route.prefix
+    through = any(leg.gateway for leg in route.legs)
     late = not through if step.action == "delete" else through
-    route = step.route
-    return (_ORDER.index(step.action), late, route.prefix, route.table, route.metric, route.tos, str(route))
+    return (_ORDER[step.action], late, prefix.family, prefix.network, prefix.length, route.table, route.metric)
 
 
 def _undo(step: Step) -> Step:

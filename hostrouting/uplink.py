@@ -20,11 +20,10 @@ from hostrouting.model import (
     NextHop,
     Prefix,
     Route,
-    Snapshot,
     width_of,
 )
 
-__all__ = ["DesiredRoute", "Pending", "bare_leg", "default_route", "outbound_devs", "resolve_route"]
+__all__ = ["DesiredRoute", "Pending", "Uplink", "bare_leg", "default_route", "outbound_devs", "resolve_route"]
 
 
 @attrs.frozen
@@ -85,43 +84,12 @@ def outbound_devs(fib: Fib, *, family: int = IPV4) -> tuple[str, ...]:
     return route.devs if route else ()
 
 
-def resolve_route(
-    desired: DesiredRoute, fib: Fib, *, protocol: int = OURS, beside: tuple[Route, ...] = ()
-) -> Route | Pending:
+def resolve_route(desired: DesiredRoute, fib: Fib, *, protocol: int = OURS) -> Route | Pending:
     """The route that is meant, on this host as it is now; or what is missing for it.
 
-    Nothing is concluded from routes that carry `protocol`, for those are ours and may go; `beside` are on-link
-    routes that will be there too.
+    Nothing is concluded from routes that carry `protocol`, for those are ours and may go.
     """
-    family = desired.destination.family
-    near = _Neighbours(fib, protocol, beside)
-    default = default_route(fib, family=family, dev=desired.dev, besides=protocol)
-    if desired.gateway is None:
-        if default is None:
-            where = f" on {desired.dev}" if desired.dev else ""
-            return Pending(desired, f"an IPv{family} default route{where}")
-        legs = tuple(bare_leg(leg) for leg in default.legs if desired.dev in {None, leg.dev})
-        if len(legs) == 1:
-            # The kernel keeps a weight for legs among others only.
-            legs = (attrs.evolve(legs[0], weight=1),)
-    elif desired.dev is not None:
-        legs = (NextHop(desired.dev, gateway=desired.gateway),)
-    elif default is None:
-        return Pending(desired, f"an IPv{family} default route")
-    else:
-        reaching = [dev for dev in default.devs if near.reach(dev, desired.gateway)]
-        legs = (NextHop(next(iter(reaching or default.devs)), gateway=desired.gateway),)
-    missing = next(_missing(fib.snapshot, legs, near), None)
-    if missing:
-        return Pending(desired, missing)
-    on_link = family == IPV4 and not any(leg.gateway for leg in legs)
-    return Route(
-        desired.destination,
-        legs,
-        metric=desired.metric or DEFAULT_METRIC[family],
-        scope=SCOPE_LINK if on_link else SCOPE_UNIVERSE,
-        protocol=protocol,
-    )
+    return Uplink(fib, protocol=protocol).resolve(desired)
 
 
 def bare_leg(leg: NextHop) -> NextHop:
@@ -129,35 +97,68 @@ def bare_leg(leg: NextHop) -> NextHop:
     return attrs.evolve(leg, linkdown=False, dead=False, pervasive=False)
 
 
-def _missing(snapshot: Snapshot, legs: tuple[NextHop, ...], near: "_Neighbours") -> Iterator[str]:
-    for leg in legs:
-        link = snapshot.link(leg.dev or "")
-        if link is None:
-            yield f"the device {leg.dev}"
-        elif not link.up:
-            yield f"the device {leg.dev} to be up"
-        elif leg.gateway and not leg.onlink and not near.reach(link.name, leg.gateway):
-            yield f"an address or route on {leg.dev} that reaches the gateway {leg.gateway} directly"
+class Uplink:
+    """What `resolve_route` knows of a host, for resolving many routes on it."""
 
+    def __init__(self, fib: Fib, *, protocol: int = OURS) -> None:
+        """Take a host, and the protocol of the routes that say nothing about it because they are ours."""
+        self._fib, self._protocol = fib, protocol
+        self._links = {link.name: link for link in fib.snapshot.links}
+        # Many routes leave by few ways.
+        self._known: dict[tuple[int, IP | None, str | None], tuple[NextHop, ...] | str] = {}
 
-class _Neighbours:
-    """Who is a neighbour on which device: the kernel refuses a route through a gateway that is none."""
-
-    def __init__(self, fib: Fib, besides: int, beside: tuple[Route, ...]) -> None:
-        self._fib, self._besides, self._beside = fib, besides, beside
-
-    def reach(self, dev: str, gateway: IP) -> bool:
-        family = gateway.version
-        covering = (
-            route
-            for length in range(width_of(family), -1, -1)
-            for route in self._fib.routes(Prefix.around(family, int(gateway), length))
-            if route.protocol != self._besides
+    def resolve(self, desired: DesiredRoute) -> Route | Pending:
+        """The route that is meant, or what is missing for it."""
+        family = desired.destination.family
+        way = (family, desired.gateway, desired.dev)
+        legs = self._known.get(way)
+        if legs is None:
+            legs = self._legs(*way)
+            if not isinstance(legs, str):
+                legs = next(self._missing(legs), legs)
+            self._known[way] = legs
+        if isinstance(legs, str):
+            return Pending(desired, legs)
+        on_link = family == IPV4 and not any(leg.gateway for leg in legs)
+        return Route(
+            desired.destination,
+            legs,
+            metric=desired.metric or DEFAULT_METRIC[family],
+            scope=SCOPE_LINK if on_link else SCOPE_UNIVERSE,
+            protocol=self._protocol,
         )
-        also = (route for route in self._beside if gateway in route.prefix)
+
+    def _legs(self, family: int, gateway: IP | None, dev: str | None) -> tuple[NextHop, ...] | str:
+        """The ways that are meant; or in words what is missing to tell them."""
+        default = default_route(self._fib, family=family, dev=dev, besides=self._protocol)
+        if gateway is not None and dev is not None:
+            return (NextHop(dev, gateway=gateway),)
+        if default is None:
+            return f"an IPv{family} default route" + (f" on {dev}" if dev else "")
+        if gateway is None:
+            legs = tuple(bare_leg(leg) for leg in default.legs if dev in {None, leg.dev})
+            # The kernel keeps a weight for legs among others only.
+            return legs if len(legs) > 1 else (attrs.evolve(legs[0], weight=1),)
+        reaching = (it for it in default.devs if self._reaches(it, gateway))
+        return (NextHop(next(reaching, default.devs[0]), gateway=gateway),)
+
+    def _missing(self, legs: tuple[NextHop, ...]) -> Iterator[str]:
+        for leg in legs:
+            link = self._links.get(leg.dev or "")
+            if link is None:
+                yield f"the device {leg.dev}"
+            elif not link.up:
+                yield f"the device {leg.dev} to be up"
+            elif leg.gateway and not leg.onlink and not self._reaches(link.name, leg.gateway):
+                yield f"an address or route on {leg.dev} that reaches the gateway {leg.gateway} directly"
+
+    def _reaches(self, dev: str, gateway: IP) -> bool:
+        """Whether the gateway is a neighbour on the device: the kernel refuses a route through any other."""
+        family = gateway.version
         return any(
             leg.dev == dev and leg.gateway is None
-            for route in (*covering, *also)
-            if route.type == "unicast"
+            for length in range(width_of(family), -1, -1)
+            for route in self._fib.routes(Prefix.around(family, int(gateway), length))
+            if route.protocol != self._protocol and route.type == "unicast"
             for leg in route.legs
         )

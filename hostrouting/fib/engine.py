@@ -12,7 +12,7 @@ import attrs
 from hostrouting.fib.answer import Cell, Contest, Decision, Kind, Variant
 from hostrouting.fib.flow import ANY, Flow
 from hostrouting.fib.program import Outcome, Program
-from hostrouting.fib.table import Table
+from hostrouting.fib.table import Entry, Table
 from hostrouting.model import (
     IP,
     IPV4,
@@ -36,6 +36,8 @@ _BY_ADDRESS: dict[int, tuple[tuple[int, int, Kind], ...]] = {
     IPV4: ((0, 0, "local"), (0xE0000000, 0xEFFFFFFF, "multicast"), (0xFFFFFFFF, 0xFFFFFFFF, "broadcast")),
     IPV6: ((0xFF << 120, (1 << 128) - 1, "multicast"),),
 }
+# The first of them after 0.
+_SPECIAL = {family: min(low for low, _, _ in them if low) for family, them in _BY_ADDRESS.items()}
 
 
 class _Ready(NamedTuple):
@@ -97,9 +99,13 @@ class Fib:
         cover the prefix, in order; they are not maximal.
         """
         ready = self._prepare(prefix.family, flow)
-        places = self._places(ready, prefix)
+        places, main = self._places(ready, prefix), self._tables[prefix.family, TABLE_MAIN]
+
+        def beats(entry: Entry) -> int:
+            return entry.length + (not _gives_way(entry.route, metric, ours))
+
         for place, following in zip(places, [*places[1:], prefix.last + 1], strict=True):
-            length = self._length_to_decide(ready, place, metric, ours)
+            length = ready.plain.length_to_decide(place, main, beats)
             yield Contest(place, following - 1, self._decide(ready, place), length)
 
     def routes(self, prefix: Prefix, *, table: int = TABLE_MAIN) -> tuple[Route, ...]:
@@ -139,11 +145,13 @@ class Fib:
         if ready is None:
             rules = self._rules[family][1:] if family == IPV4 and self._merged else self._rules[family]
 
+            width = width_of(family)
+
             def table_of(rule: Rule) -> Table | None:
                 return self._tables.get((family, rule.table))
 
-            full = Program(rules, flow, groups=self._groups, table_of=table_of)
-            plain = Program(rules, flow.assumed(), groups=self._groups, table_of=table_of)
+            full = Program(rules, flow, width=width, groups=self._groups, table_of=table_of)
+            plain = Program(rules, flow.assumed(), width=width, groups=self._groups, table_of=table_of)
             cuts = {place for step in full.steps if step.low >= 0 for place in (step.low, step.high + 1)} | {
                 place for low, high, _ in _BY_ADDRESS[family] for place in (low, high + 1)
             }
@@ -161,9 +169,10 @@ class Fib:
 
     def _decide(self, ready: _Ready, address: int) -> Decision:
         outcome, passed = ready.plain.follow(address)
-        for low, high, kind in _BY_ADDRESS[ready.family]:
-            if low <= address <= high:
-                return self._decision(outcome, by_address=kind)
+        if not 0 < address < _SPECIAL[ready.family]:
+            for low, high, kind in _BY_ADDRESS[ready.family]:
+                if low <= address <= high:
+                    return self._decision(outcome, by_address=kind)
         if not ready.full.unsure and not (passed and ready.full.flow.tos is None):
             return self._decision(outcome)
         variants = {
@@ -192,17 +201,6 @@ class Fib:
                 variants,
             )
         return decision
-
-    def _length_to_decide(self, ready: _Ready, address: int, metric: int, ours: int) -> int | None:
-        main, width = self._tables[ready.family, TABLE_MAIN], width_of(ready.family)
-        shortest = width + 1
-        for step, entry, _ in ready.plain.walk(address):
-            if step.table is main:
-                length = (step.rule.suppress_prefixlength or -1) + 1
-                if entry is not None:
-                    length = max(length, entry.length + (not _gives_way(entry.route, metric, ours)))
-                shortest = min(shortest, length)
-        return shortest if shortest <= width else None
 
 
 def _gives_way(route: Route, metric: int, ours: int) -> bool:

@@ -22,20 +22,21 @@ Path: TypeAlias = tuple[Condition, ...]
 class Step:
     """A rule as this flow meets it: what is known of the flow has been settled, what is not stays `open`."""
 
-    __slots__ = ("high", "invert", "low", "open", "plainly", "rule", "table", "target")
+    __slots__ = ("high", "invert", "low", "open", "plainly", "rule", "selects", "table", "target")
 
     def __init__(self, rule: Rule, table: Table | None, plainly: Truth) -> None:
         """Take the rule, the table that it leads to, and what each open selector says of a plain packet."""
         self.rule, self.table, self.plainly = rule, table, plainly
         self.open = tuple(plainly)
         self.invert = rule.invert
+        self.selects = rule.invert or rule.dst is not None
         self.low, self.high = (-1, -1) if rule.dst is None else (rule.dst.first, rule.dst.last)
         # Where a goto goes on, as an index of the program's steps.
         self.target: int | None = None
 
     def for_any_packet(self) -> None:
         """Drop every selector: `not` stands before one that does not hold."""
-        self.low, self.invert, self.open = -1, False, ()
+        self.low, self.invert, self.selects, self.open = -1, False, False, ()
 
     def covers(self, address: int) -> bool:
         """Whether the rule is for this destination."""
@@ -69,11 +70,15 @@ class Program:
         rules: Sequence[Rule],
         flow: Flow,
         *,
+        width: int,
         groups: dict[str, int],
         table_of: Callable[[Rule], Table | None],
     ) -> None:
-        """Leave out the rules that are not for this flow, whatever the destination; `groups` are the devices'."""
-        self.flow, self._groups = flow, groups
+        """Leave out the rules that are not for this flow, whatever the destination.
+
+        `width` is that of an address, `groups` are the groups of the devices.
+        """
+        self.flow, self._width, self._groups = flow, width, groups
         self.steps: list[Step] = []
         starts: dict[int, int] = {}
         for rule in rules:
@@ -96,44 +101,54 @@ class Program:
             step.for_any_packet()
             yield step
 
-    def best(self, step: Step, address: int) -> tuple[Entry | None, bool]:
-        """The route that the step's table prefers, and whether others were passed over because of their tos."""
-        flow, passed = self.flow, False
-        if step.table is not None:
-            for entry in step.table.covering(address):
-                if entry.route.tos and not same_tos(entry.route.tos, flow.tos or 0):
-                    passed = True
-                elif not flow.oif or entry.leaves_by(flow.oif):
-                    return entry, passed
-        return None, passed
-
-    def walk(self, address: int) -> Iterator[tuple[Step, Entry | None, bool]]:
-        """Every rule that a packet of which everything is known comes by, until one decides, with its best route."""
-        steps, at = self.steps, 0
+    def follow(self, address: int) -> tuple[Outcome, bool]:
+        """What decides for a packet of which everything is known, and whether tos made it pass over a route."""
+        steps, groups, tos, oif = self.steps, self._groups, self.flow.tos or 0, self.flow.oif
+        at, passed = 0, False
         while at < len(steps):
             step = steps[at]
             at += 1
+            if step.selects and step.covers(address) is step.invert:
+                continue
+            if step.table is not None:
+                entry, passed_here = step.table.best(address, tos, oif)
+                passed = passed or passed_here
+                if entry is not None and step.keeps(entry, groups):
+                    return (step, entry), passed
+            elif step.target is not None:
+                at = step.target
+            elif step.ends:
+                return (step, None), passed
+        return _NOTHING, passed
+
+    def length_to_decide(self, address: int, table: Table, beats: Callable[[Entry], int]) -> int | None:
+        """How long the prefix of a new route in the table has to be at least, to decide; None: no length will do.
+
+        `beats` says from which length on it is preferred to the route that it would meet there.
+        """
+        # Only a route at least this long comes to where the walk is now.
+        shortest, floor, at = self._width + 1, 0, 0
+        while at < len(self.steps):
+            step = self.steps[at]
+            at += 1
             if step.covers(address) is step.invert:
                 continue
-            if step.target is not None:
+            if step.table is not None:
+                entry, _ = step.table.best(address, self.flow.tos or 0, self.flow.oif)
+                decides = entry is not None and step.keeps(entry, self._groups)
+                suppressed = -1 if (limit := step.rule.suppress_prefixlength) is None else limit
+                if step.table is table:
+                    preferred = 0 if entry is None else beats(entry)
+                    shortest = min(shortest, max(preferred, suppressed + 1, floor))
+                    floor = max(floor, preferred) if decides else floor
+                # A route that is preferred here and then suppressed goes on to the next rule.
+                if decides and (step.table is not table or floor > suppressed):
+                    break
+            elif step.target is not None:
                 at = step.target
-            elif step.table is not None:
-                entry, passed = self.best(step, address)
-                yield step, entry, passed
-                if entry is not None and step.keeps(entry, self._groups):
-                    return
             elif step.ends:
-                yield step, None, False
-                return
-
-    def follow(self, address: int) -> tuple[Outcome, bool]:
-        """What decides for a packet of which everything is known, and whether tos made it pass over a route."""
-        decided, passed_any = _NOTHING, False
-        for step, entry, passed in self.walk(address):
-            passed_any = passed_any or passed
-            if step.table is None or (entry is not None and step.keeps(entry, self._groups)):
-                decided = (step, entry)
-        return decided, passed_any
+                break
+        return shortest if shortest <= self._width else None
 
     def explore(self, address: int) -> Iterator[tuple[Path, Outcome]]:
         """Every end that is possible given what is not known, with what would have to be true for it.

@@ -19,9 +19,9 @@ from hostrouting.overlap import check_overlap
 from hostrouting.render import render_check_script
 from hostrouting.repair import propose_repair
 from hostrouting.wording import check_document, finding_line
-from tests.hostrouting.test_fib_against_kernel import devices, furnish, route_command, rule_command, wishes
-from tests.support.namespace import Namespace, private_namespace
+from tests.support.namespace import Namespace, furnish, private_namespace, route_command, rule_command
 from tests.support.strategies import blocks, prefixes
+from tests.support.uplinks import LINKS, UPLINKS, wishes
 
 pytestmark = [
     pytest.mark.processes,
@@ -29,16 +29,6 @@ pytestmark = [
 ]
 
 BLOCK = Prefix.parse("172.16.0.0/28")
-
-
-UPLINKS: tuple[list[str], ...] = (
-    ["route add default via 10.0.0.1 dev eth0"],
-    ["route add default via 10.0.0.1 dev eth0"],
-    ["route add default nexthop via 10.0.0.1 dev eth0 nexthop via 10.0.0.2 dev eth1 onlink"],
-    ["route add default dev wg0 metric 5", "route add default via 10.0.0.1 dev eth0 metric 9"],
-    ["route add default dev eth1"],
-    [],
-)
 
 
 class Checked:
@@ -86,9 +76,8 @@ def test_the_script_equals_the_engine(data: st.DataObject, tmp_path_factory: pyt
     wanted_rules, wanted_routes = data.draw(wishes(block))
     config = data.draw(configs(block))
     lost = data.draw(st.sets(st.sampled_from(["ib0", "wg0"])))
-    (links,) = devices()
     with private_namespace() as namespace:
-        furnish(namespace, links, lost)
+        furnish(namespace, LINKS, lost)
         uplink = data.draw(st.sampled_from(UPLINKS))
         batch = [*uplink, *map(route_command, wanted_routes), *map(rule_command, wanted_rules)]
         namespace.batch(batch, force=True, family=IPV4)
@@ -110,8 +99,7 @@ def test_the_script_equals_the_engine(data: st.DataObject, tmp_path_factory: pyt
 def namespace() -> Iterator[Namespace]:
     """The host that all this is for: eth0 leads out, ib0 has a connected 172.16.0.0/16."""
     with private_namespace() as private:
-        (links,) = devices()
-        furnish(private, links, set())
+        furnish(private, LINKS)
         private.batch(["route add default via 10.0.0.1 dev eth0", "address add 172.16.1.5/16 dev ib0"])
         yield private
 

@@ -177,7 +177,7 @@ class TestCellsPartitionThePrefix:
                 assert fib.lookup(ip_at(block.family, address), flow) == cell.decision
 
     @given(st.data(), BLOCK)
-    @settings(max_examples=100)
+    @settings(max_examples=300)
     def test_contests(self, data: st.DataObject, block: Prefix) -> None:
         """A new route in main decides exactly where its prefix is as long as the contest there asks for."""
         snapshot = data.draw(snapshots(block, max_routes=6))
@@ -194,6 +194,30 @@ class TestCellsPartitionThePrefix:
         )
         decided = Fib(applied).lookup(ip_at(block.family, contest.first), PLAIN).route == new
         assert decided == (contest.length is not None and length >= contest.length)
+
+    def test_a_suppressed_route_goes_on(self) -> None:
+        """A new route that is found and suppressed hides a worse one that was not, and may decide at a later rule."""
+        local, *rest = default_rules(4)
+        rule = Rule(family=4, priority=100, table=254, suppress_prefixlength=24)
+        snapshot = host([], [Route.to("0.0.0.0/0", type="blackhole")], rules=[local, rule, *rest])
+        (contest,) = Fib(snapshot).contests(Prefix.parse("172.16.0.0/16"))
+        assert (contest.decision.kind, contest.length) == ("blackhole", 1)
+
+    def test_a_suppressed_default(self) -> None:
+        """Where a rule suppresses defaults, a new one would not decide; anything longer would."""
+        rule = Rule(family=4, priority=100, table=254, suppress_prefixlength=0)
+        snapshot = host([], [], rules=[rule])
+        (contest,) = Fib(snapshot).contests(Prefix.parse("172.16.0.0/16"))
+        assert (contest.decision.kind, contest.length) == ("no-route", 1)
+
+    @pytest.mark.parametrize("last", ["172.16.0.0", "172.16.0.1", "172.16.255.254", "172.16.255.255"])
+    def test_the_edges(self, last: str) -> None:
+        """A route to a single address at the edge of a prefix, or next to it, is a cell of its own."""
+        snapshot = plain().with_routes([Route.to(last, dev="ib0")])
+        cells = Fib(snapshot).cells(Prefix.parse("172.16.0.0/16"))
+        assert [cell.decision.devs for cell in cells if cell.first == cell.last == int(as_ip(last))] == [("ib0",)]
+        assert {cell.decision.devs for cell in cells} == {("ib0",), ("eth0",)}
+        assert sum(cell.last - cell.first + 1 for cell in cells) == 1 << 16
 
     def test_routes_outside_do_not_matter(self) -> None:
         """Only prefixes that begin or end inside make a boundary."""

@@ -5,7 +5,6 @@ the engine and `ip route get fibmatch` have to name the same route, or the same 
 """
 
 import os
-from collections.abc import Iterator
 
 import attrs
 import pytest
@@ -14,7 +13,7 @@ from hypothesis import strategies as st
 
 from hostrouting.fib import PLAIN, Decision, Fib, Flow
 from hostrouting.model import IPV4, IPV6, Link, Prefix, Route, Rule, Snapshot, ip_at
-from tests.support.namespace import Namespace, private_namespace
+from tests.support.namespace import furnish, private_namespace, route_command, rule_command
 from tests.support.strategies import DEVICES, blocks, routes, rules
 
 pytestmark = [
@@ -39,53 +38,6 @@ FLOWS = st.builds(
     st.sampled_from([0, 1000]),
     st.sampled_from([(17, 0, 0), (6, 22, 443), (17, 5353, 53)]),
 )
-
-
-def rule_command(rule: Rule) -> str:
-    """The words that add the rule."""
-    words = [f"rule add pref {rule.priority}", "not" if rule.invert else ""]
-    names = {"fwmark": "fwmark", "tos": "tos"}
-    words += [f"{names.get(name, name)} {value}" for name, value in rule.selectors()]
-    if rule.action == "goto":
-        words.append(f"goto {rule.target}")
-    elif rule.action != "to_table":
-        words.append(rule.action)
-    else:
-        words.append(f"lookup {rule.table}")
-        for name in ("suppress_prefixlength", "suppress_ifgroup"):
-            if (value := getattr(rule, name)) is not None:
-                words.append(f"{name} {value}")
-    return " ".join(words)
-
-
-def route_command(route: Route) -> str:
-    """The words that append the route behind those of the same key; every gateway is on-link."""
-    words = [f"route append {route.type} {route.prefix} table {route.table} metric {route.metric}"]
-    words += [f"tos {route.tos:#x}"] if route.tos else []
-    words.append(f"proto {route.protocol}")
-    hops = [f"via {leg.gateway} dev {leg.dev} onlink" if leg.gateway else f"dev {leg.dev}" for leg in route.legs]
-    words += hops if len(hops) == 1 else [f"nexthop {hop}" for hop in hops]
-    return " ".join(words)
-
-
-def furnish(namespace: Namespace, links: tuple[Link, ...], lost: set[str]) -> None:
-    """Make the devices, give eth0 an address of either family, and take the carrier of those in `lost`."""
-    batch = ["link set lo up"]
-    for link in links:
-        batch += [
-            f"link add {link.name} type veth peer name peer-{link.name}",
-            f"link set {link.name} group {link.group} addrgenmode none",
-            f"link set peer-{link.name} addrgenmode none up",
-            f"link set {link.name} up",
-        ]
-    batch += ["address add 10.0.0.4/24 dev eth0", "address add fd00:99::4/64 dev eth0 nodad"]
-    namespace.batch(batch)
-    for link in links:
-        for family in ("ipv4", "ipv6"):
-            namespace.sysctl(
-                f"{family}/conf/{link.name}/ignore_routes_with_linkdown", int(link.ignore_routes_with_linkdown)
-            )
-    namespace.batch(f"link set peer-{name} down" for name in lost)
 
 
 def query(address: str, flow: Flow) -> str:
@@ -119,12 +71,10 @@ def wishes(draw: st.DrawFn, block: Prefix) -> tuple[list[Rule], list[Route]]:
     return wanted, draw(st.lists(routes(block), min_size=1, max_size=14))
 
 
-def devices() -> Iterator[tuple[Link, ...]]:
-    """The four devices: one in a group of its own, one that heeds a lost carrier."""
-    yield tuple(
-        Link(name=name, index=0, group=7 * (name == "eth1"), ignore_routes_with_linkdown=name == "ib0")
-        for name in DEVICES
-    )
+# One in a group of its own, and one that heeds a lost carrier.
+LINKS = tuple(
+    Link(name=name, index=0, group=7 * (name == "eth1"), ignore_routes_with_linkdown=name == "ib0") for name in DEVICES
+)
 
 
 @pytest.mark.parametrize("family", [4, 6])
@@ -136,12 +86,11 @@ def test_the_kernel_agrees(family: int, data: st.DataObject) -> None:
     wanted_rules, wanted_routes = data.draw(wishes(block))
     lost = data.draw(st.sets(st.sampled_from(["ib0", "wg0"])))
     flow = data.draw(FLOWS)
-    (links,) = devices()
     with private_namespace() as namespace:
-        furnish(namespace, links, lost)
+        furnish(namespace, LINKS, lost)
         batch = [*map(route_command, wanted_routes), *map(rule_command, wanted_rules)]
         namespace.batch(batch, force=True, family=family)
-        snapshot = Snapshot(links=links, rules=namespace.rules(family), routes=namespace.routes(family))
+        snapshot = Snapshot(links=LINKS, rules=namespace.rules(family), routes=namespace.routes(family))
         fib = Fib(snapshot)
         beyond = [block.first - 1, block.last + 1] if family == IPV4 else []
         addresses = [ip_at(family, number) for number in [*range(block.first, block.last + 1), *beyond]]

@@ -92,6 +92,22 @@ class TestEveryAddressIsJudged:
         assert ranges(report) == ["overlap 172.16.5.0-172.16.255.255 ib0"]
         assert len(report.findings[0].prefixes) == 7
 
+    def test_a_hole_in_the_middle(self) -> None:
+        """What leaves as expected in between makes two findings of one route."""
+        hole = Route.to("172.16.64.0/24", dev="eth0", gateway="10.0.0.1")
+        assert ranges(check(h200().with_routes([hole]), "172.16.0.0/16")) == [
+            "overlap 172.16.0.0-172.16.63.255 ib0",
+            "overlap 172.16.65.0-172.16.255.255 ib0",
+        ]
+
+    def test_own_addresses_of_others(self) -> None:
+        """An own address is counted in only within the prefix of the route that it stands beside."""
+        fabric = Route.to("172.16.4.0/24", dev="ib0", protocol=2)
+        beside = host([ETH0, ("eth0", "172.16.5.0/32"), ("eth0", "172.16.3.255/32")], [DEFAULT, fabric])
+        within = host([ETH0, ("eth0", "172.16.4.0/32"), ("eth0", "172.16.4.255/32")], [DEFAULT, fabric])
+        for snapshot in (beside, within):
+            assert ranges(check(snapshot, "172.16.0.0/16")) == ["overlap 172.16.4.0-172.16.4.255 ib0"]
+
     @pytest.mark.parametrize("kind", ["unreachable", "blackhole", "prohibit"])
     def test_routes_without_a_way(self, kind: RouteType) -> None:
         """A route that refuses packets is an escape of its own kind."""

@@ -19,14 +19,31 @@ DEFAULT = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", protocol=16)
 WAY = {("eth0", as_ip("10.0.0.1"))}
 
 
+def networks(block: Prefix) -> st.SearchStrategy[Route]:
+    """A network of some device's own within the block, as the kernel or an administrator puts it there."""
+    return st.builds(
+        lambda prefix, dev, metric, protocol: Route.to(prefix, dev=dev, metric=metric, protocol=protocol),
+        prefixes(block),
+        st.sampled_from(["ib0", "ib0", "ib0", "wg0", "eth0"]),
+        st.sampled_from([0, 0, 100]),
+        st.sampled_from([2, 2, 3, OURS]),
+    )
+
+
 @st.composite
 def hosts(draw: st.DrawFn, block: Prefix) -> Snapshot:
-    """A host with a default route by eth0, and anything at all within the block."""
+    """A host with a default route by eth0, and within the block networks of devices and anything else at all."""
     own_rules = draw(st.lists(rules(block), max_size=3)) if draw(st.booleans()) else []
+    near = draw(st.lists(networks(block), min_size=1, max_size=7))
     return Snapshot(
         links=draw(links()),
         rules=tuple(sorted([*default_rules(4), *own_rules], key=lambda rule: rule.priority)),
-        routes=[DEFAULT, *connected("eth0", "10.0.0.4/24"), *draw(st.lists(routes(block), max_size=8))],
+        routes=[
+            DEFAULT,
+            *connected("eth0", "10.0.0.4/24"),
+            *near,
+            *draw(st.lists(routes(block), max_size=4)),
+        ],
     )
 
 

@@ -26,7 +26,7 @@ from hostrouting.model import (
     as_ip,
 )
 
-__all__ = ["Namespace", "private_namespace"]
+__all__ = ["Namespace", "furnish", "private_namespace", "route_command", "rule_command"]
 
 _ACTIONS: dict[str, RuleAction] = {"1": "to_table", "6": "blackhole", "7": "unreachable", "8": "prohibit"}
 
@@ -139,6 +139,52 @@ class Namespace:
             text = text[end:].strip()
         answers = iter(found)
         return [errors[at] if at in errors else next(answers) for at in range(1, len(lines) + 1)]
+
+
+def rule_command(rule: Rule) -> str:
+    """The words that add the rule."""
+    words = [f"rule add pref {rule.priority}", "not" if rule.invert else ""]
+    words += [f"{name} {value}" for name, value in rule.selectors()]
+    if rule.action == "goto":
+        words.append(f"goto {rule.target}")
+    elif rule.action != "to_table":
+        words.append(rule.action)
+    else:
+        words.append(f"lookup {rule.table}")
+        for name in ("suppress_prefixlength", "suppress_ifgroup"):
+            if (value := getattr(rule, name)) is not None:
+                words.append(f"{name} {value}")
+    return " ".join(words)
+
+
+def route_command(route: Route) -> str:
+    """The words that append the route behind those of the same key; every gateway is on-link."""
+    words = [f"route append {route.type} {route.prefix} table {route.table} metric {route.metric}"]
+    words += [f"tos {route.tos:#x}"] if route.tos else []
+    words.append(f"proto {route.protocol}")
+    hops = [f"via {leg.gateway} dev {leg.dev} onlink" if leg.gateway else f"dev {leg.dev}" for leg in route.legs]
+    words += hops if len(hops) == 1 else [f"nexthop {hop}" for hop in hops]
+    return " ".join(words)
+
+
+def furnish(namespace: Namespace, links: Iterable[Link], lost: Iterable[str] = ()) -> None:
+    """Make the devices, give eth0 an address of either family, and take the carrier of those in `lost`."""
+    links, batch = tuple(links), ["link set lo up"]
+    for link in links:
+        batch += [
+            f"link add {link.name} type veth peer name peer-{link.name}",
+            f"link set {link.name} group {link.group} addrgenmode none",
+            f"link set peer-{link.name} addrgenmode none up",
+            f"link set {link.name} up",
+        ]
+    batch += ["address add 10.0.0.4/24 dev eth0", "address add fd00:99::4/64 dev eth0 nodad"]
+    namespace.batch(batch)
+    for link in links:
+        for family in ("ipv4", "ipv6"):
+            namespace.sysctl(
+                f"{family}/conf/{link.name}/ignore_routes_with_linkdown", int(link.ignore_routes_with_linkdown)
+            )
+    namespace.batch(f"link set peer-{name} down" for name in lost)
 
 
 def _prefix(text: str, family: int) -> Prefix:

@@ -187,27 +187,52 @@ function keeps(rule, r) {
   return u_group[rule] == "" || !e_legs[r] || link_group[e_dev[r, 1]] != u_group[rule]
 }
 
-# Follows the plain packet: sets end_rule and end_route (0: none), tos_passed, and shortest: how long the prefix of a
-# new route in main, of metric 0, has to be to decide here (33: no length will do).
-function follow(address,   s, rule, r, length_) {
+# The route that the table of a rule prefers for the plain packet; tos_passed tells whether tos ruled out others.
+function best_route(rule, address,   r) {
+  for (r = covering(u_table[rule], address); r && hex_number(r_tos[r]) >= 4; r = next_covering()) tos_passed = 1
+  return r
+}
+
+# Follows the plain packet: sets end_rule and end_route (0: none), and tos_passed.
+function follow(address,   s, rule, r) {
   end_rule = end_route = tos_passed = 0
-  shortest = 33
   for (s = 1; s <= steps["plain"]; s++) {
     rule = s_rule["plain", s]
     if (covers("plain", s, address) == s_not["plain", s]) continue
     if (target_of("plain", rule)) s = target_of("plain", rule) - 1
     else if (u_table[rule] != "") {
-      r = covering(u_table[rule], address)
-      while (r && hex_number(r_tos[r]) >= 4) { tos_passed = 1; r = next_covering() }
-      if (u_table[rule] == MAIN) {
-        length_ = u_short[rule] == "" ? 0 : u_short[rule] + 1
-        if (r && r_len[r] + !gives_way(r) > length_) length_ = r_len[r] + !gives_way(r)
-        if (length_ < shortest) shortest = length_
-      }
+      r = best_route(rule, address)
       if (r && keeps(rule, r)) { end_rule = rule; end_route = r; return }
     } else if (ends_it(rule)) { end_rule = rule; return }
   }
 }
+
+# How long the prefix of a new route in main, of metric 0, has to be at least to decide here; 33: no length will do.
+function length_to_decide(address,   s, rule, r, decides, suppressed, preferred, shortest, floor) {
+  shortest = 33; floor = 0
+  for (s = 1; s <= steps["plain"]; s++) {
+    rule = s_rule["plain", s]
+    if (covers("plain", s, address) == s_not["plain", s]) continue
+    if (target_of("plain", rule)) s = target_of("plain", rule) - 1
+    else if (u_table[rule] != "") {
+      r = best_route(rule, address)
+      decides = r && keeps(rule, r)
+      suppressed = u_short[rule] == "" ? -1 : u_short[rule] + 0
+      if (u_table[rule] == MAIN) {
+        preferred = r ? r_len[r] + !gives_way(r) : 0
+        shortest = lower(shortest, higher(higher(preferred, suppressed + 1), floor))
+        if (decides) floor = higher(floor, preferred)
+      }
+      # A route that is preferred here and then suppressed goes on to the next rule.
+      if (decides && (u_table[rule] != MAIN || floor > suppressed)) break
+    } else if (ends_it(rule)) break
+  }
+  return shortest
+}
+
+function lower(one, other) { return one < other ? one : other }
+
+function higher(one, other) { return one > other ? one : other }
 
 # Whether a new route of the same prefix, of metric 0, comes before this one or takes its place.
 function gives_way(r) {

@@ -201,7 +201,7 @@ function devices_are_up(   i) {
 function decide(i,   address, n, answered, variants, id) {
   address = place[i]
   follow(address)
-  d_rule[i] = end_rule; d_route[i] = end_route; d_length[i] = shortest
+  d_rule[i] = end_rule; d_route[i] = end_route
   d_kind[i] = kind_of(end_rule, end_route)
   if (end_route && merged && r_table[end_route] == LOCAL_TABLE) d_rule[i] = 1
   variants = ""
@@ -257,7 +257,7 @@ function agrees(i, n,   r, leg) {
 
 # The kernel is right. Which rule it went by is not known then.
 function follow_the_kernel(i, n,   r, leg) {
-  d_rule[i] = -1; d_variants[i] = ""; d_length[i] = 33
+  d_rule[i] = -1; d_variants[i] = ""
   surprise[i] = (n in failure) ? failure[n] : answer[n] != "" ? answer[n] : "nothing"
   if (answer[n] != "") {
     $0 = answer[n]

@@ -86,7 +86,7 @@ function close_block(net, length_,   i, last) {
 }
 
 function mean(i,   length_, reason) {
-  length_ = d_length[i]
+  length_ = length_at(i)
   mean_kind = "free"; mean_length = 0
   judge_escape(d_kind[i], d_route[i])
   if (escape_kind == "") {
@@ -100,6 +100,9 @@ function mean(i,   length_, reason) {
   mean_kind = "open"; mean_length = length_
 }
 
+# What nobody can tell, no route can close.
+function length_at(i) { return (i in surprise) ? 33 : length_to_decide(place[i]) }
+
 function is_alike(r,   leg, n, seen) {
   for (leg = 1; leg <= r_legs[r]; leg++) {
     if (!((r_dev[r, leg], r_gateway[r, leg]) in way)) return 0
@@ -111,7 +114,7 @@ function is_alike(r,   leg, n, seen) {
 
 # Why no route of ours can close the range, if none can.
 function reason_against(i,   length_, r, longer) {
-  length_ = d_length[i]; r = d_route[i]
+  length_ = length_at(i); r = d_route[i]
   if (length_ > 32) return r && r_table[r] == MAIN && r_len[r] == 32 ? "longest-prefix" : "earlier-rule"
   # More routes than this for one range are no repair that an operator would want to see.
   if (int((place_end[i] - place[i]) / size[length_]) >= 1024) return "too-many"

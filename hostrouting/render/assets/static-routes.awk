@@ -36,8 +36,6 @@ END {
     holders[key]++
     holder[key, holders[key]] = r
   }
-  # What is on-link may lead to the gateways of the others.
-  for (w = 1; w <= wishes; w++) if (resolve(w) && !through[w]) beside[++besides] = w
   for (w = 1; w <= wishes; w++) if (!resolve(w)) {
     settled[key_of(w)] = 1
     print "missing " wish_text(w) ": waiting for " missing " (given up after " waited " s)"
@@ -99,18 +97,13 @@ function add_leg(w, dev, gateway, weight, onlink) {
 }
 
 # Whether the gateway is a neighbour on the device.
-function reaches(dev, gateway,   r, w, leg, i, address) {
+function reaches(dev, gateway,   r, leg, address) {
   if (index(gateway, ":")) return 1
   address = address_number(gateway)
   for (r = 1; r <= routes; r++) {
     if (r_table[r] != MAIN || r_type[r] != UNICAST || r_proto[r] == ours) continue
     if (address < r_net[r] || address >= r_net[r] + size[r_len[r]]) continue
     for (leg = 1; leg <= r_legs[r]; leg++) if (r_dev[r, leg] == dev && r_gateway[r, leg] == "") return 1
-  }
-  for (i = 1; i <= besides; i++) {
-    w = beside[i]
-    if (address < w_net[w] || address >= w_net[w] + size[w_len[w]]) continue
-    for (leg = 1; leg <= legs[w]; leg++) if (g_dev[w, leg] == dev) return 1
   }
   return 0
 }
