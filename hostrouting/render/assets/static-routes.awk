@@ -41,9 +41,10 @@ END {
     print "missing " wish_text(w) ": waiting for " missing " (given up after " waited " s)"
   } else if (!through[w]) settle(w)
   for (w = 1; w <= wishes; w++) if (resolve(w) && through[w]) settle(w)
-  for (pass = 0; pass < 2; pass++)
+  # Those through a gateway go first, for others may lead to it.
+  for (pass = 1; pass >= 0; pass--)
     for (r = 1; r <= routes; r++)
-      if (r_proto[r] == ours && has_gateway(r) != pass && (is_stale[r] || !((r_table[r] SUBSEP key_of_route(r)) in settled)))
+      if (r_proto[r] == ours && has_gateway(r) == pass && (is_stale[r] || !((r_table[r], key_of_route(r)) in settled)))
         print "remove " removal(r)
 }
 
@@ -89,7 +90,7 @@ function add_leg(w, dev, gateway, weight, onlink) {
   else {
     legs[w]++
     g_dev[w, legs[w]] = dev; g_gateway[w, legs[w]] = gateway; g_weight[w, legs[w]] = weight
-    g_words[w, legs[w]] = (gateway == "" ? "" : "via " (index(gateway, ":") ? "inet6 " : "") gateway " ") "dev " dev (onlink ? " onlink" : "")
+    g_words[w, legs[w]] = via_text(gateway) "dev " dev (onlink ? " onlink" : "")
     if (gateway != "") through[w] = 1
     return 1
   }
@@ -132,8 +133,10 @@ function settle(w,   key, i, r, first_stale, standing) {
   if (first_stale && first_stale == holder[key, 1]) {
     is_stale[first_stale] = 0
     print "change route replace " route_words(w)
-  } else if (standing) print "refused " wish_text(w) ": its key is held by [" route_text(standing) "], which is not ours: " way_out(standing)
-  else print "change route add " route_words(w)
+  } else if (standing) {
+    print "refused " wish_text(w) ": its key is held by [" route_text(standing) "], which is not ours: " \
+      way_out(standing)
+  } else print "change route add " route_words(w)
 }
 
 function route_words(w,   text, leg) {
@@ -176,7 +179,8 @@ function state_text(r, leg,   text) {
 function way_out(r,   half) {
   if (r_len[r] < 32) {
     half = size[r_len[r] + 1]
-    return prefix_text(r_net[r], r_len[r] + 1) " and " prefix_text(r_net[r] + half, r_len[r] + 1) " win without touching it"
+    return prefix_text(r_net[r], r_len[r] + 1) " and " prefix_text(r_net[r] + half, r_len[r] + 1) \
+      " win without touching it"
   }
   if (r_metric[r] != 0) return "a lower metric wins without touching it"
   return "remove it, or give the route another metric"
