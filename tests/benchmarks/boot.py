@@ -1,6 +1,6 @@
 """The boot scripts beside scripts that do the obvious: several calls of `ip` for each route, or for each CIDR.
 
-Run as root: `python tests/benchmarks/boot.py [ROUNDS]`. Everything happens in private network namespaces.
+Run as root: `PYTHONPATH=. python tests/benchmarks/boot.py [ROUNDS]`. Everything happens in private network namespaces.
 """
 
 import statistics

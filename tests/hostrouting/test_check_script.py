@@ -34,10 +34,14 @@ BLOCK = Prefix.parse("172.16.0.0/28")
 class Checked:
     """One run of the script: its exit status, what it said, and what it left."""
 
-    def __init__(self, namespace: Namespace, config: HostRoutingConfig, directory: Path, *, wait: int = 0) -> None:
-        """Render the script, run it."""
+    def __init__(
+        self, namespace: Namespace, config: HostRoutingConfig, directory: Path, *, wait: int = 0, path: str = ""
+    ) -> None:
+        """Render the script, run it; `path` is where it looks for programs first."""
         script = directory / "check.sh"
-        script.write_text(render_check_script(config, wait=wait))
+        script.write_text(
+            render_check_script(config, wait=wait).replace(" PATH=", f" PATH={path}:" if path else " PATH=")
+        )
         done = namespace.run("bash", str(script), RUNTIME_DIRECTORY=str(directory / "state"))
         self.status, self.said = done.returncode, done.stderr
         state = directory / "state"
@@ -209,6 +213,23 @@ class TestOneHost:
             namespace.ip("route", "add", f"192.168.{number}.0/24", "dev", name, "proto", "static", "metric", "7")
         checked = Checked(namespace, check("192.168.0.0/16"), tmp_path)
         assert [it["via"]["dev"] for it in checked.document["findings"]] == names
+
+    def test_any_awk(self, namespace: Namespace, tmp_path: Path) -> None:
+        """Whichever awk a host has, the scripts say and do the same."""
+        namespace.batch(["rule add pref 9 fwmark 1/1 lookup 100", "route add default dev ib0 table 100"])
+        namespace.batch(["route add blackhole 172.20.0.0/16", "route add prohibit 172.20.7.0/24 metric 4000000000"])
+        config = check("172.16.0.0/12", "10.0.0.0/8")
+        expected = engine(namespace.snapshot(), config)
+        del expected["lines"]
+        for name in ("mawk", "gawk", "original-awk", "busybox"):
+            program = shutil.which(name)
+            if program is None:
+                continue
+            place = tmp_path / name
+            place.mkdir()
+            (place / "awk").symlink_to(program)
+            checked = Checked(namespace, config, place, path=str(place))
+            assert checked.document == expected, name
 
     def test_nothing_is_left_behind(self, namespace: Namespace, tmp_path: Path) -> None:
         """Markers of an earlier run are gone while one works, and its own files when it is done or cannot work."""

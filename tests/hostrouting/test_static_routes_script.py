@@ -175,7 +175,7 @@ class TestOneHost:
         ]
 
     def test_what_the_kernel_refuses(self, namespace: Namespace, tmp_path: Path) -> None:
-        """A route that the kernel itself refuses is named in its words; the others are there, and none is taken away."""
+        """A route that the kernel refuses is named in its words; the others are there, and none is taken away."""
         namespace.batch(["route add 10.9.0.0/16 via 10.0.0.1 proto 213"])
         broadcast = StaticRoute("10.1.0.0/16", "10.0.0.255", "eth0")
         ran = Ran(namespace, [*HALVES, broadcast], tmp_path)
