@@ -6,7 +6,6 @@ single quotes besides.
 
 from collections.abc import Iterable, Iterator
 from functools import cache
-from pathlib import Path
 
 import attrs
 
@@ -23,7 +22,6 @@ __all__ = [
     "render_static_routes_script",
 ]
 
-_ASSETS = Path(__file__).parent / "assets"
 _OPENING, _CLOSING = "configuration=(", ")"
 _INCLUDE = "#include "
 _LETTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-/*?= ")
@@ -132,7 +130,9 @@ def _body(asset: str) -> tuple[str, str]:
 
 
 def _lines(asset: str) -> Iterator[str]:
-    for line in (_ASSETS / asset).read_text(encoding="utf-8").splitlines():
+    from pathlib import Path  # noqa: PLC0415  a program that renders nothing never pays for it
+
+    for line in (Path(__file__).parent / "assets" / asset).read_text(encoding="utf-8").splitlines():
         if line.startswith(_INCLUDE):
             yield from _lines(line.removeprefix(_INCLUDE))
         else:

@@ -1,6 +1,6 @@
 """The boot scripts beside scripts that do the obvious: several calls of `ip` for each route, or for each CIDR.
 
-Run as root: `python tests/benchmarks/boot.py [ROUNDS]`. Everything happens in private network namespaces.
+Run as root: `PYTHONPATH=. python tests/benchmarks/boot.py [ROUNDS]`. Everything happens in private network namespaces.
 """
 
 import statistics
@@ -18,10 +18,11 @@ from tests.support.namespace import Namespace, private_namespace
 # route is there, and replaces it.
 OBVIOUS_ROUTES = """\
 #!/bin/bash
+value_after() {{ awk -v word="$1" '{{ for (i = 1; i < NF; i++) if ($i == word) {{ print $(i + 1); exit }} }}'; }}
 set -euo pipefail
 for destination in {words}; do
-  dev=$(ip -4 route show default | awk '{{ for (i = 1; i < NF; i++) if ($i == "dev") {{ print $(i + 1); exit }} }}')
-  gateway=$(ip -4 route show default dev "$dev" | awk '{{ for (i = 1; i < NF; i++) if ($i == "via") {{ print $(i + 1); exit }} }}')
+  dev=$(ip -4 route show default | value_after dev)
+  gateway=$(ip -4 route show default dev "$dev" | value_after via)
   for attempt in 1 2 3 4 5; do ip link show dev "$dev" up | grep -q . && break; sleep 1; done
   ip -4 route show "$destination" | grep -q "via $gateway dev $dev" && continue
   ip route replace "$destination" via "$gateway" dev "$dev" proto 213
@@ -31,11 +32,12 @@ done
 # One address of each CIDR stands for all of it.
 OBVIOUS_CHECK = """\
 #!/bin/bash
+value_after() {{ awk -v word="$1" '{{ for (i = 1; i < NF; i++) if ($i == word) {{ print $(i + 1); exit }} }}'; }}
 set -uo pipefail
-dev=$(ip -4 route show default | awk '{{ for (i = 1; i < NF; i++) if ($i == "dev") {{ print $(i + 1); exit }} }}')
+dev=$(ip -4 route show default | value_after dev)
 for cidr in {words}; do
   probe=$(awk -F'[./]' '{{ print $1 "." $2 "." $3 "." $4 + 1 }}' <<<"$cidr")
-  actual=$(ip -4 route get "$probe" 2>/dev/null | awk '{{ for (i = 1; i < NF; i++) if ($i == "dev") {{ print $(i + 1); exit }} }}')
+  actual=$(ip -4 route get "$probe" 2>/dev/null | value_after dev)
   [[ $actual == "$dev" ]] && continue
   route=$(ip -4 route show match "$probe" | tail -n 1)
   echo "OVERLAP: $cidr routes via $actual ($route), expected $dev"
@@ -60,7 +62,7 @@ def report(title: str, times: Mapping[str, list[float]]) -> None:
     for name, each in times.items():
         ratios = [one / own for one, own in zip(each, ours, strict=True)]
         spread = f"{statistics.median(ratios):.1f} ({min(ratios):.1f} … {max(ratios):.1f})"
-        sys.stdout.write(f"{title:34} {name:10} {statistics.median(each) * 1e3:9.2f} ms  × {spread}\n")
+        sys.stdout.write(f"{title:34} {name:10} {statistics.median(each) * 1e3:9.2f} ms  {spread} x\n")
 
 
 class Bench:

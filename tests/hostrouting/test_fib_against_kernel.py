@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from hostrouting.fib import PLAIN, Decision, Fib
 from hostrouting.model import IPV4, IPV6, Link, Prefix, Route, Rule, Snapshot, ip_at
-from tests.support.commands import furnish, query, route_command, rule_command
+from tests.support.commands import LINKS, furnish, query, route_command, rule_command, wishes
 from tests.support.namespace import private_namespace
 from tests.support.strategies import DEVICES, blocks, routes, rules
 
@@ -55,19 +55,6 @@ def agree(answer: Route | str, decision: Decision) -> bool:
         # IPv6 answers with the one leg of ECMP that it happened to choose, and each has a type of its own.
         return set(said) <= set(ours)
     return (answer.tos, answer.type, answer.protocol, said) == (route.tos, route.type, route.protocol, ours)
-
-
-@st.composite
-def wishes(draw: st.DrawFn, block: Prefix) -> tuple[list[Rule], list[Route]]:
-    """What to ask of the kernel; it may refuse some of it."""
-    wanted = draw(st.lists(rules(block), max_size=4, unique_by=lambda rule: rule.priority))
-    return wanted, draw(st.lists(routes(block), min_size=1, max_size=14))
-
-
-# One in a group of its own, and one that heeds a lost carrier.
-LINKS = tuple(
-    Link(name=name, index=0, group=7 * (name == "eth1"), ignore_routes_with_linkdown=name == "ib0") for name in DEVICES
-)
 
 
 @pytest.mark.parametrize("family", [4, 6])

@@ -2,11 +2,19 @@
 
 from collections.abc import Iterable
 
-from hostrouting.fib import Flow
-from hostrouting.model import Link, Route, Rule
-from tests.support.namespace import Namespace
+from hypothesis import strategies as st
 
-__all__ = ["furnish", "query", "route_command", "rule_command"]
+from hostrouting.fib import Flow
+from hostrouting.model import Link, Prefix, Route, Rule
+from tests.support.namespace import Namespace
+from tests.support.strategies import DEVICES, routes, rules
+
+__all__ = ["LINKS", "furnish", "query", "route_command", "rule_command", "wishes"]
+
+# One in a group of its own, and one that heeds a lost carrier.
+LINKS = tuple(
+    Link(name=name, index=0, group=7 * (name == "eth1"), ignore_routes_with_linkdown=name == "ib0") for name in DEVICES
+)
 
 
 def rule_command(rule: Rule) -> str:
@@ -65,3 +73,10 @@ def query(address: str, flow: Flow) -> str:
     if flow.sport or flow.dport:
         words.append(f"ipproto {flow.ipproto} sport {flow.sport} dport {flow.dport}")
     return " ".join(words)
+
+
+@st.composite
+def wishes(draw: st.DrawFn, block: Prefix) -> tuple[list[Rule], list[Route]]:
+    """What to ask of the kernel; it may refuse some of it."""
+    wanted = draw(st.lists(rules(block), max_size=4, unique_by=lambda rule: rule.priority))
+    return wanted, draw(st.lists(routes(block), min_size=1, max_size=14))

@@ -9,12 +9,12 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-__all__ = ["System", "booted", "missing"]
+__all__ = ["System", "booted", "missing", "wait_for"]
 
 PROJECT = Path(__file__).resolve().parents[2]
 _GROUP = "hostrouting-test-"
@@ -41,9 +41,8 @@ def missing() -> str:
     return f"{', '.join(tools)} is not installed" if tools else ""
 
 
-def wait_for(what: str, happened: "object", *, seconds: float = 10) -> None:
+def wait_for(what: str, happened: Callable[[], bool], *, seconds: float = 10) -> None:
     """Ask `happened` until it says yes."""
-    assert callable(happened)
     end = time.monotonic() + seconds
     while not happened():
         if time.monotonic() > end:
@@ -161,7 +160,8 @@ def booted(
     machines: tuple[str, ...] = (),
 ) -> Iterator[System]:
     """A system with these files (and programs, and symbolic links) laid over this host's, and these machines."""
-    work = Path(tempfile.mkdtemp(prefix=_GROUP))
+    _clear_away()
+    work = Path(tempfile.mkdtemp(prefix=f"{_GROUP}{os.getpid()}-"))
     command = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
     script = PROJECT / "tests" / "support" / "boot_system.sh"
     outer = subprocess.Popen(
@@ -192,7 +192,7 @@ def booted(
         outer.stdin.close()
         outer.stdout.close()
         work.rmdir()
-        _remove_groups()
+        _clear_away()
 
 
 def _children(pid: int) -> list[int]:
@@ -217,22 +217,30 @@ def _descendant(pid: int, name: str) -> int:
     return 0
 
 
-def _remove_groups() -> None:
-    """Remove the control groups of this run, and those that an interrupted one has left."""
+def _clear_away() -> None:
+    """Remove the control groups of what has ended, and what an interrupted run has left."""
+    for work in Path(tempfile.gettempdir()).glob(f"{_GROUP}*"):
+        if not _is_alive(work.name):
+            with suppress(OSError):
+                work.rmdir()
     lines = [line.split() for line in Path("/proc/self/mountinfo").read_text().splitlines()]
     mounts = [Path(words[4]) for words in lines if words[words.index("-") + 1] == "cgroup2"]
     end = time.monotonic() + 5
     while time.monotonic() < end:
-        left = [group for mount in mounts for group in mount.glob(f"{_GROUP}*") if not _is_alive(group)]
+        left = [group for mount in mounts for group in mount.glob(f"{_GROUP}*") if not _is_alive(group.name)]
         for group in left:
             for directory, _, _ in os.walk(group, topdown=False):
                 with suppress(OSError):
                     Path(directory).rmdir()
         if not any(group.exists() for group in left):
             return
+        # The last of its processes are still on their way out.
         time.sleep(0.01)
 
 
-def _is_alive(group: Path) -> bool:
-    # The group of a system that runs beside this one has its work directory.
-    return (Path(tempfile.gettempdir()) / group.name).exists()
+def _is_alive(name: str) -> bool:
+    """Whether the run that a name was made by goes on, and has not removed its work directory."""
+    pid = name.removeprefix(_GROUP).partition("-")[0]
+    if pid == str(os.getpid()):
+        return (Path(tempfile.gettempdir()) / name).exists()
+    return Path(f"/proc/{pid}").exists()

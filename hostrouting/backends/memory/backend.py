@@ -101,13 +101,16 @@ class MemoryBackend:
     def watch(self) -> MemoryWatch:
         """Listen; a wait takes no time, see `later` and `sleep`."""
         self._meet("watch")
-        watch = MemoryWatch(lambda seconds: self._sleep(seconds), self._happenings)
+        watch = MemoryWatch(self._pass, self._happenings)
         self._watches.append(watch)
         return watch
 
     def wait_with(self, sleep: Callable[[float], object]) -> None:
         """Let waits take their time by this, such as a fake clock's."""
         self._sleep = sleep
+
+    def _pass(self, seconds: float) -> None:
+        self._sleep(seconds)
 
     def reopen(self) -> Self:
         """The same world, as a backend that is open again."""

@@ -9,7 +9,7 @@ function repair(   b, i, n, f, part) {
     return
   }
   for (b = 1; b <= blocks; b++) {
-    blocks_between(b_first[b], b_last[b], 0)
+    blocks_between(b_first[b], b_last[b])
     n = between
     for (i = 1; i <= n; i++) { whole_net[i] = between_net[i]; whole_len[i] = between_len[i] }
     for (i = 1; i <= n; i++) close_block(whole_net[i], whole_len[i])
@@ -35,7 +35,8 @@ function find_way(   r, leg, all, i) {
   if (way_gateway != "") add_way(way_dev, way_gateway, 0)
   else if (r = default_route(way_dev, ours)) {
     for (leg = 1; leg <= r_legs[r]; leg++)
-      if (way_dev == "" || r_dev[r, leg] == way_dev) add_way(r_dev[r, leg], r_gateway[r, leg], has_flag(r, leg, "onlink"))
+      if (way_dev == "" || r_dev[r, leg] == way_dev)
+        add_way(r_dev[r, leg], r_gateway[r, leg], has_flag(r, leg, "onlink"))
   } else way_missing = "an IPv4 default route" (way_dev == "" ? "" : " on " way_dev)
 }
 
@@ -73,11 +74,11 @@ function close_block(net, length_,   i, last) {
   last = net + size[length_] - 1
   for (i = first_place(net); i <= places && place[i] <= last; i++) {
     mean(i)
-    if (span_count && span_kind[span_count] == mean_kind && span_length[span_count] == mean_length) span_last[span_count] = place_end[i]
-    else {
-      span_first[++span_count] = place[i]; span_last[span_count] = place_end[i]
+    if (!span_count || span_kind[span_count] != mean_kind || span_length[span_count] != mean_length) {
+      span_first[++span_count] = place[i]
       span_kind[span_count] = mean_kind; span_length[span_count] = mean_length
     }
+    span_last[span_count] = place_end[i]
   }
   forget()
   best(net, length_, 1, span_count + 1, -1)
@@ -86,7 +87,7 @@ function close_block(net, length_,   i, last) {
 }
 
 function mean(i,   length_, reason) {
-  length_ = d_length[i]
+  length_ = length_at(i)
   mean_kind = "free"; mean_length = 0
   judge_escape(d_kind[i], d_route[i])
   if (escape_kind == "") {
@@ -100,6 +101,9 @@ function mean(i,   length_, reason) {
   mean_kind = "open"; mean_length = length_
 }
 
+# What nobody can tell, no route can close.
+function length_at(i) { return (i in surprise) ? 33 : length_to_decide(place[i]) }
+
 function is_alike(r,   leg, n, seen) {
   for (leg = 1; leg <= r_legs[r]; leg++) {
     if (!((r_dev[r, leg], r_gateway[r, leg]) in way)) return 0
@@ -111,7 +115,7 @@ function is_alike(r,   leg, n, seen) {
 
 # Why no route of ours can close the range, if none can.
 function reason_against(i,   length_, r, longer) {
-  length_ = d_length[i]; r = d_route[i]
+  length_ = length_at(i); r = d_route[i]
   if (length_ > 32) return r && r_table[r] == MAIN && r_len[r] == 32 ? "longest-prefix" : "earlier-rule"
   # More routes than this for one range are no repair that an operator would want to see.
   if (int((place_end[i] - place[i]) / size[length_]) >= 1024) return "too-many"
@@ -156,7 +160,10 @@ function divert(r,   leg, i, key, seen) {
 
 function forget(   key, i, n, length_, list, seen) {
   for (key in memo_number) { delete memo_number[key]; delete memo_taken[key]; delete memo_prefixes[key] }
-  for (i = 1; i <= span_count; i++) if (span_kind[i] != "free" && !(span_length[i] in seen)) { seen[span_length[i]] = 1; list[++n] = span_length[i] }
+  for (i = 1; i <= span_count; i++) if (span_kind[i] != "free" && !(span_length[i] in seen)) {
+    seen[span_length[i]] = 1
+    list[++n] = span_length[i]
+  }
   # Two lengths between which no span makes a difference are one to the memory.
   for (length_ = -1; length_ <= 32; length_++) {
     alike[length_] = 0
@@ -208,7 +215,8 @@ function best_with(net, length_, begin, end_, above,   i, takes, taken, first, l
   if (!takes || !is_usable(net, length_)) { set_best(-1, 0, ""); return }
   if (is_open(begin, end_, length_)) best_below(net, length_, begin, end_, length_)
   else set_best(0, 0, "")
-  if (best_number >= 0) set_best(best_number + 1, best_taken + taken, sprintf("%010.0f/%02d ", net, length_) best_prefixes)
+  if (best_number < 0) return
+  set_best(best_number + 1, best_taken + taken, sprintf("%010.0f/%02d ", net, length_) best_prefixes)
 }
 
 # The best choice among the longer prefixes in the node.
@@ -240,8 +248,10 @@ function split_spans(net, length_, begin, end_,   middle, low, high, half) {
 
 function unsafe_reason_text(i,   who) {
   who = holder(x_rule[i], x_route[i])
-  if (x_reason[i] == "earlier-rule") return "is decided before the table main is asked, by " who "; no route in main can change that"
-  if (x_reason[i] == "longest-prefix") return "is held by " who ", and no longer prefix is free; that route is not ours to replace"
+  if (x_reason[i] == "earlier-rule")
+    return "is decided before the table main is asked, by " who "; no route in main can change that"
+  if (x_reason[i] == "longest-prefix")
+    return "is held by " who ", and no longer prefix is free; that route is not ours to replace"
   if (x_reason[i] == "no-way") return "cannot be led back: waiting for " way_missing
   return "would take more routes than anyone wants to see, because of " who
 }
@@ -254,14 +264,16 @@ function unsafe_json(i) {
 }
 
 function diversion_text(i) {
-  return "the repair diverts addresses of " diverted_prefix[i] " from " diverted_devs[i] ": neighbours on " diverted_devs[i] \
-    " in the repaired range become unreachable over IP"
+  return "the repair diverts addresses of " diverted_prefix[i] " from " diverted_devs[i] \
+    ": neighbours on " diverted_devs[i] " in the repaired range become unreachable over IP"
 }
 
 function repair_json(   part, n, i, text) {
   n = split(repair_list, part, " ")
-  for (i = 1; i <= n; i++)
-    text = text (i > 1 ? ", " : "") "{\"destination\": " quoted(prefix_text(substr(part[i], 1, 10) + 0, substr(part[i], 12) + 0)) \
-      ", \"gateway\": " quoted(way_gateway) ", \"dev\": " quoted(way_dev) ", \"metric\": 0}"
+  for (i = 1; i <= n; i++) {
+    text = text (i > 1 ? ", " : "") "{\"destination\": "
+    text = text quoted(prefix_text(substr(part[i], 1, 10) + 0, substr(part[i], 12) + 0))
+    text = text ", \"gateway\": " quoted(way_gateway) ", \"dev\": " quoted(way_dev) ", \"metric\": 0}"
+  }
   return "[" text "]"
 }

@@ -47,6 +47,12 @@ function name_of_protocol(number) { return number in protocol_name_of ? protocol
 
 function name_of_table(number) { return number in table_name_of ? table_name_of[number] : number }
 
+# Whether the route in the current line has a leg without a gateway.
+function leads_to_neighbours() {
+  if (type_number[$1] != UNICAST) return 0
+  return !index($0, " via ") || index($0, " nexthop dev ") || index($0, "\tnexthop dev ")
+}
+
 # The route in the current line, as number `r`. What has no name of its own here is kept in r_more, so that two
 # routes are told apart by all that `ip` says of them.
 function read_route(r,   field, leg, word) {
@@ -89,10 +95,11 @@ function read_route(r,   field, leg, word) {
 function has_flag(r, leg, flag) { return index(r_flags[r, leg] " ", " " flag " ") > 0 }
 
 # A leg of a route in the words of `ip`, without the state that the kernel shows.
-function leg_text(r, leg,   text) {
-  text = r_gateway[r, leg] == "" ? "" : "via " (index(r_gateway[r, leg], ":") ? "inet6 " : "") r_gateway[r, leg] " "
-  return text "dev " r_dev[r, leg] (has_flag(r, leg, "onlink") ? " onlink" : "")
+function leg_text(r, leg) {
+  return via_text(r_gateway[r, leg]) "dev " r_dev[r, leg] (has_flag(r, leg, "onlink") ? " onlink" : "")
 }
+
+function via_text(gateway) { return gateway == "" ? "" : "via " (index(gateway, ":") ? "inet6 " : "") gateway " " }
 
 # The default route that packets take, of all or of those by `dev`, but none of protocol `besides`; 0: none.
 # `default_routes` has the candidates of the table main in the order of the kernel.

@@ -5,7 +5,7 @@ $1 == "setting" && $2 == "route" { want($3, $4, $5, $6); next }
 $1 == "setting" { next }
 $1 == "state" { next }
 /^[0-9]+: / { read_link(); next }
-/^[0-9]/ { if (is_of_interest()) read_route(++routes); next }
+$1 in type_number { if (is_of_interest()) read_route(++routes); next }
 # What `ip` complains of; the last line says most.
 { complaint = $0 }
 
@@ -23,7 +23,7 @@ function want(destination, gateway, dev, metric) {
 # Of a hundred thousand routes, those that could matter: default routes, ours, those that lead to neighbours, and those
 # that hold a prefix that is wanted.
 function is_of_interest() {
-  return $2 == "default" || index($0, " proto " ours " ") || ($1 == UNICAST && !index($0, " via ")) \
+  return $2 == "default" || index($0, " proto " ours " ") || leads_to_neighbours() \
     || ((index($2, "/") ? $2 : $2 "/32") in wanted_prefix)
 }
 
@@ -36,16 +36,15 @@ END {
     holders[key]++
     holder[key, holders[key]] = r
   }
-  # What is on-link may lead to the gateways of the others.
-  for (w = 1; w <= wishes; w++) if (resolve(w) && !through[w]) beside[++besides] = w
   for (w = 1; w <= wishes; w++) if (!resolve(w)) {
     settled[key_of(w)] = 1
     print "missing " wish_text(w) ": waiting for " missing " (given up after " waited " s)"
   } else if (!through[w]) settle(w)
   for (w = 1; w <= wishes; w++) if (resolve(w) && through[w]) settle(w)
-  for (pass = 0; pass < 2; pass++)
+  # Those through a gateway go first, for others may lead to it.
+  for (pass = 1; pass >= 0; pass--)
     for (r = 1; r <= routes; r++)
-      if (r_proto[r] == ours && has_gateway(r) != pass && (is_stale[r] || !((r_table[r] SUBSEP key_of_route(r)) in settled)))
+      if (r_proto[r] == ours && has_gateway(r) == pass && (is_stale[r] || !((r_table[r], key_of_route(r)) in settled)))
         print "remove " removal(r)
 }
 
@@ -91,7 +90,7 @@ function add_leg(w, dev, gateway, weight, onlink) {
   else {
     legs[w]++
     g_dev[w, legs[w]] = dev; g_gateway[w, legs[w]] = gateway; g_weight[w, legs[w]] = weight
-    g_words[w, legs[w]] = (gateway == "" ? "" : "via " (index(gateway, ":") ? "inet6 " : "") gateway " ") "dev " dev (onlink ? " onlink" : "")
+    g_words[w, legs[w]] = via_text(gateway) "dev " dev (onlink ? " onlink" : "")
     if (gateway != "") through[w] = 1
     return 1
   }
@@ -99,18 +98,13 @@ function add_leg(w, dev, gateway, weight, onlink) {
 }
 
 # Whether the gateway is a neighbour on the device.
-function reaches(dev, gateway,   r, w, leg, i, address) {
+function reaches(dev, gateway,   r, leg, address) {
   if (index(gateway, ":")) return 1
   address = address_number(gateway)
   for (r = 1; r <= routes; r++) {
     if (r_table[r] != MAIN || r_type[r] != UNICAST || r_proto[r] == ours) continue
     if (address < r_net[r] || address >= r_net[r] + size[r_len[r]]) continue
     for (leg = 1; leg <= r_legs[r]; leg++) if (r_dev[r, leg] == dev && r_gateway[r, leg] == "") return 1
-  }
-  for (i = 1; i <= besides; i++) {
-    w = beside[i]
-    if (address < w_net[w] || address >= w_net[w] + size[w_len[w]]) continue
-    for (leg = 1; leg <= legs[w]; leg++) if (g_dev[w, leg] == dev) return 1
   }
   return 0
 }
@@ -139,8 +133,10 @@ function settle(w,   key, i, r, first_stale, standing) {
   if (first_stale && first_stale == holder[key, 1]) {
     is_stale[first_stale] = 0
     print "change route replace " route_words(w)
-  } else if (standing) print "refused " wish_text(w) ": its key is held by [" route_text(standing) "], which is not ours: " way_out(standing)
-  else print "change route add " route_words(w)
+  } else if (standing) {
+    print "refused " wish_text(w) ": its key is held by [" route_text(standing) "], which is not ours: " \
+      way_out(standing)
+  } else print "change route add " route_words(w)
 }
 
 function route_words(w,   text, leg) {
@@ -183,7 +179,8 @@ function state_text(r, leg,   text) {
 function way_out(r,   half) {
   if (r_len[r] < 32) {
     half = size[r_len[r] + 1]
-    return prefix_text(r_net[r], r_len[r] + 1) " and " prefix_text(r_net[r] + half, r_len[r] + 1) " win without touching it"
+    return prefix_text(r_net[r], r_len[r] + 1) " and " prefix_text(r_net[r] + half, r_len[r] + 1) \
+      " win without touching it"
   }
   if (r_metric[r] != 0) return "a lower metric wins without touching it"
   return "remove it, or give the route another metric"

@@ -360,7 +360,7 @@ def churning(namespace: Namespace) -> Iterator[None]:
     """Meanwhile another process moves two routes about; at every moment at least one of them is there."""
     steps = [f"route {verb} {prefix} via 10.0.0.1" for verb, prefix in MOVES]
     churn = subprocess.Popen(
-        [*namespace._enter, "ip", "-batch", "-"],  # noqa: SLF001 RUF100
+        [*namespace.enter, "ip", "-batch", "-"],
         stdin=subprocess.PIPE,
         text=True,
         stdout=subprocess.DEVNULL,
