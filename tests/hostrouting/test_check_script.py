@@ -19,7 +19,8 @@ from hostrouting.overlap import check_overlap
 from hostrouting.render import render_check_script
 from hostrouting.repair import propose_repair
 from hostrouting.wording import check_document, finding_line
-from tests.support.namespace import Namespace, furnish, private_namespace, route_command, rule_command
+from tests.support.commands import furnish, route_command, rule_command
+from tests.support.namespace import Namespace, private_namespace
 from tests.support.strategies import blocks, prefixes
 from tests.support.uplinks import LINKS, UPLINKS, wishes
 

@@ -12,10 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hostrouting.fib import PLAIN, Decision, Fib
-from hostrouting.model import IPV4, IPV6, Link, Prefix, Route, Rule, Snapshot, ip_at
+from hostrouting.model import IPV4, IPV6, Route, Snapshot, ip_at
 from tests.support.commands import LINKS, furnish, query, route_command, rule_command, wishes
 from tests.support.namespace import private_namespace
-from tests.support.strategies import DEVICES, blocks, routes, rules
+from tests.support.strategies import blocks
 
 pytestmark = [
     pytest.mark.processes,

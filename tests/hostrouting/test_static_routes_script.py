@@ -19,7 +19,8 @@ from hostrouting.model import IPV4, Prefix, Route, Snapshot
 from hostrouting.plan import RoutePlan, plan_routes
 from hostrouting.render import render_static_routes_script
 from hostrouting.uplink import DesiredRoute, bare_leg
-from tests.support.namespace import Namespace, furnish, private_namespace, route_command
+from tests.support.commands import furnish, route_command
+from tests.support.namespace import Namespace, private_namespace
 from tests.support.strategies import blocks, prefixes, routes
 from tests.support.uplinks import LINKS, UPLINKS
 
