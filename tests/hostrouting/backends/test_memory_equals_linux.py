@@ -112,7 +112,7 @@ def worlds(family: int) -> st.SearchStrategy[tuple[list[Operation], dict[str, bo
 
 @pytest.mark.parametrize("family", [IPV4, IPV6])
 @pytest.mark.parametrize("_round", ROUNDS)
-@settings(SETTINGS, max_examples=800 if LONG else 200)
+@settings(SETTINGS, max_examples=800 if LONG else 150)
 @given(data=st.data())
 def test_every_outcome_route_and_lookup(family: int, _round: int, data: st.DataObject) -> None:
     """Every outcome and errno, the whole table in order after every step, and every lookup at the end, are Linux's."""
@@ -121,7 +121,7 @@ def test_every_outcome_route_and_lookup(family: int, _round: int, data: st.DataO
 
 
 @pytest.mark.parametrize("family", [IPV4, IPV6])
-@settings(SETTINGS, max_examples=500 if LONG else 40)
+@settings(SETTINGS, max_examples=500 if LONG else 30)
 @given(data=st.data())
 def test_every_word(family: int, data: st.DataObject) -> None:
     """What `ip rule` and `ip route show table all` print is what the fake kernel prints."""
