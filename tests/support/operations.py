@@ -230,7 +230,8 @@ def rules(draw: st.DrawFn, family: int) -> Rule:
         sports=seldom(st.just((1, 1023)), None),
         dports=seldom(st.just((53, 53)), None),
         suppress_prefixlength=seldom(st.sampled_from([0, 28]), None) if to_table else None,
-        suppress_ifgroup=seldom(st.sampled_from([0, 7]), None) if to_table else None,
+        # Known limit: in IPv6 Linux does not suppress by group when it looks for a gateway.
+        suppress_ifgroup=seldom(st.sampled_from([0, 7]), None) if to_table and family == IPV4 else None,
         protocol=draw(st.sampled_from([3, 3, 213])),
     )
 

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from hostrouting.backends.base import Change
 from hostrouting.model import (
@@ -27,9 +27,22 @@ from hostrouting.model import (
     Prefix,
     Route,
     Rule,
-    RuleAction,
-    ip_at,
     width_of,
+)
+from tests.support.rawmessages import (
+    AF,
+    FAMILY,
+    Attributes,
+    pack_attribute,
+    pack_gateway,
+    pack_link,
+    pack_nest,
+    pack_rule,
+    pack_text,
+    read_attributes,
+    read_ip,
+    read_number,
+    read_rule,
 )
 
 __all__ = ["RawKernel", "Said", "raw_kernel"]
@@ -46,25 +59,13 @@ _NEWRULE, _DELRULE, _GETRULE = 32, 33, 34
 # The entry; in IPv4 the table that it is in has to be asked for.
 _FIB_MATCH = {4: 0x2000 | 0x1000, 6: 0x2000}
 _IFF_UP, _IFF_LOWER_UP = 1, 0x10000
-_AF = {4: socket.AF_INET, 6: socket.AF_INET6}
-_FAMILY = {int(number): family for family, number in _AF.items()}
 _VERBS = {
     "add": (_NEWROUTE, _CREATE | _EXCL),
     "append": (_NEWROUTE, _CREATE | _APPEND),
     "replace": (_NEWROUTE, _CREATE | _REPLACE),
     "delete": (_DELROUTE, 0),
 }
-_ACTIONS: dict[RuleAction, int] = {
-    "to_table": 1,
-    "goto": 2,
-    "nop": 3,
-    "blackhole": 6,
-    "unreachable": 7,
-    "prohibit": 8,
-}
 _PEER = "far-"  # what the other end of each link is called
-
-Attributes: TypeAlias = dict[int, memoryview]
 
 
 class Said(NamedTuple):
@@ -131,22 +132,22 @@ class RawKernel:
 
     def add_link(self, name: str) -> Said:
         """A veth pair: this end is down, the other one up."""
-        far = _link() + _text(3, _PEER + name)
-        info = _nest(18, _text(1, "veth") + _nest(2, _nest(1, far)))
-        said = self._ask(_NEWLINK, _CREATE | _EXCL, _link() + _text(3, name) + info)
+        far = pack_link() + pack_text(3, _PEER + name)
+        info = pack_nest(18, pack_text(1, "veth") + pack_nest(2, pack_nest(1, far)))
+        said = self._ask(_NEWLINK, _CREATE | _EXCL, pack_link() + pack_text(3, name) + info)
         if not said.errno:
-            quiet = _nest(26, _nest(int(socket.AF_INET6), _attribute(8, b"\x01")))
+            quiet = pack_nest(26, pack_nest(int(socket.AF_INET6), pack_attribute(8, b"\x01")))
             for end in (name, _PEER + name):
                 ((index, _, _),) = self._links(end)
                 self._indexes[end], self._names[index] = index, end
-                self._ask(_NEWLINK, 0, _link(index) + quiet)
+                self._ask(_NEWLINK, 0, pack_link(index) + quiet)
             self._set(_PEER + name, _IFF_UP)
             self._plugged[name] = True
         return said
 
     def delete_link(self, name: str) -> Said:
         """Both ends go."""
-        said = self._ask(_DELLINK, 0, _link(self._indexes.get(name, 0)) + _text(3, name))
+        said = self._ask(_DELLINK, 0, pack_link(self._indexes.get(name, 0)) + pack_text(3, name))
         if not said.errno:
             for end in (name, _PEER + name):
                 self._names.pop(self._indexes.pop(end))
@@ -191,11 +192,11 @@ class RawKernel:
 
     def add_rule(self, rule: Rule) -> Said:
         """A rule comes."""
-        return self._ask(_NEWRULE, _CREATE | _EXCL, _rule(rule))
+        return self._ask(_NEWRULE, _CREATE | _EXCL, pack_rule(rule))
 
     def delete_rule(self, rule: Rule) -> Said:
         """A rule goes."""
-        return self._ask(_DELRULE, 0, _rule(rule))
+        return self._ask(_DELRULE, 0, pack_rule(rule))
 
     def change(self, change: Change) -> Said:
         """A change of a route; ENODEV for a device that has no index, as whoever looks it up says."""
@@ -215,17 +216,17 @@ class RawKernel:
 
     def routes(self, family: int) -> tuple[Route, ...]:
         """All routes of all tables in the kernel's order, except what the cables' other ends bring."""
-        body = struct.pack("=8BI", _AF[family], *([0] * 7), 0)
+        body = struct.pack("=8BI", AF[family], *([0] * 7), 0)
         found = (self._read_route(answer) for answer in self._dump(_GETROUTE, body))
         return tuple(route for route in found if route is not None)
 
     def rules(self, family: int) -> tuple[Rule, ...]:
         """All rules in the kernel's order."""
-        return tuple(_read_rule(answer) for answer in self._dump(_GETRULE, struct.pack("=8BI", _AF[family], *[0] * 8)))
+        return tuple(read_rule(answer) for answer in self._dump(_GETRULE, struct.pack("=8BI", AF[family], *[0] * 8)))
 
     def addresses(self, family: int) -> tuple[Address, ...]:
         """All addresses in the kernel's order."""
-        body = struct.pack("=4BI", _AF[family], 0, 0, 0, 0)
+        body = struct.pack("=4BI", AF[family], 0, 0, 0, 0)
         return tuple(self._read_address(answer) for answer in self._dump(_GETADDR, body))
 
     def lookup(self, destinations: Iterable[IP], *, tos: int = 0) -> list[Route | int]:
@@ -233,8 +234,8 @@ class RawKernel:
         messages = []
         for number, destination in enumerate(destinations, start=1):
             family = destination.version
-            body = struct.pack("=8BI", _AF[family], width_of(family), 0, tos, 0, 0, 0, 0, _FIB_MATCH[family])
-            body += _attribute(1, destination.packed)
+            body = struct.pack("=8BI", AF[family], width_of(family), 0, tos, 0, 0, 0, 0, _FIB_MATCH[family])
+            body += pack_attribute(1, destination.packed)
             messages.append(struct.pack("=IHHII", 16 + len(body), _GETROUTE, _REQUEST, number, 0) + body)
         found: list[Route | int] = []
         for begin in range(0, len(messages), 64):
@@ -258,7 +259,7 @@ class RawKernel:
     def _set(self, name: str, flags: int) -> Said:
         if name not in self._indexes:
             return Said(19)
-        said = self._ask(_NEWLINK, 0, _link(self._indexes[name], flags=flags, change=_IFF_UP))
+        said = self._ask(_NEWLINK, 0, pack_link(self._indexes[name], flags=flags, change=_IFF_UP))
         self._settle(name)
         return said
 
@@ -279,9 +280,9 @@ class RawKernel:
 
     def _links(self, name: str) -> list[tuple[int, int, int]]:
         """Index, flags and operational state."""
-        answer = self._request(_GETLINK, _REQUEST, _link() + _text(3, name))
+        answer = self._request(_GETLINK, _REQUEST, pack_link() + pack_text(3, name))
         _, _, _, index, flags, _ = struct.unpack_from("=BBHiII", answer, 16)
-        attributes = _attributes(answer[32:])
+        attributes = read_attributes(answer[32:])
         return [(index, flags, attributes[16][0])]
 
     def _request(self, kind: int, flags: int, body: bytes) -> memoryview:
@@ -298,7 +299,7 @@ class RawKernel:
         if answer_flags & 0x200:
             # Behind the errno stands the request: all of it after an error, unless it was left out.
             behind = 36 if answer_flags & 0x100 else 20 + struct.unpack_from("=I", answer, 20)[0]
-            words = _attributes(answer[behind:length]).get(1)
+            words = read_attributes(answer[behind:length]).get(1)
             text = bytes(words).rstrip(b"\0").decode() if words else ""
         return Said(-number, text)
 
@@ -321,73 +322,73 @@ class RawKernel:
     def _address(self, address: Address) -> bytes:
         nodad = 2 * (address.ip.version == 6)
         index = self._indexes.get(address.dev, 0)
-        body = struct.pack("=4BI", _AF[address.ip.version], address.length, nodad, address.scope, index)
-        body += _attribute(2, address.ip.packed) + _attribute(1, (address.peer or address.ip).packed)
-        return body + (_attribute(4, address.broadcast.packed) if address.broadcast else b"")
+        body = struct.pack("=4BI", AF[address.ip.version], address.length, nodad, address.scope, index)
+        body += pack_attribute(2, address.ip.packed) + pack_attribute(1, (address.peer or address.ip).packed)
+        return body + (pack_attribute(4, address.broadcast.packed) if address.broadcast else b"")
 
     def _route(self, route: Route) -> bytes:
         flags = 4 * (len(route.legs) == 1 and route.legs[0].onlink)
         prefix = route.prefix
         kind, table = ROUTE_TYPES.index(route.type), route.table if route.table < 256 else 0
-        numbers = (_AF[prefix.family], prefix.length, 0, route.tos, table, route.protocol, route.scope, kind)
-        body = struct.pack("=8BI", *numbers, flags) + _attribute(15, struct.pack("=I", route.table))
-        body += _attribute(1, prefix.ip.packed) + _attribute(6, struct.pack("=I", route.metric))
-        body += _attribute(7, route.prefsrc.packed) if route.prefsrc else b""
+        numbers = (AF[prefix.family], prefix.length, 0, route.tos, table, route.protocol, route.scope, kind)
+        body = struct.pack("=8BI", *numbers, flags) + pack_attribute(15, struct.pack("=I", route.table))
+        body += pack_attribute(1, prefix.ip.packed) + pack_attribute(6, struct.pack("=I", route.metric))
+        body += pack_attribute(7, route.prefsrc.packed) if route.prefsrc else b""
         metrics = b"".join(
-            _attribute(number, struct.pack("=I", value))
+            pack_attribute(number, struct.pack("=I", value))
             for number, value in ((2, route.mtu), (8, route.advmss))
             if value is not None
         )
-        body += _attribute(8, metrics) if metrics else b""
+        body += pack_attribute(8, metrics) if metrics else b""
         if len(route.legs) == 1:
             (leg,) = route.legs
-            body += _gateway(leg, prefix.family)
-            return body + (_attribute(4, struct.pack("=I", self._indexes[leg.dev])) if leg.dev else b"")
+            body += pack_gateway(leg, prefix.family)
+            return body + (pack_attribute(4, struct.pack("=I", self._indexes[leg.dev])) if leg.dev else b"")
         hops = b""
         for leg in route.legs:
-            way = _gateway(leg, prefix.family)
+            way = pack_gateway(leg, prefix.family)
             index = self._indexes[leg.dev] if leg.dev else 0
             hops += struct.pack("=HBBi", 8 + len(way), 4 * leg.onlink, leg.weight - 1, index) + way
-        return body + (_attribute(9, hops) if hops else b"")
+        return body + (pack_attribute(9, hops) if hops else b"")
 
     # Bytes to values
 
     def _read_route(self, body: memoryview) -> Route | None:
         number, length, _, tos, table, protocol, scope, kind, flags = struct.unpack_from("=8BI", body)
-        family, attributes = _FAMILY[number], _attributes(body[12:])
+        family, attributes = FAMILY[number], read_attributes(body[12:])
         legs: list[NextHop] = []
         if 9 in attributes:
             hops = attributes[9]
             while len(hops) >= 8:
                 size, leg_flags, weight, index = struct.unpack_from("=HBBi", hops)
-                legs.append(self._read_leg(_attributes(hops[8:size]), index, leg_flags, weight + 1))
+                legs.append(self._read_leg(read_attributes(hops[8:size]), index, leg_flags, weight + 1))
                 hops = hops[(size + 3) & ~3 :]
         elif 4 in attributes:
-            legs.append(self._read_leg(attributes, _number(attributes[4]), flags, 1))
+            legs.append(self._read_leg(attributes, read_number(attributes[4]), flags, 1))
         if legs and all((leg.dev or "").startswith(_PEER) for leg in legs):
             return None
         pathless = ROUTE_TYPES[kind] in {"blackhole", "unreachable", "prohibit", "throw"}
-        metrics = _attributes(attributes[8]) if 8 in attributes else {}
+        metrics = read_attributes(attributes[8]) if 8 in attributes else {}
         return Route(
             Prefix(family, int.from_bytes(attributes.get(1, memoryview(b"\0"))), length),
             () if pathless else tuple(legs),
-            table=_number(attributes[15]) if 15 in attributes else table,
-            metric=_number(attributes[6]) if 6 in attributes else 0,
+            table=read_number(attributes[15]) if 15 in attributes else table,
+            metric=read_number(attributes[6]) if 6 in attributes else 0,
             tos=tos,
             type=ROUTE_TYPES[kind],
             scope=scope,
             protocol=protocol,
-            prefsrc=_ip(family, attributes[7]) if 7 in attributes else None,
-            mtu=_number(metrics[2]) if 2 in metrics else None,
-            advmss=_number(metrics[8]) if 8 in metrics else None,
+            prefsrc=read_ip(family, attributes[7]) if 7 in attributes else None,
+            mtu=read_number(metrics[2]) if 2 in metrics else None,
+            advmss=read_number(metrics[8]) if 8 in metrics else None,
         )
 
     def _read_leg(self, attributes: Attributes, index: int, flags: int, weight: int) -> NextHop:
         gateway = None
         if 5 in attributes:
-            gateway = _ip(4 if len(attributes[5]) == 4 else 6, attributes[5])
+            gateway = read_ip(4 if len(attributes[5]) == 4 else 6, attributes[5])
         elif 18 in attributes:
-            gateway = _ip(6, attributes[18][2:])
+            gateway = read_ip(6, attributes[18][2:])
         return NextHop(
             self._names.get(index, str(index)),
             gateway=gateway,
@@ -400,124 +401,14 @@ class RawKernel:
 
     def _read_address(self, body: memoryview) -> Address:
         number, length, _, scope, index = struct.unpack_from("=4BI", body)
-        family, attributes = _FAMILY[number], _attributes(body[8:])
-        far = _ip(family, attributes[1])
-        own = _ip(family, attributes[2]) if 2 in attributes else far
+        family, attributes = FAMILY[number], read_attributes(body[8:])
+        far = read_ip(family, attributes[1])
+        own = read_ip(family, attributes[2]) if 2 in attributes else far
         return Address(
             ip=own,
             length=length,
             dev=self._names[index],
             scope=scope,
             peer=far if far != own else None,
-            broadcast=_ip(family, attributes[4]) if 4 in attributes else None,
+            broadcast=read_ip(family, attributes[4]) if 4 in attributes else None,
         )
-
-
-def _rule(rule: Rule) -> bytes:
-    table = rule.table if rule.table < 256 else 0
-    lengths = [block.length if block else 0 for block in (rule.dst, rule.src)]
-    flags = 2 * rule.invert
-    body = struct.pack("=8BI", _AF[rule.family], *lengths, rule.tos, table, 0, 0, _ACTIONS[rule.action], flags)
-    numbers = {
-        6: rule.priority,
-        4: rule.target,
-        15: rule.table or None,
-        10: rule.fwmark if rule.fwmask else None,
-        16: rule.fwmask or None,
-        13: rule.suppress_ifgroup,
-        14: rule.suppress_prefixlength,
-    }
-    body += b"".join(_attribute(kind, struct.pack("=I", it)) for kind, it in numbers.items() if it is not None)
-    for kind, block in ((1, rule.dst), (2, rule.src)):
-        body += _attribute(kind, block.ip.packed) if block is not None else b""
-    for kind, name in ((3, rule.iif), (17, rule.oif)):
-        body += _text(kind, name) if name else b""
-    body += _attribute(20, struct.pack("=II", *rule.uids)) if rule.uids else b""
-    body += _attribute(21, bytes([rule.protocol])) if rule.protocol else b""
-    body += _attribute(22, bytes([rule.ipproto])) if rule.ipproto else b""
-    for kind, ports in ((23, rule.sports), (24, rule.dports)):
-        body += _attribute(kind, struct.pack("=HH", *ports)) if ports else b""
-    return body
-
-
-def _read_rule(body: memoryview) -> Rule:
-    number, dst, src, tos, table, _, _, action, flags = struct.unpack_from("=8BI", body)
-    family, attributes = _FAMILY[number], _attributes(body[12:])
-
-    def block(kind: int, length: int) -> Prefix | None:
-        return Prefix(family, int.from_bytes(attributes[kind]), length) if kind in attributes else None
-
-    def pair(kind: int, form: str) -> tuple[int, int] | None:
-        return struct.unpack(form, attributes[kind]) if kind in attributes else None
-
-    def name(kind: int) -> str | None:
-        return bytes(attributes[kind]).rstrip(b"\0").decode() if kind in attributes else None
-
-    numbers = {kind: _number(value) for kind, value in attributes.items() if len(value) == 4}
-    said: RuleAction = next(word for word, it in _ACTIONS.items() if it == action)
-    uids = pair(20, "=II")
-    suppress = {kind: None if numbers.get(kind) == 0xFFFFFFFF else numbers.get(kind) for kind in (13, 14)}
-    return Rule(
-        family=family,
-        priority=numbers.get(6, 0),
-        action=said,
-        table=numbers.get(15, table),
-        target=numbers.get(4),
-        invert=bool(flags & 2),
-        src=block(2, src),
-        dst=block(1, dst),
-        iif=name(3),
-        oif=name(17),
-        fwmark=numbers.get(10, 0),
-        fwmask=numbers.get(16, 0),
-        tos=tos,
-        uids=uids,
-        ipproto=attributes[22][0] if 22 in attributes else 0,
-        sports=pair(23, "=HH"),
-        dports=pair(24, "=HH"),
-        suppress_prefixlength=suppress[14],
-        suppress_ifgroup=suppress[13],
-        protocol=attributes[21][0] if 21 in attributes else 0,
-    )
-
-
-def _link(index: int = 0, *, flags: int = 0, change: int = 0) -> bytes:
-    return struct.pack("=BBHiII", 0, 0, 0, index, flags, change)
-
-
-def _gateway(leg: NextHop, family: int) -> bytes:
-    if leg.gateway is None:
-        return b""
-    if leg.gateway.version == family:
-        return _attribute(5, leg.gateway.packed)
-    return _attribute(18, struct.pack("=H", _AF[leg.gateway.version]) + leg.gateway.packed)
-
-
-def _attribute(kind: int, value: bytes) -> bytes:
-    return struct.pack("=HH", 4 + len(value), kind) + value + bytes(-len(value) % 4)
-
-
-def _nest(kind: int, value: bytes) -> bytes:
-    return _attribute(kind | 0x8000, value)
-
-
-def _text(kind: int, value: str) -> bytes:
-    return _attribute(kind, value.encode() + b"\0")
-
-
-def _attributes(body: memoryview) -> Attributes:
-    found: Attributes = {}
-    while len(body) >= 4:
-        length, kind = struct.unpack_from("=HH", body)
-        found[kind & 0x3FFF] = body[4:length]
-        body = body[(length + 3) & ~3 :]
-    return found
-
-
-def _number(value: memoryview) -> int:
-    number: int = struct.unpack("=I", value)[0]
-    return number
-
-
-def _ip(family: int, value: memoryview) -> IP:
-    return ip_at(family, int.from_bytes(value))

@@ -23,8 +23,9 @@ Known limits, where this kernel is not Linux:
   addresses and devices alone. Routes through lo, which Linux makes to lead nowhere, lead to lo. A preferred source
   may be any of the host's own addresses. Link-local addresses, duplicate detection, router advertisements,
   anycast and expiring routes do not come by themselves: it is a host with addrgenmode none and nodad.
-- IPv6 rules with `suppress_ifgroup` and the table of a VRF are as `hostrouting.fib` has them; VRFs, tunnels and
-  several namespaces do not exist.
+- In IPv6 a rule with `suppress_ifgroup` is heeded when a gateway is looked for (EHOSTUNREACH); Linux finds the
+  gateway (done). VRFs, tunnels and several namespaces do not exist.
+- Of an IPv4 route with several legs `ip` also prints linkdown or dead for the whole; here it stands at the legs only.
 - Metrics of routes are mtu and advmss, the rest is not kept. Addresses have no lifetimes, labels or metrics, and
   none is without its prefix route.
 """

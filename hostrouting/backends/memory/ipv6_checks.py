@@ -19,13 +19,16 @@ _PROTOCOL_BOOT = 3
 _PATHLESS = frozenset({"blackhole", "unreachable", "prohibit", "throw"})
 
 
-def check_route(route: Route) -> Route:
+def check_route(route: Route, devices: Devices) -> Route:
     """The route as it will stand, apart from its legs."""
     if route.nexthop_id is not None:
         raise Refused(errno.EINVAL, "Nexthop id does not exist")
     if len(route.legs) > 1 and any(leg.gateway is None for leg in route.legs):
         text = "Device only routes can not be added for IPv6 using the multipath API."
         raise Refused(errno.EINVAL, text)
+    if route.type in _PATHLESS:
+        for leg in route.legs[:2]:
+            _check_onlink(leg, devices.find(leg.dev))
     if len(route.legs) > 1 and route.type in _PATHLESS:
         # Whatever they say, each of them is lo to Linux.
         raise Refused(errno.EEXIST)
@@ -37,11 +40,7 @@ def check_route(route: Route) -> Route:
 def check_leg(leg: NextHop, route: Route, devices: Devices, lookup: Lookup6) -> NextHop:
     """The leg as it will stand."""
     device = devices.find(leg.dev)
-    if leg.onlink:
-        if device is None:
-            raise Refused(errno.ENODEV, "Nexthop device required for onlink")
-        if not device.up:
-            raise Refused(errno.ENETDOWN, "Nexthop device is not up")
+    _check_onlink(leg, device)
     if isinstance(leg.gateway, IPv6Address):
         device = _check_gateway(leg.gateway, device, leg=leg, table=route.table, devices=devices, lookup=lookup)
     if device is None:
@@ -52,6 +51,13 @@ def check_leg(leg: NextHop, route: Route, devices: Devices, lookup: Lookup6) -> 
         raise Refused(errno.EINVAL, "Invalid source address")
     own = route.type in {"local", "anycast"}
     return attrs.evolve(leg, dev=device.name, linkdown=not device.carrier and not own)
+
+
+def _check_onlink(leg: NextHop, device: Device | None) -> None:
+    if leg.onlink and device is None:
+        raise Refused(errno.ENODEV, "Nexthop device required for onlink")
+    if leg.onlink and device is not None and not device.up:
+        raise Refused(errno.ENETDOWN, "Nexthop device is not up")
 
 
 def _check_gateway(

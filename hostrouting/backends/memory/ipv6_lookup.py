@@ -11,7 +11,7 @@ from hostrouting.backends.memory.devices import Devices
 from hostrouting.backends.memory.rules import Rules
 from hostrouting.backends.memory.tables import Standing, Tables
 from hostrouting.fib import PLAIN, Fib
-from hostrouting.model import IP, Route, Snapshot
+from hostrouting.model import IP, TABLE_LOCAL, TABLE_MAIN, Route, Snapshot
 
 __all__ = ["Lookup6"]
 
@@ -45,11 +45,21 @@ class Lookup6:
 
     def everywhere(self, address: IP, dev: str | None) -> Route | None:
         """What the rules lead to, by this device; where a lost carrier matters, it does so here."""
+        if not self._rules.custom:
+            # Here a route that leads nowhere ends it, also one that throws.
+            tables = (TABLE_LOCAL, TABLE_MAIN)
+            near = (it for table in tables for it in self._tables.covering(int(address), (table,)))
+            return next((it.route for it in near if _usable(it, dev) and self._with_carrier(it)), None)
         every = self._tables.covering(int(address), self._tables)
         covering = [it.route for it in every if _usable(it, dev)]
         links = tuple(device.link for device in self._devices)
         fib = Fib(Snapshot(links=links, rules=self._rules.in_force(), routes=covering))
         return fib.lookup(address, attrs.evolve(PLAIN, iif="", oif=dev or "")).route
+
+    def _with_carrier(self, standing: Standing) -> bool:
+        """Whether it is not passed over because of a lost carrier."""
+        legs = standing.route.legs
+        return not any(leg.linkdown and self._devices.ignores_linkdown(leg.dev) for leg in legs)
 
 
 def _usable(standing: Standing, dev: str | None) -> bool:

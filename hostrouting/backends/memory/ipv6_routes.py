@@ -56,7 +56,7 @@ class Routes6:
         if verb == "delete":
             self._delete(route)
             return
-        route = check_route(as_kept(route))
+        route = check_route(as_kept(route), self._devices)
         self.tables.create(route.table)
         legs = [check_leg(leg, route, self._devices, self._lookup) for leg in route.legs]
         if len({(leg.dev, leg.gateway) for leg in legs}) < len(legs):

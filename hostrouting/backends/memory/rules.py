@@ -94,11 +94,11 @@ def _selects(standing: Rule, rule: Rule) -> bool:
 
 
 def _like(standing: Rule, rule: Rule) -> bool:
-    open_fields = ("family", "invert", "src", "dst", "tos", "action", "priority", "target")
+    apart = {"family", "invert", "src", "dst", "tos", "action", "priority", "target"}
+    said = {name: value for name, value in attrs.asdict(rule, recurse=False).items() if name not in apart}
+    # A group or a length of 0 to suppress says something; any other 0 does not.
     said = {
-        field.name: value
-        for field in attrs.fields(Rule)
-        if field.name not in open_fields and (value := getattr(rule, field.name)) not in {None, 0}
+        name: value for name, value in said.items() if value is not None and (value or name.startswith("suppress_"))
     }
     return (
         standing.action == rule.action

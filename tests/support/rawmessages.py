@@ -1,0 +1,156 @@
+"""Values to netlink messages and back, as far as the tests need them. No socket is touched here."""
+
+import socket
+import struct
+from typing import TypeAlias
+
+from hostrouting.model import IP, NextHop, Prefix, Rule, RuleAction, ip_at
+
+__all__ = [
+    "AF",
+    "FAMILY",
+    "Attributes",
+    "pack_attribute",
+    "pack_gateway",
+    "pack_link",
+    "pack_nest",
+    "pack_rule",
+    "pack_text",
+    "read_attributes",
+    "read_ip",
+    "read_number",
+    "read_rule",
+]
+
+AF = {4: socket.AF_INET, 6: socket.AF_INET6}
+FAMILY = {int(number): family for family, number in AF.items()}
+_ACTIONS: dict[RuleAction, int] = {
+    "to_table": 1,
+    "goto": 2,
+    "nop": 3,
+    "blackhole": 6,
+    "unreachable": 7,
+    "prohibit": 8,
+}
+
+Attributes: TypeAlias = dict[int, memoryview]
+
+
+def pack_rule(rule: Rule) -> bytes:
+    """The body of a message about a rule."""
+    table = rule.table if rule.table < 256 else 0
+    lengths = [block.length if block else 0 for block in (rule.dst, rule.src)]
+    flags = 2 * rule.invert
+    body = struct.pack("=8BI", AF[rule.family], *lengths, rule.tos, table, 0, 0, _ACTIONS[rule.action], flags)
+    numbers = {
+        6: rule.priority,
+        4: rule.target,
+        15: rule.table or None,
+        10: rule.fwmark if rule.fwmask else None,
+        16: rule.fwmask or None,
+        13: rule.suppress_ifgroup,
+        14: rule.suppress_prefixlength,
+    }
+    body += b"".join(pack_attribute(kind, struct.pack("=I", it)) for kind, it in numbers.items() if it is not None)
+    for kind, block in ((1, rule.dst), (2, rule.src)):
+        body += pack_attribute(kind, block.ip.packed) if block is not None else b""
+    for kind, name in ((3, rule.iif), (17, rule.oif)):
+        body += pack_text(kind, name) if name else b""
+    body += pack_attribute(20, struct.pack("=II", *rule.uids)) if rule.uids else b""
+    body += pack_attribute(21, bytes([rule.protocol])) if rule.protocol else b""
+    body += pack_attribute(22, bytes([rule.ipproto])) if rule.ipproto else b""
+    for kind, ports in ((23, rule.sports), (24, rule.dports)):
+        body += pack_attribute(kind, struct.pack("=HH", *ports)) if ports else b""
+    return body
+
+
+def read_rule(body: memoryview) -> Rule:
+    """The rule that a body tells of."""
+    number, dst, src, tos, table, _, _, action, flags = struct.unpack_from("=8BI", body)
+    family, attributes = FAMILY[number], read_attributes(body[12:])
+
+    def block(kind: int, length: int) -> Prefix | None:
+        return Prefix(family, int.from_bytes(attributes[kind]), length) if kind in attributes else None
+
+    def pair(kind: int, form: str) -> tuple[int, int] | None:
+        return struct.unpack(form, attributes[kind]) if kind in attributes else None
+
+    def name(kind: int) -> str | None:
+        return bytes(attributes[kind]).rstrip(b"\0").decode() if kind in attributes else None
+
+    numbers = {kind: read_number(value) for kind, value in attributes.items() if len(value) == 4}
+    said: RuleAction = next(word for word, it in _ACTIONS.items() if it == action)
+    uids = pair(20, "=II")
+    suppress = {kind: None if numbers.get(kind) == 0xFFFFFFFF else numbers.get(kind) for kind in (13, 14)}
+    return Rule(
+        family=family,
+        priority=numbers.get(6, 0),
+        action=said,
+        table=numbers.get(15, table),
+        target=numbers.get(4),
+        invert=bool(flags & 2),
+        src=block(2, src),
+        dst=block(1, dst),
+        iif=name(3),
+        oif=name(17),
+        fwmark=numbers.get(10, 0),
+        fwmask=numbers.get(16, 0),
+        tos=tos,
+        uids=uids,
+        ipproto=attributes[22][0] if 22 in attributes else 0,
+        sports=pair(23, "=HH"),
+        dports=pair(24, "=HH"),
+        suppress_prefixlength=suppress[14],
+        suppress_ifgroup=suppress[13],
+        protocol=attributes[21][0] if 21 in attributes else 0,
+    )
+
+
+def pack_link(index: int = 0, *, flags: int = 0, change: int = 0) -> bytes:
+    """The head of a message about a link."""
+    return struct.pack("=BBHiII", 0, 0, 0, index, flags, change)
+
+
+def pack_gateway(leg: NextHop, family: int) -> bytes:
+    """The attribute that says the gateway of a leg, if it has one."""
+    if leg.gateway is None:
+        return b""
+    if leg.gateway.version == family:
+        return pack_attribute(5, leg.gateway.packed)
+    return pack_attribute(18, struct.pack("=H", AF[leg.gateway.version]) + leg.gateway.packed)
+
+
+def pack_attribute(kind: int, value: bytes) -> bytes:
+    """One attribute."""
+    return struct.pack("=HH", 4 + len(value), kind) + value + bytes(-len(value) % 4)
+
+
+def pack_nest(kind: int, value: bytes) -> bytes:
+    """An attribute made of attributes."""
+    return pack_attribute(kind | 0x8000, value)
+
+
+def pack_text(kind: int, value: str) -> bytes:
+    """An attribute that is a text."""
+    return pack_attribute(kind, value.encode() + b"\0")
+
+
+def read_attributes(body: memoryview) -> Attributes:
+    """The attributes of a body, by their numbers."""
+    found: Attributes = {}
+    while len(body) >= 4:
+        length, kind = struct.unpack_from("=HH", body)
+        found[kind & 0x3FFF] = body[4:length]
+        body = body[(length + 3) & ~3 :]
+    return found
+
+
+def read_number(value: memoryview) -> int:
+    """The number that an attribute is."""
+    number: int = struct.unpack("=I", value)[0]
+    return number
+
+
+def read_ip(family: int, value: memoryview) -> IP:
+    """The address that an attribute is."""
+    return ip_at(family, int.from_bytes(value))
