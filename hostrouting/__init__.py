@@ -1,5 +1,9 @@
 """Make a host's routing right before its systemd-nspawn machine starts, and prove it.
 
+What an agent puts into its pipeline
+    ConfigureStaticRoutes, CheckRouteOverlap, Configure (both) and Remove: tasks for `phases`. Each takes a configuration
+    and a Host: this machine, an image (`Host.offline`), or `hostrouting.testing.FakeHost`.
+
 What the operator wrote
     HostRoutingConfig, with `from_json`, `from_mapping` and `load`; every fault at once in a ConfigError.
 
@@ -9,7 +13,8 @@ What a host's routing is
 What follows from it
     Fib says what the kernel would do with a packet; `check_overlap` whether expected CIDRs leave by the expected
     devices; `propose_repair` the fewest routes that see to it; `plan_routes` the steps to the routes that are wanted.
-    None of these reads or changes the host.
+    None of these reads or changes the host; a RouteBackend does (`hostrouting.backends`), and `apply_plan` carries a
+    plan out whole or not at all.
 
 How it is told
     `hostrouting.wording` has the sentences and documents.
@@ -21,13 +26,29 @@ import phases
 from hostrouting.errors import ForeignPhases
 
 if TYPE_CHECKING:
+    from hostrouting.apply import Applied, apply_plan
     from hostrouting.config import HostRoutingConfig, Mode, RouteOverlapConfig, StaticRoute, StaticRoutesConfig
-    from hostrouting.errors import ConfigError, Fault, HostRoutingError, SnapshotError
+    from hostrouting.errors import (
+        ApplyError,
+        BackendError,
+        ConfigError,
+        Fault,
+        FileError,
+        HostRoutingError,
+        ManagerError,
+        NotReady,
+        RouteConflict,
+        RouteOverlapError,
+        SnapshotError,
+    )
     from hostrouting.fib import Fib, Flow
+    from hostrouting.host import Host
+    from hostrouting.layout import HostLayout
     from hostrouting.model import Address, Link, NextHop, Prefix, Route, Rule, Snapshot
     from hostrouting.overlap import OverlapReport, check_overlap
     from hostrouting.plan import RoutePlan, plan_routes
     from hostrouting.repair import Repair, propose_repair
+    from hostrouting.tasks import CheckRouteOverlap, Configure, ConfigureStaticRoutes, Remove
     from hostrouting.uplink import DesiredRoute
 
 __version__ = "0.1.0"
@@ -37,6 +58,13 @@ if getattr(phases, "__distribution__", None) != "hostrouting":
     raise ForeignPhases(found=str(getattr(phases, "__file__", None) or "an unknown place"))
 
 __all__ = [
+    # what an agent puts into its pipeline
+    "CheckRouteOverlap",
+    "Configure",
+    "ConfigureStaticRoutes",
+    "Host",
+    "HostLayout",
+    "Remove",
     # what the operator wrote
     "HostRoutingConfig",
     "Mode",
@@ -52,33 +80,58 @@ __all__ = [
     "Rule",
     "Snapshot",
     # what follows from it
+    "Applied",
     "DesiredRoute",
     "Fib",
     "Flow",
     "OverlapReport",
     "Repair",
     "RoutePlan",
+    "apply_plan",
     "check_overlap",
     "plan_routes",
     "propose_repair",
     # what goes wrong
+    "ApplyError",
+    "BackendError",
     "ConfigError",
     "Fault",
+    "FileError",
     "ForeignPhases",
     "HostRoutingError",
+    "ManagerError",
+    "NotReady",
+    "RouteConflict",
+    "RouteOverlapError",
     "SnapshotError",
     "__version__",
 ]
 
 # Where each name lives; it is loaded when first asked for.
 _HOMES = {
+    "apply": ("Applied", "apply_plan"),
     "config": ("HostRoutingConfig", "Mode", "RouteOverlapConfig", "StaticRoute", "StaticRoutesConfig"),
-    "errors": ("ConfigError", "Fault", "HostRoutingError", "SnapshotError"),
+    "errors": (
+        "ApplyError",
+        "BackendError",
+        "ConfigError",
+        "Fault",
+        "FileError",
+        "HostRoutingError",
+        "ManagerError",
+        "NotReady",
+        "RouteConflict",
+        "RouteOverlapError",
+        "SnapshotError",
+    ),
     "fib": ("Fib", "Flow"),
+    "host": ("Host",),
+    "layout": ("HostLayout",),
     "model": ("Address", "Link", "NextHop", "Prefix", "Route", "Rule", "Snapshot"),
     "overlap": ("OverlapReport", "check_overlap"),
     "plan": ("RoutePlan", "plan_routes"),
     "repair": ("Repair", "propose_repair"),
+    "tasks": ("CheckRouteOverlap", "Configure", "ConfigureStaticRoutes", "Remove"),
     "uplink": ("DesiredRoute",),
 }
 

@@ -252,8 +252,10 @@ class SystemdManager:
 
     def start(self, unit: str, *, timeout: float) -> None:
         """See Manager."""
+        # Of a oneshot that another installer had remain active, a start would be a silent no-op.
+        verb = "restart" if self.state(unit).active == "active" else "start"
         try:
-            code, words = self._run("start", unit, timeout=timeout)
+            code, words = self._run(verb, unit, timeout=timeout)
         except ManagerError:
             # Ending a systemctl that waits does not cancel the job.
             with suppress(ManagerError):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from hostrouting.fib import Flow, Kind
     from hostrouting.model import IP, Route, Snapshot
 
-__all__ = ["Answer", "Change", "Outcome", "RouteBackend", "Verb", "Watch"]
+__all__ = ["KIND_OF_ERRNO", "Answer", "Change", "Outcome", "RouteBackend", "Verb", "Watch"]
 
 Verb: TypeAlias = Literal["add", "append", "prepend", "replace", "delete"]
 

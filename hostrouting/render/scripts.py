@@ -14,6 +14,7 @@ from hostrouting.layout import HostLayout
 from hostrouting.model import protocol_name
 
 __all__ = [
+    "DEFAULT_WAIT",
     "CheckScript",
     "RoutesScript",
     "parse_check_script",

@@ -187,7 +187,14 @@ class TestSystemdManager:
         """A unit is started with an argument list and never asks for a password."""
         log = self.ready(tmp_path, stub)
         SystemdManager().start("x.service", timeout=5)
-        assert log.read_text(encoding="utf-8") == "--no-ask-password --no-pager start x.service\n"
+        assert log.read_text(encoding="utf-8").splitlines()[-1] == "--no-ask-password --no-pager start x.service"
+
+    def test_start_of_what_remained_active(self, tmp_path: Path, stub: dict[str, tuple[object, str]]) -> None:
+        """A oneshot that another installer had remain active is restarted: a start would do nothing."""
+        stub |= {"show": (0, "LoadState=loaded\nActiveState=active\nResult=success\n")}
+        log = self.ready(tmp_path, stub)
+        SystemdManager().start("x.service", timeout=5)
+        assert log.read_text(encoding="utf-8").splitlines()[-1].endswith("restart x.service")
 
     def test_failed_start(self, tmp_path: Path, stub: dict[str, tuple[object, str]]) -> None:
         """A unit that fails is reported with systemd's reason and the unit's own words from that very run."""

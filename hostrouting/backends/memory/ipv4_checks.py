@@ -24,7 +24,7 @@ from hostrouting.model import (
     RouteType,
 )
 
-__all__ = ["PATHLESS", "check_route"]
+__all__ = ["PATHLESS", "check_route", "check_tos"]
 
 PATHLESS: dict[RouteType, int] = {
     "blackhole": errno.EINVAL,
