@@ -1,8 +1,8 @@
 """Make a host's routing right before its systemd-nspawn machine starts, and prove it.
 
 What an agent puts into its pipeline
-    ConfigureStaticRoutes, CheckRouteOverlap, Configure (both) and Remove: tasks for `phases`. Each takes a configuration
-    and a Host: this machine, an image (`Host.offline`), or `hostrouting.testing.FakeHost`.
+    ConfigureStaticRoutes, CheckRouteOverlap, Configure (both) and Remove: tasks for `phases`. Each takes a
+    configuration and a Host: this machine, an image (`Host.offline`), or `hostrouting.testing.FakeHost`.
 
 What the operator wrote
     HostRoutingConfig, with `from_json`, `from_mapping` and `load`; every fault at once in a ConfigError.

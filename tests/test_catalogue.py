@@ -28,7 +28,6 @@ SOURCES = {
 MODULES = sorted(SOURCES)
 
 
-@pytest.mark.filterwarnings("ignore:Module already imported")  # the kit's plugin is loaded late here
 @pytest.mark.parametrize("name", MODULES)
 def test_all_is_true(name: str) -> None:
     """Every module has an `__all__`, each name in it is there, once, and says of itself what it is for."""
@@ -39,7 +38,6 @@ def test_all_is_true(name: str) -> None:
     assert (module.__doc__ or "").strip()
 
 
-@pytest.mark.filterwarnings("ignore:Module already imported")
 @pytest.mark.parametrize("name", MODULES)
 def test_nothing_public_is_forgotten(name: str) -> None:
     """What a module defines under a public name and another module imports is in its `__all__`."""

@@ -5,13 +5,16 @@ Switched on by name, in a conftest.py::
     pytest_plugins = ["hostrouting.testing.plugin"]
 """
 
+import sys
+
 import pytest
 
 from hostrouting.backends.memory import MemoryBackend
 from hostrouting.testing import topologies
 
 # A failed promise shows what was found instead; import the contract after this plugin was switched on.
-pytest.register_assert_rewrite("hostrouting.testing.contract")
+if "hostrouting.testing.contract" not in sys.modules:
+    pytest.register_assert_rewrite("hostrouting.testing.contract")
 
 __all__ = ["cni_node", "ecmp_node", "h200", "memory_kernel", "plain_vm", "vpn_node"]
 
