@@ -41,12 +41,12 @@ class Addresses4:
     def add(self, device: Device, address: Address) -> None:
         """Give the device an address: behind those of its kind."""
         new, place = Holding(address), 0
+        if any(held.ip == new.ip and _together(held, new) for held in device.ipv4):
+            raise Refused(errno.EEXIST, "ipv4: Address already assigned")
         for position, held in enumerate(device.ipv4):
             if not held.secondary and address.scope <= held.address.scope:
                 place = position + 1
             if _together(held, new):
-                if held.ip == new.ip:
-                    raise Refused(errno.EEXIST, "ipv4: Address already assigned")
                 if held.address.scope != address.scope:
                     raise Refused(errno.EINVAL, "ipv4: Invalid scope value")
                 new.secondary = True
