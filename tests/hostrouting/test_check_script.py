@@ -19,8 +19,8 @@ from hostrouting.overlap import check_overlap
 from hostrouting.render import render_check_script
 from hostrouting.repair import propose_repair
 from hostrouting.wording import check_document, finding_line
-from tests.hostrouting.test_fib_against_kernel import devices, furnish, route_command, rule_command, wishes
-from tests.support.namespace import Namespace, private_namespace
+from tests.hostrouting.test_fib_against_kernel import LINKS, wishes
+from tests.support.namespace import Namespace, furnish, private_namespace, route_command, rule_command
 from tests.support.strategies import blocks, prefixes
 
 pytestmark = [
@@ -86,9 +86,8 @@ def test_the_script_equals_the_engine(data: st.DataObject, tmp_path_factory: pyt
     wanted_rules, wanted_routes = data.draw(wishes(block))
     config = data.draw(configs(block))
     lost = data.draw(st.sets(st.sampled_from(["ib0", "wg0"])))
-    (links,) = devices()
     with private_namespace() as namespace:
-        furnish(namespace, links, lost)
+        furnish(namespace, LINKS, lost)
         uplink = data.draw(st.sampled_from(UPLINKS))
         batch = [*uplink, *map(route_command, wanted_routes), *map(rule_command, wanted_rules)]
         namespace.batch(batch, force=True, family=IPV4)
@@ -110,8 +109,7 @@ def test_the_script_equals_the_engine(data: st.DataObject, tmp_path_factory: pyt
 def namespace() -> Iterator[Namespace]:
     """The host that all this is for: eth0 leads out, ib0 has a connected 172.16.0.0/16."""
     with private_namespace() as private:
-        (links,) = devices()
-        furnish(private, links, set())
+        furnish(private, LINKS, set())
         private.batch(["route add default via 10.0.0.1 dev eth0", "address add 172.16.1.5/16 dev ib0"])
         yield private
 

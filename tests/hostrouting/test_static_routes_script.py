@@ -19,8 +19,8 @@ from hostrouting.model import IPV4, Prefix, Route, Snapshot
 from hostrouting.plan import RoutePlan, plan_routes
 from hostrouting.render import render_static_routes_script
 from hostrouting.uplink import DesiredRoute, bare_leg
-from tests.hostrouting.test_fib_against_kernel import devices, furnish, route_command
-from tests.support.namespace import Namespace, private_namespace
+from tests.hostrouting.test_fib_against_kernel import LINKS
+from tests.support.namespace import Namespace, furnish, private_namespace, route_command
 from tests.support.strategies import blocks, prefixes, routes
 
 pytestmark = [
@@ -83,9 +83,8 @@ def test_the_table_is_the_planned_one(data: st.DataObject, tmp_path_factory: pyt
     block = data.draw(blocks(IPV4))
     standing = data.draw(st.lists(routes(block), max_size=8))
     wanted = data.draw(static_routes(block))
-    (links,) = devices()
     with private_namespace() as namespace:
-        furnish(namespace, links, data.draw(st.sets(st.sampled_from(["ib0", "wg0"]))))
+        furnish(namespace, LINKS, data.draw(st.sets(st.sampled_from(["ib0", "wg0"]))))
         namespace.batch(data.draw(st.sampled_from(UPLINKS)))
         namespace.batch(map(route_command, standing), force=True, family=IPV4)
         before = namespace.snapshot()
@@ -118,8 +117,7 @@ def test_the_table_is_the_planned_one(data: st.DataObject, tmp_path_factory: pyt
 def namespace() -> Iterator[Namespace]:
     """A host with eth0, which leads out, and the fabric's ib0."""
     with private_namespace() as private:
-        (links,) = devices()
-        furnish(private, links, set())
+        furnish(private, LINKS, set())
         private.batch(["route add default via 10.0.0.1 dev eth0", "address add 172.16.1.5/16 dev ib0"])
         yield private
 
