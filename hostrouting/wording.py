@@ -34,12 +34,15 @@ _REASONS: dict[UnsafeReason, str] = {
 }
 
 
+_UNKNOWN = "a device that is not known"
+
+
 def finding_line(finding: Finding, expected_devs: Iterable[str]) -> str:
     """One finding in one line, as it goes into logs and into the marker file."""
     what = f"expected CIDR {finding.cidr} ({_range(finding.cidr.family, finding.first, finding.last)})"
     expected = ", ".join(expected_devs)
     if finding.kind == "overlap":
-        via = ", ".join(finding.devs)
+        via = ", ".join(finding.devs) or _UNKNOWN
         return f"OVERLAP: {what} routes via {via} [{_holder(finding.decision)}], expected {expected}"
     if finding.kind == "no-route":
         return f"NO-ROUTE: {what} has no IPv{finding.cidr.family} route; expected via {expected}"
@@ -65,7 +68,7 @@ def note_line(note: Note) -> str:
     """What the verdict does not hold for, in one sentence."""
     where = f"expected CIDR {note.cidr} ({_range(note.cidr.family, note.first, note.last)})"
     who = " and ".join(map(_condition, note.conditions))
-    devs = ", ".join(note.decision.devs) or note.decision.kind
+    devs = ", ".join(note.decision.devs) or (_UNKNOWN if note.decision.kind == "unicast" else note.decision.kind)
     verb = "leave by" if note.escapes else "leave as expected, by"
     return f"{where}: packets {who} {verb} {devs} [{_holder(note.decision)}]; the verdict is about all others"
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hostrouting.fib import Fib
-from hostrouting.model import OURS, NextHop, Prefix, Route, Snapshot, as_ip
+from hostrouting.model import OURS, NextHop, Prefix, Route, Snapshot, as_ip, default_rules
 from hostrouting.plan import RoutePlan, Step, plan_routes
 from hostrouting.uplink import DesiredRoute, Pending, resolve_route
 from tests.support.strategies import blocks, links, prefixes, routes
@@ -63,7 +63,7 @@ def hosts(draw: st.DrawFn, block: Prefix) -> Snapshot:
         st.sampled_from([OURS, OURS, 2]),
     )
     more = draw(st.lists(near, max_size=6)) + draw(st.lists(routes(block), max_size=3))
-    return Snapshot(links=draw(links()), routes=draw(st.permutations(base + more)))
+    return Snapshot(links=draw(links()), rules=default_rules(4), routes=draw(st.permutations(base + more)))
 
 
 class TestThePlanLeadsToWhatIsWanted:
