@@ -37,6 +37,10 @@ UPLINKS: tuple[list[str], ...] = (
     ["route add default nexthop via 10.0.0.1 dev eth0 nexthop via 10.0.0.2 dev eth1 onlink"],
     ["route add default dev wg0 metric 5", "route add default via 10.0.0.1 dev eth0 metric 9"],
     ["route add default dev eth1"],
+    ["route add default via 10.9.9.9 dev eth0 onlink"],
+    ["route add default via inet6 fe80::1 dev eth0"],
+    ["route add unreachable default", "route add default via 10.0.0.1 dev eth0 metric 9"],
+    ["route add default via 10.0.0.1 dev eth0 table 253"],
     [],
 )
 

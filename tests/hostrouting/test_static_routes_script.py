@@ -33,6 +33,14 @@ UPLINKS = (
     ["route add default nexthop via 10.0.0.1 dev eth0 weight 2 nexthop via 10.0.0.2 dev eth1 onlink"],
     ["route add default dev wg0 metric 5", "route add default via 10.0.0.1 dev eth0 metric 9"],
     ["route add default via 10.0.0.7 dev eth0 proto 213"],
+    ["route add default via 10.5.0.1 dev eth0 onlink"],
+    ["route add unreachable default", "route add default via 10.0.0.1 dev eth0 metric 9"],
+    ["route add default via 10.0.0.1 dev eth0 table 253"],
+    [
+        "link set wg0 up",
+        "route add default nexthop via 10.0.0.1 dev eth0 nexthop dev wg0",
+        "link set wg0 down",
+    ],
     [],
 )
 

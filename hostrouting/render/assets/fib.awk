@@ -108,7 +108,7 @@ function add_to_table(r,   home, key, leg, used, i) {
     e_gateway[r, used] = r_gateway[r, leg]
   }
   e_legs[r] = used + 0
-  if (!used && r_type[r] < BLACKHOLE) return
+  if (!used && r_legs[r]) return
   home = merged && r_table[r] == LOCAL_TABLE ? MAIN : r_table[r]
   if (!((home, r_len[r]) in has_length)) has_length[home, r_len[r]] = 1
   key = home SUBSEP r_net[r] SUBSEP r_len[r]
@@ -142,6 +142,43 @@ function next_covering() {
   }
   cover_left--
   return stands[cover_key, ++cover_at]
+}
+
+# When all is read: which devices are wary, and whether the tables local and main are one to the kernel, as they are
+# until a namespace gets its first rule of its own.
+function read_all(   dev) {
+  merged = rules == 3 && is_default(1, 0, 255) && is_default(2, 32766, 254) && is_default(3, 32767, 253)
+  if ("all" in wary) for (dev in link_group) wary[dev] = 1
+}
+
+function is_default(rule, priority, table) {
+  return u_priority[rule] == priority && u_table[rule] == table && !u_not[rule] && !selectors[rule] \
+    && u_low[rule] < 0 && u_short[rule] == "" && u_group[rule] == ""
+}
+
+function read_netconf(   field) {
+  all_said = 1
+  for (field = 3; field < NF; field++)
+    if ($field == "ignore_routes_with_linkdown" && $(field + 1) == "on") wary[$2] = 1
+}
+
+# The default routes in the order in which the plain packet meets them; what suppresses them is passed over.
+function list_defaults(   s, rule, all, key, i, r) {
+  for (s = 1; s <= steps["plain"]; s++) {
+    rule = s_rule["plain", s]
+    all = s_low["plain", s] < 0 || (s_low["plain", s] == 0 && u_high[rule] == 4294967295)
+    if (all == s_not["plain", s]) continue
+    if (target_of("plain", rule)) s = target_of("plain", rule) - 1
+    else if (u_table[rule] != "") {
+      key = u_table[rule] SUBSEP 0 SUBSEP 0
+      for (i = 1; (key in standing) && i <= standing[key]; i++) {
+        r = stands[key, i]
+        if (hex_number(r_tos[r]) >= 4) continue
+        if (r_type[r] == THROW) break
+        default_list[++default_routes] = r
+      }
+    } else if (ends_it(rule)) return
+  }
 }
 
 # --- Programs: "plain" for the packet as plain as it may be, "full" with open selectors where nothing is known.

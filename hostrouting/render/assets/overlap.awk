@@ -12,8 +12,8 @@ $1 == "state" { take_cidrs(); next }
 $1 == "inet" { read_netconf(); next }
 /^[0-9]/ {
   if (is_relevant($2)) read_route(++routes)
-  # What leads to neighbours tells which gateways can be reached.
-  else if ($1 == UNICAST && !index($0, " via ")) near_line[++near_count] = $0
+  # What leads to neighbours tells which gateways can be reached, and own addresses are none.
+  else if (($1 == UNICAST || $1 == LOCAL || $1 == BROADCAST) && !index($0, " via ")) near_line[++near_count] = $0
   next
 }
 # What `ip` complains of; the last line says most.
@@ -76,31 +76,18 @@ function is_relevant(text,   low, high, middle) {
   return low <= blocks && b_first[low] < network + size[prefix_length]
 }
 
-function read_netconf(   field) {
-  all_said = 1
-  for (field = 3; field < NF; field++)
-    if ($field == "ignore_routes_with_linkdown" && $(field + 1) == "on") wary[$2] = 1
-}
-
 # Everything that does not depend on the answers.
 function prepare(   r, i, leg, n) {
-  # Until a namespace gets its first rule of its own, the tables local and main are one to the kernel.
-  merged = rules == 3 && is_default(1, 0, 255) && is_default(2, 32766, 254) && is_default(3, 32767, 253)
-  if ("all" in wary) for (i in link_group) wary[i] = 1
+  read_all()
   for (r = 1; r <= routes; r++) {
     add_to_table(r)
     if (r_table[r] == MAIN && r_metric[r] == 0 && r_tos[r] == "0" && r_proto[r] != ours) held[r_net[r], r_len[r]] = 1
-    if (r_len[r] == 0 && r_table[r] == MAIN) default_list[++default_routes] = r
   }
+  make_programs()
+  list_defaults()
   if (!configured && (r = default_route("", -1))) for (leg = 1; leg <= r_legs[r]; leg++) expect(r_dev[r, leg])
   for (i = 1; i <= expected_count; i++) expected_text = expected_text (i > 1 ? ", " : "") expected[i]
-  make_programs()
   find_places()
-}
-
-function is_default(rule, priority, table) {
-  return u_priority[rule] == priority && u_table[rule] == table && !u_not[rule] && !selectors[rule] \
-    && u_low[rule] < 0 && u_short[rule] == "" && u_group[rule] == ""
 }
 
 # --- Places: where the answer can become another.
@@ -271,6 +258,8 @@ function judge_escape(kind, r,   leg, seen) {
   escape_kind = kind == 0 ? "no-route" : kind == BLACKHOLE ? "blackhole" : kind == UNREACHABLE ? "unreachable" : \
     kind == PROHIBIT ? "prohibit" : ""
   if (kind != UNICAST) return
+  # A way without a device that we know is none that anybody expected.
+  if (!e_legs[r]) escape_kind = "overlap"
   for (leg = 1; leg <= e_legs[r]; leg++) if (!is_welcome(e_dev[r, leg]) && !(e_dev[r, leg] in seen)) {
     seen[e_dev[r, leg]] = 1
     escape_kind = "overlap"

@@ -27,15 +27,19 @@ function find_way(   r, leg, all, i) {
     for (i = 1; i <= expected_count; i++) if (r = default_route(expected[i], -1)) {
       way_dev = expected[i]
       for (leg = 1; r_dev[r, leg] != way_dev; leg++) ;
-      way_gateway = r_gateway[r, leg]
+      # A neighbour of the other family is no gateway that a static route of ours can spell out.
+      way_gateway = index(r_gateway[r, leg], ":") ? "" : r_gateway[r, leg]
       break
     }
   }
   ways = 0
-  if (way_gateway != "") add_way(way_dev, way_gateway, 0)
-  else if (r = default_route(way_dev, ours)) {
+  r = default_route(way_dev, ours)
+  if (way_gateway != "") {
+    leg = same_way(r, way_dev, way_gateway)
+    add_way(way_dev, way_gateway, leg && has_flag(r, leg, "onlink"))
+  } else if (r) {
     for (leg = 1; leg <= r_legs[r]; leg++)
-      if (way_dev == "" || r_dev[r, leg] == way_dev) add_way(r_dev[r, leg], r_gateway[r, leg], has_flag(r, leg, "onlink"))
+      if (is_way(r, leg, way_dev)) add_way(r_dev[r, leg], r_gateway[r, leg], has_flag(r, leg, "onlink"))
   } else way_missing = "an IPv4 default route" (way_dev == "" ? "" : " on " way_dev)
 }
 
@@ -46,6 +50,7 @@ function add_way(dev, gateway, onlink) {
   if (way_missing != "") return
   if (!(dev in link_up)) way_missing = "the device " dev
   else if (!link_up[dev]) way_missing = "the device " dev " to be up"
+  else if (gateway != "" && is_taken(gateway)) way_missing = "another gateway: " gateway " is " taken
   else if (gateway != "" && !onlink && !reaches(dev, gateway))
     way_missing = "an address or route on " dev " that reaches the gateway " gateway " directly"
 }
@@ -59,8 +64,17 @@ function reaches(dev, gateway,   i, address) {
   return 0
 }
 
+function is_taken(gateway,   i, address) {
+  taken = ""
+  if (index(gateway, ":")) return 0
+  address = address_number(gateway)
+  for (i = 1; i <= near_count; i++) if (near_line[i] !~ /^1 /) { $0 = near_line[i]; read_route(0); note_taken(0, address) }
+  for (i = 1; i <= routes; i++) note_taken(i, address)
+  return taken != ""
+}
+
 function is_near(r, dev, address,   leg) {
-  if (r_table[r] != MAIN || r_type[r] != UNICAST || r_proto[r] == ours) return 0
+  if (r_table[r] != MAIN || r_type[r] != UNICAST || r_proto[r] == ours || r_scope[r] + 0 < 253) return 0
   if (address < r_net[r] || address >= r_net[r] + size[r_len[r]]) return 0
   for (leg = 1; leg <= r_legs[r]; leg++) if (r_dev[r, leg] == dev && r_gateway[r, leg] == "") return 1
   return 0

@@ -89,6 +89,7 @@ function note_text(k,   v, who, devs, leg, seen, r, kind, path) {
     seen[e_dev[r, leg]] = 1
     devs = devs (devs == "" ? "" : ", ") e_dev[r, leg]
   }
+  if (devs == "" && kind == UNICAST) devs = "a device that is not known"
   if (devs == "") devs = kind == 0 ? "no-route" : type_name[kind]
   return "expected CIDR " range_text(n_cidr[k], n_first[k], n_last[k]) ": packets " who \
     (n_escapes[k] ? " leave by " : " leave as expected, by ") devs " [" \
@@ -130,7 +131,7 @@ function length_of(first, last,   length_) {
 function finding_text(f,   what, how) {
   what = ": expected CIDR " range_text(f_cidr[f], f_first[f], f_last[f])
   if (f_kind[f] == "overlap")
-    return "OVERLAP" what " routes via " f_devs[f] " [" holder(f_rule[f], f_route[f]) "], expected " expected_text
+    return "OVERLAP" what " routes via " (f_devs[f] == "" ? "a device that is not known" : f_devs[f]) " [" holder(f_rule[f], f_route[f]) "], expected " expected_text
   if (f_kind[f] == "no-route") return "NO-ROUTE" what " has no IPv4 route; expected via " expected_text
   how = f_kind[f] == "prohibit" ? "is refused" : f_kind[f] == "blackhole" ? "vanishes in a blackhole" : "is " f_kind[f]
   return toupper(f_kind[f]) what " " how " [" holder(f_rule[f], f_route[f]) "]; expected via " expected_text

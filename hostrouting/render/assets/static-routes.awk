@@ -4,7 +4,9 @@
 $1 == "setting" && $2 == "route" { want($3, $4, $5, $6); next }
 $1 == "setting" { next }
 $1 == "state" { next }
+/^[0-9]+:\t/ { read_rule(); next }
 /^[0-9]+: / { read_link(); next }
+$1 == "inet" { read_netconf(); next }
 /^[0-9]/ { if (is_of_interest()) read_route(++routes); next }
 # What `ip` complains of; the last line says most.
 { complaint = $0 }
@@ -23,15 +25,18 @@ function want(destination, gateway, dev, metric) {
 # Of a hundred thousand routes, those that could matter: default routes, ours, those that lead to neighbours, and those
 # that hold a prefix that is wanted.
 function is_of_interest() {
-  return $2 == "default" || index($0, " proto " ours " ") || ($1 == UNICAST && !index($0, " via ")) \
+  return $2 == "default" || index($0, " proto " ours " ") || (($1 == UNICAST || $1 == LOCAL || $1 == BROADCAST) && !index($0, " via ")) \
     || ((index($2, "/") ? $2 : $2 "/32") in wanted_prefix)
 }
 
 END {
   # `ip` ends with the first command that fails, so that the last one tells of all.
   if (!links || complaint ~ /interrupted/) { print "ip failed: " complaint; exit 1 }
+  read_all()
+  for (r = 1; r <= routes; r++) if (r_len[r] == 0) add_to_table(r)
+  make_programs()
+  list_defaults()
   for (r = 1; r <= routes; r++) if (r_table[r] == MAIN) {
-    if (r_len[r] == 0) default_list[++default_routes] = r
     key = r_net[r] SUBSEP r_len[r] SUBSEP r_metric[r] SUBSEP r_tos[r]
     holders[key]++
     holder[key, holders[key]] = r
@@ -71,12 +76,14 @@ function resolve(w,   d, leg, chosen) {
   if (w_gateway[w] == "") {
     if (!d) { missing = "an IPv4 default route" (w_dev[w] == "" ? "" : " on " w_dev[w]); return 0 }
     for (leg = 1; leg <= r_legs[d]; leg++)
-      if (w_dev[w] == "" || r_dev[d, leg] == w_dev[w])
+      if (is_way(d, leg, w_dev[w]))
         if (!add_leg(w, r_dev[d, leg], r_gateway[d, leg], r_weight[d, leg], has_flag(d, leg, "onlink"))) return 0
     # One leg alone has no weight.
     if (legs[w] == 1) g_weight[w, 1] = 1
     return 1
   }
+  # The default gateway spelled out is the default gateway: on-link where the default route says so.
+  if (leg = same_way(d, w_dev[w], w_gateway[w])) return add_leg(w, r_dev[d, leg], w_gateway[w], 1, has_flag(d, leg, "onlink"))
   if (w_dev[w] != "") return add_leg(w, w_dev[w], w_gateway[w], 1, 0)
   if (!d) { missing = "an IPv4 default route"; return 0 }
   for (leg = r_legs[d]; leg >= 1; leg--) if (reaches(r_dev[d, leg], w_gateway[w])) chosen = r_dev[d, leg]
@@ -86,6 +93,7 @@ function resolve(w,   d, leg, chosen) {
 function add_leg(w, dev, gateway, weight, onlink) {
   if (!(dev in link_up)) missing = "the device " dev
   else if (!link_up[dev]) missing = "the device " dev " to be up"
+  else if (gateway != "" && is_taken(gateway)) missing = "another gateway: " gateway " is " taken
   else if (gateway != "" && !onlink && !reaches(dev, gateway))
     missing = "an address or route on " dev " that reaches the gateway " gateway " directly"
   else {
@@ -98,12 +106,19 @@ function add_leg(w, dev, gateway, weight, onlink) {
   return 0
 }
 
+function is_taken(gateway,   r) {
+  taken = ""
+  if (index(gateway, ":")) return 0
+  for (r = 1; r <= routes; r++) note_taken(r, address_number(gateway))
+  return taken != ""
+}
+
 # Whether the gateway is a neighbour on the device.
 function reaches(dev, gateway,   r, w, leg, i, address) {
   if (index(gateway, ":")) return 1
   address = address_number(gateway)
   for (r = 1; r <= routes; r++) {
-    if (r_table[r] != MAIN || r_type[r] != UNICAST || r_proto[r] == ours) continue
+    if (r_table[r] != MAIN || r_type[r] != UNICAST || r_proto[r] == ours || r_scope[r] + 0 < 253) continue
     if (address < r_net[r] || address >= r_net[r] + size[r_len[r]]) continue
     for (leg = 1; leg <= r_legs[r]; leg++) if (r_dev[r, leg] == dev && r_gateway[r, leg] == "") return 1
   }

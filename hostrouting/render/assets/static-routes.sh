@@ -26,9 +26,10 @@ fail() {
 plan() {
   {
     printf '%sstate\n' "$settings"
-    exec ip -4 -N -d -o -batch - <<<$'route show table all\nlink show' 2>&1
+    exec ip -4 -N -d -o -batch - <<<$'rule show\nroute show table all\nlink show\nnetconf show' 2>&1
   } | awk -v waited="$wait" '
 #include routing.awk
+#include fib.awk
 #include static-routes.awk
 '
 }
