@@ -123,7 +123,7 @@ class Uplink:
         if legs is None:
             legs = self._legs(*way)
             if not isinstance(legs, str):
-                legs = next(self._missing(legs), legs)
+                legs = next(self._missing(family, legs), legs)
             self._known[way] = legs
         if isinstance(legs, str):
             return Pending(desired, legs)
@@ -159,16 +159,18 @@ class Uplink:
         reaching = (it for it in devs if self._reaches(it, gateway))
         return (NextHop(next(reaching, next(iter(devs), None)), gateway=gateway),)
 
-    def _missing(self, legs: tuple[NextHop, ...]) -> Iterator[str]:
+    def _missing(self, family: int, legs: tuple[NextHop, ...]) -> Iterator[str]:
         for leg in legs:
             link = self._links.get(leg.dev or "")
             if link is None:
                 yield f"the device {leg.dev}"
             elif not link.up:
                 yield f"the device {leg.dev} to be up"
-            elif leg.gateway and (taken := self._taken(leg.gateway)):
+            elif leg.gateway is None or leg.gateway.version != family:
+                continue  # nothing to ask of IPv4 about a neighbour of the other family
+            elif taken := self._taken(leg.gateway):
                 yield f"another gateway: {leg.gateway} is {taken}"
-            elif leg.gateway and not leg.onlink and not self._reaches(link.name, leg.gateway):
+            elif not leg.onlink and not self._reaches(link.name, leg.gateway):
                 yield f"an address or route on {leg.dev} that reaches the gateway {leg.gateway} directly"
 
     def _taken(self, gateway: IP) -> str | None:

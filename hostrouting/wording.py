@@ -9,7 +9,7 @@ from typing import Any
 from hostrouting.fib import Condition, Decision
 from hostrouting.model import TABLE_MAIN, Prefix, ip_at, protocol_name, table_name
 from hostrouting.overlap import Finding, Note, OverlapReport
-from hostrouting.repair import Diversion, Repair, Unsafe, UnsafeReason
+from hostrouting.repair import TOO_MANY, Diversion, Repair, Unsafe, UnsafeReason
 from hostrouting.uplink import DesiredRoute
 
 __all__ = [
@@ -29,8 +29,9 @@ _REASONS: dict[UnsafeReason, str] = {
     "earlier-rule": "is decided before the table main is asked, by {holder}; no route in main can change that",
     "longest-prefix": "is held by {holder}, and no longer prefix is free; that route is not ours to replace",
     "no-way": "cannot be led back: waiting for {missing}",
-    "too-many": "would take more routes than anyone wants to see, because of {holder}",
-    "still-open": "stays open although a route was proposed for it; it is decided by {holder}",
+    "too-many": f"would take more than {TOO_MANY} routes, because of {{holder}}",
+    "reserved": "is held by {holder}, and no static route may lead there",
+    "still-open": "is still open after the repair, by {holder}; this is a bug, please report it",
 }
 
 
@@ -145,6 +146,8 @@ def _finding(finding: Finding) -> dict[str, Any]:
 
 
 def _range(family: int, first: int, last: int) -> str:
+    if first == last:
+        return str(ip_at(family, first))
     return f"{ip_at(family, first)}–{ip_at(family, last)}"  # noqa: RUF001  a dash between addresses is no minus
 
 

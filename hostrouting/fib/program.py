@@ -131,7 +131,9 @@ class Program:
         while at < len(self.steps):
             step = self.steps[at]
             at += 1
-            if (step.low < 0 or (step.low, step.high) == (0, every)) is step.invert:
+            partial = step.low >= 0 and (step.low, step.high) != (0, every)
+            # Of rules for some destinations, those for all but a few lead to the default route, if they lead anywhere.
+            if partial is not step.invert or (partial and step.table is None):
                 continue
             if step.table is not None:
                 for entry in step.table.of(0, 0):

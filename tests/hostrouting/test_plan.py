@@ -334,6 +334,7 @@ class TestWhatIsLeftOpen:
         """IPv6 is the same with other data: the metric that nobody gave is 1024."""
         default = Route.to("::/0", dev="eth0", gateway="fe80::1", metric=1024, protocol=9)
         snapshot = plain().with_routes([default, Route.to("fe80::/64", dev="eth0", metric=256, protocol=2)])
+        snapshot = attrs.evolve(snapshot, rules=default_rules(6))
         assert self.resolved(want("fd00:9::/64"), snapshot) == (
             "fd00:9::/64 via inet6 fe80::1 dev eth0 proto hostrouting metric 1024"
         )

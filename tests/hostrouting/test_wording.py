@@ -146,7 +146,7 @@ def test_document_of_what_is_unsafe() -> None:
         }
     ]
     assert unsafe_line(repair.unsafe[0]) == (
-        "172.16.0.9–172.16.0.9 is held by 172.16.0.9/32 proto boot, and no longer prefix is free; "  # noqa: RUF001  as printed
+        "172.16.0.9 is held by 172.16.0.9/32 proto boot, and no longer prefix is free; "
         "that route is not ours to replace"
     )
     assert [diversion_line(it) for it in repair.diverted] == []

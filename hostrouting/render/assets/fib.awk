@@ -167,7 +167,7 @@ function list_defaults(   s, rule, all, key, i, r) {
   for (s = 1; s <= steps["plain"]; s++) {
     rule = s_rule["plain", s]
     all = s_low["plain", s] < 0 || (s_low["plain", s] == 0 && u_high[rule] == 4294967295)
-    if (all == s_not["plain", s]) continue
+    if (all == s_not["plain", s] || (!all && u_table[rule] == "")) continue
     if (target_of("plain", rule)) s = target_of("plain", rule) - 1
     else if (u_table[rule] != "") {
       key = u_table[rule] SUBSEP 0 SUBSEP 0

@@ -95,8 +95,9 @@ function prepare(   r, i, leg, n) {
 function find_places(   i, r, n) {
   for (i = 1; i <= cidrs; i++) { add_place(c_first[i]); add_place(c_last[i] + 1) }
   for (i = 1; i <= rules; i++) if (u_low[i] >= 0) { add_place(u_low[i]); add_place(u_high[i] + 1) }
-  split("0 1 3758096384 4026531840 4294967295", by_address, " ")
-  for (i = 1; i <= 5; i++) add_place(by_address[i])
+  # And where it begins or ends that no static route may lead there.
+  split("0 1 3758096384 4026531840 4294967295 16777216 2130706432 2147483648", by_address, " ")
+  for (i = 1; i <= 8; i++) add_place(by_address[i])
   for (r = 1; r <= routes; r++) { add_place(r_net[r]); add_place(r_net[r] + size[r_len[r]]) }
   sort(place, 1, places)
   for (i = n = 1; i <= places; i++) if (i == 1 || place[i] != place[i - 1]) {

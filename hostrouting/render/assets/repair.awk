@@ -14,6 +14,11 @@ function repair(   b, i, n, f, part) {
     for (i = 1; i <= n; i++) { whole_net[i] = between_net[i]; whole_len[i] = between_len[i] }
     for (i = 1; i <= n; i++) close_block(whole_net[i], whole_len[i])
   }
+  # More routes than this are no repair that an operator would want to see.
+  if (repairs > 1024) {
+    repair_list = ""; repairs = unsafe_count = diverted = 0
+    for (f = 1; f <= findings; f++) leave(f_first[f], f_last[f], "too-many", f_rule[f], f_route[f], "")
+  }
 }
 
 # A route like those of the repair: spelled out where it can be, automatic where the default is ECMP.
@@ -83,20 +88,46 @@ function is_near(r, dev, address,   leg) {
 # --- What each range means.
 
 function close_block(net, length_,   i, last) {
-  span_count = 0
   last = net + size[length_] - 1
+  for (i = first_place(net); i <= places && place[i] <= last; i++) { mean(i); m_kind[i] = mean_kind; m_length[i] = mean_length }
+  solve(net, length_, last, 0)
+  # Only where no static route may lead can there be no choice: that steers the others no more.
+  if (best_number < 0) {
+    solve(net, length_, last, 1)
+    for (i = first_place(net); i <= places && place[i] <= last; i++)
+      if (m_kind[i] == "open" && is_reserved(place[i], place_end[i]) && !is_chosen(i))
+        leave(place[i], place_end[i], "reserved", d_rule[i], d_route[i], d_key[i])
+  }
+  if (best_number > 0) repair_list = repair_list best_prefixes
+  if (best_number > 0) repairs += best_number
+}
+
+function solve(net, length_, last, sparing,   i, kind) {
+  span_count = 0
   for (i = first_place(net); i <= places && place[i] <= last; i++) {
-    mean(i)
-    if (span_count && span_kind[span_count] == mean_kind && span_length[span_count] == mean_length) span_last[span_count] = place_end[i]
+    kind = sparing && m_kind[i] == "open" && is_reserved(place[i], place_end[i]) ? "free" : m_kind[i]
+    if (span_count && span_kind[span_count] == kind && span_length[span_count] == m_length[i]) span_last[span_count] = place_end[i]
     else {
       span_first[++span_count] = place[i]; span_last[span_count] = place_end[i]
-      span_kind[span_count] = mean_kind; span_length[span_count] = mean_length
+      span_kind[span_count] = kind; span_length[span_count] = m_length[i]
     }
   }
   forget()
   best(net, length_, 1, span_count + 1, -1)
-  if (best_number > 0) repair_list = repair_list best_prefixes
-  if (best_number > 0) repairs += best_number
+}
+
+# Whether one of the chosen prefixes takes place i.
+function is_chosen(i,   part, n, first, length_) {
+  for (n = split(best_prefixes, part, " "); n > 0; n--) {
+    first = substr(part[n], 1, 10) + 0; length_ = substr(part[n], 12) + 0
+    if (length_ >= m_length[i] && first <= place[i] && place_end[i] < first + size[length_]) return 1
+  }
+  return 0
+}
+
+# Where no static route may lead: this network, the host itself, and from 224.0.0.0 on multicast and what is reserved.
+function is_reserved(first, last) {
+  return last < 16777216 || (first >= 2130706432 && last < 2147483648) || first >= 3758096384
 }
 
 function mean(i,   length_, reason) {
@@ -104,7 +135,8 @@ function mean(i,   length_, reason) {
   mean_kind = "free"; mean_length = 0
   judge_escape(d_kind[i], d_route[i])
   if (escape_kind == "") {
-    if (length_ > 32 || (d_route[i] && is_alike(d_route[i]))) return
+    # What an address is by itself it stays, whichever route takes it.
+    if (length_ > 32 || !d_route[i] || r_type[d_route[i]] != d_kind[i] || is_alike(d_route[i])) return
     mean_kind = "keep"; mean_length = length_
     return
   }
@@ -127,15 +159,16 @@ function is_alike(r,   leg, n, seen) {
 function reason_against(i,   length_, r, longer) {
   length_ = d_length[i]; r = d_route[i]
   if (length_ > 32) return r && r_table[r] == MAIN && r_len[r] == 32 ? "longest-prefix" : "earlier-rule"
-  # More routes than this for one range are no repair that an operator would want to see.
   if (int((place_end[i] - place[i]) / size[length_]) >= 1024) return "too-many"
-  if (place[i] != place_end[i]) return ""
+  if (place[i] != place_end[i] || is_reserved(place[i], place_end[i])) return ""
   for (longer = 32; longer >= length_; longer--) if (is_usable(network_around(place[i], longer), longer)) return ""
   return "longest-prefix"
 }
 
-# Whether the key of a route of ours to the prefix is not held by somebody else.
-function is_usable(net, length_) { return !((net, length_) in held) }
+# Whether a static route may lead to the prefix, and its key is not held by somebody else.
+function is_usable(net, length_) {
+  return length_ > 0 && !((net, length_) in held) && !is_reserved(net, net + size[length_] - 1)
+}
 
 # Neighbours that are given up for the same reason and with the same decision are one.
 function leave(first, last, reason, rule, r, key) {
@@ -257,7 +290,8 @@ function unsafe_reason_text(i,   who) {
   if (x_reason[i] == "earlier-rule") return "is decided before the table main is asked, by " who "; no route in main can change that"
   if (x_reason[i] == "longest-prefix") return "is held by " who ", and no longer prefix is free; that route is not ours to replace"
   if (x_reason[i] == "no-way") return "cannot be led back: waiting for " way_missing
-  return "would take more routes than anyone wants to see, because of " who
+  if (x_reason[i] == "reserved") return "is held by " who ", and no static route may lead there"
+  return "would take more than 1024 routes, because of " who
 }
 
 function unsafe_text(i) { return span_text(x_first[i], x_last[i]) " " unsafe_reason_text(i) }

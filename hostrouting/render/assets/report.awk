@@ -98,7 +98,7 @@ function note_text(k,   v, who, devs, leg, seen, r, kind, path) {
 
 # --- Words.
 
-function span_text(first, last) { return address_text(first) "–" address_text(last) }
+function span_text(first, last) { return first == last ? address_text(first) : address_text(first) "–" address_text(last) }
 
 function range_text(c, first, last) {
   return prefix_text(c_first[c], c_length[c]) " (" span_text(first, last) ")"
