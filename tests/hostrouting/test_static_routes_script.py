@@ -190,9 +190,19 @@ class TestOneHost:
             "<3>static-routes: 10.1.0.0/16 dev gone: waiting for an IPv4 default route on gone (given up after 1 s)",
         ]
 
+    @pytest.mark.parametrize(
+        ("gateway", "is_what"), [("10.0.0.4", "this host's own address"), ("10.0.0.255", "a broadcast address")]
+    )
+    def test_a_gateway_that_is_none(self, namespace: Namespace, tmp_path: Path, gateway: str, is_what: str) -> None:
+        """The host's own address, which the kernel would take, and a broadcast address are said to be no gateway."""
+        namespace.batch(["address replace 10.0.0.4/24 dev eth0"])
+        (line,) = Ran(namespace, [StaticRoute("10.1.0.0/16", gateway, "eth0")], tmp_path).lines
+        assert f"waiting for another gateway: {gateway} is {is_what} (given up" in line
+
     def test_what_the_kernel_refuses(self, namespace: Namespace, tmp_path: Path) -> None:
         """A route that the kernel itself refuses is named with the kernel's words; the others are there."""
-        broadcast = StaticRoute("10.1.0.0/16", "10.0.0.255", "eth0")
+        namespace.batch(["route add broadcast 10.0.0.77 dev eth0 table main"])
+        broadcast = StaticRoute("10.1.0.0/16", "10.0.0.77", "eth0")
         ran = Ran(namespace, [*HALVES, broadcast], tmp_path)
         assert ran.status == 1
         (line,) = ran.lines

@@ -20,6 +20,9 @@ function want(destination, gateway, dev, metric) {
   read_prefix(destination)
   w_net[wishes] = network; w_len[wishes] = prefix_length
   wanted_prefix[destination] = 1
+  if (prefix_length == 32) return
+  wanted_prefix[prefix_text(network, prefix_length + 1)] = 1
+  wanted_prefix[prefix_text(network + size[prefix_length + 1], prefix_length + 1)] = 1
 }
 
 # Of a hundred thousand routes, those that could matter: default routes, ours, those that lead to neighbours, and those
@@ -194,12 +197,15 @@ function state_text(r, leg,   text) {
   return text
 }
 
-# What wins without touching the holder.
-function way_out(r,   half) {
-  if (r_len[r] < 32) {
-    half = size[r_len[r] + 1]
-    return prefix_text(r_net[r], r_len[r] + 1) " and " prefix_text(r_net[r] + half, r_len[r] + 1) " win without touching it"
-  }
-  if (r_metric[r] != 0) return "a lower metric wins without touching it"
-  return "remove it, or give the route another metric"
+# What wins without touching the holder: one route that comes before all others of its prefix is less than two longer ones.
+function way_out(r,   half, left, right) {
+  if (r_metric[r] > 0 && !is_held(r_net[r], r_len[r])) return "a route with metric 0 wins without touching it"
+  if (r_len[r] == 32) return "remove it: no longer prefix is there to win, and no better metric"
+  half = r_net[r] + size[r_len[r] + 1]
+  left = prefix_text(r_net[r], r_len[r] + 1); right = prefix_text(half, r_len[r] + 1)
+  if (!is_held(r_net[r], r_len[r] + 1) && !is_held(half, r_len[r] + 1)) return left " and " right " win without touching it"
+  return "longer prefixes win without touching it, where they are free (" left " and " right " are not both)"
 }
+
+# Whether a route to the prefix with the best metric is there already.
+function is_held(net, length_) { return (net SUBSEP length_ SUBSEP 0 SUBSEP "0") in holders }
