@@ -168,4 +168,8 @@ def _name(prefix: Prefix) -> str:
 
 def _condition(condition: Condition) -> str:
     words = ", ".join(f"{name} {value}" for name, value in condition.selectors)
-    return f"{'with' if condition.holds else 'without'} {words} (rule {condition.rule.priority})"
+    # "from" says by itself how it belongs to the packets.
+    joint = (
+        ("" if condition.holds else "not ") if words.startswith("from ") else "with " if condition.holds else "without "
+    )
+    return f"{joint}{words} (rule {condition.rule.priority})"

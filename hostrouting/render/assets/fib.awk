@@ -226,8 +226,8 @@ function keeps(rule, r) {
 
 # Follows the plain packet: sets end_rule and end_route (0: none), tos_passed, and shortest: how long the prefix of a
 # new route in main, of metric 0, has to be to decide here (33: no length will do).
-function follow(address,   s, rule, r, length_) {
-  end_rule = end_route = tos_passed = 0
+function follow(address,   s, rule, r, length_, floor_, ended, decides, limit) {
+  end_rule = end_route = tos_passed = floor_ = ended = 0
   shortest = 33
   for (s = 1; s <= steps["plain"]; s++) {
     rule = s_rule["plain", s]
@@ -235,14 +235,24 @@ function follow(address,   s, rule, r, length_) {
     if (target_of("plain", rule)) s = target_of("plain", rule) - 1
     else if (u_table[rule] != "") {
       r = covering(u_table[rule], address)
-      while (r && hex_number(r_tos[r]) >= 4) { tos_passed = 1; r = next_covering() }
+      while (r && hex_number(r_tos[r]) >= 4) { if (!ended) tos_passed = 1; r = next_covering() }
+      decides = r && keeps(rule, r)
+      limit = u_short[rule] == "" ? -1 : u_short[rule] + 0
       if (u_table[rule] == MAIN) {
-        length_ = u_short[rule] == "" ? 0 : u_short[rule] + 1
-        if (r && r_len[r] + !gives_way(r) > length_) length_ = r_len[r] + !gives_way(r)
+        length_ = r ? r_len[r] + !gives_way(r) : 0
+        if (decides && length_ > floor_) floor_ = length_
+        if (floor_ > length_) length_ = floor_
+        if (length_ <= limit) length_ = limit + 1
         if (length_ < shortest) shortest = length_
       }
-      if (r && keeps(rule, r)) { end_rule = rule; end_route = r; return }
-    } else if (ends_it(rule)) { end_rule = rule; return }
+      if (!decides) continue
+      if (!ended) { ended = 1; end_rule = rule; end_route = r }
+      # A new route that is preferred here and then suppressed goes on to the next rule.
+      if (u_table[rule] != MAIN || floor_ > limit) return
+    } else if (ends_it(rule)) {
+      if (!ended) end_rule = rule
+      return
+    }
   }
 }
 
@@ -273,7 +283,9 @@ function suppose(rule, still, truth, path, holds,   i, n, part, all) {
   }
   if (n && all != holds) {
     gsub(/\n/, ", ", still)
-    path = path (path == "" ? "" : "\n") rule ":" (holds ? "with " : "without ") still " (rule " u_priority[rule] ")"
+    if (index(still, "from ") == 1) still = (holds ? "" : "not ") still
+    else still = (holds ? "with " : "without ") still
+    path = path (path == "" ? "" : "\n") rule ":" still " (rule " u_priority[rule] ")"
   }
   supposed_truth = truth; supposed_path = path
 }
