@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 __all__ = [
     "ApplyError",
@@ -67,6 +67,14 @@ __all__ = [
 
 class HostRoutingError(Exception):
     """The root: catch this to catch everything that hostrouting raises on purpose."""
+
+    def __reduce__(self) -> tuple[Callable[..., HostRoutingError], tuple[object, ...], dict[str, object]]:
+        """Cross to another process as what it is: its words and facts are taken along, not made anew."""
+        return _restore, (type(self), self.args), dict(self.__dict__)
+
+
+def _restore(kind: type[HostRoutingError], args: tuple[object, ...]) -> HostRoutingError:
+    return kind.__new__(kind, *args)
 
 
 @attrs.frozen

@@ -5,12 +5,13 @@ Here: facts, as values. Not here: the sentences in which they are told (`wording
 """
 
 from collections.abc import Iterable
+from ipaddress import IPv4Network, IPv6Network
 from typing import Literal, TypeAlias
 
 import attrs
 
 from hostrouting.fib import ANY, Cell, Condition, Decision, Fib, Flow
-from hostrouting.model import Prefix, prefixes_between
+from hostrouting.model import IPV4, Prefix, prefixes_between
 from hostrouting.uplink import outbound_devs
 
 __all__ = ["Escape", "Finding", "Judge", "Note", "OverlapReport", "Verdict", "check_overlap"]
@@ -25,6 +26,8 @@ _OWN = frozenset({"local", "broadcast", "anycast", "multicast"})
 @attrs.frozen
 class Finding:
     """A range of an expected CIDR, as integers, both ends included, that does not leave by an expected device.
+
+    `devs` are those by which it leaves instead, as far as they are known.
 
     Single addresses of the host's own inside the range, or beside it within the prefix of the same route, are
     counted in: they go nowhere, and without them the range is said in one line.
@@ -72,7 +75,7 @@ class OverlapReport:
 
 def check_overlap(
     fib: Fib,
-    cidrs: Iterable[Prefix],
+    cidrs: Iterable[Prefix | IPv4Network | IPv6Network],
     *,
     devs: Iterable[str] = (),
     allowed: Iterable[str] = (),
@@ -80,13 +83,16 @@ def check_overlap(
 ) -> OverlapReport:
     """Whether every address of every CIDR leaves by an expected device.
 
-    Expected are `devs`, or those of the IPv4 default route when none are given. `allowed` are patterns of
-    devices that may carry some of it too.
+    Expected are `devs`, or those of the default route of the CIDRs' family when none are given. `allowed` are
+    patterns of devices that may carry some of it too. CIDRs of both families at once are refused with ValueError.
     """
-    expected = tuple(sorted(set(cidrs)))
-    named = tuple(dict.fromkeys(devs)) or outbound_devs(fib)
+    expected = tuple(sorted({cidr if isinstance(cidr, Prefix) else Prefix.of(cidr) for cidr in cidrs}))
+    families = {cidr.family for cidr in expected}
+    if len(families) > 1:
+        raise ValueError("CIDRs of IPv4 and of IPv6 are two checks: each family has a default route of its own")
+    named = tuple(dict.fromkeys(devs)) or outbound_devs(fib, family=families.pop() if families else IPV4)
     patterns = tuple(allowed)
-    if not named:
+    if not named and expected:
         return OverlapReport("no-default-route", expected, (), patterns)
     judge = Judge(named, patterns)
     findings: list[Finding] = []
@@ -116,7 +122,9 @@ class Judge:
                 return decision.kind, ()
             case "unicast":
                 stray = tuple(dev for dev in decision.devs if not self._is_welcome(dev))
-                return ("overlap", stray) if stray else None
+                # A way without a device that we know is none that anybody expected.
+                known = decision.legs and all(leg.dev is not None for leg in decision.legs)
+                return None if known and not stray else ("overlap", stray)
             case _:
                 return None
 

@@ -10,26 +10,34 @@ from typing import Literal, Self, TypeAlias
 import attrs
 
 from hostrouting.fib import Fib
-from hostrouting.model import OURS, Route, Snapshot, protocol_name, route_keys, width_of
+from hostrouting.model import DEFAULT_METRIC, OURS, Prefix, Route, Snapshot, protocol_name, route_keys, width_of
 from hostrouting.uplink import DesiredRoute, Pending, Uplink, bare_leg
 
-__all__ = ["Action", "RoutePlan", "Step", "plan_routes"]
+__all__ = ["Action", "Place", "RoutePlan", "Step", "plan_routes"]
 
 Action: TypeAlias = Literal["keep", "add", "replace", "delete", "conflict"]
+Place: TypeAlias = Literal["only", "first", "last"]
 
 # Conflicts first, for they forbid the rest; then what is made, before what is broken.
 _ORDER: dict[Action, int] = {"conflict": 0, "keep": 1, "add": 2, "replace": 3, "delete": 4}
+_TWIN = "ours, but someone else's identical destination and metric already says what is wanted"
+_BEHIND = "ours, and behind the route of the same destination and metric that is wanted"
 _SIGNS: dict[Action, str] = {"keep": " ", "add": "+", "replace": "~", "delete": "-", "conflict": "!"}
 
 
 @attrs.frozen
 class Step:
-    """One step: for `replace` and `conflict`, `held` is the route that stands where `route` is to be."""
+    """One step: for `replace` and `conflict`, `held` is the route that stands where `route` is to be.
+
+    `place` is where among the routes of its key an added route stands, or a deleted one stood: the only one, before all
+    others that stay, or behind one of them. (The kernel takes the first; it cannot put a route between two others.)
+    """
 
     action: Action
     route: Route
     reason: str
     held: Route | None = None
+    place: Place = "only"
 
     def __str__(self) -> str:
         sign = _SIGNS[self.action]
@@ -56,18 +64,24 @@ class RoutePlan:
         return tuple(step for step in self.steps if step.action == "conflict")
 
     def inverse(self) -> Self:
-        """The steps that take the host from where this plan leads back to where it began."""
+        """The steps that take the host from where this plan leads back to where it began.
+
+        Afterwards each key has the routes that it had; a route of ours that stood before others' stands there again.
+        """
         return type(self)(tuple(map(_undo, reversed(self.changes))))
 
     def apply_to(self, snapshot: Snapshot) -> Snapshot:
-        """The host after the plan was carried out; conflicts and what is pending change nothing."""
+        """The host after the plan was carried out; conflicts and what is pending change nothing.
+
+        ValueError where the kernel would refuse a step: a route is to be the only one of a key that has one.
+        """
         for step in self.changes:
             if step.action == "replace" and step.held is not None:
                 snapshot = snapshot.with_replaced(step.held, step.route)
             elif step.action == "delete":
                 snapshot = snapshot.with_routes(without=[step.route])
             else:
-                snapshot = snapshot.with_routes([step.route])
+                snapshot = _with_added(snapshot, step)
         return snapshot
 
     def __str__(self) -> str:
@@ -87,9 +101,14 @@ def plan_routes(desired: Iterable[DesiredRoute], snapshot: Snapshot, *, protocol
     # What is there for a wish that waits stays until it is known what is wanted.
     settled = {it.desired.key if isinstance(it, Pending) else it.key for it in resolved}
     steps = [step for it in resolved if isinstance(it, Route) for step in _steps(it, fib, protocol)]
+    unwanted: dict[tuple[object, ...], Route] = {}
     for position, key in enumerate(route_keys(snapshot.routes)):
         if key[4] == protocol and (route := snapshot.routes[position]).key not in settled:
-            steps.append(Step("delete", route, "ours, and no longer wanted"))
+            unwanted.setdefault(route.key, route)
+    for one in unwanted.values():
+        holders = [route for route in fib.routes(one.prefix, table=one.table) if route.key == one.key]
+        gone = [at for at, route in enumerate(holders) if route.protocol == protocol]
+        steps += _deletions(holders, gone, "ours, and no longer wanted")
     return RoutePlan(tuple(sorted(steps, key=_place)), pending)
 
 
@@ -109,23 +128,40 @@ def _steps(wanted: Route, fib: Fib, protocol: int) -> Iterator[Step]:
     if len(near) == 1 and near[0] == wanted:
         yield Step("keep", near[0], _why_kept(near[0], protocol))
         return
+    before = next((route for route in near if not route.tos and route.metric < wanted.metric), None)
+    shadow = "" if before is None else f"; it stands behind [{before}], whose metric is lower"
     holders = [route for route in near if route.key == wanted.key]
-    stale = [route for route in holders if route.protocol == protocol and not _says(route, wanted)]
-    standing = [route for route in holders if route not in stale]
+    stale = [at for at, route in enumerate(holders) if route.protocol == protocol and not _says(route, wanted)]
+    standing = [route for at, route in enumerate(holders) if at not in stale]
     if standing and _says(standing[0], wanted):
-        yield Step("keep", standing[0], _why_kept(standing[0], protocol))
-        for route in stale:
-            yield Step("delete", route, "ours, and another route of this key is the right one")
-    elif stale and holders[0] == stale[0]:
+        yield Step("keep", standing[0], _why_kept(standing[0], protocol) + shadow)
+        yield from _deletions(holders, stale, _TWIN)
+    elif stale and not stale[0]:
         yield Step("replace", wanted, "ours, and it says something else", holders[0])
-        for route in stale[1:]:
-            yield Step("delete", route, "ours, and another route of this key is the right one")
+        yield from _deletions(holders, stale[1:], _BEHIND)
     elif standing:
-        yield Step("conflict", wanted, _way_out(standing[0]), standing[0])
+        yield Step("conflict", wanted, _way_out(standing[0], fib), standing[0])
     else:
-        before = [route for route in near if not route.tos and route.metric < wanted.metric]
-        shadow = f"; it stands behind [{before[0]}], whose metric is lower" if before else ""
         yield Step("add", wanted, f"it is not there{shadow}")
+
+
+def _deletions(holders: list[Route], gone: list[int], reason: str) -> Iterator[Step]:
+    """The deletion of some of the routes of one key, such that what undoes them one by one restores their order."""
+    staying = next(at for at in range(len(holders) + 1) if at not in gone)
+    for at in gone:
+        if at < staying:
+            yield Step("delete", holders[at], reason, place="first")
+    for at in reversed(gone):
+        if at > staying:
+            yield Step("delete", holders[at], reason, place="last")
+
+
+def _with_added(snapshot: Snapshot, step: Step) -> Snapshot:
+    if step.place == "first":
+        return attrs.evolve(snapshot, routes=(step.route, *snapshot.routes))
+    if step.place == "only" and any(route.key == step.route.key for route in snapshot.routes):
+        raise ValueError(f"another route holds the key of {step.route}")
+    return snapshot.with_routes([step.route])
 
 
 def _says(route: Route, wanted: Route) -> bool:
@@ -139,16 +175,27 @@ def _why_kept(route: Route, protocol: int) -> str:
     return f"it is there, from {protocol_name(route.protocol)}, and stays theirs"
 
 
-def _way_out(holder: Route) -> str:
+def _way_out(holder: Route, fib: Fib) -> str:
     """Who holds the key, and what wins without touching them."""
     prefix = holder.prefix
-    remedy = "remove it, or give the route another metric"
-    if prefix.length < width_of(prefix.family):
-        left, right = prefix.halves()
-        remedy = f"{left} and {right} win without touching it"
-    elif holder.metric:
-        remedy = "a lower metric wins without touching it"
-    return f"its key is held by [{holder}], which is not ours: {remedy}"
+    return f"its key is held by [{holder}], which is not ours: {_remedy(prefix, holder.metric, fib)}"
+
+
+def _remedy(prefix: Prefix, metric: int, fib: Fib) -> str:
+    # One route that comes before all others of its prefix is less than two that are longer.
+    if metric > DEFAULT_METRIC[prefix.family] and not _held(prefix, fib):
+        return f"a route with metric {DEFAULT_METRIC[prefix.family]} wins without touching it"
+    if prefix.length == width_of(prefix.family):
+        return "remove it: no longer prefix is there to win, and no better metric"
+    left, right = prefix.halves()
+    if not any(_held(half, fib) for half in (left, right)):
+        return f"{left} and {right} win without touching it"
+    return f"longer prefixes win without touching it, where they are free ({left} and {right} are not both)"
+
+
+def _held(prefix: Prefix, fib: Fib) -> bool:
+    """Whether a route to the prefix with the best metric is there already."""
+    return any(not route.tos and route.metric <= DEFAULT_METRIC[prefix.family] for route in fib.routes(prefix))
 
 
 def _place(step: Step) -> tuple[object, ...]:
@@ -162,4 +209,4 @@ def _place(step: Step) -> tuple[object, ...]:
 def _undo(step: Step) -> Step:
     if step.action == "replace" and step.held is not None:
         return Step("replace", step.held, "as it was before", step.route)
-    return Step("delete" if step.action == "add" else "add", step.route, "as it was before")
+    return Step("delete" if step.action == "add" else "add", step.route, "as it was before", place=step.place)

@@ -5,6 +5,7 @@ the route conflicts with others (`plan`), or what makes it wanted.
 """
 
 from collections.abc import Iterator
+from ipaddress import IPv4Network, IPv6Network
 
 import attrs
 
@@ -16,6 +17,7 @@ from hostrouting.model import (
     OURS,
     SCOPE_LINK,
     SCOPE_UNIVERSE,
+    TABLE_LOCAL,
     TABLE_MAIN,
     NextHop,
     Prefix,
@@ -25,12 +27,19 @@ from hostrouting.model import (
 
 __all__ = ["DesiredRoute", "Pending", "Uplink", "bare_leg", "default_route", "outbound_devs", "resolve_route"]
 
+# Addresses that are no router's: the kernel takes the first for a gateway all the same, and packets vanish there.
+_TAKEN = {"local": "this host's own address", "broadcast": "a broadcast address"}
+
+
+def _as_prefix(value: Prefix | IPv4Network | IPv6Network) -> Prefix:
+    return value if isinstance(value, Prefix) else Prefix.of(value)
+
 
 @attrs.frozen
 class DesiredRoute:
     """A static route that somebody wants: what is None is taken from the default route."""
 
-    destination: Prefix
+    destination: Prefix = attrs.field(converter=_as_prefix)
     gateway: IP | None = attrs.field(default=None, kw_only=True)
     dev: str | None = attrs.field(default=None, kw_only=True)
     metric: int = attrs.field(default=0, kw_only=True)
@@ -60,22 +69,21 @@ class Pending:
 
 
 def default_route(fib: Fib, *, family: int = IPV4, dev: str | None = None, besides: int | None = None) -> Route | None:
-    """The default route that packets take, of all or of those by one device; a dead one is none.
+    """The default route that the host's own packets take, or the first of those by `dev`; a dead one is none.
 
-    Of several, the one with the lowest metric, and among those the first in the list. Those of the protocol
-    `besides` do not count.
+    It may be in any table that the rules lead them to. A default route that refuses packets hides what comes after it
+    from those that do not ask for a device. One that is suppressed still counts: it is how the host leaves when
+    its tunnel is down, and how the tunnel itself leaves. Those of the protocol `besides` do not count.
     """
-    return next(
-        (
-            route
-            for route in fib.routes(Prefix(family, 0, 0))
-            if route.type == "unicast"
-            and not route.tos
-            and route.protocol != besides
-            and any(not leg.dead and dev in {None, leg.dev} for leg in route.legs)
-        ),
-        None,
-    )
+    for entry in fib.defaults(family):
+        route = entry.route
+        if route.protocol == besides:
+            continue
+        if route.type == "unicast" and dev in {None, *(leg.dev for leg in entry.legs)}:
+            return route
+        if route.type != "unicast" and dev is None:
+            return None
+    return None
 
 
 def outbound_devs(fib: Fib, *, family: int = IPV4) -> tuple[str, ...]:
@@ -115,7 +123,7 @@ class Uplink:
         if legs is None:
             legs = self._legs(*way)
             if not isinstance(legs, str):
-                legs = next(self._missing(legs), legs)
+                legs = next(self._missing(family, legs), legs)
             self._known[way] = legs
         if isinstance(legs, str):
             return Pending(desired, legs)
@@ -131,26 +139,49 @@ class Uplink:
     def _legs(self, family: int, gateway: IP | None, dev: str | None) -> tuple[NextHop, ...] | str:
         """The ways that are meant; or in words what is missing to tell them."""
         default = default_route(self._fib, family=family, dev=dev, besides=self._protocol)
-        if gateway is not None and dev is not None:
-            return (NextHop(dev, gateway=gateway),)
-        if default is None:
-            return f"an IPv{family} default route" + (f" on {dev}" if dev else "")
+        ways = tuple(bare_leg(leg) for leg in default.legs if dev in {None, leg.dev}) if default else ()
         if gateway is None:
-            legs = tuple(bare_leg(leg) for leg in default.legs if dev in {None, leg.dev})
+            if not ways:
+                return f"an IPv{family} default route" + (f" on {dev}" if dev else "")
+            # A way whose device is down is none for the moment; unless there is no other, and that is what is missing.
+            up = tuple(leg for leg in ways if (link := self._links.get(leg.dev or "")) and link.up) or ways
             # The kernel keeps a weight only for legs among others.
-            return legs if len(legs) > 1 else tuple(attrs.evolve(leg, weight=1) for leg in legs)
-        reaching = (it for it in default.devs if self._reaches(it, gateway))
-        return (NextHop(next(reaching, default.devs[0]), gateway=gateway),)
+            return up if len(up) > 1 else tuple(attrs.evolve(leg, weight=1) for leg in up)
+        # The default gateway spelled out is the default gateway: on-link where the default route says so.
+        same = next((leg for leg in ways if leg.gateway == gateway), None)
+        if same is not None:
+            return (attrs.evolve(same, weight=1),)
+        if dev is not None:
+            return (NextHop(dev, gateway=gateway),)
+        if not ways:
+            return f"an IPv{family} default route"
+        devs = [leg.dev for leg in ways if leg.dev is not None]
+        reaching = (it for it in devs if self._reaches(it, gateway))
+        return (NextHop(next(reaching, next(iter(devs), None)), gateway=gateway),)
 
-    def _missing(self, legs: tuple[NextHop, ...]) -> Iterator[str]:
+    def _missing(self, family: int, legs: tuple[NextHop, ...]) -> Iterator[str]:
         for leg in legs:
             link = self._links.get(leg.dev or "")
             if link is None:
                 yield f"the device {leg.dev}"
             elif not link.up:
                 yield f"the device {leg.dev} to be up"
-            elif leg.gateway and not leg.onlink and not self._reaches(link.name, leg.gateway):
+            elif leg.gateway is None or leg.gateway.version != family:
+                continue  # nothing to ask of IPv4 about a neighbour of the other family
+            elif taken := self._taken(leg.gateway):
+                yield f"another gateway: {leg.gateway} is {taken}"
+            elif not leg.onlink and not self._reaches(link.name, leg.gateway):
                 yield f"an address or route on {leg.dev} that reaches the gateway {leg.gateway} directly"
+
+    def _taken(self, gateway: IP) -> str | None:
+        """What the address is, when it is none of a router next to this host."""
+        kinds = [
+            route.type
+            for length in range(width_of(gateway.version), -1, -1)
+            for route in self._fib.routes(Prefix.around(gateway.version, int(gateway), length), table=TABLE_LOCAL)
+            if route.protocol != self._protocol
+        ]
+        return next((_TAKEN[kind] for kind in kinds if kind in _TAKEN), None)
 
     def _reaches(self, dev: str, gateway: IP) -> bool:
         """Whether the gateway is a neighbour on the device: the kernel refuses a route through any other."""
@@ -160,5 +191,7 @@ class Uplink:
             for length in range(width_of(family), -1, -1)
             for route in self._fib.routes(Prefix.around(family, int(gateway), length))
             if route.protocol != self._protocol and route.type == "unicast"
+            # In IPv4 a route says itself whether it leads to neighbours.
+            if family != IPV4 or route.scope >= SCOPE_LINK
             for leg in route.legs
         )

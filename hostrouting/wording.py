@@ -9,7 +9,7 @@ from typing import Any
 from hostrouting.fib import Condition, Decision
 from hostrouting.model import TABLE_MAIN, Prefix, ip_at, protocol_name, table_name
 from hostrouting.overlap import Finding, Note, OverlapReport
-from hostrouting.repair import Diversion, Repair, Unsafe, UnsafeReason
+from hostrouting.repair import TOO_MANY, Diversion, Repair, Unsafe, UnsafeReason
 from hostrouting.uplink import DesiredRoute
 
 __all__ = [
@@ -29,9 +29,13 @@ _REASONS: dict[UnsafeReason, str] = {
     "earlier-rule": "is decided before the table main is asked, by {holder}; no route in main can change that",
     "longest-prefix": "is held by {holder}, and no longer prefix is free; that route is not ours to replace",
     "no-way": "cannot be led back: waiting for {missing}",
-    "too-many": "would take more routes than anyone wants to see, because of {holder}",
-    "still-open": "stays open although a route was proposed for it; it is decided by {holder}",
+    "too-many": f"would take more than {TOO_MANY} routes, because of {{holder}}",
+    "reserved": "is held by {holder}, and no static route may lead there",
+    "still-open": "is still open after the repair, by {holder}; this is a bug, please report it",
 }
+
+
+_UNKNOWN = "a device that is not known"
 
 
 def finding_line(finding: Finding, expected_devs: Iterable[str]) -> str:
@@ -39,7 +43,7 @@ def finding_line(finding: Finding, expected_devs: Iterable[str]) -> str:
     what = f"expected CIDR {finding.cidr} ({_range(finding.cidr.family, finding.first, finding.last)})"
     expected = ", ".join(expected_devs)
     if finding.kind == "overlap":
-        via = ", ".join(finding.devs)
+        via = ", ".join(finding.devs) or _UNKNOWN
         return f"OVERLAP: {what} routes via {via} [{_holder(finding.decision)}], expected {expected}"
     if finding.kind == "no-route":
         return f"NO-ROUTE: {what} has no IPv{finding.cidr.family} route; expected via {expected}"
@@ -65,7 +69,7 @@ def note_line(note: Note) -> str:
     """What the verdict does not hold for, in one sentence."""
     where = f"expected CIDR {note.cidr} ({_range(note.cidr.family, note.first, note.last)})"
     who = " and ".join(map(_condition, note.conditions))
-    devs = ", ".join(note.decision.devs) or note.decision.kind
+    devs = ", ".join(note.decision.devs) or (_UNKNOWN if note.decision.kind == "unicast" else note.decision.kind)
     verb = "leave by" if note.escapes else "leave as expected, by"
     return f"{where}: packets {who} {verb} {devs} [{_holder(note.decision)}]; the verdict is about all others"
 
@@ -142,6 +146,8 @@ def _finding(finding: Finding) -> dict[str, Any]:
 
 
 def _range(family: int, first: int, last: int) -> str:
+    if first == last:
+        return str(ip_at(family, first))
     return f"{ip_at(family, first)}–{ip_at(family, last)}"  # noqa: RUF001  a dash between addresses is no minus
 
 
@@ -162,4 +168,8 @@ def _name(prefix: Prefix) -> str:
 
 def _condition(condition: Condition) -> str:
     words = ", ".join(f"{name} {value}" for name, value in condition.selectors)
-    return f"{'with' if condition.holds else 'without'} {words} (rule {condition.rule.priority})"
+    # "from" says by itself how it belongs to the packets.
+    joint = (
+        ("" if condition.holds else "not ") if words.startswith("from ") else "with " if condition.holds else "without "
+    )
+    return f"{joint}{words} (rule {condition.rule.priority})"

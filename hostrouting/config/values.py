@@ -40,6 +40,7 @@ DEFAULT_ALLOWED_DEVS = (
     "cilium_*",  # Cilium: cilium_host, cilium_net, cilium_vxlan, cilium_wg0
     "cni0",  # the bridge of the reference bridge plugin, and flannel's
     "flannel*",  # flannel's VXLAN and WireGuard devices
+    "gke*",  # GKE's veths
     "kube-bridge",  # kube-router's bridge
     "kube-ipvs0",  # kube-proxy in IPVS mode holds the service addresses here
     "lxc*",  # Cilium's veths

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import attrs
 
 from hostrouting.fib.answer import Cell, Contest, Decision, Kind, Variant
-from hostrouting.fib.flow import ANY, Flow
+from hostrouting.fib.flow import ANY, PLAIN, Flow
 from hostrouting.fib.program import Outcome, Program
 from hostrouting.fib.table import Entry, Table
 from hostrouting.model import (
@@ -117,6 +117,14 @@ class Fib:
         places = home.positions(prefix.network, prefix.length) if home else []
         found = [route for place in places if (route := self.snapshot.routes[place]).table == table]
         return tuple(sorted(found, key=lambda route: (-route.tos, route.metric)))
+
+    def defaults(self, family: int) -> Iterator[Entry]:
+        """The default routes in use, in the order in which a plain packet of the host's own would take them.
+
+        A route that refuses packets is among them, and hides those after it. What suppresses default routes is
+        passed over.
+        """
+        return self._prepare(family, PLAIN).plain.defaults()
 
     def _index(self, keys: Iterable[tuple[int, int, int, int, int]]) -> None:
         # Every route of the host comes by here: nothing but a dictionary entry is made for it.

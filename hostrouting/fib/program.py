@@ -121,6 +121,32 @@ class Program:
                 return (step, None), passed
         return _NOTHING, passed
 
+    def defaults(self) -> Iterator[Entry]:
+        """The default routes, in the order in which a packet meets them that no other route and no rule is for.
+
+        What suppresses default routes is passed over: a VPN that hides the default route of main from packets has
+        not made another one of it.
+        """
+        at, every = 0, (1 << self._width) - 1
+        while at < len(self.steps):
+            step = self.steps[at]
+            at += 1
+            partial = step.low >= 0 and (step.low, step.high) != (0, every)
+            # Of rules for some destinations, those for all but a few lead to the default route, if they lead anywhere.
+            if partial is not step.invert or (partial and step.table is None):
+                continue
+            if step.table is not None:
+                for entry in step.table.of(0, 0):
+                    if entry.route.tos and not same_tos(entry.route.tos, self.flow.tos or 0):
+                        continue
+                    if entry.route.type == "throw":
+                        break
+                    yield entry
+            elif step.target is not None:
+                at = step.target
+            elif step.ends:
+                return
+
     def length_to_decide(self, address: int, table: Table, beats: Callable[[Entry], int]) -> int | None:
         """How long the prefix of a new route in the table has to be at least, to decide; None: no length will do.
 

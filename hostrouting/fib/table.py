@@ -80,6 +80,11 @@ class Table:
                         return entry, passed
         return None, passed
 
+    def of(self, network: int, length: int) -> tuple[Entry, ...]:
+        """The routes of exactly this prefix that are in use, the one that the kernel prefers first."""
+        key = network << _BITS | length
+        return (self._entries.get(key) or self._enter(key)) if key in self.first else ()
+
     def cut(self, low: int, high: int, places: set[int]) -> None:
         """Add the places in low … high at which one of the prefixes begins, or has just ended."""
         keys = self._sorted
@@ -101,7 +106,8 @@ class Table:
             [
                 Entry(route, legs, place)
                 for route, place in standing
-                if (legs := self._in_use(route)) or route.type in _PATHLESS
+                # What has no leg at all goes some way that nobody told us, and takes packets there all the same.
+                if (legs := self._in_use(route)) or not route.legs
             ]
         )
         self._entries[key] = found

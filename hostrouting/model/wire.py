@@ -19,6 +19,7 @@ __all__ = ["SCHEMA", "snapshot_from_json", "snapshot_to_json"]
 
 
 SCHEMA = "hostrouting/snapshot/1"
+_SHOWN = 60  # so much of a key is shown in a message
 
 
 def snapshot_to_json(snapshot: Snapshot, *, indent: int | None = None) -> str:
@@ -28,8 +29,12 @@ def snapshot_to_json(snapshot: Snapshot, *, indent: int | None = None) -> str:
 
 def snapshot_from_json(text: str) -> Snapshot:
     """The snapshot that a JSON document holds."""
+    if not isinstance(text, str | bytes | bytearray):
+        raise SnapshotError(path="", problem="text belongs here")
     try:
-        document = json.loads(text)
+        document = json.loads(text, object_pairs_hook=_each_key_once)
+    except SnapshotError:
+        raise
     except ValueError as error:
         raise SnapshotError(path="", problem=f"this is not JSON: {error}") from error
     except RecursionError as error:
@@ -67,7 +72,7 @@ def _decode_fields(cls: type, document: Any, path: str) -> Any:
     fields = attrs.fields_dict(cls)
     for name in document:
         if name not in fields:
-            raise SnapshotError(path=_under(path, name), problem=f"there is no {name!r} in a {cls.__name__}")
+            raise SnapshotError(path=_under(path, name), problem=f"there is no {name[:_SHOWN]!a} in a {cls.__name__}")
     for name, field in fields.items():
         if field.default is attrs.NOTHING and name not in document:
             raise SnapshotError(path=_under(path, name), problem="this is missing")
@@ -111,5 +116,17 @@ def _decode_items(kinds: tuple[Any, ...], value: Any, path: str) -> tuple[Any, .
     return tuple(_decode(kinds[0], item, f"{path}[{place}]") for place, item in enumerate(value))
 
 
+def _each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of which no key is there twice: of two values, nobody knows which was meant."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise SnapshotError(path=_under("", twice), problem="this key is given more than once")
+    return found
+
+
 def _under(path: str, name: str) -> str:
-    return f"{path}.{name}" if path else name
+    # What is in a file may not steer the terminal that shows it.
+    shown = name if name.isascii() and name.isidentifier() and len(name) <= _SHOWN else ascii(name[:_SHOWN])
+    return f"{path}.{shown}" if path else shown

@@ -7,6 +7,6 @@ Two halves: `cover` chooses prefixes and knows nothing but ranges and lengths; `
 mean, makes routes of the prefixes, and proves them.
 """
 
-from hostrouting.repair.propose import Diversion, Repair, Unsafe, UnsafeReason, propose_repair
+from hostrouting.repair.propose import TOO_MANY, Diversion, Repair, Unsafe, UnsafeReason, propose_repair
 
-__all__ = ["Diversion", "Repair", "Unsafe", "UnsafeReason", "propose_repair"]
+__all__ = ["TOO_MANY", "Diversion", "Repair", "Unsafe", "UnsafeReason", "propose_repair"]

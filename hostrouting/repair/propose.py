@@ -9,20 +9,23 @@ from typing import Literal, TypeAlias
 import attrs
 
 from hostrouting.fib import ANY, Contest, Decision, Fib, Flow
-from hostrouting.model import IP, OURS, TABLE_MAIN, Prefix, Route, prefixes_between, width_of
+from hostrouting.model import IP, IPV4, OURS, TABLE_MAIN, Prefix, Route, prefixes_between, width_of
 from hostrouting.overlap import Judge, OverlapReport, check_overlap
 from hostrouting.repair.cover import Span, SpanKind, cover
 from hostrouting.uplink import DesiredRoute, Pending, default_route, outbound_devs, resolve_route
 
-__all__ = ["Diversion", "Repair", "Unsafe", "UnsafeReason", "propose_repair"]
+__all__ = ["TOO_MANY", "Diversion", "Repair", "Unsafe", "UnsafeReason", "propose_repair"]
 
 # earlier-rule: it is decided before the table main is asked. longest-prefix: a route to a single address holds
 # it, and nothing is longer. no-way: no gateway is known by which the expected device could be used.
-# too-many: it would take an absurd number of routes. still-open: the proof found it open after all.
-UnsafeReason: TypeAlias = Literal["earlier-rule", "longest-prefix", "no-way", "too-many", "still-open"]
+# too-many: it would take an absurd number of routes. reserved: no static route may lead there. still-open: the
+# proof found it open after all.
+UnsafeReason: TypeAlias = Literal["earlier-rule", "longest-prefix", "no-way", "too-many", "reserved", "still-open"]
 
-# More routes than this for one range are no repair that an operator would want to see.
-_TOO_MANY = 1024
+# More routes than this are no repair that an operator would want to see.
+TOO_MANY = 1024
+# Where no static route may lead: this network, the host itself, and from 224.0.0.0 on multicast and what is reserved.
+_RESERVED = {IPV4: ((0, 0x00FFFFFF), (0x7F000000, 0x7FFFFFFF), (0xE0000000, 0xFFFFFFFF))}
 
 
 @attrs.frozen
@@ -77,6 +80,9 @@ def propose_repair(
     prefixes: list[Prefix] = []
     for block in _blocks(report.cidrs):
         prefixes += task.close(block, flow)
+    if len(prefixes) > TOO_MANY:
+        lost = [Unsafe(family, it.first, it.last, "too-many", it.decision) for it in report.findings]
+        return Repair((), tuple(lost), (), report)
     routes = [attrs.evolve(way, prefix=prefix) for prefix in prefixes]
     replaced = [
         standing
@@ -109,7 +115,9 @@ def _pattern(fib: Fib, report: OverlapReport, family: int, metric: int) -> Desir
     for dev, route in named:
         if route is not None:
             gateway = next(leg.gateway for leg in route.legs if leg.dev == dev)
-            return DesiredRoute(anywhere, gateway=gateway, dev=dev, metric=metric)
+            # A neighbour of the other family is no gateway that a static route can spell out.
+            spelled = gateway if gateway is not None and gateway.version == family else None
+            return DesiredRoute(anywhere, gateway=spelled, dev=dev, metric=metric)
     return DesiredRoute(anywhere, dev=next(iter(report.expected_devs)), metric=metric)
 
 
@@ -137,20 +145,31 @@ class _Task:
     def close(self, block: Prefix, flow: Flow) -> tuple[Prefix, ...]:
         """The prefixes that close the block's escapes, as far as they can be closed."""
         contests = self._fib.contests(block, metric=self._way.metric, ours=self._protocol, flow=flow)
-        spans: list[Span] = []
-        for contest in contests:
-            kind, length = self._means(block.family, contest)
-            if spans and spans[-1][2:] == (kind, length):
-                spans[-1] = spans[-1]._replace(last=contest.last)
-            else:
-                spans.append(Span(contest.first, contest.last, kind, length))
-        return cover(block, spans, usable=self._is_usable) or ()
+        pieces = [piece for contest in contests for piece in _at_borders(block.family, contest)]
+        spans = [Span(it.first, it.last, *self._means(block.family, it)) for it in pieces]
+        chosen = cover(block, _merged(spans), usable=self._is_usable)
+        if chosen is not None:
+            return chosen
+        # Only where no static route may lead can there be no choice: that steers the others no more.
+        lost = [
+            at for at, it in enumerate(spans) if it.kind == "open" and _is_reserved(block.family, it.first, it.last)
+        ]
+        spared = [it._replace(kind="free") if at in set(lost) else it for at, it in enumerate(spans)]
+        chosen = cover(block, _merged(spared), usable=self._is_usable) or ()
+        for at in lost:
+            span = spans[at]
+            if not any(it.length >= span.length and it.first <= span.first and span.last <= it.last for it in chosen):
+                self._leave(block.family, pieces[at], "reserved")
+        return chosen
 
     def _means(self, family: int, contest: Contest) -> tuple[SpanKind, int]:
         """What the repair has to make of a range, and from which length on."""
         decision, length = contest.decision, contest.length
         if self._judge.escape(decision) is None:
-            alike = decision.route is not None and _ways(decision.route) == _ways(self._way)
+            # What an address is by itself it stays, whichever route takes it.
+            if decision.route is None or decision.route.type != decision.kind:
+                return "free", 0
+            alike = _ways(decision.route) == _ways(self._way)
             return ("free", 0) if length is None or alike else ("keep", length)
         reason = self._reason_against(family, contest)
         if reason is not None or length is None:
@@ -165,16 +184,19 @@ class _Task:
         if length is None:
             host_route = route is not None and route.table == TABLE_MAIN and route.prefix.length == width
             return "longest-prefix" if host_route else "earlier-rule"
-        if contest.last - contest.first >> width - length >= _TOO_MANY:
+        if contest.last - contest.first >> width - length >= TOO_MANY:
             return "too-many"
         # Only where a route to the single address stands can every prefix around an address be somebody's.
         around = (Prefix.around(family, contest.first, longer) for longer in range(width, length - 1, -1))
-        if contest.first == contest.last and not any(self._is_usable(prefix) for prefix in around):
+        single = contest.first == contest.last and not _is_reserved(family, contest.first, contest.last)
+        if single and not any(self._is_usable(prefix) for prefix in around):
             return "longest-prefix"
         return None
 
     def _is_usable(self, prefix: Prefix) -> bool:
-        """Whether the key of a route of ours to the prefix is not held by somebody else."""
+        """Whether a static route may lead to the prefix, and its key is not held by somebody else."""
+        if not prefix.length or _is_reserved(prefix.family, prefix.first, prefix.last):
+            return False
         metric = self._way.metric
         return not any(
             route.metric == metric and not route.tos and route.protocol != self._protocol
@@ -196,6 +218,32 @@ class _Task:
             near = [it for it in self._fib.routes(route.prefix, table=route.table) if it.type == "unicast"]
             devs = tuple(dict.fromkeys(dev for it in near for dev in it.devs if dev not in self._way.devs))
             self.diverted.setdefault(route.prefix, Diversion(route.prefix, devs))
+
+
+def _merged(spans: list[Span]) -> list[Span]:
+    """The same with neighbours that mean the same in one."""
+    found: list[Span] = []
+    for span in spans:
+        if found and found[-1][2:] == span[2:]:
+            found[-1] = found[-1]._replace(last=span.last)
+        else:
+            found.append(span)
+    return found
+
+
+def _is_reserved(family: int, first: int, last: int) -> bool:
+    return any(low <= first and last <= high for low, high in _RESERVED.get(family, ()))
+
+
+def _at_borders(family: int, contest: Contest) -> Iterator[Contest]:
+    """The range in pieces that are reserved or not."""
+    begins = [at for low, high in _RESERVED.get(family, ()) for at in (low, high + 1)]
+    inside = [at for at in begins if contest.first < at <= contest.last]
+    if not inside:
+        yield contest
+        return
+    for first, following in zip([contest.first, *inside], [*inside, contest.last + 1], strict=True):
+        yield attrs.evolve(contest, first=first, last=following - 1)
 
 
 def _ways(route: Route) -> set[tuple[str | None, IP | None]]:

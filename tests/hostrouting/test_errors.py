@@ -6,7 +6,20 @@ import pickle
 
 import pytest
 
-from hostrouting.errors import ConfigError, Fault, HostRoutingError
+from hostrouting.errors import (
+    ApplyError,
+    BackendError,
+    ConfigError,
+    Fault,
+    FileError,
+    ForeignPhases,
+    HostRoutingError,
+    RouteConflict,
+    RouteOverlapError,
+    RouteRefused,
+    SnapshotError,
+    UnitFailed,
+)
 
 MODE = Fault("mode", '"LOUD"', "is not a mode", "write WARN")
 DEV = Fault("dev", "", "missing")
@@ -51,8 +64,38 @@ def test_config_error_is_a_value_error_of_ours() -> None:
     assert isinstance(error, ValueError)
 
 
-def test_config_error_survives_pickling() -> None:
-    """An error that crosses to another process says there what it said here."""
-    error = ConfigError([MODE, DEV], "/etc/agent.json")
+def every_kind(root: type[HostRoutingError]) -> list[type[HostRoutingError]]:
+    """The class and all below it."""
+    return [root, *(kind for below in root.__subclasses__() for kind in every_kind(below))]
+
+
+MADE = {
+    ConfigError: ConfigError([MODE, DEV], "/etc/agent.json"),
+    ForeignPhases: ForeignPhases("/usr/lib/phases.py"),
+    SnapshotError: SnapshotError(path="routes[3]", problem="this is missing"),
+    RouteConflict: RouteConflict(["one", "other"]),
+    ApplyError: ApplyError("no", "never", after="nothing was changed"),
+    RouteOverlapError: RouteOverlapError("it escapes", report=("a", "report")),
+    FileError: FileError("cannot be read", path="/etc/x", errno=13),
+    UnitFailed: UnitFailed("x.service", result="exit-code", status=3, words=["a", "b"]),
+}
+
+
+def made(kind: type[HostRoutingError]) -> HostRoutingError:
+    """An error of this kind with all the facts that it can carry."""
+    if kind in MADE:
+        return MADE[kind]
+    if issubclass(kind, RouteRefused):
+        return kind("refused", route="10.0.0.0/8 dev eth0", errno=17, kernel="File exists")
+    if issubclass(kind, BackendError):
+        return kind("no answer", errno=1, kernel="Operation not permitted")
+    return kind("as it is")
+
+
+@pytest.mark.parametrize("kind", every_kind(HostRoutingError))
+def test_errors_survive_pickling(kind: type[HostRoutingError]) -> None:
+    """An error that crosses to another process says there what it said here, and carries the same facts."""
+    error = made(kind)
     copied = pickle.loads(pickle.dumps(error))  # noqa: S301  our own bytes
-    assert (copied.faults, copied.source, str(copied)) == (error.faults, error.source, str(error))
+    assert type(copied) is kind
+    assert (str(copied), copied.args, vars(copied)) == (str(error), error.args, vars(error))

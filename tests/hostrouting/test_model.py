@@ -381,3 +381,21 @@ def test_lazy_routes_stay_lazy() -> None:
     assert list(route_keys(snapshot.routes)) == list(route_keys(plainly))
     assert snapshot.routes is lazy
     assert lazy.made == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('{"schema": "hostrouting/snapshot/1", "\\u001b[31m": 1}', "snapshot: '\\x1b[31m': there is no '\\x1b[31m' in"),
+        (
+            '{"schema": "hostrouting/snapshot/1", "links": [], "links": []}',
+            "snapshot: links: this key is given",
+        ),
+        (None, "snapshot: text belongs here"),
+    ],
+)
+def test_hostile_text(text: str, words: str) -> None:
+    """Unknown keys are shown such that no terminal obeys them; a key given twice is refused, and so is no text."""
+    with pytest.raises(SnapshotError) as caught:
+        Snapshot.from_json(text)
+    assert str(caught.value).startswith(words)

@@ -1,5 +1,7 @@
 """hostrouting.overlap: expected CIDRs against what the kernel would do."""
 
+from ipaddress import IPv4Network
+
 import attrs
 import pytest
 from hypothesis import given, settings
@@ -215,3 +217,30 @@ class TestWhatCannotBeSeenIsSaid:
         report = check(snapshot, "172.16.0.0/16")
         assert report.verdict == "overlap"
         assert [note.escapes for note in report.notes] == [False]
+
+
+@pytest.mark.parametrize("legs", [(), (NextHop(None, gateway=as_ip("10.0.0.9")),)], ids=["no leg", "no device"])
+def test_a_way_that_is_not_known(legs: tuple[NextHop, ...]) -> None:
+    """A route of which no device is known takes packets away all the same: it is an escape, never passed over."""
+    route = Route(Prefix.parse("172.16.4.0/24"), legs, nexthop_id=7)
+    assert ranges(check(plain().with_routes([route]), "172.16.0.0/16")) == ["overlap 172.16.4.0-172.16.4.255"]
+
+
+def test_nothing_to_check() -> None:
+    """Where no CIDR is expected, all is well, also without a default route."""
+    assert check(host([ETH0])).verdict == "ok"
+
+
+def test_networks_of_ipaddress() -> None:
+    """CIDRs may be networks as `ipaddress` has them."""
+    assert check_overlap(Fib(h200()), [IPv4Network("172.16.0.0/16")]) == check(h200(), "172.16.0.0/16")
+
+
+def test_one_family_at_a_time() -> None:
+    """CIDRs of both families are refused; those of IPv6 are checked against the IPv6 default route."""
+    six = Route.to("::/0", dev="eth1", gateway="fe80::1")
+    both = attrs.evolve(plain().with_routes([six]), rules=default_rules(4) + default_rules(6))
+    with pytest.raises(ValueError, match="two checks"):
+        check(both, "172.16.0.0/16", "fd00::/16")
+    report = check(both, "fd00::/16")
+    assert (report.verdict, report.expected_devs) == ("ok", ("eth1",))

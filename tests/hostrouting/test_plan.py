@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hostrouting.fib import Fib
-from hostrouting.model import OURS, NextHop, Prefix, Route, Snapshot, as_ip
+from hostrouting.model import OURS, NextHop, Prefix, Route, Snapshot, as_ip, default_rules
 from hostrouting.plan import RoutePlan, Step, plan_routes
 from hostrouting.uplink import DesiredRoute, Pending, resolve_route
 from tests.support.strategies import blocks, links, prefixes, routes
@@ -63,7 +63,7 @@ def hosts(draw: st.DrawFn, block: Prefix) -> Snapshot:
         st.sampled_from([OURS, OURS, 2]),
     )
     more = draw(st.lists(near, max_size=6)) + draw(st.lists(routes(block), max_size=3))
-    return Snapshot(links=draw(links()), routes=draw(st.permutations(base + more)))
+    return Snapshot(links=draw(links()), rules=default_rules(4), routes=draw(st.permutations(base + more)))
 
 
 class TestThePlanLeadsToWhatIsWanted:
@@ -128,6 +128,10 @@ class TestThePlanLeadsToWhatIsWanted:
         plan = plan_routes(desired, snapshot)
         back = plan.inverse().apply_to(plan.apply_to(snapshot))
         assert Counter(back.routes) == Counter(snapshot.routes)
+        for key in {route.key for route in snapshot.routes}:
+            was, now = ([route for route in it.routes if route.key == key] for it in (snapshot, back))
+            if sum(route.protocol == OURS for route in was) <= 1:
+                assert now[0] == was[0]
 
     @given(st.data(), BLOCK)
     @settings(max_examples=50)
@@ -161,13 +165,47 @@ class TestWhatAnOperatorReads:
 
     @pytest.mark.parametrize(
         ("metric", "remedy"),
-        [(0, "remove it, or give the route another metric"), (5, "a lower metric wins without touching it")],
+        [
+            (0, "remove it: no longer prefix is there to win, and no better metric"),
+            (5, "a route with metric 0 wins without touching it"),
+        ],
     )
     def test_conflict_with_a_host_route(self, metric: int, remedy: str) -> None:
         """A host route has no halves: the way out is another metric."""
         theirs = Route.to("172.16.0.9/32", dev="ib0", protocol=3, metric=metric)
         (step,) = plan_routes([want("172.16.0.9/32", metric=metric)], plain().with_routes([theirs])).conflicts
         assert step.reason.endswith(remedy)
+
+    def test_the_halves_are_held_too(self) -> None:
+        """Halves that are held themselves are no way out, and where a better metric is free it takes one route."""
+        theirs = Route.to("172.16.128.0/17", dev="ib0", protocol=3)
+        (step,) = plan_routes([want("172.16.0.0/16")], h200().with_routes([theirs])).conflicts
+        assert step.reason.endswith("where they are free (172.16.0.0/17 and 172.16.128.0/17 are not both)")
+        behind = Route.to("10.1.0.0/16", dev="ib0", protocol=3, metric=100)
+        (step,) = plan_routes([want("10.1.0.0/16", metric=100)], plain().with_routes([behind])).conflicts
+        assert step.reason.endswith("a route with metric 0 wins without touching it")
+
+    def test_a_keep_that_never_wins(self) -> None:
+        """A route of ours that is there behind a better metric is kept, and that it never wins is said."""
+        ours = Route.to("172.16.0.0/16", dev="eth0", gateway="10.0.0.1", protocol=OURS, metric=100)
+        (step,) = plan_routes([want("172.16.0.0/16", metric=100)], h200().with_routes([ours])).steps
+        assert step.action == "keep"
+        assert step.reason.startswith("it is there; it stands behind [172.16.0.0/16 dev ib0 ")
+
+    def test_several_stale_ones(self) -> None:
+        """Of several routes of ours that say something else one is replaced, and every other one goes."""
+        stale = [Route.to("10.1.0.0/16", dev="eth0", gateway=f"10.0.0.{n}", protocol=OURS) for n in (7, 8, 9)]
+        plan = plan_routes([want("10.1.0.0/16")], plain().with_routes(stale))
+        assert told(plan) == ["replace 10.1.0.0/16", "delete 10.1.0.0/16", "delete 10.1.0.0/16"]
+        assert [str(route.legs[0].gateway) for route in plan.apply_to(plain().with_routes(stale)).routes][
+            -1
+        ] == "10.0.0.1"
+
+    def test_an_add_on_a_held_key(self) -> None:
+        """A plan that adds a route whose key is held cannot be carried out, and says so."""
+        route = Route.to("172.16.0.0/16", dev="eth0", protocol=OURS)
+        with pytest.raises(ValueError, match="another route holds the key"):
+            RoutePlan((Step("add", route, ""),)).apply_to(h200())
 
     def test_a_diff(self) -> None:
         """A plan reads as a diff: what goes, what comes, what stays, and what is waited for."""
@@ -334,6 +372,7 @@ class TestWhatIsLeftOpen:
         """IPv6 is the same with other data: the metric that nobody gave is 1024."""
         default = Route.to("::/0", dev="eth0", gateway="fe80::1", metric=1024, protocol=9)
         snapshot = plain().with_routes([default, Route.to("fe80::/64", dev="eth0", metric=256, protocol=2)])
+        snapshot = attrs.evolve(snapshot, rules=default_rules(6))
         assert self.resolved(want("fd00:9::/64"), snapshot) == (
             "fd00:9::/64 via inet6 fe80::1 dev eth0 proto hostrouting metric 1024"
         )

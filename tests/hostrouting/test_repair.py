@@ -7,10 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hostrouting.config import StaticRoute
 from hostrouting.fib import Fib
 from hostrouting.model import OURS, NextHop, Prefix, Route, Rule, Snapshot, as_ip, default_rules, ip_at
 from hostrouting.overlap import Judge, OverlapReport, check_overlap
-from hostrouting.repair import Repair, propose_repair
+from hostrouting.repair import TOO_MANY, Repair, propose_repair
+from hostrouting.wording import unsafe_line
 from tests.support.strategies import blocks, links, prefixes, routes, rules
 from tests.support.topologies import connected, h200, host, plain
 
@@ -294,3 +296,73 @@ class TestRepairOfKnownHosts:
         (unsafe,) = repair.unsafe
         assert (unsafe.reason, unsafe.missing) == ("no-way", "an IPv4 default route on eth7")
         assert repair.proof == report
+
+
+def proposed(snapshot: Snapshot, *cidrs: str, devs: tuple[str, ...] = ()) -> Repair:
+    """The repair for the devices of the default route."""
+    fib = Fib(snapshot)
+    repair = propose_repair(fib, check_overlap(fib, map(Prefix.parse, cidrs), devs=devs))
+    for route in repair.routes:
+        given = ("" if route.gateway is None else str(route.gateway), route.dev or "", route.metric)
+        StaticRoute(str(route.destination), *given)  # refused by nobody
+    return repair
+
+
+HALVES = [Route.to("0.0.0.0/1", dev="wg0"), Route.to("128.0.0.0/1", dev="wg0")]
+
+
+class TestRepairCanBePasted:
+    """Every route of a repair is one that the configuration takes, and that comes to what was proven."""
+
+    @given(
+        st.data(),
+        st.sampled_from(["0.0.0.0/6", "126.0.0.0/7", "216.0.0.0/5", "240.0.0.0/4", "0.0.0.0/0", "224.0.0.0/3"]),
+    )
+    @settings(max_examples=100)
+    def test_the_configuration_takes_it(self, data: st.DataObject, cidr: str) -> None:
+        """Whatever escapes, no route leads where the configuration lets none lead, and what stays open is unsafe."""
+        block = Prefix.parse(cidr)
+        near = data.draw(st.lists(prefixes(Prefix(4, block.network, block.length)), max_size=3))
+        extra = [Route.to(prefix, dev="ib0", protocol=3) for prefix in near if prefix.length]
+        halves = data.draw(st.sampled_from([[], HALVES]))
+        snapshot = plain().with_routes([*halves, *extra])
+        repair = proposed(snapshot, cidr)
+        assert bool(repair.proof.findings) == bool(repair.unsafe)
+        assert "still-open" not in [it.reason for it in repair.unsafe]
+
+    def test_everything_under_a_vpn(self) -> None:
+        """Two halves of everything are beaten by four quarters; nothing is reserved that one of them takes."""
+        repair = proposed(plain().with_routes(HALVES), "0.0.0.0/0")
+        assert [str(route.destination) for route in repair.routes] == [
+            "0.0.0.0/2",
+            "64.0.0.0/2",
+            "128.0.0.0/2",
+            "192.0.0.0/2",
+        ]
+        assert (repair.unsafe, repair.proof.verdict) == ((), "ok")
+
+    def test_reserved(self) -> None:
+        """Where no static route may lead, that is the reason, and the rest is repaired all the same."""
+        theirs = [Route.to("240.0.0.0/5", dev="wg0"), Route.to("172.16.0.0/16", dev="ib0")]
+        repair = proposed(plain().with_routes(theirs), "0.0.0.0/0")
+        assert [str(route.destination) for route in repair.routes] == ["172.16.0.0/17", "172.16.128.0/17"]
+        (unsafe,) = repair.unsafe
+        assert (unsafe.reason, str(ip_at(4, unsafe.first))) == ("reserved", "240.0.0.0")
+        assert unsafe_line(unsafe).endswith("240.0.0.0/5 proto unspec, and no static route may lead there")
+
+    @pytest.mark.parametrize("gateway", ["172.31.1.1", "fe80::1"])
+    def test_other_defaults(self, gateway: str) -> None:
+        """An on-link gateway is spelled out and reached; one of the other family is left to the default route."""
+        legs = (NextHop("eth0", gateway=as_ip(gateway), onlink=True),)
+        routes = [Route(Prefix.parse("0.0.0.0/0"), legs), Route.to("172.16.0.0/16", dev="ib0", metric=5)]
+        repair = proposed(host([("eth0", "10.0.0.4/32"), ("ib0", "192.168.7.1/24")], routes), "172.16.0.0/16")
+        spelled = "172.16.0.0/16 via 172.31.1.1 dev eth0" if "." in gateway else "172.16.0.0/16 dev eth0"
+        assert (texts(repair), repair.proof.verdict) == ([spelled], "ok")
+
+    def test_too_many_in_all(self) -> None:
+        """More routes than anyone wants to see are refused as a whole, however little each range takes."""
+        many = [Route.to(f"172.16.{number // 64}.{number % 64 * 4}/32", dev="ib0") for number in range(TOO_MANY + 1)]
+        beaten = [attrs.evolve(route, metric=5) for route in many]
+        repair = proposed(plain().with_routes(beaten), "172.16.0.0/16")
+        assert (repair.routes, {it.reason for it in repair.unsafe}) == ((), {"too-many"})
+        assert len(proposed(plain().with_routes(beaten[1:]), "172.16.0.0/16").routes) == TOO_MANY

@@ -19,15 +19,30 @@ from hostrouting.model import IPV4, Prefix, Route, Snapshot
 from hostrouting.plan import RoutePlan, plan_routes
 from hostrouting.render import render_static_routes_script
 from hostrouting.uplink import DesiredRoute, bare_leg
-from tests.support.commands import furnish, route_command
+from tests.support.commands import LINKS, furnish, route_command
 from tests.support.namespace import Namespace, private_namespace
 from tests.support.strategies import blocks, prefixes, routes
-from tests.support.uplinks import LINKS, UPLINKS
 
 pytestmark = [
     pytest.mark.processes,
     pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace takes root"),
 ]
+
+UPLINKS = (
+    *[["route add default via 10.0.0.1 dev eth0"]] * 3,
+    ["route add default nexthop via 10.0.0.1 dev eth0 weight 2 nexthop via 10.0.0.2 dev eth1 onlink"],
+    ["route add default dev wg0 metric 5", "route add default via 10.0.0.1 dev eth0 metric 9"],
+    ["route add default via 10.0.0.7 dev eth0 proto 213"],
+    ["route add default via 10.5.0.1 dev eth0 onlink"],
+    ["route add unreachable default", "route add default via 10.0.0.1 dev eth0 metric 9"],
+    ["route add default via 10.0.0.1 dev eth0 table 253"],
+    [
+        "link set wg0 up",
+        "route add default nexthop via 10.0.0.1 dev eth0 nexthop dev wg0",
+        "link set wg0 down",
+    ],
+    [],
+)
 
 
 class Ran:
@@ -110,7 +125,7 @@ def test_the_table_is_the_planned_one(data: st.DataObject, tmp_path_factory: pyt
 def namespace() -> Iterator[Namespace]:
     """A host with eth0, which leads out, and the fabric's ib0."""
     with private_namespace() as private:
-        furnish(private, LINKS)
+        furnish(private, LINKS, set())
         private.batch(["route add default via 10.0.0.1 dev eth0", "address add 172.16.1.5/16 dev ib0"])
         yield private
 
@@ -175,16 +190,25 @@ class TestOneHost:
             "<3>static-routes: 10.1.0.0/16 dev gone: waiting for an IPv4 default route on gone (given up after 1 s)",
         ]
 
+    @pytest.mark.parametrize(
+        ("gateway", "is_what"), [("10.0.0.4", "this host's own address"), ("10.0.0.255", "a broadcast address")]
+    )
+    def test_a_gateway_that_is_none(self, namespace: Namespace, tmp_path: Path, gateway: str, is_what: str) -> None:
+        """The host's own address, which the kernel would take, and a broadcast address are said to be no gateway."""
+        namespace.batch(["address replace 10.0.0.4/24 dev eth0"])
+        (line,) = Ran(namespace, [StaticRoute("10.1.0.0/16", gateway, "eth0")], tmp_path).lines
+        assert f"waiting for another gateway: {gateway} is {is_what} (given up" in line
+
     def test_what_the_kernel_refuses(self, namespace: Namespace, tmp_path: Path) -> None:
-        """A route that the kernel refuses is named in its words; the others are there, and none is taken away."""
-        namespace.batch(["route add 10.9.0.0/16 via 10.0.0.1 proto 213"])
-        broadcast = StaticRoute("10.1.0.0/16", "10.0.0.255", "eth0")
+        """A route that the kernel itself refuses is named with the kernel's words; the others are there."""
+        namespace.batch(["route add broadcast 10.0.0.77 dev eth0 table main"])
+        broadcast = StaticRoute("10.1.0.0/16", "10.0.0.77", "eth0")
         ran = Ran(namespace, [*HALVES, broadcast], tmp_path)
         assert ran.status == 1
         (line,) = ran.lines
         assert line.startswith("<3>static-routes: route add 10.1.0.0/16 ")
         assert "invalid gateway" in line
-        assert len([route for route in namespace.routes(IPV4) if route.protocol == 213]) == 3
+        assert len([route for route in namespace.routes(IPV4) if route.protocol == 213]) == 2
 
 
 def _see(namespace: Namespace, address: str, path: str) -> None:

@@ -146,7 +146,16 @@ def test_document_of_what_is_unsafe() -> None:
         }
     ]
     assert unsafe_line(repair.unsafe[0]) == (
-        "172.16.0.9–172.16.0.9 is held by 172.16.0.9/32 proto boot, and no longer prefix is free; "  # noqa: RUF001  as printed
+        "172.16.0.9 is held by 172.16.0.9/32 proto boot, and no longer prefix is free; "
         "that route is not ours to replace"
     )
     assert [diversion_line(it) for it in repair.diverted] == []
+
+
+def test_note_of_a_source() -> None:
+    """Of packets by their source a note says where they are from."""
+    rule = Rule(family=4, priority=100, table=77, src=Prefix.parse("10.0.0.5/32"))
+    away = Route.to("172.16.0.0/16", dev="wg0", table=77, protocol=3)
+    snapshot = host([("eth0", "10.0.0.4/24")], [DEFAULT, away], rules=[LOCAL, rule, MAIN])
+    (note,) = check_overlap(Fib(snapshot), [Prefix.parse("172.16.0.0/16")]).notes
+    assert ": packets from 10.0.0.5/32 (rule 100) leave by wg0 " in note_line(note)

@@ -49,9 +49,7 @@ check() {
     -v UNDECIDED=$UNDECIDED -v NO_DEFAULT_ROUTE=$NO_DEFAULT_ROUTE -v NOT_YET=$NOT_YET -v DIFFERING=$DIFFERING \
     -v FAILED=$FAILED '
 #include routing.awk
-#include rules.awk
 #include fib.awk
-#include places.awk
 #include overlap.awk
 #include report.awk
 #include repair.awk

@@ -9,10 +9,15 @@ function repair(   b, i, n, f, part) {
     return
   }
   for (b = 1; b <= blocks; b++) {
-    blocks_between(b_first[b], b_last[b])
+    blocks_between(b_first[b], b_last[b], 0)
     n = between
     for (i = 1; i <= n; i++) { whole_net[i] = between_net[i]; whole_len[i] = between_len[i] }
     for (i = 1; i <= n; i++) close_block(whole_net[i], whole_len[i])
+  }
+  # More routes than this are no repair that an operator would want to see.
+  if (repairs > 1024) {
+    repair_list = ""; repairs = unsafe_count = diverted = 0
+    for (f = 1; f <= findings; f++) leave(f_first[f], f_last[f], "too-many", f_rule[f], f_route[f], "")
   }
 }
 
@@ -27,16 +32,19 @@ function find_way(   r, leg, all, i) {
     for (i = 1; i <= expected_count; i++) if (r = default_route(expected[i], -1)) {
       way_dev = expected[i]
       for (leg = 1; r_dev[r, leg] != way_dev; leg++) ;
-      way_gateway = r_gateway[r, leg]
+      # A neighbour of the other family is no gateway that a static route of ours can spell out.
+      way_gateway = index(r_gateway[r, leg], ":") ? "" : r_gateway[r, leg]
       break
     }
   }
   ways = 0
-  if (way_gateway != "") add_way(way_dev, way_gateway, 0)
-  else if (r = default_route(way_dev, ours)) {
+  r = default_route(way_dev, ours)
+  if (way_gateway != "") {
+    leg = same_way(r, way_dev, way_gateway)
+    add_way(way_dev, way_gateway, leg && has_flag(r, leg, "onlink"))
+  } else if (r) {
     for (leg = 1; leg <= r_legs[r]; leg++)
-      if (way_dev == "" || r_dev[r, leg] == way_dev)
-        add_way(r_dev[r, leg], r_gateway[r, leg], has_flag(r, leg, "onlink"))
+      if (is_way(r, leg, way_dev)) add_way(r_dev[r, leg], r_gateway[r, leg], has_flag(r, leg, "onlink"))
   } else way_missing = "an IPv4 default route" (way_dev == "" ? "" : " on " way_dev)
 }
 
@@ -47,6 +55,7 @@ function add_way(dev, gateway, onlink) {
   if (way_missing != "") return
   if (!(dev in link_up)) way_missing = "the device " dev
   else if (!link_up[dev]) way_missing = "the device " dev " to be up"
+  else if (gateway != "" && is_taken(gateway)) way_missing = "another gateway: " gateway " is " taken
   else if (gateway != "" && !onlink && !reaches(dev, gateway))
     way_missing = "an address or route on " dev " that reaches the gateway " gateway " directly"
 }
@@ -60,8 +69,17 @@ function reaches(dev, gateway,   i, address) {
   return 0
 }
 
+function is_taken(gateway,   i, address) {
+  taken = ""
+  if (index(gateway, ":")) return 0
+  address = address_number(gateway)
+  for (i = 1; i <= near_count; i++) if (near_line[i] !~ /^1 /) { $0 = near_line[i]; read_route(0); note_taken(0, address) }
+  for (i = 1; i <= routes; i++) note_taken(i, address)
+  return taken != ""
+}
+
 function is_near(r, dev, address,   leg) {
-  if (r_table[r] != MAIN || r_type[r] != UNICAST || r_proto[r] == ours) return 0
+  if (r_table[r] != MAIN || r_type[r] != UNICAST || r_proto[r] == ours || r_scope[r] + 0 < 253) return 0
   if (address < r_net[r] || address >= r_net[r] + size[r_len[r]]) return 0
   for (leg = 1; leg <= r_legs[r]; leg++) if (r_dev[r, leg] == dev && r_gateway[r, leg] == "") return 1
   return 0
@@ -70,28 +88,55 @@ function is_near(r, dev, address,   leg) {
 # --- What each range means.
 
 function close_block(net, length_,   i, last) {
-  span_count = 0
   last = net + size[length_] - 1
-  for (i = first_place(net); i <= places && place[i] <= last; i++) {
-    mean(i)
-    if (!span_count || span_kind[span_count] != mean_kind || span_length[span_count] != mean_length) {
-      span_first[++span_count] = place[i]
-      span_kind[span_count] = mean_kind; span_length[span_count] = mean_length
-    }
-    span_last[span_count] = place_end[i]
+  for (i = first_place(net); i <= places && place[i] <= last; i++) { mean(i); m_kind[i] = mean_kind; m_length[i] = mean_length }
+  solve(net, length_, last, 0)
+  # Only where no static route may lead can there be no choice: that steers the others no more.
+  if (best_number < 0) {
+    solve(net, length_, last, 1)
+    for (i = first_place(net); i <= places && place[i] <= last; i++)
+      if (m_kind[i] == "open" && is_reserved(place[i], place_end[i]) && !is_chosen(i))
+        leave(place[i], place_end[i], "reserved", d_rule[i], d_route[i], d_key[i])
   }
-  forget()
-  best(net, length_, 1, span_count + 1, -1)
   if (best_number > 0) repair_list = repair_list best_prefixes
   if (best_number > 0) repairs += best_number
 }
 
+function solve(net, length_, last, sparing,   i, kind) {
+  span_count = 0
+  for (i = first_place(net); i <= places && place[i] <= last; i++) {
+    kind = sparing && m_kind[i] == "open" && is_reserved(place[i], place_end[i]) ? "free" : m_kind[i]
+    if (span_count && span_kind[span_count] == kind && span_length[span_count] == m_length[i]) span_last[span_count] = place_end[i]
+    else {
+      span_first[++span_count] = place[i]; span_last[span_count] = place_end[i]
+      span_kind[span_count] = kind; span_length[span_count] = m_length[i]
+    }
+  }
+  forget()
+  best(net, length_, 1, span_count + 1, -1)
+}
+
+# Whether one of the chosen prefixes takes place i.
+function is_chosen(i,   part, n, first, length_) {
+  for (n = split(best_prefixes, part, " "); n > 0; n--) {
+    first = substr(part[n], 1, 10) + 0; length_ = substr(part[n], 12) + 0
+    if (length_ >= m_length[i] && first <= place[i] && place_end[i] < first + size[length_]) return 1
+  }
+  return 0
+}
+
+# Where no static route may lead: this network, the host itself, and from 224.0.0.0 on multicast and what is reserved.
+function is_reserved(first, last) {
+  return last < 16777216 || (first >= 2130706432 && last < 2147483648) || first >= 3758096384
+}
+
 function mean(i,   length_, reason) {
-  length_ = length_at(i)
+  length_ = d_length[i]
   mean_kind = "free"; mean_length = 0
   judge_escape(d_kind[i], d_route[i])
   if (escape_kind == "") {
-    if (length_ > 32 || (d_route[i] && is_alike(d_route[i]))) return
+    # What an address is by itself it stays, whichever route takes it.
+    if (length_ > 32 || !d_route[i] || r_type[d_route[i]] != d_kind[i] || is_alike(d_route[i])) return
     mean_kind = "keep"; mean_length = length_
     return
   }
@@ -100,9 +145,6 @@ function mean(i,   length_, reason) {
   divert(d_route[i])
   mean_kind = "open"; mean_length = length_
 }
-
-# What nobody can tell, no route can close.
-function length_at(i) { return (i in surprise) ? 33 : length_to_decide(place[i]) }
 
 function is_alike(r,   leg, n, seen) {
   for (leg = 1; leg <= r_legs[r]; leg++) {
@@ -115,17 +157,18 @@ function is_alike(r,   leg, n, seen) {
 
 # Why no route of ours can close the range, if none can.
 function reason_against(i,   length_, r, longer) {
-  length_ = length_at(i); r = d_route[i]
+  length_ = d_length[i]; r = d_route[i]
   if (length_ > 32) return r && r_table[r] == MAIN && r_len[r] == 32 ? "longest-prefix" : "earlier-rule"
-  # More routes than this for one range are no repair that an operator would want to see.
   if (int((place_end[i] - place[i]) / size[length_]) >= 1024) return "too-many"
-  if (place[i] != place_end[i]) return ""
+  if (place[i] != place_end[i] || is_reserved(place[i], place_end[i])) return ""
   for (longer = 32; longer >= length_; longer--) if (is_usable(network_around(place[i], longer), longer)) return ""
   return "longest-prefix"
 }
 
-# Whether the key of a route of ours to the prefix is not held by somebody else.
-function is_usable(net, length_) { return !((net, length_) in held) }
+# Whether a static route may lead to the prefix, and its key is not held by somebody else.
+function is_usable(net, length_) {
+  return length_ > 0 && !((net, length_) in held) && !is_reserved(net, net + size[length_] - 1)
+}
 
 # Neighbours that are given up for the same reason and with the same decision are one.
 function leave(first, last, reason, rule, r, key) {
@@ -160,10 +203,7 @@ function divert(r,   leg, i, key, seen) {
 
 function forget(   key, i, n, length_, list, seen) {
   for (key in memo_number) { delete memo_number[key]; delete memo_taken[key]; delete memo_prefixes[key] }
-  for (i = 1; i <= span_count; i++) if (span_kind[i] != "free" && !(span_length[i] in seen)) {
-    seen[span_length[i]] = 1
-    list[++n] = span_length[i]
-  }
+  for (i = 1; i <= span_count; i++) if (span_kind[i] != "free" && !(span_length[i] in seen)) { seen[span_length[i]] = 1; list[++n] = span_length[i] }
   # Two lengths between which no span makes a difference are one to the memory.
   for (length_ = -1; length_ <= 32; length_++) {
     alike[length_] = 0
@@ -215,8 +255,7 @@ function best_with(net, length_, begin, end_, above,   i, takes, taken, first, l
   if (!takes || !is_usable(net, length_)) { set_best(-1, 0, ""); return }
   if (is_open(begin, end_, length_)) best_below(net, length_, begin, end_, length_)
   else set_best(0, 0, "")
-  if (best_number < 0) return
-  set_best(best_number + 1, best_taken + taken, sprintf("%010.0f/%02d ", net, length_) best_prefixes)
+  if (best_number >= 0) set_best(best_number + 1, best_taken + taken, sprintf("%010.0f/%02d ", net, length_) best_prefixes)
 }
 
 # The best choice among the longer prefixes in the node.
@@ -248,12 +287,11 @@ function split_spans(net, length_, begin, end_,   middle, low, high, half) {
 
 function unsafe_reason_text(i,   who) {
   who = holder(x_rule[i], x_route[i])
-  if (x_reason[i] == "earlier-rule")
-    return "is decided before the table main is asked, by " who "; no route in main can change that"
-  if (x_reason[i] == "longest-prefix")
-    return "is held by " who ", and no longer prefix is free; that route is not ours to replace"
+  if (x_reason[i] == "earlier-rule") return "is decided before the table main is asked, by " who "; no route in main can change that"
+  if (x_reason[i] == "longest-prefix") return "is held by " who ", and no longer prefix is free; that route is not ours to replace"
   if (x_reason[i] == "no-way") return "cannot be led back: waiting for " way_missing
-  return "would take more routes than anyone wants to see, because of " who
+  if (x_reason[i] == "reserved") return "is held by " who ", and no static route may lead there"
+  return "would take more than 1024 routes, because of " who
 }
 
 function unsafe_text(i) { return span_text(x_first[i], x_last[i]) " " unsafe_reason_text(i) }
@@ -264,16 +302,14 @@ function unsafe_json(i) {
 }
 
 function diversion_text(i) {
-  return "the repair diverts addresses of " diverted_prefix[i] " from " diverted_devs[i] \
-    ": neighbours on " diverted_devs[i] " in the repaired range become unreachable over IP"
+  return "the repair diverts addresses of " diverted_prefix[i] " from " diverted_devs[i] ": neighbours on " diverted_devs[i] \
+    " in the repaired range become unreachable over IP"
 }
 
 function repair_json(   part, n, i, text) {
   n = split(repair_list, part, " ")
-  for (i = 1; i <= n; i++) {
-    text = text (i > 1 ? ", " : "") "{\"destination\": "
-    text = text quoted(prefix_text(substr(part[i], 1, 10) + 0, substr(part[i], 12) + 0))
-    text = text ", \"gateway\": " quoted(way_gateway) ", \"dev\": " quoted(way_dev) ", \"metric\": 0}"
-  }
+  for (i = 1; i <= n; i++)
+    text = text (i > 1 ? ", " : "") "{\"destination\": " quoted(prefix_text(substr(part[i], 1, 10) + 0, substr(part[i], 12) + 0)) \
+      ", \"gateway\": " quoted(way_gateway) ", \"dev\": " quoted(way_dev) ", \"metric\": 0}"
   return "[" text "]"
 }

@@ -4,8 +4,10 @@
 $1 == "setting" && $2 == "route" { want($3, $4, $5, $6); next }
 $1 == "setting" { next }
 $1 == "state" { next }
+/^[0-9]+:\t/ { read_rule(); next }
 /^[0-9]+: / { read_link(); next }
-$1 in type_number { if (is_of_interest()) read_route(++routes); next }
+$1 == "inet" { read_netconf(); next }
+/^[0-9]/ { if (is_of_interest()) read_route(++routes); next }
 # What `ip` complains of; the last line says most.
 { complaint = $0 }
 
@@ -18,33 +20,40 @@ function want(destination, gateway, dev, metric) {
   read_prefix(destination)
   w_net[wishes] = network; w_len[wishes] = prefix_length
   wanted_prefix[destination] = 1
+  if (prefix_length == 32) return
+  wanted_prefix[prefix_text(network, prefix_length + 1)] = 1
+  wanted_prefix[prefix_text(network + size[prefix_length + 1], prefix_length + 1)] = 1
 }
 
 # Of a hundred thousand routes, those that could matter: default routes, ours, those that lead to neighbours, and those
 # that hold a prefix that is wanted.
 function is_of_interest() {
-  return $2 == "default" || index($0, " proto " ours " ") || leads_to_neighbours() \
+  return $2 == "default" || index($0, " proto " ours " ") || (($1 == UNICAST || $1 == LOCAL || $1 == BROADCAST) && !index($0, " via ")) \
     || ((index($2, "/") ? $2 : $2 "/32") in wanted_prefix)
 }
 
 END {
   # `ip` ends with the first command that fails, so that the last one tells of all.
   if (!links || complaint ~ /interrupted/) { print "ip failed: " complaint; exit 1 }
+  read_all()
+  for (r = 1; r <= routes; r++) if (r_len[r] == 0) add_to_table(r)
+  make_programs()
+  list_defaults()
   for (r = 1; r <= routes; r++) if (r_table[r] == MAIN) {
-    if (r_len[r] == 0) default_list[++default_routes] = r
     key = r_net[r] SUBSEP r_len[r] SUBSEP r_metric[r] SUBSEP r_tos[r]
     holders[key]++
     holder[key, holders[key]] = r
   }
+  # What is on-link may lead to the gateways of the others.
+  for (w = 1; w <= wishes; w++) if (resolve(w) && !through[w]) beside[++besides] = w
   for (w = 1; w <= wishes; w++) if (!resolve(w)) {
     settled[key_of(w)] = 1
     print "missing " wish_text(w) ": waiting for " missing " (given up after " waited " s)"
   } else if (!through[w]) settle(w)
   for (w = 1; w <= wishes; w++) if (resolve(w) && through[w]) settle(w)
-  # Those through a gateway go first, for others may lead to it.
-  for (pass = 1; pass >= 0; pass--)
+  for (pass = 0; pass < 2; pass++)
     for (r = 1; r <= routes; r++)
-      if (r_proto[r] == ours && has_gateway(r) == pass && (is_stale[r] || !((r_table[r], key_of_route(r)) in settled)))
+      if (r_proto[r] == ours && has_gateway(r) != pass && (is_stale[r] || !((r_table[r] SUBSEP key_of_route(r)) in settled)))
         print "remove " removal(r)
 }
 
@@ -70,12 +79,14 @@ function resolve(w,   d, leg, chosen) {
   if (w_gateway[w] == "") {
     if (!d) { missing = "an IPv4 default route" (w_dev[w] == "" ? "" : " on " w_dev[w]); return 0 }
     for (leg = 1; leg <= r_legs[d]; leg++)
-      if (w_dev[w] == "" || r_dev[d, leg] == w_dev[w])
+      if (is_way(d, leg, w_dev[w]))
         if (!add_leg(w, r_dev[d, leg], r_gateway[d, leg], r_weight[d, leg], has_flag(d, leg, "onlink"))) return 0
     # One leg alone has no weight.
     if (legs[w] == 1) g_weight[w, 1] = 1
     return 1
   }
+  # The default gateway spelled out is the default gateway: on-link where the default route says so.
+  if (leg = same_way(d, w_dev[w], w_gateway[w])) return add_leg(w, r_dev[d, leg], w_gateway[w], 1, has_flag(d, leg, "onlink"))
   if (w_dev[w] != "") return add_leg(w, w_dev[w], w_gateway[w], 1, 0)
   if (!d) { missing = "an IPv4 default route"; return 0 }
   for (leg = r_legs[d]; leg >= 1; leg--) if (reaches(r_dev[d, leg], w_gateway[w])) chosen = r_dev[d, leg]
@@ -85,26 +96,39 @@ function resolve(w,   d, leg, chosen) {
 function add_leg(w, dev, gateway, weight, onlink) {
   if (!(dev in link_up)) missing = "the device " dev
   else if (!link_up[dev]) missing = "the device " dev " to be up"
+  else if (gateway != "" && is_taken(gateway)) missing = "another gateway: " gateway " is " taken
   else if (gateway != "" && !onlink && !reaches(dev, gateway))
     missing = "an address or route on " dev " that reaches the gateway " gateway " directly"
   else {
     legs[w]++
     g_dev[w, legs[w]] = dev; g_gateway[w, legs[w]] = gateway; g_weight[w, legs[w]] = weight
-    g_words[w, legs[w]] = via_text(gateway) "dev " dev (onlink ? " onlink" : "")
+    g_words[w, legs[w]] = (gateway == "" ? "" : "via " (index(gateway, ":") ? "inet6 " : "") gateway " ") "dev " dev (onlink ? " onlink" : "")
     if (gateway != "") through[w] = 1
     return 1
   }
   return 0
 }
 
+function is_taken(gateway,   r) {
+  taken = ""
+  if (index(gateway, ":")) return 0
+  for (r = 1; r <= routes; r++) note_taken(r, address_number(gateway))
+  return taken != ""
+}
+
 # Whether the gateway is a neighbour on the device.
-function reaches(dev, gateway,   r, leg, address) {
+function reaches(dev, gateway,   r, w, leg, i, address) {
   if (index(gateway, ":")) return 1
   address = address_number(gateway)
   for (r = 1; r <= routes; r++) {
-    if (r_table[r] != MAIN || r_type[r] != UNICAST || r_proto[r] == ours) continue
+    if (r_table[r] != MAIN || r_type[r] != UNICAST || r_proto[r] == ours || r_scope[r] + 0 < 253) continue
     if (address < r_net[r] || address >= r_net[r] + size[r_len[r]]) continue
     for (leg = 1; leg <= r_legs[r]; leg++) if (r_dev[r, leg] == dev && r_gateway[r, leg] == "") return 1
+  }
+  for (i = 1; i <= besides; i++) {
+    w = beside[i]
+    if (address < w_net[w] || address >= w_net[w] + size[w_len[w]]) continue
+    for (leg = 1; leg <= legs[w]; leg++) if (g_dev[w, leg] == dev) return 1
   }
   return 0
 }
@@ -133,10 +157,8 @@ function settle(w,   key, i, r, first_stale, standing) {
   if (first_stale && first_stale == holder[key, 1]) {
     is_stale[first_stale] = 0
     print "change route replace " route_words(w)
-  } else if (standing) {
-    print "refused " wish_text(w) ": its key is held by [" route_text(standing) "], which is not ours: " \
-      way_out(standing)
-  } else print "change route add " route_words(w)
+  } else if (standing) print "refused " wish_text(w) ": its key is held by [" route_text(standing) "], which is not ours: " way_out(standing)
+  else print "change route add " route_words(w)
 }
 
 function route_words(w,   text, leg) {
@@ -175,13 +197,15 @@ function state_text(r, leg,   text) {
   return text
 }
 
-# What wins without touching the holder.
-function way_out(r,   half) {
-  if (r_len[r] < 32) {
-    half = size[r_len[r] + 1]
-    return prefix_text(r_net[r], r_len[r] + 1) " and " prefix_text(r_net[r] + half, r_len[r] + 1) \
-      " win without touching it"
-  }
-  if (r_metric[r] != 0) return "a lower metric wins without touching it"
-  return "remove it, or give the route another metric"
+# What wins without touching the holder: one route that comes before all others of its prefix is less than two longer ones.
+function way_out(r,   half, left, right) {
+  if (r_metric[r] > 0 && !is_held(r_net[r], r_len[r])) return "a route with metric 0 wins without touching it"
+  if (r_len[r] == 32) return "remove it: no longer prefix is there to win, and no better metric"
+  half = r_net[r] + size[r_len[r] + 1]
+  left = prefix_text(r_net[r], r_len[r] + 1); right = prefix_text(half, r_len[r] + 1)
+  if (!is_held(r_net[r], r_len[r] + 1) && !is_held(half, r_len[r] + 1)) return left " and " right " win without touching it"
+  return "longer prefixes win without touching it, where they are free (" left " and " right " are not both)"
 }
+
+# Whether a route to the prefix with the best metric is there already.
+function is_held(net, length_) { return (net SUBSEP length_ SUBSEP 0 SUBSEP "0") in holders }

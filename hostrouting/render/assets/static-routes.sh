@@ -26,9 +26,10 @@ fail() {
 plan() {
   {
     printf '%sstate\n' "$settings"
-    exec ip -4 -N -d -o -batch - <<<$'route show table all\nlink show' 2>&1
+    exec ip -4 -N -d -o -batch - <<<$'rule show\nroute show table all\nlink show\nnetconf show' 2>&1
   } | awk -v waited="$wait" '
 #include routing.awk
+#include fib.awk
 #include static-routes.awk
 '
 }
@@ -66,9 +67,9 @@ while :; do
     continue
   fi
   # Nothing is taken away until everything else is there.
-  [[ $missing$refused$changes ]] || changes=$removals
+  [[ $missing$refused ]] || changes+=$removals
   # Whatever was written is read back: this ends when there is nothing left to write.
-  if [[ -z $changes ]] || ((tries++ >= 4)) || [[ $failed ]]; then break; fi
+  if [[ -z $changes ]] || ((tries++ >= 3)) || [[ $failed ]]; then break; fi
   carry_out "${changes%$'\n'}" || failed=1
 done
 
