@@ -71,7 +71,7 @@ class Lookup4:
                 pass
         return self.everywhere(address, scope=scope, dev=dev)
 
-    def in_table(self, table: int, address: int, *, scope: int = 0, dev: str | None = None) -> Way:
+    def in_table(self, table: int, address: int, *, scope: int = 0, dev: str | None = None, wary: bool = False) -> Way:
         """What one table has for the address, among routes of this scope or a narrower one."""
         for standing in self._tables.covering(address, self._together(table)):
             route = standing.route
@@ -79,7 +79,7 @@ class Lookup4:
                 continue
             if route.type in _ERRORS:
                 raise NoWay(_ERRORS[route.type])
-            leg = None if standing.dead else _leg(standing, dev)
+            leg = None if standing.dead else self._leg(standing, dev, wary=wary)
             if leg is not None:
                 return Way(route, leg)
         raise NoWay(errno.EAGAIN)
@@ -106,7 +106,7 @@ class Lookup4:
         if not any(it in self._tables for it in self._together(table)):
             return "broadcast"
         try:
-            return self.in_table(table, address).route.type
+            return self.in_table(table, address, wary=True).route.type
         except NoWay:
             return "unicast"
 
@@ -136,6 +136,10 @@ class Lookup4:
         legs = [leg for leg in decision.legs if dev in {None, leg.dev}]
         return Way(decision.route, legs[0])
 
-
-def _leg(standing: Standing, dev: str | None) -> NextHop | None:
-    return next((leg for leg in standing.route.legs if not leg.dead and dev in {None, leg.dev}), None)
+    def _leg(self, standing: Standing, dev: str | None, *, wary: bool) -> NextHop | None:
+        """The first leg by the device; when `wary`, none that is passed over because of its lost carrier."""
+        for leg in standing.route.legs:
+            lost = wary and leg.linkdown and self._devices.ignores_linkdown(leg.dev)
+            if dev in {None, leg.dev} and not leg.dead and not lost:
+                return leg
+        return None

@@ -19,6 +19,9 @@ from hostrouting.model import IP, IPV4, SCOPE_HOST, TABLE_LOCAL, TABLE_MAIN, Nex
 
 __all__ = ["Routes4"]
 
+# In a request to delete it stands for any scope.
+_SCOPE_NOWHERE = 255
+
 
 class Routes4:
     """The IPv4 routes of the host."""
@@ -173,7 +176,7 @@ def _meant(route: Route, wanted: Route) -> bool:
     return (
         route.tos == wanted.tos
         and wanted.type in {"unspec", route.type}
-        and wanted.scope == route.scope
+        and wanted.scope in {_SCOPE_NOWHERE, route.scope}
         and wanted.metric in {0, route.metric}
         and wanted.protocol in {0, route.protocol}
         and wanted.prefsrc in {None, route.prefsrc}
