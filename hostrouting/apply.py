@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
-from hostrouting.backends.base import Change, Outcome, RouteBackend, Verb
+from hostrouting.backends.base import Change, Outcome, RouteBackend
 from hostrouting.errors import ApplyError, BackendError, NoSuchRoute, RouteConflict
 from hostrouting.model import IPV6, OURS, Prefix, Route, Snapshot, route_keys
 
@@ -170,15 +170,20 @@ class _Transaction:
         """What is ours and missing, then what is ours and too much."""
         now = self._read()
         for key in sorted(self._keys):
-            there, then = now.at(key), self._before.at(key)
-            for route in then:
-                if route.protocol == self._protocol and route not in there:
-                    beside: Verb = "prepend" if then[0] is route else "append"
-                    yield Change(beside if there else "add", route)
+            yield from self._back(now.at(key), self._before.at(key))
         for key in sorted(self._keys):
             for route in now.at(key):
                 if route.protocol == self._protocol and route not in self._before.at(key):
                     yield Change("delete", route)
+
+    def _back(self, there: tuple[Route, ...], then: tuple[Route, ...]) -> Iterator[Change]:
+        """What is ours and missing of one key, put where it stood: ahead of what is there, or behind it."""
+        missing = [place for place, it in enumerate(then) if it not in there and it.protocol == self._protocol]
+        ahead = next((place for place, it in enumerate(then) if it in there), len(then))
+        for place in reversed([place for place in missing if place < ahead] if there else []):
+            yield Change("prepend", then[place])
+        for number, place in enumerate(place for place in missing if place > ahead or not there):
+            yield Change("append" if there or number else "add", then[place])
 
     def _read(self) -> _Table:
         families = {prefix.family for _, prefix, _, _ in self._keys}

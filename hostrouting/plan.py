@@ -140,7 +140,7 @@ def _steps(wanted: Route, fib: Fib, protocol: int) -> Iterator[Step]:
         yield Step("replace", wanted, "ours, and it says something else", holders[0])
         yield from _deletions(holders, stale[1:], _BEHIND)
     elif standing:
-        yield Step("conflict", wanted, _way_out(standing[0], fib), standing[0])
+        yield Step("conflict", wanted, _way_out(standing[0], fib, protocol), standing[0])
     else:
         yield Step("add", wanted, f"it is not there{shadow}")
 
@@ -175,27 +175,28 @@ def _why_kept(route: Route, protocol: int) -> str:
     return f"it is there, from {protocol_name(route.protocol)}, and stays theirs"
 
 
-def _way_out(holder: Route, fib: Fib) -> str:
+def _way_out(holder: Route, fib: Fib, protocol: int) -> str:
     """Who holds the key, and what wins without touching them."""
     prefix = holder.prefix
-    return f"its key is held by [{holder}], which is not ours: {_remedy(prefix, holder.metric, fib)}"
+    return f"its key is held by [{holder}], which is not ours: {_remedy(prefix, holder.metric, fib, protocol)}"
 
 
-def _remedy(prefix: Prefix, metric: int, fib: Fib) -> str:
+def _remedy(prefix: Prefix, metric: int, fib: Fib, protocol: int) -> str:
     # One route that comes before all others of its prefix is less than two that are longer.
-    if metric > DEFAULT_METRIC[prefix.family] and not _held(prefix, fib):
+    if metric > DEFAULT_METRIC[prefix.family] and not _held(prefix, fib, protocol):
         return f"a route with metric {DEFAULT_METRIC[prefix.family]} wins without touching it"
     if prefix.length == width_of(prefix.family):
         return "remove it: no longer prefix is there to win, and no better metric"
     left, right = prefix.halves()
-    if not any(_held(half, fib) for half in (left, right)):
+    if not any(_held(half, fib, protocol) for half in (left, right)):
         return f"{left} and {right} win without touching it"
     return f"longer prefixes win without touching it, where they are free ({left} and {right} are not both)"
 
 
-def _held(prefix: Prefix, fib: Fib) -> bool:
-    """Whether a route to the prefix with the best metric is there already."""
-    return any(not route.tos and route.metric <= DEFAULT_METRIC[prefix.family] for route in fib.routes(prefix))
+def _held(prefix: Prefix, fib: Fib, protocol: int) -> bool:
+    """Whether somebody else has a route to the prefix with the best metric; what is ours can be had."""
+    best = DEFAULT_METRIC[prefix.family]
+    return any(not route.tos and route.metric <= best and route.protocol != protocol for route in fib.routes(prefix))
 
 
 def _place(step: Step) -> tuple[object, ...]:

@@ -65,7 +65,8 @@ def compare_words(linux: RawKernel, fake: MemoryBackend, family: int) -> None:
     text = re.sub(r"(?m)^(?!.* dev )(\S.*?)(?: dead| linkdown)+ *$", r"\1", text)
     printed = [line.rstrip() for line in text.splitlines()]
     assert [line for line in printed if " far-" not in line] == list(print_routes(snapshot.routes, family))
-    text = linux.ip(option, "rule").replace("proto 213", "proto hostrouting")
+    # Known limit: Linux says of a rule for a device that went that it is detached.
+    text = linux.ip(option, "rule").replace("proto 213", "proto hostrouting").replace(" [detached]", "")
     printed = [line.rstrip() for line in text.splitlines()]
     assert printed == list(print_rules(snapshot.rules, family))
 
