@@ -16,7 +16,14 @@ if TYPE_CHECKING:
 
 # In CI the examples are the same every time, as Hypothesis's own profile for CI has it: what is found by chance is found
 # at a desk, and in the long profile.
-hypothesis.settings.register_profile("default", deadline=None, derandomize=bool(os.environ.get("CI")))
+# To shrink a failure can take minutes, which are to be had at a desk.
+CI = bool(os.environ.get("CI"))
+hypothesis.settings.register_profile(
+    "default",
+    deadline=None,
+    derandomize=CI,
+    phases=[phase for phase in hypothesis.Phase if not (CI and phase is hypothesis.Phase.shrink)],
+)
 hypothesis.settings.register_profile("quick", deadline=None, max_examples=5)
 hypothesis.settings.register_profile("long", deadline=None, max_examples=5_000)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))

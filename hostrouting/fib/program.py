@@ -210,6 +210,9 @@ class Program:
                 yield end, outcome
                 if not still:
                     return
+            else:
+                # A table without routes, a goto that leads nowhere: the rule changes nothing either.
+                continue
             truth, path = _suppose(step, still, truth, path, holds=step.invert)
         yield path, _NOTHING
 

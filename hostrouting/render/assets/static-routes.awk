@@ -208,7 +208,7 @@ function way_out(r,   half, left, right) {
 }
 
 # Whether a route to the prefix with the best metric is there already.
-# Whether the best key of a prefix is somebody else's; what is ours can be had.
+# Whether the best key of a prefix is held by others; what is ours can be had.
 function is_held(net, length_,   key, i) {
   key = net SUBSEP length_ SUBSEP 0 SUBSEP "0"
   for (i = 1; i <= holders[key]; i++) if (r_proto[holder[key, i]] != ours) return 1
