@@ -17,6 +17,7 @@ import attrs
 from hostrouting.backends.base import Change, Outcome, RouteBackend
 from hostrouting.errors import ApplyError, BackendError, NoSuchRoute, RouteConflict
 from hostrouting.model import IPV6, OURS, Prefix, Route, Snapshot, route_keys
+from hostrouting.uplink import bare_leg
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -207,8 +208,7 @@ class _Table:
 
 
 def _bare(route: Route) -> Route:
-    legs = tuple(attrs.evolve(leg, linkdown=False, dead=False, pervasive=False) for leg in route.legs)
-    return attrs.evolve(route, legs=legs)
+    return attrs.evolve(route, legs=tuple(map(bare_leg, route.legs)))
 
 
 def _is_done(outcome: Outcome) -> bool:
