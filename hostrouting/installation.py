@@ -65,7 +65,8 @@ class Installation:
         return tuple(path for path in self._paths() if files.remove(path))
 
     def _paths(self) -> tuple[str, ...]:
-        return (*(path for path, _ in self.links), *self.obsolete, *(it.path for it in reversed(self.files)))
+        # The drop-in stands last among the files: so no machine waits for what is half gone.
+        return (*(it.path for it in reversed(self.files)), *(path for path, _ in self.links), *self.obsolete)
 
 
 def routes_installation(config: HostRoutingConfig, layout: HostLayout) -> Installation:

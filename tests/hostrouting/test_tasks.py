@@ -352,6 +352,20 @@ class TestRemove:
             assert host.files.links == {}
             assert run(Remove(HostRoutingConfig(), host=host)) == ()
 
+    def test_the_gate_first(self) -> None:
+        """The drop-ins go before what they wait for, so that no machine is held back by what is half gone."""
+        host = FakeHost(kernel=h200())
+        run(Configure(config(*REPAIR, cidrs=("172.16.0.0/16",)), host=host))
+        host.files.writes.clear()
+        run(Remove(HostRoutingConfig(), host=host))
+        gone = [path for path in host.files.writes if path != LAYOUT.lock_path]
+        for drop_in, unit in (
+            (LAYOUT.check_drop_in_path, LAYOUT.check_unit_path),
+            (LAYOUT.routes_drop_in_path, LAYOUT.routes_enabled_path),
+            (LAYOUT.routes_drop_in_path, LAYOUT.routes_unit_path),
+        ):
+            assert gone.index(drop_in) < gone.index(unit)
+
     def test_past_failures(self) -> None:
         """A failure does not keep the rest from going."""
         host = FakeHost(kernel=h200())
