@@ -53,16 +53,13 @@ def finding_line(finding: Finding, expected_devs: Iterable[str]) -> str:
 
 
 def repair_line(report: OverlapReport, repair: Repair) -> str:
-    """What to do about the findings, in one line that ends in JSON to paste; empty where there is nothing to do."""
-    if not report.findings:
+    """What to do about the findings, in one line that ends in JSON to paste; empty where no route can do anything."""
+    if not report.findings or not repair.routes:
         return ""
-    if not repair.routes:
-        return "ACTION: no route of ours can close this; see the reasons"
     import json  # noqa: PLC0415  only a finding needs it
 
     routes = json.dumps(repair_document(repair.routes))
-    rest = " (closes what can be closed)" if repair.unsafe else ""
-    return f"ACTION: set staticRoutes.enabled=true and add to staticRoutes.routes{rest}: {routes}"
+    return f"ACTION: add to staticRoutes.routes: {routes}"
 
 
 def note_line(note: Note) -> str:

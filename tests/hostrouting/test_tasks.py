@@ -248,7 +248,7 @@ class TestCheckRouteOverlap:
         assert isinstance(error, RouteOverlapError)
         assert str(error).startswith(
             "OVERLAP: expected CIDR 172.16.0.0/16 (172.16.0.0–172.16.255.255) routes via ib0 "  # noqa: RUF001
-            "[172.16.0.0/16 proto kernel], expected eth0; ACTION: set staticRoutes.enabled=true and add to "
+            "[172.16.0.0/16 proto kernel], expected eth0; ACTION: add to staticRoutes.routes: [{"
         )
         assert set(host.files.texts) == {
             LAYOUT.check_script_path,
