@@ -55,13 +55,13 @@ class NetlinkBackend:
 
     def lookup(self, destinations: Sequence[IP], flow: Flow = ANY) -> tuple[Answer, ...]:
         """What the kernel itself would do with a packet to each destination."""
-        from hostrouting.backends.netlink.lookups import look_up  # noqa: PLC0415
+        from hostrouting.backends.netlink.lookups import look_up  # noqa: PLC0415  loaded when it is used
 
         return look_up(self._begin(), destinations, flow)
 
     def change(self, changes: Iterable[Change]) -> tuple[Outcome, ...]:
         """Carry out each change, in order, and say what became of each."""
-        from hostrouting.backends.netlink.changing import carry_out  # noqa: PLC0415
+        from hostrouting.backends.netlink.changing import carry_out  # noqa: PLC0415  loaded when it is used
 
         return carry_out(self._begin(), changes)
 
