@@ -4,14 +4,14 @@ Here: facts, as values. Not here: the sentences in which they are told (`wording
 (`repair`).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from ipaddress import IPv4Network, IPv6Network
 from typing import Literal, TypeAlias
 
 import attrs
 
-from hostrouting.fib import ANY, Cell, Condition, Decision, Fib, Flow
-from hostrouting.model import IPV4, Prefix, prefixes_between
+from hostrouting.fib import ANY, Cell, Decision, Fib, Flow, Variant, Ways
+from hostrouting.model import IPV4, Prefix, Route, prefixes_between
 from hostrouting.uplink import outbound_devs
 
 __all__ = ["Escape", "Finding", "Judge", "Note", "OverlapReport", "Verdict", "check_overlap"]
@@ -48,17 +48,19 @@ class Finding:
 
 @attrs.frozen
 class Note:
-    """What the verdict does not hold for: packets of which `conditions` are true, which go by `decision`.
+    """What the verdict does not hold for: packets of which all of one of the `ways` is true, which go by `decision`.
 
-    It is true of some addresses between `first` and `last`. `escapes` tells whether those packets escape.
+    It is true of some addresses between `first` and `last`; `others` counts further routes among those by which such
+    packets fare alike. `escapes` tells whether they escape.
     """
 
     cidr: Prefix
     first: int
     last: int
-    conditions: tuple[Condition, ...]
+    ways: Ways
     decision: Decision
     escapes: bool
+    others: int = 0
 
 
 @attrs.frozen
@@ -96,15 +98,13 @@ def check_overlap(
         return OverlapReport("no-default-route", expected, (), patterns)
     judge = Judge(named, patterns)
     findings: list[Finding] = []
-    notes: dict[object, Note] = {}
+    notes: list[Note] = []
     for cidr in expected:
         cells = fib.cells(cidr, flow)
         findings += _findings(cidr, cells, judge)
-        for cell in cells:
-            if cell.decision.variants:
-                _note(cidr, cell, judge, notes)
-    verdict: Verdict = "overlap" if findings else "undecided" if any(note.escapes for note in notes.values()) else "ok"
-    return OverlapReport(verdict, expected, named, patterns, tuple(findings), tuple(notes.values()))
+        notes += _notes(cidr, cells, judge)
+    verdict: Verdict = "overlap" if findings else "undecided" if any(note.escapes for note in notes) else "ok"
+    return OverlapReport(verdict, expected, named, patterns, tuple(findings), tuple(notes))
 
 
 class Judge:
@@ -179,13 +179,24 @@ def _counts_in(decision: Decision, address: int) -> bool:
     return route is None or route.prefix.first <= address <= route.prefix.last
 
 
-def _note(cidr: Prefix, cell: Cell, judge: Judge, notes: dict[object, Note]) -> None:
-    """Add what could make the judgement on the cell another; each reason is noted once for a CIDR."""
-    judged = judge.escape(cell.decision)
-    for variant in cell.decision.variants:
-        escape = judge.escape(variant.decision)
-        if (escape is None) is (judged is None):
-            continue
-        key = (cidr, variant.conditions, escape, variant.decision.route)
-        first = notes[key].first if key in notes else cell.first
-        notes[key] = Note(cidr, first, cell.last, variant.conditions, variant.decision, escape is not None)
+def _notes(cidr: Prefix, cells: Iterable[Cell], judge: Judge) -> Iterator[Note]:
+    """What could make the judgement on a cell another: one note for packets of one kind that fare alike."""
+    extents: dict[int, tuple[Decision, int, int]] = {}
+    for cell in cells:
+        if cell.decision.variants:
+            _, first, _ = extents.get(id(cell.decision), (None, cell.first, None))
+            extents[id(cell.decision)] = (cell.decision, first, cell.last)
+    found: dict[object, tuple[int, int, Variant, bool, dict[Route | None, None]]] = {}
+    for decision, low, high in extents.values():
+        judged = judge.escape(decision)
+        for variant in decision.variants:
+            escape = judge.escape(variant.decision)
+            if (escape is None) is (judged is None):
+                continue
+            # There is one value for equal ways, so that it need not be looked into.
+            key = (id(variant.ways), escape)
+            first, last, leading, _, routes = found.setdefault(key, (low, high, variant, escape is not None, {}))
+            routes[variant.decision.route] = None
+            found[key] = (min(first, low), max(last, high), leading, escape is not None, routes)
+    for first, last, variant, escapes, routes in found.values():
+        yield Note(cidr, first, last, variant.ways, variant.decision, escapes, len(routes) - 1)

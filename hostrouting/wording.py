@@ -6,7 +6,7 @@ Here: sentences and documents made of findings, notes and repairs. Not here: any
 from collections.abc import Iterable
 from typing import Any
 
-from hostrouting.fib import Condition, Decision
+from hostrouting.fib import Condition, Decision, Ways
 from hostrouting.model import TABLE_MAIN, Prefix, ip_at, protocol_name, table_name
 from hostrouting.overlap import Finding, Note, OverlapReport
 from hostrouting.repair import TOO_MANY, Diversion, Repair, Unsafe, UnsafeReason
@@ -35,6 +35,7 @@ _REASONS: dict[UnsafeReason, str] = {
 }
 
 
+_ALTERNATIVES = 3  # so many kinds of packets are told in one sentence
 _UNKNOWN = "a device that is not known"
 
 
@@ -65,10 +66,7 @@ def repair_line(report: OverlapReport, repair: Repair) -> str:
 def note_line(note: Note) -> str:
     """What the verdict does not hold for, in one sentence."""
     where = f"expected CIDR {note.cidr} ({_range(note.cidr.family, note.first, note.last)})"
-    who = " and ".join(map(_condition, note.conditions))
-    devs = ", ".join(note.decision.devs) or (_UNKNOWN if note.decision.kind == "unicast" else note.decision.kind)
-    verb = "leave by" if note.escapes else "leave as expected, by"
-    return f"{where}: packets {who} {verb} {devs} [{_holder(note.decision)}]; the verdict is about all others"
+    return f"{where}: packets {_ways(note.ways)} {_fate(note)}; the verdict is about all others"
 
 
 def unsafe_line(unsafe: Unsafe) -> str:
@@ -161,6 +159,25 @@ def _holder(decision: Decision) -> str:
 
 def _name(prefix: Prefix) -> str:
     return "default" if prefix.length == 0 else str(prefix)
+
+
+def _fate(note: Note) -> str:
+    """What becomes of the packets of a note."""
+    decision, holder = note.decision, _holder(note.decision)
+    if note.others:
+        holder += f" and {note.others} more {'route' if note.others == 1 else 'routes'}"
+    if decision.kind == "unicast":
+        devs = ", ".join(decision.devs) or _UNKNOWN
+        return f"{'leave by' if note.escapes else 'leave as expected, by'} {devs} [{holder}]"
+    fate = {"no-route": "find no route", "blackhole": "vanish in a blackhole"}.get(decision.kind, "are refused")
+    return f"{fate if note.escapes else 'stay on this host'} [{holder}]"
+
+
+def _ways(ways: Ways) -> str:
+    """Which packets: the first few alternatives, and how many more there are."""
+    said = [" and ".join(map(_condition, way)) for way in ways[:_ALTERNATIVES]]
+    more = len(ways) - len(said)
+    return ", or ".join(said) + (f", or of {more} more {'kind' if more == 1 else 'kinds'}," if more else "")
 
 
 def _condition(condition: Condition) -> str:

@@ -71,7 +71,10 @@ DRAWINGS = {
     """,
     "hostrouting.fib": """
         answer flow
-        table
+        table worlds
+        step
+        branches
+        stretch
         program
         engine
         __init__

@@ -4,10 +4,12 @@ Here: Linux's decision, for one destination or for all of a prefix. Not here: wh
 `hostrouting.overlap` and those above it judge.
 
 How it is built, from the bottom: `table` finds the routes that cover an address, `flow` says what is known of a
-packet, `program` walks the rules for such a packet, `engine` asks it at every place where the answer can change.
+packet and what rules ask of it, `worlds` what may be true of it, `step` is one rule, `stretch` walks the rules with a
+plain packet, `branches` with all others, `program` knows which rules matter where, and `engine` asks it at every place
+where the answer can change.
 """
 
-from hostrouting.fib.answer import Cell, Condition, Contest, Decision, Kind, Variant
+from hostrouting.fib.answer import Cell, Condition, Contest, Decision, Kind, Variant, Ways
 from hostrouting.fib.engine import Fib
 from hostrouting.fib.flow import ANY, PLAIN, Flow
 
@@ -22,4 +24,5 @@ __all__ = [
     "Flow",
     "Kind",
     "Variant",
+    "Ways",
 ]

@@ -9,7 +9,7 @@ import attrs
 
 from hostrouting.model import NextHop, Route, RouteType, Rule
 
-__all__ = ["Cell", "Condition", "Contest", "Decision", "Kind", "Variant"]
+__all__ = ["Cell", "Condition", "Contest", "Decision", "Kind", "Variant", "Ways"]
 
 # A route's type, or what became of a packet that no route took.
 Kind: TypeAlias = RouteType | Literal["no-route"]
@@ -29,6 +29,10 @@ class Condition:
     def __str__(self) -> str:
         words = " ".join(f"{name} {value}" for name, value in self.selectors)
         return f"{'' if self.holds else 'not '}{words} (rule {self.rule.priority})"
+
+
+# Sets of conditions, one of which is all true.
+Ways: TypeAlias = tuple[tuple[Condition, ...], ...]
 
 
 @attrs.frozen
@@ -53,9 +57,9 @@ class Decision:
 
 @attrs.frozen
 class Variant:
-    """Another answer, and what would have to be true of the packet for it."""
+    """Another answer, and what would have to be true of the packet for it: all of one of the `ways`."""
 
-    conditions: tuple[Condition, ...]
+    ways: Ways
     decision: Decision
 
 

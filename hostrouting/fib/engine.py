@@ -4,14 +4,16 @@ Here: one destination, or all of a prefix; every answer is one value, so that eq
 Not here: how a rule or a table is read (`program`, `table`).
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import attrs
 
 from hostrouting.fib.answer import Cell, Contest, Decision, Kind, Variant
+from hostrouting.fib.branches import End
 from hostrouting.fib.flow import ANY, PLAIN, Flow
-from hostrouting.fib.program import Outcome, Program
+from hostrouting.fib.program import Program
+from hostrouting.fib.step import Outcome
 from hostrouting.fib.table import Entry, Table
 from hostrouting.model import (
     IP,
@@ -44,9 +46,7 @@ class _Ready(NamedTuple):
     """What is prepared once for a family and a flow."""
 
     family: int
-    plain: Program  # for the packet as plain as it may be
-    full: Program  # with open selectors where something is not known
-    tables: tuple[Table, ...]  # those that can matter
+    program: Program
     cuts: tuple[int, ...]  # where rules and addresses themselves make a difference
 
 
@@ -108,7 +108,7 @@ class Fib:
             return entry.length + (not _gives_way(entry.route, metric, ours))
 
         for place, following in zip(places, [*places[1:], prefix.last + 1], strict=True):
-            length = ready.plain.length_to_decide(place, main, beats)
+            length = ready.program.stretch(place).length_to_decide(place, main, beats)
             yield Contest(place, following - 1, self._decide(ready, place), length)
 
     def routes(self, prefix: Prefix, *, table: int = TABLE_MAIN) -> tuple[Route, ...]:
@@ -124,7 +124,7 @@ class Fib:
         A route that refuses packets is among them, and hides those after it. What suppresses default routes is
         passed over.
         """
-        return self._prepare(family, PLAIN).plain.defaults()
+        return self._prepare(family, PLAIN).program.defaults()
 
     def _index(self, keys: Iterable[tuple[int, int, int, int, int]]) -> None:
         # Every route of the host comes by here: nothing but a dictionary entry is made for it.
@@ -156,49 +156,42 @@ class Fib:
         if ready is None:
             rules = self._rules[family][1:] if family == IPV4 and self._merged else self._rules[family]
 
-            width = width_of(family)
-
             def table_of(rule: Rule) -> Table | None:
                 return self._tables.get((family, rule.table))
 
-            full = Program(rules, flow, width=width, groups=self._groups, table_of=table_of)
-            plain = Program(rules, flow.assumed(), width=width, groups=self._groups, table_of=table_of)
-            cuts = {place for step in full.steps if step.low >= 0 for place in (step.low, step.high + 1)} | {
-                place for low, high, _ in _BY_ADDRESS[family] for place in (low, high + 1)
-            }
-            tables = tuple({id(step.table): step.table for step in full.steps if step.table}.values())
-            ready = self._ready[family, flow] = _Ready(family, plain, full, tables, tuple(cuts))
+            program = Program(rules, family, flow, groups=self._groups, table_of=table_of)
+            by_address = {place for low, high, _ in _BY_ADDRESS[family] for place in (low, high + 1)}
+            ready = self._ready[family, flow] = _Ready(family, program, (*program.cuts, *by_address))
         return ready
 
     def _places(self, ready: _Ready, prefix: Prefix) -> list[int]:
         """Every place in the prefix at which the decision can become another, and where it begins."""
         low, high = prefix.first, prefix.last
         places = {low, *(place for place in ready.cuts if low <= place <= high)}
-        for table in ready.tables:
+        for table in ready.program.tables:
             table.cut(low, high, places)
         return sorted(places)
 
     def _decide(self, ready: _Ready, address: int) -> Decision:
-        outcome, passed = ready.plain.follow(address)
+        stretch = ready.program.stretch(address)
+        outcome, unsure = stretch.follow(address)
         if not 0 < address < _SPECIAL[ready.family]:
             for low, high, kind in _BY_ADDRESS[ready.family]:
                 if low <= address <= high:
                     return self._decision(outcome, by_address=kind)
-        if not ready.full.unsure and not (passed and ready.full.flow.tos is None):
-            return self._decision(outcome)
-        variants = {
-            Variant(conditions, self._decision(end)): None
-            for conditions, end in ready.full.explore(address)
-            if _answer(end) != _answer(outcome)
-        }
-        return self._decision(outcome, variants=tuple(variants))
+        if not unsure:
+            step, entry = outcome
+            return self._decisions.get((id(step), id(entry))) or self._decision(outcome)
+        answer = _answer(outcome)
+        return self._decision(outcome, others=[end for end in stretch.ends(address) if _answer(end.outcome) != answer])
 
-    def _decision(
-        self, outcome: Outcome, *, by_address: Kind | None = None, variants: tuple[Variant, ...] = ()
-    ) -> Decision:
+    def _decision(self, outcome: Outcome, *, by_address: Kind | None = None, others: Sequence[End] = ()) -> Decision:
         """The one value for this answer."""
         step, entry = outcome
-        key = (id(step), entry and entry.position, by_address, variants)
+        # Numbers only: the garbage collector need not look at them.
+        key: tuple[object, ...] = (id(step), id(entry))
+        if by_address or others:
+            key = (*key, by_address, *[id(it) for end in others for it in (*end.outcome, end.ways)])
         decision = self._decisions.get(key)
         if decision is None:
             rule = None if step is None else step.rule
@@ -209,7 +202,7 @@ class Fib:
                 rule,
                 None if entry is None else entry.route,
                 () if entry is None else entry.legs,
-                variants,
+                tuple(Variant(end.ways, self._decision(end.outcome)) for end in others),
             )
         return decision
 

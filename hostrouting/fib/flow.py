@@ -1,19 +1,26 @@
-"""What is known of a packet apart from its destination, and what a rule's selectors make of it.
+"""What is known of a packet apart from its destination, and what a rule asks of it.
 
-Here: one packet against one selector, answered yes, no, or nobody knows. Not here: the order of rules.
+Here: one packet against one question, answered yes, no, or nobody knows. Not here: several questions together
+(`worlds`), and the order of rules (`program`).
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from ipaddress import IPv4Address
+from typing import NamedTuple, Self
 
 import attrs
 
 from hostrouting.model import IP, Rule, as_ip
 
-__all__ = ["ANY", "PLAIN", "Flow", "answers", "same_tos"]
+__all__ = ["ANY", "PLAIN", "Ask", "Flow", "asks_of", "dscp", "same_tos", "tos_ask"]
 
 # The two lowest bits of tos belong to congestion notification; routing has not looked at them since Linux 5.18.
 _DSCP = 0xFC
+
+
+def dscp(tos: int) -> int:
+    """What routing sees of a tos byte."""
+    return tos & _DSCP
 
 
 def same_tos(one: int, other: int) -> bool:
@@ -31,6 +38,9 @@ class Flow:
 
     `iif` is "lo" for packets that the host makes itself; `oif` is the device that their socket is bound to, ""
     when it is bound to none; a `source` of 0.0.0.0 is one that is yet to be chosen.
+
+    For a bound socket the answer is what the tables have by that device. Where they have nothing, Linux takes the
+    destination for a neighbour and sends the packet out there all the same.
     """
 
     source: IP | None = attrs.field(default=None, converter=_as_ip)
@@ -52,6 +62,22 @@ class Flow:
             }
         )
 
+    def known(self, family: int) -> dict[str, int]:
+        """What is known, under the names by which rules ask for it, each as a number."""
+        source = None if self.source is None else int(self.source) if self.source.version == family else -1
+        said = {
+            "from": source,
+            "iif": None if self.iif is None else _number(self.iif),
+            "oif": None if self.oif is None else _number(self.oif),
+            "fwmark": self.mark,
+            "tos": self.tos,
+            "uidrange": self.uid,
+            "ipproto": self.ipproto,
+            "sport": self.sport,
+            "dport": self.dport,
+        }
+        return {name: value for name, value in said.items() if value is not None}
+
 
 # Nothing is known: the answer names every rule that could make it another.
 ANY = Flow()
@@ -60,39 +86,89 @@ ANY = Flow()
 PLAIN = Flow(source=IPv4Address(0), iif="lo", oif="", mark=0, tos=0, uid=0, ipproto=17, sport=0, dport=0)
 
 
-def answers(rule: Rule, flow: Flow, devs: Collection[str]) -> Iterator[tuple[tuple[str, str], bool | None]]:
-    """What each selector of the rule except `to` says of the packet: yes, no, or (None) that it is not known.
+class Ask(NamedTuple):
+    """A question about a packet: whether what is called `name` is between `low` and `high`.
+
+    With a `mask`: whether it has the bits of `low` where the mask has any. `words` say it as `ip rule` does;
+    `plain` is what a plain packet of the host's own answers.
+    """
+
+    name: str
+    words: tuple[str, str]
+    low: int
+    high: int
+    mask: int | None
+    plain: bool
+
+    def allows(self, number: int) -> bool:
+        """Whether it is yes for this number."""
+        return self.low <= number <= self.high if self.mask is None else not (number ^ self.low) & self.mask
+
+    def answer(self, known: Mapping[str, int]) -> bool | None:
+        """What those who know this much say; None when they do not know."""
+        number = known.get(self.name)
+        return None if number is None else self.allows(number)
+
+    def implies(self, other: Self) -> bool:
+        """Whether yes to this is yes to the other, which asks for the same."""
+        if self.mask is None or other.mask is None:
+            return other.low <= self.low and self.high <= other.high
+        return not other.mask & ~self.mask and other.allows(self.low)
+
+    def joined(self, other: Self) -> Self | None:
+        """Yes to both, as one question; None where that cannot be."""
+        if self.mask is None or other.mask is None:
+            low, high = max(self.low, other.low), min(self.high, other.high)
+            return self._replace(low=low, high=high) if low <= high else None
+        if (self.low ^ other.low) & self.mask & other.mask:
+            return None
+        return self._replace(low=self.low & self.mask | other.low & other.mask, mask=self.mask | other.mask)
+
+
+def asks_of(rule: Rule, devs: Collection[str]) -> Iterator[tuple[Ask, bool]]:
+    """What the rule asks of a packet, its destination apart; each with whether any packet can say yes.
 
     A rule for a device that the host does not have is no rule for any packet ("[detached]").
     """
+    plainly = PLAIN.known(rule.family)
     for name, value in rule.selectors():
-        if name in {"iif", "oif"} and value != "lo" and value not in devs:
-            yield (name, value), False
-        elif name != "to":
-            yield (name, value), _answer(rule, name, flow)
+        if name == "to":
+            continue
+        possible = name not in {"iif", "oif"} or value == "lo" or value in devs
+        ask = _ask(rule, name, value)
+        yield ask._replace(plain=possible and ask.answer(plainly) is True), possible
 
 
-def _answer(rule: Rule, selector: str, flow: Flow) -> bool | None:
-    match selector:
-        case "from":
-            return None if flow.source is None or rule.src is None else flow.source in rule.src
-        case "iif":
-            return None if flow.iif is None else flow.iif == rule.iif
-        case "oif":
-            return None if flow.oif is None else flow.oif == rule.oif
+def tos_ask(tos: int) -> Ask:
+    """Whether a packet has this tos."""
+    return Ask("tos", ("tos", f"{tos:#x}"), tos, tos, _DSCP, same_tos(tos, 0))
+
+
+def _ask(rule: Rule, name: str, value: str) -> Ask:
+    mask = None
+    match name:
+        case "from" if rule.src is not None:
+            low, high = rule.src.first, rule.src.last
         case "fwmark":
-            return None if flow.mark is None else not (flow.mark ^ rule.fwmark) & rule.fwmask
+            low, high, mask = rule.fwmark, rule.fwmark, rule.fwmask
         case "tos":
-            return None if flow.tos is None else same_tos(flow.tos, rule.tos)
-        case "uidrange":
-            return _within(flow.uid, rule.uids)
+            return tos_ask(rule.tos)
+        case "uidrange" if rule.uids is not None:
+            low, high = rule.uids
         case "ipproto":
-            return None if flow.ipproto is None else flow.ipproto == rule.ipproto
-        case "sport":
-            return _within(flow.sport, rule.sports)
+            low = high = rule.ipproto
+        case "sport" if rule.sports is not None:
+            low, high = rule.sports
+        case "dport" if rule.dports is not None:
+            low, high = rule.dports
+        case "iif" | "oif":
+            low = high = _number(value)
         case _:
-            return _within(flow.dport, rule.dports)
+            # What this library does not know is a question of its own, which nobody can answer.
+            return Ask(f"{name} {value}", (name, value), 1, 1, None, plain=False)
+    return Ask(name, (name, value), low, high, mask, plain=False)
 
 
-def _within(value: int | None, span: tuple[int, int] | None) -> bool | None:
-    return None if value is None or span is None else span[0] <= value <= span[1]
+def _number(name: str) -> int:
+    """A device's name as a number of its own."""
+    return int.from_bytes(name.encode(), "big")

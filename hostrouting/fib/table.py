@@ -7,7 +7,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 
-from hostrouting.fib.flow import same_tos
+from hostrouting.fib.flow import dscp, same_tos
 from hostrouting.model import TABLE_LOCAL, NextHop, Route
 
 __all__ = ["ERRORS", "Entry", "Table"]
@@ -21,12 +21,13 @@ _BITS = 8  # a prefix is packed as its network, shifted by this, and its length
 class Entry:
     """A route as a lookup meets it: in use, with the legs that are."""
 
-    __slots__ = ("legs", "length", "position", "route")
+    __slots__ = ("legs", "length", "position", "route", "throws")
 
     def __init__(self, route: Route, legs: tuple[NextHop, ...], position: int) -> None:
         """Take the route at this position of the snapshot."""
         self.route, self.legs, self.position = route, legs, position
         self.length = route.prefix.length
+        self.throws = route.type == "throw"
 
     def leaves_by(self, dev: str) -> bool:
         """Whether a socket bound to the device can use it."""
@@ -58,7 +59,23 @@ class Table:
         lengths = {key & 255 for key in self.first}
         return [(self._width - length, length) for length in sorted(lengths, reverse=True)]
 
-    def covering(self, address: int) -> Iterator[Entry]:
+    def chain(self, address: int, tos: int | None, oif: str | None) -> tuple[Entry, ...]:
+        """The routes one of which is taken, for a bound device: by packets of other tos and then by all that are left.
+
+        For a tos that is known there is one at most.
+        """
+        if tos is not None:
+            entry, _ = self.best(address, tos, oif)
+            return () if entry is None else (entry,)
+        found: list[Entry] = []
+        for entry in self._covering(address):
+            if not oif or entry.leaves_by(oif):
+                found.append(entry)
+                if not dscp(entry.route.tos):
+                    break
+        return tuple(found)
+
+    def _covering(self, address: int) -> Iterator[Entry]:
         """The routes that cover the address and are in use, the one that the kernel prefers first."""
         first, entries = self.first, self._entries
         for host, length in self._shifts:
@@ -69,7 +86,7 @@ class Table:
     def best(self, address: int, tos: int, oif: str | None) -> tuple[Entry | None, bool]:
         """The route that the kernel prefers for this tos and bound device, and whether tos ruled out others."""
         first, entries, passed = self.first, self._entries, False
-        # The same as going through `covering`, which would take twice as long; most of all lookups end here.
+        # The same as going through `_covering`, which would take twice as long; most of all lookups end here.
         for host, length in self._shifts:
             key = address >> host << host + _BITS | length
             if key in first:
@@ -97,19 +114,14 @@ class Table:
                 places.add(after)
 
     def _enter(self, key: int) -> tuple[Entry, ...]:
-        places = self.more.get(key)
-        standing = [(self._routes[place], place) for place in places or (self.first[key],)]
-        if places:
+        places = self.more.get(key) or (self.first[key],)
+        standing = [(self._routes[place], place) for place in places]
+        if len(standing) > 1:
             # The table local comes first where the kernel keeps it and main in one (see the engine).
             standing.sort(key=lambda it: (it[0].table != TABLE_LOCAL, -it[0].tos, it[0].metric, it[1]))
-        found = tuple(
-            [
-                Entry(route, legs, place)
-                for route, place in standing
-                # What has no leg at all goes some way that nobody told us, and takes packets there all the same.
-                if (legs := self._in_use(route)) or not route.legs
-            ]
-        )
+        entries = [(route, self._in_use(route), place) for route, place in standing]
+        # What has no leg at all goes some way that nobody told us, and takes packets there all the same.
+        found = tuple([Entry(*it) for it in entries if it[1] or not it[0].legs])
         self._entries[key] = found
         return found
 

@@ -191,7 +191,7 @@ class TestWhatCannotBeSeenIsSaid:
         assert not report.findings
         (note,) = report.notes
         assert note.escapes
-        assert note.conditions[0].rule.priority == 100
+        assert note.ways[0][0].rule.priority == 100
         assert (str(ip_at(4, note.first)), str(ip_at(4, note.last))) == ("172.16.4.0", "172.16.4.255")
 
     def test_what_is_known_decides(self) -> None:

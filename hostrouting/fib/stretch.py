@@ -1,0 +1,86 @@
+"""The rules as the packets for some destinations meet them, and the walk of a plain packet through them.
+
+Here: goto, suppression, throw, verdicts; what a route that is yet to come would have to be. Not here: rules that are
+for other destinations (`program` has left them out), and what becomes of packets that are not plain (`branches`).
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+
+from hostrouting.fib.answer import Ways
+from hostrouting.fib.branches import Branches, End
+from hostrouting.fib.flow import Flow
+from hostrouting.fib.step import Outcome, Step, Turn
+from hostrouting.fib.table import Entry, Table
+
+__all__ = ["Stretch"]
+
+_NOTHING: Outcome = (None, None)
+
+
+class Stretch:
+    """What is asked for destinations that are one to all rules."""
+
+    def __init__(self, turns: Sequence[Turn], flow: Flow, width: int, ways: dict[Ways, Ways]) -> None:
+        """Take the turns, none of which asks for a destination any more; `width` is that of an address.
+
+        `ways` are those that are known already (see `branches`).
+        """
+        self._lane = tuple(_plainly(turns))
+        self._tos, self._oif, self._width = flow.tos, flow.oif, width
+        self._branches = Branches(turns, flow, ways)
+        self._asks = any(turn.asks for turn in turns)
+
+    def follow(self, address: int) -> tuple[Outcome, bool]:
+        """What decides for a packet as plain as it may be, and whether what is not known of it could matter."""
+        tos, oif, unsure = self._tos or 0, self._oif, self._asks
+        for step in self._lane:
+            if step.table is None:
+                return (step, None), unsure
+            entry, passed = step.table.best(address, tos, oif)
+            unsure = unsure or (passed and self._tos is None)
+            # Most routes are kept without a question.
+            if entry is not None and ((step.simple and not entry.throws) or step.keeps(entry)):
+                return (step, entry), unsure
+        return _NOTHING, unsure
+
+    def ends(self, address: int) -> Iterator[End]:
+        """Every end that is possible given what is not known of a packet, the plain one's among them."""
+        return self._branches.ends(address)
+
+    def length_to_decide(self, address: int, table: Table, beats: Callable[[Entry], int]) -> int | None:
+        """How long the prefix of a new route in the table has to be at least, to decide; None: no length will do.
+
+        `beats` says from which length on it is preferred to the route that it would meet there.
+        """
+        # Only a route at least this long comes to where the walk is now.
+        shortest, floor = self._width + 1, 0
+        for step in self._lane:
+            if step.table is None:
+                break
+            entry, _ = step.table.best(address, self._tos or 0, self._oif)
+            decides = entry is not None and step.keeps(entry)
+            suppressed = -1 if (limit := step.rule.suppress_prefixlength) is None else limit
+            if step.table is table:
+                preferred = 0 if entry is None else beats(entry)
+                shortest = min(shortest, max(preferred, suppressed + 1, floor))
+                floor = max(floor, preferred) if decides else floor
+            # A route that is preferred here and then suppressed goes on to the next rule.
+            if decides and (step.table is not table or floor > suppressed):
+                break
+        return shortest if shortest <= self._width else None
+
+
+def _plainly(turns: Sequence[Turn]) -> Iterator[Step]:
+    """The steps that a plain packet takes: tables in order, and a verdict at the end if a rule has one."""
+    at = 0
+    while at < len(turns):
+        turn = turns[at]
+        at += 1
+        if not turn.plain:
+            continue
+        if turn.target is not None:
+            at = turn.target
+        elif turn.step.table is not None or turn.step.verdict:
+            yield turn.step
+            if turn.step.verdict:
+                return

@@ -1,0 +1,61 @@
+"""What may be true of a packet of which not everything is known.
+
+Here: suppositions about one packet, which may contradict each other. Not here: which rules give rise to them.
+"""
+
+from typing import NamedTuple, TypeAlias
+
+from hostrouting.fib.answer import Condition
+from hostrouting.fib.flow import Ask
+from hostrouting.model import Rule
+
+__all__ = ["ANYTHING", "Path", "World"]
+
+Path: TypeAlias = tuple[Condition, ...]
+
+
+class World(NamedTuple):
+    """Suppositions that are all true together, and the conditions under which a packet is in this world.
+
+    `holds` has a yes for each thing that was asked for; of each of the `refused` not every part is true.
+    """
+
+    holds: dict[str, Ask]
+    refused: tuple[tuple[Ask, ...], ...]
+    conditions: Path
+
+    def suppose(self, rule: Rule, asks: tuple[Ask, ...], *, true: bool) -> "World | None":
+        """The world in which all of this is true too, or in which not all of it is; None when there is none."""
+        still = tuple(ask for ask in asks if not self._says(ask))
+        if not still:
+            return self if true else None
+        holds = self._with(still)
+        if holds is None:
+            return None if true else self
+        # What holds for a plain packet anyway is no condition.
+        conditions = self.conditions
+        if all(ask.plain for ask in still) is not true:
+            conditions = (*conditions, Condition(rule, tuple(ask.words for ask in still), true))
+        if not true:
+            return World(self.holds, (*self.refused, still), conditions)
+        found = World(holds, self.refused, conditions)
+        return None if any(all(map(found._says, refused)) for refused in self.refused) else found
+
+    def _says(self, ask: Ask) -> bool:
+        """Whether what is supposed to be true answers this with yes."""
+        held = self.holds.get(ask.name)
+        return held is not None and held.implies(ask)
+
+    def _with(self, asks: tuple[Ask, ...]) -> dict[str, Ask] | None:
+        """What is true when these are too; None where that cannot be."""
+        holds = dict(self.holds)
+        for ask in asks:
+            joined = holds[ask.name].joined(ask) if ask.name in holds else ask
+            if joined is None:
+                return None
+            holds[ask.name] = joined
+        return holds
+
+
+# Nothing is supposed.
+ANYTHING = World({}, (), ())

@@ -1,0 +1,226 @@
+"""hostrouting.fib where not all is known of a packet: what is possible, and no more than that."""
+
+from itertools import product
+
+import attrs
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hostrouting.fib import PLAIN, Fib, Flow, branches
+from hostrouting.fib.flow import Ask
+from hostrouting.model import Link, Prefix, Route, Rule, Snapshot, default_rules, ip_at
+from tests.support.strategies import blocks, snapshots
+
+LOCAL, *REST = default_rules(4)
+LINKS = (Link(name="eth0", index=2), Link(name="wg0", index=3))
+DEFAULT = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1")
+BY_WG0 = Route.to("0.0.0.0/0", dev="wg0", table=7)
+
+
+def with_rules(*rules: Rule, routes: tuple[Route, ...] = (DEFAULT, BY_WG0)) -> Fib:
+    """A host that leaves by eth0, and by wg0 where a rule leads to the table 7."""
+    return Fib(Snapshot(links=LINKS, rules=(LOCAL, *rules, *REST), routes=routes))
+
+
+def others(fib: Fib, address: str = "172.16.0.1") -> list[tuple[str, list[str]]]:
+    """Where else packets may go, and under which conditions."""
+    return [
+        (", ".join(variant.decision.devs) or variant.decision.kind, [" + ".join(map(str, way)) for way in variant.ways])
+        for variant in fib.lookup(address).variants
+    ]
+
+
+def marked(priority: int, mark: int, mask: int = 0xFF, *, target: int = 0, table: int = 0) -> Rule:
+    """A rule for packets with a mark: a goto, or one that leads to a table."""
+    action = "goto" if target else "to_table"
+    return Rule(
+        family=4,
+        priority=priority,
+        action=action,  # type: ignore[arg-type]  # one of the two
+        table=table,
+        target=target or None,
+        fwmark=mark,
+        fwmask=mask,
+    )
+
+
+def packets(snapshot: Snapshot, family: int) -> list[Flow]:
+    """One packet of every kind that the rules of a snapshot can tell apart."""
+    rules = [rule for rule in snapshot.rules if rule.family == family]
+    sources = {rule.src.network for rule in rules if rule.src} | {rule.src.last for rule in rules if rule.src}
+    ports = {port for rule in rules for span in (rule.sports, rule.dports) if span for port in (*span, span[1] + 1)}
+    values: dict[str, set[object]] = {
+        "source": {PLAIN.source if family == 4 else ip_at(6, 0), *(ip_at(family, number) for number in sources)},
+        "iif": {"lo", "other", *(rule.iif for rule in rules if rule.iif)},
+        "mark": {0, 1, 2, 3, *(rule.fwmark for rule in rules)} if any(rule.fwmask for rule in rules) else {0},
+        "tos": {0, 0x10},
+        "uid": {0, 5000, *(rule.uids[0] for rule in rules if rule.uids)},
+        "ipproto": {17, 1, *(rule.ipproto for rule in rules if rule.ipproto)},
+        "sport": {0, *ports} if any(rule.sports for rule in rules) else {0},
+        "dport": {0, *ports} if any(rule.dports for rule in rules) else {0},
+    }
+    return [
+        Flow(oif="", **dict(zip(values, chosen, strict=True)))  # type: ignore[arg-type]  # as listed above
+        for chosen in product(*(sorted(them, key=str) for them in values.values()))
+    ]
+
+
+class TestAllThatIsPossibleIsSaidAndNoMore:
+    """The variants of an answer are the answers to packets that there can be."""
+
+    @given(st.data(), st.sampled_from([4, 6]).flatmap(blocks))
+    @settings(max_examples=150)
+    def test_every_variant_has_a_packet(self, data: st.DataObject, block: Prefix) -> None:
+        """For each variant there is a packet that fares so; and no packet fares otherwise than is said."""
+        snapshot = data.draw(snapshots(block, max_rules=3))
+        address = ip_at(block.family, data.draw(st.integers(block.first, block.last)))
+        fib = Fib(snapshot)
+        answer = fib.lookup(address, Flow(oif=""))
+        said = {(it.kind, it.route) for it in (answer, *(variant.decision for variant in answer.variants))}
+        kinds = packets(snapshot, block.family)
+        if len(kinds) > 2000:
+            kinds = data.draw(st.lists(st.sampled_from(kinds), min_size=50, max_size=50))
+            assert {(it.kind, it.route) for it in (fib.lookup(address, flow) for flow in kinds)} <= said
+        else:
+            assert {(it.kind, it.route) for it in (fib.lookup(address, flow) for flow in kinds)} == said
+
+    @given(st.data())
+    def test_gotos_upon_gotos(self, data: st.DataObject) -> None:
+        """However many gotos lead to and fro by marks, no end is missed, even when walks know nothing any more."""
+        bits = st.sampled_from([1, 2, 4, 8])
+        jumps = st.builds(
+            lambda at, mark, mask, on: marked(at, mark & mask, mask, target=at + on),
+            st.integers(1, 30),
+            bits,
+            bits,
+            st.integers(1, 10),
+        )
+        ends = st.builds(
+            lambda at, mark, table: marked(at, mark, mark, table=table),
+            st.integers(1, 40),
+            bits,
+            st.sampled_from([7, 8, 9]),
+        )
+        rules = sorted(data.draw(st.lists(jumps | ends, max_size=12)), key=lambda rule: rule.priority)
+        routes = (DEFAULT, *(Route.to("0.0.0.0/0", dev=f"wg{table}", table=table) for table in (7, 8, 9)))
+        before = branches.ARRIVALS
+        branches.ARRIVALS = data.draw(st.sampled_from([0, 1, 16]))
+        try:
+            fib = with_rules(*rules, routes=routes)
+            answer = fib.lookup("172.16.0.1")
+        finally:
+            branches.ARRIVALS = before
+        said = {it.devs for it in (answer, *(variant.decision for variant in answer.variants))}
+        possible = {fib.lookup("172.16.0.1", attrs.evolve(PLAIN, mark=mark)).devs for mark in range(16)}
+        assert possible <= said
+        if before == branches.ARRIVALS and len(rules) < 6:
+            assert all(all(variant.ways) for variant in answer.variants)
+
+    def test_contradictions(self) -> None:
+        """No packet has two marks, two input devices or two protocols: what takes both is no variant."""
+        for first, second in (
+            ({"fwmark": 0x200, "fwmask": 0xF00}, {"fwmark": 0xA00, "fwmask": 0xF00}),
+            ({"iif": "eth0"}, {"iif": "wg0"}),
+            ({"uids": (0, 10)}, {"uids": (11, 20)}),
+            ({"ipproto": 6}, {"ipproto": 17}),
+            ({"src": Prefix.parse("10.0.0.0/9")}, {"src": Prefix.parse("10.128.0.0/9")}),
+            ({"tos": 0x10}, {"tos": 0x20}),
+        ):
+            rules = [
+                Rule(family=4, priority=10, action="goto", target=20, **first),
+                Rule(family=4, priority=11, table=254),
+                Rule(family=4, priority=20, table=7, **second),
+            ]
+            assert others(with_rules(*rules)) == [], first
+            if "uids" not in first and "ipproto" not in first:
+                assert others(with_rules(rules[0], rules[2])) == [("wg0", [f"{text(rules[2])} (rule 20)"])], first
+
+    def test_what_an_earlier_rule_takes(self) -> None:
+        """Packets that an earlier rule takes for good do not come to a later one."""
+        wide = Rule(family=4, priority=10, src=Prefix.parse("10.0.0.0/8"), table=254)
+        narrow = Rule(family=4, priority=20, src=Prefix.parse("10.1.0.0/16"), table=7)
+        assert others(with_rules(wide, narrow)) == []
+        assert others(with_rules(attrs.evolve(wide, src=Prefix.parse("10.1.1.0/24")), narrow)) == [
+            ("wg0", ["from 10.1.0.0/16 (rule 20)"])
+        ]
+
+    def test_many_rules_that_do_the_same(self) -> None:
+        """Of a thousand rules that lead to one table there is one variant, with all their packets."""
+        rules = [Rule(family=4, priority=1000 + n, src=Prefix(4, (10 << 24) + n, 32), table=7) for n in range(1000)]
+        ((devs, ways),) = others(with_rules(*rules))
+        assert (devs, len(ways)) == ("wg0", 1000)
+        assert ways[999] == "from 10.0.3.231/32 (rule 1999)"
+
+    def test_many_marks_that_lead_on(self) -> None:
+        """Twenty-six independent gotos make as many kinds of packets as atoms, and are answered all the same."""
+        rules = [marked(100 + n, 1 << n, 1 << n, target=1000 + n) for n in range(26)]
+        rules += [marked(1000 + n, 3 << n, 3 << n, target=2000) for n in range(26)]
+        ((devs, ways),) = others(with_rules(*rules, marked(2000, 5, table=7)))
+        assert devs == "wg0"
+        assert all(ways)
+
+    @pytest.mark.parametrize("name", ["tun_id", "flowlabel"])
+    def test_what_nobody_can_tell(self, name: str) -> None:
+        """A selector that is not known here is a condition like any other, and never holds for a plain packet."""
+        rule = Rule(family=4, priority=10, table=7, others=((name, "5"),))
+        assert others(with_rules(rule)) == [("wg0", [f"{name} 5 (rule 10)"])]
+        assert with_rules(rule).lookup("172.16.0.1", PLAIN).variants
+        again = Rule(family=4, priority=9, action="goto", target=10, others=((name, "4"),))
+        assert others(with_rules(again, attrs.evolve(rule, priority=9, table=254), attrs.evolve(rule, priority=10)))
+
+
+class TestRulesThatAreForNobody:
+    """Rules that no packet of ours meets."""
+
+    def test_l3mdev(self) -> None:
+        """A rule for packets in a VRF is for none of ours; its opposite is for all."""
+        rule = Rule(family=4, priority=10, l3mdev=True, table=7)
+        assert with_rules(rule).lookup("172.16.0.1").devs == ("eth0",)
+        assert not with_rules(rule).lookup("172.16.0.1").variants
+        assert with_rules(attrs.evolve(rule, invert=True)).lookup("172.16.0.1").devs == ("wg0",)
+
+    @pytest.mark.parametrize("target", [5, 10, 99])
+    def test_a_goto_that_leads_back_or_nowhere(self, target: int) -> None:
+        """A goto to itself, back, or to no rule is passed over: a saved snapshot may say what no kernel does."""
+        rules = [marked(5, 1, table=7), Rule(family=4, priority=10, action="goto", target=target)]
+        assert others(with_rules(*rules)) == [("wg0", ["fwmark 0x1/0xff (rule 5)"])]
+
+    def test_the_default_route_of_the_unselected(self) -> None:
+        """A rule that is for selected packets says nothing about the default route; its opposite does."""
+        selected = marked(10, 1, table=7)
+        assert [entry.route.devs for entry in with_rules(selected).defaults(4)] == [("eth0",)]
+        opposite = attrs.evolve(selected, invert=True)
+        assert [entry.route.devs for entry in with_rules(opposite).defaults(4)] == [("wg0",), ("eth0",)]
+        blocked = attrs.evolve(opposite, action="blackhole", table=0, dst=Prefix.parse("172.16.0.0/16"))
+        assert not list(with_rules(blocked).defaults(4))
+
+
+NUMBERS = st.integers(0, 31)
+SPANS = st.builds(
+    lambda one, other: Ask("uidrange", ("uidrange", ""), min(one, other), max(one, other), None, plain=False),
+    NUMBERS,
+    NUMBERS,
+)
+BITS = st.builds(
+    lambda bits, mask: Ask("fwmark", ("fwmark", ""), bits & mask, bits & mask, mask, plain=False), NUMBERS, NUMBERS
+)
+
+
+class TestQuestionsTogether:
+    """Two questions about one thing, by brute force over every number."""
+
+    @given(st.tuples(SPANS, SPANS) | st.tuples(BITS, BITS))
+    def test_joined_and_implied(self, asks: tuple[Ask, Ask]) -> None:
+        """Joined they allow what both do, or nothing; one implies the other where it allows no more."""
+        one, other = asks
+        numbers = range(32)
+        both = [number for number in numbers if one.allows(number) and other.allows(number)]
+        joined = one.joined(other)
+        assert both == ([number for number in numbers if joined.allows(number)] if joined else [])
+        assert one.implies(other) == all(other.allows(number) for number in numbers if one.allows(number))
+
+
+def text(rule: Rule) -> str:
+    """What a rule selects on."""
+    return " ".join(f"{name} {value}" for name, value in rule.selectors())
