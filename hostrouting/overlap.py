@@ -11,10 +11,10 @@ from typing import Literal, TypeAlias
 import attrs
 
 from hostrouting.fib import ANY, Cell, Decision, Fib, Flow, Variant, Ways
-from hostrouting.model import IPV4, Prefix, Route, prefixes_between
+from hostrouting.model import IPV4, Prefix, Route, prefixes_between, width_of
 from hostrouting.uplink import outbound_devs
 
-__all__ = ["Escape", "Finding", "Judge", "Note", "OverlapReport", "Verdict", "check_overlap"]
+__all__ = ["Escape", "Finding", "Judge", "Kept", "Note", "OverlapReport", "Verdict", "check_overlap"]
 
 Verdict: TypeAlias = Literal["ok", "overlap", "no-default-route", "undecided"]
 Escape: TypeAlias = Literal["overlap", "no-route", "unreachable", "blackhole", "prohibit"]
@@ -64,6 +64,16 @@ class Note:
 
 
 @attrs.frozen
+class Kept:
+    """A range of an expected CIDR, wider than one address, that is the host's own: packets for it never leave."""
+
+    cidr: Prefix
+    first: int
+    last: int
+    decision: Decision
+
+
+@attrs.frozen
 class OverlapReport:
     """The verdict on the expected CIDRs, and what it rests on. Findings are sorted, disjoint within a CIDR."""
 
@@ -73,6 +83,7 @@ class OverlapReport:
     allowed: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()
     notes: tuple[Note, ...] = ()
+    kept: tuple[Kept, ...] = ()
 
 
 def check_overlap(
@@ -99,12 +110,14 @@ def check_overlap(
     judge = Judge(named, patterns)
     findings: list[Finding] = []
     notes: list[Note] = []
+    kept: list[Kept] = []
     for cidr in expected:
         cells = fib.cells(cidr, flow)
         findings += _findings(cidr, cells, judge)
         notes += _notes(cidr, cells, judge)
+        kept += _kept(cidr, cells)
     verdict: Verdict = "overlap" if findings else "undecided" if any(note.escapes for note in notes) else "ok"
-    return OverlapReport(verdict, expected, named, patterns, tuple(findings), tuple(notes))
+    return OverlapReport(verdict, expected, named, patterns, tuple(findings), tuple(notes), tuple(kept))
 
 
 class Judge:
@@ -177,6 +190,14 @@ def _counts_in(decision: Decision, address: int) -> bool:
     """Whether an own address may be counted in with a neighbour that is decided like this."""
     route = decision.route
     return route is None or route.prefix.first <= address <= route.prefix.last
+
+
+def _kept(cidr: Prefix, cells: Iterable[Cell]) -> Iterator[Kept]:
+    """The ranges that a route of type local gives to the host, as it does its single addresses."""
+    for cell in cells:
+        route = cell.decision.route
+        if cell.decision.kind == "local" and route is not None and route.prefix.length < width_of(cidr.family):
+            yield Kept(cidr, cell.first, cell.last, cell.decision)
 
 
 def _notes(cidr: Prefix, cells: Iterable[Cell], judge: Judge) -> Iterator[Note]:

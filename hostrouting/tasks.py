@@ -19,7 +19,7 @@ from hostrouting.kernel import Examination, await_plan, examine, routes_of_ours
 from hostrouting.model import IPV4, Prefix
 from hostrouting.plan import RoutePlan, plan_routes
 from hostrouting.uplink import DesiredRoute
-from hostrouting.wording import check_document, diversion_line, finding_line, note_line, repair_line, unsafe_line
+from hostrouting.wording import check_document, finding_line, notes_lines, repair_line, unsafe_line
 
 if TYPE_CHECKING:
     from hostrouting.backends.base import RouteBackend
@@ -38,6 +38,7 @@ __all__ = [
 WAIT = 30.0
 """How many seconds a task waits for what it needs of the host: a default route, a device."""
 
+_NOTES = 20  # so many are told one by one
 _UNIT_GRACE = 90.0  # seconds for a unit beyond its own waiting
 
 
@@ -334,9 +335,10 @@ def _lines(found: Examination) -> list[tuple[int, str]]:
     lines = [(logging.ERROR, finding_line(it, report.expected_devs)) for it in report.findings]
     lines += [(logging.ERROR, action)] if (action := repair_line(report, found.repair)) else []
     lines += [(logging.WARNING, f"UNSAFE: {unsafe_line(it)}") for it in found.repair.unsafe]
-    lines += [(logging.WARNING, f"NOTE: {diversion_line(it)}") for it in found.repair.diverted]
-    lines += [(logging.WARNING, f"NOTE: {note_line(it)}") for it in report.notes]
-    lines += [(logging.WARNING, f"NOTE: {it}") for it in found.surprises]
+    notes = [*notes_lines(report, found.repair), *found.surprises]
+    lines += [(logging.WARNING, f"NOTE: {it}") for it in notes[:_NOTES]]
+    if len(notes) > _NOTES:
+        lines += [(logging.WARNING, f"NOTE: and {len(notes) - _NOTES} more, in route-overlap.json")]
     return lines
 
 

@@ -142,6 +142,8 @@ class Uplink:
         ways = tuple(bare_leg(leg) for leg in default.legs if dev in {None, leg.dev}) if default else ()
         if gateway is None:
             if not ways:
+                if dev is not None and dev not in self._links:
+                    return f"the device {dev}"
                 return f"an IPv{family} default route" + (f" on {dev}" if dev else "")
             # A way whose device is down is none for the moment; unless there is no other, and that is what is missing.
             up = tuple(leg for leg in ways if (link := self._links.get(leg.dev or "")) and link.up) or ways
@@ -169,7 +171,7 @@ class Uplink:
             elif leg.gateway is None or leg.gateway.version != family:
                 continue  # nothing to ask of IPv4 about a neighbour of the other family
             elif taken := self._taken(leg.gateway):
-                yield f"another gateway: {leg.gateway} is {taken}"
+                yield f"{leg.gateway} to be a router next to this host (it is {taken})"
             elif not leg.onlink and not self._reaches(link.name, leg.gateway):
                 yield f"an address or route on {leg.dev} that reaches the gateway {leg.gateway} directly"
 

@@ -4,11 +4,11 @@ Here: sentences and documents made of findings, notes and repairs. Not here: any
 """
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Literal
 
 from hostrouting.fib import Condition, Decision, Ways
 from hostrouting.model import TABLE_MAIN, Prefix, ip_at, protocol_name, table_name
-from hostrouting.overlap import Finding, Note, OverlapReport
+from hostrouting.overlap import Finding, Kept, Note, OverlapReport
 from hostrouting.repair import TOO_MANY, Diversion, Repair, Unsafe, UnsafeReason
 from hostrouting.uplink import DesiredRoute
 
@@ -17,7 +17,9 @@ __all__ = [
     "check_document",
     "diversion_line",
     "finding_line",
+    "kept_line",
     "note_line",
+    "notes_lines",
     "repair_document",
     "repair_line",
     "unsafe_line",
@@ -25,10 +27,11 @@ __all__ = [
 
 CHECK_SCHEMA = "hostrouting/check/1"
 
-_REASONS: dict[UnsafeReason, str] = {
+_REASONS: dict[UnsafeReason | Literal["no-rule"], str] = {
     "earlier-rule": "is decided before the table main is asked, by {holder}; no route in main can change that",
+    "no-rule": "is led to the table main by no policy rule, so that no route there can help: see 'ip rule'",
     "longest-prefix": "is held by {holder}, and no longer prefix is free; that route is not ours to replace",
-    "no-way": "cannot be led back: waiting for {missing}",
+    "no-way": "cannot be led back: that takes {missing}",
     "too-many": f"would take more than {TOO_MANY} routes, because of {{holder}}",
     "reserved": "is held by {holder}, and no static route may lead there",
     "still-open": "is still open after the repair, by {holder}; this is a bug, please report it",
@@ -69,19 +72,28 @@ def note_line(note: Note) -> str:
     return f"{where}: packets {_ways(note.ways)} {_fate(note)}; the verdict is about all others"
 
 
+def kept_line(kept: Kept) -> str:
+    """That a range never leaves the host, in one sentence."""
+    where = f"expected CIDR {kept.cidr} ({_range(kept.cidr.family, kept.first, kept.last)})"
+    return f"{where} is this host's own [{_holder(kept.decision)}]: packets for it never leave"
+
+
 def unsafe_line(unsafe: Unsafe) -> str:
     """Why a range cannot be repaired, and who holds it, in one sentence."""
-    reason = _REASONS[unsafe.reason].format(holder=_holder(unsafe.decision), missing=unsafe.missing)
+    unled = unsafe.reason == "earlier-rule" and unsafe.decision.rule is None
+    reason = _REASONS["no-rule" if unled else unsafe.reason].format(
+        holder=_holder(unsafe.decision), missing=unsafe.missing
+    )
     return f"{_range(unsafe.family, unsafe.first, unsafe.last)} {reason}"
 
 
 def diversion_line(diversion: Diversion) -> str:
     """What the repair takes from other devices, in one sentence."""
     devs = ", ".join(diversion.devs)
-    return (
-        f"the repair diverts addresses of {diversion.prefix} from {devs}: "
-        f"neighbours on {devs} in the repaired range become unreachable over IP"
-    )
+    what = f"the repair diverts addresses of {diversion.prefix} from {devs}: "
+    if diversion.connected:
+        return f"{what}neighbours on {devs} in the repaired range become unreachable over IP"
+    return f"{what}packets for the repaired range no longer go by {devs}"
 
 
 def repair_document(routes: Iterable[DesiredRoute]) -> list[dict[str, Any]]:
@@ -115,8 +127,17 @@ def check_document(report: OverlapReport, repair: Repair, *, mode: str) -> dict[
             }
             for unsafe in repair.unsafe
         ],
-        "notes": [*map(note_line, report.notes), *map(diversion_line, repair.diverted)],
+        "notes": notes_lines(report, repair),
     }
+
+
+def notes_lines(report: OverlapReport, repair: Repair) -> list[str]:
+    """All that the verdict does not say by itself: what the repair costs, and what it does not hold for."""
+    return [
+        *map(diversion_line, repair.diverted),
+        *map(kept_line, report.kept),
+        *map(note_line, report.notes),
+    ]
 
 
 def _finding(finding: Finding) -> dict[str, Any]:
@@ -154,7 +175,9 @@ def _holder(decision: Decision) -> str:
     kind = "" if route.type == "unicast" else f"{route.type} "
     away = route.table != TABLE_MAIN and rule is not None
     table = f" table {table_name(route.table)} by rule {rule.priority}" if away and rule else ""
-    return f"{kind}{_name(route.prefix)} proto {protocol_name(route.protocol)}{table}"
+    # A device without a carrier still wins, and nothing that it sends arrives.
+    lost = " linkdown" if decision.legs and all(leg.linkdown for leg in decision.legs) else ""
+    return f"{kind}{_name(route.prefix)} proto {protocol_name(route.protocol)}{table}{lost}"
 
 
 def _name(prefix: Prefix) -> str:

@@ -167,6 +167,12 @@ class HostRoutingConfig:
             document, at, also = document[_SECTION], at.step(_SECTION), ()
             if repeated:
                 at.note_repeated()
+        elif isinstance(document, Mapping) and _HOST_ROUTING.is_foreign(document, also=also):
+            at.note_absence(
+                f"has none of the keys {', '.join(_HOST_ROUTING.attributes)}",
+                f"in an agent's larger file, put them into an object under the key {_SECTION}",
+            )
+            at.settle(source)
         with contextlib.suppress(Refused):
             found = _HOST_ROUTING.read(document, at, also=also)
         at.settle(source)

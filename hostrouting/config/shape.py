@@ -102,6 +102,11 @@ class Shape:
         self.absent = absent or {}
         self.together = together
 
+    def is_foreign(self, raw: Mapping[str, object], *, also: Iterable[str] = ()) -> bool:
+        """Whether the object is about something else: it has keys, and none of them is or looks like one of ours."""
+        known = (*self.attributes, *also)
+        return bool(raw) and not any(name in known or _nearest(name, known) for name in raw)
+
     def read(self, raw: object, at: Place, *, also: Iterable[str] = ()) -> dict[str, Any]:
         """The values that could be read, by attribute; faults of the others are on record.
 
@@ -210,15 +215,19 @@ def _number(value: float) -> str:
 
 
 def _advice(name: object, known: Iterable[str]) -> str:
+    near = _nearest(name, known)
+    return f"did you mean {near}?" if near else f"the keys known here are {', '.join(known)}"
+
+
+def _nearest(name: object, known: Iterable[str]) -> str | None:
+    """The known key that was probably meant."""
     from difflib import get_close_matches  # noqa: PLC0415  only a fault needs it
 
     # Compared without case: that is the commonest slip, and other readers of JSON let it pass.
     by_letters = {key.lower(): key for key in known}
     letters = name.lower()[:SHOWN] if isinstance(name, str) else ""
     near = get_close_matches(letters, by_letters, n=1)
-    if near:
-        return f"did you mean {by_letters[near[0]]}?"
-    return f"the keys known here are {', '.join(known)}"
+    return by_letters[near[0]] if near else None
 
 
 def _plain(value: object) -> object:

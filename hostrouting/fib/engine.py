@@ -95,11 +95,13 @@ class Fib:
             found.append(Cell(begin, last, before))
         return found
 
-    def contests(self, prefix: Prefix, *, metric: int = 0, ours: int = -1, flow: Flow = ANY) -> Iterator[Contest]:
+    def contests(
+        self, prefix: Prefix, *, dev: str | None = None, metric: int = 0, ours: int = -1, flow: Flow = ANY
+    ) -> Iterator[Contest]:
         """What a new unicast route in the table main, of this metric and tos 0, has to be to decide, and where.
 
-        It may take the place of a route of the same prefix and metric whose protocol is `ours`. The ranges
-        cover the prefix, in order; they are not maximal.
+        It leaves by `dev`. It may take the place of a route of the same prefix and metric whose protocol is `ours`. The
+        ranges cover the prefix, in order; they are not maximal.
         """
         ready = self._prepare(prefix.family, flow)
         places, main = self._places(ready, prefix), self._tables[prefix.family, TABLE_MAIN]
@@ -108,7 +110,7 @@ class Fib:
             return entry.length + (not _gives_way(entry.route, metric, ours))
 
         for place, following in zip(places, [*places[1:], prefix.last + 1], strict=True):
-            length = ready.program.stretch(place).length_to_decide(place, main, beats)
+            length = ready.program.stretch(place).length_to_decide(place, main, beats, dev)
             yield Contest(place, following - 1, self._decide(ready, place), length)
 
     def routes(self, prefix: Prefix, *, table: int = TABLE_MAIN) -> tuple[Route, ...]:

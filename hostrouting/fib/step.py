@@ -40,6 +40,13 @@ class Step:
         group = self._groups.get(entry.legs[0].dev or "") if entry.legs else None
         return group is None or group != rule.suppress_ifgroup
 
+    def suppresses_up_to(self, dev: str | None, width: int) -> int:
+        """The longest prefix of which a route by this device is no answer here; -1: there is none."""
+        group = None if dev is None else self._groups.get(dev)
+        if group is not None and group == self.rule.suppress_ifgroup:
+            return width
+        return -1 if (limit := self.rule.suppress_prefixlength) is None else limit
+
 
 # Where a walk ended: the step and the route that decide. No step: no rule decided. No route: the rule did.
 Outcome: TypeAlias = tuple[Step | None, Entry | None]

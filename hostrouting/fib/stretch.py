@@ -47,10 +47,12 @@ class Stretch:
         """Every end that is possible given what is not known of a packet, the plain one's among them."""
         return self._branches.ends(address)
 
-    def length_to_decide(self, address: int, table: Table, beats: Callable[[Entry], int]) -> int | None:
+    def length_to_decide(
+        self, address: int, table: Table, beats: Callable[[Entry], int], dev: str | None
+    ) -> int | None:
         """How long the prefix of a new route in the table has to be at least, to decide; None: no length will do.
 
-        `beats` says from which length on it is preferred to the route that it would meet there.
+        `beats` says from which length on it is preferred to the route that it would meet there; it leaves by `dev`.
         """
         # Only a route at least this long comes to where the walk is now.
         shortest, floor = self._width + 1, 0
@@ -59,7 +61,7 @@ class Stretch:
                 break
             entry, _ = step.table.best(address, self._tos or 0, self._oif)
             decides = entry is not None and step.keeps(entry)
-            suppressed = -1 if (limit := step.rule.suppress_prefixlength) is None else limit
+            suppressed = step.suppresses_up_to(dev, self._width)
             if step.table is table:
                 preferred = 0 if entry is None else beats(entry)
                 shortest = min(shortest, max(preferred, suppressed + 1, floor))

@@ -12,14 +12,17 @@ from typing import Any, Literal, get_args, get_origin
 import attrs
 
 from hostrouting.errors import SnapshotError
-from hostrouting.model.prefix import Prefix, as_ip
+from hostrouting.model.prefix import IPV4, IPV6, Prefix, as_ip
+from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Snapshot
 
 __all__ = ["SCHEMA", "snapshot_from_json", "snapshot_to_json"]
 
 
 SCHEMA = "hostrouting/snapshot/1"
-_SHOWN = 60  # so much of a key is shown in a message
+_SHOWN = 60  # so much of a key or a value is shown in a message
+_LONGEST = 128  # the kernel's longest name of a device, and longer than any other word in a snapshot
+_NUMBERS = 1 << 32  # no number of the kernel's routing is as large
 
 
 def snapshot_to_json(snapshot: Snapshot, *, indent: int | None = None) -> str:
@@ -76,7 +79,10 @@ def _decode_fields(cls: type, document: Any, path: str) -> Any:
     for name, field in fields.items():
         if field.default is attrs.NOTHING and name not in document:
             raise SnapshotError(path=_under(path, name), problem="this is missing")
-    return cls(**{name: _decode(fields[name].type, value, _under(path, name)) for name, value in document.items()})
+    found = cls(**{name: _decode(fields[name].type, value, _under(path, name)) for name, value in document.items()})
+    if isinstance(found, Rule):
+        _check_families(found, path)
+    return found
 
 
 def _decode(kind: Any, value: Any, path: str) -> Any:
@@ -92,18 +98,38 @@ def _decode(kind: Any, value: Any, path: str) -> Any:
     if get_origin(kind) in {tuple, Sequence}:
         return _decode_items(get_args(kind), value, path)
     # What is left are int, str, bool (which is no int here) and words from a fixed list.
-    if value in get_args(kind) if get_origin(kind) is Literal else type(value) is kind:
-        return value
-    raise SnapshotError(path=path, problem=f"{value!r} is not what belongs here")
+    if not (value in get_args(kind) if get_origin(kind) is Literal else type(value) is kind):
+        raise SnapshotError(path=path, problem=f"{_shown(value)} is not what belongs here")
+    if kind is int and not 0 <= value < _NUMBERS:
+        raise SnapshotError(path=path, problem=f"{value} is not in 0..{_NUMBERS - 1}")
+    # Names are printed as they are: what is in a file may not steer the terminal that shows it.
+    if kind is str and not (value.isprintable() and len(value) <= _LONGEST):
+        raise SnapshotError(path=path, problem=f"{_shown(value)} is no name: printable, and {_LONGEST} letters at most")
+    return value
+
+
+def _check_families(rule: Rule, path: str) -> None:
+    if rule.family not in {IPV4, IPV6}:
+        raise SnapshotError(path=_under(path, "family"), problem=f"{rule.family} is no address family: 4 and 6 are")
+    for name, prefix in (("src", rule.src), ("dst", rule.dst)):
+        if prefix is not None and prefix.family != rule.family:
+            raise SnapshotError(path=_under(path, name), problem=f"{prefix} in a rule of IPv{rule.family}")
+
+
+def _shown(value: Any) -> str:
+    """A value in a message: printable, and not long."""
+    text = ascii(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
 def _decode_text(parse: Callable[[str], Any], value: Any, path: str) -> Any:
     if not isinstance(value, str):
-        raise SnapshotError(path=path, problem=f"{value!r} is no text")
+        raise SnapshotError(path=path, problem=f"{_shown(value)} is no text")
     try:
         return parse(value)
     except ValueError as error:
-        raise SnapshotError(path=path, problem=str(error)) from error
+        problem = str(error) if value.isprintable() and len(value) <= _SHOWN else f"{_shown(value)} is no such thing"
+        raise SnapshotError(path=path, problem=problem) from error
 
 
 def _decode_items(kinds: tuple[Any, ...], value: Any, path: str) -> tuple[Any, ...]:

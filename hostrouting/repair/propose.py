@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 import attrs
 
 from hostrouting.fib import ANY, Contest, Decision, Fib, Flow
-from hostrouting.model import IP, IPV4, OURS, TABLE_MAIN, Prefix, Route, prefixes_between, width_of
+from hostrouting.model import IP, IPV4, OURS, PROTOCOL_KERNEL, TABLE_MAIN, Prefix, Route, prefixes_between, width_of
 from hostrouting.overlap import Judge, OverlapReport, check_overlap
 from hostrouting.repair.cover import Span, SpanKind, cover
 from hostrouting.uplink import DesiredRoute, Pending, default_route, outbound_devs, resolve_route
@@ -42,10 +42,14 @@ class Unsafe:
 
 @attrs.frozen
 class Diversion:
-    """A network of other devices' own, parts of which the repair takes from them: neighbours there are lost."""
+    """What reached other devices without a gateway, and of which the repair takes a part from them.
+
+    When they are `connected` to the network, neighbours there are lost; else what entered a tunnel no longer does.
+    """
 
     prefix: Prefix
     devs: tuple[str, ...]
+    connected: bool
 
 
 @attrs.frozen
@@ -144,7 +148,8 @@ class _Task:
 
     def close(self, block: Prefix, flow: Flow) -> tuple[Prefix, ...]:
         """The prefixes that close the block's escapes, as far as they can be closed."""
-        contests = self._fib.contests(block, metric=self._way.metric, ours=self._protocol, flow=flow)
+        dev = self._way.legs[0].dev
+        contests = self._fib.contests(block, dev=dev, metric=self._way.metric, ours=self._protocol, flow=flow)
         pieces = [piece for contest in contests for piece in _at_borders(block.family, contest)]
         spans = [Span(it.first, it.last, *self._means(block.family, it)) for it in pieces]
         chosen = cover(block, _merged(spans), usable=self._is_usable)
@@ -217,7 +222,9 @@ class _Task:
         if route is not None and any(leg.gateway is None for leg in route.legs):
             near = [it for it in self._fib.routes(route.prefix, table=route.table) if it.type == "unicast"]
             devs = tuple(dict.fromkeys(dev for it in near for dev in it.devs if dev not in self._way.devs))
-            self.diverted.setdefault(route.prefix, Diversion(route.prefix, devs))
+            # The kernel itself makes a route for the network of each address.
+            connected = any(it.protocol == PROTOCOL_KERNEL for it in near)
+            self.diverted.setdefault(route.prefix, Diversion(route.prefix, devs, connected))
 
 
 def _merged(spans: list[Span]) -> list[Span]:

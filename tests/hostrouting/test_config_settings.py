@@ -244,7 +244,19 @@ def test_unknown_key_with_a_neighbour(written: str, meant: str) -> None:
 def test_unknown_key_like_no_other(key: str, path: str) -> None:
     """A key like none of ours is named, printably, with those that there are."""
     known = "staticRoutes, routeOverlap, protocol, hostRouting"
-    assert faults({key: 1}) == [f"{path}: unknown key; the keys known here are {known}"]
+    assert faults({"protocol": 213, key: 1}) == [f"{path}: unknown key; the keys known here are {known}"]
+
+
+@pytest.mark.parametrize("document", [{"kubelet": {}, "azure": 1}, {"nodeName": "a"}])
+def test_an_agents_file_without_our_key(document: dict[str, object]) -> None:
+    """A file that is about something else has one fault, which says where our settings belong in it."""
+    assert faults(document) == [
+        (
+            "configuration: has none of the keys staticRoutes, routeOverlap, protocol; "
+            "in an agent's larger file, put them into an object under the key hostRouting"
+        )
+    ]
+    assert faults({**document, "hostrouting": {}})[-1] == "hostrouting: unknown key; did you mean hostRouting?"
 
 
 def test_unknown_keys_below() -> None:

@@ -249,11 +249,18 @@ class TestSnapshotIsAValue:
             Prefix | None: Prefix.parse("fd00::/8"),
             IP | None: as_ip("fe80::1"),
             tuple[int, int] | None: (3, 4),
+            tuple[tuple[str, str], ...]: (("tun_id", "5"),),
             tuple[NextHop, ...]: (NextHop("z", weight=2),),
         }
         fields = attrs.fields(cls)
         full: dict[str, Any] = {field.name: samples.get(field.type) for field in fields}
-        full |= {"action": "goto"} if cls is Rule else {"type": "throw"} if cls is Route else {}
+        full |= (
+            {"action": "goto", "family": 6, "src": Prefix.parse("fd00::/8")}
+            if cls is Rule
+            else {"type": "throw"}
+            if cls is Route
+            else {}
+        )
         bare = cls(**{field.name: full[field.name] for field in fields if field.default is attrs.NOTHING})
         home = {Link: "links", Address: "addresses", Rule: "rules", Route: "routes"}.get(cls)
         for field in fields:
@@ -287,6 +294,15 @@ class TestSnapshotIsAValue:
             ('{"routes": [{"prefix": "::/0", "type": "odd"}]}', r"routes\[0\]\.type: 'odd' is not what"),
             ('{"routes": [{"prefix": "::/0", "prefsrc": "x"}]}', r"routes\[0\]\.prefsrc: 'x' does not"),
             ('{"rules": [{"family": 4, "priority": 1, "uids": [1]}]}', r"rules\[0\]\.uids: a list of 2"),
+            ('{"rules": [{"family": 7, "priority": 1}]}', r"rules\[0\]\.family: 7 is no address family: 4 and 6 are"),
+            (
+                '{"rules": [{"family": 4, "priority": 1, "dst": "fd00::/8"}]}',
+                r"rules\[0\]\.dst: fd00::/8 in a rule of IPv4",
+            ),
+            ('{"routes": [{"prefix": "::/0", "metric": -1}]}', r"routes\[0\]\.metric: -1 is not in 0\.\.4294967295"),
+            ('{"routes": [{"prefix": "::/0", "table": 4294967296}]}', r"routes\[0\]\.table: 4294967296 is not in"),
+            ('{"links": [{"name": "a\\u001b[2J", "index": 1}]}', r"links\[0\]\.name: 'a\\x1b\[2J' is no name"),
+            ('{"routes": [{"prefix": "\\u001b[2J"}]}', r"routes\[0\]\.prefix: '\\x1b\[2J' is no such thing"),
         ],
     )
     def test_faults_have_a_place(self, text: str, words: str) -> None:

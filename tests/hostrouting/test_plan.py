@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hostrouting.fib import Fib
-from hostrouting.model import OURS, NextHop, Prefix, Route, Snapshot, as_ip, default_rules
+from hostrouting.model import OURS, Link, NextHop, Prefix, Route, Snapshot, as_ip, default_rules
 from hostrouting.plan import RoutePlan, Step, plan_routes
 from hostrouting.uplink import DesiredRoute, Pending, resolve_route
 from tests.support.strategies import blocks, links, prefixes, routes
@@ -226,7 +226,7 @@ class TestWhatAnOperatorReads:
             "- 10.2.0.0/16 via 10.0.0.7 dev eth0 proto hostrouting",
             "+ 10.2.0.0/16 via 10.0.0.1 dev eth0 proto hostrouting    # replace: ours, and it says something else",
             "- 10.3.0.0/16 via 10.0.0.1 dev eth0 proto hostrouting    # delete: ours, and no longer wanted",
-            "? 10.5.0.0/16 dev x: waiting for an IPv4 default route on x",
+            "? 10.5.0.0/16 dev x: waiting for the device x",
         ]
 
     def test_nothing_at_all(self) -> None:
@@ -338,7 +338,8 @@ class TestWhatIsLeftOpen:
     @pytest.mark.parametrize(
         ("wish", "missing"),
         [
-            (want("10.1.0.0/16", dev="eth9"), "an IPv4 default route on eth9"),
+            (want("10.1.0.0/16", dev="eth1"), "an IPv4 default route on eth1"),
+            (want("10.1.0.0/16", dev="eth9"), "the device eth9"),
             (want("10.1.0.0/16", dev="eth9", gateway="10.0.0.9"), "the device eth9"),
             (
                 want("10.1.0.0/16", gateway="10.7.0.9"),
@@ -348,7 +349,8 @@ class TestWhatIsLeftOpen:
     )
     def test_what_is_missing(self, wish: DesiredRoute, missing: str) -> None:
         """What is not there yet is said."""
-        pending = resolve_route(wish, Fib(plain()))
+        idle = attrs.evolve(plain(), links=(*plain().links, Link(name="eth1", index=9)))
+        pending = resolve_route(wish, Fib(idle))
         assert pending == Pending(wish, missing)
         assert str(pending) == f"{wish}: waiting for {missing}"
 

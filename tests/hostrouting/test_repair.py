@@ -296,7 +296,7 @@ class TestRepairOfKnownHosts:
         report = check_overlap(fib, [Prefix.parse("172.16.0.0/16")], devs=["eth7"])
         repair = propose_repair(fib, report)
         (unsafe,) = repair.unsafe
-        assert (unsafe.reason, unsafe.missing) == ("no-way", "an IPv4 default route on eth7")
+        assert (unsafe.reason, unsafe.missing) == ("no-way", "the device eth7")
         assert repair.proof == report
 
 

@@ -127,11 +127,13 @@ class TestWhatIsMeant:
 
     @pytest.mark.parametrize(
         ("gateway", "words"),
-        [("10.0.0.4", "10.0.0.4 is this host's own address"), ("10.0.0.255", "10.0.0.255 is a broadcast address")],
+        [("10.0.0.4", "this host's own address"), ("10.0.0.255", "a broadcast address")],
     )
     def test_a_gateway_that_is_none(self, gateway: str, words: str) -> None:
         """The host's own address and a broadcast address are no gateway, and that is said."""
-        assert meant(want(gateway, "eth0"), plain()) == f"{want(gateway, 'eth0')}: waiting for another gateway: {words}"
+        assert meant(want(gateway, "eth0"), plain()) == (
+            f"{want(gateway, 'eth0')}: waiting for {gateway} to be a router next to this host (it is {words})"
+        )
 
     def test_a_gateway_beyond_a_global_route(self) -> None:
         """A route of global scope does not make neighbours: the kernel refuses a gateway behind it."""

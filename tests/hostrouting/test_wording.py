@@ -7,7 +7,15 @@ from hostrouting.fib import Fib
 from hostrouting.model import Prefix, Route, RouteType, Rule, Snapshot, default_rules
 from hostrouting.overlap import check_overlap
 from hostrouting.repair import propose_repair
-from hostrouting.wording import check_document, diversion_line, finding_line, note_line, unsafe_line
+from hostrouting.wording import (
+    check_document,
+    diversion_line,
+    finding_line,
+    kept_line,
+    note_line,
+    notes_lines,
+    unsafe_line,
+)
 from tests.support.topologies import h200, host, plain
 
 DEFAULT = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", protocol=16)
@@ -159,3 +167,128 @@ def test_note_of_a_source() -> None:
     snapshot = host([("eth0", "10.0.0.4/24")], [DEFAULT, away], rules=[LOCAL, rule, MAIN])
     (note,) = check_overlap(Fib(snapshot), [Prefix.parse("172.16.0.0/16")]).notes
     assert ": packets from 10.0.0.5/32 (rule 100) leave by wg0 " in note_line(note)
+
+
+def noted(*rules: Rule, routes: tuple[Route, ...] = ()) -> list[str]:
+    """What the notes of a check on 172.16.0.0/16 say, from the packets on."""
+    snapshot = host([("eth0", "10.0.0.4/24")], [DEFAULT, *routes], rules=[LOCAL, *rules, MAIN])
+    report = check_overlap(Fib(snapshot), [Prefix.parse("172.16.0.0/16")])
+    return [line.partition("): ")[2].partition("; the verdict")[0] for line in map(note_line, report.notes)]
+
+
+def from_source(number: int, **does: object) -> Rule:
+    """A rule for packets from one address."""
+    return Rule(family=4, priority=100 + number, src=Prefix(4, (10 << 24) + number, 32), **does)  # type: ignore[arg-type]  # a rule's own
+
+
+AWAY = Route.to("172.16.0.0/16", dev="wg0", table=77, protocol=3)
+
+
+@pytest.mark.parametrize(
+    ("count", "words"),
+    [
+        (1, "packets from 10.0.0.0/32 (rule 100) leave by wg0 "),
+        (2, "packets from 10.0.0.0/32 (rule 100), or from 10.0.0.1/32 (rule 101) leave by wg0 "),
+        (4, ", or from 10.0.0.2/32 (rule 102), or of 1 more kind, leave by wg0 "),
+        (9, ", or from 10.0.0.2/32 (rule 102), or of 6 more kinds, leave by wg0 "),
+    ],
+)
+def test_note_of_many_rules(count: int, words: str) -> None:
+    """Rules that do the same to the packets that they select are one note, which names the first few."""
+    (line,) = noted(*(from_source(number, table=77) for number in range(count)), routes=(AWAY,))
+    assert words in line
+    assert line.endswith("[172.16.0.0/16 proto boot table 77 by rule 100]")
+
+
+def test_note_of_many_routes() -> None:
+    """Packets that leave by one device through several routes are one note, which counts them."""
+    more = [Route.to(f"172.16.{number}.0/24", dev="wg0", table=77, protocol=3) for number in (3, 4, 9)]
+    (line,) = noted(from_source(0, table=77), routes=(*more, AWAY))
+    assert line.endswith("leave by wg0 [172.16.0.0/16 proto boot table 77 by rule 100 and 3 more routes]")
+
+
+@pytest.mark.parametrize(
+    ("rule", "words"),
+    [
+        (from_source(0, action="blackhole"), "vanish in a blackhole [rule 100: from 10.0.0.0/32 blackhole]"),
+        (from_source(0, action="prohibit"), "are refused [rule 100: from 10.0.0.0/32 prohibit]"),
+        (from_source(0, action="unreachable"), "are refused [rule 100: from 10.0.0.0/32 unreachable]"),
+        (from_source(0, action="goto", target=40000), "find no route [no rule]"),
+    ],
+)
+def test_note_of_packets_that_do_not_leave(rule: Rule, words: str) -> None:
+    """Packets that a rule drops do not "leave": what becomes of them is said."""
+    beyond = Rule(family=4, priority=40000, table=99)
+    snapshot = host([("eth0", "10.0.0.4/24")], [DEFAULT], rules=[LOCAL, rule, MAIN, beyond])
+    (note,) = check_overlap(Fib(snapshot), [Prefix.parse("172.16.0.0/16")]).notes
+    assert f"packets from 10.0.0.0/32 (rule 100) {words}; the verdict is about all others" in note_line(note)
+
+
+def test_note_of_packets_that_fare_well() -> None:
+    """Where all else escapes, it is told who leaves as expected, and who stays on the host."""
+    captured = Route.to("172.16.0.0/16", dev="ib0", protocol=2)
+    well = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", table=77)
+    own = Route(Prefix.parse("0.0.0.0/0"), Route.to("0.0.0.0/0", dev="lo").legs, table=78, type="local")
+    lines = noted(from_source(0, table=77), from_source(1, table=78), routes=(captured, well, own))
+    assert lines == [
+        "packets from 10.0.0.0/32 (rule 100) leave as expected, by eth0 [default proto unspec table 77 by rule 100]",
+        "packets from 10.0.0.1/32 (rule 101) stay on this host [local default proto unspec table 78 by rule 101]",
+    ]
+
+
+def test_a_range_that_the_host_keeps() -> None:
+    """A whole range of type local is no escape, and is told: its packets never leave."""
+    legs = Route.to("0.0.0.0/0", dev="lo").legs
+    anyip = Route(Prefix.parse("172.16.0.0/17"), legs, table=255, type="local", protocol=3)
+    fib = Fib(host([("eth0", "10.0.0.4/24"), ("eth1", "172.16.200.1/24")], [DEFAULT, anyip]))
+    report = check_overlap(fib, [Prefix.parse("172.16.0.0/16")])
+    (kept,) = report.kept
+    assert kept_line(kept) == (
+        "expected CIDR 172.16.0.0/16 (172.16.0.0–172.16.127.255) is this host's own "  # noqa: RUF001  as printed
+        "[local 172.16.0.0/17 proto boot table local by rule 0]: packets for it never leave"
+    )
+    repair = propose_repair(fib, report)
+    assert kept_line(kept) in notes_lines(report, repair)
+    assert kept_line(kept) in check_document(report, repair, mode="WARN")["notes"]
+
+
+def test_a_lost_carrier_is_told() -> None:
+    """A route whose device has no carrier wins all the same: the line says so."""
+    legs = tuple(attrs.evolve(leg, linkdown=True) for leg in Route.to("0.0.0.0/0", dev="ib0").legs)
+    route = Route(Prefix.parse("172.16.0.0/16"), legs, protocol=2)
+    (line,) = lines(plain().with_routes([route]))
+    assert "routes via ib0 [172.16.0.0/16 proto kernel linkdown], expected eth0" in line
+
+
+def test_what_is_taken_from_a_tunnel() -> None:
+    """Where no network is connected no neighbours are lost, but a tunnel no longer carries the range."""
+    halves = [Route.to(text, dev="wg0", protocol=3) for text in ("0.0.0.0/1", "128.0.0.0/1")]
+    fib = Fib(host([("eth0", "10.0.0.4/24")], [DEFAULT, *halves], links=[]))
+    repair = propose_repair(fib, check_overlap(fib, [Prefix.parse("172.16.0.0/16")]))
+    assert [diversion_line(it) for it in repair.diverted] == [
+        "the repair diverts addresses of 128.0.0.0/1 from wg0: packets for the repaired range no longer go by wg0"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rules", "devs", "words"),
+    [
+        (
+            [LOCAL, attrs.evolve(MAIN, invert=True, dst=Prefix.parse("172.16.0.0/16"))],
+            ["eth0"],
+            "is led to the table main by no policy rule, so that no route there can help: see 'ip rule'",
+        ),
+        ([LOCAL, MAIN], ["eht0"], "cannot be led back: that takes the device eht0"),
+        (
+            [LOCAL, Rule(family=4, priority=9, action="prohibit"), MAIN],
+            ["eth0"],
+            "is decided before the table main is asked, by rule 9: from all prohibit; no route in main can change that",
+        ),
+    ],
+)
+def test_why_there_is_no_repair(rules: list[Rule], devs: list[str], words: str) -> None:
+    """A range that no route can close says what stands in the way, or what is not there."""
+    fib = Fib(host([("eth0", "10.0.0.4/24")], [DEFAULT], rules=rules))
+    report = check_overlap(fib, [Prefix.parse("172.16.0.0/16")], devs=devs)
+    (unsafe,) = propose_repair(fib, report).unsafe
+    assert unsafe_line(unsafe) == f"172.16.0.0–172.16.255.255 {words}"  # noqa: RUF001  as printed
