@@ -201,6 +201,20 @@ class TestWhatAnOperatorReads:
             -1
         ] == "10.0.0.1"
 
+    def test_an_old_one_behind_the_right_one(self) -> None:
+        """Where the right one stands first, an older one of ours behind it goes."""
+        right = Route.to("10.1.0.0/16", dev="eth0", gateway="10.0.0.1", protocol=OURS)
+        old = Route.to("10.1.0.0/16", dev="eth0", gateway="10.0.0.7", protocol=OURS)
+        plan = plan_routes([want("10.1.0.0/16")], plain().with_routes([right, old]))
+        assert [(step.action, step.route) for step in plan.steps] == [("keep", right), ("delete", old)]
+
+    def test_the_state_of_a_leg_is_no_difference(self) -> None:
+        """A route of ours whose device has lost its carrier is kept: it says what is wanted."""
+        leg = NextHop("eth0", gateway=as_ip("10.0.0.1"), linkdown=True)
+        ours = Route(Prefix.parse("10.1.0.0/16"), (leg,), protocol=OURS)
+        plan = plan_routes([want("10.1.0.0/16")], plain().with_routes([ours]))
+        assert [step.action for step in plan.steps] == ["keep"]
+
     def test_an_add_on_a_held_key(self) -> None:
         """A plan that adds a route whose key is held cannot be carried out, and says so."""
         route = Route.to("172.16.0.0/16", dev="eth0", protocol=OURS)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hostrouting.config import StaticRoute
-from hostrouting.fib import Fib
+from hostrouting.fib import PLAIN, Fib
 from hostrouting.model import OURS, NextHop, Prefix, Route, Rule, Snapshot, as_ip, default_rules, ip_at
 from hostrouting.overlap import Judge, OverlapReport, check_overlap
 from hostrouting.repair import TOO_MANY, Repair, propose_repair
@@ -289,6 +289,50 @@ class TestRepairOfKnownHosts:
         fib = Fib(snapshot)
         repair = propose_repair(fib, check_overlap(fib, [Prefix.parse("172.16.0.0/16")]))
         assert texts(repair) == ["172.16.0.0/16 dev wg9"]
+
+    def test_the_second_leg_of_an_ecmp_default(self) -> None:
+        """Where only one way of an ECMP default is expected, the repair goes by its own gateway."""
+        legs = (NextHop("eth0", gateway=as_ip("10.0.0.1")), NextHop("eth1", gateway=as_ip("10.1.0.1")))
+        snapshot = host(
+            [("eth0", "10.0.0.4/24"), ("eth1", "10.1.0.4/24")],
+            [Route(Prefix.parse("0.0.0.0/0"), legs), Route.to("172.16.0.0/16", dev="ib0", metric=5)],
+        )
+        assert texts(proposed(snapshot, "172.16.0.0/16", devs=("eth1",))) == ["172.16.0.0/16 via 10.1.0.1 dev eth1"]
+
+    def test_a_key_of_another_tos_is_no_key_of_ours(self) -> None:
+        """Somebody's route for another tos does not hold the key: the repair need not be split."""
+        theirs = attrs.evolve(Route.to("172.16.0.0/17", dev="ib0", protocol=3), tos=0x10)
+        fib = Fib(h200().with_routes([theirs]))
+        repair = propose_repair(fib, check_overlap(fib, [Prefix.parse("172.16.0.0/16")], flow=PLAIN), flow=PLAIN)
+        assert texts(repair) == [
+            "172.16.0.0/17 via 10.0.0.1 dev eth0",
+            "172.16.128.0/17 via 10.0.0.1 dev eth0",
+        ]
+
+    def test_what_is_lost_for_one_reason_is_one_range(self) -> None:
+        """Routes below a rule that decides make no difference to why nothing helps: it is said once."""
+        refused = Rule(family=4, priority=9, action="prohibit", dst=Prefix.parse("172.16.0.0/16"))
+        below = [Route.to(f"172.16.{number}.0/24", dev="ib0") for number in (3, 4, 77)]
+        local, *rest = default_rules(4)
+        snapshot = host([("eth0", "10.0.0.4/24")], [DEFAULT, *below], rules=[local, refused, *rest])
+        (unsafe,) = proposed(snapshot, "172.16.0.0/16").unsafe
+        assert unsafe_line(unsafe).startswith("172.16.0.0–172.16.255.255 is decided before")  # noqa: RUF001  as printed
+
+    def test_the_device_of_the_repair_loses_no_neighbours(self) -> None:
+        """What is diverted is diverted from other devices than the one that the repair leads to."""
+        near = [Route.to("172.16.0.0/16", dev=dev, protocol=2) for dev in ("ib0", "eth0", "ib1")]
+        repair = proposed(plain().with_routes(near), "172.16.0.0/16")
+        assert [(it.devs, it.connected) for it in repair.diverted] == [(("ib0", "ib1"), True)]
+
+    def test_what_the_proof_finds_open_is_said(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Should a repair not close what it is there for, the proof says so, and no repair is called safe."""
+        monkeypatch.setattr("hostrouting.repair.propose.cover", lambda *_, **__: ())
+        (unsafe,) = proposed(h200(), "172.16.0.0/16").unsafe
+        assert (unsafe.reason, ip_at(4, unsafe.first), ip_at(4, unsafe.last)) == (
+            "still-open",
+            as_ip("172.16.0.0"),
+            as_ip("172.16.255.255"),
+        )
 
     def test_no_way(self) -> None:
         """When it is not known how the expected device leads out, that is the reason."""

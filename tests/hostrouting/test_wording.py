@@ -280,9 +280,9 @@ def test_what_is_taken_from_a_tunnel() -> None:
         ),
         ([LOCAL, MAIN], ["eht0"], "cannot be led back: that takes the device eht0"),
         (
-            [LOCAL, Rule(family=4, priority=9, action="prohibit"), MAIN],
+            [LOCAL, Rule(family=4, priority=9, action="prohibit", dst=Prefix.parse("172.16.0.0/16")), MAIN],
             ["eth0"],
-            "is decided before the table main is asked, by rule 9: from all prohibit; no route in main can change that",
+            "is decided before the table main is asked, by rule 9: from all to 172.16.0.0/16 prohibit; no route in main can change that",
         ),
     ],
 )
