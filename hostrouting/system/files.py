@@ -101,7 +101,7 @@ class LocalFiles:
         if self.holds(path, text, mode=mode):
             return False
         try:
-            os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+            _make_folder(os.path.dirname(path))
             _write_whole(path, text.encode("utf-8"), mode)
         except OSError as error:
             raise _file_error("write", path, error) from error
@@ -119,7 +119,7 @@ class LocalFiles:
         if self.leads(path, target):
             return False
         try:
-            os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+            _make_folder(os.path.dirname(path))
             temporary = f"{path}.{os.getpid()}.new"
             with suppress(FileNotFoundError):
                 os.unlink(temporary)
@@ -148,7 +148,7 @@ class LocalFiles:
         import fcntl  # noqa: PLC0415  not on every system, where all but the lock is of use
 
         try:
-            os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+            _make_folder(os.path.dirname(path))
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
         except OSError as error:
             raise _file_error("lock", path, error) from error
@@ -167,6 +167,16 @@ class _LocalLock:
     def release(self) -> None:
         """See Lock."""
         os.close(self._descriptor)
+
+
+def _make_folder(path: str) -> None:
+    # With those above it. Nobody but their owner may write into them, and everybody may look, whatever the umask.
+    if os.path.isdir(path):
+        return
+    _make_folder(os.path.dirname(path))
+    with suppress(FileExistsError):
+        os.mkdir(path)
+        os.chmod(path, 0o755)  # noqa: S103  as folders of the system are
 
 
 def _write_whole(path: str, data: bytes, mode: int) -> None:

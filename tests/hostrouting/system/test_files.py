@@ -101,15 +101,16 @@ class TestLocalFiles:
         assert not LocalFiles().write(str(path), "text")
         assert (path.stat().st_ino, path.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
 
-    def test_mode(self, tmp_path: Path) -> None:
-        """The mode is the one that was asked for, whatever the umask."""
-        path = tmp_path / "script"
-        before = os.umask(0o077)
+    @pytest.mark.parametrize("umask", [0o000, 0o077])
+    def test_mode(self, tmp_path: Path, umask: int) -> None:
+        """The mode is the one that was asked for, and folders are their owner's alone to write, whatever the umask."""
+        path = tmp_path / "one" / "two" / "script"
+        before = os.umask(umask)
         try:
             LocalFiles().write(str(path), "#!/bin/sh\n", mode=0o755)
         finally:
             os.umask(before)
-        assert stat.S_IMODE(path.stat().st_mode) == 0o755
+        assert {stat.S_IMODE(it.stat().st_mode) for it in (path, path.parent, path.parent.parent)} == {0o755}
 
     def test_masked_unit(self, tmp_path: Path) -> None:
         """A unit that an administrator masked stays masked, and the error says how to unmask it."""
