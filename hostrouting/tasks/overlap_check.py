@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, ClassVar
 
 import attrs
@@ -89,43 +88,64 @@ class CheckRouteOverlap:
 
     def _examine(self, ctx: phases.Context, backend: RouteBackend) -> Examination:
         found = examine(ctx, backend, self.config, wait=self.wait)
-        lines = _lines(found)
-        for level, line in lines:
-            ctx.log.log(level, "%s", line)
-        self._mark(found, [line for level, line in lines if level >= logging.WARNING])
-        if self.config.route_overlap.mode == "STRICT" and found.report.verdict in {"overlap", "no-default-route"}:
-            summary = "; ".join(line for _, line in lines)
-            raise RouteOverlapError(summary, report=found)
+        account = _Account.of(found)
+        self._mark(found, account)
+        failing = found.report.verdict in {"overlap", "no-default-route"}
+        if failing and self.config.route_overlap.mode == "STRICT":
+            # What is wrong is said once, by whoever gets the error; what there is to know besides is logged.
+            _warn(ctx, account.notes)
+            raise RouteOverlapError("; ".join((*account.wrong, *account.remedy)), report=found)
+        _warn(ctx, (*account.wrong, *account.remedy, *account.notes))
         return found
 
-    def _mark(self, found: Examination, lines: list[str]) -> None:
-        """Leave the verdict where operators and other programs look for it; none is stale at any moment."""
+    def _mark(self, found: Examination, account: _Account) -> None:
+        """Leave the verdict where operators and other programs look for it, as the boot script does.
+
+        None is stale at any moment, and the marker comes last: once it is there, everything is.
+        """
         import json  # noqa: PLC0415  only a check needs it
 
         files, layout = self.host.files, self.host.layout
         document = check_document(found.report, found.repair, mode=self.config.route_overlap.mode)
         document["verdict"] = found.verdict
         document["notes"] = [*document["notes"], *found.surprises]
-        for path in (layout.ok_path, layout.detected_path):
+        for path in self._markers:
             files.remove(path)
         files.write(layout.report_path, json.dumps(document) + "\n")
         if found.report.verdict == "no-default-route":
             files.write(layout.detected_path, "no-default-route\n")
-        elif found.report.findings:
-            files.write(layout.detected_path, "\n".join(lines) + "\n")
-        elif found.verdict == "ok":
-            files.write(layout.ok_path, "")
+        elif account.wrong:
+            files.write(layout.detected_path, _text(account.wrong))
+        else:
+            files.write(layout.ok_path, _text((found.verdict, *account.notes)))
 
 
-def _lines(found: Examination) -> list[tuple[int, str]]:
-    """What there is to tell, in the order in which an operator needs it, each with how much it matters."""
-    report = found.report
-    if report.verdict == "no-default-route":
-        return [(logging.ERROR, "NO-DEFAULT-ROUTE: there is no IPv4 default route, so nothing is known to be expected")]
-    lines = [(logging.ERROR, finding_line(it, report.expected_devs)) for it in report.findings]
-    lines += [(logging.ERROR, action)] if (action := repair_line(report, found.repair)) else []
-    lines += [(logging.WARNING, f"UNSAFE: {unsafe_line(it)}") for it in found.repair.unsafe]
-    lines += [(logging.WARNING, f"NOTE: {diversion_line(it)}") for it in found.repair.diverted]
-    lines += [(logging.WARNING, f"NOTE: {note_line(it)}") for it in report.notes]
-    lines += [(logging.WARNING, f"NOTE: {it}") for it in found.surprises]
-    return lines
+@attrs.frozen
+class _Account:
+    """What there is to tell: what is wrong, what to do about it, and what to know besides."""
+
+    wrong: tuple[str, ...]
+    remedy: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, found: Examination) -> _Account:
+        """In the order in which an operator needs it."""
+        report, repair = found.report, found.repair
+        if report.verdict == "no-default-route":
+            return cls(("NO-DEFAULT-ROUTE: there is no IPv4 default route, so nothing is known to be expected",))
+        action = repair_line(report, repair)
+        return cls(
+            tuple(finding_line(it, report.expected_devs) for it in report.findings),
+            (*((action,) if action else ()), *(f"UNSAFE: {unsafe_line(it)}" for it in repair.unsafe)),
+            (*map(note_line, report.notes), *map(diversion_line, repair.diverted), *found.surprises),
+        )
+
+
+def _warn(ctx: phases.Context, lines: tuple[str, ...]) -> None:
+    for line in lines:
+        ctx.log.warning("%s", line)
+
+
+def _text(lines: tuple[str, ...]) -> str:
+    return "".join(f"{line}\n" for line in lines)

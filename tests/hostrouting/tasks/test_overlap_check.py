@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 
 import attrs
 import pytest
@@ -44,6 +45,27 @@ class TestCheckRouteOverlap:
             "STRICT",
         )
         assert host.files.texts[LAYOUT.detected_path].startswith("OVERLAP: ")
+
+    def test_said_once(self, caplog: pytest.LogCaptureFixture) -> None:
+        """In STRICT what is wrong is in the error alone, and what to know besides in the log."""
+        with pytest.raises(phases.TaskFailed) as caught:
+            run(CheckRouteOverlap(config(cidrs=(CIDR,)), host=FakeHost(kernel=h200())))
+        assert "OVERLAP" not in caplog.text
+        assert "neighbours on ib0" in caplog.text
+        assert "neighbours on ib0" not in str(caught.value)
+
+    @pytest.mark.parametrize("mode", ["WARN", "STRICT"])
+    def test_the_marker_is_that_of_the_boot_script(self, mode: str) -> None:
+        """Of an overlap the marker has the lines that say what is wrong; of none, the verdict."""
+        host = FakeHost(kernel=h200())
+        with suppress(phases.TaskFailed):
+            run(CheckRouteOverlap(config(cidrs=(CIDR, "10.0.0.0/8"), mode=mode), host=host))
+        lines = host.files.texts[LAYOUT.detected_path].splitlines()
+        assert [line.split(" (")[0] for line in lines] == [f"OVERLAP: expected CIDR {CIDR}"]
+        assert LAYOUT.ok_path not in host.files.texts
+        run(CheckRouteOverlap(config(cidrs=("10.0.0.0/8",), mode=mode), host=host))
+        assert host.files.texts[LAYOUT.ok_path] == "ok\n"
+        assert LAYOUT.detected_path not in host.files.texts
 
     def test_warn(self, caplog: pytest.LogCaptureFixture) -> None:
         """In WARN the same is logged, and the task ends well."""
@@ -97,8 +119,10 @@ class TestCheckRouteOverlap:
         )
         result = run(CheckRouteOverlap(config(cidrs=("172.16.0.0/16",)), host=host))
         assert result.examination.verdict == "undecided"  # type: ignore[attr-defined]  # a CheckResult
-        assert LAYOUT.ok_path not in host.files.texts
-        assert "the kernel answers prohibit" in json.loads(host.files.texts[LAYOUT.report_path])["notes"][0]
+        verdict, note = host.files.texts[LAYOUT.ok_path].splitlines()
+        assert verdict == "undecided"
+        assert "the kernel answers prohibit" in note
+        assert json.loads(host.files.texts[LAYOUT.report_path])["notes"] == [note]
 
     def test_nothing_to_check_any_more(self) -> None:
         """Without expected CIDRs, what was installed for the check goes, its markers too."""
