@@ -24,7 +24,7 @@ check: .venv/ready ## style, types, import arrows, shell
 	else echo 'shellcheck is not installed: the shell scripts were not checked'; fi
 
 bench: .venv/ready ## how fast it is, beside its peers
-	$(BIN)/python tests/benchmarks/run.py $(ARGS)
+	$(BIN)/python -m tests.benchmarks.run $(ARGS)
 
 clean: ## remove everything that was made here
 	rm -rf .venv .cache dist

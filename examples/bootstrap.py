@@ -1,62 +1,65 @@
-"""A node bootstrap agent in thirty lines: steps, a retry, a parallel part, a deadline; stop it with Ctrl-C.
+"""A node bootstrap agent in small: it makes the host's routing right, proves it, and only then starts the machine.
 
-The steps stand in for real ones and change nothing. `--fail` lets one of them break, `--plan` only says what would
-be done; any other word is the name of a step to run alone.
+It works on a host in memory, an H200 node whose InfiniBand devices hide the cluster's 172.16.0.0/16. `--broken` leaves
+the repair out of the configuration: the check fails, and the machine is not started. `--plan` only says what would be
+done. `--host FILE` does it on this machine, as root, with the configuration in that file; any other word is the name
+of a step to run alone.
 """
 
 import logging
+import subprocess
 import sys
 
 import phases
+from hostrouting import ConfigError, Configure, Host, HostRoutingConfig
+from hostrouting.testing import FakeHost, h200
 
-
-@phases.task("download", plan=lambda _ctx: "would fetch the machine's image")
-def download(ctx: phases.Context) -> str:
-    """Fetch the image; the network is not up at the first attempt."""
-    ctx.sleep(0.2)
-    if ctx.attempt == 1:
-        raise ConnectionError("network is unreachable")
-    return "image.raw"
-
-
-@phases.task("unpack")
-def unpack(ctx: phases.Context) -> None:
-    """Unpack it, whole or not at all: an order to stop waits until it is done."""
-    with ctx.shielded(grace=30) as safe:
-        safe.sleep(0.3)
-
-
-@phases.task("configure-host", plan=lambda _ctx: "would route 172.16.0.0/16 by eth0")
-def configure_host(ctx: phases.Context) -> None:
-    """Make the host's routing right; here is where hostrouting.Configure will stand."""
-    ctx.log.info("172.16.0.0/16 leaves by eth0", extra={"dev": "eth0"})
-
-
-@phases.task("start-machine", undo=lambda ctx: ctx.log.info("stopped"))
-def start_machine(ctx: phases.Context) -> None:
-    """Start the machine."""
-    ctx.sleep(0.1)
-    if "--fail" in sys.argv:
-        raise RuntimeError("machine kube1 exited with code 1")
-
-
-bootstrap = phases.serial(
-    phases.retry(download, attempts=3, delay=0.1, on=ConnectionError),
-    phases.parallel(unpack, configure_host, name="prepare"),
-    phases.deadline(start_machine, 60),
-    name="bootstrap",
+BROKEN = HostRoutingConfig.from_mapping({"routeOverlap": {"expectedCidrs": ["172.16.0.0/16"], "mode": "STRICT"}})
+REPAIRED = HostRoutingConfig(
+    {"enabled": True, "routes": [{"destination": "172.16.0.0/17"}, {"destination": "172.16.128.0/17"}]},
+    BROKEN.route_overlap,
 )
+
+
+@phases.task("start-machine", plan=lambda _ctx: "would start the machine kube1")
+def start_machine(ctx: phases.Context) -> None:
+    """Start it; on the host in memory there is none to start."""
+    if "--host" in sys.argv:
+        subprocess.run(["/usr/bin/machinectl", "start", "kube1"], check=True)
+    ctx.log.info("kube1 runs")
+
+
+def agent(config: HostRoutingConfig, host: Host) -> phases.Task[object]:
+    """The whole bootstrap of a node."""
+    return phases.serial(
+        Configure(config, host=host),
+        phases.deadline(start_machine, 90),
+        name="bootstrap",
+    )
+
+
+def main(words: list[str]) -> int:
+    """Choose host and configuration, and run it."""
+    if "--host" in words:
+        at = words.index("--host")
+        config, host = HostRoutingConfig.load(words[at + 1]), Host.local()
+        del words[at + 1]
+    else:
+        config, host = BROKEN if "--broken" in words else REPAIRED, FakeHost(kernel=h200())
+    bootstrap = agent(config, host)
+    if "--plan" in words:
+        print(phases.plan(bootstrap))
+        return 0
+    report = phases.run(bootstrap, only=[word for word in words if not word.startswith("--")])
+    print(report)
+    return report.exit_code
+
 
 if __name__ == "__main__":
     handler = logging.StreamHandler()
     handler.setFormatter(phases.LogfmtFormatter())
     logging.basicConfig(level=logging.INFO, handlers=[handler])
-    if "--plan" in sys.argv:
-        print(phases.plan(bootstrap))
-        sys.exit()
     try:
-        report = phases.run(bootstrap, only=[word for word in sys.argv[1:] if not word.startswith("-")])
-    except phases.UnknownTask as error:
+        sys.exit(main(sys.argv[1:]))
+    except (phases.UnknownTask, ConfigError) as error:
         sys.exit(str(error))
-    print(report)
-    sys.exit(report.exit_code)

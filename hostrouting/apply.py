@@ -20,7 +20,7 @@ from hostrouting.model import IPV6, OURS, Prefix, Route, Snapshot, route_keys
 from hostrouting.uplink import bare_leg
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
     from hostrouting.plan import RoutePlan, Step
 
@@ -50,13 +50,15 @@ def apply_plan(
     *,
     before: Snapshot,
     protocol: int = OURS,
+    former: Collection[int] = (),
     check: Callable[[], object] = lambda: None,
 ) -> Applied:
     """Carry out the plan, which was made from the snapshot `before`, or leave everything as it was.
 
     RouteConflict, before anything is touched, when somebody else holds a key; ApplyError when the kernel refuses a
-    change or the table is not what the plan says afterwards. `check` is called where stopping is possible; whatever
-    it raises comes out after what was done is undone. A plan that changes nothing writes nothing.
+    change or the table is not what the plan says afterwards. Ours are the routes that carry `protocol` or a `former`
+    number. `check` is called where stopping is possible; whatever it raises comes out after what was done is undone.
+    A plan that changes nothing writes nothing.
     """
     if plan.conflicts:
         raise RouteConflict([f"{step.route.prefix}: {step.reason}" for step in plan.conflicts])
@@ -65,7 +67,7 @@ def apply_plan(
     if not plan.changes:
         return Applied(plan)
     made, broken = _changes(plan, before)
-    transaction = _Transaction(plan, backend, before, protocol)
+    transaction = _Transaction(plan, backend, before, {protocol, *former})
     try:
         for batch in (*_batches(made), *_batches(broken)):
             check()
@@ -125,8 +127,8 @@ def _batches(changes: list[Change]) -> Iterator[list[Change]]:
 class _Transaction:
     """One plan on its way into the kernel."""
 
-    def __init__(self, plan: RoutePlan, backend: RouteBackend, before: Snapshot, protocol: int) -> None:
-        self._plan, self._backend, self._protocol = plan, backend, protocol
+    def __init__(self, plan: RoutePlan, backend: RouteBackend, before: Snapshot, ours: set[int]) -> None:
+        self._plan, self._backend, self._ours = plan, backend, ours
         self._keys = {step.route.key for step in plan.steps}
         self._before = _Table(before, self._keys)
         self._wanted = _Table(plan.apply_to(before), self._keys)
@@ -174,12 +176,12 @@ class _Transaction:
             yield from self._back(now.at(key), self._before.at(key))
         for key in sorted(self._keys):
             for route in now.at(key):
-                if route.protocol == self._protocol and route not in self._before.at(key):
+                if route.protocol in self._ours and route not in self._before.at(key):
                     yield Change("delete", route)
 
     def _back(self, there: tuple[Route, ...], then: tuple[Route, ...]) -> Iterator[Change]:
         """What is ours and missing of one key, put where it stood: ahead of what is there, or behind it."""
-        missing = [place for place, it in enumerate(then) if it not in there and it.protocol == self._protocol]
+        missing = [place for place, it in enumerate(then) if it not in there and it.protocol in self._ours]
         ahead = next((place for place, it in enumerate(then) if it in there), len(then))
         for place in reversed([place for place in missing if place < ahead] if there else []):
             yield Change("prepend", then[place])

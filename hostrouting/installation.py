@@ -1,15 +1,23 @@
 """Files of ours on a host, made to be what they should: the one place that writes, links and removes them.
 
-Here: sets of files, and what changed. Not here: their text (`render`), and when they are wanted (`tasks`).
+Here: sets of files, what changed, and what an earlier one says. Not here: their text (`render`), and when they are
+wanted (`tasks`).
 """
 
 from __future__ import annotations
 
+import math
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import attrs
 
+from hostrouting.config import HostRoutingConfig
+from hostrouting.errors import ConfigError
 from hostrouting.render import (
+    DEFAULT_WAIT,
+    parse_protocol_name,
+    parse_static_routes_script,
     render_check_drop_in,
     render_check_script,
     render_check_unit,
@@ -20,11 +28,10 @@ from hostrouting.render import (
 )
 
 if TYPE_CHECKING:
-    from hostrouting.config import HostRoutingConfig
     from hostrouting.layout import HostLayout
     from hostrouting.system import Files
 
-__all__ = ["Installation", "check_installation", "routes_installation"]
+__all__ = ["Installation", "check_installation", "former_protocols", "routes_installation"]
 
 _SCRIPT = 0o755
 
@@ -45,9 +52,9 @@ class Installation:
     obsolete: tuple[str, ...] = ()
 
     def differences(self, files: Files) -> tuple[str, ...]:
-        """The paths that `install` would write; reads, and changes nothing."""
-        stale = [it.path for it in self.files if files.read(it.path) != it.text]
-        missing = [path for path, _ in self.links if not files.is_there(path)]
+        """The paths that `install` would change; reads, and changes nothing."""
+        stale = [it.path for it in self.files if not files.holds(it.path, it.text, mode=it.mode)]
+        missing = [path for path, target in self.links if not files.leads(path, target)]
         return (*stale, *missing, *(path for path in self.obsolete if files.is_there(path)))
 
     def install(self, files: Files) -> tuple[str, ...]:
@@ -69,13 +76,14 @@ class Installation:
         return (*(it.path for it in reversed(self.files)), *(path for path, _ in self.links), *self.obsolete)
 
 
-def routes_installation(config: HostRoutingConfig, layout: HostLayout) -> Installation:
+def routes_installation(config: HostRoutingConfig, layout: HostLayout, *, wait: float = DEFAULT_WAIT) -> Installation:
     """What brings the static routes back at every boot, and holds machines back until they are there."""
+    seconds = math.ceil(wait)
     return Installation(
         (
             _File(layout.protocol_name_path, render_protocol_name(config.protocol)),
-            _File(layout.routes_script_path, render_static_routes_script(config), _SCRIPT),
-            _File(layout.routes_unit_path, render_routes_unit(layout)),
+            _File(layout.routes_script_path, render_static_routes_script(config, wait=seconds), _SCRIPT),
+            _File(layout.routes_unit_path, render_routes_unit(layout, wait=seconds)),
             _File(layout.routes_drop_in_path, render_routes_drop_in(layout)),
         ),
         links=((layout.routes_enabled_path, f"{layout.unit_directory}/{layout.routes_unit}"),),
@@ -83,12 +91,13 @@ def routes_installation(config: HostRoutingConfig, layout: HostLayout) -> Instal
     )
 
 
-def check_installation(config: HostRoutingConfig, layout: HostLayout) -> Installation:
+def check_installation(config: HostRoutingConfig, layout: HostLayout, *, wait: float = DEFAULT_WAIT) -> Installation:
     """What checks for overlaps before every start of a machine."""
+    seconds = math.ceil(wait)
     return Installation(
         (
-            _File(layout.check_script_path, render_check_script(config, layout=layout), _SCRIPT),
-            _File(layout.check_unit_path, render_check_unit(layout)),
+            _File(layout.check_script_path, render_check_script(config, layout=layout, wait=seconds), _SCRIPT),
+            _File(layout.check_unit_path, render_check_unit(layout, wait=seconds)),
             _File(layout.check_drop_in_path, render_check_drop_in(config.route_overlap.mode, layout)),
         ),
         obsolete=(
@@ -96,3 +105,27 @@ def check_installation(config: HostRoutingConfig, layout: HostLayout) -> Install
             layout.at(f"{layout.unit_directory}/multi-user.target.wants/{layout.check_unit}"),
         ),
     )
+
+
+def former_protocols(files: Files, layout: HostLayout, *, now: int) -> frozenset[int]:
+    """The route protocol numbers besides `now` by which routes are ours: those that our files on the host name.
+
+    There are some after the number was changed in the configuration. What is no text of ours names none, nor does one
+    that names a number which nobody could configure, for that would make routes ours that are not.
+    """
+    found = set()
+    if (script := files.read(layout.routes_script_path)) is not None:
+        with suppress(ValueError):
+            found.add(parse_static_routes_script(script).protocol)
+    if (name := files.read(layout.protocol_name_path)) is not None:
+        with suppress(ValueError):
+            found.add(parse_protocol_name(name))
+    return frozenset(it for it in found if it != now and _can_be_ours(it))
+
+
+def _can_be_ours(protocol: int) -> bool:
+    try:
+        HostRoutingConfig(protocol=protocol)
+    except ConfigError:
+        return False
+    return True

@@ -12,22 +12,23 @@ import attrs
 
 from hostrouting.errors import NotReady
 from hostrouting.fib import PLAIN, Fib
+from hostrouting.former import plan_renumbered
 from hostrouting.model import IPV4, Prefix, ip_at, protocol_name
 from hostrouting.overlap import OverlapReport, check_overlap
-from hostrouting.plan import RoutePlan, plan_routes
 from hostrouting.repair import Repair, propose_repair
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     import phases
     from hostrouting.backends.base import Answer, RouteBackend
     from hostrouting.config import HostRoutingConfig
     from hostrouting.fib import Decision
     from hostrouting.model import Snapshot
+    from hostrouting.plan import RoutePlan
     from hostrouting.uplink import DesiredRoute
 
-__all__ = ["Examination", "await_plan", "examine", "routes_of_ours"]
+__all__ = ["Examination", "await_plan", "examine", "is_any_route_ours"]
 
 T = TypeVar("T")
 
@@ -35,19 +36,25 @@ _TRIES = 3  # at an examination in which the kernel and we disagree: the tables 
 _AT_ONCE = 4096  # destinations in one lookup
 
 
-def routes_of_ours(backend: RouteBackend, protocol: int) -> bool:
+def is_any_route_ours(backend: RouteBackend, protocol: int) -> bool:
     """Whether any route carries our protocol."""
     return bool(backend.snapshot(family=IPV4, protocol=protocol).routes)
 
 
 def await_plan(
-    ctx: phases.Context, backend: RouteBackend, wanted: Sequence[DesiredRoute], *, protocol: int, wait: float
+    ctx: phases.Context,
+    backend: RouteBackend,
+    wanted: Sequence[DesiredRoute],
+    *,
+    protocol: int,
+    former: Collection[int] = (),
+    wait: float,
 ) -> tuple[RoutePlan, Snapshot]:
     """The plan, as soon as the host is ready for all that is wanted; NotReady says what was seen last."""
 
     def attempt() -> tuple[tuple[RoutePlan, Snapshot] | None, str]:
         before = backend.snapshot(family=IPV4)
-        plan = plan_routes(wanted, before, protocol=protocol)
+        plan = plan_renumbered(wanted, before, protocol=protocol, former=former)
         if not plan.pending:
             return (plan, before), ""
         return None, "; ".join(map(str, plan.pending))

@@ -29,7 +29,7 @@ DRAWINGS = {
         fib host render
         backends installation uplink
         apply overlap plan testing
-        repair
+        former repair
         kernel wording
         tasks
         __init__
@@ -95,6 +95,16 @@ DRAWINGS = {
     "hostrouting.repair": """
         cover
         propose
+        __init__
+    """,
+    "hostrouting.system": """
+        files manager
+        __init__
+    """,
+    "hostrouting.tasks": """
+        boot results
+        overlap_check static_routes
+        configure
         __init__
     """,
     "hostrouting.testing": """

@@ -8,6 +8,7 @@ assets/     the bodies: shell and awk, which mean what they say wherever they ar
 """
 
 from hostrouting.render.scripts import (
+    DEFAULT_WAIT,
     CheckScript,
     RoutesScript,
     parse_check_script,
@@ -32,6 +33,7 @@ __all__ = [
     "parse_check_script",
     "RoutesScript",
     "CheckScript",
+    "DEFAULT_WAIT",
     # units and drop-ins
     "render_routes_unit",
     "render_check_unit",

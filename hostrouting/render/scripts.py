@@ -28,7 +28,7 @@ _INCLUDE = "#include "
 _LETTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-/*?= ")
 
 DEFAULT_WAIT = 30
-"""How long, in seconds, a script waits at most for what it needs."""
+"""How many seconds a task or a boot script waits at most for what it needs of the host."""
 
 
 @attrs.frozen
@@ -61,7 +61,7 @@ def parse_static_routes_script(text: str) -> RoutesScript:
     """What was rendered; text that holds no such script is a ValueError."""
     settings = _settings(text)
     routes = [_route(words) for key, words in settings if key == "route"]
-    known = dict(settings)
+    known = _Known(settings)
     return RoutesScript(StaticRoutesConfig(bool(routes), routes), int(known["protocol"]), int(known["wait"]))
 
 
@@ -82,7 +82,7 @@ def render_check_script(
 def parse_check_script(text: str) -> CheckScript:
     """What was rendered; text that holds no such script is a ValueError."""
     settings = _settings(text)
-    known = dict(settings)
+    known = _Known(settings)
 
     def each(wanted: str) -> tuple[str, ...]:
         return tuple(value for key, value in settings if key == wanted)
@@ -138,6 +138,13 @@ def _lines(asset: str) -> Iterator[str]:
             yield from _lines(line.removeprefix(_INCLUDE))
         else:
             yield line
+
+
+class _Known(dict[str, str]):
+    """Settings by their keys."""
+
+    def __missing__(self, key: str) -> str:
+        raise ValueError(f"the script has no setting {key!r}")
 
 
 def _settings(text: str) -> list[tuple[str, str]]:

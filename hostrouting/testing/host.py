@@ -41,21 +41,29 @@ class FakeFiles:
         """See Files."""
         return self.texts.get(path)
 
+    def holds(self, path: str, text: str, *, mode: int = 0o644) -> bool:
+        """See Files."""
+        return path not in self.links and self.texts.get(path) == text and self.modes.get(path) == mode
+
     def write(self, path: str, text: str, *, mode: int = 0o644) -> bool:
         """See Files."""
         if path in self.broken:
             raise FileError(f"cannot write {path}: {self.broken[path]}", path=path)
         if path in self.links:
             raise FileError(f"{path} is a link to {self.links[path]}, and nothing is written through a link", path=path)
-        if self.texts.get(path) == text and self.modes.get(path) == mode:
+        if self.holds(path, text, mode=mode):
             return False
         self.texts[path], self.modes[path] = text, mode
         self.writes.append(path)
         return True
 
+    def leads(self, path: str, target: str) -> bool:
+        """See Files."""
+        return self.links.get(path) == target
+
     def link(self, path: str, target: str) -> bool:
         """See Files."""
-        if self.links.get(path) == target:
+        if self.leads(path, target):
             return False
         self.links[path] = target
         self.writes.append(path)

@@ -1,18 +1,20 @@
 """The boot scripts beside scripts that do the obvious: several calls of `ip` for each route, or for each CIDR.
 
-Run as root: `PYTHONPATH=. python tests/benchmarks/boot.py [ROUNDS]`. Everything happens in private network namespaces.
+Takes root; everything happens in private network namespaces. `make bench` runs it; alone it is
+`python -m tests.benchmarks.boot [ROUNDS]`.
 """
 
-import statistics
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from hostrouting.config import HostRoutingConfig, RouteOverlapConfig, StaticRoute, StaticRoutesConfig
 from hostrouting.render import render_check_script, render_static_routes_script
+from tests.benchmarks.turns import in_turn, table
 from tests.support.namespace import Namespace, private_namespace
+
+__all__ = ["boot_scripts"]
 
 # What one writes first: every route asks for the default device and gateway, waits for the device, looks whether the
 # route is there, and replaces it.
@@ -45,27 +47,7 @@ done
 """
 
 
-def in_turn(methods: Mapping[str, Callable[[], float]], *, rounds: int) -> dict[str, list[float]]:
-    """The seconds that each method took in each round, after one round that is not counted."""
-    times: dict[str, list[float]] = {name: [] for name in methods}
-    for number in range(rounds + 1):
-        for name, method in methods.items():
-            seconds = method()
-            if number:
-                times[name].append(seconds)
-    return times
-
-
-def report(title: str, times: Mapping[str, list[float]]) -> None:
-    """Medians, and by how much the last method is faster than each."""
-    *_, ours = times.values()
-    for name, each in times.items():
-        ratios = [one / own for one, own in zip(each, ours, strict=True)]
-        spread = f"{statistics.median(ratios):.1f} ({min(ratios):.1f} … {max(ratios):.1f})"
-        sys.stdout.write(f"{title:34} {name:10} {statistics.median(each) * 1e3:9.2f} ms  {spread} x\n")
-
-
-class Bench:
+class Node:
     """A host, and scripts to run on it."""
 
     def __init__(self, namespace: Namespace, directory: Path) -> None:
@@ -77,54 +59,51 @@ class Bench:
         namespace.batch(["address add 10.0.0.4/24 dev eth0", "address add 172.16.1.5/16 dev ib0"])
         namespace.batch(["route add default via 10.0.0.1 dev eth0"])
 
-    def script(self, name: str, text: str, *, clean: bool = False) -> Callable[[], float]:
-        """What runs it and tells the seconds; `clean` takes our routes away before. Markers are as after a boot."""
+    def script(self, name: str, text: str) -> Callable[[], object]:
+        """What runs it."""
         path = self._directory / name
         path.write_text(text)
+        state = str(self._directory / "state")
+        return lambda: self._namespace.run("/bin/bash", str(path), RUNTIME_DIRECTORY=state)
 
-        def run() -> float:
-            if clean:
-                self._namespace.ip("route", "flush", "proto", "213")
-            for marker in (self._directory / "state").glob("*"):
-                marker.unlink()
-            began = time.perf_counter()
-            self._namespace.run("/bin/bash", str(path), RUNTIME_DIRECTORY=str(self._directory / "state"))
-            return time.perf_counter() - began
+    def forget_markers(self) -> None:
+        """As after a boot, there are none."""
+        for marker in (self._directory / "state").glob("*"):
+            marker.unlink()
 
-        return run
+    def forget_routes(self) -> None:
+        """As after a boot, there are none of ours."""
+        self._namespace.ip("route", "flush", "proto", "213")
 
 
-def compare(bench: Bench, count: int, *, rounds: int) -> None:
+def contests(node: Node, count: int, *, rounds: int) -> Iterator[str]:
     """Both scripts with this many routes and CIDRs."""
     networks = [f"172.{16 + number // 16}.{number % 16 * 16}.0/20" for number in range(count)]
     routes = [StaticRoute(network) for network in networks]
     config = HostRoutingConfig(StaticRoutesConfig(enabled=True, routes=routes), RouteOverlapConfig(networks))
     words = " ".join(networks)
-    obvious = OBVIOUS_ROUTES.format(words=words)
-    ours = render_static_routes_script(config)
-    for title, clean in (("routes, none there yet", True), ("routes, all there", False)):
-        methods = {
-            "obvious": bench.script("obvious-routes.sh", obvious, clean=clean),
-            "ours": bench.script("static-routes.sh", ours, clean=clean),
-        }
-        report(f"{count} automatic {title}", in_turn(methods, rounds=rounds))
     methods = {
-        "obvious": bench.script("obvious-check.sh", OBVIOUS_CHECK.format(words=words)),
-        "ours": bench.script("check-route-overlap.sh", render_check_script(config)),
+        "several calls of `ip` a route": node.script("obvious-routes.sh", OBVIOUS_ROUTES.format(words=words)),
+        "static-routes.sh": node.script("static-routes.sh", render_static_routes_script(config)),
     }
-    for title, clean in (("CIDRs, all repaired", False), ("CIDRs, all escaping", True)):
-        if clean:
-            bench.script("flush.sh", "ip route flush proto 213\n")()
-        report(f"{count} {title}", in_turn(methods, rounds=rounds))
+    yield table(f"{count} static routes at boot", in_turn(methods, rounds=rounds, before=node.forget_routes))
+    yield table(f"{count} static routes, all there", in_turn(methods, rounds=rounds))
+    methods = {
+        "several calls of `ip` a CIDR": node.script("obvious-check.sh", OBVIOUS_CHECK.format(words=words)),
+        "check-route-overlap.sh": node.script("check-route-overlap.sh", render_check_script(config)),
+    }
+    yield table(f"{count} CIDRs, all repaired", in_turn(methods, rounds=rounds, before=node.forget_markers))
+    node.forget_routes()
+    yield table(f"{count} CIDRs, all escaping", in_turn(methods, rounds=rounds, before=node.forget_markers))
 
 
-def main() -> None:
-    """Ten and a hundred of each."""
-    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 9
+def boot_scripts(rounds: int = 9) -> Iterator[str]:
+    """Tables for ten and a hundred of each."""
     for count in (10, 100):
-        with private_namespace() as namespace, tempfile.TemporaryDirectory() as directory:
-            compare(Bench(namespace, Path(directory)), count, rounds=rounds)
+        with private_namespace(seconds=600) as namespace, tempfile.TemporaryDirectory() as directory:
+            yield from contests(Node(namespace, Path(directory)), count, rounds=rounds)
 
 
 if __name__ == "__main__":
-    main()
+    for text in boot_scripts(*map(int, sys.argv[1:])):
+        sys.stdout.write(f"{text}\n\n")

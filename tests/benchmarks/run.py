@@ -1,49 +1,22 @@
 """`make bench`: how fast it is, beside its peers, in one run; medians, ratios and their spread.
 
-Methods take turns (A B A B …), so that a machine that slows down slows all of them down. `--write` puts the tables into
-the README.
+`--write` puts the tables into the README. What takes root is left out without it.
 """
 
 from __future__ import annotations
 
-import statistics
+import os
 import subprocess
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import phases
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+from tests.benchmarks.boot import boot_scripts
+from tests.benchmarks.turns import in_turn, table
 
 README = Path(__file__).resolve().parents[2] / "README.md"
 BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
-
-
-def in_turn(methods: Mapping[str, Callable[[], object]], *, rounds: int) -> dict[str, list[float]]:
-    """The seconds that each method took in each round, after one round that is not counted."""
-    times: dict[str, list[float]] = {name: [] for name in methods}
-    for number in range(rounds + 1):
-        for name, method in methods.items():
-            began = time.perf_counter()
-            method()
-            if number:
-                times[name].append(time.perf_counter() - began)
-    return times
-
-
-def table(title: str, times: Mapping[str, list[float]]) -> str:
-    """The medians in milliseconds, and each round's ratio to the first method: median, least and most."""
-    names = list(times)
-    rows = [f"| {title} | median | ratio (min … max) |", "|---|---|---|"]
-    for name in names:
-        ratios = [own / base for own, base in zip(times[name], times[names[0]], strict=True)]
-        spread = "1" if name == names[0] else f"{statistics.median(ratios):.2f} ({min(ratios):.2f} … {max(ratios):.2f})"
-        rows.append(f"| {name} | {statistics.median(times[name]) * 1e3:.2f} ms | {spread} |")
-    return "\n".join(rows)
 
 
 def trivial_tasks() -> str:
@@ -89,7 +62,7 @@ def imports() -> str:
 
 def main() -> None:
     """Measure, print, and write if asked to."""
-    tables = f"{trivial_tasks()}\n\n{imports()}"
+    tables = "\n\n".join([trivial_tasks(), imports(), *(boot_scripts() if os.geteuid() == 0 else [])])
     print(tables)  # noqa: T201  what it is for
     if "--write" in sys.argv:
         text = README.read_text(encoding="utf-8")

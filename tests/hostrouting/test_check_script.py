@@ -19,6 +19,7 @@ from hostrouting.overlap import check_overlap
 from hostrouting.render import render_check_script
 from hostrouting.repair import propose_repair
 from hostrouting.wording import check_document, finding_line
+from tests.support.awks import AWKS, each_awk, only_awk
 from tests.support.commands import LINKS, furnish, route_command, rule_command, wishes
 from tests.support.namespace import Namespace, private_namespace
 from tests.support.strategies import blocks, prefixes
@@ -48,10 +49,12 @@ UPLINKS: tuple[list[str], ...] = (
 class Checked:
     """One run of the script: its exit status, what it said, and what it left."""
 
-    def __init__(self, namespace: Namespace, config: HostRoutingConfig, directory: Path, *, wait: int = 0) -> None:
+    def __init__(
+        self, namespace: Namespace, config: HostRoutingConfig, directory: Path, *, wait: int = 0, awk: str = AWKS[0]
+    ) -> None:
         """Render the script, run it."""
         script = directory / "check.sh"
-        script.write_text(render_check_script(config, wait=wait))
+        script.write_text(only_awk(render_check_script(config, wait=wait), awk, directory))
         done = namespace.run("bash", str(script), RUNTIME_DIRECTORY=str(directory / "state"))
         self.status, self.said = done.returncode, done.stderr
         state = directory / "state"
@@ -96,7 +99,8 @@ def test_the_script_equals_the_engine(data: st.DataObject, tmp_path_factory: pyt
         batch = [*uplink, *map(route_command, wanted_routes), *map(rule_command, wanted_rules)]
         namespace.batch(batch, force=True, family=IPV4)
         snapshot = namespace.snapshot()
-        checked = Checked(namespace, config, tmp_path_factory.mktemp("check"))
+        awk = data.draw(st.sampled_from(AWKS))
+        checked = Checked(namespace, config, tmp_path_factory.mktemp("check"), awk=awk)
     expected = engine(snapshot, config)
     lines = expected.pop("lines")
     told = "\n".join([checked.said, *map(str, [*snapshot.rules, *snapshot.routes])])
@@ -223,6 +227,18 @@ class TestOneHost:
             namespace.ip("route", "add", f"192.168.{number}.0/24", "dev", name, "proto", "static", "metric", "7")
         checked = Checked(namespace, check("192.168.0.0/16"), tmp_path)
         assert [it["via"]["dev"] for it in checked.document["findings"]] == names
+
+    @each_awk
+    def test_any_awk(self, namespace: Namespace, tmp_path: Path, awk: str) -> None:
+        """Whichever awk a host has, the script finds and says the same."""
+        namespace.batch(["rule add pref 9 fwmark 1/1 lookup 100", "route add default dev ib0 table 100"])
+        namespace.batch(["route add blackhole 172.20.0.0/16", "route add prohibit 172.20.7.0/24 metric 4000000000"])
+        config = check("172.16.0.0/12", "10.0.0.0/8")
+        expected = engine(namespace.snapshot(), config)
+        lines = expected.pop("lines")
+        checked = Checked(namespace, config, tmp_path, awk=awk)
+        assert checked.document == expected
+        assert checked.left["route-overlap.detected"].splitlines() == lines
 
     def test_nothing_is_left_behind(self, namespace: Namespace, tmp_path: Path) -> None:
         """Markers of an earlier run are gone while one works, and its own files when it is done or cannot work."""

@@ -239,3 +239,11 @@ def test_assets_are_scripts_of_their_own() -> None:
     }
     assert {path.name for path in ASSETS.iterdir()} == included | {"static-routes.sh", "check-route-overlap.sh"}
     assert not [path.name for path in ASSETS.glob("*.awk") if "'" in path.read_text()]
+
+
+def test_assets_can_be_read_on_a_console() -> None:
+    """No line of a script is wider than 120 letters, and no part of one is longer than 250 lines."""
+    for path in ASSETS.iterdir():
+        lines = path.read_text().splitlines()
+        assert len(lines) <= 250, path.name
+        assert not [line for line in lines if len(line) > 120], path.name

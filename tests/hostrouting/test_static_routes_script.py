@@ -19,6 +19,7 @@ from hostrouting.model import IPV4, Prefix, Route, Snapshot
 from hostrouting.plan import RoutePlan, plan_routes
 from hostrouting.render import render_static_routes_script
 from hostrouting.uplink import DesiredRoute, bare_leg
+from tests.support.awks import AWKS, each_awk, only_awk
 from tests.support.commands import LINKS, furnish, route_command
 from tests.support.namespace import Namespace, private_namespace
 from tests.support.strategies import blocks, prefixes, routes
@@ -48,12 +49,20 @@ UPLINKS = (
 class Ran:
     """One run of the script: its exit status, and what it said."""
 
-    def __init__(self, namespace: Namespace, wanted: Iterable[StaticRoute], directory: Path, *, wait: int = 0) -> None:
+    def __init__(
+        self,
+        namespace: Namespace,
+        wanted: Iterable[StaticRoute],
+        directory: Path,
+        *,
+        wait: int = 0,
+        awk: str = AWKS[0],
+    ) -> None:
         """Render the script, run it."""
         wanted = tuple(wanted)
         script = directory / "static-routes.sh"
         config = HostRoutingConfig(StaticRoutesConfig(bool(wanted), wanted))
-        script.write_text(render_static_routes_script(config, wait=wait))
+        script.write_text(only_awk(render_static_routes_script(config, wait=wait), awk, directory))
         done = namespace.run("bash", str(script))
         self.status, self.said, self.lines = done.returncode, done.stderr, done.stderr.splitlines()
         assert not done.stdout
@@ -97,7 +106,7 @@ def test_the_table_is_the_planned_one(data: st.DataObject, tmp_path_factory: pyt
         namespace.batch(map(route_command, standing), force=True, family=IPV4)
         before = namespace.snapshot()
         planned = plan(wanted, before)
-        ran = Ran(namespace, wanted, tmp_path_factory.mktemp("routes"))
+        ran = Ran(namespace, wanted, tmp_path_factory.mktemp("routes"), awk=data.draw(st.sampled_from(AWKS)))
         after = namespace.snapshot()
     told = (
         f"{ran.said}\n{planned}\n--\n"
@@ -199,8 +208,21 @@ class TestOneHost:
         (line,) = Ran(namespace, [StaticRoute("10.1.0.0/16", gateway, "eth0")], tmp_path).lines
         assert f"waiting for another gateway: {gateway} is {is_what} (given up" in line
 
+    @each_awk
+    def test_any_awk(self, namespace: Namespace, tmp_path: Path, awk: str) -> None:
+        """Whichever awk a host has, the script says and does the same."""
+        namespace.batch(["route add 172.16.0.0/17 dev ib0 metric 4000000000", "route add 10.9.0.0/16 dev ib0"])
+        wanted = [*HALVES, StaticRoute("10.9.0.0/16"), StaticRoute("172.16.0.0/17", metric=4_000_000_000)]
+        lines = [f"<3>static-routes: {step.reason}" for step in plan(wanted, namespace.snapshot()).conflicts]
+        ran = Ran(namespace, wanted, tmp_path, awk=awk)
+        assert [line.partition(": its key is ")[2] for line in ran.lines] == [
+            line.partition("its key is ")[2] for line in lines
+        ]
+        assert len([route for route in namespace.routes(IPV4) if route.protocol == 213]) == 2
+
     def test_what_the_kernel_refuses(self, namespace: Namespace, tmp_path: Path) -> None:
-        """A route that the kernel itself refuses is named with the kernel's words; the others are there."""
+        """A route that the kernel refuses is named in its words; the others are there, and none is taken away."""
+        namespace.batch(["route add 10.9.0.0/16 via 10.0.0.1 proto 213"])
         namespace.batch(["route add broadcast 10.0.0.77 dev eth0 table main"])
         broadcast = StaticRoute("10.1.0.0/16", "10.0.0.77", "eth0")
         ran = Ran(namespace, [*HALVES, broadcast], tmp_path)
@@ -208,7 +230,7 @@ class TestOneHost:
         (line,) = ran.lines
         assert line.startswith("<3>static-routes: route add 10.1.0.0/16 ")
         assert "invalid gateway" in line
-        assert len([route for route in namespace.routes(IPV4) if route.protocol == 213]) == 2
+        assert len([route for route in namespace.routes(IPV4) if route.protocol == 213]) == 3
 
 
 def _see(namespace: Namespace, address: str, path: str) -> None:

@@ -33,9 +33,9 @@ _ACTIONS: dict[str, RuleAction] = {"1": "to_table", "6": "blackhole", "7": "unre
 
 
 @contextmanager
-def private_namespace() -> "Iterator[Namespace]":
-    """A new namespace, which ends with the block."""
-    holder = subprocess.Popen(["unshare", "--net", "sleep", "60"])
+def private_namespace(*, seconds: int = 60) -> "Iterator[Namespace]":
+    """A new namespace, which ends with the block, and after so many seconds at the latest."""
+    holder = subprocess.Popen(["unshare", "--net", "sleep", str(seconds)])
     try:
         for _ in range(1000):
             if Path(f"/proc/{holder.pid}/ns/net").readlink() != Path("/proc/self/ns/net").readlink():

@@ -59,21 +59,21 @@ class System:
 
     def lay(self, path: str, text: str, *, mode: int = 0o644) -> None:
         """Put a file in its place, before the boot or later, by plain writing."""
-        target = self._outside(path)
+        target = self.outside(path)
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text)
         target.chmod(mode)
 
     def link(self, path: str, target: str) -> None:
         """Put a symbolic link in its place."""
-        place = self._outside(path)
+        place = self.outside(path)
         place.parent.mkdir(parents=True, exist_ok=True)
         place.symlink_to(target)
 
     def add_machine(self, name: str) -> None:
         """Furnish a machine that `machinectl start` can boot: this host's programs, and nothing of its settings."""
         for directory in ("dev", "etc", "proc", "run", "sys", "tmp", "usr", "var", "root"):
-            self._outside(f"/var/lib/machines/{name}/{directory}").mkdir(parents=True)
+            self.outside(f"/var/lib/machines/{name}/{directory}").mkdir(parents=True)
         for directory in ("bin", "sbin", "lib", "lib64"):
             self.link(f"/var/lib/machines/{name}/{directory}", f"usr/{directory}")
         etc = f"/var/lib/machines/{name}/etc"
@@ -90,7 +90,7 @@ class System:
         stdin.flush()
         self._await_boot(0)
 
-    def run(self, *command: str, timeout: float = 60) -> subprocess.CompletedProcess[str]:
+    def run(self, *command: str, stdin: str = "", timeout: float = 60) -> subprocess.CompletedProcess[str]:
         """Run a program inside; its exit status is the caller's to look at."""
         return subprocess.run(
             ["nsenter", f"--target={self._leader}", "--all", "--", *command],
@@ -98,7 +98,7 @@ class System:
             text=True,
             check=False,
             timeout=timeout,
-            stdin=subprocess.DEVNULL,
+            input=stdin,
         )
 
     def must(self, *command: str) -> str:
@@ -132,7 +132,7 @@ class System:
         """Wait until every job is done: `running` or `degraded`."""
         return self.run("systemctl", "is-system-running", "--wait").stdout.strip()
 
-    def _outside(self, path: str) -> Path:
+    def outside(self, path: str) -> Path:
         """The same file, seen from here."""
         if self._leader:
             return Path(f"/proc/{self._leader}/root{path}")
@@ -158,8 +158,12 @@ def booted(
     scripts: Mapping[str, str] | None = None,
     links: Mapping[str, str] | None = None,
     machines: tuple[str, ...] = (),
+    furnish: Callable[[str], None] = lambda _root: None,
 ) -> Iterator[System]:
-    """A system with these files (and programs, and symbolic links) laid over this host's, and these machines."""
+    """A system with these files (and programs, and symbolic links) laid over this host's, and these machines.
+
+    `furnish` is given where the root of its files is, before it boots.
+    """
     _clear_away()
     work = Path(tempfile.mkdtemp(prefix=f"{_GROUP}{os.getpid()}-"))
     command = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
@@ -184,6 +188,7 @@ def booted(
             system.link(path, target)
         for name in machines:
             system.add_machine(name)
+        furnish(str(system.outside("/")))
         system.start(outer.stdin)
         yield system
     finally:

@@ -49,10 +49,15 @@ check() {
     -v UNDECIDED=$UNDECIDED -v NO_DEFAULT_ROUTE=$NO_DEFAULT_ROUTE -v NOT_YET=$NOT_YET -v DIFFERING=$DIFFERING \
     -v FAILED=$FAILED '
 #include routing.awk
+#include rules.awk
 #include fib.awk
+#include unknown.awk
+#include uplink.awk
+#include places.awk
 #include overlap.awk
 #include report.awk
 #include repair.awk
+#include cover.awk
 ' >&2
 }
 

@@ -10,12 +10,7 @@ $1 == "state" { take_cidrs(); next }
 /^[0-9]+:\t/ { read_rule(); next }
 /^[0-9]+: / { read_link(); next }
 $1 == "inet" { read_netconf(); next }
-/^[0-9]/ {
-  if (is_relevant($2)) read_route(++routes)
-  # What leads to neighbours tells which gateways can be reached, and own addresses are none.
-  else if (($1 == UNICAST || $1 == LOCAL || $1 == BROADCAST) && !index($0, " via ")) near_line[++near_count] = $0
-  next
-}
+$1 in type_number { if (is_relevant($2) || is_near()) read_route(++routes); next }
 # What `ip` complains of; the last line says most.
 { complaint = $0 }
 
@@ -43,91 +38,23 @@ function as_regex(glob) {
   return "^" glob "$"
 }
 
-# The CIDRs in order, and the blocks that they make up together.
-function take_cidrs(   i, j, keep) {
-  for (i = 1; i <= cidrs; i++) {
-    read_prefix(cidr_text[i])
-    c_first[i] = network; c_length[i] = prefix_length
-    for (j = i; j > 1 && (c_first[j - 1] > network || (c_first[j - 1] == network && c_length[j - 1] > prefix_length)); j--) {
-      c_first[j] = c_first[j - 1]; c_length[j] = c_length[j - 1]
-      c_first[j - 1] = network; c_length[j - 1] = prefix_length
-    }
-  }
-  for (i = 1; i <= cidrs; i++) {
-    c_last[i] = c_first[i] + size[c_length[i]] - 1
-    if (blocks && c_first[i] <= b_last[blocks] + 1) {
-      if (c_last[i] > b_last[blocks]) b_last[blocks] = c_last[i]
-    } else {
-      b_first[++blocks] = c_first[i]; b_last[blocks] = c_last[i]
-    }
-  }
-}
-
 # Whether a prefix has to do with an expected CIDR: all others are passed over.
-function is_relevant(text,   low, high, middle) {
+function is_relevant(text,   b) {
   if (text == "default") return 1
   read_prefix(text)
-  low = 1; high = blocks + 1
-  while (low < high) {
-    middle = int((low + high) / 2)
-    if (b_last[middle] < network) low = middle + 1
-    else high = middle
-  }
-  return low <= blocks && b_first[low] < network + size[prefix_length]
+  b = block_at(network)
+  return b <= blocks && b_first[b] < network + size[prefix_length]
 }
 
 # Everything that does not depend on the answers.
-function prepare(   r, i, leg, n) {
-  read_all()
-  for (r = 1; r <= routes; r++) {
-    add_to_table(r)
+function prepare(   r, leg, i) {
+  build()
+  find_uplinks()
+  for (r = 1; r <= routes; r++)
     if (r_table[r] == MAIN && r_metric[r] == 0 && r_tos[r] == "0" && r_proto[r] != ours) held[r_net[r], r_len[r]] = 1
-  }
-  make_programs()
-  list_defaults()
   if (!configured && (r = default_route("", -1))) for (leg = 1; leg <= r_legs[r]; leg++) expect(r_dev[r, leg])
   for (i = 1; i <= expected_count; i++) expected_text = expected_text (i > 1 ? ", " : "") expected[i]
   find_places()
-}
-
-# --- Places: where the answer can become another.
-
-function find_places(   i, r, n) {
-  for (i = 1; i <= cidrs; i++) { add_place(c_first[i]); add_place(c_last[i] + 1) }
-  for (i = 1; i <= rules; i++) if (u_low[i] >= 0) { add_place(u_low[i]); add_place(u_high[i] + 1) }
-  # And where it begins or ends that no static route may lead there.
-  split("0 1 3758096384 4026531840 4294967295 16777216 2130706432 2147483648", by_address, " ")
-  for (i = 1; i <= 8; i++) add_place(by_address[i])
-  for (r = 1; r <= routes; r++) { add_place(r_net[r]); add_place(r_net[r] + size[r_len[r]]) }
-  sort(place, 1, places)
-  for (i = n = 1; i <= places; i++) if (i == 1 || place[i] != place[i - 1]) {
-    place_end[n - 1] = place[i] - 1
-    place[n++] = place[i]
-  }
-  places = n - 1
-}
-
-function add_place(address,   i) {
-  for (i = 1; i <= blocks; i++) if (b_first[i] <= address && address <= b_last[i] + 1) { place[++places] = address; return }
-}
-
-function sort(list, low, high,   i, j, middle, kept) {
-  while (low < high) {
-    middle = list[int((low + high) / 2)]
-    i = low; j = high
-    while (i <= j) {
-      while (list[i] < middle) i++
-      while (list[j] > middle) j--
-      if (i <= j) { kept = list[i]; list[i++] = list[j]; list[j--] = kept }
-    }
-    if (j - low < high - i) { sort(list, low, j); low = i }
-    else { sort(list, i, high); high = j }
-  }
-}
-
-function is_expected_place(i,   b) {
-  for (b = 1; b <= blocks; b++) if (b_first[b] <= place[i] && place[i] <= b_last[b]) return 1
-  return 0
 }
 
 # Destinations that are what they are, whichever route takes them: the kernel need not be asked.
@@ -152,7 +79,8 @@ function ask(   i, questions, n) {
 function put(questions,   command, line, said, number, given, answers_given, part) {
   command = "exec ip -4 -N -d -o -force -batch - 2>&1 <<END\n" questions "END\n"
   while ((command | getline line) > 0) {
-    if (line ~ /^[0-9]/) given[++answers_given] = line
+    split(line, part, " ")
+    if (part[1] in type_number) given[++answers_given] = line
     else if (line ~ /^Command failed/) {
       sub(/.*:/, "", line)
       failure[line + answers_asked] = said
@@ -180,7 +108,7 @@ function devices_are_up(   i) {
 function decide(i,   address, n, answered, variants, id) {
   address = place[i]
   follow(address)
-  d_rule[i] = end_rule; d_route[i] = end_route; d_length[i] = shortest
+  d_rule[i] = end_rule; d_route[i] = end_route
   d_kind[i] = kind_of(end_rule, end_route)
   if (end_route && merged && r_table[end_route] == LOCAL_TABLE) d_rule[i] = 1
   variants = ""
@@ -193,7 +121,8 @@ function decide(i,   address, n, answered, variants, id) {
       id = end_path[n] SUBSEP end_of_rule[n] SUBSEP end_of_route[n]
       if (!(id in variant_number)) {
         variant_number[id] = ++variant_count
-        v_path[variant_count] = end_path[n]; v_rule[variant_count] = end_of_rule[n]; v_route[variant_count] = end_of_route[n]
+        v_path[variant_count] = end_path[n]
+        v_rule[variant_count] = end_of_rule[n]; v_route[variant_count] = end_of_route[n]
       }
       if (!index(variants " ", " " variant_number[id] " ")) variants = variants " " variant_number[id]
     }
@@ -236,7 +165,7 @@ function agrees(i, n,   r, leg) {
 
 # The kernel is right. Which rule it went by is not known then.
 function follow_the_kernel(i, n,   r, leg) {
-  d_rule[i] = -1; d_variants[i] = ""; d_length[i] = 33
+  d_rule[i] = -1; d_variants[i] = ""
   surprise[i] = (n in failure) ? failure[n] : answer[n] != "" ? answer[n] : "nothing"
   if (answer[n] != "") {
     $0 = answer[n]

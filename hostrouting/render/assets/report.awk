@@ -1,5 +1,7 @@
 # What the decisions mean for each expected CIDR, in the words and the JSON that hostrouting.wording has for them.
 
+BEGIN { UNKNOWN_DEVICE = "a device that is not known" }
+
 function judge(   i, c, k) {
   if (!expected_count) { finish("no-default-route", NO_DEFAULT_ROUTE); return }
   for (i = 1; i <= places; i++) if (is_expected_place(i)) decide(i)
@@ -7,7 +9,8 @@ function judge(   i, c, k) {
   for (c = 1; c <= cidrs; c++) judge_cidr(c)
   for (i = 1; i <= findings; i++) if (f_kind[i] == "no-route" && !default_routes && !final) exit NOT_YET
   for (i = 1; i <= places; i++) if (i in surprise) {
-    add_note(address_text(place[i]) ": the kernel answers [" surprise[i] "], which is not what its tables say; the verdict follows its answer")
+    add_note(address_text(place[i]) ": the kernel answers [" surprise[i] "], which is not what its tables say; " \
+      "the verdict follows its answer")
     doubtful = 1
   }
   for (k = 1; k <= notes_found; k++) add_note(note_text(k))
@@ -28,14 +31,14 @@ function judge_cidr(c,   i, begin, end_, touching, own, key) {
     take_notes(c, i, begin, end_)
     judge_escape(d_kind[i], d_route[i])
     if (escape_kind == "") {
-      if (begin == end_ && (d_kind[i] == LOCAL || d_kind[i] == BROADCAST || d_kind[i] == ANYCAST || d_kind[i] == MULTICAST)) {
+      if (begin == end_ && d_kind[i] >= LOCAL && d_kind[i] <= MULTICAST) {
         own++
         if (touching && counts_in(f_route[findings], end_)) { f_last[findings] = end_; own = 0 }
       } else touching = own = 0
       continue
     }
-    if (touching && f_kind[findings] == escape_kind && f_devs[findings] == escape_devs && f_rule[findings] == d_rule[i] \
-        && f_route[findings] == d_route[i]) f_last[findings] = end_
+    if (touching && f_kind[findings] == escape_kind && f_devs[findings] == escape_devs \
+        && f_rule[findings] == d_rule[i] && f_route[findings] == d_route[i]) f_last[findings] = end_
     else {
       while (own && counts_in(d_route[i], begin - 1)) { begin--; own-- }
       findings++
@@ -57,7 +60,7 @@ function first_place(address,   low, high, middle) {
   return low
 }
 
-function counts_in(r, address) { return !r || (r_net[r] <= address && address < r_net[r] + size[r_len[r]]) }
+function counts_in(r, address) { return !r || covers(r, address) }
 
 # --- Notes: what the verdict does not hold for.
 
@@ -89,7 +92,7 @@ function note_text(k,   v, who, devs, leg, seen, r, kind, path) {
     seen[e_dev[r, leg]] = 1
     devs = devs (devs == "" ? "" : ", ") e_dev[r, leg]
   }
-  if (devs == "" && kind == UNICAST) devs = "a device that is not known"
+  if (devs == "" && kind == UNICAST) devs = UNKNOWN_DEVICE
   if (devs == "") devs = kind == 0 ? "no-route" : type_name[kind]
   return "expected CIDR " range_text(n_cidr[k], n_first[k], n_last[k]) ": packets " who \
     (n_escapes[k] ? " leave by " : " leave as expected, by ") devs " [" \
@@ -98,7 +101,7 @@ function note_text(k,   v, who, devs, leg, seen, r, kind, path) {
 
 # --- Words.
 
-function span_text(first, last) { return first == last ? address_text(first) : address_text(first) "–" address_text(last) }
+function span_text(first, last) { return address_text(first) (first == last ? "" : "–" address_text(last)) }
 
 function range_text(c, first, last) {
   return prefix_text(c_first[c], c_length[c]) " (" span_text(first, last) ")"
@@ -131,7 +134,8 @@ function length_of(first, last,   length_) {
 function finding_text(f,   what, how) {
   what = ": expected CIDR " range_text(f_cidr[f], f_first[f], f_last[f])
   if (f_kind[f] == "overlap")
-    return "OVERLAP" what " routes via " (f_devs[f] == "" ? "a device that is not known" : f_devs[f]) " [" holder(f_rule[f], f_route[f]) "], expected " expected_text
+    return "OVERLAP" what " routes via " (f_devs[f] == "" ? UNKNOWN_DEVICE : f_devs[f]) \
+      " [" holder(f_rule[f], f_route[f]) "], expected " expected_text
   if (f_kind[f] == "no-route") return "NO-ROUTE" what " has no IPv4 route; expected via " expected_text
   how = f_kind[f] == "prohibit" ? "is refused" : f_kind[f] == "blackhole" ? "vanishes in a blackhole" : "is " f_kind[f]
   return toupper(f_kind[f]) what " " how " [" holder(f_rule[f], f_route[f]) "]; expected via " expected_text
@@ -157,7 +161,7 @@ function finish(verdict, status,   i, level) {
   } else {
     mark[++marks] = verdict
     if (verdict == "ok") print "<6>check-route-overlap: ok: every expected CIDR leaves by " expected_text
-    else print "<4>check-route-overlap: undecided: what could be seen leaves by " expected_text ", but not everything can be seen"
+    else print "<4>check-route-overlap: undecided: as far as can be seen, all leaves by " expected_text
   }
   for (i = 1; i <= notes; i++) {
     print "<4>" note[i]
@@ -176,7 +180,8 @@ function finish(verdict, status,   i, level) {
 function no_default_text(   seen, i) {
   seen = "no default route in the table main"
   for (i = 1; i <= default_routes; i++) seen = "a default route that cannot be used (by " r_dev[default_list[i], 1] ")"
-  return "no-default-route: the expected devices are those of the IPv4 default route, and " waited " s did not bring one; last seen: " seen
+  return "no-default-route: the expected devices are those of the IPv4 default route, and " waited \
+    " s did not bring one; last seen: " seen
 }
 
 function quoted(text,   i, letter, plain) {
@@ -199,7 +204,8 @@ function or_null(text) { return text == "" ? "null" : quoted(text) }
 
 function write_json(verdict,   i, text) {
   for (i = 1; i <= expected_count; i++) text = text (i > 1 ? ", " : "") quoted(expected[i])
-  printf "{\"schema\": \"hostrouting/check/1\", \"verdict\": \"%s\", \"mode\": \"%s\", \"expectedDevs\": [%s], ", verdict, mode, text > json
+  printf "{\"schema\": \"hostrouting/check/1\", \"verdict\": \"%s\", \"mode\": \"%s\", ", verdict, mode > json
+  printf "\"expectedDevs\": [%s], ", text > json
   printf "\"findings\": [" > json
   for (i = 1; i <= findings; i++) printf "%s%s", (i > 1 ? ", " : ""), finding_json(i) > json
   printf "], \"repair\": %s, \"unsafe\": [", repair_json() > json
@@ -212,7 +218,7 @@ function write_json(verdict,   i, text) {
 
 function finding_json(f,   r, text, i, via, gateway, dev) {
   r = f_route[f]
-  blocks_between(f_first[f], f_last[f], 0)
+  blocks_between(f_first[f], f_last[f])
   for (i = 1; i <= between; i++) text = text (i > 1 ? ", " : "") quoted(prefix_text(between_net[i], between_len[i]))
   if (f_kind[f] == "overlap") { dev = e_dev[r, f_leg[f]]; gateway = e_gateway[r, f_leg[f]] }
   via = "{\"dev\": " or_null(dev) ", \"gateway\": " or_null(gateway)
@@ -225,11 +231,11 @@ function finding_json(f,   r, text, i, via, gateway, dev) {
     ", \"prefixes\": [" text "], \"kind\": " quoted(f_kind[f]) ", \"via\": " via "}"
 }
 
-# The fewest blocks that are exactly first … last, none shorter than `shortest_`: sets between, between_net, between_len.
-function blocks_between(first, last, shortest_,   length_) {
+# The fewest blocks that are exactly first … last: sets between, between_net and between_len.
+function blocks_between(first, last,   length_) {
   between = 0
   while (first <= last) {
-    for (length_ = shortest_; first % size[length_] || first + size[length_] - 1 > last; length_++) ;
+    for (length_ = 0; first % size[length_] || first + size[length_] - 1 > last; length_++) ;
     between_net[++between] = first; between_len[between] = length_
     first += size[length_]
   }

@@ -47,6 +47,9 @@ function name_of_protocol(number) { return number in protocol_name_of ? protocol
 
 function name_of_table(number) { return number in table_name_of ? table_name_of[number] : number }
 
+# Whether the current line is a route to neighbours or to the host itself: it tells which gateways can be reached.
+function is_near() { return / scope 25[345] / }
+
 # The route in the current line, as number `r`. What has no name of its own here is kept in r_more, so that two
 # routes are told apart by all that `ip` says of them.
 function read_route(r,   field, leg, word) {
@@ -89,45 +92,14 @@ function read_route(r,   field, leg, word) {
 function has_flag(r, leg, flag) { return index(r_flags[r, leg] " ", " " flag " ") > 0 }
 
 # A leg of a route in the words of `ip`, without the state that the kernel shows.
-function leg_text(r, leg,   text) {
-  text = r_gateway[r, leg] == "" ? "" : "via " (index(r_gateway[r, leg], ":") ? "inet6 " : "") r_gateway[r, leg] " "
-  return text "dev " r_dev[r, leg] (has_flag(r, leg, "onlink") ? " onlink" : "")
+function leg_text(r, leg) { return way_text(r_gateway[r, leg], r_dev[r, leg], has_flag(r, leg, "onlink")) }
+
+function way_text(gateway, dev, onlink,   text) {
+  if (gateway != "") text = "via " (index(gateway, ":") ? "inet6 " : "") gateway " "
+  return text "dev " dev (onlink ? " onlink" : "")
 }
 
-# The default route that packets take, or the first of those by `dev`, but none of protocol `besides`; 0: none.
-# `default_list` has the candidates in the order of the plain packet; one that refuses packets hides those after it.
-function default_route(dev, besides,   r, i, leg) {
-  for (i = 1; i <= default_routes; i++) {
-    r = default_list[i]
-    if (r_proto[r] == besides) continue
-    if (dev == "") return r_type[r] == UNICAST ? r : 0
-    for (leg = 1; leg <= e_legs[r] && r_type[r] == UNICAST; leg++) if (e_dev[r, leg] == dev) return r
-  }
-  return 0
-}
-
-# Whether leg of the default route is to be used by an automatic route by `dev`: not while its link is down and another is up.
-function is_way(r, leg, dev,   i, up) {
-  if (dev != "" && r_dev[r, leg] != dev) return 0
-  for (i = 1; i <= r_legs[r]; i++) if ((dev == "" || r_dev[r, i] == dev) && is_up(r_dev[r, i])) up = 1
-  return !up || is_up(r_dev[r, leg])
-}
-
-function is_up(dev) { return (dev in link_up) && link_up[dev] }
-
-# The leg of the default route r that has this gateway, by this device where one is named; 0: none.
-function same_way(r, dev, gateway,   leg) {
-  for (leg = 1; r && leg <= r_legs[r]; leg++) if ((dev == "" || r_dev[r, leg] == dev) && r_gateway[r, leg] == gateway) return leg
-  return 0
-}
-
-# What route r says against the address as a gateway: sets taken, the longest prefix says most.
-function note_taken(r, address) {
-  if (r_table[r] != LOCAL_TABLE || r_proto[r] == ours || (r_type[r] != LOCAL && r_type[r] != BROADCAST)) return
-  if (address < r_net[r] || address >= r_net[r] + size[r_len[r]] || (taken != "" && r_len[r] <= taken_length)) return
-  taken_length = r_len[r]
-  taken = r_type[r] == LOCAL ? "this host\047s own address" : "a broadcast address"
-}
+function covers(r, address) { return r_net[r] <= address && address < r_net[r] + size[r_len[r]] }
 
 # The link in the current line, such as "3: eth0@peer: <UP,…> … group 0 …".
 function read_link(   name, field) {
@@ -136,4 +108,11 @@ function read_link(   name, field) {
   sub(/(@[^@]*)?:$/, "", name)
   link_up[name] = index("," substr($3, 2, length($3) - 2) ",", ",UP,") > 0
   for (field = 4; field < NF; field++) if ($field == "group") { link_group[name] = $(field + 1); break }
+}
+
+# What the kernel is told about devices, which `ip` says last: a wary one is not used while it has no carrier.
+function read_netconf(   field) {
+  all_said = 1
+  for (field = 3; field < NF; field++)
+    if ($field == "ignore_routes_with_linkdown" && $(field + 1) == "on") wary[$2] = 1
 }

@@ -29,7 +29,9 @@ plan() {
     exec ip -4 -N -d -o -batch - <<<$'rule show\nroute show table all\nlink show\nnetconf show' 2>&1
   } | awk -v waited="$wait" '
 #include routing.awk
+#include rules.awk
 #include fib.awk
+#include uplink.awk
 #include static-routes.awk
 '
 }
@@ -67,9 +69,9 @@ while :; do
     continue
   fi
   # Nothing is taken away until everything else is there.
-  [[ $missing$refused ]] || changes+=$removals
+  [[ $missing$refused$changes ]] || changes=$removals
   # Whatever was written is read back: this ends when there is nothing left to write.
-  if [[ -z $changes ]] || ((tries++ >= 3)) || [[ $failed ]]; then break; fi
+  if [[ -z $changes ]] || ((tries++ >= 4)) || [[ $failed ]]; then break; fi
   carry_out "${changes%$'\n'}" || failed=1
 done
 

@@ -11,7 +11,7 @@ from hostrouting.backends.netlink import NetlinkBackend
 from hostrouting.config import HostRoutingConfig
 from hostrouting.errors import RouteOverlapError
 from hostrouting.host import Host
-from hostrouting.tasks import CheckRouteOverlap, Configure
+from hostrouting.tasks import CheckRouteOverlap, Configure, Remove
 from hostrouting.testing import FakeFiles, FakeManager
 from tests.support.namespace import Namespace, private_namespace
 
@@ -64,4 +64,21 @@ def test_the_h200_node() -> None:
         assert [it for it in namespace.routes(4) if it.protocol != mended.protocol] == list(before)
 
         phases.undo(task, ctx)
+        assert namespace.routes(4) == before
+
+
+def test_another_protocol_number() -> None:
+    """After the number in the configuration changed, Linux has the same routes under the new one, and none other."""
+    with private_namespace() as namespace:
+        namespace.batch(H200)
+        before = namespace.routes(4)
+        node, ctx = host(namespace), phases.Context(observers=[])
+        halves = [{"destination": "172.16.0.0/17"}, {"destination": "172.16.128.0/17"}]
+        for number, routes in ((213, [{"destination": "10.77.0.0/16"}, *halves]), (214, halves)):
+            phases.execute(
+                Configure(HostRoutingConfig({"enabled": True, "routes": routes}, protocol=number), host=node), ctx
+            )
+            ours = [it for it in namespace.routes(4) if it not in before]
+            assert [(str(it.prefix), it.protocol) for it in ours] == [(it["destination"], number) for it in routes]
+        phases.execute(Remove(HostRoutingConfig(), host=node), ctx)
         assert namespace.routes(4) == before

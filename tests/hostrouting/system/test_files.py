@@ -1,17 +1,16 @@
-"""The edge of files and of the manager: what is promised holds for the real one and for the double."""
+"""The edge of files: what is promised holds for the real one and for the double."""
 
 from __future__ import annotations
 
 import errno
 import os
 import stat
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
-from hostrouting.errors import FileError, ManagerError, UnitFailed
-from hostrouting.system import Files, LocalFiles, SystemdManager
+from hostrouting.errors import FileError
+from hostrouting.system import Files, LocalFiles
 from hostrouting.testing import FakeFiles
 
 if TYPE_CHECKING:
@@ -43,6 +42,21 @@ class TestBoth:
         assert not files.write(path, "one")
         assert files.write(path, "one", mode=0o755)
         assert files.write(path, "two", mode=0o755)
+
+    def test_told_before(self, files: Files, tmp_path: Path) -> None:
+        """Whether writing or linking would do anything can be asked first, to the mode and the target of a link."""
+        path, link = str(tmp_path / "file"), str(tmp_path / "link")
+        assert not files.holds(path, "one")
+        assert not files.leads(link, path)
+        files.write(path, "one", mode=0o755)
+        files.link(link, path)
+        assert files.holds(path, "one", mode=0o755)
+        assert files.leads(link, path)
+        assert not files.holds(path, "two", mode=0o755)
+        assert not files.holds(path, "one", mode=0o644)
+        assert not files.leads(link, "/elsewhere")
+        assert not files.leads(path, path)
+        assert not files.holds(link, "one", mode=0o755), "nothing is written through a link"
 
     def test_remove(self, files: Files, tmp_path: Path) -> None:
         """Removing says whether there was anything."""
@@ -87,15 +101,16 @@ class TestLocalFiles:
         assert not LocalFiles().write(str(path), "text")
         assert (path.stat().st_ino, path.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
 
-    def test_mode(self, tmp_path: Path) -> None:
-        """The mode is the one that was asked for, whatever the umask."""
-        path = tmp_path / "script"
-        before = os.umask(0o077)
+    @pytest.mark.parametrize("umask", [0o000, 0o077])
+    def test_mode(self, tmp_path: Path, umask: int) -> None:
+        """The mode is the one that was asked for, and folders are their owner's alone to write, whatever the umask."""
+        path = tmp_path / "one" / "two" / "script"
+        before = os.umask(umask)
         try:
             LocalFiles().write(str(path), "#!/bin/sh\n", mode=0o755)
         finally:
             os.umask(before)
-        assert stat.S_IMODE(path.stat().st_mode) == 0o755
+        assert {stat.S_IMODE(it.stat().st_mode) for it in (path, path.parent, path.parent.parent)} == {0o755}
 
     def test_masked_unit(self, tmp_path: Path) -> None:
         """A unit that an administrator masked stays masked, and the error says how to unmask it."""
@@ -143,108 +158,14 @@ class TestLocalFiles:
         assert LocalFiles().write(str(tmp_path / "file"), "x")
         assert victim.read_text(encoding="utf-8") == "precious"
 
+    def test_a_temporary_link_that_was_left(self, tmp_path: Path) -> None:
+        """What an interrupted run left beside a link is in nobody's way."""
+        (tmp_path / f"link.{os.getpid()}.new").symlink_to("/nowhere")
+        assert LocalFiles().link(str(tmp_path / "link"), "/somewhere")
+        assert [(it.name, os.readlink(it)) for it in tmp_path.iterdir()] == [("link", "/somewhere")]
+
     def test_a_lock_that_is_a_link(self, tmp_path: Path) -> None:
         """A link in the place of the lock is not followed."""
         (tmp_path / "lock").symlink_to(tmp_path / "elsewhere")
         with pytest.raises(FileError, match="there is a link in its place"):
             LocalFiles().try_lock(str(tmp_path / "lock"))
-
-
-STUB = """#!{python}
-import sys, time
-open({log!r}, "a").write(" ".join(sys.argv[1:]) + "\\n")
-answers = {answers!r}
-for words, (code, text) in answers.items():
-    if words in " ".join(sys.argv[1:]):
-        if code == "hang":
-            time.sleep(60)
-        (sys.stderr if code else sys.stdout).write(text)
-        sys.exit(code)
-"""
-
-
-@pytest.mark.processes
-class TestSystemdManager:
-    """What is made of systemctl's answers; a systemctl that answers as told stands in for it."""
-
-    @pytest.fixture
-    def stub(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[object, str]]:
-        """Answers by words of the command; they are put in place when the first command runs."""
-        answers: dict[str, tuple[object, str]] = {}
-        monkeypatch.setenv("PATH", str(tmp_path))
-        return answers
-
-    def ready(self, tmp_path: Path, answers: dict[str, tuple[object, str]]) -> Path:
-        """Write the stand-ins; the file has the commands that were given."""
-        log = tmp_path / "log"
-        for name in ("systemctl", "journalctl"):
-            program = tmp_path / name
-            program.write_text(STUB.format(python=sys.executable, log=str(log), answers=answers), encoding="utf-8")
-            program.chmod(0o755)
-        return log
-
-    def test_start(self, tmp_path: Path, stub: dict[str, tuple[object, str]]) -> None:
-        """A unit is started with an argument list and never asks for a password."""
-        log = self.ready(tmp_path, stub)
-        SystemdManager().start("x.service", timeout=5)
-        assert log.read_text(encoding="utf-8").splitlines()[-1] == "--no-ask-password --no-pager start x.service"
-
-    def test_start_of_what_remained_active(self, tmp_path: Path, stub: dict[str, tuple[object, str]]) -> None:
-        """A oneshot that another installer had remain active is restarted: a start would do nothing."""
-        stub |= {"show": (0, "LoadState=loaded\nActiveState=active\nResult=success\n")}
-        log = self.ready(tmp_path, stub)
-        SystemdManager().start("x.service", timeout=5)
-        assert log.read_text(encoding="utf-8").splitlines()[-1].endswith("restart x.service")
-
-    def test_failed_start(self, tmp_path: Path, stub: dict[str, tuple[object, str]]) -> None:
-        """A unit that fails is reported with systemd's reason and the unit's own words from that very run."""
-        stub |= {
-            "start x.service": (1, "Job for x.service failed"),
-            "show": (0, "LoadState=loaded\nActiveState=failed\nResult=exit-code\nExecMainStatus=3\nInvocationID=abc\n"),
-            "_SYSTEMD_INVOCATION_ID=abc": (0, "eth0 is not there\ngiving up\n"),
-        }
-        self.ready(tmp_path, stub)
-        with pytest.raises(UnitFailed) as caught:
-            SystemdManager().start("x.service", timeout=5)
-        assert str(caught.value) == (
-            "x.service failed (exit-code, exit status 3): eth0 is not there | giving up; see `journalctl -u x.service`"
-        )
-
-    def test_hanging_start(self, tmp_path: Path, stub: dict[str, tuple[object, str]]) -> None:
-        """A start that hangs is given up in time, and its job is cancelled by a stop."""
-        stub |= {"start x.service": ("hang", "")}
-        log = self.ready(tmp_path, stub)
-        with pytest.raises(ManagerError, match=r"systemctl start x.service did not answer within 0\.5 s"):
-            SystemdManager().start("x.service", timeout=0.5)
-        assert log.read_text(encoding="utf-8").splitlines()[-1].endswith("stop x.service")
-
-    def test_state(self, tmp_path: Path, stub: dict[str, tuple[object, str]]) -> None:
-        """A unit that systemd does not know is not found, and one that ended well is ok."""
-        stub |= {
-            "known.service": (0, "LoadState=loaded\nActiveState=inactive\nResult=success\nExecMainStatus=0\n"),
-            "strange.service": (0, "LoadState=not-found\nActiveState=inactive\nResult=success\n"),
-        }
-        self.ready(tmp_path, stub)
-        assert SystemdManager().state("known.service").ok
-        assert SystemdManager().state("strange.service").load == "not-found"
-
-    def test_reload_that_fails(self, tmp_path: Path, stub: dict[str, tuple[object, str]]) -> None:
-        """An error of systemctl is quoted."""
-        stub |= {"daemon-reload": (1, "Failed to connect to bus")}
-        self.ready(tmp_path, stub)
-        with pytest.raises(ManagerError, match="systemctl daemon-reload: Failed to connect to bus"):
-            SystemdManager().reload()
-
-    def test_stop(self, tmp_path: Path, stub: dict[str, tuple[object, str]]) -> None:
-        """Stopping what is not there is fine; any other failure is one."""
-        stub |= {"stop gone.service": (5, "not loaded"), "stop x.service": (1, "Access denied")}
-        self.ready(tmp_path, stub)
-        SystemdManager().stop("gone.service")
-        with pytest.raises(ManagerError, match="Access denied"):
-            SystemdManager().stop("x.service")
-
-    @pytest.mark.usefixtures("stub")
-    def test_without_systemctl(self) -> None:
-        """Where there is no systemctl the error says what to do."""
-        with pytest.raises(ManagerError, match=r"there is no systemctl here; install systemd, or use Host\.offline"):
-            SystemdManager().reload()

@@ -1,0 +1,92 @@
+"""A pipeline of one's own: hostrouting's tasks among a user's, with a retry, a parallel part and a way back.
+
+The host exists in memory, and nothing outside of it is touched. `--plan` says what would be done; `--fail` lets the
+last step break, and then everything that was done is taken back, last first.
+"""
+
+import logging
+import sys
+
+import phases
+from hostrouting import CheckRouteOverlap, ConfigureStaticRoutes, HostRoutingConfig
+from hostrouting.testing import FakeHost, h200
+
+
+@phases.task("download", plan=lambda _ctx: "would fetch the machine's image")
+def download(ctx: phases.Context) -> str:
+    """Fetch the image; the network is not up at the first attempt."""
+    ctx.sleep(0.1)
+    if ctx.attempt == 1:
+        raise ConnectionError("network is unreachable")
+    return "image.raw"
+
+
+@phases.task("unpack")
+def unpack(ctx: phases.Context) -> None:
+    """Unpack it, whole or not at all: an order to stop waits until it is done."""
+    with ctx.shielded(grace=30) as safe:
+        safe.sleep(0.2)
+
+
+class LabelNode:
+    """A task is anything with a name and a method `do`; this one says how it is planned and undone, too."""
+
+    name = "label-node"
+
+    def __init__(self, labels: set[str]) -> None:
+        self.labels = labels
+
+    def do(self, ctx: phases.Context) -> None:
+        """Put the label on."""
+        self.labels.add("rdma")
+        ctx.log.info("labelled", extra={"labels": len(self.labels)})
+
+    def plan(self, _ctx: phases.Context) -> str:
+        """In words, for the dry run."""
+        return "would put the label rdma on this node"
+
+    def undo(self, _ctx: phases.Context) -> None:
+        """Take it off again."""
+        self.labels.discard("rdma")
+
+
+@phases.task("start-machine")
+def start_machine(_ctx: phases.Context) -> None:
+    """Start it, or fail when told to."""
+    if "--fail" in sys.argv:
+        raise RuntimeError("machine kube1 exited with code 1")
+
+
+def pipeline(host: FakeHost, labels: set[str]) -> phases.Task[object]:
+    """The two tasks of hostrouting are ordinary steps: they can stand apart, and beside others."""
+    config = HostRoutingConfig(
+        {"enabled": True, "routes": [{"destination": "172.16.0.0/17"}, {"destination": "172.16.128.0/17"}]},
+        {"expectedCidrs": ["172.16.0.0/16"], "mode": "STRICT"},
+    )
+    return phases.serial(
+        phases.retry(download, attempts=3, delay=0.1, on=ConnectionError),
+        phases.parallel(unpack, ConfigureStaticRoutes(config, host=host), LabelNode(labels), name="prepare"),
+        CheckRouteOverlap(config, host=host),
+        phases.deadline(start_machine, 60),
+        name="bootstrap",
+    )
+
+
+def main() -> int:
+    """Plan or run it, and take it back when it failed."""
+    host, labels = FakeHost(kernel=h200()), set[str]()
+    bootstrap = pipeline(host, labels)
+    if "--plan" in sys.argv:
+        print(phases.plan(bootstrap))
+        return 0
+    report = phases.run(bootstrap)
+    print(report)
+    if not report.ok:
+        phases.undo(bootstrap, after=report)
+    print(f"files of ours: {len(host.files.texts)}, labels: {sorted(labels)}")
+    return report.exit_code
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
+    sys.exit(main())

@@ -1,0 +1,36 @@
+"""An image that comes with its routing configured: `Host.offline` writes files and enablement, and touches no kernel.
+
+The image is a temporary folder; with a path, it is what is mounted there. At its first boot the routes come before the
+machine, and the machine has to pass the check.
+"""
+
+import sys
+import tempfile
+from pathlib import Path
+
+import phases
+from hostrouting import Configure, Host, HostRoutingConfig
+
+CONFIG = HostRoutingConfig(
+    {"enabled": True, "routes": [{"destination": "172.16.0.0/17"}, {"destination": "172.16.128.0/17"}]},
+    {"expectedCidrs": ["172.16.0.0/16"], "mode": "STRICT"},
+)
+
+
+def build(image: Path) -> None:
+    """Configure the image, and show what became of it."""
+    task = Configure(CONFIG, host=Host.offline(str(image)))
+    phases.execute(task)
+    for path in sorted((image / "etc").rglob("*")):
+        inside = f"/{path.relative_to(image)}"
+        if path.is_symlink():
+            print(f"{inside} -> {path.readlink()}")
+        elif path.is_file():
+            print(f"{inside} ({path.stat().st_mode & 0o777:o})")
+    print("\nwhat a second run would do:")
+    print(phases.plan(task))
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as folder:
+        build(Path(sys.argv[1] if len(sys.argv) > 1 else folder).resolve())

@@ -1,0 +1,166 @@
+"""The service manager of a host: systemd, spoken to by systemctl with an argument list and a time-out.
+
+Here: what it is told, and what it says of a unit that failed. Not here: when it is told (`tasks`). The double is
+`hostrouting.testing.FakeManager`.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from typing import Protocol
+
+import attrs
+
+from hostrouting.errors import ManagerError, UnitFailed
+
+__all__ = ["Manager", "SystemdManager", "UnitState"]
+
+
+@attrs.frozen
+class UnitState:
+    """What the manager knows of a unit, in systemd's own words."""
+
+    load: str
+    active: str
+    result: str = "success"
+    status: int = 0
+    invocation: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Whether its last run ended well."""
+        return self.result == "success" and self.status == 0
+
+
+class Manager(Protocol):
+    """A service manager. ManagerError when it does not answer."""
+
+    def is_running(self) -> bool:
+        """Whether there is one: not in an image, nor in most containers."""
+        ...
+
+    def reload(self) -> None:
+        """Have it read the unit files anew."""
+        ...
+
+    def start(self, unit: str, *, timeout: float) -> None:
+        """Start the unit and wait: of a oneshot, until it is done. UnitFailed has the reason and its own words."""
+        ...
+
+    def stop(self, unit: str) -> None:
+        """Stop the unit; fine when it does not run, or is not there."""
+        ...
+
+    def state(self, unit: str) -> UnitState:
+        """What it knows of the unit."""
+        ...
+
+
+class SystemdManager:
+    """The systemd of this machine."""
+
+    def __init__(self, *, timeout: float = 30.0) -> None:
+        """Wait so many seconds for an answer."""
+        self._timeout = timeout
+
+    def is_running(self) -> bool:
+        """See Manager. SYSTEMD_OFFLINE and a missing manager make systemctl succeed without doing anything."""
+        return os.path.isdir("/run/systemd/system")
+
+    def reload(self) -> None:
+        """See Manager."""
+        self._ask("daemon-reload")
+
+    def start(self, unit: str, *, timeout: float) -> None:
+        """See Manager."""
+        # Of a oneshot that another installer had remain active, a start would be a silent no-op.
+        verb = "restart" if self.state(unit).active == "active" else "start"
+        try:
+            code, words = self._run(verb, unit, timeout=timeout)
+        except ManagerError:
+            # Ending a systemctl that waits does not cancel the job.
+            with suppress(ManagerError):
+                self.stop(unit)
+            raise
+        if code:
+            state = self.state(unit)
+            raise UnitFailed(unit, result=state.result, status=state.status, words=self._journal(state) or (words,))
+
+    def stop(self, unit: str) -> None:
+        """See Manager."""
+        code, words = self._run("stop", unit)
+        if code not in {0, 5}:  # 5: there is no such unit
+            raise ManagerError(f"systemctl stop {unit}: {words}")
+
+    def state(self, unit: str) -> UnitState:
+        """See Manager."""
+        names = {
+            "LoadState": "load",
+            "ActiveState": "active",
+            "Result": "result",
+            "ExecMainStatus": "status",
+            "InvocationID": "invocation",
+        }
+        text = self._ask("show", "--property", ",".join(names), unit)
+        found = dict(line.partition("=")[::2] for line in text.splitlines())
+        known = {field: found[name] for name, field in names.items() if found.get(name)}
+        return UnitState(
+            load=known.get("load", "not-found"),
+            active=known.get("active", "inactive"),
+            result=known.get("result", "success"),
+            status=int(known.get("status", 0)),
+            invocation=known.get("invocation", ""),
+        )
+
+    def _journal(self, state: UnitState) -> tuple[str, ...]:
+        """The unit's own words in the run that failed."""
+        if not state.invocation:
+            return ()
+        import subprocess  # noqa: PLC0415  only where there is a manager
+
+        query = ["journalctl", "--no-pager", "--quiet", "--output=cat", "--lines=20"]
+        try:
+            done = subprocess.run(  # noqa: S603  an argument list, no shell
+                [*query, f"_SYSTEMD_INVOCATION_ID={state.invocation}"],
+                capture_output=True,
+                text=True,
+                errors="backslashreplace",
+                timeout=self._timeout,
+                check=False,
+            )
+        except (OSError, subprocess.SubprocessError):
+            return ()
+        return tuple(line for line in done.stdout.splitlines() if line.strip())
+
+    def _ask(self, *words: str) -> str:
+        code, text = self._run(*words)
+        if code:
+            raise ManagerError(f"systemctl {' '.join(words)}: {text or f'exit code {code}'}")
+        return text
+
+    def _run(self, *words: str, timeout: float | None = None) -> tuple[int, str]:
+        import subprocess  # noqa: PLC0415  only where there is a manager
+
+        limit = self._timeout if timeout is None else timeout
+        try:
+            done = subprocess.run(  # noqa: S603  an argument list, no shell
+                ["systemctl", "--no-ask-password", "--no-pager", *words],  # noqa: S607  the one of this system
+                capture_output=True,
+                text=True,
+                errors="backslashreplace",
+                timeout=limit,
+                check=False,
+                stdin=subprocess.DEVNULL,
+            )
+        except FileNotFoundError as error:
+            raise ManagerError(
+                "there is no systemctl here; install systemd, or use Host.offline for an image"
+            ) from error
+        except subprocess.TimeoutExpired as error:
+            raise ManagerError(
+                f"systemctl {' '.join(words)} did not answer within {limit:g} s; look at `systemctl list-jobs`"
+            ) from error
+        except OSError as error:
+            raise ManagerError(f"systemctl cannot be run: {error.strerror}") from error
+        return done.returncode, (done.stderr or done.stdout).strip() if done.returncode else done.stdout

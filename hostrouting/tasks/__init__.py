@@ -1,0 +1,25 @@
+"""The tasks: what an agent puts into its pipeline. Each reads like its own description; the work is done below.
+
+All of them are idempotent, may be cancelled at any moment, and are serialised by a lock on the host.
+
+configure       Configure (both, in order) and Remove
+static_routes   ConfigureStaticRoutes
+overlap_check   CheckRouteOverlap
+results         what they return, and what their plans are
+boot            what the manager is told
+"""
+
+from hostrouting.tasks.configure import Configure, Remove
+from hostrouting.tasks.overlap_check import CheckRouteOverlap
+from hostrouting.tasks.results import CheckResult, Preview, RoutesResult
+from hostrouting.tasks.static_routes import ConfigureStaticRoutes
+
+__all__ = [
+    "CheckResult",
+    "CheckRouteOverlap",
+    "Configure",
+    "ConfigureStaticRoutes",
+    "Preview",
+    "Remove",
+    "RoutesResult",
+]

@@ -1,0 +1,160 @@
+"""CheckRouteOverlap: every address of the expected CIDRs leaves as expected, now and before every machine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+import attrs
+
+import phases
+from hostrouting.errors import RouteOverlapError
+from hostrouting.host import Host
+from hostrouting.installation import Installation, check_installation
+from hostrouting.kernel import Examination, examine
+from hostrouting.render import DEFAULT_WAIT
+from hostrouting.tasks.boot import announce, take_down
+from hostrouting.tasks.results import CheckResult, Preview
+from hostrouting.wording import check_document, finding_line, notes_lines, repair_line, unsafe_line
+
+if TYPE_CHECKING:
+    from hostrouting.backends.base import RouteBackend
+    from hostrouting.config import HostRoutingConfig
+
+__all__ = ["CheckRouteOverlap"]
+
+_AT_MOST = 20  # lines of one kind in a log or an error
+
+
+@attrs.frozen
+class CheckRouteOverlap:
+    """Check that every address of the expected CIDRs leaves by an expected device, now and before every machine.
+
+    The gate is in place before the verdict is known, so that a bootstrap that fails here leaves it shut. In WARN an
+    overlap is logged; in STRICT it raises RouteOverlapError. Without expected CIDRs there is nothing to
+    check, and what was installed for it goes.
+    """
+
+    name: ClassVar[str] = "check-route-overlap"
+    config: HostRoutingConfig
+    host: Host = attrs.field(factory=Host.local, kw_only=True)
+    wait: float = attrs.field(default=DEFAULT_WAIT, kw_only=True)
+    """How many seconds are waited for what is needed of the host, now and at every boot."""
+
+    def do(self, ctx: phases.Context) -> CheckResult | phases.Skip:
+        """See the class."""
+        if not self.config.route_overlap.expected_cidrs:
+            if not self._present():
+                return phases.Skip("no expected CIDRs are configured, and nothing of the check is here")
+            with self.host.locked(ctx):
+                return CheckResult(None, self._take_down(ctx))
+        with self.host.locked(ctx):
+            files = self._installation.install(self.host.files)
+            announce(ctx, self.host, self.host.layout.check_unit, changed=files)
+            if self.host.backend is None:
+                return CheckResult(None, files)
+            with self.host.backend() as backend:
+                found = self._examine(ctx, backend)
+            return CheckResult(found, files)
+
+    def plan(self, _ctx: phases.Context) -> Preview:
+        """The files that do() would write or remove; changes nothing."""
+        if self.config.route_overlap.expected_cidrs:
+            return Preview(None, self._installation.differences(self.host.files))
+        return self.plan_removal()
+
+    def plan_removal(self) -> Preview:
+        """The files that undo() would remove; changes nothing."""
+        return Preview(None, self._present(), removes=True)
+
+    def undo(self, ctx: phases.Context) -> CheckResult:
+        """Take away what was installed for the check, whatever the configuration says."""
+        with self.host.locked(ctx):
+            return CheckResult(None, self._take_down(ctx))
+
+    @property
+    def _installation(self) -> Installation:
+        return check_installation(self.config, self.host.layout, wait=self.wait)
+
+    @property
+    def _markers(self) -> tuple[str, ...]:
+        layout = self.host.layout
+        return (layout.ok_path, layout.detected_path, layout.report_path)
+
+    def _present(self) -> tuple[str, ...]:
+        markers = tuple(path for path in self._markers if self.host.files.is_there(path))
+        return (*self._installation.present(self.host.files), *markers)
+
+    def _take_down(self, ctx: phases.Context) -> tuple[str, ...]:
+        gone = take_down(ctx, self.host, self._installation)
+        return (*gone, *(path for path in self._markers if self.host.files.remove(path)))
+
+    def _examine(self, ctx: phases.Context, backend: RouteBackend) -> Examination:
+        found = examine(ctx, backend, self.config, wait=self.wait)
+        account = _Account.of(found)
+        self._mark(found, account)
+        failing = found.report.verdict in {"overlap", "no-default-route"}
+        if failing and self.config.route_overlap.mode == "STRICT":
+            # What is wrong is said once, by whoever gets the error; what there is to know besides is logged.
+            _warn(ctx, account.notes)
+            raise RouteOverlapError("; ".join((*_first(account.wrong), *_first(account.remedy))), report=found)
+        for lines in (account.wrong, account.remedy, account.notes):
+            _warn(ctx, lines)
+        return found
+
+    def _mark(self, found: Examination, account: _Account) -> None:
+        """Leave the verdict where operators and other programs look for it, as the boot script does.
+
+        None is stale at any moment, and the marker comes last: once it is there, everything is.
+        """
+        import json  # noqa: PLC0415  only a check needs it
+
+        files, layout = self.host.files, self.host.layout
+        document = check_document(found.report, found.repair, mode=self.config.route_overlap.mode)
+        document["verdict"] = found.verdict
+        document["notes"] = [*document["notes"], *found.surprises]
+        for path in self._markers:
+            files.remove(path)
+        files.write(layout.report_path, json.dumps(document) + "\n")
+        if found.report.verdict == "no-default-route":
+            files.write(layout.detected_path, "no-default-route\n")
+        elif account.wrong:
+            files.write(layout.detected_path, _text(account.wrong))
+        else:
+            files.write(layout.ok_path, _text((found.verdict, *account.notes)))
+
+
+@attrs.frozen
+class _Account:
+    """What there is to tell: what is wrong, what to do about it, and what to know besides."""
+
+    wrong: tuple[str, ...]
+    remedy: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, found: Examination) -> _Account:
+        """In the order in which an operator needs it."""
+        report, repair = found.report, found.repair
+        if report.verdict == "no-default-route":
+            return cls(("NO-DEFAULT-ROUTE: there is no IPv4 default route, so nothing is known to be expected",))
+        action = repair_line(report, repair)
+        return cls(
+            tuple(finding_line(it, report.expected_devs) for it in report.findings),
+            (*((action,) if action else ()), *(f"UNSAFE: {unsafe_line(it)}" for it in repair.unsafe)),
+            (*notes_lines(report, repair), *found.surprises),
+        )
+
+
+def _warn(ctx: phases.Context, lines: tuple[str, ...]) -> None:
+    for line in _first(lines):
+        ctx.log.warning("%s", line)
+
+
+def _first(lines: tuple[str, ...]) -> tuple[str, ...]:
+    """As many as anybody reads, and how many more there are."""
+    more = len(lines) - _AT_MOST
+    return lines if more <= 0 else (*lines[:_AT_MOST], f"and {more} more like these; all are in route-overlap.json")
+
+
+def _text(lines: tuple[str, ...]) -> str:
+    return "".join(f"{line}\n" for line in lines)

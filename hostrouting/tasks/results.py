@@ -1,0 +1,75 @@
+"""What the tasks would do, and what they did: values for plans, reports and the wide log line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+if TYPE_CHECKING:
+    from hostrouting.apply import Applied
+    from hostrouting.kernel import Examination
+    from hostrouting.plan import RoutePlan
+
+__all__ = ["CheckResult", "Preview", "RoutesResult"]
+
+
+@attrs.frozen
+class Preview:
+    """What a task would do: the steps to the routes that are wanted, and the files that would change."""
+
+    routes: RoutePlan | None
+    files: tuple[str, ...] = ()
+    removes: bool = False
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing would be changed."""
+        return not self.files and (self.routes is None or not (self.routes.changes or self.routes.conflicts))
+
+    def __add__(self, other: Preview) -> Preview:
+        """Both, of which one at most is about routes."""
+        return Preview(self.routes or other.routes, (*self.files, *other.files), self.removes)
+
+    def to_mapping(self) -> dict[str, object]:
+        """The same as plain values."""
+        steps = () if self.routes is None else self.routes.steps
+        return {
+            "steps": [{"action": it.action, "route": str(it.route), "reason": it.reason} for it in steps],
+            "pending": [] if self.routes is None else [str(it) for it in self.routes.pending],
+            "removes" if self.removes else "writes": list(self.files),
+        }
+
+    def __str__(self) -> str:
+        lines = [str(self.routes)] if self.routes is not None and (self.routes.steps or self.routes.pending) else []
+        verb = "remove" if self.removes else "write"
+        lines += [f"{verb} {path}" for path in self.files]
+        return "\n".join(lines) or "nothing to do"
+
+
+@attrs.frozen
+class RoutesResult:
+    """What ConfigureStaticRoutes did."""
+
+    applied: Applied | None
+    files: tuple[str, ...]
+    started: bool = False
+
+    def log_fields(self) -> dict[str, object]:
+        """How many routes were added, replaced, deleted and kept; which files were written."""
+        fields = {} if self.applied is None else self.applied.log_fields()
+        return {**fields, **({"files": len(self.files)} if self.files else {})}
+
+
+@attrs.frozen
+class CheckResult:
+    """What CheckRouteOverlap found and did."""
+
+    examination: Examination | None
+    files: tuple[str, ...]
+
+    def log_fields(self) -> dict[str, object]:
+        """The verdict, and how many findings there are."""
+        found = self.examination
+        fields: dict[str, object] = {"files": len(self.files)} if self.files else {}
+        return fields if found is None else {"verdict": found.verdict, "findings": len(found.report.findings), **fields}

@@ -1,0 +1,116 @@
+"""ConfigureStaticRoutes: the static routes of the configuration, in the kernel and at every boot."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+import attrs
+
+import phases
+from hostrouting.apply import Applied, apply_plan
+from hostrouting.former import plan_renumbered
+from hostrouting.host import Host
+from hostrouting.installation import Installation, former_protocols, routes_installation
+from hostrouting.kernel import await_plan, is_any_route_ours
+from hostrouting.model import IPV4, Prefix
+from hostrouting.render import DEFAULT_WAIT
+from hostrouting.tasks.boot import run_once, take_down
+from hostrouting.tasks.results import Preview, RoutesResult
+from hostrouting.uplink import DesiredRoute
+
+if TYPE_CHECKING:
+    from hostrouting.config import HostRoutingConfig
+    from hostrouting.plan import RoutePlan
+
+__all__ = ["ConfigureStaticRoutes"]
+
+
+@attrs.frozen
+class ConfigureStaticRoutes:
+    """Install the static routes of the configuration, now and at every boot, before any machine starts.
+
+    1. With none configured and none of ours there, nothing at all happens.
+    2. What is left open in a route is taken from the default route, which is waited for.
+    3. The routes are planned against the kernel's table; a key that somebody else holds is a RouteConflict.
+    4. The plan is applied whole or not at all.
+    5. Script, unit and drop-in are written where they differ, and the script is run once.
+    6. With none configured any more, our routes and files go. A running machine is never touched.
+
+    Ours are the routes that carry the configured protocol number, and those that carry the one before it.
+    """
+
+    name: ClassVar[str] = "configure-static-routes"
+    config: HostRoutingConfig
+    host: Host = attrs.field(factory=Host.local, kw_only=True)
+    wait: float = attrs.field(default=DEFAULT_WAIT, kw_only=True)
+    """How many seconds are waited for what is needed of the host, now and at every boot."""
+
+    def do(self, ctx: phases.Context) -> RoutesResult | phases.Skip:
+        """See the class."""
+        wanted = self._wanted
+        if not wanted and not self._is_anything_ours():
+            return phases.Skip("no static routes are configured, and none of ours are here")
+        with self.host.locked(ctx):
+            applied = self._route(ctx, wanted)
+            if not wanted:
+                return RoutesResult(applied, take_down(ctx, self.host, self._installation))
+            files = self._installation.install(self.host.files)
+            unit = self.host.layout.routes_unit
+            return RoutesResult(applied, files, run_once(ctx, self.host, unit, changed=files, wait=self.wait))
+
+    def plan(self, _ctx: phases.Context) -> Preview:
+        """What do() would do on this host as it is now; changes nothing."""
+        if not self._wanted:
+            return self.plan_removal()
+        return Preview(self._plan_routes(self._wanted), self._installation.differences(self.host.files))
+
+    def plan_removal(self) -> Preview:
+        """What undo() would do on this host as it is now; changes nothing."""
+        return Preview(self._plan_routes(()), self._installation.present(self.host.files), removes=True)
+
+    def undo(self, ctx: phases.Context) -> RoutesResult:
+        """Take our routes and files away, whatever the configuration says."""
+        with self.host.locked(ctx):
+            applied = self._route(ctx, ())
+            return RoutesResult(applied, take_down(ctx, self.host, self._installation))
+
+    @property
+    def _wanted(self) -> tuple[DesiredRoute, ...]:
+        static = self.config.static_routes
+        return tuple(
+            DesiredRoute(Prefix.of(it.destination), gateway=it.gateway, dev=it.dev, metric=it.metric)
+            for it in (static.routes if static.enabled else ())
+        )
+
+    @property
+    def _installation(self) -> Installation:
+        return routes_installation(self.config, self.host.layout, wait=self.wait)
+
+    @property
+    def _former(self) -> frozenset[int]:
+        return former_protocols(self.host.files, self.host.layout, now=self.config.protocol)
+
+    def _is_anything_ours(self) -> bool:
+        if self._installation.present(self.host.files):
+            return True
+        if self.host.backend is None:
+            return False
+        with self.host.backend() as backend:
+            return is_any_route_ours(backend, self.config.protocol)
+
+    def _plan_routes(self, wanted: tuple[DesiredRoute, ...]) -> RoutePlan | None:
+        if self.host.backend is None:
+            return None
+        with self.host.backend() as backend:
+            before = backend.snapshot(family=IPV4)
+        return plan_renumbered(wanted, before, protocol=self.config.protocol, former=self._former)
+
+    def _route(self, ctx: phases.Context, wanted: tuple[DesiredRoute, ...]) -> Applied | None:
+        if self.host.backend is None:
+            return None
+        protocol, former = self.config.protocol, self._former
+        with self.host.backend() as backend:
+            plan, before = await_plan(ctx, backend, wanted, protocol=protocol, former=former, wait=self.wait)
+            # Ctrl-C must not tear the transaction; the order to stop is seen by ctx.check, which undoes it.
+            with ctx.shielded():
+                return apply_plan(plan, backend, before=before, protocol=protocol, former=former, check=ctx.check)

@@ -1,0 +1,59 @@
+"""examples/bootstrap.py: the bootstrap agent in small."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.support.programs import example
+
+pytestmark = pytest.mark.processes
+
+
+def test_it_starts_the_machine() -> None:
+    """With the repair configured the check passes, and the machine is started after it."""
+    done = example("bootstrap.py")
+    assert done.returncode == 0, done.stderr
+    assert "verdict=ok" in done.stdout
+    assert done.stderr.index("check-route-overlap completed") < done.stderr.index("kube1 runs")
+
+
+def test_broken() -> None:
+    """Without the repair the bootstrap fails loudly, with the repair in its report, and starts no machine."""
+    done = example("bootstrap.py", "--broken")
+    assert done.returncode == 1
+    assert "OVERLAP: expected CIDR 172.16.0.0/16" in done.stdout
+    assert 'ACTION: add to staticRoutes.routes: [{"destination": "172.16.0.0/17"' in done.stdout
+    assert "kube1 runs" not in done.stderr
+    assert "not reached after configure" in done.stdout
+
+
+def test_plan() -> None:
+    """The dry run has routes and files, and does nothing."""
+    done = example("bootstrap.py", "--plan")
+    assert "+ 172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting    # add: it is not there" in done.stdout
+    assert "write /etc/systemd/system/static-routes.service" in done.stdout
+    assert "would start the machine kube1" in done.stdout
+    assert not done.stderr
+
+
+def test_one_step_alone() -> None:
+    """A step can be run alone, and a word that names none is told with those that there are."""
+    done = example("bootstrap.py", "configure-static-routes")
+    assert done.returncode == 0
+    assert "left out by only" in done.stdout
+    wrong = example("bootstrap.py", "nonsense")
+    assert wrong.returncode == 1
+    assert "there is no task 'nonsense'. The tasks are: bootstrap, configure" in wrong.stderr
+
+
+def test_on_a_host(tmp_path: Path) -> None:
+    """With --host the configuration of a file is used; a fault in it is told before anything is touched."""
+    config = tmp_path / "agent.json"
+    config.write_text('{"hostRouting": {"staticRoutes": {"routes": [{"destination": "10.0.0.1/8"}]}}}')
+    before = os.listdir("/etc/systemd/system")
+    done = example("bootstrap.py", "--host", str(config))
+    assert done.returncode == 1
+    assert "hostRouting.staticRoutes" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert os.listdir("/etc/systemd/system") == before

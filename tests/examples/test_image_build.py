@@ -1,0 +1,28 @@
+"""examples/image_build.py: an image with its routing configured."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.programs import example
+
+pytestmark = pytest.mark.processes
+
+
+def test_it_builds(tmp_path: Path) -> None:
+    """The image has the scripts, the units and the link that enables them; there is nothing left for a second run."""
+    done = example("image_build.py", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert "/etc/aks-flex-node/static-routes.sh (755)" in lines
+    enabled = "/etc/systemd/system/multi-user.target.wants/static-routes.service"
+    assert f"{enabled} -> /etc/systemd/system/static-routes.service" in lines
+    assert (tmp_path / "etc/aks-flex-node/check-route-overlap.sh").is_file()
+    assert done.stdout.count("nothing to do") == 2
+
+
+def test_by_itself() -> None:
+    """Without a path it builds in a folder of its own, which it leaves no trace of."""
+    done = example("image_build.py")
+    assert done.returncode == 0, done.stderr
+    assert "static-routes.service" in done.stdout

@@ -1,0 +1,113 @@
+"""The edge of the service manager: what is made of systemctl's answers."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hostrouting.errors import ManagerError, UnitFailed
+from hostrouting.system import SystemdManager
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+STUB = """#!{python}
+import sys, time
+open({log!r}, "a").write(" ".join(sys.argv[1:]) + "\\n")
+answers = {answers!r}
+for words, (code, text) in answers.items():
+    if words in " ".join(sys.argv[1:]):
+        if code == "hang":
+            time.sleep(60)
+        (sys.stderr if code else sys.stdout).write(text)
+        sys.exit(code)
+"""
+
+
+@pytest.mark.processes
+class TestSystemdManager:
+    """What is made of systemctl's answers; a systemctl that answers as told stands in for it."""
+
+    @pytest.fixture
+    def stub(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[object, str]]:
+        """Answers by words of the command; they are put in place when the first command runs."""
+        answers: dict[str, tuple[object, str]] = {}
+        monkeypatch.setenv("PATH", str(tmp_path))
+        return answers
+
+    def ready(self, tmp_path: Path, answers: dict[str, tuple[object, str]]) -> Path:
+        """Write the stand-ins; the file has the commands that were given."""
+        log = tmp_path / "log"
+        for name in ("systemctl", "journalctl"):
+            program = tmp_path / name
+            program.write_text(STUB.format(python=sys.executable, log=str(log), answers=answers), encoding="utf-8")
+            program.chmod(0o755)
+        return log
+
+    def test_start(self, tmp_path: Path, stub: dict[str, tuple[object, str]]) -> None:
+        """A unit is started with an argument list and never asks for a password."""
+        log = self.ready(tmp_path, stub)
+        SystemdManager().start("x.service", timeout=5)
+        assert log.read_text(encoding="utf-8").splitlines()[-1] == "--no-ask-password --no-pager start x.service"
+
+    def test_start_of_what_remained_active(self, tmp_path: Path, stub: dict[str, tuple[object, str]]) -> None:
+        """A oneshot that another installer had remain active is restarted: a start would do nothing."""
+        stub |= {"show": (0, "LoadState=loaded\nActiveState=active\nResult=success\n")}
+        log = self.ready(tmp_path, stub)
+        SystemdManager().start("x.service", timeout=5)
+        assert log.read_text(encoding="utf-8").splitlines()[-1].endswith("restart x.service")
+
+    def test_failed_start(self, tmp_path: Path, stub: dict[str, tuple[object, str]]) -> None:
+        """A unit that fails is reported with systemd's reason and the unit's own words from that very run."""
+        stub |= {
+            "start x.service": (1, "Job for x.service failed"),
+            "show": (0, "LoadState=loaded\nActiveState=failed\nResult=exit-code\nExecMainStatus=3\nInvocationID=abc\n"),
+            "_SYSTEMD_INVOCATION_ID=abc": (0, "eth0 is not there\ngiving up\n"),
+        }
+        self.ready(tmp_path, stub)
+        with pytest.raises(UnitFailed) as caught:
+            SystemdManager().start("x.service", timeout=5)
+        assert str(caught.value) == (
+            "x.service failed (exit-code, exit status 3): eth0 is not there | giving up; see `journalctl -u x.service`"
+        )
+
+    def test_hanging_start(self, tmp_path: Path, stub: dict[str, tuple[object, str]]) -> None:
+        """A start that hangs is given up in time, and its job is cancelled by a stop."""
+        stub |= {"start x.service": ("hang", "")}
+        log = self.ready(tmp_path, stub)
+        with pytest.raises(ManagerError, match=r"systemctl start x.service did not answer within 0\.5 s"):
+            SystemdManager().start("x.service", timeout=0.5)
+        assert log.read_text(encoding="utf-8").splitlines()[-1].endswith("stop x.service")
+
+    def test_state(self, tmp_path: Path, stub: dict[str, tuple[object, str]]) -> None:
+        """A unit that systemd does not know is not found, and one that ended well is ok."""
+        stub |= {
+            "known.service": (0, "LoadState=loaded\nActiveState=inactive\nResult=success\nExecMainStatus=0\n"),
+            "strange.service": (0, "LoadState=not-found\nActiveState=inactive\nResult=success\n"),
+        }
+        self.ready(tmp_path, stub)
+        assert SystemdManager().state("known.service").ok
+        assert SystemdManager().state("strange.service").load == "not-found"
+
+    def test_reload_that_fails(self, tmp_path: Path, stub: dict[str, tuple[object, str]]) -> None:
+        """An error of systemctl is quoted."""
+        stub |= {"daemon-reload": (1, "Failed to connect to bus")}
+        self.ready(tmp_path, stub)
+        with pytest.raises(ManagerError, match="systemctl daemon-reload: Failed to connect to bus"):
+            SystemdManager().reload()
+
+    def test_stop(self, tmp_path: Path, stub: dict[str, tuple[object, str]]) -> None:
+        """Stopping what is not there is fine; any other failure is one."""
+        stub |= {"stop gone.service": (5, "not loaded"), "stop x.service": (1, "Access denied")}
+        self.ready(tmp_path, stub)
+        SystemdManager().stop("gone.service")
+        with pytest.raises(ManagerError, match="Access denied"):
+            SystemdManager().stop("x.service")
+
+    @pytest.mark.usefixtures("stub")
+    def test_without_systemctl(self) -> None:
+        """Where there is no systemctl the error says what to do."""
+        with pytest.raises(ManagerError, match=r"there is no systemctl here; install systemd, or use Host\.offline"):
+            SystemdManager().reload()

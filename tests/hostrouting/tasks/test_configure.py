@@ -1,0 +1,129 @@
+"""Configure and Remove, on hosts that exist in memory."""
+
+from __future__ import annotations
+
+import pytest
+
+import phases
+from hostrouting.backends.base import Change
+from hostrouting.config import HostRoutingConfig
+from hostrouting.errors import ApplyError, UnitFailed
+from hostrouting.model import Prefix, Route, as_ip
+from hostrouting.tasks import CheckRouteOverlap, Configure, ConfigureStaticRoutes, Remove
+from hostrouting.testing import FakeHost, h200
+from phases.testing import RecordingObserver
+from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, ours, run
+
+
+class TestNothing:
+    """With nothing configured and nothing of ours there, nothing at all happens."""
+
+    @pytest.mark.parametrize("make", [ConfigureStaticRoutes, CheckRouteOverlap, Configure])
+    def test_zero_impact(self, make: type[Configure]) -> None:
+        """Not one file is written or locked, no manager is asked, and nothing is written to the kernel."""
+        host = FakeHost()
+        host.kernel.faults.fail("change", ApplyError("touched", after=""))  # type: ignore[arg-type]  # never raised
+        before = host.kernel.snapshot()
+        run(make(HostRoutingConfig(), host=host))
+        assert host.files.writes == []
+        assert host.manager is not None
+        assert host.manager.calls == []
+        assert host.kernel.reopen().snapshot() == before
+
+    def test_says_so(self) -> None:
+        """The task is skipped, with the reason."""
+        assert run(ConfigureStaticRoutes(HostRoutingConfig(), host=FakeHost())) == phases.Skip(
+            "no static routes are configured, and none of ours are here"
+        )
+
+
+class TestRemove:
+    """Everything of ours goes, and nothing else."""
+
+    def test_all_of_it(self) -> None:
+        """After Remove, or undo of Configure, the host is as it was before; a second time there is nothing to do."""
+        for undo in (False, True):
+            host = FakeHost(kernel=h200())
+            foreign = Route.to("10.77.0.0/16", dev="eth0", gateway="10.0.0.1", protocol=4)
+            host.kernel.change([Change("add", foreign)])
+            before = host.kernel.snapshot()
+            wanted = config(*REPAIR, cidrs=("172.16.0.0/16",))
+            run(Configure(wanted, host=host))
+            if undo:
+                phases.undo(Configure(wanted, host=host), phases.Context(observers=[]))
+            else:
+                run(Remove(HostRoutingConfig(), host=host))
+            assert host.kernel.reopen().snapshot() == before
+            assert host.files.texts == {}
+            assert host.files.links == {}
+            assert run(Remove(HostRoutingConfig(), host=host)) == ()
+
+    def test_the_gate_first(self) -> None:
+        """The drop-ins go before what they wait for, so that no machine is held back by what is half gone."""
+        host = FakeHost(kernel=h200())
+        run(Configure(config(*REPAIR, cidrs=("172.16.0.0/16",)), host=host))
+        host.files.writes.clear()
+        run(Remove(HostRoutingConfig(), host=host))
+        gone = [path for path in host.files.writes if path != LAYOUT.lock_path]
+        for drop_in, unit in (
+            (LAYOUT.check_drop_in_path, LAYOUT.check_unit_path),
+            (LAYOUT.routes_drop_in_path, LAYOUT.routes_enabled_path),
+            (LAYOUT.routes_drop_in_path, LAYOUT.routes_unit_path),
+        ):
+            assert gone.index(drop_in) < gone.index(unit)
+
+    def test_past_failures(self) -> None:
+        """A failure does not keep the rest from going."""
+        host = FakeHost(kernel=h200())
+        run(Configure(config(*REPAIR, cidrs=("172.16.0.0/16",)), host=host))
+        host.kernel.faults.fail("change", 22)
+        with pytest.raises(phases.TaskFailed, match="the routes could not be applied"):
+            run(Remove(HostRoutingConfig(), host=host))
+        assert LAYOUT.check_drop_in_path not in host.files.texts
+        assert len(ours(host)) == 2
+
+    def test_plan(self) -> None:
+        """The plan has the routes and every file, and changes nothing; when all is gone it is empty."""
+        host = FakeHost(kernel=h200())
+        run(Configure(config(*REPAIR, cidrs=(CIDR,)), host=host))
+        task = Remove(HostRoutingConfig(), host=host)
+        there = {*host.files.texts, *host.files.links}
+        preview = task.plan(phases.Context())
+        assert preview.removes
+        assert set(preview.files) == there
+        assert preview.routes is not None
+        assert [step.action for step in preview.routes.steps] == ["delete", "delete"]
+        assert {*host.files.texts, *host.files.links} == there
+        assert set(run(task)) == there  # type: ignore[call-overload]  # the paths that are gone
+        assert task.plan(phases.Context()).is_empty
+
+
+class TestConfigure:
+    """Both in order."""
+
+    def test_in_order(self) -> None:
+        """The report and the plan have both tasks, in order; the check sees the routes of the first."""
+        host = FakeHost(kernel=h200())
+        seen = RecordingObserver()
+        task = Configure(config(*REPAIR, cidrs=("172.16.0.0/16",)), host=host)
+        assert [node.name for node in phases.plan(task).walk()] == [
+            "configure",
+            "configure-static-routes",
+            "check-route-overlap",
+        ]
+        report = phases.run(task, observers=[seen])
+        assert report.ok, str(report)
+        assert seen.started == ["configure", "configure/configure-static-routes", "configure/check-route-overlap"]
+        assert report.find("check-route-overlap").fields["verdict"] == "ok"
+        (answer,) = host.kernel.reopen().lookup([as_ip("172.16.20.1")])
+        assert answer.route is not None
+        assert answer.route.devs == ("eth0",)
+        assert Prefix.parse("172.16.0.0/16") in {it.prefix for it in host.kernel.snapshot().routes}
+
+
+def test_units_that_fail_are_quoted() -> None:
+    """The error of a unit has its name, the manager's reason and its own words."""
+    error = UnitFailed("x.service", result="timeout", status=0, words=["waiting", "still waiting"])
+    assert str(error) == (
+        "x.service failed (timeout, exit status 0): waiting | still waiting; see `journalctl -u x.service`"
+    )

@@ -1,0 +1,142 @@
+"""CheckRouteOverlap, on hosts that exist in memory."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+
+import attrs
+import pytest
+
+import phases
+from hostrouting.config import HostRoutingConfig
+from hostrouting.errors import RouteOverlapError
+from hostrouting.system import UnitState
+from hostrouting.tasks import CheckRouteOverlap, Configure
+from hostrouting.testing import FakeHost, FakeManager, MemoryBackend, h200
+from tests.support.tasks import CIDR, LAYOUT, config, run
+
+
+class TestCheckRouteOverlap:
+    """Check that expected CIDRs leave as expected."""
+
+    def test_strict(self) -> None:
+        """In STRICT an overlap raises, with range, route and repair; the gate is in place, and so are the markers."""
+        host = FakeHost(kernel=h200())
+        with pytest.raises(phases.TaskFailed) as caught:
+            run(CheckRouteOverlap(config(cidrs=("172.16.0.0/16",)), host=host))
+        error = caught.value.cause
+        assert isinstance(error, RouteOverlapError)
+        assert str(error).startswith(
+            "OVERLAP: expected CIDR 172.16.0.0/16 (172.16.0.0–172.16.255.255) routes via ib0 "  # noqa: RUF001
+            "[172.16.0.0/16 proto kernel], expected eth0; ACTION: add to staticRoutes.routes: [{"
+        )
+        assert set(host.files.texts) == {
+            LAYOUT.check_script_path,
+            LAYOUT.check_unit_path,
+            LAYOUT.check_drop_in_path,
+            LAYOUT.detected_path,
+            LAYOUT.report_path,
+        }
+        document = json.loads(host.files.texts[LAYOUT.report_path])
+        assert (document["schema"], document["verdict"], document["mode"]) == (
+            "hostrouting/check/1",
+            "overlap",
+            "STRICT",
+        )
+        assert host.files.texts[LAYOUT.detected_path].startswith("OVERLAP: ")
+
+    def test_said_once(self, caplog: pytest.LogCaptureFixture) -> None:
+        """In STRICT what is wrong is in the error alone, and what to know besides in the log."""
+        with pytest.raises(phases.TaskFailed) as caught:
+            run(CheckRouteOverlap(config(cidrs=(CIDR,)), host=FakeHost(kernel=h200())))
+        assert "OVERLAP" not in caplog.text
+        assert "neighbours on ib0" in caplog.text
+        assert "neighbours on ib0" not in str(caught.value)
+
+    @pytest.mark.parametrize("mode", ["WARN", "STRICT"])
+    def test_the_marker_is_that_of_the_boot_script(self, mode: str) -> None:
+        """Of an overlap the marker has the lines that say what is wrong; of none, the verdict."""
+        host = FakeHost(kernel=h200())
+        with suppress(phases.TaskFailed):
+            run(CheckRouteOverlap(config(cidrs=(CIDR, "10.0.0.0/8"), mode=mode), host=host))
+        lines = host.files.texts[LAYOUT.detected_path].splitlines()
+        assert [line.split(" (")[0] for line in lines] == [f"OVERLAP: expected CIDR {CIDR}"]
+        assert LAYOUT.ok_path not in host.files.texts
+        run(CheckRouteOverlap(config(cidrs=("10.0.0.0/8",), mode=mode), host=host))
+        assert host.files.texts[LAYOUT.ok_path] == "ok\n"
+        assert LAYOUT.detected_path not in host.files.texts
+
+    def test_warn(self, caplog: pytest.LogCaptureFixture) -> None:
+        """In WARN the same is logged, and the task ends well."""
+        host = FakeHost(kernel=h200())
+        result = run(CheckRouteOverlap(config(cidrs=("172.16.0.0/16",), mode="WARN"), host=host))
+        assert result.log_fields()["verdict"] == "overlap"  # type: ignore[attr-defined]  # a CheckResult
+        assert "OVERLAP: expected CIDR 172.16.0.0/16" in caplog.text
+        assert LAYOUT.detected_path in host.files.texts
+
+    def test_repair_closes_it(self) -> None:
+        """What the check proposes is what ConfigureStaticRoutes takes, and then the check passes; no stale marker."""
+        host = FakeHost(kernel=h200())
+        wanted = config(cidrs=("172.16.0.0/16",))
+        with pytest.raises(phases.TaskFailed):
+            run(CheckRouteOverlap(wanted, host=host))
+        repair = json.loads(host.files.texts[LAYOUT.report_path])["repair"]
+        mended = HostRoutingConfig({"enabled": True, "routes": repair}, wanted.route_overlap)
+        run(Configure(mended, host=host))
+        assert LAYOUT.ok_path in host.files.texts
+        assert LAYOUT.detected_path not in host.files.texts
+
+    def test_own_devices(self) -> None:
+        """Expected devices that are named do not wait for a default route."""
+        kernel = MemoryBackend()
+        kernel.add_link("eth0")
+        kernel.add_address("eth0", "10.0.0.4/24")
+        host = FakeHost(kernel=kernel)
+        wanted = HostRoutingConfig(None, {"expectedCidrs": ["10.0.0.0/24"], "expectedDevs": ["eth0"], "mode": "STRICT"})
+        run(CheckRouteOverlap(wanted, host=host))
+        assert LAYOUT.ok_path in host.files.texts
+
+    @pytest.mark.parametrize("mode", ["WARN", "STRICT"])
+    def test_no_default_route(self, mode: str) -> None:
+        """Without a default route by the deadline the verdict says so: STRICT fails, WARN passes."""
+        host = FakeHost(kernel=MemoryBackend())
+        task = CheckRouteOverlap(config(cidrs=("172.16.0.0/16",), mode=mode), host=host)
+        if mode == "STRICT":
+            with pytest.raises(phases.TaskFailed, match="NO-DEFAULT-ROUTE: there is no IPv4 default route"):
+                run(task, host)
+        else:
+            run(task, host)
+        assert host.files.texts[LAYOUT.detected_path] == "no-default-route\n"
+
+    def test_a_kernel_that_disagrees(self) -> None:
+        """Where the kernel answers otherwise than its tables say, the verdict is never a bare ok."""
+        host = FakeHost()
+
+        real = host.kernel.lookup
+        host.kernel.lookup = lambda destinations, *_: tuple(  # type: ignore[method-assign]  # the double
+            attrs.evolve(answer, kind="prohibit", route=None) for answer in real(destinations)
+        )
+        result = run(CheckRouteOverlap(config(cidrs=("172.16.0.0/16",)), host=host))
+        assert result.examination.verdict == "undecided"  # type: ignore[attr-defined]  # a CheckResult
+        verdict, note = host.files.texts[LAYOUT.ok_path].splitlines()
+        assert verdict == "undecided"
+        assert "the kernel answers prohibit" in note
+        assert json.loads(host.files.texts[LAYOUT.report_path])["notes"] == [note]
+
+    def test_nothing_to_check_any_more(self) -> None:
+        """Without expected CIDRs, what was installed for the check goes, its markers too."""
+        host = FakeHost()
+        run(CheckRouteOverlap(config(cidrs=("172.16.0.0/16",)), host=host))
+        run(CheckRouteOverlap(config(), host=host))
+        assert host.files.texts == {}
+
+    def test_what_another_installer_left_active(self) -> None:
+        """A check that another installer had remain active is stopped, for it would pass unasked at every start."""
+        manager = FakeManager(states={LAYOUT.check_unit: UnitState("loaded", "active")})
+        host = FakeHost(manager=manager)
+        task = CheckRouteOverlap(config(cidrs=(CIDR,)), host=host)
+        run(task)
+        assert manager.calls == ["reload", "stop check-route-overlap.service"]
+        run(task)
+        assert manager.calls == ["reload", "stop check-route-overlap.service"], "nothing changed, so nobody is told"

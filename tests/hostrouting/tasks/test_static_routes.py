@@ -1,0 +1,271 @@
+"""ConfigureStaticRoutes, on hosts that exist in memory."""
+
+from __future__ import annotations
+
+import pytest
+
+import phases
+from hostrouting.backends.base import Change
+from hostrouting.errors import FileError, NotReady, RouteConflict
+from hostrouting.layout import HostLayout
+from hostrouting.model import OURS, Route
+from hostrouting.render import parse_static_routes_script
+from hostrouting.tasks import Configure, ConfigureStaticRoutes, Remove
+from hostrouting.testing import FakeHost, FakeManager, MemoryBackend, ecmp_node, h200
+from phases.testing import FakeClock
+from tests.support.tasks import LAYOUT, REPAIR, config, ours, run
+
+
+class TestConfigureStaticRoutes:
+    """Install the static routes, now and at every boot."""
+
+    def test_routes_files_and_unit(self) -> None:
+        """Routes are in the kernel, files in their places, the unit is enabled, and its script was run once."""
+        host = FakeHost(kernel=h200())
+        result = run(ConfigureStaticRoutes(config(*REPAIR), host=host))
+        assert ours(host) == [f"{it} via 10.0.0.1 dev eth0 proto hostrouting" for it in REPAIR]
+        assert set(host.files.texts) == {
+            LAYOUT.protocol_name_path,
+            LAYOUT.routes_script_path,
+            LAYOUT.routes_unit_path,
+            LAYOUT.routes_drop_in_path,
+        }
+        assert host.files.modes[LAYOUT.routes_script_path] == 0o755
+        assert host.files.links == {LAYOUT.routes_enabled_path: LAYOUT.routes_unit_path}
+        assert host.manager is not None
+        assert host.manager.calls == ["reload", "start static-routes.service"]
+        assert host.files.locked == set()
+        fields = result.log_fields()  # type: ignore[attr-defined]  # a RoutesResult
+        assert fields == {"add": 2, "files": 5}
+
+    def test_again(self) -> None:
+        """A second run changes nothing: no file, no unit, no route."""
+        host = FakeHost(kernel=h200())
+        task = ConfigureStaticRoutes(config(*REPAIR), host=host)
+        run(task)
+        assert host.manager is not None
+        host.manager.calls.clear()
+        host.files.writes.clear()
+        before = host.kernel.reopen().snapshot()
+        run(task)
+        assert host.files.writes == [LAYOUT.lock_path]
+        assert host.manager.calls == []
+        assert host.kernel.reopen().snapshot() == before
+        assert task.plan(phases.Context()).is_empty
+
+    def test_a_unit_that_failed_is_started_again(self) -> None:
+        """When the unit failed last time, the next run starts it again although no file changed."""
+        manager = FakeManager(failing={LAYOUT.routes_unit: ("eth0 is not there",)})
+        host = FakeHost(kernel=h200(), manager=manager)
+        task = ConfigureStaticRoutes(config(*REPAIR), host=host)
+        with pytest.raises(
+            phases.TaskFailed, match=r"static-routes.service failed .exit-code, exit status 1.: eth0 is"
+        ):
+            run(task)
+        manager.failing.clear()
+        run(task)
+        assert manager.calls == ["reload", "start static-routes.service", "start static-routes.service"]
+
+    def test_update(self) -> None:
+        """A changed configuration replaces ours and deletes what is no longer wanted; the unit's text stays."""
+        host = FakeHost(kernel=h200())
+        run(ConfigureStaticRoutes(config(*REPAIR), host=host))
+        host.files.writes.clear()
+        run(ConfigureStaticRoutes(config(REPAIR[0], gateway="10.0.0.9"), host=host))
+        assert ours(host) == ["172.16.0.0/17 via 10.0.0.9 dev eth0 proto hostrouting"]
+        assert set(host.files.writes) == {LAYOUT.lock_path, LAYOUT.routes_script_path}
+
+    def test_removed_from_the_configuration(self) -> None:
+        """With no routes configured any more, ours go, with every file; a running machine is not touched."""
+        host = FakeHost(kernel=h200())
+        before = host.kernel.snapshot()
+        run(Configure(config(*REPAIR, cidrs=("172.16.0.0/16",)), host=host))
+        assert host.manager is not None
+        host.manager.calls.clear()
+        run(ConfigureStaticRoutes(config(), host=host))
+        assert host.kernel.reopen().snapshot() == before
+        assert LAYOUT.routes_drop_in_path not in host.files.texts
+        assert LAYOUT.check_drop_in_path in host.files.texts
+        assert host.files.links == {}
+        assert host.manager.calls == ["reload"]
+
+    def test_conflict(self) -> None:
+        """A key that InfiniBand holds is a conflict with the way out; nothing was changed, no file written."""
+        host = FakeHost(kernel=h200())
+        with pytest.raises(
+            phases.TaskFailed, match=r"172.16.0.0/17 and 172.16.128.0/17 win without touching it"
+        ) as caught:
+            run(ConfigureStaticRoutes(config("172.16.0.0/16"), host=host))
+        assert isinstance(caught.value.cause, RouteConflict)
+        assert host.files.texts == {}
+        assert host.files.locked == set()
+
+    def test_default_route_that_comes_late(self) -> None:
+        """What is not there yet is awaited by the kernel's events."""
+        kernel = MemoryBackend()
+        kernel.add_link("eth0")
+        host = FakeHost(kernel=kernel)
+        kernel.later(lambda: kernel.add_address("eth0", "10.0.0.4/24"))
+        kernel.later(
+            lambda: kernel.change([Change("add", Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", protocol=16))])
+        )
+        run(ConfigureStaticRoutes(config("10.9.0.0/16"), host=host), host)
+        assert ours(host) == ["10.9.0.0/16 via 10.0.0.1 dev eth0 proto hostrouting"]
+
+    def test_default_route_that_never_comes(self) -> None:
+        """After the deadline the failure says what was waited for; nothing is left behind."""
+        host = FakeHost(kernel=MemoryBackend())
+        with pytest.raises(phases.TaskFailed, match=r"after 30 s still waiting for .*an IPv4 default route") as caught:
+            run(ConfigureStaticRoutes(config("10.9.0.0/16"), host=host), host)
+        assert isinstance(caught.value.cause, NotReady)
+        assert host.files.texts == {}
+
+    def test_ecmp(self) -> None:
+        """An ECMP default gives its legs to a route that leaves them open."""
+        host = FakeHost(kernel=ecmp_node())
+        run(ConfigureStaticRoutes(config("10.9.0.0/16"), host=host))
+        [route] = host.kernel.reopen().snapshot(protocol=OURS).routes
+        assert route.devs == ("eth0", "eth1")
+
+    def test_a_disk_that_is_full(self) -> None:
+        """A file that cannot be written is named, with the reason; the lock is let go."""
+        host = FakeHost(kernel=h200())
+        host.files.broken[LAYOUT.routes_unit_path] = "the disk is full"
+        with pytest.raises(
+            phases.TaskFailed, match=r"cannot write /etc/.*static-routes.service: the disk is full"
+        ) as caught:
+            run(ConfigureStaticRoutes(config(*REPAIR), host=host))
+        assert isinstance(caught.value.cause, FileError)
+        assert host.files.locked == set()
+
+    def test_somebody_else_is_at_work(self) -> None:
+        """Two runs at once are serialised: the second waits for as long as the run allows, and says so."""
+        host = FakeHost(kernel=h200())
+        host.files.locked.add(LAYOUT.lock_path)
+        with pytest.raises(phases.Cancelled, match="the 5 s of the run are over"):
+            phases.execute(
+                ConfigureStaticRoutes(config(*REPAIR), host=host),
+                phases.Context(clock=FakeClock(), deadline=5, observers=[]),
+            )
+        assert ours(host) == []
+
+    def test_no_manager(self) -> None:
+        """Where no systemd runs, files are written all the same, and nobody is asked to start anything."""
+        manager = FakeManager(running=False)
+        host = FakeHost(kernel=h200(), manager=manager)
+        run(ConfigureStaticRoutes(config(*REPAIR), host=host))
+        assert manager.calls == []
+        assert LAYOUT.routes_unit_path in host.files.texts
+
+    def test_offline(self) -> None:
+        """In an image there are files and enablement, and no kernel is asked."""
+        host = FakeHost(backend=None, manager=None, layout=HostLayout(root="/mnt"))
+        run(Configure(config(*REPAIR, cidrs=("172.16.0.0/16",)), host=host))
+        assert all(path.startswith("/mnt/etc/") for path in host.files.texts)
+        assert host.files.links == {
+            "/mnt/etc/systemd/system/multi-user.target.wants/static-routes.service": (
+                "/etc/systemd/system/static-routes.service"
+            )
+        }
+        assert len(host.files.texts) == 7
+
+    def test_plan(self) -> None:
+        """The plan says the steps and the files, and changes nothing."""
+        host = FakeHost(kernel=h200())
+        before = host.kernel.snapshot()
+        text = str(phases.plan(ConfigureStaticRoutes(config(*REPAIR), host=host)))
+        assert "+ 172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting    # add: it is not there" in text
+        assert f"write {LAYOUT.routes_script_path}" in text
+        assert host.files.writes == []
+        assert host.kernel.reopen().snapshot() == before
+
+    def test_what_another_installer_left(self) -> None:
+        """Links by which another installer tied our unit to the machines, so that it could stop them, go."""
+        host = FakeHost(kernel=h200())
+        tie = "/etc/systemd/system/systemd-nspawn@.service.requires/static-routes.service"
+        host.files.links[tie] = "/etc/systemd/system/static-routes.service"
+        run(ConfigureStaticRoutes(config(*REPAIR), host=host))
+        assert tie not in host.files.links
+
+    def test_enabled_by_a_link_that_leads_elsewhere(self) -> None:
+        """A link that enables something else than our unit, or a script that nobody may run, is told and mended."""
+        host = FakeHost(kernel=h200())
+        task = ConfigureStaticRoutes(config(*REPAIR), host=host)
+        run(task)
+        host.files.links[LAYOUT.routes_enabled_path] = "/dev/null"
+        host.files.modes[LAYOUT.routes_script_path] = 0o644
+        assert task.plan(phases.Context()).files == (LAYOUT.routes_script_path, LAYOUT.routes_enabled_path)
+        run(task)
+        assert host.files.links == {LAYOUT.routes_enabled_path: LAYOUT.routes_unit_path}
+        assert task.plan(phases.Context()).is_empty
+
+    def test_waits_as_long_at_every_boot(self) -> None:
+        """How long the task waits is how long its script does, and its unit gives it the time."""
+        host = FakeHost(kernel=h200())
+        run(ConfigureStaticRoutes(config(*REPAIR), host=host, wait=44.5))
+        assert parse_static_routes_script(host.files.texts[LAYOUT.routes_script_path]).wait == 45
+        assert "TimeoutStartSec=75\n" in host.files.texts[LAYOUT.routes_unit_path]
+
+
+class TestAnotherProtocolNumber:
+    """The number that marks our routes can be changed: those of the earlier one are still ours."""
+
+    def test_moved(self) -> None:
+        """Routes that are still wanted carry the new number, the others are gone, and nothing of the old is left."""
+        host = FakeHost(kernel=h200())
+        run(ConfigureStaticRoutes(config(*REPAIR, "10.77.0.0/16"), host=host))
+        task = ConfigureStaticRoutes(config(*REPAIR, protocol=214), host=host)
+        text = str(phases.plan(task))
+        assert (
+            "+ 172.16.0.0/17 via 10.0.0.1 dev eth0 proto 214    # replace: ours, by the route protocol number 213"
+            in text
+        )
+        assert "- 10.77.0.0/16 via 10.0.0.1 dev eth0 proto hostrouting    # delete: ours, by the route prot" in text
+        result = run(task)
+        assert ours(host) == []
+        assert ours(host, 214) == [f"{it} via 10.0.0.1 dev eth0 proto 214" for it in REPAIR]
+        assert result.log_fields() == {"replace": 2, "delete": 1, "files": 2}  # type: ignore[attr-defined]  # a RoutesResult
+        assert task.plan(phases.Context()).is_empty
+
+    @pytest.mark.parametrize("take_away", [ConfigureStaticRoutes, Remove])
+    def test_taken_away(self, take_away: type[ConfigureStaticRoutes]) -> None:
+        """What takes our routes away takes those of the earlier number too."""
+        host = FakeHost(kernel=h200())
+        before = host.kernel.snapshot()
+        run(ConfigureStaticRoutes(config(*REPAIR), host=host))
+        assert len(take_away(config(protocol=214), host=host).plan(phases.Context()).routes.changes) == 2  # type: ignore[union-attr]  # there is a kernel
+        run(take_away(config(protocol=214), host=host))
+        assert host.kernel.reopen().snapshot() == before
+        assert host.files.texts == {}
+
+    @pytest.mark.parametrize("nth", [1, 2, 3, 4])
+    def test_undone(self, nth: int) -> None:
+        """Whichever change the kernel refuses, all of the earlier number are there as before."""
+        host = FakeHost(kernel=h200())
+        run(ConfigureStaticRoutes(config(*REPAIR), host=host))
+        before = host.kernel.reopen().snapshot()
+        wanted = config("172.16.0.0/17", "10.88.0.0/16", gateway="10.0.0.9", protocol=214)
+        host.kernel.faults.fail("change", 22, nth=nth)
+        with pytest.raises(phases.TaskFailed, match="the route table is as it was before"):
+            run(ConfigureStaticRoutes(wanted, host=host))
+        assert host.kernel.reopen().snapshot() == before
+
+    @pytest.mark.parametrize("number", [2, 4, 16, 186])
+    def test_not_whatever_a_file_says(self, number: int) -> None:
+        """A number that nobody could configure makes no routes ours, whatever is in the place of our script."""
+        host = FakeHost(kernel=h200())
+        run(ConfigureStaticRoutes(config(*REPAIR), host=host))
+        foreign = Route.to("10.77.0.0/16", dev="eth0", gateway="10.0.0.1", protocol=number)
+        host.kernel.reopen().change([Change("add", foreign)])
+        for path in (LAYOUT.routes_script_path, LAYOUT.protocol_name_path):
+            host.files.texts[path] = host.files.texts[path].replace("213", str(number))
+        run(Remove(config(), host=host))
+        assert foreign in host.kernel.reopen().snapshot().routes
+
+    def test_a_text_that_is_not_ours(self) -> None:
+        """What stands in the place of our files and is nothing of ours names no number, and is written over."""
+        host = FakeHost(kernel=h200())
+        for path in (LAYOUT.routes_script_path, LAYOUT.protocol_name_path):
+            host.files.texts[path] = "configuration=(\n  'wait 3'\n)\n"
+        run(ConfigureStaticRoutes(config(*REPAIR), host=host))
+        assert len(ours(host)) == 2

@@ -1,0 +1,161 @@
+"""A host with machines under a real systemd, configured by the tasks themselves: in its image, or while it runs.
+
+Its eth0 leads out, and its ib0 is a fabric whose network hides the cluster's. In the image the tasks work as
+`Host.offline`; on the running host they are run inside of it, as an agent runs them.
+"""
+
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import pytest
+
+import phases
+from hostrouting.config import HostRoutingConfig, Mode, RouteOverlapConfig, StaticRoute, StaticRoutesConfig
+from hostrouting.host import Host
+from hostrouting.layout import HostLayout
+from hostrouting.tasks import Configure
+from tests.support.systemd import PROJECT, System, booted, missing, wait_for
+
+__all__ = [
+    "CIDR",
+    "HALVES",
+    "KUBE1",
+    "LAYOUT",
+    "config",
+    "configure",
+    "end",
+    "gate_tests",
+    "host",
+    "many_times",
+    "markers",
+    "ours",
+    "pid",
+    "run_task",
+    "start",
+]
+
+LAYOUT = HostLayout()
+KUBE1 = "systemd-nspawn@kube1.service"
+CIDR = "172.16.0.0/16"
+HALVES = [StaticRoute("172.16.0.0/17"), StaticRoute("172.16.128.0/17")]
+
+gate_tests = [
+    pytest.mark.processes,
+    pytest.mark.skipif(bool(missing()), reason=missing() or "a systemd can be booted"),
+]
+"""The marks of every test that boots one."""
+
+# A gate that holds nine times out of ten does not hold: the long profile goes through it again and again.
+many_times = pytest.mark.usefixtures("again")
+
+_NETWORK = """\
+#!/bin/sh
+# eth0 leads out; ib0 is a fabric whose network hides the cluster's.
+set -e
+ip -batch - <<END
+link add eth0 type veth peer name peer-eth0
+link add ib0 type veth peer name peer-ib0
+link set eth0 up
+link set ib0 up
+link set peer-eth0 up
+link set peer-ib0 up
+address add 10.0.0.4/24 dev eth0
+address add 172.16.1.5/16 dev ib0
+END
+sleep {late}
+ip route add default via 10.0.0.1 dev eth0
+"""
+_NETWORK_UNIT = """\
+[Unit]
+DefaultDependencies=no
+Before=network.target
+[Service]
+Type={type}
+RemainAfterExit=yes
+ExecStart=/etc/test-network.sh
+"""
+
+
+def config(*routes: StaticRoute, mode: Mode | None = None, protocol: int = 213) -> HostRoutingConfig:
+    """These static routes, and the check of the cluster's network in a mode."""
+    check = RouteOverlapConfig([CIDR] if mode else [], mode or "")
+    return HostRoutingConfig(StaticRoutesConfig(bool(routes), routes), check, protocol)
+
+
+@contextmanager
+def host(
+    image: HostRoutingConfig | None = None,
+    *,
+    wait: int = 0,
+    late: int = 0,
+    more: Mapping[str, str] | None = None,
+    machines: tuple[str, ...] = ("kube1",),
+) -> Iterator[System]:
+    """A booted host, whose image the tasks have prepared; `late` is by how many seconds its default route is."""
+    network = "/etc/systemd/system/test-network.service"
+
+    def furnish(root: str) -> None:
+        if image is not None:
+            phases.execute(Configure(image, host=Host.offline(root), wait=wait), phases.Context(observers=[]))
+
+    with booted(
+        {network: _NETWORK_UNIT.format(type="exec" if late else "oneshot"), **(more or {})},
+        scripts={"/etc/test-network.sh": _NETWORK.format(late=late)},
+        links={"/etc/systemd/system/sysinit.target.wants/test-network.service": network},
+        machines=machines,
+        furnish=furnish,
+    ) as system:
+        system.settled()
+        yield system
+
+
+def run_task(
+    system: System, name: str, settings: HostRoutingConfig, *, wait: int = 0
+) -> subprocess.CompletedProcess[str]:
+    """Run a task inside, as an agent does."""
+    program = [sys.executable, str(PROJECT / "tests" / "support" / "run_task.py")]
+    done = system.run(*program, name, str(wait), stdin=settings.to_json())
+    sys.stdout.write(done.stdout + done.stderr)  # seen when the test fails
+    return done
+
+
+def configure(system: System, settings: HostRoutingConfig, *, wait: int = 0) -> str:
+    """Run Configure inside; what it said. It has to go well."""
+    done = run_task(system, "Configure", settings, wait=wait)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def start(system: System, name: str = "kube1") -> int:
+    """Start the machine as an operator does; the exit status."""
+    done = system.run("machinectl", "start", name)
+    if done.returncode:
+        # Seen when a test fails that expected it to start.
+        sys.stdout.write(done.stderr + system.journal(f"systemd-nspawn@{name}.service"))
+    return done.returncode
+
+
+def pid(system: System, name: str = "kube1") -> int:
+    """The running machine's process; 0 when it does not run."""
+    return int(system.show(f"systemd-nspawn@{name}.service", "MainPID"))
+
+
+def end(system: System) -> None:
+    """End the machine at once: one that has only begun to boot does not hear a polite request."""
+    system.must("systemctl", "kill", "--signal=KILL", KUBE1)
+    wait_for("the machine to end", lambda: system.show(KUBE1, "ActiveState") in {"inactive", "failed"})
+    wait_for("the machine to be forgotten", lambda: system.run("machinectl", "show", "kube1").returncode != 0)
+    system.run("systemctl", "reset-failed", KUBE1)
+
+
+def markers(system: System) -> set[str]:
+    """The markers that are there."""
+    return {path for path in (LAYOUT.ok_path, LAYOUT.detected_path) if system.read(path) is not None}
+
+
+def ours(system: System, protocol: int = 213) -> list[str]:
+    """The destinations of our routes."""
+    lines = system.must("ip", "-4", "-N", "route", "show", "proto", str(protocol)).splitlines()
+    return [line.split()[0] for line in lines]

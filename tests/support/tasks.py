@@ -1,0 +1,37 @@
+"""The tasks on hosts that exist in memory: what their tests have in common."""
+
+import phases
+from hostrouting.config import HostRoutingConfig
+from hostrouting.layout import HostLayout
+from hostrouting.model import OURS
+from hostrouting.testing import FakeHost
+from phases.testing import FakeClock
+
+__all__ = ["CIDR", "LAYOUT", "REPAIR", "config", "ours", "run"]
+
+LAYOUT = HostLayout()
+CIDR = "172.16.0.0/16"
+REPAIR = ("172.16.0.0/17", "172.16.128.0/17")
+
+
+def config(
+    *destinations: str, cidrs: tuple[str, ...] = (), mode: str = "STRICT", protocol: int = OURS, **route: object
+) -> HostRoutingConfig:
+    """A configuration with these static routes and expected CIDRs."""
+    routes = [{"destination": destination, **route} for destination in destinations]
+    return HostRoutingConfig(
+        {"enabled": bool(routes), "routes": routes}, {"expectedCidrs": list(cidrs), "mode": mode}, protocol
+    )
+
+
+def run(task: phases.Task[object], host: FakeHost | None = None) -> object:
+    """Execute the task on a fake clock, on which the fake kernel waits too."""
+    clock = FakeClock()
+    if host is not None:
+        host.kernel.wait_with(lambda seconds: clock.event().wait(seconds))
+    return phases.execute(task, phases.Context(clock=clock, observers=[]))
+
+
+def ours(host: FakeHost, protocol: int = OURS) -> list[str]:
+    """Our routes in the kernel."""
+    return [str(it) for it in host.kernel.reopen().snapshot(protocol=protocol).routes]
