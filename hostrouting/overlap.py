@@ -19,6 +19,7 @@ __all__ = ["Escape", "Finding", "Judge", "Kept", "Note", "OverlapReport", "Verdi
 Verdict: TypeAlias = Literal["ok", "overlap", "no-default-route", "undecided"]
 Escape: TypeAlias = Literal["overlap", "no-route", "unreachable", "blackhole", "prohibit"]
 
+_LOOPBACK = Prefix.parse("127.0.0.0/8")  # every host's own, and told of no one
 # What the host keeps for itself, or sends to all: it leaves by no device that anybody could have expected.
 _OWN = frozenset({"local", "broadcast", "anycast", "multicast"})
 
@@ -196,7 +197,9 @@ def _kept(cidr: Prefix, cells: Iterable[Cell]) -> Iterator[Kept]:
     """The ranges that a route of type local gives to the host, as it does its single addresses."""
     for cell in cells:
         route = cell.decision.route
-        if cell.decision.kind == "local" and route is not None and route.prefix.length < width_of(cidr.family):
+        if cell.decision.kind != "local" or route is None or route.type != "local" or route.prefix == _LOOPBACK:
+            continue
+        if route.prefix.length < width_of(cidr.family):
             yield Kept(cidr, cell.first, cell.last, cell.decision)
 
 

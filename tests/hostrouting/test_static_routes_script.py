@@ -206,7 +206,7 @@ class TestOneHost:
         """The host's own address, which the kernel would take, and a broadcast address are said to be no gateway."""
         namespace.batch(["address replace 10.0.0.4/24 dev eth0"])
         (line,) = Ran(namespace, [StaticRoute("10.1.0.0/16", gateway, "eth0")], tmp_path).lines
-        assert f"waiting for another gateway: {gateway} is {is_what} (given up" in line
+        assert f"waiting for {gateway} to be a router next to this host (it is {is_what}) (given up" in line
 
     @each_awk
     def test_any_awk(self, namespace: Namespace, tmp_path: Path, awk: str) -> None:

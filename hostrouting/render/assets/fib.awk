@@ -19,6 +19,7 @@ function in_use(r, leg) {
 function add_to_table(r,   home, key, leg, used, i) {
   for (leg = 1; leg <= r_legs[r]; leg++) if (in_use(r, leg)) {
     used++
+    if (has_flag(r, leg, "linkdown")) e_down[r]++
     e_dev[r, used] = r_dev[r, leg]
     e_gateway[r, used] = r_gateway[r, leg]
   }
@@ -124,7 +125,8 @@ function follow(address,   s, rule, r) {
   }
 }
 
-# How long the prefix of a new route in main, of metric 0, has to be at least to decide here; 33: no length will do.
+# How long the prefix of a new route in main, of metric 0 and by w_dev[1], has to be at least to decide here; 33: no
+# length will do.
 function length_to_decide(address,   s, rule, r, decides, suppressed, preferred, shortest, floor_) {
   shortest = 33; floor_ = 0
   for (s = 1; s <= steps["plain"]; s++) {
@@ -135,6 +137,7 @@ function length_to_decide(address,   s, rule, r, decides, suppressed, preferred,
       r = best_route(rule, address)
       decides = r && keeps(rule, r)
       suppressed = u_short[rule] == "" ? -1 : u_short[rule] + 0
+      if (u_group[rule] != "" && link_group[w_dev[1]] == u_group[rule]) suppressed = 32
       if (u_table[rule] == MAIN) {
         preferred = r ? r_len[r] + !gives_way(r) : 0
         shortest = lower(shortest, higher(higher(preferred, suppressed + 1), floor_))

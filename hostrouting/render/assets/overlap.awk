@@ -105,7 +105,7 @@ function devices_are_up(   i) {
 # --- Decisions.
 
 # What happens at place i: d_kind, d_rule, d_route and d_variants, and d_key, which is the same where they are.
-function decide(i,   address, n, answered, variants, id) {
+function decide(i,   address, n, answered, variants, id, r) {
   address = place[i]
   follow(address)
   d_rule[i] = end_rule; d_route[i] = end_route
@@ -114,17 +114,16 @@ function decide(i,   address, n, answered, variants, id) {
   variants = ""
   if (kind_by_address(address)) d_kind[i] = kind_by_address(address)
   else if (unsure || tos_passed) {
-    end_count = 0
-    explore(address, 1, "", "")
-    for (n = 1; n <= end_count; n++) {
-      if (kind_of(end_of_rule[n], end_of_route[n]) == d_kind[i] && end_of_route[n] == d_route[i]) continue
-      id = end_path[n] SUBSEP end_of_rule[n] SUBSEP end_of_route[n]
+    explore(address)
+    for (n = end_from; n <= end_to; n++) {
+      r = route_of_end(n)
+      if (kind_of(end_rule_of[n], r) == d_kind[i] && r == d_route[i]) continue
+      id = end_ways[n] SUBSEP end_rule_of[n] SUBSEP r
       if (!(id in variant_number)) {
         variant_number[id] = ++variant_count
-        v_path[variant_count] = end_path[n]
-        v_rule[variant_count] = end_of_rule[n]; v_route[variant_count] = end_of_route[n]
+        v_ways[variant_count] = end_ways[n]; v_rule[variant_count] = end_rule_of[n]; v_route[variant_count] = r
       }
-      if (!index(variants " ", " " variant_number[id] " ")) variants = variants " " variant_number[id]
+      variants = variants " " variant_number[id]
     }
   }
   d_variants[i] = variants

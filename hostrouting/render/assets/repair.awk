@@ -162,6 +162,8 @@ function divert(r,   leg, i, key, seen) {
   diverted_prefix[diverted] = prefix_text(r_net[r], r_len[r])
   for (i = 1; i <= routes; i++) {
     if (r_net[i] != r_net[r] || r_len[i] != r_len[r] || r_table[i] != r_table[r] || r_type[i] != UNICAST) continue
+    # The kernel itself makes a route for the network of each address.
+    if (r_proto[i] == 2) is_connected[diverted] = 1
     for (leg = 1; leg <= r_legs[i]; leg++) if (!(r_dev[i, leg] in way_devs) && !(r_dev[i, leg] in seen)) {
       seen[r_dev[i, leg]] = 1
       diverted_devs[diverted] = diverted_devs[diverted] (diverted_devs[diverted] == "" ? "" : ", ") r_dev[i, leg]
@@ -173,11 +175,13 @@ function divert(r,   leg, i, key, seen) {
 
 function unsafe_reason_text(i,   who) {
   who = holder(x_rule[i], x_route[i])
+  if (x_reason[i] == "earlier-rule" && !x_rule[i])
+    return "is led to the table main by no policy rule, so that no route there can help: see \047ip rule\047"
   if (x_reason[i] == "earlier-rule")
     return "is decided before the table main is asked, by " who "; no route in main can change that"
   if (x_reason[i] == "longest-prefix")
     return "is held by " who ", and no longer prefix is free; that route is not ours to replace"
-  if (x_reason[i] == "no-way") return "cannot be led back: waiting for " way_missing
+  if (x_reason[i] == "no-way") return "cannot be led back: that takes " way_missing
   if (x_reason[i] == "reserved") return "is held by " who ", and no static route may lead there"
   return "would take more than 1024 routes, because of " who
 }
@@ -190,8 +194,9 @@ function unsafe_json(i) {
 }
 
 function diversion_text(i) {
-  return "the repair diverts addresses of " diverted_prefix[i] " from " diverted_devs[i] \
-    ": neighbours on " diverted_devs[i] " in the repaired range become unreachable over IP"
+  return "the repair diverts addresses of " diverted_prefix[i] " from " diverted_devs[i] ": " (is_connected[i] \
+    ? "neighbours on " diverted_devs[i] " in the repaired range become unreachable over IP" \
+    : "packets for the repaired range no longer go by " diverted_devs[i])
 }
 
 function repair_json(   part, n, i, text) {

@@ -1,6 +1,9 @@
 # What the decisions mean for each expected CIDR, in the words and the JSON that hostrouting.wording has for them.
 
-BEGIN { UNKNOWN_DEVICE = "a device that is not known" }
+BEGIN {
+  UNKNOWN_DEVICE = "a device that is not known"
+  AT_MOST = 20 # lines of one kind in the journal
+}
 
 function judge(   i, c, k) {
   if (!expected_count) { finish("no-default-route", NO_DEFAULT_ROUTE); return }
@@ -8,13 +11,16 @@ function judge(   i, c, k) {
   if (differing && !final) exit DIFFERING
   for (c = 1; c <= cidrs; c++) judge_cidr(c)
   for (i = 1; i <= findings; i++) if (f_kind[i] == "no-route" && !default_routes && !final) exit NOT_YET
+  if (findings) repair()
+  for (i = 1; i <= diverted; i++) add_note(diversion_text(i))
+  for (k = 1; k <= kept_ranges; k++) add_note(kept_text(k))
+  for (k = 1; k <= notes_found; k++) add_note(note_text(k))
   for (i = 1; i <= places; i++) if (i in surprise) {
     add_note(address_text(place[i]) ": the kernel answers [" surprise[i] "], which is not what its tables say; " \
       "the verdict follows its answer")
     doubtful = 1
   }
-  for (k = 1; k <= notes_found; k++) add_note(note_text(k))
-  if (findings) { repair(); finish("overlap", OVERLAP) }
+  if (findings) finish("overlap", OVERLAP)
   else if (doubtful) finish("undecided", UNDECIDED)
   else finish("ok", OK)
 }
@@ -29,6 +35,10 @@ function judge_cidr(c,   i, begin, end_, touching, own, key) {
     for (key = i + 1; key <= places && place[key] <= c_last[c] && d_key[key] == d_key[i] && !(key in surprise); key++) ;
     end_ = place_end[key - 1]
     take_notes(c, i, begin, end_)
+    if (is_kept(i)) {
+      kept_ranges++
+      k_cidr[kept_ranges] = c; k_first[kept_ranges] = begin; k_last[kept_ranges] = end_; k_place[kept_ranges] = i
+    }
     judge_escape(d_kind[i], d_route[i])
     if (escape_kind == "") {
       if (begin == end_ && d_kind[i] >= LOCAL && d_kind[i] <= MULTICAST) {
@@ -72,31 +82,59 @@ function take_notes(c, i, begin, end_,   n, part, count, judged, escaped, key) {
     judge_escape(kind_of(v_rule[part[n]], v_route[part[n]]), v_route[part[n]])
     escaped = escape_kind != ""
     if (escaped == judged) continue
-    key = c SUBSEP v_path[part[n]] SUBSEP escape_kind SUBSEP escape_devs SUBSEP v_route[part[n]]
+    key = c SUBSEP v_ways[part[n]] SUBSEP escape_kind SUBSEP escape_devs
     if (!(key in note_number)) {
       note_number[key] = ++notes_found
-      n_cidr[notes_found] = c; n_first[notes_found] = begin
+      n_cidr[notes_found] = c; n_first[notes_found] = begin; n_variant[notes_found] = part[n]
+      n_escapes[notes_found] = escaped
     }
-    # As in the engine, the last to say the same is the one that is quoted.
-    n_last[note_number[key]] = end_; n_variant[note_number[key]] = part[n]; n_escapes[note_number[key]] = escaped
+    n_last[note_number[key]] = end_
+    if (!((key, v_route[part[n]]) in n_has)) { n_has[key, v_route[part[n]]] = 1; n_routes[note_number[key]]++ }
     if (escaped) doubtful = 1
   }
 }
 
-function note_text(k,   v, who, devs, leg, seen, r, kind, path) {
-  v = n_variant[k]; r = v_route[v]; kind = kind_of(v_rule[v], r)
-  who = v_path[v]
-  gsub(/\n[0-9]+:/, " and ", who)
-  sub(/^[0-9]+:/, "", who)
-  for (leg = 1; r && leg <= e_legs[r]; leg++) if (!(e_dev[r, leg] in seen)) {
-    seen[e_dev[r, leg]] = 1
-    devs = devs (devs == "" ? "" : ", ") e_dev[r, leg]
+# Which packets: the first few alternatives, and how many more there are.
+function ways_text(ways,   part, count, i, text) {
+  count = split(ways, part, "\001")
+  for (i = 1; i <= count && i <= 3; i++) {
+    gsub(/\n[0-9]+:/, " and ", part[i])
+    sub(/^[0-9]+:/, "", part[i])
+    text = text (i > 1 ? ", or " : "") part[i]
   }
-  if (devs == "" && kind == UNICAST) devs = UNKNOWN_DEVICE
-  if (devs == "") devs = kind == 0 ? "no-route" : type_name[kind]
-  return "expected CIDR " range_text(n_cidr[k], n_first[k], n_last[k]) ": packets " who \
-    (n_escapes[k] ? " leave by " : " leave as expected, by ") devs " [" \
-    holder(r && merged && r_table[r] == LOCAL_TABLE ? 1 : v_rule[v], r) "]; the verdict is about all others"
+  return count <= 3 ? text : text ", or of " (count - 3) " more " (count == 4 ? "kind" : "kinds") ","
+}
+
+# What becomes of the packets of note k.
+function fate_text(k,   v, r, kind, who, devs, leg, seen) {
+  v = n_variant[k]; r = v_route[v]; kind = kind_of(v_rule[v], r)
+  who = holder(r && merged && r_table[r] == LOCAL_TABLE ? 1 : v_rule[v], r)
+  if (n_routes[k] > 1) who = who " and " (n_routes[k] - 1) " more " (n_routes[k] == 2 ? "route" : "routes")
+  if (kind == UNICAST) {
+    for (leg = 1; r && leg <= e_legs[r]; leg++) if (!(e_dev[r, leg] in seen)) {
+      seen[e_dev[r, leg]] = 1
+      devs = devs (devs == "" ? "" : ", ") e_dev[r, leg]
+    }
+    return (n_escapes[k] ? "leave by " : "leave as expected, by ") (devs == "" ? UNKNOWN_DEVICE : devs) " [" who "]"
+  }
+  if (!n_escapes[k]) return "stay on this host [" who "]"
+  return (kind == 0 ? "find no route" : kind == BLACKHOLE ? "vanish in a blackhole" : "are refused") " [" who "]"
+}
+
+function note_text(k) {
+  return "expected CIDR " range_text(n_cidr[k], n_first[k], n_last[k]) ": packets " ways_text(v_ways[n_variant[k]]) \
+    " " fate_text(k) "; the verdict is about all others"
+}
+
+# Whether a whole range is kept by the host, but for what every host keeps.
+function is_kept(i,   r) {
+  r = d_route[i]
+  return d_kind[i] == LOCAL && r && r_type[r] == LOCAL && r_len[r] < 32 && !(r_net[r] == 2130706432 && r_len[r] == 8)
+}
+
+function kept_text(k) {
+  return "expected CIDR " range_text(k_cidr[k], k_first[k], k_last[k]) " is this host\047s own [" \
+    holder(d_rule[k_place[k]], d_route[k_place[k]]) "]: packets for it never leave"
 }
 
 # --- Words.
@@ -113,7 +151,8 @@ function holder(rule, r,   text) {
   text = r_type[r] == UNICAST ? "" : type_name[r_type[r]] " "
   text = text (r_len[r] ? prefix_text(r_net[r], r_len[r]) : "default") " proto " name_of_protocol(r_proto[r])
   if (r_table[r] != MAIN && rule > 0) text = text " table " name_of_table(r_table[r]) " by rule " u_priority[rule]
-  return text
+  # A device without a carrier still wins, and nothing that it sends arrives.
+  return text (e_legs[r] && e_down[r] == e_legs[r] ? " linkdown" : "")
 }
 
 function rule_text(rule,   text, i) {
@@ -154,20 +193,21 @@ function finish(verdict, status,   i, level) {
     mark[++marks] = verdict
   } else if (verdict == "overlap") {
     for (i = 1; i <= findings; i++) {
-      print level finding_text(i)
+      if (i <= AT_MOST) print level finding_text(i)
       mark[++marks] = finding_text(i)
     }
-    for (i = 1; i <= unsafe_count; i++) print level unsafe_text(i)
+    if (findings > AT_MOST) print level "and " (findings - AT_MOST) " more like these; all are in route-overlap.json"
+    for (i = 1; i <= unsafe_count && i <= AT_MOST; i++) print level unsafe_text(i)
   } else {
     mark[++marks] = verdict
     if (verdict == "ok") print "<6>check-route-overlap: ok: every expected CIDR leaves by " expected_text
     else print "<4>check-route-overlap: undecided: as far as can be seen, all leaves by " expected_text
   }
   for (i = 1; i <= notes; i++) {
-    print "<4>" note[i]
+    if (i <= AT_MOST) print "<4>" note[i]
     if (verdict != "overlap") mark[++marks] = note[i]
   }
-  for (i = 1; i <= diverted; i++) print "<4>" diversion_text(i)
+  if (notes > AT_MOST) print "<4>and " (notes - AT_MOST) " more like these; all are in route-overlap.json"
   if (repairs) print level "ACTION: add to staticRoutes.routes: " repair_json()
   write_json(verdict)
   close(json)
@@ -211,8 +251,7 @@ function write_json(verdict,   i, text) {
   printf "], \"repair\": %s, \"unsafe\": [", repair_json() > json
   for (i = 1; i <= unsafe_count; i++) printf "%s%s", (i > 1 ? ", " : ""), unsafe_json(i) > json
   printf "], \"notes\": [" > json
-  for (i = 1; i <= notes + diverted; i++)
-    printf "%s%s", (i > 1 ? ", " : ""), quoted(i > notes ? diversion_text(i - notes) : note[i]) > json
+  for (i = 1; i <= notes; i++) printf "%s%s", (i > 1 ? ", " : ""), quoted(note[i]) > json
   print "]}" > json
 }
 

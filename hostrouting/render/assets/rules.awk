@@ -74,7 +74,8 @@ function read_rule(   rule, field, word, at, value, mask, held) {
     } else if (word == "suppress_prefixlength") u_short[rule] = $++field
     else if (word == "suppress_ifgroup") u_group[rule] = $++field
     else if (word == "goto") u_target[rule] = $++field
-    else if (word == "proto" || word == "realms" || word == "tun_id") field++
+    else if (word == "proto" || word == "realms") field++
+    else if (word == "tun_id" || word == "dscp" || word == "flowlabel") select_by(rule, word, $++field, 0)
     else if (word in type_number) u_action[rule] = type_number[word]
   }
   order_selectors(rule)
@@ -87,10 +88,9 @@ function lowest_hex(text) {
 }
 
 # The engine names selectors in one order, `ip` in another.
-function order_selectors(rule,   names, i, j, kept, n) {
-  split("from iif oif fwmark tos uidrange ipproto sport dport", names, " ")
-  n = 0
-  for (i = 1; i <= 9; i++)
+function order_selectors(rule,   names, count, i, j, kept, n) {
+  count = split("from iif oif fwmark tos uidrange ipproto sport dport tun_id dscp flowlabel", names, " ")
+  for (i = 1; i <= count; i++)
     for (j = 1; j <= selectors[rule]; j++)
       if (index(selector[rule, j], names[i] " ") == 1) kept[++n] = selector[rule, j]
   for (j = 1; j <= n; j++) selector[rule, j] = kept[j]

@@ -38,7 +38,10 @@ function default_route(dev, besides,   r, i, leg) {
   return 0
 }
 
-function no_default_route(dev) { return "an IPv4 default route" (dev == "" ? "" : " on " dev) }
+function no_default_route(dev) {
+  if (dev != "" && !(dev in link_up)) return "the device " dev
+  return "an IPv4 default route" (dev == "" ? "" : " on " dev)
+}
 
 # Whether an automatic route by `dev` goes by this leg of the default route: not while its link is down and another up.
 function is_way(r, leg, dev,   i, up) {
@@ -64,7 +67,7 @@ function obstacle(dev, gateway, onlink,   address, is_what) {
   if (gateway == "" || index(gateway, ":")) return ""
   address = address_number(gateway)
   is_what = no_router(address)
-  if (is_what != "") return "another gateway: " gateway " is " is_what
+  if (is_what != "") return gateway " to be a router next to this host (it is " is_what ")"
   if (onlink || reaches(dev, address)) return ""
   return "an address or route on " dev " that reaches the gateway " gateway " directly"
 }
