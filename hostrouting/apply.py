@@ -10,7 +10,7 @@ had come, nor whether anybody knows. Routes of others are not touched on any of 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import attrs
 
@@ -180,13 +180,28 @@ class _Transaction:
                     yield Change("delete", route)
 
     def _back(self, there: tuple[Route, ...], then: tuple[Route, ...]) -> Iterator[Change]:
-        """What is ours and missing of one key, put where it stood: ahead of what is there, or behind it."""
+        """What is ours and missing of one key, put where it stood: before the routes of others, or behind them.
+
+        The kernel puts a route before all others of its key or behind them. So ours that stand between that end
+        and a missing one are put there anew.
+        """
         missing = [place for place, it in enumerate(then) if it not in there and it.protocol in self._ours]
-        ahead = next((place for place, it in enumerate(then) if it in there), len(then))
-        for place in reversed([place for place in missing if place < ahead] if there else []):
-            yield Change("prepend", then[place])
-        for number, place in enumerate(place for place in missing if place > ahead or not there):
-            yield Change("append" if there or number else "add", then[place])
+        others = [place for place, it in enumerate(then) if it.protocol not in self._ours]
+        if not there and missing:
+            there = (then[missing.pop(0)],)
+            yield Change("add", there[0])
+        before = max((place for place in missing if others and place < others[0]), default=-1)
+        for place in range(before, -1, -1):
+            yield from self._anew("prepend", then[place], there)
+        behind = min((place for place in missing if place > before), default=len(then))
+        for place in range(behind, len(then)):
+            if place not in others:
+                yield from self._anew("append", then[place], there)
+
+    def _anew(self, verb: Literal["append", "prepend"], route: Route, there: tuple[Route, ...]) -> Iterator[Change]:
+        if route in there:
+            yield Change("delete", route)
+        yield Change(verb, route)
 
     def _read(self) -> _Table:
         families = {prefix.family for _, prefix, _, _ in self._keys}

@@ -12,7 +12,7 @@ boot            what the manager is told
 from hostrouting.tasks.configure import Configure, Remove
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.tasks.results import CheckResult, Preview, RoutesResult
-from hostrouting.tasks.static_routes import ConfigureStaticRoutes
+from hostrouting.tasks.static_routes import ConfigureStaticRoutes, wanted_routes
 
 __all__ = [
     "CheckResult",
@@ -22,4 +22,5 @@ __all__ = [
     "Preview",
     "Remove",
     "RoutesResult",
+    "wanted_routes",
 ]

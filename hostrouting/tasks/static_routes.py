@@ -22,7 +22,16 @@ if TYPE_CHECKING:
     from hostrouting.config import HostRoutingConfig
     from hostrouting.plan import RoutePlan
 
-__all__ = ["ConfigureStaticRoutes"]
+__all__ = ["ConfigureStaticRoutes", "wanted_routes"]
+
+
+def wanted_routes(config: HostRoutingConfig) -> tuple[DesiredRoute, ...]:
+    """The static routes of a configuration, as what is to be planned."""
+    static = config.static_routes
+    return tuple(
+        DesiredRoute(Prefix.of(it.destination), gateway=it.gateway, dev=it.dev, metric=it.metric)
+        for it in (static.routes if static.enabled else ())
+    )
 
 
 @attrs.frozen
@@ -76,11 +85,7 @@ class ConfigureStaticRoutes:
 
     @property
     def _wanted(self) -> tuple[DesiredRoute, ...]:
-        static = self.config.static_routes
-        return tuple(
-            DesiredRoute(Prefix.of(it.destination), gateway=it.gateway, dev=it.dev, metric=it.metric)
-            for it in (static.routes if static.enabled else ())
-        )
+        return wanted_routes(self.config)
 
     @property
     def _installation(self) -> Installation:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import phases
@@ -119,6 +119,13 @@ FAULTS: dict[str, Callable[[MemoryBackend, int], None]] = {
 }
 
 
+# Of two of ours before another's route, the second went and the first did not: it cannot be put between them.
+BETWEEN = [
+    route(DESTINATIONS[0], f"10.0.0.{last}", 0, protocol) for last, protocol in ((1, OURS), (2, OURS), (1, FOREIGN))
+]
+
+
+@example(BETWEEN, [], "gateway gone", 1)
 @given(present, wishes, st.sampled_from(sorted(FAULTS)), st.integers(1, 9))
 def test_all_or_nothing(routes: list[Route], wanted: list[DesiredRoute], fault: str, nth: int) -> None:
     """Whatever fails at whichever step: the table is the one before or the one planned, and the report says which."""
