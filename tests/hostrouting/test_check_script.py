@@ -205,6 +205,46 @@ class TestOneHost:
         assert checked.left["route-overlap.ok"] == f"undecided\n{note}\n"
         assert f"<4>{note}" in checked.said
 
+    @pytest.mark.parametrize(
+        "rules",
+        [
+            [f"rule add pref {1000 + n} from 10.0.0.{n} lookup 100" for n in range(30)],
+            [f"rule add pref {1000 + n} fwmark {1 << n:#x}/{1 << n:#x} goto {2000 + n % 3}" for n in range(8)]
+            + [f"rule add pref {2000 + n} ipproto tcp dport {n + 1}-{n + 9} lookup 100" for n in range(5)],
+            [f"rule add pref {1000 + n} fwmark {1 << n:#x}/{1 << n:#x} goto 2000" for n in range(20)]
+            + ["rule add pref 1999 goto 3000", "rule add pref 2000 fwmark 5/0xff lookup 100", "rule add pref 3000 nop"],
+            [
+                "rule add pref 10 fwmark 0x200/0xf00 goto 20",
+                "rule add pref 11 goto 30",
+                "rule add pref 20 fwmark 0xa00/0xf00 lookup 100",
+                "rule add pref 21 fwmark 0x210/0xff0 lookup 100",
+                "rule add pref 30 iif wg0 to 172.16.8.0/21 unreachable",
+            ],
+            [
+                "rule add pref 10 not from 10.0.0.0/8 to 172.16.0.0/20 lookup 100",
+                "rule add pref 11 from 10.0.0.0/9 lookup main suppress_prefixlength 16",
+                "rule add pref 12 from 10.1.0.0/16 lookup 100",
+                "rule add pref 13 not uidrange 0-0 dsfield 0x10 blackhole",
+            ],
+            [
+                "route add 172.16.3.0/24 dev ib0 tos 0x10",
+                "rule add pref 10 tos 0x10 lookup main suppress_prefixlength 24",
+            ],
+            ["rule add pref 10 tun_id 5 lookup 100"],
+        ],
+        ids=["one table", "to and fro", "a mark of bits", "contradictions", "not", "tos", "not known here"],
+    )
+    @each_awk
+    def test_who_fares_otherwise(self, namespace: Namespace, tmp_path: Path, rules: list[str], awk: str) -> None:
+        """What rules make of packets of which not all is known is told in the words of the engine."""
+        away = ["route add default dev ib0 table 100", "route add 172.16.4.0/24 dev wg0 table 100"]
+        namespace.batch(["address del 172.16.1.5/16 dev ib0", *away, *rules])
+        config = check("172.16.0.0/16", "10.9.0.0/16")
+        expected = engine(namespace.snapshot(), config)
+        checked = Checked(namespace, config, tmp_path, awk=awk)
+        assert checked.document["notes"] == expected["notes"]
+        assert (checked.document["verdict"], bool(expected["notes"])) == (expected["verdict"], True)
+
     def test_the_kernel_has_the_last_word(self, namespace: Namespace, tmp_path: Path) -> None:
         """Where the kernel answers what its tables do not say, its answer counts, and it is said that they differ."""
         # Once there was a rule, Linux looks at the table local first, which nothing that it lists shows.
@@ -214,7 +254,7 @@ class TestOneHost:
         checked = Checked(namespace, check("20.0.0.0/8"), tmp_path)
         assert checked.document["verdict"] == "undecided"
         assert not checked.document["findings"]
-        assert "20.1.0.0: the kernel answers [2 20.0.0.0/8 dev lo " in checked.document["notes"][0]
+        assert "20.1.0.0: the kernel answers [2 20.0.0.0/8 dev lo " in checked.document["notes"][-1]
 
     def test_names_that_mean_something(self, namespace: Namespace, tmp_path: Path) -> None:
         """Devices may be called by the words of `ip`, or by letters that JSON and shells care about."""

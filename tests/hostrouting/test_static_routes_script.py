@@ -196,7 +196,7 @@ class TestOneHost:
         assert ran.lines == [
             "<3>static-routes: 172.16.0.0/17: waiting for an IPv4 default route (given up after 1 s)",
             "<3>static-routes: 172.16.128.0/17: waiting for an IPv4 default route (given up after 1 s)",
-            "<3>static-routes: 10.1.0.0/16 dev gone: waiting for an IPv4 default route on gone (given up after 1 s)",
+            "<3>static-routes: 10.1.0.0/16 dev gone: waiting for the device gone (given up after 1 s)",
         ]
 
     @pytest.mark.parametrize(

@@ -51,11 +51,13 @@ check() {
 #include routing.awk
 #include rules.awk
 #include fib.awk
-#include unknown.awk
+#include worlds.awk
+#include branches.awk
 #include uplink.awk
 #include places.awk
 #include overlap.awk
 #include report.awk
+#include notes.awk
 #include repair.awk
 #include cover.awk
 ' >&2
