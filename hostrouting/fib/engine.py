@@ -4,6 +4,7 @@ Here: one destination, or all of a prefix; every answer is one value, so that eq
 Not here: how a rule or a table is read (`program`, `table`).
 """
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -47,7 +48,9 @@ class _Ready(NamedTuple):
 
     family: int
     program: Program
-    cuts: tuple[int, ...]  # where rules and addresses themselves make a difference
+    regions: list[int]  # where rules and addresses themselves make a difference: the first address of each region
+    # By region, and for each table by the longest prefix that covers an address: nothing else makes a difference.
+    decisions: dict[tuple[int, ...], Decision]
 
 
 class Fib:
@@ -83,16 +86,15 @@ class Fib:
 
     def cells(self, prefix: Prefix, flow: Flow = ANY) -> list[Cell]:
         """The prefix in maximal ranges of one and the same decision, in order."""
-        ready, found = self._prepare(prefix.family, flow), []
-        last, begin, before = prefix.last, prefix.first, None
-        for place in self._places(ready, prefix):
-            decision = self._decide(ready, place)
+        found: list[Cell] = []
+        begin, before = prefix.first, None
+        for place, decision in self._runs(self._prepare(prefix.family, flow), prefix):
             if decision is not before:
                 if before is not None:
                     found.append(Cell(begin, place - 1, before))
                 begin, before = place, decision
         if before is not None:
-            found.append(Cell(begin, last, before))
+            found.append(Cell(begin, prefix.last, before))
         return found
 
     def contests(
@@ -104,14 +106,15 @@ class Fib:
         ranges cover the prefix, in order; they are not maximal.
         """
         ready = self._prepare(prefix.family, flow)
-        places, main = self._places(ready, prefix), self._tables[prefix.family, TABLE_MAIN]
+        runs, main = list(self._runs(ready, prefix)), self._tables[prefix.family, TABLE_MAIN]
 
         def beats(entry: Entry) -> int:
             return entry.length + (not _gives_way(entry.route, metric, ours))
 
-        for place, following in zip(places, [*places[1:], prefix.last + 1], strict=True):
+        ends = [*(place - 1 for place, _ in runs[1:]), prefix.last]
+        for (place, decision), last in zip(runs, ends, strict=True):
             length = ready.program.stretch(place).length_to_decide(place, main, beats, dev)
-            yield Contest(place, following - 1, self._decide(ready, place), length)
+            yield Contest(place, last, decision, length)
 
     def routes(self, prefix: Prefix, *, table: int = TABLE_MAIN) -> tuple[Route, ...]:
         """The routes of exactly this prefix in a table, in the order in which the kernel prefers them."""
@@ -163,16 +166,29 @@ class Fib:
 
             program = Program(rules, family, flow, groups=self._groups, table_of=table_of)
             by_address = {place for low, high, _ in _BY_ADDRESS[family] for place in (low, high + 1)}
-            ready = self._ready[family, flow] = _Ready(family, program, (*program.cuts, *by_address))
+            regions = sorted({0, *program.cuts, *by_address})
+            ready = self._ready[family, flow] = _Ready(family, program, regions, {})
         return ready
 
-    def _places(self, ready: _Ready, prefix: Prefix) -> list[int]:
-        """Every place in the prefix at which the decision can become another, and where it begins."""
+    def _runs(self, ready: _Ready, prefix: Prefix) -> Iterator[tuple[int, Decision]]:
+        """The decisions in the prefix, each with the place where it begins; neighbours may be one."""
         low, high = prefix.first, prefix.last
-        places = {low, *(place for place in ready.cuts if low <= place <= high)}
-        for table in ready.program.tables:
-            table.cut(low, high, places)
-        return sorted(places)
+        within = range(bisect_right(ready.regions, low) - 1, bisect_right(ready.regions, high))
+        # Whose turn it is to change at a place: a table's longest prefix, or last of all the region.
+        tables = ready.program.tables
+        events = [(max(ready.regions[region], low), len(tables), region) for region in within]
+        for number, table in enumerate(tables):
+            events += [(place, number, key) for place, key in table.runs(low, high)]
+        events.sort()
+        now, decisions = [0] * (len(tables) + 1), ready.decisions
+        for (place, which, what), (following, _, _) in zip(events, [*events[1:], (high + 1, 0, 0)], strict=True):
+            now[which] = what
+            if place != following:
+                where = tuple(now)
+                decision = decisions.get(where)
+                if decision is None:
+                    decision = decisions[where] = self._decide(ready, place)
+                yield place, decision
 
     def _decide(self, ready: _Ready, address: int) -> Decision:
         stretch = ready.program.stretch(address)

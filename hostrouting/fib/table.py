@@ -23,10 +23,9 @@ class Entry:
 
     __slots__ = ("legs", "length", "position", "route", "throws")
 
-    def __init__(self, route: Route, legs: tuple[NextHop, ...], position: int) -> None:
-        """Take the route at this position of the snapshot."""
-        self.route, self.legs, self.position = route, legs, position
-        self.length = route.prefix.length
+    def __init__(self, route: Route, legs: tuple[NextHop, ...], position: int, length: int) -> None:
+        """Take the route at this position of the snapshot, and the length of its prefix."""
+        self.route, self.legs, self.position, self.length = route, legs, position, length
         self.throws = route.type == "throw"
 
     def leaves_by(self, dev: str) -> bool:
@@ -102,27 +101,47 @@ class Table:
         key = network << _BITS | length
         return (self._entries.get(key) or self._enter(key)) if key in self.first else ()
 
-    def cut(self, low: int, high: int, places: set[int]) -> None:
-        """Add the places in low … high at which one of the prefixes begins, or has just ended."""
+    def runs(self, low: int, high: int) -> Iterator[tuple[int, int]]:
+        """The places in low … high at which the longest prefix around an address becomes another, with its key.
+
+        The first is low itself; a key of -1 stands for no prefix at all. Prefixes nest, so that a stack tells them.
+        """
+        around = [(self._width - length, length) for _, length in reversed(self._shifts)]
+        covering = [low >> host << host + _BITS | length for host, length in around]
+        stack = [(1 << self._width + 1, -1)]
+        stack += [self._until(key) for key in covering if key in self.first and key >> _BITS < low]
+        place, longest = low, stack[-1][1]
         keys = self._sorted
-        begin, end = bisect_left(keys, low << _BITS), bisect_right(keys, high << _BITS | 255)
-        for key in keys[begin:end]:
+        for key in keys[bisect_left(keys, low << _BITS) : bisect_right(keys, high << _BITS | 255)]:
             network = key >> _BITS
-            places.add(network)
-            after = network + (1 << self._width - (key & 255))
-            if after <= high:
-                places.add(after)
+            while stack[-1][0] <= network:
+                after, _ = stack.pop()
+                if after > place:
+                    yield place, longest
+                place, longest = after, stack[-1][1]
+            if network > place:
+                yield place, longest
+            place, longest = network, key
+            stack.append(self._until(key))
+        while stack[-1][0] <= high:
+            after, _ = stack.pop()
+            if after > place:
+                yield place, longest
+            place, longest = after, stack[-1][1]
+        yield place, longest
+
+    def _until(self, key: int) -> tuple[int, int]:
+        """The first place after a prefix, and its key."""
+        return (key >> _BITS) + (1 << self._width - (key & 255)), key
 
     def _enter(self, key: int) -> tuple[Entry, ...]:
         places = self.more.get(key) or (self.first[key],)
-        standing = [(self._routes[place], place) for place in places]
-        if len(standing) > 1:
+        entries = [Entry(route := self._routes[place], self._in_use(route), place, key & 255) for place in places]
+        if len(entries) > 1:
             # The table local comes first where the kernel keeps it and main in one (see the engine).
-            standing.sort(key=lambda it: (it[0].table != TABLE_LOCAL, -it[0].tos, it[0].metric, it[1]))
-        entries = [(route, self._in_use(route), place) for route, place in standing]
+            entries.sort(key=lambda it: (it.route.table != TABLE_LOCAL, -it.route.tos, it.route.metric, it.position))
         # What has no leg at all goes some way that nobody told us, and takes packets there all the same.
-        found = tuple([Entry(*it) for it in entries if it[1] or not it[0].legs])
-        self._entries[key] = found
+        found = self._entries[key] = tuple([entry for entry in entries if entry.legs or not entry.route.legs])
         return found
 
     def _in_use(self, route: Route) -> tuple[NextHop, ...]:
