@@ -92,8 +92,8 @@ def diversion_line(diversion: Diversion) -> str:
     devs = ", ".join(diversion.devs)
     what = f"the repair diverts addresses of {diversion.prefix} from {devs}: "
     if diversion.connected:
-        return f"{what}neighbours on {devs} in the repaired range become unreachable over IP"
-    return f"{what}packets for the repaired range no longer go by {devs}"
+        return f"{what}neighbours there, in the repaired range, become unreachable over IP"
+    return f"{what}packets for the repaired range no longer go there"
 
 
 def repair_document(routes: Iterable[DesiredRoute]) -> list[dict[str, Any]]:

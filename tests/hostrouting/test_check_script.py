@@ -144,7 +144,7 @@ class TestOneHost:
             f"<3>{line}",
             (
                 "<4>the repair diverts addresses of 172.16.0.0/16 from ib0: "
-                "neighbours on ib0 in the repaired range become unreachable over IP"
+                "neighbours there, in the repaired range, become unreachable over IP"
             ),
             "<3>ACTION: add to staticRoutes.routes: " + json.dumps(checked.document["repair"]),
         ]

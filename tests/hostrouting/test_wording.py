@@ -266,7 +266,7 @@ def test_what_is_taken_from_a_tunnel() -> None:
     fib = Fib(host([("eth0", "10.0.0.4/24")], [DEFAULT, *halves], links=[]))
     repair = propose_repair(fib, check_overlap(fib, [Prefix.parse("172.16.0.0/16")]))
     assert [diversion_line(it) for it in repair.diverted] == [
-        "the repair diverts addresses of 128.0.0.0/1 from wg0: packets for the repaired range no longer go by wg0"
+        "the repair diverts addresses of 128.0.0.0/1 from wg0: packets for the repaired range no longer go there"
     ]
 
 

@@ -195,8 +195,8 @@ function unsafe_json(i) {
 
 function diversion_text(i) {
   return "the repair diverts addresses of " diverted_prefix[i] " from " diverted_devs[i] ": " (is_connected[i] \
-    ? "neighbours on " diverted_devs[i] " in the repaired range become unreachable over IP" \
-    : "packets for the repaired range no longer go by " diverted_devs[i])
+    ? "neighbours there, in the repaired range, become unreachable over IP" \
+    : "packets for the repaired range no longer go there")
 }
 
 function repair_json(   part, n, i, text) {
