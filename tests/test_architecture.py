@@ -33,10 +33,12 @@ DRAWINGS = {
         kernel wording
         tasks
         __init__
+        cli
+        __main__
     """,
     "hostrouting.backends": """
         base
-        netlink refusal
+        netlink refusal saved
         memory
         __init__
     """,
@@ -61,6 +63,14 @@ DRAWINGS = {
         refusals
         changing
         backend
+        __init__
+    """,
+    "hostrouting.cli": """
+        logs page parser reply source
+        failure picture remedy terminal
+        check snapshot
+        repair
+        program
         __init__
     """,
     "hostrouting.config": """
