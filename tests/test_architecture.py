@@ -81,7 +81,7 @@ DRAWINGS = {
     """,
     "hostrouting.fib": """
         answer flow
-        table
+        table trace
         program
         engine
         __init__
