@@ -33,12 +33,22 @@ __all__ = [
     "Preview",
     "Remove",
     "RoutesResult",
+    "wanted_routes",
 ]
 
 WAIT = 30.0
 """How many seconds a task waits for what it needs of the host: a default route, a device."""
 
 _UNIT_GRACE = 90.0  # seconds for a unit beyond its own waiting
+
+
+def wanted_routes(config: HostRoutingConfig) -> tuple[DesiredRoute, ...]:
+    """The static routes of a configuration, as what is to be planned."""
+    static = config.static_routes
+    return tuple(
+        DesiredRoute(Prefix.of(it.destination), gateway=it.gateway, dev=it.dev, metric=it.metric)
+        for it in (static.routes if static.enabled else ())
+    )
 
 
 @attrs.frozen
@@ -148,11 +158,7 @@ class ConfigureStaticRoutes:
 
     @property
     def _wanted(self) -> tuple[DesiredRoute, ...]:
-        static = self.config.static_routes
-        return tuple(
-            DesiredRoute(Prefix.of(it.destination), gateway=it.gateway, dev=it.dev, metric=it.metric)
-            for it in (static.routes if static.enabled else ())
-        )
+        return wanted_routes(self.config)
 
     @property
     def _installation(self) -> Installation:

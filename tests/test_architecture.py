@@ -67,9 +67,9 @@ DRAWINGS = {
     """,
     "hostrouting.cli": """
         logs page parser reply source
-        failure picture remedy terminal
+        explanation failure picture remedy terminal
         check snapshot
-        repair
+        explain repair
         program
         __init__
     """,

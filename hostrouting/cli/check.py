@@ -10,20 +10,21 @@ from hostrouting.cli.remedy import remedy_lines
 from hostrouting.cli.reply import FAILED, FINE, UNDECIDED, Reply
 from hostrouting.cli.source import expected_of, looked_at, quiet_context
 from hostrouting.fib import Fib
-from hostrouting.kernel import examine
-from hostrouting.model import ip_at, protocol_name, table_name
+from hostrouting.kernel import Examination, examine
+from hostrouting.model import Prefix, Route, ip_at, protocol_name, table_name
+from hostrouting.overlap import check_overlap
+from hostrouting.repair import propose_repair
 from hostrouting.uplink import resolve_route
 from hostrouting.wording import check_document, note_line
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterator, Sequence
-    from typing import Any
+    from typing import Any, Self
 
     from hostrouting.config import HostRoutingConfig
     from hostrouting.host import Host
-    from hostrouting.kernel import Examination
-    from hostrouting.model import Prefix, Route
+    from hostrouting.model import Snapshot
     from hostrouting.overlap import Finding
 
 __all__ = ["Examined", "answer_line", "evidence_lines", "examined", "run"]
@@ -41,12 +42,20 @@ class Examined:
         """Keep all three; nothing more is computed until it is asked for."""
         self.found, self.fib, self.config = found, fib, config
 
+    @classmethod
+    def of(cls, snapshot: Snapshot, config: HostRoutingConfig) -> Self:
+        """The check of a snapshot alone; no kernel is asked."""
+        fib, settings = Fib(snapshot), config.route_overlap
+        cidrs = [Prefix.of(cidr) for cidr in settings.expected_cidrs]
+        report = check_overlap(fib, cidrs, devs=settings.expected_devs, allowed=settings.allowed_devs)
+        return cls(Examination(report, propose_repair(fib, report, protocol=config.protocol)), fib, config)
+
     @property
     def repair_routes(self) -> tuple[Route, ...]:
         """The repair as the kernel will have it: device and gateway filled in."""
         wishes = self.found.repair.routes
         resolved = [resolve_route(wish, self.fib, protocol=self.config.protocol) for wish in wishes]
-        return tuple(it for it in resolved if not hasattr(it, "missing"))
+        return tuple(it for it in resolved if isinstance(it, Route))
 
     @property
     def repaired(self) -> Fib | None:

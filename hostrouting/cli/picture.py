@@ -60,8 +60,10 @@ def stretches_of(
     return tuple(found)
 
 
-def draw_map(cidr: Prefix, rows: Sequence[tuple[str, Sequence[Stretch]]], style: Style) -> Iterator[Line]:
-    """The CIDR drawn once for each row (a name and its stretches), to one scale."""
+def draw_map(
+    cidr: Prefix, rows: Sequence[tuple[str, Sequence[Stretch]]], style: Style, *, mark: int | None = None
+) -> Iterator[Line]:
+    """The CIDR drawn once for each row (a name and its stretches), to one scale; `mark` is an address to point at."""
     size = cidr.last - cidr.first + 1
     margin = max(len(name) for name, _ in rows) + 5
     columns = next((it for it in _COLUMNS if it + margin + 1 <= style.width), _COLUMNS[-1])
@@ -80,6 +82,9 @@ def draw_map(cidr: Prefix, rows: Sequence[tuple[str, Sequence[Stretch]]], style:
             if not told:
                 unnamed[attrs.evolve(stretch, first=0, last=0)] = None
         yield line("  ", f"{name:<{margin - 4}} ", edge, *pieces, edge)
+    if mark is not None:
+        at = margin + (mark - cidr.first) * columns // size
+        yield line(" " * at, Painted("▲" if style.unicode else "^", "strong"), f" {ip_at(cidr.family, mark)}")
     shown = {it.sort: None for slots in drawn for it in slots}
     yield line(" " * margin, *_legend(shown, unnamed, style))
 
