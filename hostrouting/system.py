@@ -19,7 +19,7 @@ from hostrouting.errors import FileError, ManagerError, UnitFailed
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Files", "LocalFiles", "Manager", "SystemdManager", "UnitState"]
+__all__ = ["Files", "LocalFiles", "Lock", "Manager", "SystemdManager", "UnitState"]
 
 
 class Files(Protocol):

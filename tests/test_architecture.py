@@ -66,10 +66,10 @@ DRAWINGS = {
         __init__
     """,
     "hostrouting.cli": """
-        logs page parser reply source
-        explanation failure picture remedy terminal
-        check snapshot
-        explain repair
+        logs page parser reply witness
+        changes explanation failure picture remedy source terminal
+        check running snapshot status
+        apply explain plan remove render repair
         program
         __init__
     """,

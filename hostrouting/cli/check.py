@@ -133,7 +133,7 @@ def _way(finding: Finding) -> str:
             return f"nowhere ({kind})"
 
 
-def evidence_lines(it: Examined, style: Style) -> Iterator[Line]:
+def evidence_lines(it: Examined, style: Style, *, now: str = "now") -> Iterator[Line]:
     """The findings as a table, and the CIDRs as maps."""
     report = it.found.report
     if report.findings:
@@ -142,7 +142,7 @@ def evidence_lines(it: Examined, style: Style) -> Iterator[Line]:
             table(("escapes", "goes by", "route", "table", "owner", "rule"), list(map(_row, report.findings[:SHOWN]))),
             len(report.findings),
         )
-    yield from _maps(it, style)
+    yield from _maps(it, style, now)
 
 
 def _row(finding: Finding) -> Sequence[Piece]:
@@ -173,12 +173,12 @@ def _owner(route: Route) -> str:
     return protocol_name(route.protocol)
 
 
-def _maps(it: Examined, style: Style) -> Iterator[Line]:
+def _maps(it: Examined, style: Style, now: str) -> Iterator[Line]:
     report = it.found.report
     chosen = list(dict.fromkeys(finding.cidr for finding in report.findings)) or list(report.cidrs)
     if not report.expected_devs:
         return
-    hosts = [("now", it.fib)] + ([("repaired", after)] if (after := it.repaired) else [])
+    hosts = [(now, it.fib)] + ([("repaired", after)] if (after := it.repaired) else [])
     for cidr in chosen[:_MAPS]:
         yield line()
         rows = [

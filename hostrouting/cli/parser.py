@@ -5,7 +5,7 @@ Here: names of commands and options, and their words. Not here: what a command d
 
 import argparse
 
-__all__ = ["COMMANDS", "make_parser"]
+__all__ = ["CHANGING", "COMMANDS", "make_parser"]
 
 LOOKS = {
     "check": "does every address of the expected CIDRs leave by an expected device?",
@@ -21,6 +21,8 @@ CHANGES = {
     "render": "write the boot files into an image; touches no kernel and no service manager",
 }
 COMMANDS = {**LOOKS, **CHANGES}
+CHANGING = frozenset({"apply", "remove"})
+"""Those whose progress is shown on standard error."""
 
 _CODES = """\
 exit codes:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 
 from hostrouting import __version__
-from hostrouting.cli.parser import make_parser
+from hostrouting.cli.parser import CHANGING, make_parser
 
 TYPE_CHECKING = False  # `typing` costs as much as parsing does
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def main(argv: Sequence[str] | None = None, *, host: Callable[[], Host] | None =
         host = Host.local
     from hostrouting.cli.logs import log_to_stderr  # noqa: PLC0415  as above
 
-    log_to_stderr(verbose=arguments.verbose)
+    log_to_stderr(verbose=arguments.verbose or arguments.command in CHANGING)
     try:
         reply = _carry_out(arguments, host)
         shown = _rendered(reply, as_json=arguments.json)

@@ -8,28 +8,25 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import attrs
 
 import phases
 from hostrouting.backends.saved import SavedBackend
+from hostrouting.cli.witness import Observed
 from hostrouting.config import HostRoutingConfig, RouteOverlapConfig
 from hostrouting.errors import ConfigError, Fault, NetlinkUnavailable, SnapshotError
 from hostrouting.model import Snapshot
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
     from ipaddress import IPv4Network
-    from types import TracebackType
 
-    from hostrouting.backends.base import Answer, Change, Outcome, RouteBackend, Watch
-    from hostrouting.fib import Flow
     from hostrouting.host import Host
-    from hostrouting.model import IP
 
-__all__ = ["Observed", "config_of", "expected_of", "looked_at", "quiet_context"]
+__all__ = ["config_of", "expected_of", "looked_at", "quiet_context"]
 
 _LIMIT = 1 << 30  # bytes of a snapshot; that of 100,000 routes has some 10 MiB
 
@@ -101,46 +98,3 @@ def _read(path: str) -> str:
 def quiet_context() -> phases.Context:
     """What a question runs in: it logs what it waits for, and is no task whose start and end anyone wants to read."""
     return phases.Context(observers=[])
-
-
-class Observed:
-    """A backend that remembers the last snapshot it gave: what the answer was concluded from."""
-
-    def __init__(self, backend: RouteBackend) -> None:
-        """Look through this backend."""
-        self._backend = backend
-        self._last: Snapshot | None = None
-
-    @property
-    def last(self) -> Snapshot:
-        """The last snapshot, taken now if there is none yet."""
-        return self.snapshot(family=4) if self._last is None else self._last
-
-    def snapshot(self, *, family: int | None = None, table: int | None = None, protocol: int | None = None) -> Snapshot:
-        """See RouteBackend."""
-        self._last = self._backend.snapshot(family=family, table=table, protocol=protocol)
-        return self._last
-
-    def lookup(self, destinations: Sequence[IP], flow: Flow | None = None) -> tuple[Answer, ...]:
-        """See RouteBackend."""
-        return self._backend.lookup(destinations) if flow is None else self._backend.lookup(destinations, flow)
-
-    def change(self, changes: Iterable[Change]) -> tuple[Outcome, ...]:
-        """See RouteBackend."""
-        return self._backend.change(changes)
-
-    def watch(self) -> Watch:
-        """See RouteBackend."""
-        return self._backend.watch()
-
-    def close(self) -> None:
-        """See RouteBackend."""
-        self._backend.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-    ) -> None:
-        self.close()

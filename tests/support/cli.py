@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 import os
 import sys
 from contextlib import redirect_stderr, redirect_stdout
@@ -48,16 +49,20 @@ def say(
     where = host or (FakeHost() if kernel is None else FakeHost(kernel=kernel))
     out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2))
     given = io.TextIOWrapper(io.BytesIO(stdin))
+    level = logging.root.level
     with (
         redirect_stdout(out),
         redirect_stderr(err),
         mock.patch.object(sys, "stdin", given),
         mock.patch.dict(os.environ, {**PLAIN, **environment}),
+        mock.patch.object(logging.root, "handlers", []),
     ):
         try:
             code = main(list(words), host=lambda: where)
         except SystemExit as stopped:  # argparse: --help, bad usage
             code = int(stopped.code or 0)
+        finally:
+            logging.root.setLevel(level)
     return Said(code, _read(out), _read(err))
 
 
