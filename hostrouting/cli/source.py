@@ -82,6 +82,8 @@ def _read(path: str) -> str:
                 raise SnapshotError(path=path, problem="this is no regular file; save one with: hostrouting snapshot")
             with open(path, "rb") as stream:
                 data = stream.read(_LIMIT + 1)
+    except SnapshotError:
+        raise
     except OSError as error:
         raise SnapshotError(path=path, problem=f"this cannot be read: {error.strerror}; check the path") from error
     except ValueError as error:

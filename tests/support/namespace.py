@@ -56,7 +56,7 @@ class Namespace:
     def __init__(self, pid: int) -> None:
         """Enter where this process is."""
         self.path = f"/proc/{pid}/ns/net"
-        self.enter = ("nsenter", f"--target={pid}", "--net")
+        self.enter: tuple[str, ...] = ("nsenter", f"--target={pid}", "--net")
 
     def ip(self, *arguments: str, lines: Iterable[str] = ()) -> subprocess.CompletedProcess[str]:
         """Run `ip`; `lines` are what it reads from standard input when told to (`-batch -`)."""
