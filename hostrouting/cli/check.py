@@ -13,7 +13,9 @@ from hostrouting.fib import Fib
 from hostrouting.kernel import Examination, examine
 from hostrouting.model import Prefix, Route, ip_at, protocol_name, table_name
 from hostrouting.overlap import check_overlap
+from hostrouting.plan import plan_routes
 from hostrouting.repair import propose_repair
+from hostrouting.tasks import wanted_routes
 from hostrouting.uplink import resolve_route
 from hostrouting.wording import check_document, note_line
 
@@ -49,6 +51,18 @@ class Examined:
         cidrs = [Prefix.of(cidr) for cidr in settings.expected_cidrs]
         report = check_overlap(fib, cidrs, devs=settings.expected_devs, allowed=settings.allowed_devs)
         return cls(Examination(report, propose_repair(fib, report, protocol=config.protocol)), fib, config)
+
+    @property
+    def is_configured(self) -> bool:
+        """Whether the static routes of the configuration, once they are there, close all that routes can close."""
+        report, wanted = self.found.report, wanted_routes(self.config)
+        if not report.findings or not wanted:
+            return False
+        plan = plan_routes(wanted, self.fib.snapshot, protocol=self.config.protocol)
+        if plan.conflicts or plan.pending or not plan.changes:
+            return False
+        after = Examined.of(plan.apply_to(self.fib.snapshot), self.config).found.report
+        return after.findings == self.found.repair.proof.findings
 
     @property
     def repair_routes(self) -> tuple[Route, ...]:
@@ -95,7 +109,8 @@ def _document(it: Examined) -> dict[str, Any]:
 def _page(it: Examined, arguments: argparse.Namespace, style: Style) -> Iterator[Line]:
     yield answer_line(it)
     yield from evidence_lines(it, style)
-    yield from remedy_lines(it.found.repair, it.repair_routes, again=_again(arguments))
+    configured = arguments.config if it.is_configured else ""
+    yield from remedy_lines(it.found.repair, it.repair_routes, again=_again(arguments), configured=configured)
     yield from _limits(it)
 
 

@@ -20,10 +20,19 @@ if TYPE_CHECKING:
 __all__ = ["ip_command", "remedy_lines"]
 
 
-def remedy_lines(repair: Repair, routes: Sequence[Route], *, again: str = "") -> Iterator[Line]:
-    """The repair as configuration and as commands. With `again`, a long one is left to that command."""
+def remedy_lines(repair: Repair, routes: Sequence[Route], *, again: str = "", configured: str = "") -> Iterator[Line]:
+    """The repair as configuration and as commands; what it costs, and what it cannot close.
+
+    With `again`, a long one is left to that command. `configured` is a file that has these routes already.
+    """
     count = len(repair.routes)
-    if count and (not again or count <= SHOWN):
+    if count and configured:
+        yield line()
+        yield line(
+            Painted(f"{configured} has the routes that close it", "strong"),
+            f"; install them, as root, with: hostrouting apply --config {configured}",
+        )
+    elif count and (not again or count <= SHOWN):
         yield line()
         yield line(
             Painted("For good", "strong"), ", put this into the configuration and run: hostrouting apply --config FILE"

@@ -71,17 +71,7 @@ def looked_at(arguments: argparse.Namespace, host: Callable[[], Host]) -> Observ
 def _read(path: str) -> str:
     """A snapshot's text; whatever keeps it from being read is a SnapshotError that names the file."""
     try:
-        if path == "-":
-            data = sys.stdin.buffer.read(_LIMIT + 1)
-        else:
-            # Only a regular file or a pipe that somebody gave us: not a folder, not a device without an end.
-            mode = os.stat(path).st_mode
-            if stat.S_ISDIR(mode):
-                raise SnapshotError(path=path, problem="this is a directory; name the file in it")
-            if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode)):
-                raise SnapshotError(path=path, problem="this is no regular file; save one with: hostrouting snapshot")
-            with open(path, "rb") as stream:
-                data = stream.read(_LIMIT + 1)
+        data = sys.stdin.buffer.read(_LIMIT + 1) if path == "-" else _bytes_of(path)
     except SnapshotError:
         raise
     except OSError as error:
@@ -95,6 +85,17 @@ def _read(path: str) -> str:
     except UnicodeDecodeError as error:
         problem = f"this is not UTF-8 (byte 0x{data[error.start]:02x} at offset {error.start})"
         raise SnapshotError(path=path, problem=problem) from error
+
+
+def _bytes_of(path: str) -> bytes:
+    # Only a regular file, or a pipe that somebody gave us: not a folder, not a device without an end.
+    mode = os.stat(path).st_mode
+    if stat.S_ISDIR(mode):
+        raise SnapshotError(path=path, problem="this is a directory; name the file in it")
+    if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode)):
+        raise SnapshotError(path=path, problem="this is no regular file; save one with: hostrouting snapshot")
+    with open(path, "rb") as stream:
+        return stream.read(_LIMIT + 1)
 
 
 def quiet_context() -> phases.Context:

@@ -15,7 +15,7 @@ from hostrouting.cli.reply import FAILED, FINE, UNDECIDED, Reply
 from hostrouting.cli.source import config_of, quiet_context
 from hostrouting.errors import BackendError, FileError, ManagerError
 from hostrouting.fib import Fib
-from hostrouting.model import IPV4
+from hostrouting.model import IPV4, route_keys
 from hostrouting.tasks import Remove
 from hostrouting.uplink import default_route
 
@@ -75,7 +75,9 @@ def _look(host: Host, config: HostRoutingConfig) -> _Standing:
         if host.backend is not None:
             with host.backend() as backend:
                 snapshot = backend.snapshot(family=IPV4)
-            routes = tuple(it for it in snapshot.routes if it.protocol == config.protocol)
+            # Of 100,000 routes only ours are looked at.
+            ours = [at for at, key in enumerate(route_keys(snapshot.routes)) if key[4] == config.protocol]
+            routes = tuple(snapshot.routes[at] for at in ours)
             default = default_route(Fib(snapshot))
     except BackendError as error:
         troubles.append(f"the route table: {error}")

@@ -15,6 +15,7 @@ from hostrouting.testing import FakeHost, MemoryBackend, cni_node, ecmp_node, h2
 from tests.support.cli import say
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 CIDR = "172.16.0.0/16"
@@ -113,6 +114,24 @@ def test_a_configuration_says_what_is_expected(tmp_path: Path) -> None:
     assert say("check", "--config", str(path), kernel=h200()).code == 0
     told = say("check", "--config", str(path), "--json", "10.9.0.0/16", kernel=h200())
     assert (told.code, told.json["mode"], told.json["findings"][0]["cidr"]) == (1, "STRICT", "10.9.0.0/16")
+
+
+def test_a_configuration_that_has_the_repair_already(repaired: str) -> None:
+    """Where the configured routes would close it and are not there, nothing is to be pasted: they are to be installed."""
+    said = say("check", "--config", repaired, kernel=h200())
+    assert said.code == 1
+    told = (
+        f"{repaired} has the routes that close it; install them, as root, with: hostrouting apply --config {repaired}"
+    )
+    assert told in said.lines
+    assert "For good" not in said.out
+
+
+def test_a_configuration_that_has_a_part_of_the_repair(written: Callable[..., str]) -> None:
+    """Where the configured routes would not close all of it, the rest is to be pasted."""
+    said = say("check", "--config", written({"destination": "172.16.0.0/17"}), kernel=h200())
+    assert "has the routes that close it" not in said.out
+    assert "For good" in said.out
 
 
 @pytest.mark.parametrize(
