@@ -53,6 +53,18 @@ class Examined:
         return cls(Examination(report, propose_repair(fib, report, protocol=config.protocol)), fib, config)
 
     @property
+    def allowed_devs(self) -> tuple[str, ...]:
+        """The devices that carry a part of it and may, although they are not the expected ones."""
+        report = self.found.report
+        names = (
+            it.label
+            for cidr in report.cidrs
+            for it in stretches_of(self.fib, cidr, expected=report.expected_devs, allowed=report.allowed)
+            if it.sort == "allowed"
+        )
+        return tuple(dict.fromkeys(names))
+
+    @property
     def is_configured(self) -> bool:
         """Whether the static routes of the configuration, once they are there, close all that routes can close."""
         report, wanted = self.found.report, wanted_routes(self.config)
@@ -125,7 +137,9 @@ def answer_line(it: Examined) -> Line:
         return line(word, " ", _who_goes_where(it), f", not by {devs}")
     if verdict == "undecided":
         return line(word, f" a plain packet to {cidrs} leaves by {devs}, but that is not all there is to say")
-    return line(word, f" every address of {cidrs} leaves by {devs}, or stays on this host as it should")
+    lenient = _and(it.allowed_devs)
+    beside = f" or by {lenient} (allowed)" if lenient else ""
+    return line(word, f" every address of {cidrs} leaves by {devs}{beside}, or stays on this host as it should")
 
 
 def _who_goes_where(it: Examined) -> str:

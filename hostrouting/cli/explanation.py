@@ -11,7 +11,7 @@ import attrs
 
 from hostrouting.fib import PLAIN, Fib, Flow
 from hostrouting.fib.trace import trace_route
-from hostrouting.model import IPV4, TABLE_LOCAL, Prefix, width_of
+from hostrouting.model import IPV4, IPV6, TABLE_LOCAL, Prefix
 from hostrouting.uplink import outbound_devs
 
 if TYPE_CHECKING:
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 __all__ = ["Explanation", "explain"]
 
 _STRICT = 1  # rp_filter: what comes in by another device than the way back is dropped
-_NARROW, _WIDE = 24, 8  # the lengths between which the neighbourhood that is drawn lies
+# The lengths between which the neighbourhood that is drawn lies, and the one that it has where there is no route or a
+# wide one.
+_LENGTHS = {IPV4: (8, 24, 16), IPV6: (32, 64, 64)}
 _FORWARD = frozenset({"unicast"})
 
 
@@ -97,6 +99,6 @@ def _strict(snapshot: Snapshot, fib: Fib, destination: IP) -> tuple[str, ...]:
 
 
 def _around(trace: Trace, family: int) -> Prefix:
-    length = trace.route.prefix.length if trace.route is not None else _NARROW
-    length = length if length >= _WIDE else width_of(IPV4) // 2
-    return Prefix.around(family, int(trace.address), min(length, _NARROW) if family == IPV4 else length)
+    widest, narrowest, usual = _LENGTHS[family]
+    length = 0 if trace.route is None else trace.route.prefix.length
+    return Prefix.around(family, int(trace.address), usual if length < widest else min(length, narrowest))

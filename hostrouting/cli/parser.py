@@ -83,7 +83,9 @@ def make_parser(version: str) -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"hostrouting {version}")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, help=argparse.SUPPRESS)
+    commands = parser.add_subparsers(
+        prog="hostrouting", dest="command", metavar="COMMAND", required=True, help=argparse.SUPPRESS
+    )
     for name, summary in COMMANDS.items():
         command = commands.add_parser(
             name,

@@ -31,6 +31,7 @@ _FILLS: dict[bool, dict[Sort, str]] = {
     False: {"expected": "-", "allowed": "~", "own": ".", "escape": "#"},
 }
 _SAYS: dict[Sort, str] = {"expected": "expected", "allowed": "allowed", "own": "the host's own", "escape": "escapes"}
+_RANK: dict[Sort, int] = {"escape": 2, "allowed": 1}
 _OWN = frozenset({"local", "broadcast", "anycast", "multicast"})
 _COLUMNS = (64, 32, 16)
 
@@ -67,8 +68,7 @@ def draw_map(
     size = cidr.last - cidr.first + 1
     margin = max(len(name) for name, _ in rows) + 5
     columns = next((it for it in _COLUMNS if it + margin + 1 <= style.width), _COLUMNS[-1])
-    each = f"{size // columns:,} addresses" if size > columns else "1 address" if size == columns else "less"
-    scale = f"; a column is {each}" if size >= columns else ""
+    scale = f"; a column is a /{cidr.length + columns.bit_length() - 1}" if size >= columns else ""
     yield line(Painted(str(cidr), "strong"), Painted(scale, "soft"))
     yield line(" " * margin, Painted(_axis(cidr, columns), "soft"))
     edge = "│" if style.unicode else "|"
@@ -100,19 +100,19 @@ def _axis(cidr: Prefix, columns: int) -> str:
 
 
 def _columns(cidr: Prefix, stretches: Sequence[Stretch], columns: int) -> list[Stretch]:
-    """What each column shows: an escape that lies in it, however small, or else what most of it is."""
+    """What each column shows: an escape that lies in it, however small; an allowed device; or what most of it is."""
     size, at, found = cidr.last - cidr.first + 1, 0, []
     for column in range(columns):
         low = cidr.first + column * size // columns
         high = max(low, cidr.first + (column + 1) * size // columns - 1)
         while stretches[at].last < low:
             at += 1
-        best, weight = stretches[at], (False, 0)
+        best, weight = stretches[at], (0, 0)
         for place in range(at, len(stretches)):
             one = stretches[place]
             if one.first > high:
                 break
-            held = (one.sort == "escape", min(one.last, high) - max(one.first, low) + 1)
+            held = (_RANK.get(one.sort, 0), min(one.last, high) - max(one.first, low) + 1)
             if held > weight:
                 best, weight = one, held
         found.append(best)

@@ -33,7 +33,7 @@ def test_the_whole_page() -> None:
         "  ESCAPES        GOES BY  ROUTE          TABLE  OWNER   RULE",
         "  172.16.0.0/16  ib0      172.16.0.0/16  main   kernel  32766",
         "",
-        "172.16.0.0/16; a column is 1,024 addresses",
+        "172.16.0.0/16; a column is a /22",
         "             172.16.0.0                      172.16.128.0      172.16.255.255",
         "  now       │█████████████████████████████ ib0 ██████████████████████████████│",
         "  repaired  │───────────────────────────── eth0 ─────────────────────────────│",
@@ -70,7 +70,13 @@ def test_the_repair_can_be_pasted() -> None:
     [
         (plain_vm(), CIDR, 0, "ok", "OK: every address of 172.16.0.0/16 leaves by eth0"),
         (h200(), "172.16.0.0/12", 1, "overlap", "OVERLAP: a part of 172.16.0.0/12 goes by ib0, not by eth0"),
-        (cni_node(), "10.244.0.0/16", 0, "ok", "OK: every address of 10.244.0.0/16 leaves by eth0"),
+        (
+            cni_node(),
+            "10.244.0.0/16",
+            0,
+            "ok",
+            "OK: every address of 10.244.0.0/16 leaves by eth0 or by cni0 (allowed)",
+        ),
         (ecmp_node(), CIDR, 0, "ok", "OK: every address of 172.16.0.0/16 leaves by eth0 and eth1"),
         (vpn_node(), CIDR, 1, "overlap", "OVERLAP: 172.16.0.0/16 goes by wg0, not by eth0"),
         (MemoryBackend(), CIDR, 3, "no-default-route", "NO-DEFAULT-ROUTE: there is no IPv4 default route"),
