@@ -68,7 +68,8 @@ DRAWINGS = {
     "hostrouting.cli": """
         logs page parser reply witness
         changes explanation failure picture remedy source terminal
-        check running snapshot status
+        examined explain_document running snapshot status
+        check
         apply explain plan remove render repair
         program
         __init__

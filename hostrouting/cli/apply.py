@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from hostrouting.cli.changes import counted, file_lines, step_document, step_lines, tally
-from hostrouting.cli.check import Examined, answer_line, evidence_lines
+from hostrouting.cli.check import answer_line, evidence_lines
+from hostrouting.cli.examined import Examined
 from hostrouting.cli.page import Line, Painted, Style, line
 from hostrouting.cli.remedy import remedy_lines
 from hostrouting.cli.reply import Reply
@@ -18,7 +19,6 @@ from hostrouting.errors import RouteOverlapError
 from hostrouting.fib import Fib
 from hostrouting.kernel import Examination
 from hostrouting.tasks import CheckResult, Configure, RoutesResult
-from hostrouting.wording import check_document
 
 if TYPE_CHECKING:
     import argparse
@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
     config, witness = config_of(arguments), Witness(host())
     report = run_task(Configure(config, host=witness.host, wait=arguments.wait))
     done = _done(report, witness, config)
-    return Reply(code_of_run(report), lambda: _document(done, config), lambda style: _page(done, arguments, style))
+    return Reply(code_of_run(report), lambda: _document(done), lambda style: _page(done, arguments, style))
 
 
 def _done(report: phases.Report, witness: Witness, config: HostRoutingConfig) -> _Done:
@@ -110,18 +110,13 @@ def _changes(done: _Done) -> Iterator[Line]:
     yield from file_lines("removed", done.removed)
 
 
-def _document(done: _Done, config: HostRoutingConfig) -> dict[str, Any]:
-    checked = done.checked
-    check = None
-    if checked is not None:
-        check = check_document(checked.found.report, checked.found.repair, mode=config.route_overlap.mode)
-        check = {**check, "verdict": checked.found.verdict, "notes": [*check["notes"], *checked.found.surprises]}
+def _document(done: _Done) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "ok": done.report.ok,
         "changed": done.changed,
         "steps": [step_document(step) for step in done.steps],
         "files": {"wrote": list(done.wrote), "removed": list(done.removed)},
-        "check": check,
+        "check": None if done.checked is None else done.checked.document(),
         "failures": failure_documents(done.report),
     }

@@ -4,32 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hostrouting.cli.examined import Examined, examined
 from hostrouting.cli.page import SHOWN, Line, Painted, Piece, Style, Tone, capped, line, table
 from hostrouting.cli.picture import draw_map, stretches_of
 from hostrouting.cli.remedy import remedy_lines
 from hostrouting.cli.reply import FAILED, FINE, UNDECIDED, Reply
-from hostrouting.cli.source import expected_of, looked_at, quiet_context
-from hostrouting.fib import Fib
-from hostrouting.kernel import Examination, examine
-from hostrouting.model import Prefix, Route, ip_at, protocol_name, table_name
-from hostrouting.overlap import check_overlap
-from hostrouting.plan import plan_routes
-from hostrouting.repair import propose_repair
-from hostrouting.tasks import wanted_routes
-from hostrouting.uplink import resolve_route
-from hostrouting.wording import check_document, note_line
+from hostrouting.model import ip_at, protocol_name, table_name
+from hostrouting.wording import note_line
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterator, Sequence
-    from typing import Any, Self
 
-    from hostrouting.config import HostRoutingConfig
     from hostrouting.host import Host
-    from hostrouting.model import Snapshot
+    from hostrouting.model import Prefix, Route
     from hostrouting.overlap import Finding
 
-__all__ = ["Examined", "answer_line", "evidence_lines", "examined", "run"]
+__all__ = ["answer_line", "evidence_lines", "run"]
 
 _BLOCKS = 3  # of one range are shown as blocks; more are shown as its ends
 _MAPS = 3
@@ -37,85 +28,10 @@ _CODES = {"ok": FINE, "overlap": FAILED, "undecided": UNDECIDED, "no-default-rou
 _TONES: dict[str, Tone] = {"ok": "good", "overlap": "bad"}
 
 
-class Examined:
-    """What was found, and the host that it was found on, before and after the repair."""
-
-    def __init__(self, found: Examination, fib: Fib, config: HostRoutingConfig) -> None:
-        """Keep all three; nothing more is computed until it is asked for."""
-        self.found, self.fib, self.config = found, fib, config
-
-    @classmethod
-    def of(cls, snapshot: Snapshot, config: HostRoutingConfig) -> Self:
-        """The check of a snapshot alone; no kernel is asked."""
-        fib, settings = Fib(snapshot), config.route_overlap
-        cidrs = [Prefix.of(cidr) for cidr in settings.expected_cidrs]
-        report = check_overlap(fib, cidrs, devs=settings.expected_devs, allowed=settings.allowed_devs)
-        return cls(Examination(report, propose_repair(fib, report, protocol=config.protocol)), fib, config)
-
-    @property
-    def allowed_devs(self) -> tuple[str, ...]:
-        """The devices that carry a part of it and may, although they are not the expected ones."""
-        report = self.found.report
-        names = (
-            it.label
-            for cidr in report.cidrs
-            for it in stretches_of(self.fib, cidr, expected=report.expected_devs, allowed=report.allowed)
-            if it.sort == "allowed"
-        )
-        return tuple(dict.fromkeys(names))
-
-    @property
-    def is_configured(self) -> bool:
-        """Whether the static routes of the configuration, once they are there, close all that routes can close."""
-        report, wanted = self.found.report, wanted_routes(self.config)
-        if not report.findings or not wanted:
-            return False
-        plan = plan_routes(wanted, self.fib.snapshot, protocol=self.config.protocol)
-        if plan.conflicts or plan.pending or not plan.changes:
-            return False
-        after = Examined.of(plan.apply_to(self.fib.snapshot), self.config).found.report
-        return after.findings == self.found.repair.proof.findings
-
-    @property
-    def repair_routes(self) -> tuple[Route, ...]:
-        """The repair as the kernel will have it: device and gateway filled in."""
-        wishes = self.found.repair.routes
-        resolved = [resolve_route(wish, self.fib, protocol=self.config.protocol) for wish in wishes]
-        return tuple(it for it in resolved if isinstance(it, Route))
-
-    @property
-    def repaired(self) -> Fib | None:
-        """The host with the repair applied; None where there is no repair."""
-        routes = self.repair_routes
-        if not routes:
-            return None
-        keys = {route.key for route in routes}
-        ours = [
-            it
-            for route in routes
-            for it in self.fib.routes(route.prefix)
-            if it.key in keys and it.protocol == self.config.protocol
-        ]
-        return Fib(self.fib.snapshot.with_routes(routes, without=ours))
-
-
-def examined(arguments: argparse.Namespace, host: Callable[[], Host]) -> Examined:
-    """Do the check on what the arguments name."""
-    config = expected_of(arguments)
-    with looked_at(arguments, host) as backend:
-        found = examine(quiet_context(), backend, config, wait=0.0 if arguments.snapshot else arguments.wait)
-        return Examined(found, Fib(backend.last), config)
-
-
 def run(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
     """See the module."""
     it = examined(arguments, host)
-    return Reply(_CODES[it.found.verdict], lambda: _document(it), lambda style: _page(it, arguments, style))
-
-
-def _document(it: Examined) -> dict[str, Any]:
-    document = check_document(it.found.report, it.found.repair, mode=it.config.route_overlap.mode)
-    return {**document, "verdict": it.found.verdict, "notes": [*document["notes"], *it.found.surprises]}
+    return Reply(_CODES[it.found.verdict], it.document, lambda style: _page(it, arguments, style))
 
 
 def _page(it: Examined, arguments: argparse.Namespace, style: Style) -> Iterator[Line]:

@@ -6,9 +6,10 @@ Here: words for what `explanation` found. Not here: how a packet's way is found.
 from __future__ import annotations
 
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from hostrouting.cli.check import Examined
+from hostrouting.cli.examined import Examined
+from hostrouting.cli.explain_document import explain_document
 from hostrouting.cli.explanation import Explanation, explain
 from hostrouting.cli.page import SHOWN, Line, Painted, Style, Tone, capped, line, table
 from hostrouting.cli.picture import draw_map, stretches_of
@@ -24,13 +25,12 @@ if TYPE_CHECKING:
 
     from hostrouting.backends.base import RouteBackend
     from hostrouting.fib import Variant
-    from hostrouting.fib.trace import Passed, Trace, Tried
+    from hostrouting.fib.trace import Tried
     from hostrouting.host import Host
     from hostrouting.model import IP, Link, Route
 
-__all__ = ["SCHEMA", "run"]
+__all__ = ["run"]
 
-SCHEMA = "hostrouting/explain/1"
 _KNOWN = ("source", "iif", "oif", "mark", "tos", "uid", "ipproto", "sport", "dport")
 _PASSED = {
     "shorter": "its prefix is shorter",
@@ -71,7 +71,7 @@ def run(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
         surprise = _surprise(it, backend, flow)
     return Reply(
         FINE,
-        lambda: {**_document(it), "surprise": surprise},
+        lambda: {**explain_document(it), "surprise": surprise},
         lambda style: _page(it, Examined.of(snapshot, config), surprise=surprise, style=style),
     )
 
@@ -163,7 +163,7 @@ def _came_to(tried: Tried) -> Painted:
         case "nothing":
             return Painted("does nothing", "soft")
         case "not-selected":
-            asked = "" if tried.selector is None else f": it asks for {' '.join(tried.selector)}"
+            asked = "" if tried.selector is None else f": only {' '.join(tried.selector)}"
             return Painted(f"not for this packet{asked or ': it is for all others'}", "soft")
 
 
@@ -233,62 +233,3 @@ def _variant(variant: Variant) -> Painted:
     decision = variant.decision
     to = ", ".join(decision.devs) if decision.kind == "unicast" else decision.kind
     return Painted(f"{asked}: {to or 'a device that is not known'}, by the route {_short(decision.route)}", "warn")
-
-
-def _document(it: Explanation) -> dict[str, Any]:
-    """The explanation as the JSON value `hostrouting/explain/1`."""
-    trace = it.trace
-    return {
-        "schema": SCHEMA,
-        "address": str(trace.address),
-        "kind": trace.kind,
-        "devs": list(trace.devs),
-        "expected": it.as_expected,
-        "expectedDevs": list(it.outbound),
-        "rules": [_tried(tried) for tried in trace.tried],
-        "rule": None if trace.rule is None else trace.rule.priority,
-        "table": None if trace.route is None else table_name(trace.route.table),
-        "route": None if trace.route is None else str(trace.route),
-        "protocol": None if trace.route is None else protocol_name(trace.route.protocol),
-        "legs": _legs(trace),
-        "links": [
-            {
-                "dev": link.name,
-                "up": link.up,
-                "carrier": link.carrier,
-                "infiniband": link.infiniband,
-                "rpFilter": link.rp_filter,
-            }
-            for link in it.links
-        ],
-        "passed": [_passed(passed) for passed in trace.passed],
-        "dropsReplies": list(it.strict),
-        "others": [
-            {
-                "when": [str(condition) for condition in variant.conditions],
-                "kind": variant.decision.kind,
-                "devs": list(variant.decision.devs),
-            }
-            for variant in it.variants
-        ],
-    }
-
-
-def _tried(tried: Tried) -> dict[str, Any]:
-    return {
-        "priority": tried.rule.priority,
-        "rule": str(tried.rule),
-        "result": tried.result,
-        "route": None if tried.route is None else str(tried.route),
-    }
-
-
-def _passed(passed: Passed) -> dict[str, Any]:
-    return {"route": str(passed.route), "devs": list(passed.route.devs), "reason": passed.reason}
-
-
-def _legs(trace: Trace) -> list[dict[str, Any]]:
-    return [
-        {"dev": leg.dev, "gateway": None if leg.gateway is None else str(leg.gateway), "weight": leg.weight}
-        for leg in trace.legs
-    ]

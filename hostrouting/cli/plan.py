@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from hostrouting.cli.changes import counted, file_lines, step_document, step_lines, tally
-from hostrouting.cli.check import Examined, answer_line, evidence_lines
+from hostrouting.cli.check import answer_line, evidence_lines
+from hostrouting.cli.examined import Examined
 from hostrouting.cli.page import Line, Painted, Style, line
 from hostrouting.cli.reply import FAILED, FINE, UNDECIDED, Reply
 from hostrouting.cli.source import config_of, looked_at, quiet_context

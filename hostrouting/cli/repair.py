@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hostrouting.cli.check import answer_line, examined
+from hostrouting.cli.check import answer_line
+from hostrouting.cli.examined import examined
 from hostrouting.cli.page import Line, Painted, line
 from hostrouting.cli.remedy import ip_command, remedy_lines
 from hostrouting.cli.reply import FAILED, FINE, UNDECIDED, Reply
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterator
 
-    from hostrouting.cli.check import Examined
+    from hostrouting.cli.examined import Examined
     from hostrouting.host import Host
 
 __all__ = ["SCHEMA", "run"]

@@ -173,7 +173,7 @@ class _Walk:
     def _fails(self, rule: Rule) -> tuple[str, str] | None:
         """The first selector that is not true of the packet; None when all are."""
         if rule.l3mdev:
-            return ("l3mdev", "a VRF")
+            return ("in", "a VRF")
         if rule.dst is not None and self._address not in rule.dst:
             return ("to", str(rule.dst))
         known = {"lo", *self._links}

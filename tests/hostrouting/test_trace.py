@@ -137,7 +137,7 @@ def test_every_way_in_which_a_rule_does_not_decide() -> None:
         ("nothing", None, None),
         ("jump", None, None),
         ("thrown", None, routes[1]),
-        ("not-selected", ("l3mdev", "a VRF"), None),
+        ("not-selected", ("in", "a VRF"), None),
         ("decides", None, routes[0]),
     ]
     refusing = attrs.evolve(host, rules=(local, extra[4], main))

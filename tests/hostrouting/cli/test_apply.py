@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from hostrouting.errors import FileError
 from hostrouting.testing import FakeFiles, FakeHost, FakeManager, MemoryBackend, h200
 from tests.support.cli import say
 
@@ -187,3 +188,33 @@ def test_render_where_nothing_is_mounted(repaired: str, tmp_path: Path) -> None:
     assert said.code == 2
     assert "is no directory; mount the image there first" in said.err
     assert not (tmp_path / "nowhere").exists()
+
+
+def test_remove_that_fails(repaired: str) -> None:
+    """What could not be removed is said, and how to see what is left; exit code 1."""
+
+    class Stuck(FakeFiles):
+        """One file that cannot be removed."""
+
+        def remove(self, path: str) -> bool:
+            """See Files."""
+            if path == UNIT:
+                raise FileError(
+                    f"cannot remove {path}: Operation not permitted; look whether it is immutable", path=path
+                )
+            return FakeFiles.remove(self, path)
+
+    host = FakeHost(kernel=h200(), files=Stuck())
+    say("apply", "--config", repaired, host=host)
+    said = say("remove", host=host)
+    assert said.code == 1
+    assert said.lines[0].startswith(f"FAILED: cannot remove {UNIT}: Operation not permitted")
+    assert said.lines[-1] == "What is left can be seen with: hostrouting status"
+
+
+def test_render_that_fails(repaired: str, tmp_path: Path) -> None:
+    """A file in the place of a folder is said; exit code 1."""
+    (tmp_path / "etc").write_text("")
+    said = say("render", "--config", repaired, "--root", str(tmp_path))
+    assert said.code == 1
+    assert said.lines[0].startswith("FAILED: cannot ")

@@ -202,3 +202,24 @@ def test_the_kernel_is_asked_too() -> None:
     assert said.code == 3
     assert said.lines[0].startswith("UNDECIDED:")
     assert "which is not what its tables say" in said.out
+
+
+def test_addresses_that_go_nowhere() -> None:
+    """Escapes that have no device are said in words: no route, or what refuses them."""
+    kernel = plain_vm()
+    routes = [Route.to("172.16.0.0/17", type="blackhole"), Route.to("172.16.128.0/17", type="unreachable")]
+    assert all(outcome.ok for outcome in kernel.change(Change("add", route) for route in routes))
+    said = say("check", CIDR, kernel=kernel)
+    assert said.lines[0] == (
+        "OVERLAP: 2 ranges of 172.16.0.0/16 go nowhere (blackhole) and nowhere (unreachable), not by eth0"
+    )
+    assert "  172.16.0.0/17    blackhole    172.16.0.0/17    main   unspec  32766" in said.lines
+
+
+def test_no_route(tmp_path: Path) -> None:
+    """Without a default route, but with a device that is named, the escape is that there is no route."""
+    path = tmp_path / "config.json"
+    path.write_text('{"routeOverlap": {"expectedDevs": ["eth0"]}}')
+    said = say("check", CIDR, "--config", str(path), kernel=MemoryBackend())
+    assert said.code == 1
+    assert said.lines[0] == "OVERLAP: 172.16.0.0/16 goes nowhere (no route), not by eth0"

@@ -10,7 +10,7 @@ import pytest
 from hostrouting.backends.base import Change
 from hostrouting.cli.explanation import explain
 from hostrouting.fib import ANY, Flow
-from hostrouting.model import Route, Rule, as_ip
+from hostrouting.model import Prefix, Route, Rule, as_ip
 from hostrouting.testing import FakeHost, MemoryBackend, cni_node, ecmp_node, h200, plain_vm, vpn_node
 from tests.support.cli import say
 
@@ -163,3 +163,37 @@ def test_it_describes_the_packet_that_was_asked_for() -> None:
         it = explain(kernel.snapshot(family=4), as_ip("8.8.8.8"), Flow(mark=51820))
     assert it.trace.flow.mark == 51820
     assert it.as_expected
+
+
+def test_every_way_in_which_a_rule_does_not_decide() -> None:
+    """A rule that sends on, jumps, does nothing or is for others says so."""
+    kernel = plain_vm()
+    for rule in (
+        Rule(family=4, priority=1, invert=True, iif="lo", table=100),
+        Rule(family=4, priority=2, dst=Prefix.parse("10.0.0.0/8"), table=100),
+        Rule(family=4, priority=3, action="nop"),
+        Rule(family=4, priority=4, action="goto", target=6),
+        Rule(family=4, priority=6, table=100),
+    ):
+        kernel.add_rule(rule)
+    assert all(it.ok for it in kernel.change([Change("add", Route.to("8.0.0.0/8", table=100, type="throw"))]))
+    shown = say("explain", "8.8.8.8", kernel=kernel).lines[3:10]
+    assert [text.split("  ")[-1].strip() for text in shown] == [
+        "nothing for it in table local",
+        "not for this packet: it is for all others",
+        "not for this packet: only to 10.0.0.0/8",
+        "does nothing",
+        "goes on at 6",
+        "finds 8.0.0.0/8, which sends it on to the next rule",
+        "decides, by the route default",
+    ]
+
+
+def test_a_device_that_is_down_or_gone() -> None:
+    """The state of the device is part of the answer: no carrier, not there."""
+    with plain_vm() as kernel:
+        snapshot = kernel.snapshot(family=4)
+    eth0 = attrs.evolve(snapshot.links[1], carrier=False, master="bond0")
+    for links, words in (((eth0,), "eth0: Ethernet, up, no carrier, part of bond0"), ((), "eth0: it is not there")):
+        sick = attrs.evolve(snapshot, links=links)
+        assert words in say("explain", "8.8.8.8", "--snapshot", "-", stdin=sick.to_json().encode()).out
