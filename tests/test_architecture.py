@@ -66,7 +66,7 @@ DRAWINGS = {
         __init__
     """,
     "hostrouting.cli": """
-        logs page parser reply witness
+        logs page parser reply schemas witness
         changes explanation failure picture remedy source terminal
         examined explain_document running snapshot status
         check

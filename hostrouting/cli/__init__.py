@@ -7,7 +7,11 @@ page         lines, tables and colours, as values; `terminal` writes them as far
 source       the kernel or the saved snapshot that is looked at, and the configuration
 failure      what an error means to an operator and to a program
 picture      a CIDR as a map
-explanation  what there is to know about one packet's way
+schemas      every key of the JSON documents, with what it means
+examined     a check, with the host that it was made on; `remedy` has the words for its repair
+explanation  what there is to know about one packet's way; `explain_document` is its JSON
+witness      wrappers that remember what a command saw and did; `changes` has the words for it
+running      a task run from the command line: progress, signals, failures
 check, explain, repair, plan, apply, remove, status, snapshot, render
              one module a command, loaded when it is typed
 """

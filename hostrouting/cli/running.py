@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import phases
-from hostrouting.cli.failure import code_of, document_of, words_of
+from hostrouting.cli.failure import code_of, words_of
 from hostrouting.cli.page import Line, Painted, line
 from hostrouting.cli.reply import FAILED, FINE
 
@@ -62,4 +62,7 @@ def failure_lines(report: phases.Report) -> Iterator[Line]:
 
 def failure_documents(report: phases.Report) -> list[dict[str, Any]]:
     """The failures as plain values, each with the task that it happened in."""
-    return [{"task": "/".join(it.path), **document_of(it.error)} for it in report.failures]
+    return [
+        {"task": "/".join(it.path), "error": type(it.error).__name__, "message": str(it.error)}
+        for it in report.failures
+    ]
