@@ -9,7 +9,7 @@ help: ## what can be done here
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 
 demo: .venv/ready ## see it work, in seconds
-	@$(BIN)/python examples/bootstrap.py
+	@$(BIN)/python examples/demo.py
 
 test: .venv/ready ## every test
 	$(BIN)/python -m pytest $(ARGS)

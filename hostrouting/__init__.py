@@ -20,11 +20,9 @@ How it is told
     `hostrouting.wording` has the sentences and documents.
 """
 
-from typing import TYPE_CHECKING
-
 import phases
-from hostrouting.errors import ForeignPhases
 
+TYPE_CHECKING = False  # to load `typing` would cost a command that only prints its usage a third of its time
 if TYPE_CHECKING:
     from hostrouting.apply import Applied, apply_plan
     from hostrouting.config import HostRoutingConfig, Mode, RouteOverlapConfig, StaticRoute, StaticRoutesConfig
@@ -34,6 +32,7 @@ if TYPE_CHECKING:
         ConfigError,
         Fault,
         FileError,
+        ForeignPhases,
         HostRoutingError,
         ManagerError,
         NotReady,
@@ -55,6 +54,8 @@ __version__ = "0.1.0"
 
 # `phases` belongs to someone else on the package index, whose files would overwrite ours.
 if getattr(phases, "__distribution__", None) != "hostrouting":
+    from hostrouting.errors import ForeignPhases
+
     raise ForeignPhases(found=str(getattr(phases, "__file__", None) or "an unknown place"))
 
 __all__ = [
@@ -117,6 +118,7 @@ _HOMES = {
         "ConfigError",
         "Fault",
         "FileError",
+        "ForeignPhases",
         "HostRoutingError",
         "ManagerError",
         "NotReady",

@@ -20,6 +20,7 @@ __all__ = [
     "kept_line",
     "note_line",
     "notes_lines",
+    "packets_line",
     "repair_document",
     "repair_line",
     "unsafe_line",
@@ -69,7 +70,7 @@ def repair_line(report: OverlapReport, repair: Repair) -> str:
 def note_line(note: Note) -> str:
     """What the verdict does not hold for, in one sentence."""
     where = f"expected CIDR {note.cidr} ({_range(note.cidr.family, note.first, note.last)})"
-    return f"{where}: packets {_ways(note.ways)} {_fate(note)}; the verdict is about all others"
+    return f"{where}: {packets_line(note.ways)} {_fate(note)}; the verdict is about all others"
 
 
 def kept_line(kept: Kept) -> str:
@@ -196,11 +197,13 @@ def _fate(note: Note) -> str:
     return f"{fate if note.escapes else 'stay on this host'} [{holder}]"
 
 
-def _ways(ways: Ways) -> str:
-    """Which packets: the first few alternatives, and how many more there are."""
+def packets_line(ways: Ways) -> str:
+    """Which packets are meant, to stand before a verb: the first few alternatives, and how many more there are."""
     said = [" and ".join(map(_condition, way)) for way in ways[:_ALTERNATIVES]]
     more = len(ways) - len(said)
-    return ", or ".join(said) + (f", or of {more} more {'kind' if more == 1 else 'kinds'}," if more else "")
+    return (
+        "packets " + ", or ".join(said) + (f", or of {more} more {'kind' if more == 1 else 'kinds'}," if more else "")
+    )
 
 
 def _condition(condition: Condition) -> str:

@@ -39,8 +39,7 @@ How one sees it
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+TYPE_CHECKING = False  # to load `typing` would cost a program that only prints its usage a third of its time
 if TYPE_CHECKING:
     from collections.abc import Callable
 

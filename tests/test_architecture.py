@@ -33,10 +33,12 @@ DRAWINGS = {
         kernel wording
         tasks
         __init__
+        cli
+        __main__
     """,
     "hostrouting.backends": """
         base
-        netlink refusal
+        netlink refusal saved
         memory
         __init__
     """,
@@ -63,6 +65,15 @@ DRAWINGS = {
         backend
         __init__
     """,
+    "hostrouting.cli": """
+        logs page parser reply schemas witness
+        changes explanation failure picture remedy source terminal
+        examined explain_document running snapshot status
+        check
+        apply explain plan remove render repair
+        program
+        __init__
+    """,
     "hostrouting.config": """
         shape
         jsontext values
@@ -71,7 +82,7 @@ DRAWINGS = {
     """,
     "hostrouting.fib": """
         answer flow
-        table worlds
+        table trace worlds
         step
         branches
         stretch

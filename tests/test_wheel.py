@@ -67,6 +67,14 @@ def test_metadata(wheel: Path) -> None:
 
 
 @pytest.mark.processes
+def test_commands(wheel: Path) -> None:
+    """The wheel brings the command `hostrouting`."""
+    archive = zipfile.ZipFile(wheel)
+    [name] = [name for name in archive.namelist() if name.endswith("/entry_points.txt")]
+    assert archive.read(name).decode().split("\n")[:2] == ["[console_scripts]", "hostrouting = hostrouting.cli:main"]
+
+
+@pytest.mark.processes
 def test_the_tests_pass_on_the_wheel(wheel: Path, tmp_path: Path) -> None:
     """The suite, without what needs the checkout or processes, passes on the unpacked wheel and not on the checkout."""
     zipfile.ZipFile(wheel).extractall(tmp_path / "site")

@@ -31,6 +31,9 @@ class Link:
     peer_namespace: int | None = None
     # In force for the device, whether it was set on it or on "all".
     ignore_routes_with_linkdown: bool = False
+    # What becomes of IPv4 packets that come in by another device than the way back to their source: 0 nothing, 1 they
+    # are dropped, 2 only where there is no way back at all. In force, whether it was set on the device or on "all".
+    rp_filter: int = 0
 
     @property
     def infiniband(self) -> bool:

@@ -29,6 +29,7 @@ from hostrouting.model import (
 
 __all__ = ["Namespace", "private_namespace"]
 
+_FILTERS = ("off", "strict", "loose")
 _ACTIONS: dict[str, RuleAction] = {"1": "to_table", "6": "blackhole", "7": "unreachable", "8": "prohibit"}
 
 
@@ -55,7 +56,7 @@ class Namespace:
     def __init__(self, pid: int) -> None:
         """Enter where this process is."""
         self.path = f"/proc/{pid}/ns/net"
-        self.enter = ("nsenter", f"--target={pid}", "--net")
+        self.enter: tuple[str, ...] = ("nsenter", f"--target={pid}", "--net")
 
     def ip(self, *arguments: str, lines: Iterable[str] = ()) -> subprocess.CompletedProcess[str]:
         """Run `ip`; `lines` are what it reads from standard input when told to (`-batch -`)."""
@@ -99,9 +100,17 @@ class Namespace:
         """All devices, as the kernel lists them."""
         entries = json.loads(self.ip("-4", "-j", "netconf", "show").stdout or "[]")
         heed = {it["interface"]: bool(it.get("ignore_routes_with_linkdown")) for it in entries if "interface" in it}
-        everywhere = heed.get("all", False)
+        strict = {it["interface"]: _FILTERS.index(it.get("rp_filter", "off")) for it in entries if "interface" in it}
+        everywhere, floor = heed.get("all", False), strict.get("all", 0)
         listed = json.loads(self.ip("-N", "-j", "-d", "link").stdout)
-        return tuple(_link(entry, heeds=everywhere or heed.get(entry["ifname"], False)) for entry in listed)
+        return tuple(
+            _link(
+                entry,
+                heeds=everywhere or heed.get(entry["ifname"], False),
+                rp_filter=max(floor, strict.get(entry["ifname"], 0)),
+            )
+            for entry in listed
+        )
 
     def addresses(self) -> tuple[Address, ...]:
         """All addresses, by device."""
@@ -137,7 +146,7 @@ class Namespace:
         return [errors[at] if at in errors else next(answers) for at in range(1, len(lines) + 1)]
 
 
-def _link(entry: dict[str, Any], *, heeds: bool) -> Link:
+def _link(entry: dict[str, Any], *, heeds: bool, rp_filter: int) -> Link:
     return Link(
         name=entry["ifname"],
         index=entry["ifindex"],
@@ -149,6 +158,7 @@ def _link(entry: dict[str, Any], *, heeds: bool) -> Link:
         group=int(entry["group"]),
         peer_namespace=entry.get("link_netnsid"),
         ignore_routes_with_linkdown=heeds,
+        rp_filter=rp_filter,
     )
 
 

@@ -36,7 +36,7 @@ _READ: dict[Shape, tuple[str, ...]] = {
         for name in ("DST", "OIF", "GATEWAY", "VIA", "PRIORITY", "PREFSRC", "METRICS", "MULTIPATH", "TABLE", "NH_ID")
     ),
     "nexthop": ("NHA_ID", "NHA_GROUP", "NHA_OIF", "NHA_GATEWAY"),
-    "netconf": ("NETCONFA_IFINDEX", "NETCONFA_IGNORE_ROUTES_WITH_LINKDOWN"),
+    "netconf": ("NETCONFA_IFINDEX", "NETCONFA_RP_FILTER", "NETCONFA_IGNORE_ROUTES_WITH_LINKDOWN"),
 }
 
 
@@ -155,7 +155,11 @@ def _classes() -> dict[Shape, Any]:
     netconf = {
         "prefix": "NETCONFA_",
         "fields": (("family", "B"), ("__pad", "3x")),
-        "nla_map": ((1, "NETCONFA_IFINDEX", "int32"), (6, "NETCONFA_IGNORE_ROUTES_WITH_LINKDOWN", "int32")),
+        "nla_map": (
+            (1, "NETCONFA_IFINDEX", "int32"),
+            (3, "NETCONFA_RP_FILTER", "int32"),
+            (6, "NETCONFA_IGNORE_ROUTES_WITH_LINKDOWN", "int32"),
+        ),
     }
     return {
         "link": links.ifinfmsg,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from hostrouting.backends.netlink.codec import decode
 from hostrouting.backends.netlink.numbers import FAMILY_OF
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from hostrouting.backends.netlink.codec import Message
     from hostrouting.model import RuleAction
 
-__all__ = ["read_addresses", "read_links", "read_rules", "read_wary"]
+__all__ = ["Settings", "read_addresses", "read_links", "read_rules", "read_settings"]
 
 _IFF_UP = 0x1
 _FIB_RULE_INVERT = 0x2
@@ -30,14 +30,21 @@ _ACTIONS: dict[int, RuleAction] = {
 }
 
 
-def read_links(messages: Iterable[bytes], wary: frozenset[int]) -> tuple[Link, ...]:
-    """The devices; `wary` are the numbers of those that ignore routes without carrier."""
+class Settings(NamedTuple):
+    """What is set for a device, or for all of them, about routing."""
+
+    wary: bool = False  # routes are ignored while it has no carrier
+    rp_filter: int = 0
+
+
+def read_links(messages: Iterable[bytes], settings: Mapping[int, Settings]) -> tuple[Link, ...]:
+    """The devices, and what is set for each by its number."""
     parsed = [decode("link", data) for data in messages]
     names = {link.field("index"): str(link.get("IFLA_IFNAME")) for link in parsed}
-    return tuple(_link(link, names, wary) for link in parsed)
+    return tuple(_link(link, names, settings.get(link.field("index"), Settings())) for link in parsed)
 
 
-def _link(link: Message, names: Mapping[int, str], wary: frozenset[int]) -> Link:
+def _link(link: Message, names: Mapping[int, str], settings: Settings) -> Link:
     index = link.field("index")
     made_by = link.nested("IFLA_LINKINFO")
     carrier = link.get("IFLA_CARRIER")
@@ -52,18 +59,21 @@ def _link(link: Message, names: Mapping[int, str], wary: frozenset[int]) -> Link
         master=names.get(link.get("IFLA_MASTER") or 0),
         group=link.get("IFLA_GROUP") or 0,
         peer_namespace=None if peer is None or peer < 0 else peer,
-        ignore_routes_with_linkdown=index in wary,
+        ignore_routes_with_linkdown=settings.wary,
+        rp_filter=settings.rp_filter,
     )
 
 
-def read_wary(messages: Iterable[bytes]) -> frozenset[int]:
-    """The numbers of the devices whose routes are ignored while they have no carrier."""
+def read_settings(messages: Iterable[bytes]) -> dict[int, Settings]:
+    """What is set, by the number of the device."""
     parsed = (decode("netconf", data) for data in messages)
-    return frozenset(
-        int(one.get("NETCONFA_IFINDEX"))
+    return {
+        int(one.get("NETCONFA_IFINDEX")): Settings(
+            bool(one.get("NETCONFA_IGNORE_ROUTES_WITH_LINKDOWN")), one.get("NETCONFA_RP_FILTER") or 0
+        )
         for one in parsed
-        if one.get("NETCONFA_IGNORE_ROUTES_WITH_LINKDOWN") and one.get("NETCONFA_IFINDEX") is not None
-    )
+        if one.get("NETCONFA_IFINDEX") is not None
+    }
 
 
 def read_addresses(messages: Iterable[bytes], names: Mapping[int, str]) -> tuple[Address, ...]:

@@ -16,7 +16,7 @@ import attrs
 
 from hostrouting.backends.netlink import numbers as n
 from hostrouting.backends.netlink.codec import encode
-from hostrouting.backends.netlink.decode import read_addresses, read_links, read_rules, read_wary
+from hostrouting.backends.netlink.decode import Settings, read_addresses, read_links, read_rules, read_settings
 from hostrouting.backends.netlink.framing import Interrupted, KernelError, Listing
 from hostrouting.backends.netlink.lean import keys
 from hostrouting.backends.netlink.numbers import AF_OF
@@ -84,18 +84,26 @@ def _heard(guard: socket.socket) -> bool:
 
 
 def _links(channel: Channel, family: int) -> tuple[Link, ...]:
-    # Link.ignore_routes_with_linkdown is one fact for both families: that of IPv4, unless it is of no concern.
-    wary = read_wary(_list(channel, "netconf", n.RTM_GETNETCONF, AF_OF[family]))
-    links = read_links(_list(channel, "link", n.RTM_GETLINK, 0), wary)
-    if family == IPV4 and _EVERY_DEVICE in wary:
-        # IPv4 looks at both; in IPv6 what is set on "all" is copied to each device.
-        return tuple(attrs.evolve(link, ignore_routes_with_linkdown=True) for link in links)
-    return links
+    # What a Link says of routing is one fact for both families: that of IPv4, unless it is of no concern.
+    settings = read_settings(_list(channel, "netconf", n.RTM_GETNETCONF, AF_OF[family]))
+    links = read_links(_list(channel, "link", n.RTM_GETLINK, 0), settings)
+    every = settings.get(_EVERY_DEVICE, Settings())
+    if family != IPV4 or every == Settings():
+        return links
+    # IPv4 looks at both, and the stricter one is in force; in IPv6 what is set on "all" is copied to each device.
+    return tuple(
+        attrs.evolve(
+            link,
+            ignore_routes_with_linkdown=link.ignore_routes_with_linkdown or every.wary,
+            rp_filter=max(link.rp_filter, every.rp_filter),
+        )
+        for link in links
+    )
 
 
 def list_names(channel: Channel) -> dict[int, str]:
     """The names of the devices by number."""
-    links = read_links(_list(channel, "link", n.RTM_GETLINK, 0), frozenset())
+    links = read_links(_list(channel, "link", n.RTM_GETLINK, 0), {})
     return {link.index: link.name for link in links}
 
 

@@ -1,0 +1,126 @@
+"""The whole story in a second: a GPU node on which nothing works, why, the repair, and the proof.
+
+It builds the network of an Azure ND H200 (eth0 with the default route; ib0…ib7, each connected to 172.16.0.0/16) in a
+network namespace of its own, which ends with this program. The machine's own network is not touched, no packet is sent,
+and the boot files go into a temporary directory. Where the machine allows no namespace, the node is one in memory.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import io
+import os
+import subprocess
+import sys
+import tempfile
+
+import phases
+from hostrouting import Configure, Host, HostLayout, HostRoutingConfig
+from hostrouting.cli import main
+from hostrouting.model import as_ip
+from hostrouting.system import LocalFiles
+from hostrouting.testing import FakeHost, h200
+
+CIDR, ADDRESS = "172.16.0.0/16", "172.16.5.9"
+DEVICES = ("eth0", *(f"ib{number}" for number in range(8)))
+NODE = [
+    "link set lo up",
+    *(f"link add {name} type veth peer name {name}-far" for name in DEVICES),
+    *(f"link set {end} up" for name in DEVICES for end in (name, f"{name}-far")),
+    "address add 10.0.0.4/24 dev eth0",
+    *(f"address add 172.16.{number + 1}.{number + 10}/16 dev ib{number}" for number in range(8)),
+    "route add default via 10.0.0.1 dev eth0 proto dhcp metric 100",
+]
+NEW_USER, NEW_NET = 0x10000000, 0x40000000
+
+
+def enter_private_namespace() -> None:
+    """Leave this machine's network for an empty one; without root by way of a user namespace. OSError if refused."""
+    user, group = os.getuid(), os.getgid()
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(NEW_NET if user == 0 else NEW_USER | NEW_NET):
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), "a private network namespace")
+    if user:
+        for name, text in (("setgroups", "deny"), ("uid_map", f"0 {user} 1"), ("gid_map", f"0 {group} 1")):
+            with open(f"/proc/self/{name}", "w", encoding="ascii") as stream:
+                stream.write(text)
+
+
+def node_on_linux(root: str) -> Host:
+    """The node in a namespace of this machine's kernel. OSError where that cannot be had."""
+    enter_private_namespace()
+    batch = "".join(f"{line}\n" for line in NODE)
+    command = ["ip", "-batch", "-"]
+    done = subprocess.run(command, input=batch, capture_output=True, text=True, check=False, timeout=30)  # noqa: S603  no shell
+    if done.returncode:
+        raise OSError(done.returncode, done.stderr.strip().splitlines()[0], "ip")
+    from hostrouting.backends.netlink import NetlinkBackend  # noqa: PLC0415  not where the node is in memory
+
+    return Host(backend=NetlinkBackend, files=LocalFiles(), manager=None, layout=HostLayout(root=root))
+
+
+def tell(text: str) -> None:
+    """Say what comes next, at once, also into a pipe."""
+    strong = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM", "dumb") != "dumb"
+    print(f"\n\033[1m{text}\033[0m\n" if strong else f"\n{text}\n", flush=True)
+
+
+def ask(host: Host, *words: str) -> int:
+    """Type a command, as an operator of the node would; its exit code."""
+    print(f"$ hostrouting {' '.join(words)}", flush=True)
+    code = main(words, host=lambda: host)
+    print(f"(exit code {code})", flush=True)
+    return code
+
+
+def way_out(host: Host) -> str:
+    """The device by which the kernel itself would send a packet to the address."""
+    assert host.backend is not None
+    with host.backend() as kernel:
+        [answer] = kernel.lookup([as_ip(ADDRESS)])
+    return ", ".join(answer.route.devs) if answer.route else answer.kind
+
+
+def demonstrate(host: Host) -> int:
+    """From the failure to the proof, and back to how it was."""
+    tell(f"1. The cluster lives in {CIDR}. The node is Ready, and nothing on it reaches anything. Why?")
+    assert ask(host, "check", CIDR) == 1
+    assert way_out(host) == "ib0"
+
+    tell("2. The repair goes into the agent's configuration, and Configure into its pipeline.")
+    halves = [{"destination": "172.16.0.0/17"}, {"destination": "172.16.128.0/17"}]
+    config = HostRoutingConfig({"enabled": True, "routes": halves}, {"expectedCidrs": [CIDR], "mode": "STRICT"})
+    configure = Configure(config, host=host)
+    print(str(phases.plan(configure)).replace(host.layout.root.rstrip("/"), ""))
+    report = phases.run(phases.serial(configure, name="bootstrap"), observers=[])
+    print(f"\n{report}", flush=True)
+    assert report.ok, str(report)
+
+    tell("3. The proof: every address of the CIDR, not one that was tried.")
+    assert ask(host, "check", CIDR) == 0
+    print(f"\nAsked for {ADDRESS}, the kernel itself now says: by {way_out(host)}.", flush=True)
+    assert way_out(host) == "eth0"
+
+    phases.undo(configure, phases.Context(observers=[]))
+    assert way_out(host) == "ib0"
+    tell("4. Everything of ours was taken back, and InfiniBand's own routes are as they were. Nothing is left behind.")
+    return 0
+
+
+def run() -> int:
+    """Find a kernel to do it on, and do it."""
+    with tempfile.TemporaryDirectory(prefix="hostrouting-demo-") as root:
+        print("A node like an Azure ND H200: eth0 has the default route, ib0…ib7 are all connected to 172.16.0.0/16.")
+        try:
+            host = node_on_linux(root)
+        except OSError as error:
+            print(f"It is a node in memory, for this machine allows no other ({error.filename}: {error.strerror}).")
+            return demonstrate(FakeHost(kernel=h200()))
+        print("It is in a network namespace of its own: this machine's network is not touched, and no packet is sent.")
+        return demonstrate(host)
+
+
+if __name__ == "__main__":
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # in a locale without UTF-8
+    sys.exit(run())

@@ -1,0 +1,93 @@
+"""SavedBackend: a host that was written down. It answers as its kernel would have, and cannot be changed.
+
+Here: reading and asking a snapshot as if it were the host. Not here: what the answers are (`hostrouting.fib`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self
+
+import attrs
+
+from hostrouting.backends.base import Answer
+from hostrouting.errors import BackendError
+from hostrouting.fib import PLAIN, Fib, Flow
+from hostrouting.model import IPV4, IPV6, Snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from types import TracebackType
+
+    from hostrouting.backends.base import Change, Outcome
+    from hostrouting.model import IP
+
+__all__ = ["SavedBackend"]
+
+
+class SavedBackend:
+    """A saved snapshot as a RouteBackend, so that whatever looks at a host can look at what is left of one."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        """Take the snapshot."""
+        self._snapshot = snapshot
+        self._fib: Fib | None = None
+
+    def snapshot(self, *, family: int | None = None, table: int | None = None, protocol: int | None = None) -> Snapshot:
+        """See RouteBackend."""
+        whole = self._snapshot
+        families = {IPV4, IPV6} if family is None else {family}
+        return attrs.evolve(
+            whole,
+            addresses=tuple(it for it in whole.addresses if it.ip.version in families),
+            rules=tuple(it for it in whole.rules if it.family in families),
+            routes=tuple(
+                it
+                for it in whole.routes
+                if it.prefix.family in families and table in {None, it.table} and protocol in {None, it.protocol}
+            ),
+        )
+
+    def lookup(self, destinations: Sequence[IP], flow: Flow = PLAIN) -> tuple[Answer, ...]:
+        """See RouteBackend; what is not known of the flow is that of a plain packet."""
+        fib = self._fib = self._fib or Fib(self._snapshot)
+        known = flow.assumed()
+        return tuple(Answer(it.kind, it.route) for it in (fib.lookup(address, known) for address in destinations))
+
+    def change(self, changes: Iterable[Change]) -> tuple[Outcome, ...]:
+        """Refuse: what was is not changed."""
+        raise BackendError(f"a saved snapshot cannot be changed ({len(list(changes))} changes were asked for)")
+
+    def watch(self) -> _Still:
+        """See RouteBackend: nothing ever changes."""
+        return _Still()
+
+    def close(self) -> None:
+        """See RouteBackend."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None: ...
+
+
+class _Still:
+    """Nothing is waited for where nothing changes."""
+
+    def wait(self, timeout: float) -> bool:  # noqa: ARG002  it would pass in vain
+        """See Watch."""
+        return False
+
+    def wake(self) -> None:
+        """See Watch."""
+
+    def close(self) -> None:
+        """See Watch."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None: ...

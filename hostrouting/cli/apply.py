@@ -1,0 +1,122 @@
+"""`apply`: make the host's routing what the configuration says; progress while it goes on, then what changed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from hostrouting.cli.changes import counted, file_lines, step_document, step_lines, tally
+from hostrouting.cli.check import answer_line, evidence_lines
+from hostrouting.cli.examined import Examined
+from hostrouting.cli.page import Line, Painted, Style, line
+from hostrouting.cli.remedy import remedy_lines
+from hostrouting.cli.reply import Reply
+from hostrouting.cli.running import code_of_run, failure_documents, failure_lines, run_task
+from hostrouting.cli.source import config_of
+from hostrouting.cli.witness import Witness
+from hostrouting.errors import RouteOverlapError
+from hostrouting.fib import Fib
+from hostrouting.kernel import Examination
+from hostrouting.tasks import CheckResult, Configure, RoutesResult
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Iterator
+
+    import phases
+    from hostrouting.config import HostRoutingConfig
+    from hostrouting.host import Host
+    from hostrouting.plan import Step
+
+__all__ = ["SCHEMA", "run"]
+
+SCHEMA = "hostrouting/apply/1"
+
+
+@attrs.frozen
+class _Done:
+    """What a run did: the steps that were taken, the files that were changed, the check that followed."""
+
+    report: phases.Report
+    steps: tuple[Step, ...]
+    wrote: tuple[str, ...]
+    removed: tuple[str, ...]
+    checked: Examined | None
+
+    @property
+    def changed(self) -> bool:
+        return bool(self.wrote or self.removed) or any(step.action != "keep" for step in self.steps)
+
+
+def run(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
+    """See the module."""
+    config, witness = config_of(arguments), Witness(host())
+    report = run_task(Configure(config, host=witness.host, wait=arguments.wait))
+    done = _done(report, witness, config)
+    return Reply(code_of_run(report), lambda: _document(done), lambda style: _page(done, arguments, style))
+
+
+def _done(report: phases.Report, witness: Witness, config: HostRoutingConfig) -> _Done:
+    results = [node.result for node in report.walk()]
+    routes = next((it for it in results if isinstance(it, RoutesResult)), None)
+    check = next((it for it in results if isinstance(it, CheckResult)), None)
+    refused = next((it.error for it in report.failures if isinstance(it.error, RouteOverlapError)), None)
+    found = check.examination if check else refused.report if refused else None
+    last = witness.last
+    return _Done(
+        report,
+        routes.applied.plan.steps if routes and routes.applied else (),
+        witness.files.wrote,
+        witness.files.removed,
+        Examined(found, Fib(last), config) if isinstance(found, Examination) and last else None,
+    )
+
+
+def _page(done: _Done, arguments: argparse.Namespace, style: Style) -> Iterator[Line]:
+    checked = done.checked
+    overlaps = checked is not None and checked.found.verdict != "ok"
+    if done.report.ok:
+        yield _answer(done, arguments.config)
+    elif not overlaps:
+        yield from failure_lines(done.report)
+    if checked is not None:
+        yield answer_line(checked)
+    yield from _changes(done)
+    if checked is not None and overlaps:
+        yield from evidence_lines(checked, style)
+        again = f"hostrouting repair --config {arguments.config}"
+        yield from remedy_lines(checked.found.repair, checked.repair_routes, again=again)
+        if not done.report.ok:
+            yield line()
+            yield line("The mode is STRICT: no machine starts on this host until the check passes.")
+
+
+def _answer(done: _Done, config: str) -> Line:
+    parts = tally(done.steps, {"add": "{} added", "replace": "{} replaced", "delete": "{} deleted", "keep": "{} kept"})
+    parts += [f"{counted(len(done.wrote), 'file')} written"] if done.wrote else []
+    parts += [f"{counted(len(done.removed), 'file')} removed"] if done.removed else []
+    if not done.changed:
+        return line(Painted("NOTHING TO DO:", "good"), f" the host already is as {config} says")
+    return line(Painted("DONE:", "good"), f" {', '.join(parts)}")
+
+
+def _changes(done: _Done) -> Iterator[Line]:
+    changes = [step for step in done.steps if step.action != "keep"]
+    if changes or done.wrote or done.removed:
+        yield line()
+    yield from step_lines(changes)
+    yield from file_lines("wrote", done.wrote)
+    yield from file_lines("removed", done.removed)
+
+
+def _document(done: _Done) -> dict[str, Any]:
+    return {
+        "schema": SCHEMA,
+        "ok": done.report.ok,
+        "changed": done.changed,
+        "steps": [step_document(step) for step in done.steps],
+        "files": {"wrote": list(done.wrote), "removed": list(done.removed)},
+        "check": None if done.checked is None else done.checked.document(),
+        "failures": failure_documents(done.report),
+    }

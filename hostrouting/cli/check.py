@@ -1,0 +1,167 @@
+"""`check`: does every address of the expected CIDRs leave by an expected device? Answer, evidence, remedy, limits."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hostrouting.cli.examined import Examined, examined
+from hostrouting.cli.page import SHOWN, Line, Painted, Piece, Style, Tone, capped, line, table
+from hostrouting.cli.picture import draw_map, stretches_of
+from hostrouting.cli.remedy import remedy_lines
+from hostrouting.cli.reply import FAILED, FINE, UNDECIDED, Reply
+from hostrouting.model import ip_at, protocol_name, table_name
+from hostrouting.wording import note_line
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Iterator, Sequence
+
+    from hostrouting.host import Host
+    from hostrouting.model import Prefix, Route
+    from hostrouting.overlap import Finding
+
+__all__ = ["answer_line", "evidence_lines", "run"]
+
+_BLOCKS = 3  # of one range are shown as blocks; more are shown as its ends
+_MAPS = 3
+_CODES = {"ok": FINE, "overlap": FAILED, "undecided": UNDECIDED, "no-default-route": UNDECIDED}
+_TONES: dict[str, Tone] = {"ok": "good", "overlap": "bad"}
+
+
+def run(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
+    """See the module."""
+    it = examined(arguments, host)
+    return Reply(_CODES[it.found.verdict], it.document, lambda style: _page(it, arguments, style))
+
+
+def _page(it: Examined, arguments: argparse.Namespace, style: Style) -> Iterator[Line]:
+    yield answer_line(it)
+    yield from evidence_lines(it, style)
+    configured = arguments.config if it.is_configured else ""
+    yield from remedy_lines(it.found.repair, it.repair_routes, again=_again(arguments), configured=configured)
+    yield from _limits(it)
+
+
+def answer_line(it: Examined) -> Line:
+    """The verdict in one sentence."""
+    report, verdict = it.found.report, it.found.verdict
+    cidrs, devs = _and([str(cidr) for cidr in report.cidrs]), _and(report.expected_devs)
+    word = Painted(f"{verdict.upper()}:", _TONES.get(verdict, "warn"))
+    if verdict == "no-default-route":
+        return line(word, " there is no IPv4 default route, so nothing is known to be expected of ", cidrs)
+    if verdict == "overlap":
+        return line(word, " ", _who_goes_where(it), f", not by {devs}")
+    if verdict == "undecided":
+        return line(word, f" a plain packet to {cidrs} leaves by {devs}, but that is not all there is to say")
+    lenient = _and(it.allowed_devs)
+    beside = f" or by {lenient} (allowed)" if lenient else ""
+    return line(word, f" every address of {cidrs} leaves by {devs}{beside}, or stays on this host as it should")
+
+
+def _who_goes_where(it: Examined) -> str:
+    findings = it.found.report.findings
+    ways = list(dict.fromkeys(_way(finding) for finding in findings))
+    cidrs = list(dict.fromkeys(finding.cidr for finding in findings))
+    whole = all(finding.first == finding.cidr.first and finding.last == finding.cidr.last for finding in findings)
+    part = "" if whole else "a part of " if len(findings) == 1 else f"{len(findings):,} ranges of "
+    verb = "go" if len(cidrs) > 1 or len(findings) > 1 else "goes"
+    return f"{part}{_and([str(cidr) for cidr in cidrs])} {verb} {_and(ways)}"
+
+
+def _way(finding: Finding) -> str:
+    match finding.kind:
+        case "overlap":
+            return f"by {_and(finding.devs) or 'a device that is not known'}"
+        case "no-route":
+            return "nowhere (no route)"
+        case kind:
+            return f"nowhere ({kind})"
+
+
+def evidence_lines(it: Examined, style: Style, *, now: str = "now") -> Iterator[Line]:
+    """The findings as a table, and the CIDRs as maps."""
+    report = it.found.report
+    if report.findings:
+        yield line()
+        yield from capped(
+            table(("escapes", "goes by", "route", "table", "owner", "rule"), list(map(_row, report.findings[:SHOWN]))),
+            len(report.findings),
+        )
+    yield from _maps(it, style, now)
+
+
+def _row(finding: Finding) -> Sequence[Piece]:
+    route, rule = finding.decision.route, finding.decision.rule
+    where = ("", "", "") if route is None else (_name(route.prefix), table_name(route.table), _owner(route))
+    return (
+        _range(finding),
+        Painted(", ".join(finding.devs) or finding.kind, "bad"),
+        *where,
+        "" if rule is None else str(rule.priority),
+    )
+
+
+def _range(finding: Finding) -> str:
+    """The range as blocks; as its ends where it takes too many."""
+    blocks = finding.prefixes
+    if len(blocks) <= _BLOCKS:
+        return " ".join(map(str, blocks))
+    family = finding.cidr.family
+    return f"{ip_at(family, finding.first)}–{ip_at(family, finding.last)}"  # noqa: RUF001  a dash between addresses
+
+
+def _name(prefix: Prefix) -> str:
+    return str(prefix) if prefix.length else "default"
+
+
+def _owner(route: Route) -> str:
+    return protocol_name(route.protocol)
+
+
+def _maps(it: Examined, style: Style, now: str) -> Iterator[Line]:
+    report = it.found.report
+    chosen = list(dict.fromkeys(finding.cidr for finding in report.findings)) or list(report.cidrs)
+    if not report.expected_devs:
+        return
+    hosts = [(now, it.fib)] + ([("repaired", after)] if (after := it.repaired) else [])
+    for cidr in chosen[:_MAPS]:
+        yield line()
+        rows = [
+            (name, stretches_of(fib, cidr, expected=report.expected_devs, allowed=report.allowed))
+            for name, fib in hosts
+        ]
+        yield from draw_map(cidr, rows, style)
+    if len(chosen) > _MAPS:
+        yield line(Painted(f"… and {len(chosen) - _MAPS:,} more CIDRs, not drawn", "soft"))
+
+
+def _again(arguments: argparse.Namespace) -> str:
+    """How to ask for the repair alone."""
+    words = ["hostrouting", "repair", *arguments.cidrs]
+    words += ["--config", arguments.config] if arguments.config else []
+    words += ["--snapshot", arguments.snapshot] if arguments.snapshot else []
+    return " ".join(words)
+
+
+def _limits(it: Examined) -> Iterator[Line]:
+    """What the answer holds for."""
+    if it.found.verdict == "no-default-route":
+        yield line()
+        yield line("Wait for it (--wait 30), or name the outbound devices as routeOverlap.expectedDevs in a --config.")
+        return
+    notes = [*map(note_line, it.found.report.notes), *it.found.surprises]
+    yield line()
+    if not notes:
+        yield line(Painted("Holds for all IPv4 packets: no rule would have some of them judged otherwise.", "soft"))
+    else:
+        yield line("Does not hold for all packets:")
+        yield from capped((line("  ", Painted(note, "warn")) for note in notes[:SHOWN]), len(notes))
+    yield line(
+        Painted("It is about routing tables and rules; firewalls, IPsec and eBPF programs are not seen.", "soft")
+    )
+
+
+def _and(words: Sequence[str]) -> str:
+    """Words as one says them; of many, the first ones."""
+    shown = list(words[:4]) + ([f"{len(words) - 4:,} more"] if len(words) > 4 else [])
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}" if shown else ""

@@ -1,0 +1,235 @@
+"""`explain`: the way of a packet, told: which rules were tried, the route that decides, its owner, the device.
+
+Here: words for what `explanation` found. Not here: how a packet's way is found.
+"""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+from typing import TYPE_CHECKING
+
+from hostrouting.cli.examined import Examined
+from hostrouting.cli.explain_document import explain_document
+from hostrouting.cli.explanation import Explanation, explain
+from hostrouting.cli.page import SHOWN, Line, Painted, Style, Tone, capped, line, table
+from hostrouting.cli.picture import draw_map, stretches_of
+from hostrouting.cli.reply import FINE, Reply
+from hostrouting.cli.source import config_of, looked_at
+from hostrouting.errors import BackendError, ConfigError, Fault
+from hostrouting.fib import Flow
+from hostrouting.model import protocol_name, table_name
+from hostrouting.wording import packets_line
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Iterator
+
+    from hostrouting.backends.base import RouteBackend
+    from hostrouting.fib import Variant
+    from hostrouting.fib.trace import Tried
+    from hostrouting.host import Host
+    from hostrouting.model import IP, Link, Route
+
+__all__ = ["run"]
+
+_KNOWN = ("source", "iif", "oif", "mark", "tos", "uid", "ipproto", "sport", "dport")
+_PASSED = {
+    "shorter": "its prefix is shorter",
+    "metric": "its metric is higher",
+    "tie": "same prefix and metric, but listed later",
+    "tos": "it is for another type of service",
+    "oif": "it leaves by another device than the socket is bound to",
+    "down": "none of its devices can be used",
+}
+_FATE = {
+    "no-route": "goes nowhere: no rule leads to a route for it",
+    "unreachable": "is refused: unreachable",
+    "prohibit": "is refused: prohibited",
+    "blackhole": "vanishes in a blackhole",
+    "local": "is this host's own address: it goes nowhere else",
+    "broadcast": "is a broadcast address: it goes to all on its network",
+    "multicast": "is a multicast address: it goes to whoever listens",
+    "anycast": "is an anycast address of this host's own",
+}
+_OWNERS = {
+    "kernel": "the kernel, with the address on the device",
+    "boot": "somebody by hand, with ip route (iproute2's default)",
+    "dhcp": "the DHCP client",
+    "hostrouting": "us, as a static route of the configuration",
+}
+
+
+def run(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
+    """See the module."""
+    address = _address(arguments.address, "ADDRESS")
+    source = None if arguments.source is None else _address(arguments.source, "--from")
+    known = {name: getattr(arguments, name) for name in _KNOWN}
+    flow = Flow(**{**known, "source": source})
+    config = config_of(arguments)
+    with looked_at(arguments, host) as backend:
+        snapshot = backend.snapshot(family=address.version)
+        it = explain(snapshot, address, flow)
+        surprise = _surprise(it, backend, flow)
+    return Reply(
+        FINE,
+        lambda: {**explain_document(it), "surprise": surprise},
+        lambda style: _page(it, Examined.of(snapshot, config), surprise=surprise, style=style),
+    )
+
+
+def _surprise(it: Explanation, backend: RouteBackend, flow: Flow) -> str:
+    """What the kernel itself answers, where that is not what follows from its tables."""
+    trace = it.trace
+    if trace.kind != "unicast" or trace.route is None:
+        return ""
+    try:
+        [answer] = backend.lookup([trace.address], flow)
+    except BackendError as error:
+        return f"the kernel itself does not say what it would do: {error}"
+    if answer.route is not None and (answer.route.prefix, answer.route.devs) == (trace.route.prefix, trace.route.devs):
+        return ""
+    return f"the kernel itself answers {answer.route or answer.kind}, which is not what its tables say"
+
+
+def _address(text: str, name: str) -> IP:
+    try:
+        return ip_address(text)
+    except ValueError as error:
+        fault = Fault(name, repr(text), "is no address", "write one address, such as 172.16.5.9")
+        raise ConfigError([fault]) from error
+
+
+def _page(it: Explanation, checked: Examined, *, surprise: str, style: Style) -> Iterator[Line]:
+    yield _answer(it)
+    if surprise:
+        yield line(Painted(f"But {surprise}.", "warn"))
+    yield line()
+    rules = [(str(tried.rule), _came_to(tried)) for tried in it.trace.tried]
+    yield from table(("rule", "what it says"), rules) if rules else (line("  This host has no rules at all."),)
+    if it.trace.route is not None:
+        yield line()
+        yield from _facts(it, it.trace.route)
+    rows = [(str(passed.route), _PASSED[passed.reason]) for passed in it.trace.passed if passed.reason != "tie"]
+    if rows:
+        yield line()
+        yield line("Other routes that cover it, and do not decide:")
+        yield from capped(table(("route", "why not"), rows[:SHOWN]), len(rows))
+    yield from _map(it, checked, style)
+    yield from _limits(it)
+
+
+def _map(it: Explanation, checked: Examined, style: Style) -> Iterator[Line]:
+    """Where the address is among its neighbours: in the expected CIDR that it is of, or in the route's block."""
+    if it.trace.kind not in {"unicast", "no-route", "unreachable", "blackhole", "prohibit"}:
+        return
+    report = checked.found.report
+    block = next((cidr for cidr in report.cidrs if it.trace.address in cidr), None)
+    hosts = [("now", checked.fib)] + ([("repaired", after)] if block and (after := checked.repaired) else [])
+    expected = report.expected_devs or it.outbound
+    place = block or it.around
+    yield line()
+    rows = [(name, stretches_of(fib, place, expected=expected, allowed=report.allowed)) for name, fib in hosts]
+    yield from draw_map(place, rows, style, mark=int(it.trace.address))
+
+
+def _answer(it: Explanation) -> Line:
+    trace, address = it.trace, Painted(str(it.trace.address), "strong")
+    if trace.kind != "unicast":
+        tone: Tone = "good" if it.as_expected else "bad"
+        return line(address, " ", Painted(_FATE.get(trace.kind, trace.kind), tone))
+    devs = Painted(" or ".join(trace.devs) or "a device that is not known", "good" if it.as_expected else "bad")
+    gateways = list(dict.fromkeys(str(leg.gateway) for leg in trace.legs if leg.gateway is not None))
+    through = f" through {' or '.join(gateways)}" if gateways else ", straight to the neighbour"
+    beside = (
+        "" if it.as_expected or not it.outbound else f"; the default route would take it by {', '.join(it.outbound)}"
+    )
+    return line(address, " leaves by ", devs, through, beside)
+
+
+def _came_to(tried: Tried) -> Painted:
+    rule, where = tried.rule, table_name(tried.rule.table)
+    match tried.result:
+        case "decides":
+            return Painted(f"decides, by the route {_short(tried.route)}", "strong")
+        case "refused":
+            return Painted(f"decides: {rule.action}", "bad")
+        case "no-route":
+            return Painted(f"nothing for it in table {where}", "soft")
+        case "suppressed":
+            return Painted(f"finds {_short(tried.route)}, which it is told not to take", "warn")
+        case "thrown":
+            return Painted(f"finds {_short(tried.route)}, which sends it on to the next rule", "warn")
+        case "jump":
+            return Painted(f"goes on at {rule.target}", "soft")
+        case "nothing":
+            return Painted("does nothing", "soft")
+        case "not-selected":
+            asked = "" if tried.selector is None else f": only {' '.join(tried.selector)}"
+            return Painted(f"not for this packet{asked or ': it is for all others'}", "soft")
+
+
+def _short(route: Route | None) -> str:
+    if route is None:
+        return "no route"
+    return "default" if route.prefix.length == 0 else str(route.prefix)
+
+
+def _facts(it: Explanation, route: Route) -> Iterator[Line]:
+    """What there is to know about the deciding route, a word and a fact a line."""
+    facts: list[tuple[str, str | Painted]] = [
+        ("route", str(route)),
+        ("table", table_name(route.table)),
+        ("owner", _owner(it, route)),
+        *(("device", _device(link)) for link in it.links),
+        *(
+            ("device", Painted(f"{dev}: it is not there", "bad"))
+            for dev in it.trace.devs
+            if dev not in {x.name for x in it.links}
+        ),
+    ]
+    if len(it.trace.legs) > 1:
+        facts.append(("ways", f"{len(it.trace.legs)}, of which each connection takes one"))
+    ties = [passed.route for passed in it.trace.passed if passed.reason == "tie"]
+    if ties:
+        devs = list(dict.fromkeys(dev for tie in ties for dev in tie.devs))
+        facts.append(("ties", f"{len(ties)} more say the same, by {', '.join(devs)}; the one listed first wins"))
+    if it.strict:
+        facts.append(("replies", Painted(_replies(it), "warn")))
+    width = max(len(word) for word, _ in facts)
+    for word, fact in facts:
+        yield line("  ", Painted(f"{word:<{width}}  ", "soft"), fact)
+
+
+def _owner(it: Explanation, route: Route) -> str:
+    name = protocol_name(route.protocol)
+    if it.source is not None and name == "kernel":
+        return f"the kernel: it comes with the address {it.source.ip}/{it.source.length} on {it.source.dev}"
+    return _OWNERS.get(name, f"{name} (route protocol {route.protocol})")
+
+
+def _device(link: Link) -> str | Painted:
+    kind = "InfiniBand" if link.infiniband else link.kind or ("Ethernet" if link.type == 1 else f"type {link.type}")
+    state = "up" if link.up else "down"
+    carrier = "" if link.carrier else ", no carrier"
+    text = f"{link.name}: {kind}, {state}{carrier}{f', part of {link.master}' if link.master else ''}"
+    return text if link.up and link.carrier else Painted(text, "bad")
+
+
+def _replies(it: Explanation) -> str:
+    devs = ", ".join(it.strict[:4]) + (f" and {len(it.strict) - 4} more" if len(it.strict) > 4 else "")
+    return f"what comes in from {it.trace.address} by {devs} is dropped there (rp_filter 1: the way back is another)"
+
+
+def _limits(it: Explanation) -> Iterator[Line]:
+    yield line()
+    if not it.variants:
+        yield line(Painted("Holds for every packet to this address as far as it was described.", "soft"))
+        return
+    yield line("Holds for a plain packet of this host's own. Others go another way:")
+    yield from capped((line("  ", _variant(it)) for it in it.variants[:SHOWN]), len(it.variants))
+
+
+def _variant(variant: Variant) -> Painted:
+    decision, who = variant.decision, packets_line(variant.ways).removesuffix(",")
+    to = ", ".join(decision.devs) if decision.kind == "unicast" else decision.kind
+    return Painted(f"{who}: {to or 'a device that is not known'}, by the route {_short(decision.route)}", "warn")

@@ -1,0 +1,104 @@
+"""What there is to know about one packet's way: the trace, the state of its devices, and what becomes of the replies.
+
+Here: facts, found by pure functions. Not here: the sentences and the table in which they are told (`explain`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from hostrouting.fib import PLAIN, Fib, Flow
+from hostrouting.fib.trace import trace_route
+from hostrouting.model import IPV4, IPV6, TABLE_LOCAL, Prefix
+from hostrouting.uplink import outbound_devs
+
+if TYPE_CHECKING:
+    from hostrouting.fib import Variant
+    from hostrouting.fib.trace import Trace
+    from hostrouting.model import IP, Address, Link, Snapshot
+
+__all__ = ["Explanation", "explain"]
+
+_STRICT = 1  # rp_filter: what comes in by another device than the way back is dropped
+# The lengths between which the neighbourhood that is drawn lies, and the one that it has where there is no route or a
+# wide one.
+_LENGTHS = {IPV4: (8, 24, 16), IPV6: (32, 64, 64)}
+_FORWARD = frozenset({"unicast"})
+
+
+@attrs.frozen
+class Explanation:
+    """One packet's way, and what it depends on.
+
+    `links` are the devices by which it may leave, as far as they are there; `source` is the address of the host's
+    own that the route came with; `outbound` are the devices of the default route; `strict` those that drop what comes
+    in from this address, for the way back to it is another; `variants` are the packets that go another way.
+    """
+
+    trace: Trace
+    links: tuple[Link, ...]
+    source: Address | None
+    outbound: tuple[str, ...]
+    strict: tuple[str, ...]
+    variants: tuple[Variant, ...]
+    around: Prefix
+    """The block of the deciding route about the address, or a smaller or larger one where that says more."""
+
+    @property
+    def as_expected(self) -> bool:
+        """Whether it leaves by the devices of the default route, or stays here as it should."""
+        if self.trace.kind not in _FORWARD:
+            return self.trace.kind in {"local", "broadcast", "multicast", "anycast"}
+        return bool(self.trace.devs) and set(self.trace.devs) <= set(self.outbound)
+
+
+def explain(snapshot: Snapshot, destination: IP, flow: Flow) -> Explanation:
+    """Explain the way of a packet of which `flow` is known."""
+    fib = Fib(snapshot)
+    trace = trace_route(snapshot, destination, flow)
+    family = destination.version
+    variants = fib.lookup(destination, flow).variants
+    return Explanation(
+        trace,
+        links=tuple(link for dev in trace.devs if (link := snapshot.link(dev)) is not None),
+        source=_source(snapshot, trace),
+        outbound=outbound_devs(fib, family=family),
+        strict=_strict(snapshot, fib, destination) if trace.kind in _FORWARD else (),
+        variants=variants,
+        around=_around(trace, family),
+    )
+
+
+def _source(snapshot: Snapshot, trace: Trace) -> Address | None:
+    """The address with which a connected route came to be."""
+    route = trace.route
+    if route is None or route.table == TABLE_LOCAL or any(leg.gateway for leg in route.legs):
+        return None
+    return next(
+        (
+            it
+            for it in snapshot.addresses
+            if it.dev in route.devs and Prefix.around(it.ip.version, int(it.ip), it.length) == route.prefix
+        ),
+        None,
+    )
+
+
+def _strict(snapshot: Snapshot, fib: Fib, destination: IP) -> tuple[str, ...]:
+    """The devices that drop what comes in from the address, because the way back to it is another."""
+    if destination.version != IPV4:
+        return ()
+    back = fib.lookup(destination, PLAIN)
+    return tuple(
+        link.name
+        for link in snapshot.links
+        if link.up and link.name != "lo" and link.rp_filter == _STRICT and link.name not in back.devs
+    )
+
+
+def _around(trace: Trace, family: int) -> Prefix:
+    widest, narrowest, usual = _LENGTHS[family]
+    length = 0 if trace.route is None else trace.route.prefix.length
+    return Prefix.around(family, int(trace.address), usual if length < widest else min(length, narrowest))

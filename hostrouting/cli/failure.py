@@ -1,0 +1,63 @@
+"""What an error means: the exit code, the words for an operator, the document for a program.
+
+Here: one table from errors to codes, and what to do next. Not here: the errors' own sentences (`hostrouting.errors`).
+"""
+
+from __future__ import annotations
+
+import errno
+from typing import TYPE_CHECKING, Any
+
+from hostrouting.cli.reply import FAILED, UNDECIDED, WRONG_INPUT
+from hostrouting.errors import (
+    BackendError,
+    ConfigError,
+    FileError,
+    HostRoutingError,
+    NotPermitted,
+    NotReady,
+    SnapshotError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["code_of", "document_of", "words_of"]
+
+_DENIED = {errno.EACCES, errno.EPERM}
+_AS_ANYONE = "check, explain, repair, plan, status and snapshot work without root"
+
+
+def code_of(error: BaseException) -> int:
+    """What a program exits with for this error."""
+    if isinstance(error, ConfigError | SnapshotError):
+        return WRONG_INPUT
+    if isinstance(error, BackendError | NotReady) or _is_denied(error) or not isinstance(error, HostRoutingError):
+        return UNDECIDED
+    return FAILED
+
+
+def words_of(error: BaseException) -> Iterator[str]:
+    """The error in an operator's words, and what he can do all the same."""
+    yield str(error) or type(error).__name__
+    if _is_denied(error):
+        yield _AS_ANYONE
+
+
+def document_of(error: BaseException) -> dict[str, Any]:
+    """The error as the JSON value `hostrouting/error/1`."""
+    faults = error.faults if isinstance(error, ConfigError) else ()
+    return {
+        "schema": "hostrouting/error/1",
+        "error": type(error).__name__,
+        "message": str(error),
+        "faults": [{"path": it.path, "value": it.value, "rule": it.rule, "remedy": it.remedy} for it in faults],
+    }
+
+
+def _is_denied(error: BaseException | None) -> bool:
+    """Whether it is, or comes from, a lack of privilege."""
+    if error is None:
+        return False
+    denied = isinstance(error, NotPermitted) or (isinstance(error, FileError) and error.errno in _DENIED)
+    return denied or _is_denied(error.__cause__)

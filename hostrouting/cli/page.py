@@ -1,0 +1,74 @@
+"""Lines, tables and colours as values: what an answer looks like, before anyone knows on what it is shown.
+
+Here: pieces of text with a tone, and columns that align. Not here: what a terminal can show (`terminal`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+
+from phases.text import escaped
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+__all__ = ["SHOWN", "Line", "Painted", "Piece", "Style", "Tone", "capped", "line", "plain", "table"]
+
+Tone: TypeAlias = Literal["good", "bad", "warn", "soft", "strong", ""]
+SHOWN = 20
+"""So many of one kind are shown; the JSON has all of them."""
+
+
+class Painted(NamedTuple):
+    """A piece of text in a tone."""
+
+    text: str
+    tone: Tone
+
+
+Piece: TypeAlias = str | Painted
+Line: TypeAlias = tuple[Painted, ...]
+
+
+class Style(NamedTuple):
+    """What the place where it is shown can show."""
+
+    width: int = 80
+    unicode: bool = True
+
+
+def line(*pieces: Piece) -> Line:
+    """A line of these pieces; nothing in them can steer a terminal, nor begin another line."""
+    return tuple(
+        Painted(escaped(it), "") if isinstance(it, str) else Painted(escaped(it.text), it.tone) for it in pieces
+    )
+
+
+def plain(shown: Line) -> str:
+    """The line's text alone."""
+    return "".join(it.text for it in shown)
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[Piece]], *, indent: str = "  ") -> Iterator[Line]:
+    """The rows under their heads, in columns that align."""
+    cells = [[Painted(head.upper(), "soft") for head in heads], *([_painted(it) for it in row] for row in rows)]
+    widths = [max(len(row[column].text) for row in cells) for column in range(len(heads))]
+    for row in cells:
+        last = max((at for at, it in enumerate(row) if it.text), default=0)
+        padded = [
+            piece
+            for at, it in enumerate(row[: last + 1])
+            for piece in (it, Painted("" if at == last else " " * (widths[at] - len(it.text) + 2), ""))
+        ]
+        yield (Painted(indent, ""), *padded)
+
+
+def capped(lines: Iterable[Line], total: int, *, where: str = "--json shows all") -> Iterator[Line]:
+    """The lines of the first of `total` things, and how many are not shown."""
+    yield from lines
+    if total > SHOWN:
+        yield line("  ", Painted(f"… and {total - SHOWN:,} more; {where}", "soft"))
+
+
+def _painted(piece: Piece) -> Painted:
+    return line(piece)[0]

@@ -1,0 +1,120 @@
+"""`plan`: what apply would do, as a diff, and what the check would say afterwards. Nothing is changed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from hostrouting.cli.changes import counted, file_lines, step_document, step_lines, tally
+from hostrouting.cli.check import answer_line, evidence_lines
+from hostrouting.cli.examined import Examined
+from hostrouting.cli.page import Line, Painted, Style, line
+from hostrouting.cli.reply import FAILED, FINE, UNDECIDED, Reply
+from hostrouting.cli.source import config_of, looked_at, quiet_context
+from hostrouting.plan import RoutePlan, plan_routes
+from hostrouting.tasks import Configure, wanted_routes
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Iterator
+
+    from hostrouting.config import HostRoutingConfig
+    from hostrouting.host import Host
+    from hostrouting.model import Snapshot
+
+__all__ = ["SCHEMA", "run"]
+
+SCHEMA = "hostrouting/plan/1"
+
+
+@attrs.frozen
+class _Prospect:
+    """What would be done, and what would be true then. Of a saved snapshot no files are known."""
+
+    routes: RoutePlan
+    writes: tuple[str, ...]
+    removes: tuple[str, ...]
+    after: Examined | None
+
+    @property
+    def code(self) -> int:
+        if self.routes.conflicts:
+            return FAILED
+        if self.routes.pending:
+            return UNDECIDED
+        return FAILED if self.routes.changes or self.writes or self.removes else FINE
+
+
+def run(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
+    """See the module."""
+    config = config_of(arguments)
+    observed = looked_at(arguments, host)
+    writes: tuple[str, ...] = ()
+    removes: tuple[str, ...] = ()
+    if arguments.snapshot is not None:
+        routes = plan_routes(wanted_routes(config), observed.last, protocol=config.protocol)
+    else:
+        where = attrs.evolve(host(), backend=lambda: observed)
+        previews = [task.plan(quiet_context()) for task in Configure(config, host=where).subtasks]
+        routes = next((it.routes for it in previews if it.routes is not None), RoutePlan())
+        writes = tuple(path for it in previews if not it.removes for path in it.files)
+        removes = tuple(path for it in previews if it.removes for path in it.files)
+    it = _Prospect(routes, writes, removes, _afterwards(routes, observed.last, config))
+    return Reply(it.code, lambda: _document(it), lambda style: _page(it, arguments, style))
+
+
+def _afterwards(routes: RoutePlan, before: Snapshot, config: HostRoutingConfig) -> Examined | None:
+    """The check on the host as it would be then; None where there is nothing to check, or no then."""
+    if not config.route_overlap.expected_cidrs or routes.conflicts or routes.pending:
+        return None
+    return Examined.of(routes.apply_to(before), config)
+
+
+def _page(it: _Prospect, arguments: argparse.Namespace, style: Style) -> Iterator[Line]:
+    yield _answer(it, arguments.config)
+    if it.routes.steps or it.routes.pending:
+        yield line()
+    yield from step_lines(it.routes.steps)
+    yield from (line("  ", Painted(f"? {pending}", "warn")) for pending in it.routes.pending)
+    if it.writes or it.removes:
+        yield line()
+    yield from file_lines("write", it.writes)
+    yield from file_lines("remove", it.removes)
+    if it.after is not None:
+        yield line()
+        yield line("Afterwards the check would say:")
+        yield line("  ", *answer_line(it.after))
+        if it.after.found.report.findings:
+            yield from evidence_lines(it.after, style, now="then")
+            if it.after.config.route_overlap.mode == "STRICT":
+                yield line()
+                yield line("apply would do all of this, and then fail: the mode is STRICT.")
+    if it.code == FAILED and not it.routes.conflicts and arguments.snapshot is None:
+        yield line()
+        yield line(f"Do it, as root, with: hostrouting apply --config {arguments.config}")
+
+
+def _answer(it: _Prospect, config: str) -> Line:
+    if it.routes.conflicts:
+        count = counted(len(it.routes.conflicts), "route")
+        return line(Painted("CONFLICT:", "bad"), f" {count} cannot be had, and apply would change nothing at all")
+    if it.routes.pending:
+        return line(Painted("NOT READY:", "warn"), " apply would wait for what is not there yet")
+    parts = tally(it.routes.steps, {"add": "add {}", "replace": "replace {}", "delete": "delete {}"})
+    parts += [f"write {counted(len(it.writes), 'file')}"] if it.writes else []
+    parts += [f"remove {counted(len(it.removes), 'file')}"] if it.removes else []
+    if not parts:
+        return line(Painted("NOTHING TO DO:", "good"), f" the host already is as {config} says")
+    return line(Painted("TO DO:", "warn"), f" {', '.join(parts)}")
+
+
+def _document(it: _Prospect) -> dict[str, Any]:
+    return {
+        "schema": SCHEMA,
+        "changes": it.code == FAILED and not it.routes.conflicts,
+        "steps": [step_document(step) for step in it.routes.steps],
+        "pending": [str(pending) for pending in it.routes.pending],
+        "files": {"write": list(it.writes), "remove": list(it.removes)},
+        "verdict": None if it.after is None else it.after.found.verdict,
+    }

@@ -1,0 +1,62 @@
+"""`remove`: take away everything of ours, and say what that was."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hostrouting.cli.changes import counted, file_lines, step_lines
+from hostrouting.cli.page import Line, Painted, line
+from hostrouting.cli.reply import FINE, Reply
+from hostrouting.cli.running import code_of_run, failure_documents, failure_lines, run_task
+from hostrouting.cli.source import config_of, quiet_context
+from hostrouting.tasks import Preview, Remove
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Iterator
+
+    import phases
+    from hostrouting.host import Host
+
+__all__ = ["SCHEMA", "run"]
+
+SCHEMA = "hostrouting/remove/1"
+
+
+def run(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
+    """See the module."""
+    task = Remove(config_of(arguments), host=host())
+    before = task.plan(quiet_context())
+    if before.is_empty:
+        return Reply(FINE, lambda: _document(before, None), lambda _style: _page(before, None))
+    report = run_task(task)
+    return Reply(code_of_run(report), lambda: _document(before, report), lambda _style: _page(before, report))
+
+
+def _page(before: Preview, report: phases.Report | None) -> Iterator[Line]:
+    steps = () if before.routes is None else before.routes.changes
+    if report is None:
+        yield line(Painted("NOTHING TO DO:", "good"), " nothing of ours is on this host")
+        return
+    if not report.ok:
+        yield from failure_lines(report)
+        yield line("What is left can be seen with: hostrouting status")
+        return
+    parts = [counted(len(steps), "route")] if steps else []
+    parts += [counted(len(before.files), "file")] if before.files else []
+    yield line(Painted("DONE:", "good"), f" {' and '.join(parts)} removed; nothing of ours is left")
+    yield line()
+    yield from step_lines(steps)
+    yield from file_lines("removed", before.files)
+
+
+def _document(before: Preview, report: phases.Report | None) -> dict[str, Any]:
+    ok = report is None or report.ok
+    steps = () if before.routes is None else before.routes.changes
+    return {
+        "schema": SCHEMA,
+        "ok": ok,
+        "routes": [str(step.route) for step in steps] if ok else [],
+        "files": list(before.files) if ok else [],
+        "failures": [] if report is None else failure_documents(report),
+    }

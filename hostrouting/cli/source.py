@@ -1,0 +1,103 @@
+"""What is looked at: this host's kernel or a saved snapshot, and the configuration by which it is judged.
+
+Here: arguments become values, and their faults ConfigError or SnapshotError. Not here: anything that is concluded.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from typing import TYPE_CHECKING
+
+import attrs
+
+import phases
+from hostrouting.backends.saved import SavedBackend
+from hostrouting.cli.witness import Observed
+from hostrouting.config import HostRoutingConfig, RouteOverlapConfig
+from hostrouting.errors import ConfigError, Fault, NetlinkUnavailable, SnapshotError
+from hostrouting.model import Snapshot
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Sequence
+    from ipaddress import IPv4Network
+
+    from hostrouting.host import Host
+
+__all__ = ["config_of", "expected_of", "looked_at", "quiet_context"]
+
+_LIMIT = 1 << 30  # bytes of a snapshot; that of 100,000 routes has some 10 MiB
+
+
+def config_of(arguments: argparse.Namespace) -> HostRoutingConfig:
+    """The configuration that was named, or one that asks for nothing."""
+    return HostRoutingConfig() if arguments.config is None else HostRoutingConfig.load(arguments.config)
+
+
+def expected_of(arguments: argparse.Namespace) -> HostRoutingConfig:
+    """The configuration with the expected CIDRs that were given; ConfigError when there are none at all."""
+    config = config_of(arguments)
+    if arguments.cidrs:
+        settings = config.route_overlap
+        config = attrs.evolve(config, route_overlap=attrs.evolve(settings, expected_cidrs=_cidrs(arguments.cidrs)))
+    if not config.route_overlap.expected_cidrs:
+        where = "CIDR" if arguments.config is None else arguments.config
+        rule = "no expected CIDR is given, so there is nothing to check"
+        raise ConfigError([Fault(where, "", rule, "name one, such as 172.16.0.0/16, or a --config that has some")])
+    return config
+
+
+def _cidrs(given: Sequence[str]) -> tuple[IPv4Network, ...]:
+    """The CIDRs from the command line, by the configuration's rules; an address alone is one as well."""
+    texts = [text if "/" in text or ":" in text else f"{text}/32" for text in given]
+    try:
+        return RouteOverlapConfig(expected_cidrs=texts).expected_cidrs
+    except ConfigError as error:
+        raise ConfigError([attrs.evolve(fault, path="CIDR") for fault in error.faults]) from error
+
+
+def looked_at(arguments: argparse.Namespace, host: Callable[[], Host]) -> Observed:
+    """The kernel of this host, or the saved snapshot in its place."""
+    if getattr(arguments, "snapshot", None) is not None:
+        return Observed(SavedBackend(Snapshot.from_json(_read(arguments.snapshot))))
+    backend = host().backend
+    if backend is None:
+        raise NetlinkUnavailable("an image has no kernel to ask; look at a snapshot of its host with --snapshot")
+    return Observed(backend())
+
+
+def _read(path: str) -> str:
+    """A snapshot's text; whatever keeps it from being read is a SnapshotError that names the file."""
+    try:
+        data = sys.stdin.buffer.read(_LIMIT + 1) if path == "-" else _bytes_of(path)
+    except SnapshotError:
+        raise
+    except OSError as error:
+        raise SnapshotError(path=path, problem=f"this cannot be read: {error.strerror}; check the path") from error
+    except ValueError as error:
+        raise SnapshotError(path=ascii(path), problem="this is no path") from error
+    if len(data) > _LIMIT:
+        raise SnapshotError(path=path, problem=f"this is larger than {_LIMIT >> 30} GiB, and no snapshot")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        problem = f"this is not UTF-8 (byte 0x{data[error.start]:02x} at offset {error.start})"
+        raise SnapshotError(path=path, problem=problem) from error
+
+
+def _bytes_of(path: str) -> bytes:
+    # Only a regular file, or a pipe that somebody gave us: not a folder, not a device without an end.
+    mode = os.stat(path).st_mode
+    if stat.S_ISDIR(mode):
+        raise SnapshotError(path=path, problem="this is a directory; name the file in it")
+    if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode)):
+        raise SnapshotError(path=path, problem="this is no regular file; save one with: hostrouting snapshot")
+    with open(path, "rb") as stream:
+        return stream.read(_LIMIT + 1)
+
+
+def quiet_context() -> phases.Context:
+    """What a question runs in: it logs what it waits for, and is no task whose start and end anyone wants to read."""
+    return phases.Context(observers=[])

@@ -1,0 +1,99 @@
+"""The edge to the reader: what the terminal can show, and the one place that writes the answer.
+
+Colour only on a terminal that has it, and never with NO_COLOR; ASCII where the locale cannot do UTF-8. A reader who
+has seen enough (`| head`, a terminal that was closed) is no failure.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING, TextIO
+
+from hostrouting.cli.page import Style
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from hostrouting.cli.page import Line, Tone
+
+__all__ = ["Terminal"]
+
+_CODES: dict[Tone, str] = {"good": "32", "bad": "1;31", "warn": "33", "soft": "2", "strong": "1"}
+_ASCII = str.maketrans({"–": "-", "…": "...", "→": "->", "│": "|"})  # noqa: RUF001  a dash between addresses
+_GONE = {errno.EPIPE, errno.EIO}  # the pipe was closed; the terminal was
+
+
+class Terminal:
+    """Where answers go, and what can be shown there."""
+
+    def __init__(self, stream: TextIO | None = None, environment: Mapping[str, str] | None = None) -> None:
+        """Look at the stream (standard output) and at what the environment says about it."""
+        self._stream: TextIO | None = sys.stdout if stream is None else stream  # None where it was closed
+        known = os.environ if environment is None else environment
+        shown = _isatty(self._stream)
+        dumb = known.get("TERM", "dumb") in {"", "dumb"}
+        self.colour = shown and not dumb and not known.get("NO_COLOR")
+        self.style = Style(width=_width(self._stream, known) if shown else 80, unicode=_is_utf8(self._stream, known))
+
+    def show(self, lines: Iterable[Line]) -> None:
+        """Write the lines, in colour where there is any."""
+        self._write("".join(f"{self._line(it)}\n" for it in lines))
+
+    def write_json(self, text: str) -> None:
+        """Write a JSON document: always UTF-8, whatever the locale."""
+        # What is no character becomes \udcxx, which in JSON is an escape that says the same.
+        self._write(f"{text}\n", encoding="utf-8")
+
+    def _line(self, pieces: Line) -> str:
+        if not self.colour:
+            return "".join(it.text for it in pieces).rstrip()
+        return "".join(f"\x1b[{_CODES[it.tone]}m{it.text}\x1b[0m" if it.tone else it.text for it in pieces)
+
+    def _write(self, text: str, *, encoding: str | None = None) -> None:
+        if self._stream is None:
+            return
+        if encoding is None and not self.style.unicode:
+            text = text.translate(_ASCII).encode("ascii", "backslashreplace").decode("ascii")
+        try:
+            if hasattr(self._stream, "buffer"):
+                self._stream.flush()
+                self._stream.buffer.write(text.encode(encoding or self._stream.encoding, "backslashreplace"))
+                self._stream.buffer.flush()
+            else:
+                self._stream.write(text)
+        except OSError as error:
+            # Python would complain once more when it closes the stream at its end.
+            with suppress(OSError, ValueError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
+            if error.errno not in _GONE:
+                raise
+
+
+def _isatty(stream: TextIO | None) -> bool:
+    try:
+        return stream is not None and stream.isatty()
+    except ValueError:  # it is closed
+        return False
+
+
+def _width(stream: TextIO | None, environment: Mapping[str, str]) -> int:
+    if (asked := environment.get("COLUMNS", "")).isascii() and asked.isdigit():
+        return int(asked) or 80
+    try:
+        return os.get_terminal_size(stream.fileno() if stream else -1).columns or 80
+    except (OSError, ValueError):
+        return 80
+
+
+def _is_utf8(stream: TextIO | None, environment: Mapping[str, str]) -> bool:
+    """Whether what reads this can show more than ASCII. In the locale C, Python itself writes UTF-8 all the same."""
+    if (getattr(stream, "encoding", None) or "").lower().replace("-", "") != "utf8":
+        return False
+    names = [environment.get(name, "") for name in ("LC_ALL", "LC_CTYPE", "LANG")]
+    # In the locale C Python sets LC_CTYPE to this, for itself and its children.
+    coerced = names[1] in {"C.UTF-8", "C.utf8", "UTF-8"} and names[2] in {"C", "POSIX"}
+    said = next((name for at, name in enumerate(names) if name and not (at == 1 and coerced)), "")
+    return said not in {"C", "POSIX"}

@@ -1,0 +1,145 @@
+"""What a command saw and did: wrappers around a host's edges that remember. They change nothing on the way.
+
+Here: the last snapshot that was taken, the files that were changed. Not here: what is concluded from either.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self
+
+import attrs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from types import TracebackType
+
+    from hostrouting.backends.base import Answer, Change, Outcome, RouteBackend, Watch
+    from hostrouting.fib import Flow
+    from hostrouting.host import Host
+    from hostrouting.layout import HostLayout
+    from hostrouting.model import IP, Snapshot
+    from hostrouting.system import Files, Lock
+
+__all__ = ["Observed", "Witness", "WitnessedFiles"]
+
+
+class Witness:
+    """A host, and what was seen of it and done to its files."""
+
+    def __init__(self, host: Host) -> None:
+        """Put a wrapper around the edges of this host."""
+        self.files = WitnessedFiles(host.files, host.layout)
+        self.seen: list[Observed] = []
+        self._make = host.backend
+        self.host = attrs.evolve(host, files=self.files, backend=None if host.backend is None else self._open)
+
+    def _open(self) -> RouteBackend:
+        assert self._make is not None  # noqa: S101  or nobody would be given this
+        self.seen.append(Observed(self._make()))
+        return self.seen[-1]
+
+    @property
+    def last(self) -> Snapshot | None:
+        """The last snapshot that was taken, if any was."""
+        return next((it.taken for it in reversed(self.seen) if it.taken is not None), None)
+
+
+class WitnessedFiles:
+    """Files that remember what was changed: `wrote` and `removed`, each path once, but for the verdicts under /run."""
+
+    def __init__(self, files: Files, layout: HostLayout) -> None:
+        """Wrap these files."""
+        self._files = files
+        self._passing = {layout.ok_path, layout.detected_path, layout.report_path}
+        self._wrote: dict[str, None] = {}
+        self._removed: dict[str, None] = {}
+
+    @property
+    def wrote(self) -> tuple[str, ...]:
+        """The files and links that were made or rewritten."""
+        return tuple(self._wrote)
+
+    @property
+    def removed(self) -> tuple[str, ...]:
+        """The files and links that were removed."""
+        return tuple(self._removed)
+
+    def read(self, path: str) -> str | None:
+        """See Files."""
+        return self._files.read(path)
+
+    def holds(self, path: str, text: str, *, mode: int = 0o644) -> bool:
+        """See Files."""
+        return self._files.holds(path, text, mode=mode)
+
+    def leads(self, path: str, target: str) -> bool:
+        """See Files."""
+        return self._files.leads(path, target)
+
+    def write(self, path: str, text: str, *, mode: int = 0o644) -> bool:
+        """See Files."""
+        return self._note(self._wrote, path, done=self._files.write(path, text, mode=mode))
+
+    def link(self, path: str, target: str) -> bool:
+        """See Files."""
+        return self._note(self._wrote, path, done=self._files.link(path, target))
+
+    def remove(self, path: str) -> bool:
+        """See Files."""
+        return self._note(self._removed, path, done=self._files.remove(path))
+
+    def is_there(self, path: str) -> bool:
+        """See Files."""
+        return self._files.is_there(path)
+
+    def try_lock(self, path: str) -> Lock | None:
+        """See Files."""
+        return self._files.try_lock(path)
+
+    def _note(self, where: dict[str, None], path: str, *, done: bool) -> bool:
+        if done and path not in self._passing:
+            where[path] = None
+        return done
+
+
+class Observed:
+    """A backend that remembers the last snapshot it gave: what the answer was concluded from."""
+
+    def __init__(self, backend: RouteBackend) -> None:
+        """Look through this backend."""
+        self._backend = backend
+        self.taken: Snapshot | None = None
+
+    @property
+    def last(self) -> Snapshot:
+        """The last snapshot, taken now if there is none yet."""
+        return self.snapshot(family=4) if self.taken is None else self.taken
+
+    def snapshot(self, *, family: int | None = None, table: int | None = None, protocol: int | None = None) -> Snapshot:
+        """See RouteBackend."""
+        self.taken = self._backend.snapshot(family=family, table=table, protocol=protocol)
+        return self.taken
+
+    def lookup(self, destinations: Sequence[IP], flow: Flow | None = None) -> tuple[Answer, ...]:
+        """See RouteBackend."""
+        return self._backend.lookup(destinations) if flow is None else self._backend.lookup(destinations, flow)
+
+    def change(self, changes: Iterable[Change]) -> tuple[Outcome, ...]:
+        """See RouteBackend."""
+        return self._backend.change(changes)
+
+    def watch(self) -> Watch:
+        """See RouteBackend."""
+        return self._backend.watch()
+
+    def close(self) -> None:
+        """See RouteBackend."""
+        self._backend.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        self.close()

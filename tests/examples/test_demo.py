@@ -1,0 +1,79 @@
+"""`make demo`: the story, on every kind of machine, with nothing left behind."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+DEMO = [sys.executable, "-W", "error", str(ROOT / "examples" / "demo.py")]
+PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
+
+pytestmark = pytest.mark.processes
+
+
+def demo(tmp_path: Path, *before: str, **environment: str) -> list[str]:
+    """The lines of one run, which went well and left neither a file nor a device behind."""
+    tmp_path.chmod(0o777)
+    devices = sorted(os.listdir("/sys/class/net"))
+    done = subprocess.run(
+        [*before, *DEMO],
+        env={"PATH": PATH, "TMPDIR": str(tmp_path), "LC_ALL": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1", **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert not done.stderr
+    assert not list(tmp_path.iterdir())
+    assert sorted(os.listdir("/sys/class/net")) == devices
+    return done.stdout.splitlines()
+
+
+def story(lines: list[str]) -> None:
+    """The failure, the run and the proof are told, in this order."""
+    places = [
+        lines.index("OVERLAP: 172.16.0.0/16 goes by ib0, not by eth0"),
+        next(at for at, text in enumerate(lines) if text.startswith("bootstrap: ok after ")),
+        lines.index("OK: every address of 172.16.0.0/16 leaves by eth0, or stays on this host as it should"),
+        lines.index("Asked for 172.16.5.9, the kernel itself now says: by eth0."),
+    ]
+    assert places == sorted(places)
+    assert lines[-2].endswith("Nothing is left behind.")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace takes root")
+def test_as_root(tmp_path: Path) -> None:
+    """With root it is a network namespace of this machine's kernel."""
+    lines = demo(tmp_path)
+    assert lines[1].startswith("It is in a network namespace of its own")
+    story(lines)
+
+
+def test_as_anyone(tmp_path: Path) -> None:
+    """Without root it is a user namespace where the machine allows one, and memory where not; it says which."""
+    # A user without any privilege who can read what root can: root itself, under another number.
+    before = ("unshare", "--user", "--map-user=1000", "--map-group=1000") if os.geteuid() == 0 else ()
+    allowed = subprocess.run([*before, "true"], capture_output=True, check=False).returncode == 0
+    lines = demo(tmp_path, *(before if allowed else ()))
+    assert lines[1].startswith(("It is in a network namespace of its own", "It is a node in memory, for"))
+    story(lines)
+
+
+def test_without_ip(tmp_path: Path) -> None:
+    """Without iproute2 it is a node in memory, and that is said."""
+    lines = demo(tmp_path, PATH=str(tmp_path))
+    assert lines[1].startswith("It is a node in memory, for this machine allows no other (ip: No such file")
+    story(lines)
+
+
+def test_locale_c(tmp_path: Path) -> None:
+    """In the locale C the pages are in ASCII, and nothing breaks."""
+    lines = demo(tmp_path, LC_ALL="C")
+    assert any(text.startswith("  now       |####") for text in lines)
+    story(lines)

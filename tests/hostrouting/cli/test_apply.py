@@ -1,0 +1,220 @@
+"""`apply`, `remove` and `render`: what was changed, and how it ended."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hostrouting.errors import FileError
+from hostrouting.testing import FakeFiles, FakeHost, FakeManager, MemoryBackend, h200
+from tests.support.cli import say
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+HALF = {"destination": "172.16.0.0/17"}
+UNIT = "/etc/systemd/system/static-routes.service"
+
+
+def test_what_changed_is_said_after_the_progress(repaired: str) -> None:
+    """Standard output has what changed and the proof; standard error has the progress."""
+    said = say("apply", "--config", repaired, kernel=h200())
+    assert said.code == 0
+    assert said.lines[:6] == [
+        "DONE: 2 routes added, 8 files written",
+        "OK: every address of 172.16.0.0/16 leaves by eth0, or stays on this host as it should",
+        "",
+        "  + 172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting    # add: it is not there",
+        "  + 172.16.128.0/17 via 10.0.0.1 dev eth0 proto hostrouting    # add: it is not there",
+        "  wrote /etc/iproute2/rt_protos.d/hostrouting.conf",
+    ]
+
+
+def test_once_more(repaired: str) -> None:
+    """A second run finds nothing to do, and says so, although the verdict under /run is written anew."""
+    host = FakeHost(kernel=h200())
+    say("apply", "--config", repaired, host=host)
+    said = say("apply", "--config", repaired, host=host)
+    assert said.code == 0
+    assert said.lines[0] == f"NOTHING TO DO: the host already is as {repaired} says"
+    assert said.lines[1].startswith("OK: ")
+    assert len(said.lines) == 2
+
+
+@pytest.mark.parametrize(("mode", "code"), [("STRICT", 1), ("WARN", 0)])
+def test_an_overlap_that_is_left(written: Callable[..., str], mode: str, code: int) -> None:
+    """WARN tells it and passes, STRICT tells it and fails; both show it, what was done, and the rest of the repair."""
+    said = say("apply", "--config", written(HALF, mode=mode), kernel=h200())
+    assert said.code == code
+    assert "OVERLAP: a part of 172.16.0.0/16 goes by ib0, not by eth0" in said.lines[:2]
+    assert '    {"destination": "172.16.128.0/17", "gateway": "10.0.0.1", "dev": "eth0", "metric": 0}' in said.lines
+    assert "  wrote /etc/systemd/system/systemd-nspawn@.service.d/60-check-route-overlap.conf" in said.lines
+    assert ("The mode is STRICT: no machine starts on this host until the check passes." in said.lines) is bool(code)
+
+
+def test_a_conflict_changes_nothing(written: Callable[..., str]) -> None:
+    """A route that cannot be had fails the run, with the holder and the way out."""
+    kernel = h200()
+    before = str(kernel)
+    said = say("apply", "--config", written({"destination": "172.16.0.0/16"}), kernel=kernel)
+    assert said.code == 1
+    assert said.lines[0].startswith("FAILED: 172.16.0.0/16: its key is held by [172.16.0.0/16 dev ib0")
+    assert str(kernel) == before
+
+
+def test_not_ready(repaired: str) -> None:
+    """What is still missing when the time is over is named; exit code 3."""
+    said = say("apply", "--config", repaired, "--wait", "0", kernel=MemoryBackend())
+    assert said.code == 3
+    assert said.lines[0].startswith("FAILED: after 0 s still waiting for")
+    assert "an IPv4 default route" in said.lines[0]
+
+
+def test_schema(repaired: str, written: Callable[..., str]) -> None:
+    """The JSON is `hostrouting/apply/1`, for a run that went well and for one that did not."""
+    keys = {"schema", "ok", "changed", "steps", "files", "check", "failures"}
+    good = say("apply", "--config", repaired, "--json", kernel=h200()).json
+    assert set(good) == keys
+    assert (good["schema"], good["ok"], good["changed"]) == ("hostrouting/apply/1", True, True)
+    assert [set(step) for step in good["steps"]] == [{"action", "route", "reason"}] * 2
+    assert set(good["files"]) == {"wrote", "removed"}
+    assert good["check"]["schema"] == "hostrouting/check/1"
+    assert good["check"]["verdict"] == "ok"
+    assert good["failures"] == []
+    bad = say("apply", "--config", written(HALF), "--json", kernel=h200()).json
+    assert set(bad) == keys
+    assert (bad["ok"], bad["check"]["verdict"]) == (False, "overlap")
+    [failure] = bad["failures"]
+    assert set(failure) == {"task", "error", "message"}
+    assert (failure["task"], failure["error"]) == ("configure/check-route-overlap", "RouteOverlapError")
+
+
+def test_a_file_that_cannot_be_written(repaired: str) -> None:
+    """The file, the reason and what was written before are named; exit code 1."""
+    host = FakeHost(kernel=h200(), files=FakeFiles(broken={UNIT: "the disk is full: make room"}))
+    said = say("apply", "--config", repaired, host=host)
+    assert said.code == 1
+    assert said.lines[0] == f"FAILED: cannot write {UNIT}: the disk is full: make room"
+    assert "  wrote /etc/aks-flex-node/static-routes.sh" in said.lines
+
+
+def test_without_systemd(repaired: str) -> None:
+    """Where no systemd runs all is done but starting units, and the log says when it takes effect."""
+    said = say("apply", "--config", repaired, host=FakeHost(kernel=h200(), manager=FakeManager(running=False)))
+    assert said.code == 0
+    assert "no systemd runs here: what was written takes effect at the next boot" in said.err
+
+
+def test_two_at_once(repaired: str) -> None:
+    """A second run waits for the first, says what it waits for, and then does its work."""
+    host = FakeHost(kernel=h200())
+    host.files.locked.add(host.layout.lock_path)
+    later = threading.Timer(0.3, host.files.locked.clear)
+    later.start()
+    said = say("apply", "--config", repaired, host=host)
+    later.join()
+    assert said.code == 0
+    assert "another run of hostrouting is at work on this host; waiting for it" in said.err
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM, signal.SIGINT])
+def test_told_to_stop(repaired: str, number: signal.Signals) -> None:
+    """A closed terminal, like Ctrl-C and SIGTERM, stops the run with nothing half done."""
+    host = FakeHost(kernel=h200())
+    before = str(host.kernel)
+    host.files.locked.add(host.layout.lock_path)
+    later = threading.Timer(0.2, os.kill, (os.getpid(), number))
+    later.start()
+    said = say("apply", "--config", repaired, host=host)
+    later.join()
+    assert said.code == 128 + (signal.SIGTERM if number == signal.SIGHUP else number)
+    assert said.lines[0].startswith("STOPPED:")
+    assert str(host.kernel) == before
+    assert signal.getsignal(signal.SIGHUP) == signal.SIG_DFL
+
+
+def test_remove(repaired: str) -> None:
+    """Everything of ours goes and is named; a second time there is nothing to do."""
+    host = FakeHost(kernel=h200())
+    before = str(host.kernel)
+    say("apply", "--config", repaired, host=host)
+    said = say("remove", host=host)
+    assert said.code == 0
+    assert said.lines[0] == "DONE: 2 routes and 10 files removed; nothing of ours is left"
+    assert "  removed /etc/systemd/system/static-routes.service" in said.lines
+    assert str(host.kernel) == before
+    assert not host.files.texts
+    again = say("remove", host=host)
+    assert (again.code, again.lines) == (0, ["NOTHING TO DO: nothing of ours is on this host"])
+
+
+def test_remove_schema(repaired: str) -> None:
+    """The JSON is `hostrouting/remove/1`."""
+    host = FakeHost(kernel=h200())
+    say("apply", "--config", repaired, host=host)
+    document = say("remove", "--json", host=host).json
+    assert set(document) == {"schema", "ok", "routes", "files", "failures"}
+    assert (document["schema"], document["ok"], len(document["routes"])) == ("hostrouting/remove/1", True, 2)
+    assert say("remove", "--json", host=host).json["files"] == []
+
+
+def test_render(repaired: str, tmp_path: Path) -> None:
+    """The boot files are written below the root; a second time there is nothing to do."""
+    root = tmp_path / "image"
+    root.mkdir()
+    said = say("render", "--config", repaired, "--root", str(root))
+    assert said.code == 0
+    assert said.lines[0] == "DONE: 8 files written; it takes effect when the image boots"
+    assert f"  wrote {root}{UNIT}" in said.lines
+    assert (root / UNIT[1:]).is_file()
+    again = say("render", "--config", repaired, "--root", str(root), "--json").json
+    assert again == {
+        "schema": "hostrouting/render/1",
+        "ok": True,
+        "root": str(root),
+        "files": {"wrote": [], "removed": []},
+        "failures": [],
+    }
+
+
+def test_render_where_nothing_is_mounted(repaired: str, tmp_path: Path) -> None:
+    """A root that is not there is bad input; it is not made."""
+    said = say("render", "--config", repaired, "--root", str(tmp_path / "nowhere"))
+    assert said.code == 2
+    assert "is no directory; mount the image there first" in said.err
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_remove_that_fails(repaired: str) -> None:
+    """What could not be removed is said, and how to see what is left; exit code 1."""
+
+    class Stuck(FakeFiles):
+        """One file that cannot be removed."""
+
+        def remove(self, path: str) -> bool:
+            """See Files."""
+            if path == UNIT:
+                raise FileError(
+                    f"cannot remove {path}: Operation not permitted; look whether it is immutable", path=path
+                )
+            return FakeFiles.remove(self, path)
+
+    host = FakeHost(kernel=h200(), files=Stuck())
+    say("apply", "--config", repaired, host=host)
+    said = say("remove", host=host)
+    assert said.code == 1
+    assert said.lines[0].startswith(f"FAILED: cannot remove {UNIT}: Operation not permitted")
+    assert said.lines[-1] == "What is left can be seen with: hostrouting status"
+
+
+def test_render_that_fails(repaired: str, tmp_path: Path) -> None:
+    """A file in the place of a folder is said; exit code 1."""
+    (tmp_path / "etc").write_text("")
+    said = say("render", "--config", repaired, "--root", str(tmp_path))
+    assert said.code == 1
+    assert said.lines[0].startswith("FAILED: cannot ")

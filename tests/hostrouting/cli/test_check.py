@@ -1,0 +1,225 @@
+"""`check`: the answer, the evidence, the remedy and what it holds for."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hostrouting import HostRoutingConfig
+from hostrouting.backends.base import Change
+from hostrouting.model import Link, Route
+from hostrouting.testing import FakeHost, MemoryBackend, cni_node, ecmp_node, h200, plain_vm, vpn_node
+from tests.support.cli import say
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+CIDR = "172.16.0.0/16"
+KEYS = {"schema", "verdict", "mode", "expectedDevs", "findings", "repair", "unsafe", "notes"}
+
+
+def test_the_whole_page() -> None:
+    """First the answer, then the evidence, then what to do and what it costs, then what it holds for."""
+    said = say("check", CIDR, kernel=h200())
+    assert said.code == 1
+    assert not said.err
+    assert said.lines[:17] == [
+        "OVERLAP: 172.16.0.0/16 goes by ib0, not by eth0",
+        "",
+        "  ESCAPES        GOES BY  ROUTE          TABLE  OWNER   RULE",
+        "  172.16.0.0/16  ib0      172.16.0.0/16  main   kernel  32766",
+        "",
+        "172.16.0.0/16; a column is a /22",
+        "             172.16.0.0                      172.16.128.0      172.16.255.255",
+        "  now       │█████████████████████████████ ib0 ██████████████████████████████│",
+        "  repaired  │───────────────────────────── eth0 ─────────────────────────────│",
+        "             ─ expected   █ escapes",
+        "",
+        "For good, put this into the configuration and run: hostrouting apply --config FILE",
+        '  {"staticRoutes": {"enabled": true, "routes": [',
+        '    {"destination": "172.16.0.0/17", "gateway": "10.0.0.1", "dev": "eth0", "metric": 0},',
+        '    {"destination": "172.16.128.0/17", "gateway": "10.0.0.1", "dev": "eth0", "metric": 0}',
+        "  ]}}",
+        "",
+    ]
+    assert "neighbours there, in the repaired range," in said.out
+    assert said.lines[-2].startswith("Holds for all IPv4 packets")
+
+
+def test_the_repair_can_be_pasted() -> None:
+    """What is printed as configuration is one; what is printed as commands, the kernel takes; then all is well."""
+    kernel = h200()
+    said = say("check", CIDR, kernel=kernel)
+    text = "\n".join(said.lines[said.lines.index('  {"staticRoutes": {"enabled": true, "routes": [') :])
+    config, _ = json.JSONDecoder().raw_decode(text.strip())
+    assert len(HostRoutingConfig.from_mapping(config).static_routes.routes) == 2
+    commands = re.findall(r"^  ip route add (\S+) via (\S+) dev (\S+) proto (\d+)$", said.out, re.MULTILINE)
+    assert len(commands) == 2
+    routes = [Route.to(it, dev=dev, gateway=gateway, protocol=int(number)) for it, gateway, dev, number in commands]
+    with kernel.reopen() as backend:
+        assert all(outcome.ok for outcome in backend.change(Change("add", route) for route in routes))
+    assert say("check", CIDR, kernel=kernel).code == 0
+
+
+@pytest.mark.parametrize(
+    ("kernel", "cidr", "code", "verdict", "answer"),
+    [
+        (plain_vm(), CIDR, 0, "ok", "OK: every address of 172.16.0.0/16 leaves by eth0"),
+        (h200(), "172.16.0.0/12", 1, "overlap", "OVERLAP: a part of 172.16.0.0/12 goes by ib0, not by eth0"),
+        (
+            cni_node(),
+            "10.244.0.0/16",
+            0,
+            "ok",
+            "OK: every address of 10.244.0.0/16 leaves by eth0 or by cni0 (allowed)",
+        ),
+        (ecmp_node(), CIDR, 0, "ok", "OK: every address of 172.16.0.0/16 leaves by eth0 and eth1"),
+        (vpn_node(), CIDR, 1, "overlap", "OVERLAP: 172.16.0.0/16 goes by wg0, not by eth0"),
+        (MemoryBackend(), CIDR, 3, "no-default-route", "NO-DEFAULT-ROUTE: there is no IPv4 default route"),
+        (h200(), "172.16.5.9", 1, "overlap", "OVERLAP: 172.16.5.9/32 goes by ib0, not by eth0"),
+        (h200(), "172.16.5.9/12", 1, "overlap", "OVERLAP: a part of 172.16.0.0/12 goes by ib0"),
+    ],
+)
+def test_verdicts(kernel: MemoryBackend, cidr: str, code: int, verdict: str, answer: str) -> None:
+    """Each verdict has its exit code and its first line, and the JSON says the same."""
+    said = say("check", cidr, kernel=kernel)
+    assert said.code == code
+    assert said.lines[0].startswith(answer)
+    told = say("check", cidr, "--json", kernel=kernel)
+    assert told.code == code
+    assert told.json["verdict"] == verdict
+
+
+def test_schema() -> None:
+    """The JSON is `hostrouting/check/1`, with exactly these keys."""
+    document = say("check", CIDR, "--json", kernel=h200()).json
+    assert set(document) == KEYS
+    assert document["schema"] == "hostrouting/check/1"
+    assert document["expectedDevs"] == ["eth0"]
+    [finding] = document["findings"]
+    assert finding == {
+        "cidr": CIDR,
+        "first": "172.16.0.0",
+        "last": "172.16.255.255",
+        "prefixes": [CIDR],
+        "kind": "overlap",
+        "via": {"dev": "ib0", "gateway": None, "route": CIDR, "table": "main", "protocol": "kernel", "rule": 32766},
+    }
+    assert [set(route) for route in document["repair"]] == [{"destination", "gateway", "dev", "metric"}] * 2
+    assert all(isinstance(note, str) for note in document["notes"])
+
+
+def test_a_configuration_says_what_is_expected(tmp_path: Path) -> None:
+    """The CIDRs, devices and mode are those of the configuration; CIDRs that are typed take the place of its own."""
+    path = tmp_path / "config.json"
+    path.write_text('{"routeOverlap": {"expectedCidrs": ["172.16.0.0/16"], "expectedDevs": ["ib0"], "mode": "STRICT"}}')
+    assert say("check", "--config", str(path), kernel=h200()).code == 0
+    told = say("check", "--config", str(path), "--json", "10.9.0.0/16", kernel=h200())
+    assert (told.code, told.json["mode"], told.json["findings"][0]["cidr"]) == (1, "STRICT", "10.9.0.0/16")
+
+
+def test_a_configuration_that_has_the_repair_already(repaired: str) -> None:
+    """Where the configured routes would close it and are not there, nothing is to be pasted: they are to be installed."""
+    said = say("check", "--config", repaired, kernel=h200())
+    assert said.code == 1
+    told = (
+        f"{repaired} has the routes that close it; install them, as root, with: hostrouting apply --config {repaired}"
+    )
+    assert told in said.lines
+    assert "For good" not in said.out
+
+
+def test_a_configuration_that_has_a_part_of_the_repair(written: Callable[..., str]) -> None:
+    """Where the configured routes would not close all of it, the rest is to be pasted."""
+    said = say("check", "--config", written({"destination": "172.16.0.0/17"}), kernel=h200())
+    assert "has the routes that close it" not in said.out
+    assert "For good" in said.out
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        ((), "CIDR: no expected CIDR is given, so there is nothing to check; name one, such as 172.16.0.0/16"),
+        (("172.16.0.0/33",), "CIDR"),
+        (("fd00::/8",), "IPv6"),
+        (("nonsense",), "nonsense"),
+    ],
+)
+def test_bad_input(words: tuple[str, ...], problem: str) -> None:
+    """What is no CIDR is exit code 2, with the value and the rule; with --json there is a document all the same."""
+    said = say("check", *words)
+    assert said.code == 2
+    assert problem in said.err
+    assert not said.out
+    told = say("check", "--json", *words)
+    assert told.json["schema"] == "hostrouting/error/1"
+    assert told.json["error"] == "ConfigError"
+    assert set(told.json["faults"][0]) == {"path", "value", "rule", "remedy"}
+
+
+def many(count: int) -> MemoryBackend:
+    """A host with so many stray routes, each to a block of its own."""
+    kernel = plain_vm()
+    kernel.add_link(Link(name="fifteen_letters", index=0))
+    routes = [Route.to(f"172.16.{at // 64}.{at % 64 * 4}/31", dev="fifteen_letters") for at in range(count)]
+    assert all(outcome.ok for outcome in kernel.change(Change("add", route) for route in routes))
+    return kernel
+
+
+def test_a_thousand_findings() -> None:
+    """Of a thousand findings twenty are shown, in columns that align, and the rest is counted; the JSON has all."""
+    kernel = many(1000)
+    said = say("check", CIDR, kernel=kernel)
+    assert said.code == 1
+    assert said.lines[0] == "OVERLAP: 1,000 ranges of 172.16.0.0/16 go by fifteen_letters, not by eth0"
+    assert sum("fifteen_letters  " in text for text in said.lines) == 20
+    assert "  … and 980 more; --json shows all" in said.lines
+    assert len(said.lines) < 60
+    assert len(say("check", CIDR, "--json", kernel=kernel).json["findings"]) == 1000
+
+
+def test_a_long_repair_is_left_to_the_command_that_prints_it() -> None:
+    """A repair of many routes is not half shown: the page says how to print it, and that prints all of it."""
+    kernel = many(100)
+    words = ("172.16.0.0/16", "10.244.0.0/16")
+    [pointer] = [text for text in say("check", *words, kernel=kernel).lines if "print them with" in text]
+    asked = pointer.partition("print them with: hostrouting ")[2].split()
+    assert asked == ["repair", *words]
+    said = say(*asked, kernel=kernel)
+    assert said.out.count('{"destination"') == int(pointer.split()[0].replace(",", ""))
+
+
+def test_the_kernel_is_asked_too() -> None:
+    """Where the kernel does not agree with its tables, the verdict is no bare ok."""
+    kernel = plain_vm()
+    backend, other = kernel.reopen(), h200()
+    backend.lookup = other.lookup  # type: ignore[method-assign]  # a kernel that surprises
+    said = say("check", CIDR, host=FakeHost(kernel=kernel, backend=lambda: backend))
+    assert said.code == 3
+    assert said.lines[0].startswith("UNDECIDED:")
+    assert "which is not what its tables say" in said.out
+
+
+def test_addresses_that_go_nowhere() -> None:
+    """Escapes that have no device are said in words: no route, or what refuses them."""
+    kernel = plain_vm()
+    routes = [Route.to("172.16.0.0/17", type="blackhole"), Route.to("172.16.128.0/17", type="unreachable")]
+    assert all(outcome.ok for outcome in kernel.change(Change("add", route) for route in routes))
+    said = say("check", CIDR, kernel=kernel)
+    assert said.lines[0] == (
+        "OVERLAP: 2 ranges of 172.16.0.0/16 go nowhere (blackhole) and nowhere (unreachable), not by eth0"
+    )
+    assert "  172.16.0.0/17    blackhole    172.16.0.0/17    main   unspec  32766" in said.lines
+
+
+def test_no_route(tmp_path: Path) -> None:
+    """Without a default route, but with a device that is named, the escape is that there is no route."""
+    path = tmp_path / "config.json"
+    path.write_text('{"routeOverlap": {"expectedDevs": ["eth0"]}}')
+    said = say("check", CIDR, "--config", str(path), kernel=MemoryBackend())
+    assert said.code == 1
+    assert said.lines[0] == "OVERLAP: 172.16.0.0/16 goes nowhere (no route), not by eth0"

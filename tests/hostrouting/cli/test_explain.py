@@ -1,0 +1,199 @@
+"""`explain`: the way of a packet, told."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+import pytest
+
+from hostrouting.backends.base import Change
+from hostrouting.cli.explanation import explain
+from hostrouting.fib import ANY, Flow
+from hostrouting.model import Prefix, Route, Rule, as_ip
+from hostrouting.testing import FakeHost, MemoryBackend, cni_node, ecmp_node, h200, plain_vm, vpn_node
+from tests.support.cli import say
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+KEYS = {
+    "schema", "address", "kind", "devs", "expected", "expectedDevs", "rules", "rule", "table", "route", "protocol",
+    "legs", "links", "passed", "dropsReplies", "others", "surprise",
+}  # fmt: skip
+
+
+def test_the_whole_page() -> None:
+    """First where it goes; then the rules, the route and its owner, the device, ties, what else covers it, and a map."""
+    said = say("explain", "172.16.5.9", kernel=h200())
+    assert said.code == 0
+    assert said.lines == [
+        "172.16.5.9 leaves by ib0, straight to the neighbour; the default route would take it by eth0",
+        "",
+        "  RULE                         WHAT IT SAYS",
+        "  0: from all lookup local     nothing for it in table local",
+        "  32766: from all lookup main  decides, by the route 172.16.0.0/16",
+        "",
+        "  route   172.16.0.0/16 dev ib0 proto kernel scope link src 172.16.1.10",
+        "  table   main",
+        "  owner   the kernel: it comes with the address 172.16.1.10/16 on ib0",
+        "  device  ib0: InfiniBand, up",
+        "  ties    7 more say the same, by ib1, ib2, ib3, ib4, ib5, ib6, ib7; the one listed first wins",
+        "",
+        "Other routes that cover it, and do not decide:",
+        "  ROUTE                                                WHY NOT",
+        "  default via 10.0.0.1 dev eth0 proto dhcp metric 100  its prefix is shorter",
+        "",
+        "172.16.0.0/16; a column is a /22",
+        "        172.16.0.0                      172.16.128.0      172.16.255.255",
+        "  now  │█████████████████████████████ ib0 ██████████████████████████████│",
+        "         ▲ 172.16.5.9",
+        "        █ escapes",
+        "",
+        "Holds for every packet to this address as far as it was described.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "address", "answer"),
+    [
+        (plain_vm(), "8.8.8.8", "8.8.8.8 leaves by eth0 through 10.0.0.1"),
+        (plain_vm(), "10.0.0.4", "10.0.0.4 is this host's own address: it goes nowhere else"),
+        (plain_vm(), "224.0.0.5", "224.0.0.5 is a multicast address"),
+        (ecmp_node(), "8.8.8.8", "8.8.8.8 leaves by eth0 or eth1 through 10.0.0.1 or 10.1.0.1"),
+        (cni_node(), "10.244.0.7", "10.244.0.7 leaves by cni0, straight to the neighbour; the default route"),
+        (MemoryBackend(), "8.8.8.8", "8.8.8.8 goes nowhere: no rule leads to a route for it"),
+    ],
+)
+def test_answers(kernel: MemoryBackend, address: str, answer: str) -> None:
+    """The first line is the answer, whatever becomes of the packet."""
+    said = say("explain", address, kernel=kernel)
+    assert said.code == 0
+    assert said.lines[0].startswith(answer)
+
+
+def test_what_is_known_of_the_packet() -> None:
+    """A mark that is told decides; one that is not is what the answer does not hold for."""
+    plain = say("explain", "8.8.8.8", kernel=vpn_node())
+    assert plain.lines[0].startswith("8.8.8.8 leaves by wg0")
+    assert "finds default, which it is told not to take" in plain.out
+    assert "  packets with fwmark 0xca6c/0xffffffff (rule 32764): eth0, by the route default" in plain.lines
+    assert (
+        say("explain", "8.8.8.8", "--mark", "0xca6c", kernel=vpn_node()).lines[0].startswith("8.8.8.8 leaves by eth0")
+    )
+
+
+def test_a_rule_refuses() -> None:
+    """A rule that is the answer itself is named."""
+    kernel = plain_vm()
+    kernel.add_rule(Rule(family=4, priority=100, action="prohibit", dst=None))
+    said = say("explain", "8.8.8.8", kernel=kernel)
+    assert said.lines[0] == "8.8.8.8 is refused: prohibited"
+    assert any(text.startswith("  100: from all prohibit") and "decides: prohibit" in text for text in said.lines)
+
+
+def test_schema() -> None:
+    """The JSON is `hostrouting/explain/1`, with exactly these keys."""
+    document = say("explain", "172.16.5.9", "--json", kernel=h200()).json
+    assert set(document) == KEYS
+    assert document["schema"] == "hostrouting/explain/1"
+    assert (document["devs"], document["expected"], document["expectedDevs"]) == (["ib0"], False, ["eth0"])
+    assert (document["rule"], document["table"], document["protocol"]) == (32766, "main", "kernel")
+    assert [set(it) for it in document["rules"]] == [{"priority", "rule", "result", "route"}] * 2
+    assert document["legs"] == [{"dev": "ib0", "gateway": None, "weight": 1}]
+    assert document["links"] == [{"dev": "ib0", "up": True, "carrier": True, "infiniband": True, "rpFilter": 0}]
+    assert [it["reason"] for it in document["passed"]] == ["tie"] * 7 + ["shorter"]
+
+
+def test_an_expected_cidr_is_drawn_as_it_would_be_repaired(tmp_path: Path) -> None:
+    """Where the configuration expects the address's CIDR, the map shows that, before and after the repair."""
+    path = tmp_path / "config.json"
+    path.write_text('{"routeOverlap": {"expectedCidrs": ["172.16.0.0/12"]}}')
+    said = say("explain", "172.16.5.9", "--config", str(path), kernel=h200())
+    assert "172.16.0.0/12; a column is a /18" in said.lines
+    assert any(text.startswith("  repaired  │───") for text in said.lines)
+
+
+def test_replies_that_are_dropped() -> None:
+    """Devices that drop what comes in from there, for the way back is another, are named; on others nothing is said."""
+    with h200() as kernel:
+        snapshot = kernel.snapshot(family=4)
+    strict = {"eth0": 1, "ib0": 1, "ib1": 2, "lo": 1}
+    links = tuple(attrs.evolve(link, rp_filter=strict.get(link.name, 0)) for link in snapshot.links)
+    sick = attrs.evolve(snapshot, links=links)
+    assert explain(sick, as_ip("172.16.5.9"), ANY).strict == ("eth0",)
+    assert explain(sick, as_ip("8.8.8.8"), ANY).strict == ("ib0",)
+    assert explain(sick, as_ip("172.16.1.10"), ANY).strict == ()
+    said = say("explain", "172.16.5.9", "--snapshot", "-", stdin=sick.to_json().encode())
+    assert "what comes in from 172.16.5.9 by eth0 is dropped there (rp_filter 1: the way back is another)" in said.out
+
+
+def test_a_kernel_that_answers_otherwise() -> None:
+    """Where the kernel itself answers something else, that is said next to the answer."""
+    backend, other = h200().reopen(), plain_vm()
+    backend.lookup = other.lookup  # type: ignore[method-assign]  # a kernel that surprises
+    said = say("explain", "172.16.5.9", host=FakeHost(backend=lambda: backend))
+    assert said.lines[1].startswith("But the kernel itself answers default via 10.0.0.1")
+
+
+def test_many_other_routes_are_capped() -> None:
+    """Of very many routes that cover an address twenty are shown, and the rest is counted."""
+    kernel = plain_vm()
+    routes = [Route.to("8.0.0.0/8", dev="eth0", gateway="10.0.0.1", metric=number) for number in range(1, 100)]
+    assert all(outcome.ok for outcome in kernel.change(Change("add", route) for route in routes))
+    assert "  … and 79 more; --json shows all" in say("explain", "8.8.8.8", kernel=kernel).lines
+
+
+@pytest.mark.parametrize("words", [("8.8.8",), ("8.8.8.8/32",), ("8.8.8.8", "--from", "x")])
+def test_bad_addresses(words: tuple[str, ...]) -> None:
+    """What is no address is exit code 2, with an example of one."""
+    said = say("explain", *words)
+    assert said.code == 2
+    assert "is no address; write one address, such as 172.16.5.9" in said.err
+
+
+def test_ipv6() -> None:
+    """An IPv6 address has its way explained as well."""
+    assert say("explain", "2001:db8::1", kernel=plain_vm()).lines[0].startswith("2001:db8::1 goes nowhere")
+
+
+def test_it_describes_the_packet_that_was_asked_for() -> None:
+    """The flow that is told is the one that is traced."""
+    with vpn_node() as kernel:
+        it = explain(kernel.snapshot(family=4), as_ip("8.8.8.8"), Flow(mark=51820))
+    assert it.trace.flow.mark == 51820
+    assert it.as_expected
+
+
+def test_every_way_in_which_a_rule_does_not_decide() -> None:
+    """A rule that sends on, jumps, does nothing or is for others says so."""
+    kernel = plain_vm()
+    for rule in (
+        Rule(family=4, priority=1, invert=True, iif="lo", table=100),
+        Rule(family=4, priority=2, dst=Prefix.parse("10.0.0.0/8"), table=100),
+        Rule(family=4, priority=3, action="nop"),
+        Rule(family=4, priority=4, action="goto", target=6),
+        Rule(family=4, priority=6, table=100),
+    ):
+        kernel.add_rule(rule)
+    assert all(it.ok for it in kernel.change([Change("add", Route.to("8.0.0.0/8", table=100, type="throw"))]))
+    shown = say("explain", "8.8.8.8", kernel=kernel).lines[3:10]
+    assert [text.split("  ")[-1].strip() for text in shown] == [
+        "nothing for it in table local",
+        "not for this packet: it is for all others",
+        "not for this packet: only to 10.0.0.0/8",
+        "does nothing",
+        "goes on at 6",
+        "finds 8.0.0.0/8, which sends it on to the next rule",
+        "decides, by the route default",
+    ]
+
+
+def test_a_device_that_is_down_or_gone() -> None:
+    """The state of the device is part of the answer: no carrier, not there."""
+    with plain_vm() as kernel:
+        snapshot = kernel.snapshot(family=4)
+    eth0 = attrs.evolve(snapshot.links[1], carrier=False, master="bond0")
+    for links, words in (((eth0,), "eth0: Ethernet, up, no carrier, part of bond0"), ((), "eth0: it is not there")):
+        sick = attrs.evolve(snapshot, links=links)
+        assert words in say("explain", "8.8.8.8", "--snapshot", "-", stdin=sick.to_json().encode()).out

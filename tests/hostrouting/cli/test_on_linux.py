@@ -1,0 +1,276 @@
+"""The command line as a process on a machine with the real kernel: one answer everywhere, and the bad days."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hostrouting.cli import main
+from tests.support.children import in_child, refuse_netlink
+from tests.support.machine import H200, Machine, private_machine
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+pytestmark = [
+    pytest.mark.processes,
+    pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace takes root"),
+]
+
+CIDR = "172.16.0.0/16"
+QUESTIONS = (("check", CIDR), ("check", "172.16.0.0/12", "10.0.0.0/8"), ("repair", CIDR), ("explain", "172.16.5.9"))
+AS_ANYONE = ("unshare", "--user", "--map-user=1000", "--map-group=1000")
+
+
+@pytest.fixture(scope="module")
+def sick() -> Iterator[Machine]:
+    """An H200 node on which nothing is changed."""
+    with private_machine() as machine:
+        machine.batch(H200)
+        yield machine
+
+
+@pytest.fixture
+def machine() -> Iterator[Machine]:
+    """An H200 node to do with as one likes."""
+    with private_machine() as machine:
+        machine.batch(H200)
+        yield machine
+
+
+@pytest.mark.parametrize("form", [(), ("--json",)], ids=["text", "json"])
+@pytest.mark.parametrize("question", QUESTIONS, ids=" ".join)
+def test_the_same_answer_on_a_laptop(
+    sick: Machine, tmp_path: Path, question: tuple[str, ...], form: tuple[str, ...]
+) -> None:
+    """A snapshot of the sick node, asked elsewhere, answers byte for byte as the node itself."""
+    path = tmp_path / "node.json"
+    path.write_text(sick.hostrouting("snapshot").stdout)
+    here = sick.hostrouting(*question, *form)
+    with private_machine() as laptop:
+        there = laptop.hostrouting(*question, *form, "--snapshot", str(path))
+    assert here.stdout
+    assert there.stdout == here.stdout
+    assert (there.returncode, there.stderr) == (here.returncode, here.stderr)
+
+
+def test_from_nothing_to_the_proof(machine: Machine, repaired: str) -> None:
+    """check, plan, apply, plan, check, status, remove: each says what is so, and exits accordingly."""
+    before = machine.routes(4)
+    codes = [
+        machine.hostrouting(*words).returncode
+        for words in (
+            ("check", "--config", repaired),
+            ("plan", "--config", repaired),
+            ("apply", "--config", repaired),
+            ("plan", "--config", repaired),
+            ("check", "--config", repaired),
+            ("status",),
+        )
+    ]
+    assert codes == [1, 1, 0, 0, 0, 0]
+    [answer] = machine.get(4, ["172.16.200.1"])
+    assert not isinstance(answer, str)
+    assert answer.devs == ("eth0",)
+    assert machine.hostrouting("remove").returncode == 0
+    assert machine.routes(4) == before
+    assert machine.shell("find /etc -type f").split() == ["/etc/ld.so.cache"]
+
+
+def test_the_printed_commands_work(machine: Machine) -> None:
+    """The commands that check prints can be pasted into a shell as they are, and do what they are for."""
+    said = machine.hostrouting("check", CIDR).stdout
+    commands = [text.strip() for text in said.splitlines() if text.startswith("  ip route add ")]
+    assert len(commands) == 2
+    machine.shell("\n".join(commands))
+    assert machine.hostrouting("check", CIDR).returncode == 0
+
+
+# Bad days
+
+
+def test_not_root(sick: Machine, repaired: str) -> None:
+    """Without privilege one can look; what would change the host says that it takes root, and what does not."""
+    sick.shell("mkdir -p /run/aks-flex-node && chown 4242 /run/aks-flex-node /run /etc")
+    for words, code in [
+        (("check", CIDR), 1),
+        (("explain", "172.16.5.9"), 0),
+        (("repair", CIDR), 0),
+        (("plan", "--config", repaired), 1),
+        (("status",), 0),
+        (("snapshot",), 0),
+    ]:
+        said = sick.hostrouting(*words, before=AS_ANYONE)
+        assert said.returncode == code, (words, said.stderr)
+    said = sick.hostrouting("apply", "--config", repaired, before=AS_ANYONE)
+    assert said.returncode == 3
+    assert said.stdout.splitlines() == [
+        "FAILED: cannot lock /run/aks-flex-node/host-routing.lock: Permission denied; run as root",
+        "  check, explain, repair, plan, status and snapshot work without root",
+    ]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("check", CIDR), ("explain", "8.8.8.8"), ("repair", CIDR), ("snapshot",), ("status",), ("plan", "--config")],
+    ids=lambda words: words[0],
+)
+def test_no_netlink(words: tuple[str, ...], repaired: str) -> None:
+    """Where there is no netlink nothing is guessed: exit code 3, and the reason."""
+    given = (*words, repaired) if words[-1] == "--config" else words
+
+    def inside() -> tuple[int, str]:
+        refuse_netlink()
+        return say_locally(*given)
+
+    code, text = in_child(inside)
+    assert code == 3
+    assert "netlink" in text
+
+
+def say_locally(*words: str) -> tuple[int, str]:
+    """The exit code and everything that is said on this very host, in a child that cannot reach its network."""
+    import contextlib  # noqa: PLC0415  in the child
+    import io  # noqa: PLC0415
+
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
+        code = main(words)
+    return code, out.getvalue()
+
+
+def test_no_iproute2(machine: Machine, repaired: str, tmp_path: Path) -> None:
+    """Nothing but the boot scripts needs `ip`: without it one can look and apply."""
+    bare = ("env", f"PATH={tmp_path}")
+    assert machine.hostrouting("check", CIDR, before=bare).returncode == 1
+    assert machine.hostrouting("apply", "--config", repaired, before=bare).returncode == 0
+
+
+def test_no_systemd(machine: Machine, repaired: str) -> None:
+    """Without systemd everything is done and written, and it is said from when on it takes effect."""
+    said = machine.hostrouting("apply", "--config", repaired)
+    assert said.returncode == 0
+    assert "no systemd runs here: what was written takes effect at the next boot" in said.stderr
+
+
+@pytest.mark.parametrize(
+    ("spoil", "reason"),
+    [
+        ("mount -o remount,ro /etc", "Read-only file system; the file system is read-only: remount it writable"),
+        ("head -c 2000000 /dev/zero > /etc/fill || true", "No space left on device; the disk is full: make room"),
+    ],
+    ids=["read-only", "full"],
+)
+def test_etc_cannot_be_written(machine: Machine, repaired: str, spoil: str, reason: str) -> None:
+    """On a read-only or full /etc apply fails with the file, the reason and what was done; looking works as ever."""
+    machine.shell(f"{{ {spoil}; }} 2>/dev/null")
+    said = machine.hostrouting("apply", "--config", repaired)
+    assert said.returncode == 1
+    assert said.stdout.startswith("FAILED: cannot write /etc/")
+    assert reason in said.stdout
+    assert machine.hostrouting("check", "10.99.0.0/16").returncode == 0
+    assert machine.shell("find /etc -name '*.new'") == ""
+
+
+def test_two_at_once(machine: Machine, repaired: str) -> None:
+    """Five runs at once all end well, one after the other, and the host is as if there had been one."""
+    runs = [
+        subprocess.Popen(machine.command("apply", "--config", repaired), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        for _ in range(5)
+    ]
+    ends = [(run.communicate(timeout=60), run.returncode) for run in runs]
+    assert [code for _, code in ends] == [0] * 5, ends
+    answers = sorted(out.decode().split(":")[0] for (out, _), _ in ends)
+    assert answers == ["DONE", *["NOTHING TO DO"] * 4]
+    assert sum(route.protocol == 213 for route in machine.routes(4)) == 2
+
+
+def test_terminal_closed(machine: Machine, repaired: str) -> None:
+    """A run whose terminal is closed stops with nothing half done, although it has nobody to tell."""
+    machine.shell("mkdir -p /run/aks-flex-node")
+    lock = subprocess.Popen(
+        [*machine.enter, "flock", "/run/aks-flex-node/host-routing.lock", "sleep", "30"], start_new_session=True
+    )
+    ours, theirs = pty.openpty()
+    run = subprocess.Popen(
+        machine.command("apply", "--config", repaired),
+        stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
+    )  # fmt: skip
+    os.close(theirs)
+    try:
+        said, end = b"", time.monotonic() + 20
+        while b"another run" not in said and time.monotonic() < end:
+            if select.select([ours], [], [], 0.1)[0]:
+                said += os.read(ours, 65536)
+        os.close(ours)
+        run.send_signal(signal.SIGHUP)
+        assert run.wait(timeout=20) == 143
+    finally:
+        run.kill()
+        os.killpg(lock.pid, signal.SIGKILL)
+        lock.wait()
+        run.wait()
+    assert not [route for route in machine.routes(4) if route.protocol == 213]
+
+
+def test_pipe_closed(sick: Machine) -> None:
+    """A reader who has seen enough (`| head`) gets no complaint, and the exit code stays the answer."""
+    said = sick.shell(f'"$PYTHON" -m hostrouting check {CIDR} | head -1; echo "${{PIPESTATUS[0]}}"')
+    assert said == "OVERLAP: 172.16.0.0/16 goes by ib0, not by eth0\n1\n"
+    assert sick.shell(f'"$PYTHON" -m hostrouting check {CIDR} | true; echo "${{PIPESTATUS[0]}}"') == "1\n"
+
+
+def test_full_disk_under_the_answer(sick: Machine) -> None:
+    """A snapshot that could not be saved is no success."""
+    said = sick.shell('"$PYTHON" -m hostrouting snapshot > /dev/full; echo $?')
+    assert said == "1\nhostrouting: the answer could not be written: No space left on device\n"
+
+
+@pytest.mark.parametrize("locale", [("LC_ALL=C",), ("LC_ALL=", "LANG=C"), ("LC_ALL=POSIX",)], ids=" ".join)
+def test_locale_c(sick: Machine, locale: tuple[str, ...]) -> None:
+    """In the locale C every answer is in ASCII."""
+    for words in QUESTIONS:
+        said = sick.hostrouting(*words, before=("env", *locale))
+        assert said.stdout.isascii()
+        assert said.returncode in {0, 1}
+    assert "|####" in sick.hostrouting("check", CIDR, before=("env", *locale)).stdout
+
+
+def test_names_of_fifteen_bytes(machine: Machine) -> None:
+    """The longest names that there are fit into tables and maps."""
+    machine.batch(["link set ib0 down", "link set ib0 name mlx5_ib0_port_1", "link set mlx5_ib0_port_1 up"])
+    machine.batch(["route prepend 172.16.0.0/16 dev mlx5_ib0_port_1"])
+    said = machine.hostrouting("check", CIDR)
+    assert said.returncode == 1
+    assert said.stdout.startswith("OVERLAP: 172.16.0.0/16 goes by mlx5_ib0_port_1, not by eth0\n")
+    assert " mlx5_ib0_port_1 █" in said.stdout
+
+
+def test_a_hundred_thousand_routes(machine: Machine, written: Callable[..., str]) -> None:
+    """With 100,000 routes in the table every question is answered, in seconds."""
+    machine.batch(f"route add 2.{at >> 16}.{at >> 8 & 255}.{at & 255}/32 dev ib1" for at in range(100_000))
+    config = written({"destination": "172.16.0.0/17"}, {"destination": "172.16.128.0/17"})
+    began = time.monotonic()
+    codes = {
+        words[0]: machine.hostrouting(*words).returncode
+        for words in (
+            ("check", CIDR),
+            ("explain", "2.0.3.4"),
+            ("repair", CIDR),
+            ("plan", "--config", config),
+            ("apply", "--config", config),
+            ("status",),
+        )
+    }
+    assert codes == {"check": 1, "explain": 0, "repair": 0, "plan": 1, "apply": 0, "status": 0}
+    assert time.monotonic() - began < 60
+    assert len(json.loads(machine.hostrouting("snapshot").stdout)["routes"]) > 100_000

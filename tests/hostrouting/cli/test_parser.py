@@ -1,0 +1,77 @@
+"""What may be typed, and how fast usage is answered."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from hostrouting.cli.parser import COMMANDS
+from tests.support.cli import say
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("words", [["--help"], ["check", "--help"], ["chekc"], []], ids=" ".join)
+def test_usage_loads_nothing_of_ours(words: list[str]) -> None:
+    """Help and bad usage are answered before attrs, the configuration or a kernel is loaded."""
+    code = (
+        "import sys\nfrom hostrouting.cli import main\n"
+        f"try:\n    main({words!r})\nexcept SystemExit:\n    print(*sys.modules, file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60)
+    loaded = done.stderr.splitlines()[-1].split()
+    ours = {name for name in loaded if name.partition(".")[0] in {"hostrouting", "phases"}}
+    assert ours == {"hostrouting", "hostrouting.cli", "hostrouting.cli.parser", "hostrouting.cli.program", "phases"}
+    assert not {"attrs", "attr", "typing", "json", "logging", "pyroute2", "ipaddress"} & set(loaded)
+
+
+def test_help_names_every_command_and_every_exit_code() -> None:
+    """The help fits one screen, and says what each command and each exit code is."""
+    said = say("--help")
+    assert said.code == 0
+    for command, summary in COMMANDS.items():
+        assert f"  {command:<10}{summary}" in said.lines
+    assert [line[:4] for line in said.lines[-4:]] == ["  0 ", "  1 ", "  2 ", "  3 "]
+    assert len(said.lines) <= 30
+    assert said.out.isascii()
+    assert max(map(len, said.lines)) <= 100
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_of_each_command(command: str) -> None:
+    """Each command says what it is for, which options it takes, its schema and its exit codes."""
+    said = say(command, "--help", COLUMNS="100")
+    assert said.code == 0
+    assert f"{command}: {COMMANDS[command]}" in said.out
+    assert f"hostrouting/{command}/1" in said.out
+    assert "  3  it cannot be decided" in said.out
+    assert said.out.isascii()
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        ((), "required: COMMAND"),
+        (("chekc",), "invalid choice: 'chekc'"),
+        (("explain",), "required: ADDRESS"),
+        (("plan",), "required: --config"),
+        (("check", "--js"), "unrecognized arguments: --js"),
+        (("check", "--wait", "-1"), "not between 0 and 86400"),
+        (("check", "--wait", "nan"), "not between 0 and 86400"),
+        (("explain", "1.2.3.4", "--mark", "x"), "'x' is no number between 0 and 4294967295"),
+    ],
+)
+def test_bad_usage(words: tuple[str, ...], problem: str) -> None:
+    """Bad usage is exit code 2, the problem on standard error, and nothing on standard output."""
+    said = say(*words)
+    assert said.code == 2
+    assert problem in said.err
+    assert not said.out
+
+
+def test_version() -> None:
+    """The version is that of the package."""
+    from hostrouting import __version__  # noqa: PLC0415  only here
+
+    assert say("--version").out == f"hostrouting {__version__}\n"

@@ -1,0 +1,91 @@
+"""A CIDR as a map."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hostrouting.cli.page import Style, plain
+from hostrouting.cli.picture import Stretch, draw_map, stretches_of
+from hostrouting.fib import Fib
+from hostrouting.model import Prefix
+from tests.support.strategies import blocks, snapshots
+
+BLOCK = Prefix.parse("172.16.0.0/16")
+WIDE, ASCII = Style(80, unicode=True), Style(80, unicode=False)
+
+
+def drawn(cidr: str, *stretches: tuple[str, str, str, str], style: Style = WIDE) -> list[str]:
+    """The map's lines of these stretches: first block, last block, label, sort."""
+    prefix = Prefix.parse(cidr)
+    row = [
+        Stretch(Prefix.parse(one).first, Prefix.parse(other).last, label, sort)  # type: ignore[arg-type]  # as written
+        for one, other, label, sort in stretches
+    ]
+    return [plain(it) for it in draw_map(prefix, [("now", row)], style)]
+
+
+HALVES = ("172.16.0.0/17", "172.16.0.0/17", "ib0", "escape"), ("172.16.128.0/17", "172.16.128.0/17", "eth0", "expected")
+
+
+def test_ranges_stand_side_by_side_to_scale() -> None:
+    """Each half takes half of the columns and bears its device's name; the ends and the middle are named."""
+    assert drawn("172.16.0.0/16", *HALVES) == [
+        "172.16.0.0/16; a column is a /22",
+        "        172.16.0.0                      172.16.128.0      172.16.255.255",
+        "  now  │█████████████ ib0 ██████████████───────────── eth0 ─────────────│",
+        "        ─ expected   █ escapes",
+    ]
+
+
+def test_ascii() -> None:
+    """Where there is no UTF-8 the map is drawn in ASCII."""
+    assert drawn("172.16.0.0/16", *HALVES, style=ASCII)[2:] == [
+        "  now  |############# ib0 ##############------------- eth0 -------------|",
+        "        - expected   # escapes",
+    ]
+
+
+def test_a_single_address_that_escapes_is_seen() -> None:
+    """However small an escape is, it has a column; its device is named below."""
+    lines = drawn(
+        "172.16.0.0/16",
+        ("172.16.0.0/32", "172.16.200.8/32", "eth0", "expected"),
+        ("172.16.200.9/32", "172.16.200.9/32", "ib0", "escape"),
+        ("172.16.200.10/32", "172.16.255.255/32", "eth0", "expected"),
+    )
+    assert lines[2].count("█") == 1
+    assert lines[2].index("█") == len("  now  │") + 50
+    assert lines[3].endswith("█ escapes (ib0)")
+
+
+@pytest.mark.parametrize(
+    ("length", "scale"), [(32, ""), (30, ""), (26, "; a column is a /32"), (0, "; a column is a /6")]
+)
+def test_any_length(length: int, scale: str) -> None:
+    """A single address can be drawn, and so can all of them."""
+    cidr = str(Prefix.around(4, BLOCK.first, length))
+    lines = drawn(cidr, (cidr, cidr, "eth0", "expected"))
+    assert scale in lines[0]
+    assert len(lines[2]) == 73
+
+
+@given(
+    st.sampled_from([4, 6]).flatmap(
+        lambda family: blocks(family).flatmap(lambda block: st.tuples(st.just(block), snapshots(block)))
+    ),
+    st.integers(20, 200),
+)
+def test_every_escape_is_on_the_map(host: tuple[Prefix, object], width: int) -> None:
+    """The stretches partition the block; each escape has a column where there are as many columns as addresses."""
+    block, snapshot = host
+    stretches = stretches_of(Fib(snapshot), block, expected=("eth0",), allowed=("eth1",))  # type: ignore[arg-type]  # a snapshot
+    assert stretches[0].first == block.first
+    assert stretches[-1].last == block.last
+    assert all(one.last + 1 == other.first for one, other in pairwise(stretches))
+    lines = [plain(it) for it in draw_map(block, [("now", stretches)], Style(width))]
+    assert ("█" in lines[2]) == any(it.sort == "escape" for it in stretches)
+    assert len(lines[2]) <= max(width, 25)

@@ -1,0 +1,119 @@
+"""`plan`: what apply would do, and an exit code for automation."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hostrouting.backends.base import Change
+from hostrouting.model import Route
+from hostrouting.testing import FakeHost, MemoryBackend, h200
+from tests.support.cli import say
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+HALF = {"destination": "172.16.0.0/17"}
+
+
+def test_the_whole_page(repaired: str) -> None:
+    """First how much there is to do, then the diff, the files, what the check would say then, and how to do it."""
+    said = say("plan", "--config", repaired, kernel=h200())
+    assert said.code == 1
+    assert said.lines[:5] == [
+        "TO DO: add 2 routes, write 8 files",
+        "",
+        "  + 172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting    # add: it is not there",
+        "  + 172.16.128.0/17 via 10.0.0.1 dev eth0 proto hostrouting    # add: it is not there",
+        "",
+    ]
+    assert "  write /etc/systemd/system/check-route-overlap.service" in said.lines
+    assert said.lines[-4:] == [
+        "Afterwards the check would say:",
+        "  OK: every address of 172.16.0.0/16 leaves by eth0, or stays on this host as it should",
+        "",
+        f"Do it, as root, with: hostrouting apply --config {repaired}",
+    ]
+
+
+def test_nothing_is_changed_by_planning(repaired: str) -> None:
+    """Planning writes no file, starts nothing, and touches no route."""
+    host = FakeHost(kernel=h200())
+    before = str(host.kernel)
+    say("plan", "--config", repaired, host=host)
+    assert str(host.kernel) == before
+    assert not host.files.writes
+    assert host.manager is not None
+    assert not host.manager.calls
+
+
+def test_law_after_apply_nothing_is_left_to_do(repaired: str) -> None:
+    """After apply, plan finds nothing to do: exit code 0."""
+    host = FakeHost(kernel=h200())
+    assert say("apply", "--config", repaired, host=host).code == 0
+    said = say("plan", "--config", repaired, host=host)
+    assert said.code == 0
+    assert said.lines[0] == f"NOTHING TO DO: the host already is as {repaired} says"
+    assert said.out.count("# keep: it is there") == 2
+
+
+def test_a_conflict(written: Callable[..., str]) -> None:
+    """A key that somebody else holds is said first, with the way out; exit code 1."""
+    said = say("plan", "--config", written({"destination": "172.16.0.0/16"}), kernel=h200())
+    assert said.code == 1
+    assert said.lines[0] == "CONFLICT: 1 route cannot be had, and apply would change nothing at all"
+    assert "172.16.0.0/17 and 172.16.128.0/17 win without touching it" in said.lines[2]
+    assert "Do it" not in said.out
+
+
+def test_not_ready(repaired: str) -> None:
+    """Without a default route it cannot be told yet: exit code 3."""
+    said = say("plan", "--config", repaired, kernel=MemoryBackend())
+    assert said.code == 3
+    assert said.lines[0].startswith("NOT READY:")
+    assert "  ? 172.16.0.0/17: waiting for an IPv4 default route" in said.lines
+
+
+def test_a_plan_that_does_not_repair(written: Callable[..., str]) -> None:
+    """A plan after which addresses still escape says so, and that STRICT would then fail."""
+    said = say("plan", "--config", written(HALF), kernel=h200())
+    assert "  OVERLAP: a part of 172.16.0.0/16 goes by ib0, not by eth0" in said.lines
+    assert any(text.startswith("  then ") and "eth0" in text and "ib0" in text for text in said.lines)
+    assert "apply would do all of this, and then fail: the mode is STRICT." in said.lines
+
+
+@pytest.mark.parametrize("from_snapshot", [False, True])
+def test_schema(repaired: str, *, from_snapshot: bool) -> None:
+    """The JSON is `hostrouting/plan/1`; of a saved snapshot no files are known."""
+    snapshot = say("snapshot", kernel=h200()).out.encode()
+    where = ("--snapshot", "-") if from_snapshot else ()
+    said = say("plan", "--config", repaired, "--json", *where, kernel=h200(), stdin=snapshot)
+    document = said.json
+    assert set(document) == {"schema", "changes", "steps", "pending", "files", "verdict"}
+    assert (document["schema"], document["changes"], document["verdict"]) == ("hostrouting/plan/1", True, "ok")
+    assert document["steps"][0] == {
+        "action": "add",
+        "route": "172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting",
+        "reason": "it is not there",
+    }
+    assert set(document["files"]) == {"write", "remove"}
+    assert len(document["files"]["write"]) == (0 if from_snapshot else 8)
+
+
+def test_many_steps_are_capped(written: Callable[..., str]) -> None:
+    """Of a thousand routes to add twenty are shown, and the rest is counted."""
+    routes = [{"destination": f"11.{at // 256}.{at % 256}.0/24", "gateway": "10.0.0.1"} for at in range(1000)]
+    said = say("plan", "--config", written(*routes, cidrs=()), kernel=h200())
+    assert said.lines[0].startswith("TO DO: add 1,000 routes")
+    assert "  … and 980 more; --json shows all" in said.lines
+
+
+def test_what_is_no_longer_wanted(written: Callable[..., str]) -> None:
+    """Routes and files of ours that the configuration does not have any more are to go."""
+    host = FakeHost(kernel=h200())
+    with host.kernel.reopen() as backend:
+        backend.change([Change("add", Route.to("9.0.0.0/8", dev="eth0", gateway="10.0.0.1", protocol=213))])
+    said = say("plan", "--config", written(cidrs=()), host=host)
+    assert said.lines[0] == "TO DO: delete 1 route"
+    assert said.lines[2].startswith("  - 9.0.0.0/8 via 10.0.0.1 dev eth0 proto hostrouting")

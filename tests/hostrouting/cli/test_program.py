@@ -1,0 +1,107 @@
+"""From arguments to an exit code: what goes where, and what an error becomes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hostrouting.cli.failure import code_of
+from hostrouting.errors import (
+    ApplyError,
+    BackendTimeout,
+    FileError,
+    HostRoutingError,
+    ManagerError,
+    NetlinkUnavailable,
+    NotPermitted,
+    NotReady,
+    RouteConflict,
+    RouteOverlapError,
+    SnapshotError,
+)
+from hostrouting.testing import FakeHost, h200
+from tests.support.cli import say
+
+if TYPE_CHECKING:
+    from hostrouting.backends.base import RouteBackend
+    from hostrouting.host import Host
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (RouteOverlapError("x"), 1),
+        (RouteConflict(["x"]), 1),
+        (ApplyError("x", after="y"), 1),
+        (ManagerError("x"), 1),
+        (FileError("x", path="/x", errno=28), 1),
+        (FileError("x", path="/x", errno=13), 3),
+        (SnapshotError(path="", problem="x"), 2),
+        (NotPermitted("x"), 3),
+        (NetlinkUnavailable("x"), 3),
+        (BackendTimeout("x"), 3),
+        (NotReady("x"), 3),
+        (RuntimeError("a bug"), 3),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else value,
+)
+def test_codes(error: Exception, code: int) -> None:
+    """Each error has the exit code that the help says; a bug is never taken for a verdict."""
+    assert code_of(error) == code
+
+
+def test_a_failure_for_want_of_privilege() -> None:
+    """An error that comes from a lack of privilege is one too."""
+    error: HostRoutingError = ApplyError("x", after="y")
+    error.__cause__ = NotPermitted("x")
+    assert code_of(error) == 3
+
+
+def failing(error: BaseException) -> Host:
+    """A host whose kernel raises this when it is asked."""
+
+    def backend() -> RouteBackend:
+        raise error
+
+    return FakeHost(kernel=h200(), backend=backend)
+
+
+def test_not_permitted() -> None:
+    """What is not permitted is said on standard error, with what is; a program gets a document."""
+    said = say("check", "10.0.0.0/8", host=failing(NotPermitted("this takes root")))
+    assert said.code == 3
+    assert said.out == ""
+    assert said.err.splitlines() == [
+        "hostrouting: this takes root",
+        "check, explain, repair, plan, status and snapshot work without root",
+    ]
+    told = say("check", "--json", "10.0.0.0/8", host=failing(NotPermitted("this takes root")))
+    assert told.json == {
+        "schema": "hostrouting/error/1",
+        "error": "NotPermitted",
+        "message": "this takes root",
+        "faults": [],
+    }
+
+
+def test_a_bug() -> None:
+    """A bug says that it is one, shows where, and is no verdict."""
+    said = say("check", "10.0.0.0/8", host=failing(ZeroDivisionError("oops")))
+    assert said.code == 3
+    assert said.err.startswith("hostrouting: this is a bug in hostrouting, please report it with what follows\n")
+    assert "ZeroDivisionError: oops" in said.err
+
+
+def test_interrupted() -> None:
+    """Ctrl-C ends a question as a shell expects it."""
+    said = say("check", "10.0.0.0/8", host=failing(KeyboardInterrupt()))
+    assert (said.code, said.out, said.err) == (130, "", "hostrouting: interrupted\n")
+
+
+def test_answers_and_logs_do_not_mix() -> None:
+    """Standard output has the answer alone; what is being done is on standard error, when one wants to read it."""
+    quiet = say("check", "172.16.0.0/16", kernel=h200())
+    assert quiet.err == ""
+    verbose = say("check", "-v", "172.16.0.0/16", "--wait", "0", kernel=h200())
+    assert verbose.out == quiet.out

@@ -1,0 +1,90 @@
+"""`repair`: the routes to paste, what they cost, and what they cannot close."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from hostrouting import HostRoutingConfig
+from hostrouting.backends.base import Change
+from hostrouting.model import Prefix, Route, Rule
+from hostrouting.testing import MemoryBackend, ecmp_node, h200, plain_vm
+from tests.support.cli import say
+
+CIDR = "172.16.0.0/16"
+
+
+def test_the_whole_page() -> None:
+    """First how many routes; then the routes as configuration and as commands, and their price."""
+    said = say("repair", CIDR, kernel=h200())
+    assert said.code == 0
+    assert said.lines[:12] == [
+        "REPAIR: 2 static routes lead every address back, proved on the tables as they are now",
+        "",
+        "For good, put this into the configuration and run: hostrouting apply --config FILE",
+        '  {"staticRoutes": {"enabled": true, "routes": [',
+        '    {"destination": "172.16.0.0/17", "gateway": "10.0.0.1", "dev": "eth0", "metric": 0},',
+        '    {"destination": "172.16.128.0/17", "gateway": "10.0.0.1", "dev": "eth0", "metric": 0}',
+        "  ]}}",
+        "",
+        "Until the next boot, as root:",
+        "  ip route add 172.16.0.0/17 via 10.0.0.1 dev eth0 proto 213",
+        "  ip route add 172.16.128.0/17 via 10.0.0.1 dev eth0 proto 213",
+        "",
+    ]
+    assert said.lines[12] == "What it costs:"
+
+
+@pytest.mark.parametrize(
+    ("kernel", "code", "answer"),
+    [
+        (plain_vm(), 0, "OK: every address of 172.16.0.0/16 leaves by eth0"),
+        (MemoryBackend(), 3, "NO-DEFAULT-ROUTE: there is no IPv4 default route"),
+    ],
+)
+def test_nothing_to_repair(kernel: MemoryBackend, code: int, answer: str) -> None:
+    """Where nothing escapes there is nothing to repair; where nobody knows, nothing is proposed."""
+    said = say("repair", CIDR, kernel=kernel)
+    assert said.code == code
+    assert said.lines[0].startswith(answer)
+    assert len(said.lines) == 2
+
+
+def test_what_no_route_can_close() -> None:
+    """What is decided before the table main is asked is said to be out of reach: exit code 1."""
+    kernel = plain_vm()
+    kernel.add_rule(Rule(family=4, priority=100, action="prohibit", dst=Prefix.parse("172.16.0.0/24")))
+    said = say("repair", CIDR, kernel=kernel)
+    assert said.code == 1
+    assert said.lines[0] == "NO REPAIR: no static route of ours can close what escapes"
+    assert "What no static route can close:" in said.lines
+
+
+def test_a_part_of_it() -> None:
+    """Where some can be closed and some cannot, both are said: exit code 1."""
+    kernel = h200()
+    kernel.add_rule(Rule(family=4, priority=100, action="prohibit", dst=Prefix.parse("10.99.0.0/16")))
+    said = say("repair", CIDR, "10.99.0.0/16", kernel=kernel)
+    assert said.code == 1
+    assert said.lines[0] == "PARTLY: 2 static routes close what can be closed; the rest is below"
+
+
+def test_ecmp() -> None:
+    """With two uplinks the configuration leaves the gateways open, and the commands spell out both."""
+    kernel = ecmp_node()
+    assert all(it.ok for it in kernel.change([Change("add", Route.to("172.16.0.0/16", type="blackhole"))]))
+    document = say("repair", CIDR, "--json", kernel=kernel).json
+    assert document["routes"][0] == {"destination": "172.16.0.0/17", "gateway": "", "dev": "", "metric": 0}
+    assert document["commands"][0] == (
+        "ip route add 172.16.0.0/17 proto 213 nexthop via 10.0.0.1 dev eth0 weight 1 nexthop via 10.1.0.1 dev eth1 weight 1"
+    )
+
+
+def test_schema() -> None:
+    """The JSON is `hostrouting/repair/1`, and its routes are a configuration's."""
+    document = say("repair", CIDR, "--json", kernel=h200()).json
+    assert set(document) == {"schema", "verdict", "routes", "commands", "closes", "unsafe", "diverted"}
+    assert (document["schema"], document["verdict"], document["closes"]) == ("hostrouting/repair/1", "overlap", "all")
+    text = json.dumps({"staticRoutes": {"enabled": True, "routes": document["routes"]}})
+    assert len(HostRoutingConfig.from_json(text).static_routes.routes) == 2

@@ -1,0 +1,131 @@
+"""The JSON of every command is what `schemas` says, no more and no less."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import pytest
+
+from hostrouting.backends.base import Change
+from hostrouting.cli.parser import COMMANDS
+from hostrouting.cli.schemas import SCHEMAS
+from hostrouting.errors import FileError, NetlinkUnavailable
+from hostrouting.model import Prefix, Route, Rule
+from hostrouting.testing import FakeFiles, FakeHost, MemoryBackend, h200, vpn_node
+from tests.support.cli import say
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from hostrouting.backends.base import RouteBackend
+
+CIDR = "172.16.0.0/16"
+
+
+def paths(value: Any, at: str = "") -> Iterator[str]:
+    """Every key in a document, as `schemas` writes it; the check inside another document is one of its own."""
+    if isinstance(value, dict) and not (at == "check" and "schema" in value):
+        for key, member in value.items():
+            if key != "schema" or at:
+                yield from paths(member, f"{at}.{key}" if at else key)
+    elif isinstance(value, list):
+        for member in value:
+            yield from paths(member, f"{at}[]")
+    else:
+        yield at
+
+
+def no_netlink() -> RouteBackend:
+    """A host without a way to its kernel."""
+    raise NetlinkUnavailable("there is no netlink here")
+
+
+def refusing() -> MemoryBackend:
+    """An H200 node with a rule that no route of ours can mend."""
+    kernel = h200()
+    kernel.add_rule(Rule(family=4, priority=100, action="prohibit", dst=Prefix.parse("172.16.0.0/24")))
+    return kernel
+
+
+def leftover() -> MemoryBackend:
+    """An H200 node with a route of ours that nobody wants any more."""
+    kernel = h200()
+    kernel.change([Change("add", Route.to("9.0.0.0/8", dev="eth0", gateway="10.0.0.1", protocol=213))])
+    return kernel
+
+
+class Stuck(FakeFiles):
+    """Files of which one cannot be removed."""
+
+    def remove(self, path: str) -> bool:
+        """See Files."""
+        if path.endswith("static-routes.sh"):
+            raise FileError(f"cannot remove {path}: Operation not permitted", path=path)
+        return FakeFiles.remove(self, path)
+
+
+@pytest.fixture
+def documents(written: Callable[..., str], repaired: str, tmp_path: Path) -> list[dict[str, Any]]:
+    """Every command, on hosts of which there is much to say."""
+    nothing, half = written(cidrs=()), written({"destination": "172.16.0.0/17"})
+    wrong, image, broken = tmp_path / "wrong.json", tmp_path / "image", tmp_path / "broken"
+    wrong.write_text('{"protocol": 2}')
+    image.mkdir()
+    (broken / "etc").mkdir(parents=True)
+    (broken / "etc" / "iproute2").write_text("")
+    with h200() as kernel:
+        snapshot = kernel.snapshot(family=4)
+    strict = attrs.evolve(snapshot, links=tuple(attrs.evolve(it, rp_filter=1) for it in snapshot.links))
+    unit = "/etc/systemd/system/static-routes.service"
+    full = FakeHost(kernel=h200(), files=FakeFiles(broken={unit: "the disk is full"}))
+    stuck, well = FakeHost(kernel=h200(), files=Stuck()), FakeHost(kernel=leftover())
+    say("apply", "--config", repaired, host=stuck)
+
+    def told(*words: str, **where: Any) -> dict[str, Any]:
+        document: dict[str, Any] = say(*words, "--json", **where).json
+        return document
+
+    return [
+        told("check", CIDR, kernel=refusing()),
+        told("check", CIDR, kernel=MemoryBackend()),
+        told("explain", "8.8.8.8", kernel=vpn_node()),
+        told("explain", "172.16.5.9", "--snapshot", "-", stdin=strict.to_json().encode()),
+        told("explain", "8.8.8.8", kernel=MemoryBackend()),
+        told("repair", CIDR, kernel=refusing()),
+        told("plan", "--config", repaired, kernel=MemoryBackend()),
+        told("plan", "--config", half, host=well),
+        told("status", host=FakeHost(backend=no_netlink)),
+        told("apply", "--config", half, host=well),
+        told("apply", "--config", repaired, host=full),
+        told("status", host=well),
+        told("plan", "--config", nothing, host=well),
+        told("apply", "--config", nothing, host=well),
+        told("apply", "--config", repaired, host=well),
+        told("remove", host=well),
+        told("remove", host=stuck),
+        told("render", "--config", repaired, "--root", str(image)),
+        told("render", "--config", nothing, "--root", str(image)),
+        told("render", "--config", repaired, "--root", str(broken)),
+        told("check", "--config", str(wrong)),
+    ]
+
+
+def test_every_key_is_documented_and_every_documented_key_is_there(documents: list[dict[str, Any]]) -> None:
+    """Each document says its schema; its keys are those of the schema, and all of those are seen somewhere."""
+    seen: dict[str, set[str]] = {schema: set() for schema in SCHEMAS}
+    for document in documents:
+        # Where a thing is not there at all, null stands in its place.
+        known = SCHEMAS[document["schema"]]
+        found = set(paths(document))
+        absent = {path for path in found if any(key.startswith(f"{path}.") for key in known)}
+        assert found - absent <= set(known)
+        seen[document["schema"]] |= found - absent
+    assert seen == {schema: set(known) for schema, known in SCHEMAS.items()}
+
+
+def test_every_command_is_documented() -> None:
+    """Each command but snapshot, whose document is the snapshot itself, has its schema; each key has its meaning."""
+    assert {f"hostrouting/{name}/1" for name in COMMANDS} - {"hostrouting/snapshot/1"} <= set(SCHEMAS)
+    assert all(says for keys in SCHEMAS.values() for says in keys.values())

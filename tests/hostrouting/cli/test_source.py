@@ -1,0 +1,97 @@
+"""Configurations and snapshots that cannot be read: each has its sentence, and exit code 2."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hostrouting.testing import h200
+from tests.support.cli import say
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+BAD_FILES = {
+    "missing": (None, "does not exist", "this cannot be read: No such file or directory"),
+    "empty": (b"", "", "this is not JSON"),
+    "not JSON": (b"{", "JSON", "this is not JSON"),
+    "not UTF-8": (b"{\xff}", "is not UTF-8 (byte 0xff at offset 1)", "this is not UTF-8 (byte 0xff at offset 1)"),
+    "another document": (b"[]", "", "a snapshot says 'hostrouting/snapshot/1' here"),
+    "deep": (b"[" * 100_000, "nested", "nested deeper than any snapshot is"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_FILES)
+@pytest.mark.parametrize("kind", ["config", "snapshot"])
+def test_bad_files(name: str, kind: str, tmp_path: Path) -> None:
+    """A configuration or snapshot that is none is exit code 2; the file or the place in it, and what is wrong, are said."""
+    data, of_config, of_snapshot = BAD_FILES[name]
+    path = tmp_path / "file.json"
+    if data is not None:
+        path.write_bytes(data)
+    words = ("plan", "--config", str(path)) if kind == "config" else ("check", "--snapshot", str(path), "10.0.0.0/8")
+    said = say(*words)
+    assert said.code == 2
+    assert not said.out
+    assert (of_config if kind == "config" else of_snapshot) in said.err
+    assert say(*words, "--json").json["schema"] == "hostrouting/error/1"
+
+
+@pytest.mark.parametrize("kind", ["config", "snapshot"])
+def test_a_directory(kind: str, tmp_path: Path) -> None:
+    """A directory is named as one."""
+    words = ("--config", str(tmp_path)) if kind == "config" else ("--snapshot", str(tmp_path))
+    said = say("check", "10.0.0.0/8", *words)
+    assert said.code == 2
+    assert "is a directory" in said.err
+
+
+def test_a_huge_configuration(tmp_path: Path) -> None:
+    """A file far too large to be a configuration is not read."""
+    path = tmp_path / "file.json"
+    with path.open("wb") as stream:
+        stream.truncate(1 << 40)
+    said = say("plan", "--config", str(path))
+    assert said.code == 2
+    assert "is larger than" in said.err
+
+
+def test_a_device_is_no_snapshot() -> None:
+    """What has no end is not read."""
+    said = say("check", "--snapshot", "/dev/zero", "10.0.0.0/8")
+    assert said.code == 2
+    assert "this is no regular file" in said.err
+
+
+@pytest.mark.processes
+def test_a_pipe_is_read(tmp_path: Path) -> None:
+    """A named pipe, such as bash makes of <(…), is read as a snapshot."""
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    text = say("snapshot", kernel=h200()).out
+    if (child := os.fork()) == 0:
+        path.write_text(text)
+        os._exit(0)
+    assert say("check", "--snapshot", str(path), "172.16.0.0/16").code == 1
+    os.waitpid(child, 0)
+
+
+def test_every_fault_of_a_configuration(tmp_path: Path) -> None:
+    """All faults are said at once, and the document has them one by one."""
+    path = tmp_path / "file.json"
+    path.write_text('{"staticRoutes": {"enabled": true, "routes": [{"destination": "x"}, {"gatway": "1.2.3.4"}]}}')
+    said = say("apply", "--config", str(path))
+    assert said.code == 2
+    assert "has 3 faults:" in said.err
+    assert len(say("apply", "--config", str(path), "--json").json["faults"]) == 3
+
+
+def test_names_do_not_steer_the_terminal() -> None:
+    """What a snapshot from somebody else calls its devices is shown, and obeyed by no terminal."""
+    text = say("snapshot", kernel=h200()).out.replace('"ib0"', '"ib\\u001b[31m"')
+    for words in (("check", "172.16.0.0/16"), ("explain", "172.16.5.9"), ("repair", "172.16.0.0/16")):
+        said = say(*words, "--snapshot", "-", stdin=text.encode())
+        assert "\x1b" not in said.out + said.err
+        assert "ib\\u001b[31m" in said.out

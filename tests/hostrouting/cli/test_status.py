@@ -1,0 +1,100 @@
+"""`status`: what of ours is on this host, and what the last check said."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hostrouting.errors import NetlinkUnavailable
+from hostrouting.testing import FakeHost, FakeManager, h200
+from tests.support.cli import say
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hostrouting.backends.base import RouteBackend
+
+UNIT = "static-routes.service"
+
+
+def test_a_host_without_us() -> None:
+    """Nothing of ours is nothing wrong."""
+    said = say("status", kernel=h200())
+    assert said.code == 0
+    assert said.lines == [
+        "NOTHING: nothing of ours is on this host",
+        "",
+        "  default route  default via 10.0.0.1 dev eth0 proto dhcp metric 100",
+        "  last check     none since this host booted",
+    ]
+
+
+def test_a_host_that_is_well(repaired: str) -> None:
+    """What is installed is listed: the routes, the files, how the units ended, and the last verdict."""
+    host = FakeHost(kernel=h200())
+    say("apply", "--config", repaired, host=host)
+    said = say("status", host=host)
+    assert said.code == 0
+    assert said.lines[0] == "INSTALLED: 2 routes and 8 files of ours are here, and the last check passed"
+    assert "  last check             ok" in said.lines
+    assert "  172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting" in said.lines
+    assert "  /etc/systemd/system/static-routes.service" in said.lines
+    assert not any("/run/" in text for text in said.lines)
+
+
+def test_an_overlap(written: Callable[..., str]) -> None:
+    """What the last check found comes first, and how to look at it; exit code 1."""
+    host = FakeHost(kernel=h200())
+    say("apply", "--config", written(mode="WARN"), host=host)
+    said = say("status", host=host)
+    assert said.code == 1
+    assert said.lines[0] == "OVERLAP: the last check found one; see: hostrouting check --config FILE"
+    assert "  last check     overlap (1 finding)" in said.lines
+
+
+def test_a_unit_that_failed(repaired: str) -> None:
+    """A unit of ours that failed is named, with where its words are; exit code 1."""
+    host = FakeHost(kernel=h200(), manager=FakeManager(failing={UNIT: ("no gateway",)}))
+    say("apply", "--config", repaired, host=host)
+    said = say("status", host=host)
+    assert said.code == 1
+    assert said.lines[0] == f"FAILED: {UNIT}; see journalctl -u {UNIT}"
+    assert "its last run ended with exit-code (exit status 1)" in said.out
+
+
+def test_what_cannot_be_found_out() -> None:
+    """Without netlink everything else is told all the same; exit code 3."""
+
+    def nowhere() -> RouteBackend:
+        raise NetlinkUnavailable("there is no netlink here: a container")
+
+    said = say("status", host=FakeHost(backend=nowhere))
+    assert said.code == 3
+    assert said.lines[0] == "UNKNOWN: not everything could be found out"
+    assert "  the route table: there is no netlink here: a container" in said.lines
+    assert "default route" not in said.out
+
+
+def test_without_systemd() -> None:
+    """Where no systemd runs, that is said."""
+    said = say("status", host=FakeHost(kernel=h200(), manager=FakeManager(running=False)))
+    assert "takes effect at the next boot" in said.out
+
+
+def test_schema(repaired: str) -> None:
+    """The JSON is `hostrouting/status/1`, with exactly these keys."""
+    host = FakeHost(kernel=h200())
+    empty = say("status", "--json", host=host).json
+    assert empty["lastCheck"] is None
+    say("apply", "--config", repaired, host=host)
+    document = say("status", "--json", host=host).json
+    assert (
+        set(document)
+        == set(empty)
+        == {"schema", "installed", "routes", "defaultRoute", "files", "units", "manager", "lastCheck", "troubles"}
+    )
+    assert document["schema"] == "hostrouting/status/1"
+    assert document["installed"] is True
+    assert document["lastCheck"] == {"verdict": "ok", "findings": 0, "at": ""}
+    assert document["units"] == [
+        {"unit": UNIT, "load": "loaded", "active": "inactive", "result": "success", "status": 0}
+    ]

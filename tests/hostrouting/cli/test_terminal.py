@@ -1,0 +1,119 @@
+"""What a terminal can show, and a reader who goes away."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import pty
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hostrouting.cli.page import Painted, line
+from hostrouting.cli.terminal import Terminal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LINES = [line(Painted("OVERLAP:", "bad"), " 172.16.0.0–172.16.255.255 → ib0 │ ü")]  # noqa: RUF001  the dash is meant
+
+
+def sent(stream: io.TextIOWrapper) -> bytes:
+    """What was written to a stream in memory."""
+    assert isinstance(stream.buffer, io.BytesIO)
+    return stream.buffer.getvalue()
+
+
+@pytest.fixture
+def screen() -> Iterator[tuple[io.TextIOWrapper, int]]:
+    """A terminal to write to, and where what it was sent can be read."""
+    ours, theirs = pty.openpty()
+    with os.fdopen(theirs, "w", encoding="utf-8") as stream:
+        yield stream, ours
+    os.close(ours)
+
+
+@pytest.mark.parametrize(
+    ("environment", "coloured"),
+    [
+        ({"TERM": "xterm-256color"}, True),
+        ({"TERM": "xterm", "NO_COLOR": ""}, True),
+        ({"TERM": "xterm", "NO_COLOR": "1"}, False),
+        ({"TERM": "dumb"}, False),
+        ({"TERM": ""}, False),
+        ({}, False),
+    ],
+)
+def test_colour(screen: tuple[io.TextIOWrapper, int], environment: dict[str, str], *, coloured: bool) -> None:
+    """Colour is for terminals that have it and readers who want it."""
+    stream, ours = screen
+    Terminal(stream, environment).show(LINES)
+    assert (b"\x1b[1;31mOVERLAP:\x1b[0m" in os.read(ours, 4096)) is coloured
+
+
+def test_no_colour_into_a_pipe() -> None:
+    """What is no terminal gets plain text, whatever TERM says."""
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+    terminal = Terminal(stream, {"TERM": "xterm", "COLUMNS": "200"})
+    terminal.show(LINES)
+    assert sent(stream).decode().startswith("OVERLAP: 172")
+    assert terminal.style.width == 80
+
+
+@pytest.mark.parametrize(
+    ("encoding", "environment", "ascii_only"),
+    [
+        ("utf-8", {"LC_ALL": "C.UTF-8"}, False),
+        ("utf-8", {}, False),
+        ("utf-8", {"LC_ALL": "C"}, True),
+        ("utf-8", {"LC_ALL": "POSIX", "LANG": "de_DE.UTF-8"}, True),
+        ("utf-8", {"LANG": "C"}, True),
+        ("utf-8", {"LANG": "C", "LC_CTYPE": "C.UTF-8"}, True),
+        ("utf-8", {"LANG": "de_DE.UTF-8", "LC_CTYPE": "C.UTF-8"}, False),
+        ("iso8859-1", {"LC_ALL": "de_DE.ISO-8859-1"}, True),
+        ("ascii", {}, True),
+    ],
+)
+def test_locale(encoding: str, environment: dict[str, str], *, ascii_only: bool) -> None:
+    """Where the locale cannot do UTF-8 everything is said in ASCII, and nothing is lost; JSON stays UTF-8."""
+    stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+    terminal = Terminal(stream, environment)
+    terminal.show(LINES)
+    terminal.write_json('"ü\udc80"')
+    text, document = sent(stream).splitlines()
+    assert text.isascii() is ascii_only
+    if ascii_only:
+        assert text == rb"OVERLAP: 172.16.0.0-172.16.255.255 -> ib0 | \xfc"
+    assert document == '"ü\\udc80"'.encode()
+
+
+class Broken(io.TextIOWrapper):
+    """A stream that cannot be written to."""
+
+    def __init__(self, number: int) -> None:
+        """Fail with this error number."""
+
+        class Raw(io.BytesIO):
+            def write(self, _: object) -> int:
+                raise OSError(number, os.strerror(number))
+
+        super().__init__(Raw(), encoding="utf-8")
+
+
+@pytest.mark.parametrize("number", [errno.EPIPE, errno.EIO])
+def test_a_reader_who_has_gone(number: int) -> None:
+    """A closed pipe and a closed terminal are no failure."""
+    Terminal(Broken(number), {}).show(LINES)
+
+
+def test_a_full_disk_is_one() -> None:
+    """An answer that could not be saved is an error."""
+    with pytest.raises(OSError, match="No space left"):
+        Terminal(Broken(errno.ENOSPC), {}).write_json("{}")
+
+
+def test_closed_standard_output(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without standard output nothing is written, and nothing breaks."""
+    monkeypatch.setattr("sys.stdout", None)
+    Terminal(None, {"TERM": "xterm"}).show(LINES)

@@ -1,0 +1,72 @@
+"""The command line as a test types it, in this process or in one of its own."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import os
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+from typing import TYPE_CHECKING, Any, NamedTuple
+from unittest import mock
+
+from hostrouting.cli import main
+from hostrouting.testing import FakeHost
+
+if TYPE_CHECKING:
+    from hostrouting.backends.memory import MemoryBackend
+    from hostrouting.host import Host
+
+__all__ = ["Said", "say"]
+
+# Neither the terminal nor the locale of whoever runs the tests.
+PLAIN = {"LC_ALL": "C.UTF-8", "TERM": "dumb", "COLUMNS": "80"}
+
+
+class Said(NamedTuple):
+    """What a command said, and its exit code."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def lines(self) -> list[str]:
+        """The answer by lines."""
+        return self.out.splitlines()
+
+    @property
+    def json(self) -> Any:
+        """The answer as the one JSON document that it is."""
+        return json.loads(self.out)
+
+
+def say(
+    *words: str, host: Host | None = None, kernel: MemoryBackend | None = None, stdin: bytes = b"", **environment: str
+) -> Said:
+    """Carry out one command line on a host in memory."""
+    where = host or (FakeHost() if kernel is None else FakeHost(kernel=kernel))
+    out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2))
+    given = io.TextIOWrapper(io.BytesIO(stdin))
+    level = logging.root.level
+    with (
+        redirect_stdout(out),
+        redirect_stderr(err),
+        mock.patch.object(sys, "stdin", given),
+        mock.patch.dict(os.environ, {**PLAIN, **environment}),
+        mock.patch.object(logging.root, "handlers", []),
+    ):
+        try:
+            code = main(list(words), host=lambda: where)
+        except SystemExit as stopped:  # argparse: --help, bad usage
+            code = int(stopped.code or 0)
+        finally:
+            logging.root.setLevel(level)
+    return Said(code, _read(out), _read(err))
+
+
+def _read(stream: io.TextIOWrapper) -> str:
+    stream.flush()
+    stream.seek(0)
+    return stream.read()

@@ -1,0 +1,95 @@
+"""A machine of a test's own: private network, /etc and /run, on this kernel. What runs in it can harm nothing else."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.support.namespace import Namespace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["H200", "Machine", "private_machine"]
+
+ROOT = Path(__file__).resolve().parents[2]
+DEVICES = ("eth0", *(f"ib{number}" for number in range(8)))
+H200 = [
+    "link set lo up",
+    *(f"link add {name} type veth peer name peer-{name}" for name in DEVICES),
+    *(f"link set {end} up" for name in DEVICES for end in (name, f"peer-{name}")),
+    "address add 10.0.0.4/24 dev eth0",
+    *(f"address add 172.16.{number + 1}.10/16 dev ib{number}" for number in range(8)),
+    "route add default via 10.0.0.1 dev eth0 proto dhcp",
+]
+# The loader finds libraries by its cache; nothing else of /etc is needed. No systemd is to be found under /run.
+_SETUP = """
+mount --make-rprivate / && cache=$(mktemp) && { cp /etc/ld.so.cache "$cache" || true; } 2>/dev/null
+mount -t tmpfs -o size=1m tmpfs /etc && mount -t tmpfs -o size=1m tmpfs /run && cp "$cache" /etc/ld.so.cache
+rm -f "$cache"; echo ready; exec sleep 120
+"""
+
+
+class Machine(Namespace):
+    """Its network as of any namespace, and `hostrouting` in it."""
+
+    def __init__(self, pid: int) -> None:
+        """Enter where this process is."""
+        super().__init__(pid)
+        self.enter = (*self.enter, "--mount")
+
+    def command(self, *words: str) -> list[str]:
+        """What to start for a command line of ours in the machine."""
+        return [*self.enter, sys.executable, "-m", "hostrouting", *words]
+
+    def hostrouting(self, *words: str, before: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+        """Carry out a command line in the machine; `before` is what it is started by."""
+        return subprocess.run(
+            [*self.enter, *before, sys.executable, "-m", "hostrouting", *words],
+            env={"LC_ALL": "C.UTF-8", "PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)},
+            cwd="/",
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=100,
+        )
+
+    def shell(self, script: str) -> str:
+        """Run a script of bash in the machine; what it prints."""
+        done = subprocess.run(
+            [*self.enter, "bash", "-c", script],
+            env={**os.environ, "LC_ALL": "C.UTF-8", "PYTHONPATH": str(ROOT), "PYTHON": sys.executable},
+            cwd="/",
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=100,
+        )
+        return done.stdout + done.stderr
+
+
+@contextmanager
+def private_machine() -> Iterator[Machine]:
+    """A new machine, which ends with the block."""
+    holder = subprocess.Popen(
+        ["unshare", "--net", "--mount", "sh", "-c", _SETUP], stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
+    try:
+        assert holder.stdout is not None
+        for _ in range(100):
+            if holder.stdout.readline() == "ready\n":
+                break
+            time.sleep(0.01)
+        else:
+            raise RuntimeError("no private machine came to be")
+        assert Path(f"/proc/{holder.pid}/ns/net").readlink() != Path("/proc/self/ns/net").readlink()
+        assert Path(f"/proc/{holder.pid}/ns/mnt").readlink() != Path("/proc/self/ns/mnt").readlink()
+        yield Machine(holder.pid)
+    finally:
+        holder.kill()
+        holder.communicate()
