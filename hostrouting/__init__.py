@@ -1,23 +1,79 @@
 """Make a host's routing right before its systemd-nspawn machine starts, and prove it.
 
-What an agent puts into its pipeline
-    ConfigureStaticRoutes, CheckRouteOverlap, Configure (both) and Remove: tasks for `phases`. Each takes a
-    configuration and a Host: this machine, an image (`Host.offline`), or `hostrouting.testing.FakeHost`.
+A tour, in the order in which the names are needed: an agent's author needs 1 and 2, who asks questions about a host
+3 and 4, who changes one by other means than the tasks 5. Try all of it on a host in memory::
 
-What the operator wrote
-    HostRoutingConfig, with `from_json`, `from_mapping` and `load`; every fault at once in a ConfigError.
+    import phases
+    from hostrouting import Configure, HostRoutingConfig
+    from hostrouting.testing import FakeHost, h200
 
-What a host's routing is
-    Snapshot: links, addresses, rules and routes at one moment; a value that can be saved as JSON.
+    config = HostRoutingConfig.from_json('{"routeOverlap": {"expectedCidrs": ["172.16.0.0/16"], "mode": "STRICT"}}')
+    configure = Configure(config, host=FakeHost(kernel=h200()))
+    print(phases.plan(configure))  # the dry run
+    print(phases.run(configure))  # fails, and says which routes repair it
 
-What follows from it
-    Fib says what the kernel would do with a packet; `check_overlap` whether expected CIDRs leave by the expected
-    devices; `propose_repair` the fewest routes that see to it; `plan_routes` the steps to the routes that are wanted.
-    None of these reads or changes the host; a RouteBackend does (`hostrouting.backends`), and `apply_plan` carries a
-    plan out whole or not at all.
+1. What an agent puts into its pipeline: tasks for `phases`, each made of a configuration and a host
 
-How it is told
-    `hostrouting.wording` has the sentences and documents.
+    Configure               the next two, in order
+    ConfigureStaticRoutes   the static routes, now and at every boot; nobody else's route is touched
+    CheckRouteOverlap       whether every expected address leaves by an expected device, now and before every machine
+    Remove                  everything of ours goes, and nothing else
+    RoutesResult            what ConfigureStaticRoutes did
+    CheckResult             what CheckRouteOverlap found and did
+    Host                    the host: `Host.local` is this machine, `Host.offline` an image
+    HostLayout              every path and every name of ours on it
+
+2. What the operator wrote: frozen values that are right or do not exist; a ConfigError has every fault at once
+
+    HostRoutingConfig       all of it: `HostRoutingConfig.from_json`, `HostRoutingConfig.load`, or its constructor
+    StaticRoutesConfig      the static routes, and the switch that says they are meant
+    StaticRoute             one of them
+    RouteOverlapConfig      which CIDRs must leave by which devices
+    Mode                    what follows when one does not: WARN or STRICT
+
+3. What a host's routing is: plain values
+
+    Snapshot                links, addresses, rules and routes at one moment; saved by `Snapshot.to_json`
+    Link, Address           a device, and an address of the host's own on it
+    Route, NextHop          a route, and one of the ways that it may take
+    Rule, default_rules     a policy rule, and those that every Linux begins with
+    Prefix                  a range of addresses with a length, such as 172.16.0.0/16
+
+4. What follows from it: values in, values out; no host is needed, and none is touched
+
+    Fib                     what the kernel would do with a packet, for one address or for all of a prefix
+    Flow                    what is known of a packet besides where it goes
+    check_overlap           expected CIDRs and a Fib make an OverlapReport
+    OverlapReport           the verdict, and what it rests on
+    propose_repair          a Fib and an OverlapReport make a Repair
+    Repair                  the fewest static routes that close every escape, with the proof that they do
+    plan_routes             routes that are wanted and a Snapshot make a RoutePlan
+    DesiredRoute            a route that is wanted; what it leaves open is taken from the default route
+    RoutePlan               the steps from what is to what is wanted, each with its reason; printed, it is the dry run
+
+5. What touches a kernel
+
+    RouteBackend            what a backend promises; `hostrouting.backends` has the values that go in and out
+    NetlinkBackend          Linux, by way of netlink; `hostrouting.testing` has the fake one
+    apply_plan              carry out a RoutePlan whole or not at all
+    Applied                 what that did
+
+6. What goes wrong: `hostrouting.errors` draws the whole tree, and says whose fault each is
+
+    HostRoutingError        the root: catch it to catch everything that is raised on purpose
+    ConfigError, Fault      the configuration cannot be used, and each thing wrong with it
+    SnapshotError           a text is no saved snapshot
+    RouteConflict           a route that is wanted is somebody else's
+    ApplyError              routes could not be applied; says what is true now
+    RouteOverlapError       expected CIDRs escape, and the mode is STRICT
+    NotReady                what was waited for did not come
+    FileError               a file cannot be read, written or removed
+    ManagerError            systemd does not answer, or a unit of ours failed
+    BackendError            the kernel did not do what was asked
+    ForeignPhases           another project's `phases` is installed over ours
+
+`hostrouting.testing` is the test kit, `hostrouting.wording` has the sentences and the JSON documents, and
+`hostrouting.cli` is the command line.
 """
 
 import phases
@@ -25,6 +81,8 @@ import phases
 TYPE_CHECKING = False  # to load `typing` would cost a command that only prints its usage a third of its time
 if TYPE_CHECKING:
     from hostrouting.apply import Applied, apply_plan
+    from hostrouting.backends.base import RouteBackend
+    from hostrouting.backends.netlink import NetlinkBackend
     from hostrouting.config import HostRoutingConfig, Mode, RouteOverlapConfig, StaticRoute, StaticRoutesConfig
     from hostrouting.errors import (
         ApplyError,
@@ -43,11 +101,18 @@ if TYPE_CHECKING:
     from hostrouting.fib import Fib, Flow
     from hostrouting.host import Host
     from hostrouting.layout import HostLayout
-    from hostrouting.model import Address, Link, NextHop, Prefix, Route, Rule, Snapshot
+    from hostrouting.model import Address, Link, NextHop, Prefix, Route, Rule, Snapshot, default_rules
     from hostrouting.overlap import OverlapReport, check_overlap
     from hostrouting.plan import RoutePlan, plan_routes
     from hostrouting.repair import Repair, propose_repair
-    from hostrouting.tasks import CheckRouteOverlap, Configure, ConfigureStaticRoutes, Remove
+    from hostrouting.tasks import (
+        CheckResult,
+        CheckRouteOverlap,
+        Configure,
+        ConfigureStaticRoutes,
+        Remove,
+        RoutesResult,
+    )
     from hostrouting.uplink import DesiredRoute
 
 __version__ = "0.1.0"
@@ -60,12 +125,14 @@ if getattr(phases, "__distribution__", None) != "hostrouting":
 
 __all__ = [
     # what an agent puts into its pipeline
+    "CheckResult",
     "CheckRouteOverlap",
     "Configure",
     "ConfigureStaticRoutes",
     "Host",
     "HostLayout",
     "Remove",
+    "RoutesResult",
     # what the operator wrote
     "HostRoutingConfig",
     "Mode",
@@ -80,18 +147,22 @@ __all__ = [
     "Route",
     "Rule",
     "Snapshot",
+    "default_rules",
     # what follows from it
-    "Applied",
     "DesiredRoute",
     "Fib",
     "Flow",
     "OverlapReport",
     "Repair",
     "RoutePlan",
-    "apply_plan",
     "check_overlap",
     "plan_routes",
     "propose_repair",
+    # what touches a kernel
+    "Applied",
+    "NetlinkBackend",
+    "RouteBackend",
+    "apply_plan",
     # what goes wrong
     "ApplyError",
     "BackendError",
@@ -111,6 +182,8 @@ __all__ = [
 # Where each name lives; it is loaded when first asked for.
 _HOMES = {
     "apply": ("Applied", "apply_plan"),
+    "backends.base": ("RouteBackend",),
+    "backends.netlink": ("NetlinkBackend",),
     "config": ("HostRoutingConfig", "Mode", "RouteOverlapConfig", "StaticRoute", "StaticRoutesConfig"),
     "errors": (
         "ApplyError",
@@ -129,11 +202,11 @@ _HOMES = {
     "fib": ("Fib", "Flow"),
     "host": ("Host",),
     "layout": ("HostLayout",),
-    "model": ("Address", "Link", "NextHop", "Prefix", "Route", "Rule", "Snapshot"),
+    "model": ("Address", "Link", "NextHop", "Prefix", "Route", "Rule", "Snapshot", "default_rules"),
     "overlap": ("OverlapReport", "check_overlap"),
     "plan": ("RoutePlan", "plan_routes"),
     "repair": ("Repair", "propose_repair"),
-    "tasks": ("CheckRouteOverlap", "Configure", "ConfigureStaticRoutes", "Remove"),
+    "tasks": ("CheckResult", "CheckRouteOverlap", "Configure", "ConfigureStaticRoutes", "Remove", "RoutesResult"),
     "uplink": ("DesiredRoute",),
 }
 

@@ -89,7 +89,7 @@ class OverlapReport:
 
 def check_overlap(
     fib: Fib,
-    cidrs: Iterable[Prefix | IPv4Network | IPv6Network],
+    cidrs: Iterable[Prefix | IPv4Network | IPv6Network | str],
     *,
     devs: Iterable[str] = (),
     allowed: Iterable[str] = (),
@@ -98,9 +98,10 @@ def check_overlap(
     """Whether every address of every CIDR leaves by an expected device.
 
     Expected are `devs`, or those of the default route of the CIDRs' family when none are given. `allowed` are
-    patterns of devices that may carry some of it too. CIDRs of both families at once are refused with ValueError.
+    patterns of devices that may carry some of it too. A CIDR may be text, such as "172.16.0.0/16". ValueError for a
+    text that is none, and for CIDRs of both families at once.
     """
-    expected = tuple(sorted({cidr if isinstance(cidr, Prefix) else Prefix.of(cidr) for cidr in cidrs}))
+    expected = tuple(sorted({_prefix(cidr) for cidr in cidrs}))
     families = {cidr.family for cidr in expected}
     if len(families) > 1:
         raise ValueError("CIDRs of IPv4 and of IPv6 are two checks: each family has a default route of its own")
@@ -119,6 +120,12 @@ def check_overlap(
         kept += _kept(cidr, cells)
     verdict: Verdict = "overlap" if findings else "undecided" if any(note.escapes for note in notes) else "ok"
     return OverlapReport(verdict, expected, named, patterns, tuple(findings), tuple(notes), tuple(kept))
+
+
+def _prefix(cidr: Prefix | IPv4Network | IPv6Network | str) -> Prefix:
+    if isinstance(cidr, str):
+        return Prefix.parse(cidr)
+    return cidr if isinstance(cidr, Prefix) else Prefix.of(cidr)
 
 
 class Judge:

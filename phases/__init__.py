@@ -1,40 +1,74 @@
 """A small runner for bootstrap steps. It has never heard of networks.
 
-A step is anything with a `name` and a method `do(ctx)`; a function becomes one by a decorator:
+A step is anything with a `name` and a method `do(ctx)`; a function becomes one by a decorator::
 
     import phases
 
     @phases.task("download")
     def download(ctx):
-        return fetch("https://…")
+        ctx.log.info("fetching", extra={"url": "https://…"})
+        return "image.raw"
+
+    unpack = phases.task("unpack")(lambda ctx: ctx.sleep(0.01))
+    start_machine = phases.task("start-machine")(lambda ctx: None)
 
     bootstrap = phases.serial(
         phases.retry(download, attempts=5),
-        phases.parallel(unpack, pull_images, name="prepare"),
+        phases.parallel(unpack, phases.task("pull-images")(lambda ctx: None), name="prepare"),
         phases.deadline(start_machine, 60),
         name="bootstrap",
     )
+    print(phases.plan(bootstrap))  # what would be done
     report = phases.run(bootstrap)
-    print(report)
+    print(report)  # what was done, and how long it took
 
-What a task is
-    Task is the protocol, Context what `do` is given, `task` makes one of a function. A task may also offer
-    `plan(ctx)` and `undo(ctx)` (OffersPlan, OffersUndo), its result `log_fields()` (OffersFields), and a task that
-    finds nothing to do returns a Skip.
+1. What a task is
 
-What tasks are made into
-    `serial` and `parallel` make groups; `retry`, `deadline` and `when` put something around a task and keep its name.
+    Task                        the protocol: `name`, and `do(ctx)`, whose result is the task's
+    task                        makes one of a function
+    Context                     what `do` is given: cancellation, deadline, sleep, logger, clock
+    Skip                        what a task returns that found nothing to do
+    OffersPlan, OffersUndo      a task may say what it would do, and take back what it did
+    OffersFields                a result may put facts on the log line of its task
+    AnyTask                     a task of whatever result
 
-What is done with them
-    `execute` runs a task and returns its result, `run` is for a whole program and returns a Report, `plan` asks what
-    would be done, `undo` takes it back.
+2. What tasks are made into
 
-How they end
-    With a result, with TaskFailed (every Failure, innermost first), or with Cancelled. See `phases.errors`.
+    serial                      in order, to the first failure
+    parallel                    all at once; the first failure stops the others, and every one is waited for
+    retry                       again after a failure, with growing pauses
+    deadline                    not longer than so many seconds
+    when                        only if a condition is true
 
-How one sees it
-    Each start and each end is one wide log line. LogfmtFormatter and JsonFormatter print them; an Observer of
-    your own gets the same events (Started, Finished, Skipped, Retrying). `phases.testing` has what tests need.
+3. What is done with them
+
+    execute                     run a task, return its result, raise TaskFailed
+    run                         the same for a whole program: signals, chosen steps, a Report instead of an exception
+    Report                      what happened, as a tree that prints as text and as JSON
+    plan, Plan                  what would be done, as such a tree; nothing is changed
+    undo                        take back what was done, last first
+
+4. How they end: with a result, with TaskFailed, or with Cancelled
+
+    Status                      how a task stands: running, ok, failed, cancelled or skipped
+    TaskFailed                  a task failed: every Failure, innermost first
+    Failure                     one failure: the path of names, and the error with its traceback
+    Cancelled                   the order to stop; no Exception, so that nothing swallows it by mistake
+    DeadlineExceeded            the time was up
+    InvalidTask                 something cannot be used as a task
+    UnknownTask                 a name that was chosen is none of the tasks'
+    PhasesError                 the root of all that is raised on purpose
+
+5. How one sees it: each start and each end is one wide log line, and an event
+
+    LogfmtFormatter             a log record as a line of key=value
+    JsonFormatter               a log record as a line of JSON
+    LogObserver                 the observer that writes these lines
+    default_observers           those that `run` has unless it is told otherwise: log lines, on a terminal a live tree
+    Observer, Event             any function of one event, and what an event may be
+    Started, Finished           a task began, and ended
+    Skipped, Retrying           it was not run, and is tried again
+    Clock, SystemClock          where the time comes from; `phases.testing` has one on which nobody waits
 """
 
 from __future__ import annotations

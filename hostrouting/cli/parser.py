@@ -76,7 +76,7 @@ def make_parser(version: str) -> argparse.ArgumentParser:
     """The parser of the whole command line."""
     parser = argparse.ArgumentParser(
         prog="hostrouting",
-        usage="hostrouting COMMAND ... [--json]",
+        usage="hostrouting COMMAND ... [--json]\n       hostrouting --help, or hostrouting COMMAND --help",
         description="See by which way a host's packets leave, and make it the right one.",
         epilog="\n".join([*_listed("look, as any user:", LOOKS), *_listed("change, as root:", CHANGES), _codes()]),
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -61,11 +61,24 @@ def _cidrs(given: Sequence[str]) -> tuple[IPv4Network, ...]:
 def looked_at(arguments: argparse.Namespace, host: Callable[[], Host]) -> Observed:
     """The kernel of this host, or the saved snapshot in its place."""
     if getattr(arguments, "snapshot", None) is not None:
-        return Observed(SavedBackend(Snapshot.from_json(_read(arguments.snapshot))))
+        return Observed(SavedBackend(_saved(arguments.snapshot)))
     backend = host().backend
     if backend is None:
         raise NetlinkUnavailable("an image has no kernel to ask; look at a snapshot of its host with --snapshot")
     return Observed(backend())
+
+
+def _saved(path: str) -> Snapshot:
+    """The snapshot in a file; what is wrong in it is told with the file's name."""
+    text = _read(path)
+    try:
+        return Snapshot.from_json(text)
+    except SnapshotError as error:
+        name = "standard input" if path == "-" else path
+        place = f"{name}: {error.path}" if error.path else name
+        # Faulty within, it was one and was changed; faulty as a whole, it is likely to be another file.
+        remedy = "; save one with: hostrouting snapshot > FILE" if error.path in {"", "schema"} else ""
+        raise SnapshotError(path=place, problem=error.problem + remedy) from error
 
 
 def _read(path: str) -> str:

@@ -5,21 +5,23 @@ Here: the doubles of the edges in `hostrouting.system`. Not here: the fake kerne
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import attrs
 
 from hostrouting.backends.memory import MemoryBackend  # noqa: TC001  attrs.resolve_types looks it up here
-from hostrouting.errors import FileError, UnitFailed
+from hostrouting.errors import BackendError, FileError, UnitFailed
+from hostrouting.fib import PLAIN, Flow
 from hostrouting.host import Host
 from hostrouting.layout import HostLayout
 from hostrouting.system import UnitState
 from hostrouting.testing.topologies import plain_vm
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Sequence
 
-    from hostrouting.backends.base import RouteBackend
+    from hostrouting.backends.base import Answer, Change, Outcome, RouteBackend, Watch
+    from hostrouting.model import IP, Snapshot
 
 __all__ = ["FakeFiles", "FakeHost", "FakeManager"]
 
@@ -131,17 +133,53 @@ class FakeManager:
         return self.states.get(unit, UnitState("not-found", "inactive"))
 
 
+@attrs.define
+class _Visit:
+    """The kernel as one task meets it: the task closes its visit, and whoever looks afterwards finds it open."""
+
+    kernel: MemoryBackend
+    over: bool = False
+
+    def snapshot(self, *, family: int | None = None, table: int | None = None, protocol: int | None = None) -> Snapshot:
+        return self._open.snapshot(family=family, table=table, protocol=protocol)
+
+    def lookup(self, destinations: Sequence[IP], flow: Flow = PLAIN) -> tuple[Answer, ...]:
+        return self._open.lookup(destinations, flow)
+
+    def change(self, changes: Iterable[Change]) -> tuple[Outcome, ...]:
+        return self._open.change(changes)
+
+    def watch(self) -> Watch:
+        return self._open.watch()
+
+    def close(self) -> None:
+        self.over = True
+
+    @property
+    def _open(self) -> MemoryBackend:
+        if self.over:
+            raise BackendError("the backend was closed")
+        return self.kernel
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
 @attrs.frozen(kw_only=True)
 class FakeHost(Host):
     """A host in memory: `kernel`, `files` and `manager` can be arranged before a test and looked at after it.
 
     host = FakeHost(kernel=h200())
     phases.execute(CheckRouteOverlap(config, host=host))
+    print(host.kernel)  # as `ip rule` and `ip route` would
     """
 
     kernel: MemoryBackend = attrs.field(factory=plain_vm)
     backend: Callable[[], RouteBackend] | None = attrs.field(
-        default=attrs.Factory(lambda self: self.kernel.reopen, takes_self=True)
+        default=attrs.Factory(lambda self: lambda: _Visit(self.kernel.reopen()), takes_self=True)
     )
     files: FakeFiles = attrs.field(factory=FakeFiles)
     manager: FakeManager | None = attrs.field(factory=FakeManager)

@@ -29,6 +29,14 @@ def ranges(report: OverlapReport) -> list[str]:
     return [f"{it.kind} {ip_at(4, it.first)}-{ip_at(4, it.last)} {','.join(it.devs)}".strip() for it in report.findings]
 
 
+def test_cidrs_may_be_texts() -> None:
+    """A CIDR may be given as text, and a text that is none is refused with what is wrong with it."""
+    fib = Fib(h200())
+    assert check_overlap(fib, ["172.16.0.0/16"]) == check_overlap(fib, [Prefix.parse("172.16.0.0/16")])
+    with pytest.raises(ValueError, match=r"172\.16\.5\.9/16 has host bits set"):
+        check_overlap(fib, ["172.16.5.9/16"])
+
+
 class TestEveryAddressIsJudged:
     """Escapes: another device; no route; unreachable, blackhole, prohibit. Not: own, broadcast, multicast."""
 

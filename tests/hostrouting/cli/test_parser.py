@@ -53,6 +53,7 @@ def test_help_of_each_command(command: str) -> None:
     ("words", "problem"),
     [
         ((), "required: COMMAND"),
+        ((), "hostrouting --help"),
         (("chekc",), "invalid choice: 'chekc'"),
         (("explain",), "required: ADDRESS"),
         (("plan",), "required: --config"),

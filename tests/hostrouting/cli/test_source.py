@@ -58,6 +58,16 @@ def test_a_huge_configuration(tmp_path: Path) -> None:
     assert "is larger than" in said.err
 
 
+def test_a_snapshot_with_a_fault_is_named(tmp_path: Path) -> None:
+    """What is wrong in a snapshot is told with the file and the place in it; another file altogether, with the remedy."""
+    path = tmp_path / "node.json"
+    path.write_text(say("snapshot", kernel=h200()).out.replace('"ib0"', "7", 1))
+    assert f"snapshot: {path}: links[" in say("check", "--snapshot", str(path), "10.0.0.0/8").err
+    path.write_text("{}")
+    assert "save one with: hostrouting snapshot > FILE" in say("check", "--snapshot", str(path), "10.0.0.0/8").err
+    assert "snapshot: standard input: this is not JSON" in say("check", "--snapshot", "-", "10.0.0.0/8").err
+
+
 def test_a_device_is_no_snapshot() -> None:
     """What has no end is not read."""
     said = say("check", "--snapshot", "/dev/zero", "10.0.0.0/8")

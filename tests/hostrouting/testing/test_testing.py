@@ -9,9 +9,10 @@ import pytest
 
 from hostrouting import testing
 from hostrouting.backends.memory import MemoryBackend
+from hostrouting.errors import BackendError
 from hostrouting.fib import PLAIN, Fib
 from hostrouting.model import Prefix, as_ip, ip_at
-from hostrouting.testing import cni_node, ecmp_node, h200, plain_vm, vpn_node
+from hostrouting.testing import FakeHost, cni_node, ecmp_node, h200, plain_vm, vpn_node
 from hostrouting.testing.contract import BackendContract
 from hostrouting.uplink import outbound_devs
 
@@ -58,6 +59,18 @@ def test_where_each_host_sends_the_cluster() -> None:
     assert dev(vpn_node(), "172.16.77.1") == "wg0"
     assert dev(vpn_node(), "10.0.0.9") == "eth0"
     assert [dev(cni_node(), f"10.244.{node}.9") for node in (0, 1)] == ["cni0", "eth0"]
+
+
+def test_a_host_can_be_looked_at_after_a_task() -> None:
+    """Once a task is done with the kernel of a FakeHost, its test goes on with it; what the task held is closed."""
+    host = FakeHost(kernel=h200())
+    assert host.backend is not None
+    with host.backend() as backend:
+        seen = backend.snapshot()
+    assert host.kernel.snapshot() == seen
+    for verb in (backend.snapshot, backend.watch, lambda: backend.lookup([]), lambda: backend.change([])):
+        with pytest.raises(BackendError, match="closed"):
+            verb()
 
 
 def test_the_contract_has_to_be_told_what_to_test() -> None:
