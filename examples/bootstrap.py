@@ -2,10 +2,11 @@
 
 It works on a host in memory, an H200 node whose InfiniBand devices hide the cluster's 172.16.0.0/16. `--broken` leaves
 the repair out of the configuration: the check fails, and the machine is not started. `--plan` only says what would be
-done. `--host FILE` does it on this machine, as root, with the configuration in that file; any other word is the name
-of a step to run alone.
+done. `--host FILE` does it on this machine, as root, with the configuration in that file. Steps that are named are run
+alone.
 """
 
+import argparse
 import logging
 import subprocess
 import sys
@@ -21,36 +22,54 @@ REPAIRED = HostRoutingConfig(
 )
 
 
-@phases.task("start-machine", plan=lambda _ctx: "would start the machine kube1")
-def start_machine(ctx: phases.Context) -> None:
-    """Start it; on the host in memory there is none to start."""
-    if "--host" in sys.argv:
-        subprocess.run(["/usr/bin/machinectl", "start", "kube1"], check=True)
-    ctx.log.info("kube1 runs")
+class StartMachine:
+    """Start a machine, and wait until it runs."""
+
+    name = "start-machine"
+
+    def __init__(self, machine: str, *, command: tuple[str, ...]) -> None:
+        self.machine, self.command = machine, command
+
+    def do(self, ctx: phases.Context) -> None:
+        """Start it; told to stop, by a signal or the deadline, do not wait for it any longer."""
+        with subprocess.Popen([*self.command, self.machine]) as process, ctx.on_cancel(process.terminate):  # noqa: S603  no shell
+            code = process.wait()
+        ctx.check()
+        if code:
+            raise RuntimeError(f"{self.command[0]} exited with {code}; see journalctl -u systemd-nspawn@{self.machine}")
+        ctx.log.info("%s runs", self.machine)
+
+    def plan(self, _ctx: phases.Context) -> str:
+        """In words, for the dry run."""
+        return f"would start the machine {self.machine}"
 
 
-def agent(config: HostRoutingConfig, host: Host) -> phases.Task[object]:
+def agent(config: HostRoutingConfig, host: Host, *, start: tuple[str, ...]) -> phases.Task[object]:
     """The whole bootstrap of a node."""
     return phases.serial(
         Configure(config, host=host),
-        phases.deadline(start_machine, 90),
+        phases.deadline(StartMachine("kube1", command=start), 90),
         name="bootstrap",
     )
 
 
-def main(words: list[str]) -> int:
+def main() -> int:
     """Choose host and configuration, and run it."""
-    if "--host" in words:
-        at = words.index("--host")
-        config, host = HostRoutingConfig.load(words[at + 1]), Host.local()
-        del words[at + 1]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("steps", metavar="STEP", nargs="*", help="a step to run alone, such as configure")
+    parser.add_argument("--plan", action="store_true", help="only say what would be done")
+    parser.add_argument("--broken", action="store_true", help="leave the repair out of the configuration")
+    parser.add_argument("--host", metavar="FILE", help="this machine, with the configuration in FILE")
+    given = parser.parse_args()
+    if given.host:
+        bootstrap = agent(HostRoutingConfig.load(given.host), Host.local(), start=("/usr/bin/machinectl", "start"))
     else:
-        config, host = BROKEN if "--broken" in words else REPAIRED, FakeHost(kernel=h200())
-    bootstrap = agent(config, host)
-    if "--plan" in words:
+        in_memory = FakeHost(kernel=h200())  # it has no machine to start, so `true` stands in for machinectl
+        bootstrap = agent(BROKEN if given.broken else REPAIRED, in_memory, start=("true",))
+    if given.plan:
         print(phases.plan(bootstrap))
         return 0
-    report = phases.run(bootstrap, only=[word for word in words if not word.startswith("--")])
+    report = phases.run(bootstrap, only=given.steps)
     print(report)
     return report.exit_code
 
@@ -60,6 +79,6 @@ if __name__ == "__main__":
     handler.setFormatter(phases.LogfmtFormatter())
     logging.basicConfig(level=logging.INFO, handlers=[handler])
     try:
-        sys.exit(main(sys.argv[1:]))
+        sys.exit(main())
     except (phases.UnknownTask, ConfigError) as error:
         sys.exit(str(error))
