@@ -6,7 +6,13 @@ shape       JSON objects and lists in general: paths, keys, faults; knows nothin
 jsontext    text, bytes and files to JSON values
 """
 
-from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig, StaticRoute, StaticRoutesConfig
+from hostrouting.config.settings import (
+    HostRoutingConfig,
+    RouteOverlapConfig,
+    StaticRoute,
+    StaticRoutesConfig,
+    needs_config,
+)
 from hostrouting.config.values import DEFAULT_ALLOWED_DEVS, DEFAULT_PROTOCOL, Mode
 
 __all__ = [
@@ -17,4 +23,5 @@ __all__ = [
     "RouteOverlapConfig",
     "StaticRoute",
     "StaticRoutesConfig",
+    "needs_config",
 ]

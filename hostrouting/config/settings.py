@@ -17,7 +17,7 @@ import attrs
 from hostrouting.config import jsontext, values
 from hostrouting.config.shape import Place, Reader, Refused, Shape, items
 
-__all__ = ["HostRoutingConfig", "RouteOverlapConfig", "StaticRoute", "StaticRoutesConfig"]
+__all__ = ["HostRoutingConfig", "RouteOverlapConfig", "StaticRoute", "StaticRoutesConfig", "needs_config"]
 
 
 _SECTION = "hostRouting"
@@ -177,6 +177,13 @@ class HostRoutingConfig:
             found = _HOST_ROUTING.read(document, at, also=also)
         at.settle(source)
         return cls(**found)
+
+
+def needs_config(instance: object, _attribute: object, value: Any) -> None:
+    """For a class that is made of a configuration: TypeError with the remedy when it is given anything else."""
+    if not isinstance(value, HostRoutingConfig):
+        made, given = type(instance).__name__, type(value).__name__
+        raise TypeError(f"{made} takes a HostRoutingConfig, not a {given}; see HostRoutingConfig.from_mapping and load")
 
 
 def _section(settings: type[Any], shape: Shape) -> Reader:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 import attrs
 
 import phases
+from hostrouting.config import needs_config
 from hostrouting.errors import HostRoutingError
 from hostrouting.host import Host
 from hostrouting.render import DEFAULT_WAIT
@@ -25,7 +26,7 @@ class Configure:
     """Both, in order: the static routes, then the check that they do what they are there for."""
 
     name: ClassVar[str] = "configure"
-    config: HostRoutingConfig
+    config: HostRoutingConfig = attrs.field(validator=needs_config)
     host: Host = attrs.field(factory=Host.local, kw_only=True)
     wait: float = attrs.field(default=DEFAULT_WAIT, kw_only=True)
     """How many seconds each waits for what it needs of the host, now and at every boot."""
@@ -55,7 +56,7 @@ class Remove:
     """
 
     name: ClassVar[str] = "remove-host-routing"
-    config: HostRoutingConfig
+    config: HostRoutingConfig = attrs.field(validator=needs_config)
     host: Host = attrs.field(factory=Host.local, kw_only=True)
 
     def do(self, ctx: phases.Context) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 import attrs
 
 import phases
+from hostrouting.config import needs_config
 from hostrouting.errors import RouteOverlapError
 from hostrouting.host import Host
 from hostrouting.installation import Installation, check_installation
@@ -35,7 +36,7 @@ class CheckRouteOverlap:
     """
 
     name: ClassVar[str] = "check-route-overlap"
-    config: HostRoutingConfig
+    config: HostRoutingConfig = attrs.field(validator=needs_config)
     host: Host = attrs.field(factory=Host.local, kw_only=True)
     wait: float = attrs.field(default=DEFAULT_WAIT, kw_only=True)
     """How many seconds are waited for what is needed of the host, now and at every boot."""

@@ -8,6 +8,7 @@ import attrs
 
 import phases
 from hostrouting.apply import Applied, apply_plan
+from hostrouting.config import needs_config
 from hostrouting.former import plan_renumbered
 from hostrouting.host import Host
 from hostrouting.installation import Installation, former_protocols, routes_installation
@@ -49,7 +50,7 @@ class ConfigureStaticRoutes:
     """
 
     name: ClassVar[str] = "configure-static-routes"
-    config: HostRoutingConfig
+    config: HostRoutingConfig = attrs.field(validator=needs_config)
     host: Host = attrs.field(factory=Host.local, kw_only=True)
     wait: float = attrs.field(default=DEFAULT_WAIT, kw_only=True)
     """How many seconds are waited for what is needed of the host, now and at every boot."""

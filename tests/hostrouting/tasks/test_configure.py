@@ -127,3 +127,10 @@ def test_units_that_fail_are_quoted() -> None:
     assert str(error) == (
         "x.service failed (timeout, exit status 0): waiting | still waiting; see `journalctl -u x.service`"
     )
+
+
+@pytest.mark.parametrize("task", [Configure, ConfigureStaticRoutes, CheckRouteOverlap, Remove])
+def test_made_of_a_configuration(task: type[Configure]) -> None:
+    """A task that is given JSON where its configuration belongs says so when it is made, with the remedy."""
+    with pytest.raises(TypeError, match=f"{task.__name__} takes a HostRoutingConfig, not a dict; see .*from_mapping"):
+        task({"routeOverlap": {}}, host=FakeHost())  # type: ignore[arg-type]  # the point of this test
