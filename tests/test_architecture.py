@@ -27,7 +27,7 @@ DRAWINGS = {
         errors layout
         config model system
         fib host render
-        backends installation uplink
+        backends installation packets uplink
         apply overlap plan testing
         former repair
         kernel wording
