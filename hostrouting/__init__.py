@@ -25,6 +25,7 @@ import phases
 TYPE_CHECKING = False  # to load `typing` would cost a command that only prints its usage a third of its time
 if TYPE_CHECKING:
     from hostrouting.apply import Applied, apply_plan
+    from hostrouting.backends import RouteBackend
     from hostrouting.config import HostRoutingConfig, Mode, RouteOverlapConfig, StaticRoute, StaticRoutesConfig
     from hostrouting.errors import (
         ApplyError,
@@ -37,18 +38,20 @@ if TYPE_CHECKING:
         ManagerError,
         NotReady,
         RouteConflict,
+        RouteExists,
         RouteOverlapError,
+        RouteRefused,
         SnapshotError,
     )
-    from hostrouting.fib import Fib, Flow
+    from hostrouting.fib import ANY, PLAIN, Cell, Condition, Decision, Fib, Flow, Variant
     from hostrouting.host import Host
     from hostrouting.layout import HostLayout
-    from hostrouting.model import Address, Link, NextHop, Prefix, Route, Rule, Snapshot
-    from hostrouting.overlap import OverlapReport, check_overlap
+    from hostrouting.model import OURS, Address, Link, NextHop, Prefix, Route, Rule, Snapshot
+    from hostrouting.overlap import Finding, Kept, Note, OverlapReport, Verdict, check_overlap
     from hostrouting.plan import RoutePlan, plan_routes
-    from hostrouting.repair import Repair, propose_repair
+    from hostrouting.repair import Diversion, Repair, Unsafe, propose_repair
     from hostrouting.tasks import CheckRouteOverlap, Configure, ConfigureStaticRoutes, Remove
-    from hostrouting.uplink import DesiredRoute
+    from hostrouting.uplink import DesiredRoute, Pending, resolve_route
 
 __version__ = "0.1.0"
 
@@ -81,17 +84,33 @@ __all__ = [
     "Rule",
     "Snapshot",
     # what follows from it
+    "ANY",
+    "OURS",
+    "PLAIN",
     "Applied",
+    "Cell",
+    "Condition",
+    "Decision",
     "DesiredRoute",
+    "Diversion",
     "Fib",
+    "Finding",
     "Flow",
+    "Kept",
+    "Note",
     "OverlapReport",
+    "Pending",
     "Repair",
+    "RouteBackend",
     "RoutePlan",
+    "Unsafe",
+    "Variant",
+    "Verdict",
     "apply_plan",
     "check_overlap",
     "plan_routes",
     "propose_repair",
+    "resolve_route",
     # what goes wrong
     "ApplyError",
     "BackendError",
@@ -103,7 +122,9 @@ __all__ = [
     "ManagerError",
     "NotReady",
     "RouteConflict",
+    "RouteExists",
     "RouteOverlapError",
+    "RouteRefused",
     "SnapshotError",
     "__version__",
 ]
@@ -111,6 +132,7 @@ __all__ = [
 # Where each name lives; it is loaded when first asked for.
 _HOMES = {
     "apply": ("Applied", "apply_plan"),
+    "backends": ("RouteBackend",),
     "config": ("HostRoutingConfig", "Mode", "RouteOverlapConfig", "StaticRoute", "StaticRoutesConfig"),
     "errors": (
         "ApplyError",
@@ -123,18 +145,20 @@ _HOMES = {
         "ManagerError",
         "NotReady",
         "RouteConflict",
+        "RouteExists",
         "RouteOverlapError",
+        "RouteRefused",
         "SnapshotError",
     ),
-    "fib": ("Fib", "Flow"),
+    "fib": ("ANY", "PLAIN", "Cell", "Condition", "Decision", "Fib", "Flow", "Variant"),
     "host": ("Host",),
     "layout": ("HostLayout",),
-    "model": ("Address", "Link", "NextHop", "Prefix", "Route", "Rule", "Snapshot"),
-    "overlap": ("OverlapReport", "check_overlap"),
+    "model": ("OURS", "Address", "Link", "NextHop", "Prefix", "Route", "Rule", "Snapshot"),
+    "overlap": ("Finding", "Kept", "Note", "OverlapReport", "Verdict", "check_overlap"),
     "plan": ("RoutePlan", "plan_routes"),
-    "repair": ("Repair", "propose_repair"),
+    "repair": ("Diversion", "Repair", "Unsafe", "propose_repair"),
     "tasks": ("CheckRouteOverlap", "Configure", "ConfigureStaticRoutes", "Remove"),
-    "uplink": ("DesiredRoute",),
+    "uplink": ("DesiredRoute", "Pending", "resolve_route"),
 }
 
 if not TYPE_CHECKING:  # a type checker that saw it would believe any name

@@ -213,6 +213,11 @@ class TestAllThatIsPossibleIsSaidAndNoMore:
         assert others(with_rules(marked(10, 1, table=9), routes=routes)) == [
             ("wg0", ["fwmark 0x1/0xff (rule 10) + tos 0x10 (rule 10)"])
         ]
+        later = (Rule(family=4, priority=10, table=9), marked(20, 1, table=7))
+        assert others(with_rules(*later, routes=(*routes, Route.to("0.0.0.0/0", dev="ib0", table=7)))) == [
+            ("wg0", ["tos 0x10 (rule 10)"]),
+            ("ib0", ["fwmark 0x1/0xff (rule 20)"]),
+        ]
 
     @pytest.mark.parametrize("tos", [0x20, 0xB0])
     def test_a_tos_that_no_packet_has(self, tos: int) -> None:
