@@ -84,8 +84,10 @@ class RouteBackend(Protocol):
     """A kernel's routing tables, as few verbs.
 
     Every call takes at most its time-out and then raises BackendTimeout; none retries on its own, except where it says
-    so. Nothing but BackendError is raised, with the kernel's own words. A backend may be used by one thread at a time.
-    Use it in a `with` block, or close it.
+    so. The clock is looked at between messages: what one system call or the understanding of one message takes is not
+    cut short. Nothing but BackendError is raised, with the kernel's own words; what else breaks off a call, such as
+    KeyboardInterrupt, leaves a backend that is as good as before. A backend may be used by one thread at a time. Use
+    it in a `with` block, or close it.
     """
 
     def snapshot(self, *, family: int | None = None, table: int | None = None, protocol: int | None = None) -> Snapshot:

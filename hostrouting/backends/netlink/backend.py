@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from functools import partial
 from typing import TYPE_CHECKING, Self
 
 from hostrouting.backends.netlink import numbers as n
 from hostrouting.backends.netlink.channel import Channel
-from hostrouting.backends.netlink.namespaces import inside, open_namespace
+from hostrouting.backends.netlink.namespaces import here, inside, open_namespace
 from hostrouting.backends.netlink.reading import take_snapshot
 from hostrouting.backends.netlink.sockets import open_socket
 from hostrouting.backends.netlink.watching import NetlinkWatch
@@ -16,6 +15,7 @@ from hostrouting.errors import BackendError
 from hostrouting.fib import ANY
 
 if TYPE_CHECKING:
+    import os
     import socket
     from collections.abc import Iterable, Sequence
     from types import TracebackType
@@ -36,11 +36,13 @@ class NetlinkBackend:
     def __init__(self, *, netns: str | os.PathLike[str] | None = None, timeout: float = 5.0) -> None:
         """Speak to the kernel in this network namespace: an existing one, by its path or its name as in `ip netns`.
 
-        Without one it is the namespace in which the calling thread is. Raises NetlinkUnavailable where there is
-        neither netlink nor such a namespace, NotPermitted where entering it takes more privilege.
+        Without one it is the namespace in which the calling thread is, and a thread that is in another one cannot use
+        the backend. Raises NetlinkUnavailable where there is neither netlink nor such a namespace, NotPermitted where
+        entering it takes more privilege.
         """
         self._closed = False
         self._namespace = None if netns is None else open_namespace(netns)
+        self._home = here()
         self._channel = Channel(self._socket, timeout)
         try:
             self._channel.open()
@@ -75,8 +77,7 @@ class NetlinkBackend:
         self._closed = True
         self._channel.close()
         if self._namespace is not None:
-            os.close(self._namespace)
-            self._namespace = None
+            self._namespace.close()
 
     def _begin(self) -> Channel:
         if self._closed:
@@ -86,7 +87,14 @@ class NetlinkBackend:
 
     def _socket(self, groups: int = 0) -> socket.socket:
         make = partial(open_socket, groups)
-        return make() if self._namespace is None else inside(self._namespace, make)
+        if self._namespace is not None:
+            return inside(self._namespace, make)
+        if here() != self._home:
+            raise BackendError(
+                "this backend was made in another network namespace than the one in which this thread is; "
+                "make one here, or say with netns= which namespace is meant"
+            )
+        return make()
 
     def _listener(self, family: int | None) -> socket.socket:
         return self._socket(n.groups(family))

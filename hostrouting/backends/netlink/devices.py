@@ -32,8 +32,8 @@ class NoDevice(Exception):  # noqa: N818  reads as what is wrong
 
 def index_of(channel: Channel, name: str) -> int:
     """The number by which the kernel knows the device now; NoDevice if there is none."""
-    # A name that the kernel would cut short or not look at is nobody's.
-    if not 0 < len(name.encode()) < 16:
+    # A name that the kernel would cut short or not look at, or that is no text, is nobody's.
+    if not 0 < len(name.encode(errors="replace")) < 16 or not name.isprintable():
         raise NoDevice(name)
     message = _request(name)
     try:

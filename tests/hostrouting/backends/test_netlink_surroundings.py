@@ -470,7 +470,7 @@ class TestPeace:
             namespace.batch(["route add 21.0.0.0/8 via 10.0.0.1"])
             assert watch.wait(5)
             assert not watch.wait(0)
-        os.close(descriptor)
+        descriptor.close()
 
     def test_answers_that_were_lost_are_found_out(self, namespace: Namespace, monkeypatch: pytest.MonkeyPatch) -> None:
         """With too little room for the kernel's answers, what was done is still told from what was not."""
