@@ -55,7 +55,7 @@ DRAWINGS = {
         codec namespaces numbers watching
         framing routes sockets
         channel decode devices encode lean
-        routedump templates
+        disturbance routedump templates
         reading
         lookups standing
         refusals

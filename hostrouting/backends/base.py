@@ -15,11 +15,11 @@ import attrs
 from hostrouting.errors import RouteRefused  # noqa: TC001  attrs.resolve_types looks it up here
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
     from types import TracebackType
 
     from hostrouting.fib import Flow, Kind
-    from hostrouting.model import IP, Route, Snapshot
+    from hostrouting.model import IP, Prefix, Route, Snapshot
 
 __all__ = ["KIND_OF_ERRNO", "Answer", "Change", "Outcome", "RouteBackend", "Verb", "Watch"]
 
@@ -90,13 +90,22 @@ class RouteBackend(Protocol):
     it in a `with` block, or close it.
     """
 
-    def snapshot(self, *, family: int | None = None, table: int | None = None, protocol: int | None = None) -> Snapshot:
+    def snapshot(
+        self,
+        *,
+        family: int | None = None,
+        table: int | None = None,
+        protocol: int | None = None,
+        prefixes: Collection[Prefix] | None = None,
+    ) -> Snapshot:
         """Links, addresses, rules and routes as they are now, in the kernel's order.
 
-        `family` (4 or 6) leaves out the other family's addresses, rules and routes; `table` and `protocol` leave out
-        other routes: a real kernel is asked for these only, so that a few are read as fast among 100,000 others.
-        Of one moment: when anything changed meanwhile, all is read again, a few times; then Unsettled. What is said of
-        a device for both families is what holds in IPv4, unless only 6 is asked for. Needs no privilege.
+        `family` (4 or 6) leaves out the other family's addresses, rules and routes; `table`, `protocol` and `prefixes`
+        leave out other routes: a real kernel is asked for these tables and protocols only, so that a few routes are
+        read as fast among 100,000 others. Of one moment: when anything of it may have changed meanwhile, all is read
+        again, a few times; then Unsettled, with the last reading. Routes that are left out may change as they like
+        (in IPv6, those of other tables): so a few prefixes can be read on a host that never rests. What is said of a
+        device for both families is what holds in IPv4, unless only 6 is asked for. Needs no privilege.
         """
         ...
 

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -132,11 +132,21 @@ class BackendContract:
             assert backend.snapshot(family=4).rules == default_rules(4)
 
     def test_snapshot_leaves_out_what_was_not_asked_for(self) -> None:
-        """Family, table and protocol leave out other routes, and nothing else."""
+        """Family, table, protocol and prefixes leave out other routes, and nothing else."""
         with self.make() as backend:
             assert _do(backend, "add", _ours("192.0.2.0/24")) is None
             everything = backend.snapshot()
-            for wanted in ({"family": 4}, {"table": TABLE_LOCAL}, {"protocol": OURS}, {"table": 7}):
+            prefixes = [Prefix.parse("192.0.2.0/24"), Prefix.parse("10.0.0.0/24")]
+            restrictions: list[dict[str, Any]] = [
+                {"family": 4},
+                {"table": TABLE_LOCAL},
+                {"protocol": OURS},
+                {"table": 7},
+                {"prefixes": prefixes},
+                {"prefixes": prefixes, "family": 4, "protocol": OURS},
+                {"prefixes": []},
+            ]
+            for wanted in restrictions:
                 some = backend.snapshot(**wanted)
                 assert list(some.routes) == [it for it in everything.routes if _has(it, wanted)]
                 assert some.links == everything.links
@@ -351,6 +361,7 @@ class BackendContract:
                 backend.watch()
 
 
-def _has(route: Route, wanted: dict[str, int]) -> bool:
+def _has(route: Route, wanted: dict[str, Any]) -> bool:
     has = {"family": route.prefix.family, "table": route.table, "protocol": route.protocol}
-    return all(has[name] == value for name, value in wanted.items())
+    near = "prefixes" not in wanted or route.prefix in wanted["prefixes"]
+    return near and all(has[name] == value for name, value in wanted.items() if name in has)

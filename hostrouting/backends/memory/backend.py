@@ -24,11 +24,11 @@ from hostrouting.fib import PLAIN, Decision, Fib, Flow
 from hostrouting.model import IPV4, IPV6, TABLE_LOCAL, TABLE_MAIN, Address, Link, Rule, Snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
     from types import TracebackType
 
     from hostrouting.backends.base import Verb
-    from hostrouting.model import IP, Route
+    from hostrouting.model import IP, Prefix, Route
 
 __all__ = ["MemoryBackend"]
 
@@ -60,11 +60,18 @@ class MemoryBackend:
 
     # What RouteBackend promises
 
-    def snapshot(self, *, family: int | None = None, table: int | None = None, protocol: int | None = None) -> Snapshot:
+    def snapshot(
+        self,
+        *,
+        family: int | None = None,
+        table: int | None = None,
+        protocol: int | None = None,
+        prefixes: Collection[Prefix] | None = None,
+    ) -> Snapshot:
         """Everything as it is now, or what is asked for of it."""
         self._meet("snapshot")
         snapshot = self._now()
-        if family is None and table is None and protocol is None:
+        if family is None and table is None and protocol is None and prefixes is None:
             return snapshot
         return attrs.evolve(
             snapshot,
@@ -74,6 +81,7 @@ class MemoryBackend:
                 it
                 for it in snapshot.routes
                 if family in {None, it.prefix.family} and table in {None, it.table} and protocol in {None, it.protocol}
+                if prefixes is None or it.prefix in prefixes
             ),
         )
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Self
 
 from hostrouting.backends.netlink import numbers as n
 from hostrouting.backends.netlink.channel import Channel
+from hostrouting.backends.netlink.disturbance import Wanted
 from hostrouting.backends.netlink.namespaces import here, inside, open_namespace
 from hostrouting.backends.netlink.reading import take_snapshot
 from hostrouting.backends.netlink.sockets import open_socket
@@ -17,12 +18,12 @@ from hostrouting.fib import ANY
 if TYPE_CHECKING:
     import os
     import socket
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
     from types import TracebackType
 
     from hostrouting.backends.base import Answer, Change, Outcome
     from hostrouting.fib import Flow
-    from hostrouting.model import IP, Snapshot
+    from hostrouting.model import IP, Prefix, Snapshot
 
 __all__ = ["NetlinkBackend"]
 
@@ -50,10 +51,18 @@ class NetlinkBackend:
             self.close()
             raise
 
-    def snapshot(self, *, family: int | None = None, table: int | None = None, protocol: int | None = None) -> Snapshot:
+    def snapshot(
+        self,
+        *,
+        family: int | None = None,
+        table: int | None = None,
+        protocol: int | None = None,
+        prefixes: Collection[Prefix] | None = None,
+    ) -> Snapshot:
         """Links, addresses, rules and routes as they are now, in the kernel's order."""
         channel = self._begin()
-        return take_snapshot(channel, self._listener, family=family, table=table, protocol=protocol)
+        wanted = Wanted(family, table, protocol, None if prefixes is None else frozenset(prefixes))
+        return take_snapshot(channel, self._listener, wanted)
 
     def lookup(self, destinations: Sequence[IP], flow: Flow = ANY) -> tuple[Answer, ...]:
         """What the kernel itself would do with a packet to each destination."""

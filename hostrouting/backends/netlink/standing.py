@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 from typing import TYPE_CHECKING
 
+from hostrouting.backends.netlink.disturbance import Wanted
 from hostrouting.backends.netlink.reading import list_names, list_routes
 from hostrouting.errors import NoSuchRoute, RouteRefused
 from hostrouting.model import DEFAULT_METRIC, IPV4, IPV6
@@ -80,7 +81,7 @@ class Standing:
         self._before_reading()
         if self._names is None:
             self._names = list_names(self._channel)
-        return _Shelf(list_routes(self._channel, (family,), self._names, table=table, protocol=protocol))
+        return _Shelf(list_routes(self._channel, (family,), self._names, Wanted(table=table, protocol=protocol)))
 
 
 class _Shelf:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
@@ -22,6 +22,7 @@ from hostrouting.backends.netlink import NetlinkBackend, reading
 from hostrouting.backends.netlink import backend as backend_module
 from hostrouting.backends.netlink import numbers as n
 from hostrouting.backends.netlink.channel import Channel
+from hostrouting.backends.netlink.disturbance import Wanted, disturbed
 from hostrouting.backends.netlink.framing import Interrupted, KernelError, Listing, Lost
 from hostrouting.backends.netlink.namespaces import inside, open_namespace
 from hostrouting.backends.netlink.sockets import open_socket
@@ -35,7 +36,7 @@ from hostrouting.errors import (
     Unsettled,
 )
 from hostrouting.fib import Kind
-from hostrouting.model import Link, Route, Snapshot, as_ip, route_keys
+from hostrouting.model import Link, Prefix, Route, Snapshot, as_ip, route_keys
 from tests.support.children import enter_namespace, in_child, refuse_netlink, refuse_strict_checking
 from tests.support.commands import furnish
 from tests.support.namespace import Namespace, private_namespace
@@ -268,7 +269,7 @@ class TestPrivileges:
     def test_no_strict_checking(self, namespace: Namespace, backend: NetlinkBackend) -> None:
         """On a kernel that does not restrict listings the same is found, more slowly."""
         namespace.batch(["route add 1.0.0.0/8 via 10.0.0.1 proto 213", "route add 2.0.0.0/8 via 10.0.0.1 table 100"])
-        questions: list[dict[str, int]] = [
+        questions: list[dict[str, Any]] = [
             {},
             {"family": 4},
             {"family": 6},
@@ -276,6 +277,7 @@ class TestPrivileges:
             {"protocol": 213},
             {"family": 4, "table": 254, "protocol": 213},
             {"protocol": 0},
+            {"prefixes": [Prefix.parse("1.0.0.0/8"), Prefix.parse("2001::/16")]},
         ]
 
         def child() -> tuple[bool, list[Snapshot], bool]:
@@ -398,13 +400,13 @@ class TestPeace:
         namespace.batch([f"route add 20.0.{high}.{low} via 10.0.0.1" for high in range(32) for low in range(1, 255)])
         namespace.batch([f"route add {FIRST} via 10.0.0.1"])
         heard: list[bool] = []
-        asked = reading._heard  # noqa: SLF001 RUF100
+        asked = disturbed
 
-        def listening(guard: socket.socket) -> bool:
-            heard.append(asked(guard))
+        def listening(guard: socket.socket, wanted: Wanted) -> bool:
+            heard.append(asked(guard, wanted))
             return heard[-1]
 
-        monkeypatch.setattr(reading, "_heard", listening)
+        monkeypatch.setattr(reading, "disturbed", listening)
         ends = {20 << 24, 20 << 24 | 0x1FFF}
         with churning(namespace):
             for _ in range(20):
@@ -456,9 +458,11 @@ class TestPeace:
         self, backend: NetlinkBackend, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """After a few attempts the reader gives up and says that it may be tried again."""
-        monkeypatch.setattr(reading, "_heard", lambda _: True)
-        with pytest.raises(Unsettled, match="changed during each of 8 attempts"):
+        expected = backend.snapshot()
+        monkeypatch.setattr(reading, "disturbed", lambda *_: True)
+        with pytest.raises(Unsettled, match="changed during each of 8 attempts") as caught:
             backend.snapshot()
+        assert caught.value.last == expected
 
     def test_a_burst_that_was_too_large_is_one_change(self, namespace: Namespace) -> None:
         """When more happens than the listener has room for it says True once, and goes on listening."""
