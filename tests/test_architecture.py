@@ -35,14 +35,14 @@ DRAWINGS = {
         __init__
     """,
     "hostrouting.backends": """
-        base
-        netlink refusal
-        memory
+        base bounds deletion
+        refusal
+        memory netlink
         __init__
     """,
     "hostrouting.backends.memory": """
         faults refused tables text watch
-        devices exact rules
+        devices rules
         ipv4_lookup ipv6_lookup
         ipv4_checks ipv6_checks
         ipv4_routes ipv6_routes

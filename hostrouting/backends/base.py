@@ -35,8 +35,11 @@ class Change:
     - `prepend`: the same, before the holders of the key: it is then the one that the kernel takes.
     - `replace`: rewrites the first holder of the key, whoever it belongs to, or adds when nobody holds it. The
       kernel answers RouteExists when exactly this route already stands behind the first holder.
-    - `delete`: the one route that is exactly this (key, type, protocol, scope, legs); NoSuchRoute if none is. What
-      Linux itself would take for it (any metric when 0 is asked for, any gateway when none is) stays.
+    - `delete`: the one route that is exactly this, in everything that it says; NoSuchRoute if none is. What Linux
+      itself would take for it (any metric when 0 is asked for, any gateway or source when none is) stays; where that
+      stands before it, it is RouteRefused with ENOTUNIQ.
+
+    A number that does not fit into a message of the kernel's is InvalidRoute with ERANGE.
 
     What a snapshot shows of the state of a leg (linkdown, dead, pervasive) is no part of what is asked for, nor is the
     weight of an only leg: a route can be handed back as it was read. In IPv6 `add` is refused in the same way, but

@@ -38,7 +38,7 @@ from tests.support.rawkernel import RawKernel, Said
 __all__ = ["DEVICES", "Operation", "do_fake", "do_linux", "furnish", "operations", "resolve"]
 
 DEVICES = ("eth0", "eth1", "ib0")
-_VERBS: list[Verb] = ["add", "append", "replace", "delete"]
+_VERBS: list[Verb] = ["add", "append", "prepend", "replace", "delete"]
 
 
 @attrs.frozen

@@ -62,6 +62,7 @@ _IFF_UP, _IFF_LOWER_UP = 1, 0x10000
 _VERBS = {
     "add": (_NEWROUTE, _CREATE | _EXCL),
     "append": (_NEWROUTE, _CREATE | _APPEND),
+    "prepend": (_NEWROUTE, _CREATE),
     "replace": (_NEWROUTE, _CREATE | _REPLACE),
     "delete": (_DELROUTE, 0),
 }

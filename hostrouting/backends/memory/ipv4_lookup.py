@@ -127,7 +127,8 @@ class Lookup4:
             rules=tuple(self._rules),
             routes=covering,
         )
-        flow = attrs.evolve(PLAIN, oif=dev or "")
+        # It is no packet's lookup: there is no protocol.
+        flow = attrs.evolve(PLAIN, ipproto=0, oif=dev or "")
         decision = Fib(snapshot, merged=False).lookup(ip_at(IPV4, address), flow)
         if decision.route is None:
             raise NoWay(_RULE_ERRORS.get(decision.rule.action if decision.rule else "nop", errno.ENETUNREACH))

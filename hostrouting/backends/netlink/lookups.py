@@ -48,7 +48,7 @@ def look_up(channel: Channel, destinations: Sequence[IP], flow: Flow) -> tuple[A
     try:
         template = lookup_template(family, flow, lambda name: index_of(channel, name))
     except NoDevice as missing:
-        raise BackendError(f"there is no device {missing.name} to look up with", errno=errno.ENODEV) from missing
+        raise BackendError(f"cannot look up: {missing.problem}", errno=errno.ENODEV) from missing
     except struct.error as error:
         raise BackendError(f"the kernel cannot be asked about {flow}: {error}", errno=errno.ERANGE) from error
     width = destinations[0].max_prefixlen // 8

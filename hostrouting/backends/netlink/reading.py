@@ -112,12 +112,14 @@ def list_routes(
     """The wanted routes of these families."""
     data, offsets = b"", array("I")
     table, protocol = wanted.table or 0, wanted.protocol or 0
+    if not (0 <= table < 1 << 32 and 0 <= protocol < 1 << 8):
+        families = ()  # no route has such a number, and no question can
     for family in families:
         listing = _list(channel, "route", n.RTM_GETROUTE, AF_OF[family], table=table, protocol=protocol)
         places = listing.offsets
         # What a kernel does that does not know of restrictions, or of IPv6: it lists all that it has.
         as_asked = channel.strict and (not places or listing.data[places[0] + 16] == AF_OF[family])
-        if not as_asked or wanted.protocol == 0 or wanted.prefixes is not None:
+        if not as_asked or 0 in {wanted.table, wanted.protocol} or wanted.prefixes is not None:
             found = zip(places, keys(listing.data, _routes_only(listing)), strict=True)
             places = array("I", (place for place, key in found if key[0] == family and key in wanted))
         if data:

@@ -328,15 +328,13 @@ class TestChange:
         )
         first, second = standing = ours(backend)
         error = refusal(backend, "delete", second)
-        assert (type(error), error.errno) == (RouteRefused, None)
-        assert str(error) == f"cannot delete {second}: the kernel would take {first} away instead"
+        assert (type(error), error.errno) == (RouteRefused, errno.ENOTUNIQ)
+        assert str(error) == f"cannot delete {second}: {first} would be taken away instead"
         assert ours(backend) == standing
         assert change(backend, ("delete", first), ("delete", second)) == [None, None]
 
-    def test_deletes_the_first_of_alternates_that_are_alike(
-        self, namespace: Namespace, backend: NetlinkBackend
-    ) -> None:
-        """Of two that differ in nothing that a delete speaks of, the one goes that the kernel prefers."""
+    def test_deletes_the_one_of_alternates_that_is_meant(self, namespace: Namespace, backend: NetlinkBackend) -> None:
+        """Of two that differ in a metric of the route only, the one goes that is this very route."""
         lines = [
             "route append 1.0.0.0/8 via 10.0.0.1 proto 213",
             "route append 1.0.0.0/8 via 10.0.0.1 proto 213 mtu 1400",
@@ -361,6 +359,7 @@ class TestChange:
             ),
             (to("1.0.0.0/8", None, "nope"), NoSuchDevice, "there is no device nope"),
             (to("1.0.0.0/8", None, "a-name-of-16-byte"), NoSuchDevice, "a-name-of-16-byte"),
+            (to("1.0.0.0/8", None, "enp9s0"), NoSuchDevice, "enp9s0 is but another name of eth0: say eth0"),
             (to("1.0.0.0/8", None, "wg0"), DeviceDown, "wg0 is down"),
             (to("10.0.0.0/24", protocol=2), RouteExists, "held by 10.0.0.0/24 dev eth0 proto kernel"),
             (to("1.0.0.0/8", "10.0.0.255"), InvalidRoute, "gateway 10.0.0.255 is a broadcast address"),
@@ -376,7 +375,7 @@ class TestChange:
         self, namespace: Namespace, backend: NetlinkBackend, route: Route, kind: type, words: str
     ) -> None:
         """A refusal names the wrong thing, with what was found there and the kernel's own words."""
-        namespace.batch(["link set wg0 down"])
+        namespace.batch(["link set wg0 down", "link property add dev eth0 altname enp9s0"])
         error = refusal(backend, "add", route)
         assert (type(error), error.errno, error.route) == (kind, ERRNO[kind], str(route))
         assert words in str(error)

@@ -33,7 +33,7 @@ from tests.support.namespace import Namespace, private_namespace
 from tests.support.strategies import DEVICES, blocks, prefixes, routes
 
 LINKS = tuple(Link(name=name, index=0) for name in DEVICES)
-VERBS: tuple[Verb, ...] = ("add", "append", "replace", "delete")
+VERBS: tuple[Verb, ...] = ("add", "append", "prepend", "replace", "delete")
 GATEWAYS = {4: ("10.0.0.1", "10.0.0.2", "203.0.113.1"), 6: ("fd00:99::1", "fd00:99::2", "fd01::1")}
 
 
