@@ -52,7 +52,7 @@ DRAWINGS = {
         __init__
     """,
     "hostrouting.backends.netlink": """
-        codec namespaces numbers watching
+        codec namespaces numbers selectors watching
         framing routes sockets
         channel decode devices encode lean
         disturbance routedump templates

@@ -38,6 +38,8 @@ class Rule:
     ipproto: int = 0
     sports: tuple[int, int] | None = None
     dports: tuple[int, int] | None = None
+    # What else it selects on, each by its name and value: this library cannot tell which packets those are.
+    others: tuple[tuple[str, str], ...] = ()
     # Asks the table of the VRF that the packet is in; it never matches a packet outside of every VRF.
     l3mdev: bool = False
     suppress_prefixlength: int | None = None
@@ -75,7 +77,7 @@ class Rule:
             "sport": self.sports and f"{self.sports[0]}-{self.sports[1]}",
             "dport": self.dports and f"{self.dports[0]}-{self.dports[1]}",
         }
-        return tuple((name, str(value)) for name, value in said.items() if value)
+        return (*((name, str(value)) for name, value in said.items() if value), *self.others)
 
 
 def default_rules(family: int) -> tuple[Rule, ...]:

@@ -124,7 +124,7 @@ class Lookup4:
         ]
         snapshot = Snapshot(
             links=tuple(attrs.evolve(link, ignore_routes_with_linkdown=False) for link in every),
-            rules=tuple(self._rules),
+            rules=self._rules.in_force(),
             routes=covering,
         )
         # It is no packet's lookup: there is no protocol.

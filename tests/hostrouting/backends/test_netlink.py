@@ -23,9 +23,10 @@ from hostrouting.errors import (
     RouteRefused,
 )
 from hostrouting.fib import PLAIN, Flow
-from hostrouting.model import Link, NextHop, Prefix, Route, RouteType, Snapshot, as_ip, ip_at
+from hostrouting.model import Link, NextHop, Prefix, Route, RouteType, Rule, Snapshot, as_ip, ip_at
 from tests.support.commands import furnish, query, route_command, rule_command
 from tests.support.namespace import Namespace, private_namespace
+from tests.support.rawkernel import raw_kernel
 from tests.support.strategies import DEVICES, blocks, routes, rules
 
 pytestmark = [
@@ -202,6 +203,29 @@ class TestSnapshot:
                             and protocol in {None, route.protocol}
                         ],
                     )
+
+    @pytest.mark.parametrize("family", [4, 6])
+    def test_tells_what_else_a_rule_selects_on(self, family: int) -> None:
+        """Tunnels, all of the DSCP, flow labels and masks: such a rule is read as one, and not as one for all packets."""
+        others = [("tun_id", "5"), ("dscp", "0"), ("dscp", "0x2/0x3"), ("sport", "0x5/0xff"), ("dport", "0x100/0xff00")]
+        others += [("flowlabel", "0x0/0xff"), ("flowlabel", "0x12345/0xfffff")] if family == 6 else []
+        rules = [
+            Rule(family=family, priority=100 + at, table=100, protocol=3, others=(other,))
+            for at, other in enumerate(others)
+        ]
+        rules += [
+            Rule(family=family, priority=200, table=100, protocol=3, tos=0x18),
+            Rule(family=family, priority=201, table=100, protocol=3, sports=(5, 5), dports=(6, 9)),
+            Rule(
+                family=family, priority=202, table=100, protocol=3, iif="lo", others=(others[0], others[2], others[4])
+            ),
+        ]
+        with raw_kernel() as kernel:
+            assert [kernel.add_rule(rule).errno for rule in rules] == [0] * len(rules)
+            with NetlinkBackend(netns=kernel.path) as backend:
+                snapshot = backend.snapshot(family=family)
+        assert [rule for rule in snapshot.rules if rule.table == 100] == rules
+        assert Snapshot.from_json(snapshot.to_json()) == snapshot
 
     @pytest.mark.parametrize("where", ["ib0", "all"])
     def test_tells_whether_lost_carriers_count(self, namespace: Namespace, backend: NetlinkBackend, where: str) -> None:

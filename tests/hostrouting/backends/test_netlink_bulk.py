@@ -227,6 +227,15 @@ class TestUnknown:
         other = encode("rule", 32, 2, fields={"family": 128, "action": 1}, attributes=attributes[:2])
         assert read_rules([dscp, other]) == (Rule(family=4, priority=5, table=100, tos=40),)
 
+    def test_rules_of_the_future(self) -> None:
+        """A rule that selects on what nobody knows is no rule for all packets: it says on which attribute."""
+        known = encode("rule", 32, 2, fields={"family": 2, "action": 1}, attributes=[("FRA_TABLE", 100)])
+        future = struct.pack("=HHI", 8, 77, 5) + struct.pack("=HH", 4, 78 | 0x8000)
+        data = struct.pack("=I", len(known) + len(future)) + known[4:] + future
+        others = (("attribute-77", future[4:8].hex()), ("attribute-78", "set"))
+        assert read_rules([data]) == (Rule(family=4, priority=0, table=100, others=others),)
+        assert "attribute-78 set" in str(read_rules([data])[0])
+
     def test_a_device_that_came_later(self) -> None:
         """A device that is not among those listed is called by its number, as `ip` does."""
         data = encode_change("add", Route.to("1.0.0.0/8", dev="eth0"), number_of)
