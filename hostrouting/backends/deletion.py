@@ -20,6 +20,7 @@ __all__ = ["Obstacle", "find_exactly", "is_meant", "leg_is_meant", "metric_of", 
 _PROTOCOL_BOOT = 3
 # In a request to delete it stands for any scope.
 _SCOPE_NOWHERE = 255
+_PATHLESS = frozenset({"blackhole", "unreachable", "prohibit", "throw"})
 # To IPv6 a route that leads nowhere leads to this device.
 _LOOPBACK = "lo"
 
@@ -92,7 +93,8 @@ def _ways_are_meant(standing: Route, wanted: Route) -> bool:
         return standing.nexthop_id == wanted.nexthop_id
     if standing.nexthop_id is not None:
         return not any(leg.dev or leg.gateway for leg in wanted.legs)
-    if len(wanted.legs) > 1 and len(standing.legs) != len(wanted.legs):
+    # Of several wanted legs those that a standing route does not have are not looked at.
+    if len(wanted.legs) > 1 and len(standing.legs) > len(wanted.legs):
         return False
     if wanted.legs and not standing.legs:
         return not any(leg.dev or leg.gateway for leg in wanted.legs)
@@ -122,5 +124,5 @@ def _identity(route: Route) -> tuple[object, ...]:
         route.mtu or None,
         route.advmss or None,
         route.nexthop_id,
-        ways if route.nexthop_id is None else (),
+        ways if route.nexthop_id is None and route.type not in _PATHLESS else (),
     )

@@ -330,6 +330,20 @@ def test_undoing_that_fails_too() -> None:
         apply_plan(plan, kernel, before=before)
 
 
+def test_undoing_is_tried_again() -> None:
+    """What fails in the undoing, and may go well a moment later, is tried again."""
+    kernel = plain_vm()
+    plan, before = planned(kernel, [DesiredRoute(destination) for destination in DESTINATIONS])
+    kernel.faults.fail("change", errno.EINVAL, nth=4)
+    for nth in (1, 2):
+        kernel.faults.hang("snapshot", nth=nth)
+    with pytest.raises(ApplyError) as caught:
+        apply_plan(plan, kernel, before=before)
+    assert caught.value.after == AS_BEFORE
+    assert kernel.faults.waiting == 0
+    assert ours_of(kernel) == []
+
+
 def test_undoing_that_cannot() -> None:
     """What cannot be brought back is named, route by route."""
     kernel = host([route(DESTINATIONS[0], "10.0.0.2", 0, OURS)])

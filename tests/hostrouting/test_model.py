@@ -249,6 +249,7 @@ class TestSnapshotIsAValue:
             Prefix | None: Prefix.parse("fd00::/8"),
             IP | None: as_ip("fe80::1"),
             tuple[int, int] | None: (3, 4),
+            tuple[tuple[str, str], ...]: (("tun_id", "5"),),
             tuple[NextHop, ...]: (NextHop("z", weight=2),),
         }
         fields = attrs.fields(cls)

@@ -34,8 +34,13 @@ _ACTIONS: dict[int, RuleAction] = {
 def read_links(messages: Iterable[bytes], wary: frozenset[int]) -> tuple[Link, ...]:
     """The devices; `wary` are the numbers of those that ignore routes without carrier."""
     parsed = [decode("link", data) for data in messages]
-    names = {link.field("index"): str(link.get("IFLA_IFNAME")) for link in parsed}
+    names = {link.field("index"): _text(link.get("IFLA_IFNAME")) for link in parsed}
     return tuple(_link(link, names, wary) for link in parsed)
+
+
+def _text(name: str | bytes) -> str:
+    """A device's name; what is no text in it can be read, and is no name by which a device is found."""
+    return name if isinstance(name, str) else name.decode(errors="backslashreplace")
 
 
 def _link(link: Message, names: Mapping[int, str], wary: frozenset[int]) -> Link:

@@ -61,9 +61,8 @@ def routes(draw: st.DrawFn, family: int) -> Route:
         seldom(False, True, of=9),
     )
     kind: RouteType = draw(seldom("unicast", *PATHLESS))
-    ways = (
-        () if kind != "unicast" else tuple(draw(st.lists(legs, min_size=1, max_size=draw(st.sampled_from([1, 1, 2])))))
-    )
+    ways = tuple(draw(st.lists(legs, min_size=1, max_size=draw(st.sampled_from([1, 1, 2])))))
+    ways = draw(seldom((), ways)) if kind != "unicast" else ways
     v4 = family == IPV4
     return Route(
         draw(st.sampled_from(PREFIXES[family])),
@@ -152,6 +151,7 @@ THROW = Route.to("2001:db8:1::/64", type="throw", protocol=213, metric=1024)
 BESIDE = Route.to("2001:db8:1::/64", dev="eth0", protocol=213, metric=1024)
 GATED = Route.to("192.0.2.0/24", dev="eth0", gateway="10.0.0.1", protocol=213)
 SOURCED = attrs.evolve(GATED, prefsrc=as_ip("10.0.0.5"))
+ECMP = attrs.evolve(GATED, legs=(*GATED.legs, NextHop("eth0", gateway=as_ip("10.0.0.2"))))
 SIX = Route.to("2001:db8:1::/64", dev="eth0", protocol=213, metric=0)
 
 
@@ -185,6 +185,11 @@ def test_same_batches_same_outcomes(linux: NetlinkBackend, family: int, data: st
         ([attrs.evolve(GATED, mtu=1400), GATED], GATED),
         ([attrs.evolve(GATED, mtu=1300), attrs.evolve(GATED, mtu=1400)], attrs.evolve(GATED, mtu=1400)),
         ([GATED], attrs.evolve(GATED, mtu=1400)),
+        ([ECMP], GATED),
+        ([GATED, ECMP], ECMP),
+        ([ECMP, GATED], GATED),
+        ([ECMP], attrs.evolve(ECMP, legs=ECMP.legs[::-1])),
+        ([attrs.evolve(GATED, protocol=4), GATED], GATED),
         ([attrs.evolve(SIX, metric=100), attrs.evolve(SIX, metric=1024)], SIX),
         ([SIX], attrs.evolve(SIX, protocol=0)),
         ([attrs.evolve(SIX, protocol=0)], attrs.evolve(SIX, protocol=0)),

@@ -473,6 +473,19 @@ class TestLookup:
         assert answers[0].route == to("1.0.0.0/8")
         assert backend.lookup([]) == ()
 
+    @pytest.mark.parametrize("count", [100, 300, 600])
+    def test_of_very_many_legs(self, namespace: Namespace, backend: NetlinkBackend, count: int) -> None:
+        """An entry that is too large for an answer of the kernel's is found all the same, and keeps no other from it."""
+        legs = tuple(NextHop("eth0", gateway=ip_at(4, (10 << 24) + 5 + at % 200)) for at in range(count))
+        large = Route(Prefix.parse("1.2.0.0/16"), legs, protocol=213, table=100)
+        small = to("1.2.3.0/24")
+        wide = attrs.evolve(large, prefix=Prefix.parse("1.0.0.0/8"), legs=tuple(reversed(legs)))
+        assert change(backend, ("add", large), ("add", small), ("add", wide)) == [None, None, None]
+        namespace.batch(["rule add pref 40000 lookup 100"])
+        places = ("1.2.3.4", "1.2.4.4", "9.9.9.9", "1.1.1.1", "1.2.4.5")
+        answers = backend.lookup([as_ip(place) for place in places])
+        assert [answer.route for answer in answers] == [small, large, None, wide, large]
+
     def test_tells_what_became_of_a_packet(self, namespace: Namespace, backend: NetlinkBackend) -> None:
         """Own addresses, broadcast and each kind of error have a kind of their own."""
         namespace.batch(
