@@ -519,6 +519,17 @@ class TestPeace:
         assert outcome.ok
         assert not lost
 
+    def test_an_answer_that_never_arrives(self, namespace: Namespace, monkeypatch: pytest.MonkeyPatch) -> None:
+        """What is asked for again and again, because every answer is lost, ends with the time-out."""
+
+        def lossy(_: Channel, *, wait: bool = True) -> bytes:  # noqa: ARG001  as it is called
+            raise Lost
+
+        with NetlinkBackend(netns=namespace.path, timeout=0.05) as patient:
+            monkeypatch.setattr(Channel, "receive", lossy)
+            with pytest.raises(BackendTimeout):
+                patient.change([Change("add", ROUTE)])
+
     def test_a_route_that_went_before_it_was_deleted(
         self, namespace: Namespace, backend: NetlinkBackend, monkeypatch: pytest.MonkeyPatch
     ) -> None:
