@@ -235,6 +235,24 @@ class TestAllThatIsPossibleIsSaidAndNoMore:
         snapshot = Snapshot(links=links, rules=(LOCAL, first, second, *REST), routes=(DEFAULT, BY_WG0))
         assert others(Fib(snapshot)) == [("wg0", ["fwmark 0x2/0xff (rule 20)"])]
 
+    def test_what_two_selectors_took_together(self) -> None:
+        """Packets that a rule took for two reasons do not come to a later one for the same two, in any order."""
+        rules = [
+            attrs.evolve(marked(10, 1, table=254), ipproto=6),
+            marked(20, 1, target=30),
+            Rule(family=4, priority=25, table=254),
+            Rule(family=4, priority=30, table=7, ipproto=6),
+        ]
+        assert others(with_rules(*rules)) == []
+
+    def test_what_is_known_is_no_condition(self) -> None:
+        """A tos that is known is not asked for, whichever way it comes to a route for it."""
+        routes = (attrs.evolve(Route.to("0.0.0.0/0", dev="wg0", table=7), tos=0x10), DEFAULT)
+        answer = with_rules(marked(10, 1, table=7), routes=routes).lookup("172.16.0.1", Flow(tos=0x10))
+        assert [str(condition) for variant in answer.variants for condition in variant.cases[0]] == [
+            "fwmark 0x1/0xff (rule 10)"
+        ]
+
     def test_what_all_earlier_rules_take(self) -> None:
         """Not only the last rule before is remembered to have taken its packets."""
         takers = [Rule(family=4, priority=10 + n, src=Prefix(4, (10 + n) << 24, 8), table=254) for n in range(3)]
