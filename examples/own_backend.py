@@ -5,7 +5,7 @@ has the promises as a test suite, and the test of this example is that suite on 
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Self
+from typing import Any, Self
 
 from hostrouting.backends.base import Answer, Change, Outcome, RouteBackend, Watch
 from hostrouting.fib import PLAIN, Flow
@@ -20,9 +20,9 @@ class JournalBackend:
         self.inner = inner
         self.journal: list[str] = []
 
-    def snapshot(self, *, family: int | None = None, table: int | None = None, protocol: int | None = None) -> Snapshot:
-        """Everything as it is now, from the other."""
-        return self.inner.snapshot(family=family, table=table, protocol=protocol)
+    def snapshot(self, **only: Any) -> Snapshot:
+        """Everything as it is now, or only what is asked for of it, from the other."""
+        return self.inner.snapshot(**only)
 
     def lookup(self, destinations: Sequence[IP], flow: Flow = PLAIN) -> tuple[Answer, ...]:
         """What the other says."""

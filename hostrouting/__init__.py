@@ -42,14 +42,20 @@ A tour, in the order in which the names are needed: an agent's author needs 1 an
 4. What follows from it: values in, values out; no host is needed, and none is touched
 
     Fib                     what the kernel would do with a packet, for one address or for all of a prefix
-    Flow                    what is known of a packet besides where it goes
+    Flow, PLAIN, ANY        what is known of a packet besides where it goes; a plain one, and one not known at all
+    Decision, Cell          what becomes of a packet, and a range of addresses for which that is one and the same
+    Variant, Condition      what becomes of packets of which more is true, and what that is
     check_overlap           expected CIDRs and a Fib make an OverlapReport
-    OverlapReport           the verdict, and what it rests on
+    OverlapReport, Verdict  the verdict, and what it rests on
+    Finding, Note, Kept     a range that escapes; packets that fare otherwise; a range that is the host's own
     propose_repair          a Fib and an OverlapReport make a Repair
     Repair                  the fewest static routes that close every escape, with the proof that they do
+    Diversion, Unsafe       what the repair costs, and what no static route can close
     plan_routes             routes that are wanted and a Snapshot make a RoutePlan
     DesiredRoute            a route that is wanted; what it leaves open is taken from the default route
+    resolve_route, Pending  what such a route comes to on a host, or what it waits for
     RoutePlan               the steps from what is to what is wanted, each with its reason; printed, it is the dry run
+    OURS                    the route protocol number that marks a route as ours
 
 5. What touches a kernel
 
@@ -70,6 +76,8 @@ A tour, in the order in which the names are needed: an agent's author needs 1 an
     FileError               a file cannot be read, written or removed
     ManagerError            systemd does not answer, or a unit of ours failed
     BackendError            the kernel did not do what was asked
+    RouteRefused            of these, what it says of one route
+    RouteExists             of these, that another route holds the key
     ForeignPhases           another project's `phases` is installed over ours
 
 `hostrouting.testing` is the test kit, `hostrouting.wording` has the sentences and the JSON documents, and
@@ -95,16 +103,18 @@ if TYPE_CHECKING:
         ManagerError,
         NotReady,
         RouteConflict,
+        RouteExists,
         RouteOverlapError,
+        RouteRefused,
         SnapshotError,
     )
-    from hostrouting.fib import Fib, Flow
+    from hostrouting.fib import ANY, PLAIN, Cell, Condition, Decision, Fib, Flow, Variant
     from hostrouting.host import Host
     from hostrouting.layout import HostLayout
-    from hostrouting.model import Address, Link, NextHop, Prefix, Route, Rule, Snapshot, default_rules
-    from hostrouting.overlap import OverlapReport, check_overlap
+    from hostrouting.model import OURS, Address, Link, NextHop, Prefix, Route, Rule, Snapshot, default_rules
+    from hostrouting.overlap import Finding, Kept, Note, OverlapReport, Verdict, check_overlap
     from hostrouting.plan import RoutePlan, plan_routes
-    from hostrouting.repair import Repair, propose_repair
+    from hostrouting.repair import Diversion, Repair, Unsafe, propose_repair
     from hostrouting.tasks import (
         CheckResult,
         CheckRouteOverlap,
@@ -113,7 +123,7 @@ if TYPE_CHECKING:
         Remove,
         RoutesResult,
     )
-    from hostrouting.uplink import DesiredRoute
+    from hostrouting.uplink import DesiredRoute, Pending, resolve_route
 
 __version__ = "0.1.0"
 
@@ -149,15 +159,30 @@ __all__ = [
     "Snapshot",
     "default_rules",
     # what follows from it
+    "ANY",
+    "OURS",
+    "PLAIN",
+    "Cell",
+    "Condition",
+    "Decision",
     "DesiredRoute",
+    "Diversion",
     "Fib",
+    "Finding",
     "Flow",
+    "Kept",
+    "Note",
     "OverlapReport",
+    "Pending",
     "Repair",
     "RoutePlan",
+    "Unsafe",
+    "Variant",
+    "Verdict",
     "check_overlap",
     "plan_routes",
     "propose_repair",
+    "resolve_route",
     # what touches a kernel
     "Applied",
     "NetlinkBackend",
@@ -174,7 +199,9 @@ __all__ = [
     "ManagerError",
     "NotReady",
     "RouteConflict",
+    "RouteExists",
     "RouteOverlapError",
+    "RouteRefused",
     "SnapshotError",
     "__version__",
 ]
@@ -196,18 +223,20 @@ _HOMES = {
         "ManagerError",
         "NotReady",
         "RouteConflict",
+        "RouteExists",
         "RouteOverlapError",
+        "RouteRefused",
         "SnapshotError",
     ),
-    "fib": ("Fib", "Flow"),
+    "fib": ("ANY", "PLAIN", "Cell", "Condition", "Decision", "Fib", "Flow", "Variant"),
     "host": ("Host",),
     "layout": ("HostLayout",),
-    "model": ("Address", "Link", "NextHop", "Prefix", "Route", "Rule", "Snapshot", "default_rules"),
-    "overlap": ("OverlapReport", "check_overlap"),
+    "model": ("OURS", "Address", "Link", "NextHop", "Prefix", "Route", "Rule", "Snapshot", "default_rules"),
+    "overlap": ("Finding", "Kept", "Note", "OverlapReport", "Verdict", "check_overlap"),
     "plan": ("RoutePlan", "plan_routes"),
-    "repair": ("Repair", "propose_repair"),
+    "repair": ("Diversion", "Repair", "Unsafe", "propose_repair"),
     "tasks": ("CheckResult", "CheckRouteOverlap", "Configure", "ConfigureStaticRoutes", "Remove", "RoutesResult"),
-    "uplink": ("DesiredRoute",),
+    "uplink": ("DesiredRoute", "Pending", "resolve_route"),
 }
 
 if not TYPE_CHECKING:  # a type checker that saw it would believe any name

@@ -2,33 +2,41 @@
 
 Here: the one place where routes are changed. Not here: what is wanted (`plan`), and what else a task does.
 
-The story. What is made goes first, in one batch, then what is broken; then the table is read back and has to be, for
-every key that the plan is about, what the plan says. When it is not, or a change was refused, or the run was told to
-stop, the table is read again, and the difference to what it was before is undone: so it does not matter how far things
-had come, nor whether anybody knows. Routes of others are not touched on any of these ways.
+The story. What is made goes first, and is read back; then what is broken; then the table is read again and has to
+be, for every key that the plan is about, what the plan says. When it is not, or a change was refused, or the run was
+told to stop, the table is read once more, and the difference to what it was before is undone: so it does not matter how
+far things had come, nor whether anybody knows. Routes of others are not touched on any of these ways.
+
+Two limits. The kernel puts a route before all others of its key or behind them, never between two: what is deleted
+from between two routes of others and has to come back comes back behind them, and that is told; the route that the
+kernel takes, the first, is always the one that it was. And in IPv6, where a second route becomes a leg of the first,
+one of ours takes the place of another by the kernel's `replace`, which rewrites whoever is first at that moment.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
 from hostrouting.backends.base import Change, Outcome, RouteBackend
-from hostrouting.errors import ApplyError, BackendError, NoSuchRoute, RouteConflict
+from hostrouting.errors import ApplyError, BackendError, NoSuchRoute, RouteConflict, Unsettled
 from hostrouting.model import IPV6, OURS, Prefix, Route, Snapshot, route_keys
 from hostrouting.uplink import bare_leg
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
 
-    from hostrouting.plan import RoutePlan, Step
+    from hostrouting.backends.base import Verb
+    from hostrouting.plan import Place, RoutePlan
 
 __all__ = ["Applied", "apply_plan"]
 
 Key: TypeAlias = tuple[int, Prefix, int, int]  # what the kernel tells routes apart by, as in Route.key
+_ELSE = "somebody else changes these routes at the same time"
 _AT_ONCE = 5_000  # changes between two looks at whether to stop
 _TRIES = 3  # at undoing, before what is left is reported
+_VERBS: dict[Place, Verb] = {"only": "add", "first": "prepend", "last": "append"}
 
 
 @attrs.frozen
@@ -66,10 +74,16 @@ def apply_plan(
         raise ValueError(f"the plan is not ready: {'; '.join(map(str, plan.pending))}")
     if not plan.changes:
         return Applied(plan)
-    made, broken = _changes(plan, before)
+    made, broken = _changes(plan)
     transaction = _Transaction(plan, backend, before, {protocol, *former})
     try:
-        for batch in (*_batches(made), *_batches(broken)):
+        for batch in _batches(made):
+            check()
+            transaction.carry_out(batch)
+        if made and broken:
+            check()
+            transaction.verify_made(made)
+        for batch in _batches(broken):
             check()
             transaction.carry_out(batch)
         check()
@@ -92,31 +106,25 @@ class _Refused(Exception):  # noqa: N818  it leads to the undoing and never leav
         super().__init__(*self.reasons)
 
 
-def _changes(plan: RoutePlan, before: Snapshot) -> tuple[list[Change], list[Change]]:
+def _changes(plan: RoutePlan) -> tuple[list[Change], list[Change]]:
     """What the plan makes, and what it breaks, as changes in the order of the plan.
 
-    A route of ours that takes the place of another is put beside it before that one goes, so that there is no moment
-    without either and nobody else's can be overwritten. Only where others stand beside it (or in IPv6, where
-    a second one would become a leg of the first) does it have to be rewritten in its place.
+    A route of ours that takes the place of another is put before it, and then that one goes: there is no moment without
+    either, and nobody else's can be overwritten, whoever comes in between. (In IPv6 it is rewritten in its place.)
     """
     made: list[Change] = []
     broken: list[Change] = []
-    held = _Table(before, {step.route.key for step in plan.changes if step.action == "replace"})
     for step in plan.changes:
         if step.action == "delete":
             broken.append(Change("delete", step.route))
         elif step.action == "add":
-            made.append(Change("add", step.route))
-        elif _stands_alone(step, held):
-            made.append(Change("append", step.route))
-            broken.append(Change("delete", step.held or step.route))
-        else:
+            made.append(Change(_VERBS[step.place], step.route))
+        elif step.held is None or step.route.prefix.family == IPV6:
             made.append(Change("replace", step.route))
+        else:
+            made.append(Change("prepend", step.route))
+            broken.append(Change("delete", step.held))
     return made, broken
-
-
-def _stands_alone(step: Step, held: _Table) -> bool:
-    return step.route.prefix.family != IPV6 and len(held.at(step.route.key)) == 1
 
 
 def _batches(changes: list[Change]) -> Iterator[list[Change]]:
@@ -139,73 +147,107 @@ class _Transaction:
         if failed:
             raise _Refused(str(outcome.error) for outcome in failed) from failed[0].error
 
+    def verify_made(self, made: Iterable[Change]) -> None:
+        """Read back what was made: nothing is broken before all of it stands."""
+        now = self._read()
+        missing = [change.route for change in made if change.route not in now.at(change.route.key)]
+        if missing:
+            raise _Refused(
+                f"[{route}] was made, but read back is {_words(now.at(route.key))}: {_ELSE}" for route in missing
+            )
+
     def verify(self) -> None:
         """Read the table back: for each key that the plan is about it has to be what the plan says."""
         now = self._read()
         strange = [key for key in self._keys if now.at(key) != self._wanted.at(key)]
         if strange:
             raise _Refused(
-                f"{_words(self._wanted.at(key))} was to stand there, but read back is {_words(now.at(key))}: "
-                "somebody else changes these routes at the same time"
+                f"{_words(self._wanted.at(key))} was to stand there, but read back is {_words(now.at(key))}: {_ELSE}"
                 for key in sorted(strange)
             )
 
     def undo(self) -> str:
-        """Bring back what was there before, as far as it is ours; say what is true now."""
-        try:
-            for _ in range(_TRIES):
-                changes = list(self._way_back())
+        """Bring back what was there before, as far as it is ours; say what is true now.
+
+        On a host that never rests the last reading has to do: what is wrong with it is found at the next try.
+        """
+        problem = ""
+        for _ in range(_TRIES):
+            try:
+                changes = list(self._way_back(self._read(at_any_rate=True)))
+                for batch in _batches(changes):
+                    self._backend.change(batch)
+            except BackendError as error:
+                problem = f"undoing it failed too ({error}); "
+                if not error.can_retry:
+                    break
+            else:
+                problem = ""
                 if not changes:
                     break
-                self._backend.change(changes)
-            now = self._read()
+        try:
+            now = self._read(at_any_rate=True)
         except BackendError as error:
             return f"undoing it failed too ({error}); what is in the route table now is not known"
-        left = [key for key in self._keys if now.at(key) != self._before.at(key)]
-        if not left:
-            return "what had been done was undone: the route table is as it was before"
-        differences = "; ".join(
-            f"{_words(now.at(key))} instead of {_words(self._before.at(key))}" for key in sorted(left)
-        )
-        return f"what had been done could not all be undone: there is now {differences}"
+        return problem + self._truth(now)
 
-    def _way_back(self) -> Iterator[Change]:
+    def _truth(self, now: _Table) -> str:
+        """How what is there now differs from what was there before."""
+        left = [key for key in self._keys if _as_taken(now.at(key)) != _as_taken(self._before.at(key))]
+        moved = [key for key in self._keys if key not in left and now.at(key) != self._before.at(key)]
+        if left:
+            differences = "; ".join(
+                f"{_words(now.at(key))} instead of {_words(self._before.at(key))}" for key in sorted(left)
+            )
+            return f"what had been done could not all be undone: there is now {differences}"
+        said = "what had been done was undone: the route table is as it was before"
+        if moved:
+            places = ", ".join(f"{prefix} metric {metric}" for _, prefix, _, metric in sorted(moved))
+            said += f", but for the order of the routes behind the first to {places}"
+        return said
+
+    def _way_back(self, now: _Table) -> Iterator[Change]:
         """What is ours and missing, then what is ours and too much."""
-        now = self._read()
         for key in sorted(self._keys):
             yield from self._back(now.at(key), self._before.at(key))
         for key in sorted(self._keys):
             for route in now.at(key):
-                if route.protocol in self._ours and route not in self._before.at(key):
+                if self._too_much(route, self._before.at(key)):
                     yield Change("delete", route)
 
     def _back(self, there: tuple[Route, ...], then: tuple[Route, ...]) -> Iterator[Change]:
-        """What is ours and missing of one key, put where it stood: before the routes of others, or behind them.
-
-        The kernel puts a route before all others of its key or behind them. So ours that stand between that end
-        and a missing one are put there anew.
-        """
+        """What is ours and missing of one key, put where it stood: ahead of what is there, or behind it."""
         missing = [place for place, it in enumerate(then) if it not in there and it.protocol in self._ours]
-        others = [place for place, it in enumerate(then) if it.protocol not in self._ours]
-        if not there and missing:
-            there = (then[missing.pop(0)],)
-            yield Change("add", there[0])
-        before = max((place for place in missing if others and place < others[0]), default=-1)
-        for place in range(before, -1, -1):
-            yield from self._anew("prepend", then[place], there)
-        behind = min((place for place in missing if place > before), default=len(then))
-        for place in range(behind, len(then)):
-            if place not in others:
-                yield from self._anew("append", then[place], there)
+        ahead = self._ahead(there, then)
+        for place in reversed([place for place in missing if place < ahead]):
+            yield Change("prepend", then[place])
+        for number, place in enumerate(place for place in missing if place >= ahead):
+            yield Change("append" if there or number else "add", then[place])
 
-    def _anew(self, verb: Literal["append", "prepend"], route: Route, there: tuple[Route, ...]) -> Iterator[Change]:
-        if route in there:
-            yield Change("delete", route)
-        yield Change(verb, route)
+    def _ahead(self, there: tuple[Route, ...], then: tuple[Route, ...]) -> int:
+        """How many of those that stood there stood ahead of what is first now; nothing of ours, of a newcomer's."""
+        known = [then.index(it) for it in there if it in then]
+        if not there or not (there[0] in then or self._too_much(there[0], then)):
+            return 0
+        return min(known, default=len(then))
 
-    def _read(self) -> _Table:
+    def _too_much(self, route: Route, then: tuple[Route, ...]) -> bool:
+        return route.protocol in self._ours and route not in then
+
+    def _read(self, *, at_any_rate: bool = False) -> _Table:
         families = {prefix.family for _, prefix, _, _ in self._keys}
-        return _Table(self._backend.snapshot(family=families.pop() if len(families) == 1 else None), self._keys)
+        tables = {table for table, _, _, _ in self._keys}
+        try:
+            snapshot = self._backend.snapshot(
+                family=families.pop() if len(families) == 1 else None,
+                table=tables.pop() if len(tables) == 1 else None,
+                prefixes={prefix for _, prefix, _, _ in self._keys},
+            )
+        except Unsettled as error:
+            if not at_any_rate or not isinstance(error.last, Snapshot):
+                raise
+            snapshot = error.last
+        return _Table(snapshot, self._keys)
 
 
 class _Table:
@@ -231,6 +273,11 @@ def _bare(route: Route) -> Route:
 def _is_done(outcome: Outcome) -> bool:
     gone = outcome.change.verb == "delete" and isinstance(outcome.error, NoSuchRoute)
     return outcome.ok or gone
+
+
+def _as_taken(routes: tuple[Route, ...]) -> object:
+    """The routes of a key as far as their order can be restored: the one that the kernel takes, and those behind it."""
+    return routes[:1], sorted(map(str, routes[1:]))
 
 
 def _words(routes: tuple[Route, ...]) -> str:

@@ -246,9 +246,14 @@ class BackendTimeout(BackendError):  # noqa: N818  reads as what happened
 
 
 class Unsettled(BackendError):  # noqa: N818  reads as what is wrong
-    """The tables changed faster than they could be read."""
+    """The tables changed faster than they could be read. `last` is the last reading, of more than one moment."""
 
     can_retry = True
+
+    def __init__(self, message: str, *, last: object = None, errno: int | None = None, kernel: str = "") -> None:
+        """Keep the last reading besides, where there is one."""
+        self.last = last
+        super().__init__(message, errno=errno, kernel=kernel)
 
 
 class RouteRefused(BackendError):  # noqa: N818  reads as what happened

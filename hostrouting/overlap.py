@@ -10,14 +10,16 @@ from typing import Literal, TypeAlias
 
 import attrs
 
-from hostrouting.fib import ANY, Cell, Decision, Fib, Flow, Variant, Ways
-from hostrouting.model import IPV4, Prefix, Route, prefixes_between, width_of
+from hostrouting.fib import ANY, Cases, Cell, Decision, Fib, Flow, Variant
+from hostrouting.model import IPV4, Prefix, prefixes_between, width_of
 from hostrouting.uplink import outbound_devs
 
 __all__ = ["Escape", "Finding", "Judge", "Kept", "Note", "OverlapReport", "Verdict", "check_overlap"]
 
 Verdict: TypeAlias = Literal["ok", "overlap", "no-default-route", "undecided"]
 Escape: TypeAlias = Literal["overlap", "no-route", "unreachable", "blackhole", "prohibit"]
+# How a decision escapes, and by which devices; None when it does not.
+Judged: TypeAlias = tuple[Escape, tuple[str, ...]] | None
 
 _LOOPBACK = Prefix.parse("127.0.0.0/8")  # every host's own, and told of no one
 # What the host keeps for itself, or sends to all: it leaves by no device that anybody could have expected.
@@ -49,19 +51,19 @@ class Finding:
 
 @attrs.frozen
 class Note:
-    """What the verdict does not hold for: packets of which all of one of the `ways` is true, which go by `decision`.
+    """What the verdict does not hold for: packets of which all of one of the `cases` is true, which go by `decision`.
 
-    It is true of some addresses between `first` and `last`; `others` counts further routes among those by which such
-    packets fare alike. `escapes` tells whether they escape.
+    It is true of some addresses between `first` and `last`; `more_routes` counts those besides the decision's by which
+    such packets fare alike. `escapes` tells whether they escape.
     """
 
     cidr: Prefix
     first: int
     last: int
-    ways: Ways
+    cases: Cases
     decision: Decision
     escapes: bool
-    others: int = 0
+    more_routes: int = 0
 
 
 @attrs.frozen
@@ -136,18 +138,20 @@ class Judge:
         self._welcome = dict.fromkeys(expected, True)
         self._allowed = allowed
 
-    def escape(self, decision: Decision) -> tuple[Escape, tuple[str, ...]] | None:
+    def escape(self, decision: Decision) -> Judged:
         """How the decision escapes, and by which devices; None when it does not."""
         match decision.kind:
             case "no-route" | "unreachable" | "blackhole" | "prohibit":
                 return decision.kind, ()
-            case "unicast":
+            case kind if kind in _OWN:
+                return None
+            # Of the other types, which no kernel makes, nobody can tell where they lead.
+            case _:
                 stray = tuple(dev for dev in decision.devs if not self._is_welcome(dev))
                 # A way without a device that we know is none that anybody expected.
                 known = decision.legs and all(leg.dev is not None for leg in decision.legs)
-                return None if known and not stray else ("overlap", stray)
-            case _:
-                return None
+                welcome = known and not stray and decision.kind == "unicast"
+                return None if welcome else ("overlap", stray)
 
     def _is_welcome(self, dev: str) -> bool:
         if dev not in self._welcome:
@@ -217,17 +221,21 @@ def _notes(cidr: Prefix, cells: Iterable[Cell], judge: Judge) -> Iterator[Note]:
         if cell.decision.variants:
             _, first, _ = extents.get(id(cell.decision), (None, cell.first, None))
             extents[id(cell.decision)] = (cell.decision, first, cell.last)
-    found: dict[object, tuple[int, int, Variant, bool, dict[Route | None, None]]] = {}
+    found: dict[tuple[int, Judged], tuple[int, int, Variant, dict[int, None]]] = {}
+    judged: dict[int, Judged] = {}
     for decision, low, high in extents.values():
-        judged = judge.escape(decision)
+        escapes = judge.escape(decision) is not None
         for variant in decision.variants:
-            escape = judge.escape(variant.decision)
-            if (escape is None) is (judged is None):
+            # Many ranges have few variants among them.
+            if id(variant.decision) not in judged:
+                judged[id(variant.decision)] = judge.escape(variant.decision)
+            escape = judged[id(variant.decision)]
+            if (escape is not None) is escapes:
                 continue
-            # There is one value for equal ways, so that it need not be looked into.
-            key = (id(variant.ways), escape)
-            first, last, leading, _, routes = found.setdefault(key, (low, high, variant, escape is not None, {}))
-            routes[variant.decision.route] = None
-            found[key] = (min(first, low), max(last, high), leading, escape is not None, routes)
-    for first, last, variant, escapes, routes in found.values():
-        yield Note(cidr, first, last, variant.ways, variant.decision, escapes, len(routes) - 1)
+            # There is one value for equal cases, so that it need not be looked into.
+            key = (id(variant.cases), escape)
+            first, last, leading, routes = found.setdefault(key, (low, high, variant, {}))
+            routes[id(variant.decision.route)] = None
+            found[key] = (min(first, low), max(last, high), leading, routes)
+    for (_, escape), (first, last, variant, routes) in found.items():
+        yield Note(cidr, first, last, variant.cases, variant.decision, escape is not None, len(routes) - 1)

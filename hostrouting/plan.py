@@ -67,6 +67,7 @@ class RoutePlan:
         """The steps that take the host from where this plan leads back to where it began.
 
         Afterwards each key has the routes that it had; a route of ours that stood before others' stands there again.
+        The order of those behind the first may be another: the kernel cannot put a route between two others.
         """
         return type(self)(tuple(map(_undo, reversed(self.changes))))
 

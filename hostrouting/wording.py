@@ -6,9 +6,10 @@ Here: sentences and documents made of findings, notes and repairs. Not here: any
 from collections.abc import Iterable
 from typing import Any, Literal
 
-from hostrouting.fib import Condition, Decision, Ways
+from hostrouting.fib import Decision
 from hostrouting.model import TABLE_MAIN, Prefix, ip_at, protocol_name, table_name
 from hostrouting.overlap import Finding, Kept, Note, OverlapReport
+from hostrouting.packets import packets_line
 from hostrouting.repair import TOO_MANY, Diversion, Repair, Unsafe, UnsafeReason
 from hostrouting.uplink import DesiredRoute
 
@@ -20,7 +21,6 @@ __all__ = [
     "kept_line",
     "note_line",
     "notes_lines",
-    "packets_line",
     "repair_document",
     "repair_line",
     "unsafe_line",
@@ -39,7 +39,6 @@ _REASONS: dict[UnsafeReason | Literal["no-rule"], str] = {
 }
 
 
-_ALTERNATIVES = 3  # so many kinds of packets are told in one sentence
 _UNKNOWN = "a device that is not known"
 
 
@@ -70,7 +69,7 @@ def repair_line(report: OverlapReport, repair: Repair) -> str:
 def note_line(note: Note) -> str:
     """What the verdict does not hold for, in one sentence."""
     where = f"expected CIDR {note.cidr} ({_range(note.cidr.family, note.first, note.last)})"
-    return f"{where}: {packets_line(note.ways)} {_fate(note)}; the verdict is about all others"
+    return f"{where}: {packets_line(note.cases)} {_fate(note)}; the verdict is about all others"
 
 
 def kept_line(kept: Kept) -> str:
@@ -175,7 +174,7 @@ def _holder(decision: Decision) -> str:
         return f"rule {rule}" if rule else "no rule"
     kind = "" if route.type == "unicast" else f"{route.type} "
     away = route.table != TABLE_MAIN and rule is not None
-    table = f" table {table_name(route.table)} by rule {rule.priority}" if away and rule else ""
+    table = f" table {table_name(route.table)}, rule {rule.priority}" if away and rule else ""
     # A device without a carrier still wins, and nothing that it sends arrives.
     lost = " linkdown" if decision.legs and all(leg.linkdown for leg in decision.legs) else ""
     return f"{kind}{_name(route.prefix)} proto {protocol_name(route.protocol)}{table}{lost}"
@@ -188,28 +187,10 @@ def _name(prefix: Prefix) -> str:
 def _fate(note: Note) -> str:
     """What becomes of the packets of a note."""
     decision, holder = note.decision, _holder(note.decision)
-    if note.others:
-        holder += f" and {note.others} more {'route' if note.others == 1 else 'routes'}"
+    if note.more_routes:
+        holder += f" and {note.more_routes} more {'route' if note.more_routes == 1 else 'routes'}"
     if decision.kind == "unicast":
         devs = ", ".join(decision.devs) or _UNKNOWN
         return f"{'leave by' if note.escapes else 'leave as expected, by'} {devs} [{holder}]"
     fate = {"no-route": "find no route", "blackhole": "vanish in a blackhole"}.get(decision.kind, "are refused")
     return f"{fate if note.escapes else 'stay on this host'} [{holder}]"
-
-
-def packets_line(ways: Ways) -> str:
-    """Which packets are meant, to stand before a verb: the first few alternatives, and how many more there are."""
-    said = [" and ".join(map(_condition, way)) for way in ways[:_ALTERNATIVES]]
-    more = len(ways) - len(said)
-    return (
-        "packets " + ", or ".join(said) + (f", or of {more} more {'kind' if more == 1 else 'kinds'}," if more else "")
-    )
-
-
-def _condition(condition: Condition) -> str:
-    words = ", ".join(f"{name} {value}" for name, value in condition.selectors)
-    # "from" says by itself how it belongs to the packets.
-    joint = (
-        ("" if condition.holds else "not ") if words.startswith("from ") else "with " if condition.holds else "without "
-    )
-    return f"{joint}{words} (rule {condition.rule.priority})"

@@ -27,7 +27,7 @@ DRAWINGS = {
         errors layout
         config model system
         fib host render
-        backends installation uplink
+        backends installation packets uplink
         apply overlap plan testing
         former repair
         kernel wording
@@ -37,14 +37,14 @@ DRAWINGS = {
         __main__
     """,
     "hostrouting.backends": """
-        base
-        netlink refusal saved
-        memory
+        base bounds deletion
+        refusal saved
+        memory netlink
         __init__
     """,
     "hostrouting.backends.memory": """
         faults refused tables text watch
-        devices exact rules
+        devices rules
         ipv4_lookup ipv6_lookup
         ipv4_checks ipv6_checks
         ipv4_routes ipv6_routes
@@ -54,10 +54,10 @@ DRAWINGS = {
         __init__
     """,
     "hostrouting.backends.netlink": """
-        codec namespaces numbers watching
+        codec namespaces numbers selectors watching
         framing routes sockets
         channel decode devices encode lean
-        routedump templates
+        disturbance routedump templates
         reading
         lookups standing
         refusals

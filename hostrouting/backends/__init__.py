@@ -1,6 +1,7 @@
 """The edge to the kernel's routing: what a backend promises, the real one, and the fake one.
 
 base      the promises, and the words in which changes and answers are spoken
+deletion  which route a delete is about; bounds: which routes no kernel can be told; refusal: errors, in words
 netlink   Linux, by way of pyroute2
 memory    a kernel in a dictionary
 """

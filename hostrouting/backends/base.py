@@ -15,11 +15,11 @@ import attrs
 from hostrouting.errors import RouteRefused  # noqa: TC001  attrs.resolve_types looks it up here
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
     from types import TracebackType
 
     from hostrouting.fib import Flow, Kind
-    from hostrouting.model import IP, Route, Snapshot
+    from hostrouting.model import IP, Prefix, Route, Snapshot
 
 __all__ = ["KIND_OF_ERRNO", "Answer", "Change", "Outcome", "RouteBackend", "Verb", "Watch"]
 
@@ -35,8 +35,11 @@ class Change:
     - `prepend`: the same, before the holders of the key: it is then the one that the kernel takes.
     - `replace`: rewrites the first holder of the key, whoever it belongs to, or adds when nobody holds it. The
       kernel answers RouteExists when exactly this route already stands behind the first holder.
-    - `delete`: the one route that is exactly this (key, type, protocol, scope, legs); NoSuchRoute if none is. What
-      Linux itself would take for it (any metric when 0 is asked for, any gateway when none is) stays.
+    - `delete`: the one route that is exactly this, in everything that it says; NoSuchRoute if none is. What Linux
+      itself would take for it (any metric when 0 is asked for, any gateway or source when none is) stays; where that
+      stands before it, it is RouteRefused with ENOTUNIQ.
+
+    A number that does not fit into a message of the kernel's is InvalidRoute with ERANGE.
 
     What a snapshot shows of the state of a leg (linkdown, dead, pervasive) is no part of what is asked for, nor is the
     weight of an only leg: a route can be handed back as it was read. In IPv6 `add` is refused in the same way, but
@@ -84,17 +87,28 @@ class RouteBackend(Protocol):
     """A kernel's routing tables, as few verbs.
 
     Every call takes at most its time-out and then raises BackendTimeout; none retries on its own, except where it says
-    so. Nothing but BackendError is raised, with the kernel's own words. A backend may be used by one thread at a time.
-    Use it in a `with` block, or close it.
+    so. The clock is looked at between messages: what one system call or the understanding of one message takes is not
+    cut short. Nothing but BackendError is raised, with the kernel's own words; what else breaks off a call, such as
+    KeyboardInterrupt, leaves a backend that is as good as before. A backend may be used by one thread at a time. Use
+    it in a `with` block, or close it.
     """
 
-    def snapshot(self, *, family: int | None = None, table: int | None = None, protocol: int | None = None) -> Snapshot:
+    def snapshot(
+        self,
+        *,
+        family: int | None = None,
+        table: int | None = None,
+        protocol: int | None = None,
+        prefixes: Collection[Prefix] | None = None,
+    ) -> Snapshot:
         """Links, addresses, rules and routes as they are now, in the kernel's order.
 
-        `family` (4 or 6) leaves out the other family's addresses, rules and routes; `table` and `protocol` leave out
-        other routes: a real kernel is asked for these only, so that a few are read as fast among 100,000 others.
-        Of one moment: when anything changed meanwhile, all is read again, a few times; then Unsettled. What is said of
-        a device for both families is what holds in IPv4, unless only 6 is asked for. Needs no privilege.
+        `family` (4 or 6) leaves out the other family's addresses, rules and routes; `table`, `protocol` and `prefixes`
+        leave out other routes: a real kernel is asked for these tables and protocols only, so that a few routes are
+        read as fast among 100,000 others. Of one moment: when anything of it may have changed meanwhile, all is read
+        again, a few times; then Unsettled, with the last reading. Routes that are left out may change as they like
+        (in IPv6, those of other tables): so a few prefixes can be read on a host that never rests. What is said of a
+        device for both families is what holds in IPv4, unless only 6 is asked for. Needs no privilege.
         """
         ...
 

@@ -1,14 +1,19 @@
 """From the kernel's errno for a route to the error that an operator reads: which kind, and what is wrong with what.
 
-Here: one sentence for each kind. Not here: when a kernel refuses, and what to do about it.
+Here: one sentence for each kind, from the facts that are handed in; the same words for every kernel. Not here: when a
+kernel refuses, and how the facts are come by.
 """
+
+from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterable
+from ipaddress import ip_interface
+from typing import TYPE_CHECKING, Protocol
 
-from hostrouting.backends.base import Change
+from hostrouting.backends.deletion import metric_of, same
 from hostrouting.errors import (
+    BackendError,
     DeviceDown,
     GatewayNotOnLink,
     InvalidRoute,
@@ -17,9 +22,15 @@ from hostrouting.errors import (
     RouteExists,
     RouteRefused,
 )
-from hostrouting.model import Address
+from hostrouting.model import IPV4
 
-__all__ = ["refusal"]
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hostrouting.backends.base import Change
+    from hostrouting.model import IP, Address, NextHop, Route
+
+__all__ = ["Facts", "refusal"]
 
 _KINDS: dict[int, type[RouteRefused]] = {
     errno.EEXIST: RouteExists,
@@ -29,45 +40,110 @@ _KINDS: dict[int, type[RouteRefused]] = {
     errno.ENETDOWN: DeviceDown,
     errno.ENETUNREACH: GatewayNotOnLink,
     errno.EHOSTUNREACH: GatewayNotOnLink,
+    errno.EINVAL: InvalidRoute,
+    errno.ERANGE: InvalidRoute,
+    errno.EOPNOTSUPP: InvalidRoute,
+    errno.EAFNOSUPPORT: InvalidRoute,
 }
 
 
-def refusal(change: Change, number: int, kernel: str = "", *, addresses: Iterable[Address] = ()) -> RouteRefused:
+class Facts(Protocol):
+    """What a refusal is explained from; looked at only when it is needed."""
+
+    def standing(self, route: Route) -> Sequence[Route]:
+        """The routes of the same table and prefix, in the kernel's order."""
+        ...
+
+    def addresses(self, family: int) -> Sequence[Address]:
+        """The host's own addresses of this family."""
+        ...
+
+
+def refusal(change: Change, number: int, kernel: str = "", *, facts: Facts, problem: str = "") -> RouteRefused:
     """The error for a change that was refused with this errno; `kernel` is the kernel's own text, if it gave one.
 
-    `addresses` are the host's, so that a gateway can be told together with what the device is on.
+    Without a `problem` that is known already, it is found in the facts.
     """
+    kind = _KINDS.get(number, RouteRefused)
+    # Where it is known what is wrong, the kernel may not even have been asked.
+    words = "" if problem else os.strerror(number)
+    if not problem:
+        try:
+            problem = _problem(change, kind, facts)
+        except BackendError:
+            problem = ""  # a second look that fails takes nothing from the first
+    said = f"cannot {change.verb} {change.route}"
+    return kind(
+        f"{said}: {problem}" if problem else said,
+        route=str(change.route),
+        errno=number,
+        kernel=kernel or words,
+    )
+
+
+def _problem(change: Change, kind: type[RouteRefused], facts: Facts) -> str:
     route = change.route
-    dev = next(iter(route.devs), "no device")
-    kind = _KINDS.get(number, InvalidRoute)
-    if number == errno.ENOTUNIQ:
-        # No kernel says so: it is found out before one is asked to delete.
-        return RouteRefused(f"{route}: cannot be deleted: {kernel}", route=str(route))
-    if kind is RouteExists and change.verb == "replace":
-        said = f"{route}: exactly this route already stands behind another one of its key"
-    elif kind is RouteExists:
-        said = f"{route}: another route holds this destination and metric"
-    elif kind is NoSuchRoute:
-        said = f"{route}: there is no such route"
-    elif kind is NoSuchDevice:
-        said = f"{route}: there is no device {dev}" if route.devs else f"{route}: it names no device"
-    elif kind is DeviceDown:
-        said = f"{route}: the device {dev} is down"
-    elif kind is GatewayNotOnLink:
-        said = f"{route}: {_gateways(change, addresses)}"
-    else:
-        said = f"{route}: the kernel takes no such route"
-    return kind(said, route=str(route), errno=number, kernel=kernel or os.strerror(number))
+    devs = " and ".join(route.devs)
+    if kind is RouteExists:
+        return _holder(change, facts)
+    if kind is NoSuchRoute:
+        return "there is no such route"
+    if kind is NoSuchDevice:
+        return f"there is no device {devs}" if devs else "it names no device"
+    if kind is DeviceDown:
+        return f"{devs or 'its device'} is down"
+    if kind is GatewayNotOnLink:
+        return _gateway(route, facts)
+    return _misfit(route, facts) if kind is InvalidRoute else ""
 
 
-def _gateways(change: Change, addresses: Iterable[Address]) -> str:
-    """Which gateway is not on-link on which device, and what that device is on."""
-    held = list(addresses)
-    said = []
-    for leg in change.route.legs:
-        if leg.gateway is not None:
-            family = leg.gateway.version
-            own = [f"{it.ip}/{it.length}" for it in held if it.dev == leg.dev and it.ip.version == family]
-            where = f"{leg.dev} ({', '.join(own) if own else f'no IPv{family} address'})"
-            said.append(f"gateway {leg.gateway} is not on-link on {where}")
-    return "; ".join(said) or "its way cannot be reached"
+def _holder(change: Change, facts: Facts) -> str:
+    route = change.route
+    place = (route.tos, metric_of(route))
+    alike = [one for one in facts.standing(route) if (one.tos, metric_of(one)) == place]
+    if any(same(one, route) for one in alike):
+        behind = " and stands behind another one of its key" if change.verb == "replace" else ""
+        return f"it is there already{behind}"
+    return f"its place is held by {alike[0]}" if alike else "another route holds its place"
+
+
+def _gateway(route: Route, facts: Facts) -> str:
+    hops = [leg for leg in route.legs if leg.gateway is not None]
+    if not hops:
+        return "it leads nowhere"
+    # Of several, the one that nothing on its device explains; the kernel does not say which.
+    blamed = next((leg for leg in hops if not _explained(leg, facts)), hops[0])
+    where = f" on {blamed.dev} ({_interfaces(blamed, facts) or 'which has no address'})" if blamed.dev else ""
+    return f"gateway {blamed.gateway} is not on-link{where}"
+
+
+def _misfit(route: Route, facts: Facts) -> str:
+    """What is known to make a route invalid: a gateway or a source that cannot be one."""
+    source = route.prefsrc
+    if source is not None and all(source != address.ip for address in facts.addresses(source.version)):
+        return f"{source} is no address of this host's"
+    for leg in route.legs:
+        if any(leg.gateway in _ends(address) for address in _on(leg, facts)):
+            return f"gateway {leg.gateway} is a broadcast address on {leg.dev} ({_interfaces(leg, facts)})"
+    return ""
+
+
+def _on(leg: NextHop, facts: Facts) -> list[Address]:
+    family = leg.gateway.version if leg.gateway else IPV4
+    return [address for address in facts.addresses(family) if address.dev == leg.dev]
+
+
+def _explained(leg: NextHop, facts: Facts) -> bool:
+    return any(
+        leg.gateway in ip_interface(f"{address.peer or address.ip}/{address.length}").network
+        for address in _on(leg, facts)
+    )
+
+
+def _interfaces(leg: NextHop, facts: Facts) -> str:
+    return ", ".join(f"{address.ip}/{address.length}" for address in _on(leg, facts))
+
+
+def _ends(address: Address) -> tuple[IP | None, ...]:
+    network = ip_interface(f"{address.peer or address.ip}/{address.length}").network
+    return (address.broadcast, network.broadcast_address) if network.version == IPV4 else ()

@@ -15,11 +15,11 @@ from hostrouting.fib import PLAIN, Fib, Flow
 from hostrouting.model import IPV4, IPV6, Snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
     from types import TracebackType
 
     from hostrouting.backends.base import Change, Outcome
-    from hostrouting.model import IP
+    from hostrouting.model import IP, Prefix
 
 __all__ = ["SavedBackend"]
 
@@ -32,7 +32,14 @@ class SavedBackend:
         self._snapshot = snapshot
         self._fib: Fib | None = None
 
-    def snapshot(self, *, family: int | None = None, table: int | None = None, protocol: int | None = None) -> Snapshot:
+    def snapshot(
+        self,
+        *,
+        family: int | None = None,
+        table: int | None = None,
+        protocol: int | None = None,
+        prefixes: Collection[Prefix] | None = None,
+    ) -> Snapshot:
         """See RouteBackend."""
         whole = self._snapshot
         families = {IPV4, IPV6} if family is None else {family}
@@ -44,6 +51,7 @@ class SavedBackend:
                 it
                 for it in whole.routes
                 if it.prefix.family in families and table in {None, it.table} and protocol in {None, it.protocol}
+                if prefixes is None or it.prefix in prefixes
             ),
         )
 

@@ -18,7 +18,7 @@ from hostrouting.cli.source import config_of, looked_at
 from hostrouting.errors import BackendError, ConfigError, Fault
 from hostrouting.fib import Flow
 from hostrouting.model import protocol_name, table_name
-from hostrouting.wording import packets_line
+from hostrouting.packets import packets_line
 
 if TYPE_CHECKING:
     import argparse
@@ -230,6 +230,6 @@ def _limits(it: Explanation) -> Iterator[Line]:
 
 
 def _variant(variant: Variant) -> Painted:
-    decision, who = variant.decision, packets_line(variant.ways).removesuffix(",")
+    decision, who = variant.decision, packets_line(variant.cases).removesuffix(",")
     to = ", ".join(decision.devs) if decision.kind == "unicast" else decision.kind
     return Painted(f"{who}: {to or 'a device that is not known'}, by the route {_short(decision.route)}", "warn")

@@ -45,7 +45,7 @@ def explain_document(it: Explanation) -> dict[str, Any]:
         "dropsReplies": list(it.strict),
         "others": [
             {
-                "when": [[str(condition) for condition in way] for way in variant.ways],
+                "when": [[str(condition) for condition in case] for case in variant.cases],
                 "kind": variant.decision.kind,
                 "devs": list(variant.decision.devs),
             }

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Self
 import attrs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
     from types import TracebackType
 
     from hostrouting.backends.base import Answer, Change, Outcome, RouteBackend, Watch
     from hostrouting.fib import Flow
     from hostrouting.host import Host
     from hostrouting.layout import HostLayout
-    from hostrouting.model import IP, Snapshot
+    from hostrouting.model import IP, Prefix, Snapshot
     from hostrouting.system import Files, Lock
 
 __all__ = ["Observed", "Witness", "WitnessedFiles"]
@@ -115,9 +115,16 @@ class Observed:
         """The last snapshot, taken now if there is none yet."""
         return self.snapshot(family=4) if self.taken is None else self.taken
 
-    def snapshot(self, *, family: int | None = None, table: int | None = None, protocol: int | None = None) -> Snapshot:
+    def snapshot(
+        self,
+        *,
+        family: int | None = None,
+        table: int | None = None,
+        protocol: int | None = None,
+        prefixes: Collection[Prefix] | None = None,
+    ) -> Snapshot:
         """See RouteBackend."""
-        self.taken = self._backend.snapshot(family=family, table=table, protocol=protocol)
+        self.taken = self._backend.snapshot(family=family, table=table, protocol=protocol, prefixes=prefixes)
         return self.taken
 
     def lookup(self, destinations: Sequence[IP], flow: Flow | None = None) -> tuple[Answer, ...]:

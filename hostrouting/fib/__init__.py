@@ -9,7 +9,7 @@ plain packet, `branches` with all others, `program` knows which rules matter whe
 where the answer can change.
 """
 
-from hostrouting.fib.answer import Cell, Condition, Contest, Decision, Kind, Variant, Ways
+from hostrouting.fib.answer import Cases, Cell, Condition, Contest, Decision, Kind, Variant
 from hostrouting.fib.engine import Fib
 from hostrouting.fib.flow import ANY, PLAIN, Flow
 
@@ -24,5 +24,5 @@ __all__ = [
     "Flow",
     "Kind",
     "Variant",
-    "Ways",
+    "Cases",
 ]

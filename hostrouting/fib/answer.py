@@ -9,7 +9,7 @@ import attrs
 
 from hostrouting.model import NextHop, Route, RouteType, Rule
 
-__all__ = ["Cell", "Condition", "Contest", "Decision", "Kind", "Variant", "Ways"]
+__all__ = ["Cases", "Cell", "Condition", "Contest", "Decision", "Kind", "Variant"]
 
 # A route's type, or what became of a packet that no route took.
 Kind: TypeAlias = RouteType | Literal["no-route"]
@@ -32,7 +32,7 @@ class Condition:
 
 
 # Sets of conditions, one of which is all true.
-Ways: TypeAlias = tuple[tuple[Condition, ...], ...]
+Cases: TypeAlias = tuple[tuple[Condition, ...], ...]
 
 
 @attrs.frozen
@@ -57,9 +57,9 @@ class Decision:
 
 @attrs.frozen
 class Variant:
-    """Another answer, and what would have to be true of the packet for it: all of one of the `ways`."""
+    """Another answer, and what would have to be true of the packet for it: all of one of the `cases`."""
 
-    ways: Ways
+    cases: Cases
     decision: Decision
 
 

@@ -3,47 +3,47 @@
 Here: the walk that splits where a rule asks what nobody knows. Not here: the packet as plain as it may be (`stretch`).
 
 The walk depends on a destination only through what the tables have for it. It is done once for each such shape; and
-there is one end for each route that may be taken, with all the ways that lead there, however many rules do.
+there is one end for each route that may be taken, with all the cases that lead there, however many rules do.
 """
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
-from hostrouting.fib.answer import Ways
-from hostrouting.fib.flow import Flow, dscp, tos_ask
+from hostrouting.fib.answer import Cases
+from hostrouting.fib.flow import Flow, tos_ask
 from hostrouting.fib.step import Outcome, Step, Turn
 from hostrouting.fib.table import Entry
-from hostrouting.fib.worlds import ANYTHING, Path, World
+from hostrouting.fib.worlds import ANYTHING, Case, World
 
 __all__ = ["Branches", "End"]
 
 # What a rule finds in its table: of each route, in order, the tos that it asks for (0: none), and whether it is kept.
 Shape: TypeAlias = tuple[tuple[int, bool], ...]
-# How often walks arrive at one rule by gotos, each knowing something else. The next one that arrives knows nothing any
-# more, and is the last: it may find an end that is not possible, and misses none.
-ARRIVALS = 16
+# So many turns are taken by packets that are not plain and know how they came there. From then on a walk knows nothing
+# and comes to each turn once: it may find an end that is not possible, and misses none.
+BUDGET = 4096
 
 
 class End(NamedTuple):
-    """One end, and the ways that lead to it; there is one value for equal ways."""
+    """One end, and the cases that lead to it; there is one value for equal cases."""
 
     outcome: Outcome
-    ways: Ways
+    cases: Cases
 
 
 class Branches:
     """The walks through some turns."""
 
-    def __init__(self, turns: Sequence[Turn], flow: Flow, ways: dict[Ways, Ways]) -> None:
-        """Take the turns, of which none asks for a destination; `ways` are those that are known already."""
-        self._turns, self._flow, self._ways = turns, flow, ways
+    def __init__(self, turns: Sequence[Turn], flow: Flow, cases: dict[Cases, Cases]) -> None:
+        """Take the turns, of which none asks for a destination; `cases` are those that are known already."""
+        self._turns, self._flow, self._cases = turns, flow, cases
         self._tables = tuple({id(table): table for turn in turns if (table := turn.step.table)}.values())
         # Steps that take the same out of the same table are asked once.
         askers = {_asks_like(turn.step): turn.step for turn in turns}
         self._askers = tuple(askers.values())
         places = {key: place for place, key in enumerate(askers)}
         self._asker_of = [places[_asks_like(turn.step)] for turn in turns]
-        self._known: dict[tuple[Shape, ...], tuple[tuple[Step | None, int | None, Ways], ...]] = {}
+        self._known: dict[tuple[Shape, ...], tuple[tuple[Step | None, int | None, Cases], ...]] = {}
 
     def ends(self, address: int) -> Iterator[End]:
         """Each end that a packet for this destination may come to."""
@@ -54,16 +54,15 @@ class Branches:
         if found is None:
             walk = _Walk(self._turns, [shapes[place] for place in self._asker_of])
             found = self._known[shapes] = tuple(
-                [(step, place, self._ways.setdefault(ways, ways)) for step, place, ways in walk.ends()]
+                [(step, place, self._cases.setdefault(cases, cases)) for step, place, cases in walk.ends()]
             )
-        for step, place, ways in found:
-            yield End((step, None if step is None or place is None else chains[id(step.table)][place]), ways)
+        for step, place, cases in found:
+            yield End((step, None if step is None or place is None else chains[id(step.table)][place]), cases)
 
     def _shape(self, step: Step, chains: dict[int, tuple[Entry, ...]]) -> Shape:
-        if step.table is None:
-            return ()
+        entries = () if step.table is None else chains[id(step.table)]
         unknown = self._flow.tos is None
-        return tuple([(dscp(entry.route.tos) if unknown else 0, step.keeps(entry)) for entry in chains[id(step.table)]])
+        return tuple([(entry.route.tos if unknown else 0, step.keeps(entry)) for entry in entries])
 
 
 def _asks_like(step: Step) -> tuple[int, int | None, int | None]:
@@ -75,56 +74,77 @@ class _Walk:
 
     def __init__(self, turns: Sequence[Turn], shapes: Sequence[Shape]) -> None:
         self._turns, self._shapes = turns, shapes
-        self._arrivals: dict[int, int] = {}
+        self._left, self._seen = BUDGET, set[int]()
         # Where a walk goes on.
         self._pending: list[tuple[int, World]] = [(0, ANYTHING)]
-        self._found: dict[object, tuple[Step | None, int | None, dict[Path, None]]] = {}
+        self._found: dict[object, tuple[Step | None, int | None, dict[Case, None]]] = {}
 
-    def ends(self) -> Iterator[tuple[Step | None, int | None, Ways]]:
+    def ends(self) -> Iterator[tuple[Step | None, int | None, Cases]]:
         """The ends: the step, and which of the routes that it finds."""
         while self._pending:
             self._go_on(*self._pending.pop())
-        for step, place, ways in self._found.values():
-            yield step, place, tuple(ways)
+        for step, place, cases in self._found.values():
+            yield step, place, tuple(cases)
 
-    def _go_on(self, at: int, known: World) -> None:
-        world: World | None = known
-        while world is not None:
+    def _go_on(self, at: int, world: World) -> None:
+        going: World | None = world
+        while going is not None and (known := self._known_at(at, going)) is not None:
             if at == len(self._turns):
-                self._end(None, None, world)
+                self._end(None, None, known)
                 return
-            turn, shape = self._turns[at], self._shapes[at]
-            at += 1
-            taking, passing = _split(world, turn)
-            if taking is None:
-                continue
-            if turn.target is not None:
-                self._later(at, passing)
-                at, world = turn.target, self._arriving(turn.target, taking)
-            elif turn.step.verdict:
-                self._end(turn.step, None, taking)
-                world = passing
-            elif any(kept for _, kept in shape):
-                left, by_tos = self._take(turn.step, shape, taking)
-                if left is None or passing is None:
-                    for other in by_tos:
-                        self._later(at, self._arriving(at, other))
-                    world = passing if left is None else left
-                # Else the rule changes nothing for packets that may take it or not: they go on as they came.
+            at, going = self._turn(at, known)
+
+    def _known_at(self, at: int, world: World) -> World | None:
+        """What a walk still knows at a turn; None where it need not go on: one that knows nothing has been there."""
+        if not world.conditions:
+            return world  # the plain packet's own
+        self._left -= 1
+        if self._left >= 0:
+            return world
+        if at in self._seen:
+            return None
+        self._seen.add(at)
+        return ANYTHING._replace(conditions=world.conditions)
+
+    def _turn(self, at: int, world: World) -> tuple[int, World | None]:
+        """Where the walk goes on after a turn, and in which world, if it does."""
+        turn, shape = self._turns[at], self._shapes[at]
+        taking, passing = _split(world, turn)
+        if taking is None:
+            return at + 1, world
+        if turn.target is not None:
+            self._later(at + 1, passing)
+            return turn.target, taking
+        if turn.step.verdict:
+            self._end(turn.step, None, taking)
+            return at + 1, passing
+        if not any(kept for _, kept in shape):
+            return at + 1, world
+        left, by_tos = self._take(turn.step, shape, taking)
+        if left is not None and passing is not None:
+            # The rule changes nothing for packets that may take it or not: they go on as they came.
+            return at + 1, world
+        for other in by_tos:
+            self._later(at + 1, other)
+        return at + 1, passing if left is None else left
 
     def _take(self, step: Step, shape: Shape, world: World) -> tuple[World | None, list[World]]:
         """End where the table has a route that is kept; the worlds of those that find none, and by which tos."""
         going: list[World] = []
         for place, (tos, kept) in enumerate(shape):
-            taking = world.suppose(step.rule, (tos_ask(tos),), true=True) if tos else world
-            if taking is not None:
+            if not tos:
                 if kept:
-                    self._end(step, place, taking)
-                elif tos:
-                    going.append(taking)
-            left = world.suppose(step.rule, (tos_ask(tos),), true=False) if tos else None
-            if left is None:
+                    self._end(step, place, world)
                 return (None if kept else world), going
+            ask, possible = tos_ask(tos)
+            taking = world.suppose(step.rule, (ask,), true=True) if possible else None
+            if taking is not None and kept:
+                self._end(step, place, taking)
+            elif taking is not None:
+                going.append(taking)
+            left = world.suppose(step.rule, (ask,), true=False) if possible else world
+            if left is None:
+                return None, going
             world = left
         return world, going
 
@@ -132,14 +152,14 @@ class _Walk:
         if world is not None:
             self._pending.append((at, world))
 
-    def _arriving(self, at: int, world: World) -> World | None:
-        """The world in which a walk that arrives at a turn goes on there, if it still has to."""
-        if not world.conditions:
-            return world  # the plain packet's own
-        count = self._arrivals[at] = self._arrivals.get(at, 0) + 1
-        if count <= ARRIVALS:
-            return world
-        return ANYTHING._replace(conditions=world.conditions) if count == ARRIVALS + 1 else None
+    def _may_go_on(self, at: int) -> bool:
+        """Whether a walk that knows something has to go on at a turn: not where one that knows nothing has been."""
+        self._left -= 1
+        if self._left >= 0:
+            return True
+        unseen = at not in self._seen
+        self._seen.add(at)
+        return unseen
 
     def _end(self, step: Step | None, place: int | None, world: World) -> None:
         """Note an end: of steps that find the same, or give the same verdict, the first one speaks for all."""

@@ -28,6 +28,7 @@ from hostrouting.model import (
     Snapshot,
     as_ip,
     default_rules,
+    in_order,
     route_keys,
     width_of,
 )
@@ -39,6 +40,7 @@ _BY_ADDRESS: dict[int, tuple[tuple[int, int, Kind], ...]] = {
     IPV4: ((0, 0, "local"), (0xE0000000, 0xEFFFFFFF, "multicast"), (0xFFFFFFFF, 0xFFFFFFFF, "broadcast")),
     IPV6: ((0xFF << 120, (1 << 128) - 1, "multicast"),),
 }
+_FLOWS = 256  # so many are prepared for at a time
 # The first of them after 0.
 _SPECIAL = {family: min(low for low, _, _ in them if low) for family, them in _BY_ADDRESS.items()}
 
@@ -65,7 +67,7 @@ class Fib:
         self._groups: dict[str, int] = {"lo": 0, **{link.name: link.group for link in snapshot.links}}
         self._wary = frozenset(link.name for link in snapshot.links if link.ignore_routes_with_linkdown)
         self._rules = {
-            family: tuple(rule for rule in snapshot.rules if rule.family == family) for family in (IPV4, IPV6)
+            family: in_order(rule for rule in snapshot.rules if rule.family == family) for family in (IPV4, IPV6)
         }
         # Until a namespace gets its first rule of its own, IPv4 keeps the tables local and main in one trie:
         # a longer prefix in main then beats a shorter one in local. (Linux keeps them apart for good after
@@ -159,6 +161,8 @@ class Fib:
     def _prepare(self, family: int, flow: Flow) -> _Ready:
         ready = self._ready.get((family, flow))
         if ready is None:
+            if len(self._ready) >= _FLOWS:
+                self._ready.clear()
             rules = self._rules[family][1:] if family == IPV4 and self._merged else self._rules[family]
 
             def table_of(rule: Rule) -> Table | None:
@@ -209,7 +213,7 @@ class Fib:
         # Numbers only: the garbage collector need not look at them.
         key: tuple[object, ...] = (id(step), id(entry))
         if by_address or others:
-            key = (*key, by_address, *[id(it) for end in others for it in (*end.outcome, end.ways)])
+            key = (*key, by_address, *[id(it) for end in others for it in (*end.outcome, end.cases)])
         decision = self._decisions.get(key)
         if decision is None:
             rule = None if step is None else step.rule
@@ -220,7 +224,7 @@ class Fib:
                 rule,
                 None if entry is None else entry.route,
                 () if entry is None else entry.legs,
-                tuple(Variant(end.ways, self._decision(end.outcome)) for end in others),
+                tuple(Variant(end.cases, self._decision(end.outcome)) for end in others),
             )
         return decision
 

@@ -10,22 +10,19 @@ from typing import NamedTuple, Self
 
 import attrs
 
-from hostrouting.model import IP, Rule, as_ip
+from hostrouting.model import IP, IPV4, IPV6, Rule, as_ip
 
-__all__ = ["ANY", "PLAIN", "Ask", "Flow", "asks_of", "dscp", "same_tos", "tos_ask"]
+__all__ = ["ANY", "PLAIN", "Ask", "Flow", "asks_of", "has_tos", "tos_ask"]
 
-# The two lowest bits of tos belong to congestion notification; routing has not looked at them since Linux 5.18.
-_DSCP = 0xFC
-
-
-def dscp(tos: int) -> int:
-    """What routing sees of a tos byte."""
-    return tos & _DSCP
+# The two lowest bits of tos belong to congestion notification; of a packet's, IPv4 does not look at the three highest
+# either. What a rule or a route asks for may have them all the same: then it is for no packet.
+_ASKED = 0xFC
+_SEEN = {IPV4: 0x1C, IPV6: 0xFC}
 
 
-def same_tos(one: int, other: int) -> bool:
-    """Whether two tos bytes are one to routing."""
-    return not (one ^ other) & _DSCP
+def has_tos(packet: int, asked: int, family: int = IPV4) -> bool:
+    """Whether a packet has the tos that a rule or a route asks for; each has the tos 0."""
+    return not asked & _ASKED or packet & _SEEN[family] == asked & _ASKED
 
 
 def _as_ip(value: str | IP | None) -> IP | None:
@@ -40,7 +37,8 @@ class Flow:
     when it is bound to none; a `source` of 0.0.0.0 is one that is yet to be chosen.
 
     For a bound socket the answer is what the tables have by that device. Where they have nothing, Linux takes the
-    destination for a neighbour and sends the packet out there all the same.
+    destination for a neighbour and sends the packet out there all the same. Packets within a VRF are left out: which
+    table is theirs no snapshot says.
     """
 
     source: IP | None = attrs.field(default=None, converter=_as_ip)
@@ -81,7 +79,7 @@ class Flow:
 
 # Nothing is known: the answer names every rule that could make it another.
 ANY = Flow()
-# What `ip route get` asks: the host's own packet, by root, without a mark, from a socket that is not bound. The
+# What `ip route get` asks: the host's own packet, by root, without a mark, from a socket that is not bound. In IPv4 the
 # kernel takes it for one of UDP (17) between the ports 0, unless it is told otherwise.
 PLAIN = Flow(source=IPv4Address(0), iif="lo", oif="", mark=0, tos=0, uid=0, ipproto=17, sport=0, dport=0)
 
@@ -134,14 +132,18 @@ def asks_of(rule: Rule, devs: Collection[str]) -> Iterator[tuple[Ask, bool]]:
     for name, value in rule.selectors():
         if name == "to":
             continue
+        if name == "tos":
+            yield tos_ask(rule.tos, rule.family)
+            continue
         possible = name not in {"iif", "oif"} or value == "lo" or value in devs
         ask = _ask(rule, name, value)
         yield ask._replace(plain=possible and ask.answer(plainly) is True), possible
 
 
-def tos_ask(tos: int) -> Ask:
-    """Whether a packet has this tos."""
-    return Ask("tos", ("tos", f"{tos:#x}"), tos, tos, _DSCP, same_tos(tos, 0))
+def tos_ask(tos: int, family: int = IPV4) -> tuple[Ask, bool]:
+    """Whether a packet has this tos; and whether any can have it."""
+    seen, asked = _SEEN[family], tos & _ASKED
+    return Ask("tos", ("tos", f"{tos:#x}"), asked, asked, seen, plain=not asked), not asked & ~seen
 
 
 def _ask(rule: Rule, name: str, value: str) -> Ask:
@@ -151,8 +153,6 @@ def _ask(rule: Rule, name: str, value: str) -> Ask:
             low, high = rule.src.first, rule.src.last
         case "fwmark":
             low, high, mask = rule.fwmark, rule.fwmark, rule.fwmask
-        case "tos":
-            return tos_ask(rule.tos)
         case "uidrange" if rule.uids is not None:
             low, high = rule.uids
         case "ipproto":

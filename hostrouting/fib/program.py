@@ -7,14 +7,14 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from hostrouting.fib.flow import Ask, Flow, asks_of, same_tos
+from hostrouting.fib.flow import Ask, Flow, asks_of, has_tos
 from hostrouting.fib.step import Step, Turn
 from hostrouting.fib.stretch import Stretch
 from hostrouting.fib.table import Entry, Table
 from hostrouting.model import Rule, width_of
 
 if TYPE_CHECKING:
-    from hostrouting.fib.answer import Ways
+    from hostrouting.fib.answer import Cases
 
 __all__ = ["Program"]
 
@@ -51,7 +51,7 @@ class Program:
         spans = [turn.span for turn in self._turns if turn.span is not None]
         self.cuts = sorted({place for low, high in spans for place in (low, high + 1)})
         self._stretches: dict[int, Stretch] = {}
-        self._ways: dict[Ways, Ways] = {}
+        self._cases: dict[Cases, Cases] = {}
 
     def _of(self, rule: Rule, table_of: Callable[[Rule], Table | None]) -> Iterator[Turn]:
         step = Step(rule, table_of(rule) if rule.action == "to_table" else None, self._groups)
@@ -75,7 +75,7 @@ class Program:
         found = self._stretches.get(place)
         if found is None:
             found = self._stretches[place] = Stretch(
-                self._met_at(address), self._flow, width_of(self._family), self._ways
+                self._met_at(address), self._flow, width_of(self._family), self._cases
             )
         return found
 
@@ -113,7 +113,7 @@ class Program:
                 continue
             if turn.step.table is not None:
                 for entry in turn.step.table.of(0, 0):
-                    if entry.route.tos and not same_tos(entry.route.tos, self._flow.tos or 0):
+                    if entry.route.tos and not has_tos(self._flow.tos or 0, entry.route.tos):
                         continue
                     if entry.route.type == "throw":
                         break

@@ -6,7 +6,7 @@ for other destinations (`program` has left them out), and what becomes of packet
 
 from collections.abc import Callable, Iterator, Sequence
 
-from hostrouting.fib.answer import Ways
+from hostrouting.fib.answer import Cases
 from hostrouting.fib.branches import Branches, End
 from hostrouting.fib.flow import Flow
 from hostrouting.fib.step import Outcome, Step, Turn
@@ -20,14 +20,14 @@ _NOTHING: Outcome = (None, None)
 class Stretch:
     """What is asked for destinations that are one to all rules."""
 
-    def __init__(self, turns: Sequence[Turn], flow: Flow, width: int, ways: dict[Ways, Ways]) -> None:
+    def __init__(self, turns: Sequence[Turn], flow: Flow, width: int, cases: dict[Cases, Cases]) -> None:
         """Take the turns, none of which asks for a destination any more; `width` is that of an address.
 
-        `ways` are those that are known already (see `branches`).
+        `cases` are those that are known already (see `branches`).
         """
         self._lane = tuple(_plainly(turns))
         self._tos, self._oif, self._width = flow.tos, flow.oif, width
-        self._branches = Branches(turns, flow, ways)
+        self._branches = Branches(turns, flow, cases)
         self._asks = any(turn.asks for turn in turns)
 
     def follow(self, address: int) -> tuple[Outcome, bool]:

@@ -7,7 +7,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 
-from hostrouting.fib.flow import dscp, same_tos
+from hostrouting.fib.flow import has_tos
 from hostrouting.model import TABLE_LOCAL, NextHop, Route
 
 __all__ = ["ERRORS", "Entry", "Table"]
@@ -70,7 +70,7 @@ class Table:
         for entry in self._covering(address):
             if not oif or entry.leaves_by(oif):
                 found.append(entry)
-                if not dscp(entry.route.tos):
+                if not entry.route.tos:
                     break
         return tuple(found)
 
@@ -90,7 +90,7 @@ class Table:
             key = address >> host << host + _BITS | length
             if key in first:
                 for entry in entries.get(key) or self._enter(key):
-                    if entry.route.tos and not same_tos(entry.route.tos, tos):
+                    if entry.route.tos and not has_tos(tos, entry.route.tos):
                         passed = True
                     elif not oif or entry.leaves_by(oif):
                         return entry, passed

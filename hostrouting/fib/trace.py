@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 import attrs
 
 from hostrouting.fib.answer import Kind
-from hostrouting.fib.flow import PLAIN, Flow, asks_of, same_tos
+from hostrouting.fib.flow import PLAIN, Flow, asks_of, has_tos
 from hostrouting.model import (
     IP,
     IPV4,
@@ -23,6 +23,7 @@ from hostrouting.model import (
     Snapshot,
     as_ip,
     default_rules,
+    in_order,
     route_keys,
 )
 
@@ -130,7 +131,7 @@ class _Walk:
 
     def __init__(self, snapshot: Snapshot, address: IP, flow: Flow, merged: bool | None) -> None:  # noqa: FBT001  internal
         self.flow, self._address = flow, address
-        self._rules = [rule for rule in snapshot.rules if rule.family == address.version]
+        self._rules = in_order(rule for rule in snapshot.rules if rule.family == address.version)
         self._links = {link.name: link for link in snapshot.links}
         plain = tuple(attrs.evolve(rule, protocol=2) for rule in self._rules)
         own = address.version == IPV4 and plain == default_rules(IPV4)
@@ -210,7 +211,7 @@ class _Walk:
         legs = self.in_use(route)
         if route.legs and not legs:
             return "down"
-        if route.tos and not same_tos(route.tos, self.flow.tos or 0):
+        if not has_tos(self.flow.tos or 0, route.tos):
             return "tos"
         bound = self.flow.oif
         if bound and route.type not in {*_ERRORS, "throw"} and not any(leg.dev == bound for leg in legs):

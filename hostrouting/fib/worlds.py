@@ -3,26 +3,28 @@
 Here: suppositions about one packet, which may contradict each other. Not here: which rules give rise to them.
 """
 
+from collections.abc import Iterator
 from typing import NamedTuple, TypeAlias
 
 from hostrouting.fib.answer import Condition
 from hostrouting.fib.flow import Ask
 from hostrouting.model import Rule
 
-__all__ = ["ANYTHING", "Path", "World"]
+__all__ = ["ANYTHING", "Case", "World"]
 
-Path: TypeAlias = tuple[Condition, ...]
+Case: TypeAlias = tuple[Condition, ...]
 
 
 class World(NamedTuple):
     """Suppositions that are all true together, and the conditions under which a packet is in this world.
 
-    `holds` has a yes for each thing that was asked for; of each of the `refused` not every part is true.
+    `holds` has a yes for each thing that was asked for; of each of the `refused` not every part is true. That several
+    which are refused leave nothing between them (users up to 9, and users from 10 on) is not seen.
     """
 
     holds: dict[str, Ask]
     refused: tuple[tuple[Ask, ...], ...]
-    conditions: Path
+    conditions: Case
 
     def suppose(self, rule: Rule, asks: tuple[Ask, ...], *, true: bool) -> "World | None":
         """The world in which all of this is true too, or in which not all of it is; None when there is none."""
@@ -39,7 +41,16 @@ class World(NamedTuple):
         if not true:
             return World(self.holds, (*self.refused, still), conditions)
         found = World(holds, self.refused, conditions)
-        return None if any(all(map(found._says, refused)) for refused in self.refused) else found
+        return (
+            None if any(found._says_all(refused) for refused in self._touched({ask.name for ask in still})) else found
+        )
+
+    def _touched(self, names: set[str]) -> Iterator[tuple[Ask, ...]]:
+        """What was refused and asks for one of these."""
+        return (refused for refused in self.refused if refused[0].name in names or len(refused) > 1)
+
+    def _says_all(self, asks: tuple[Ask, ...]) -> bool:
+        return all(map(self._says, asks))
 
     def _says(self, ask: Ask) -> bool:
         """Whether what is supposed to be true answers this with yes."""

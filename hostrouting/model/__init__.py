@@ -24,7 +24,7 @@ from hostrouting.model.route import (
     protocol_name,
     table_name,
 )
-from hostrouting.model.rule import Rule, RuleAction, default_rules
+from hostrouting.model.rule import Rule, RuleAction, default_rules, in_order
 from hostrouting.model.snapshot import RouteKey, Snapshot, route_keys
 
 __all__ = [
@@ -54,6 +54,7 @@ __all__ = [
     "Snapshot",
     "as_ip",
     "default_rules",
+    "in_order",
     "ip_at",
     "prefixes_between",
     "protocol_name",

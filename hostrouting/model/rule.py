@@ -3,6 +3,7 @@
 Here: one rule as the kernel lists it. Not here: whether it matches a packet (that is `hostrouting.fib`).
 """
 
+from collections.abc import Iterable
 from typing import Literal, TypeAlias
 
 import attrs
@@ -10,7 +11,7 @@ import attrs
 from hostrouting.model.prefix import IPV4, Prefix
 from hostrouting.model.route import TABLE_DEFAULT, TABLE_LOCAL, TABLE_MAIN, table_name
 
-__all__ = ["Rule", "RuleAction", "default_rules"]
+__all__ = ["Rule", "RuleAction", "default_rules", "in_order"]
 
 
 RuleAction: TypeAlias = Literal["to_table", "goto", "nop", "blackhole", "unreachable", "prohibit"]
@@ -78,6 +79,11 @@ class Rule:
             "dport": self.dports and f"{self.dports[0]}-{self.dports[1]}",
         }
         return (*((name, str(value)) for name, value in said.items() if value), *self.others)
+
+
+def in_order(rules: Iterable[Rule]) -> tuple[Rule, ...]:
+    """Rules in the order in which they are asked; those of one priority as they were given."""
+    return tuple(sorted(rules, key=lambda rule: rule.priority))
 
 
 def default_rules(family: int) -> tuple[Rule, ...]:

@@ -5,7 +5,7 @@ ever forgotten. Not here: any other document.
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import NoneType, UnionType
 from typing import Any, Literal, get_args, get_origin
 
@@ -23,6 +23,7 @@ SCHEMA = "hostrouting/snapshot/1"
 _SHOWN = 60  # so much of a key or a value is shown in a message
 _LONGEST = 128  # the kernel's longest name of a device, and longer than any other word in a snapshot
 _NUMBERS = 1 << 32  # no number of the kernel's routing is as large
+_MOST = {"tos": 255, "protocol": 255, "scope": 255, "weight": 256, "ipproto": 65535}
 
 
 def snapshot_to_json(snapshot: Snapshot, *, indent: int | None = None) -> str:
@@ -80,8 +81,8 @@ def _decode_fields(cls: type, document: Any, path: str) -> Any:
         if field.default is attrs.NOTHING and name not in document:
             raise SnapshotError(path=_under(path, name), problem="this is missing")
     found = cls(**{name: _decode(fields[name].type, value, _under(path, name)) for name, value in document.items()})
-    if isinstance(found, Rule):
-        _check_families(found, path)
+    for name, problem in _problems(found):
+        raise SnapshotError(path=_under(path, name), problem=problem)
     return found
 
 
@@ -108,12 +109,26 @@ def _decode(kind: Any, value: Any, path: str) -> Any:
     return value
 
 
-def _check_families(rule: Rule, path: str) -> None:
-    if rule.family not in {IPV4, IPV6}:
-        raise SnapshotError(path=_under(path, "family"), problem=f"{rule.family} is no address family: 4 and 6 are")
-    for name, prefix in (("src", rule.src), ("dst", rule.dst)):
-        if prefix is not None and prefix.family != rule.family:
-            raise SnapshotError(path=_under(path, name), problem=f"{prefix} in a rule of IPv{rule.family}")
+def _problems(value: Any) -> Iterator[tuple[str, str]]:
+    """What is wrong between the fields of a value, or with one that has fewer numbers than most."""
+    match value:
+        case Rule(family=family) if family not in {IPV4, IPV6}:
+            yield "family", f"{family} is no address family: 4 and 6 are"
+        case Rule():
+            for name in ("src", "dst"):
+                prefix = getattr(value, name)
+                if prefix is not None and prefix.family != value.family:
+                    yield name, f"{prefix} in a rule of IPv{value.family}"
+            for name in ("uids", "sports", "dports"):
+                span = getattr(value, name)
+                if span is not None and span[0] > span[1]:
+                    yield name, f"{span[0]}-{span[1]} is no range: it ends before it begins"
+            if value.action == "goto" and value.target is None:
+                yield "target", "this is missing: a goto leads to a priority"
+    for name, most in _MOST.items():
+        number = getattr(value, name, 0)
+        if isinstance(number, int) and number > most:
+            yield name, f"{number} is not in 0..{most}"
 
 
 def _shown(value: Any) -> str:
@@ -125,6 +140,8 @@ def _shown(value: Any) -> str:
 def _decode_text(parse: Callable[[str], Any], value: Any, path: str) -> Any:
     if not isinstance(value, str):
         raise SnapshotError(path=path, problem=f"{_shown(value)} is no text")
+    if "%" in value:
+        raise SnapshotError(path=path, problem=f"{_shown(value)} has a zone, and addresses here have none")
     try:
         return parse(value)
     except ValueError as error:

@@ -24,6 +24,7 @@ UnsafeReason: TypeAlias = Literal["earlier-rule", "longest-prefix", "no-way", "t
 
 # More routes than this are no repair that an operator would want to see.
 TOO_MANY = 1024
+_NAMED = 9  # so many devices are named in a message
 # Where no static route may lead: this network, the host itself, and from 224.0.0.0 on multicast and what is reserved.
 _RESERVED = {IPV4: ((0, 0x00FFFFFF), (0x7F000000, 0x7FFFFFFF), (0xE0000000, 0xFFFFFFFF))}
 
@@ -76,7 +77,7 @@ def propose_repair(
     way = resolve_route(pattern, fib, protocol=protocol)
     if isinstance(way, Pending):
         lost = [
-            Unsafe(family, finding.first, finding.last, "no-way", finding.decision, way.missing)
+            Unsafe(family, finding.first, finding.last, "no-way", finding.decision, _missing(way, fib))
             for finding in report.findings
         ]
         return Repair((), tuple(lost), (), report)
@@ -113,7 +114,11 @@ def _pattern(fib: Fib, report: OverlapReport, family: int, metric: int) -> Desir
     """A route like those of the repair: spelled out where it can be, automatic where the default is ECMP."""
     anywhere = Prefix(family, 0, 0)
     default = default_route(fib, family=family)
-    if default is not None and len(default.legs) > 1 and set(outbound_devs(fib)) <= set(report.expected_devs):
+    if (
+        default is not None
+        and len(default.legs) > 1
+        and set(outbound_devs(fib, family=family)) <= set(report.expected_devs)
+    ):
         return DesiredRoute(anywhere, metric=metric)
     named = ((dev, default_route(fib, family=family, dev=dev)) for dev in report.expected_devs)
     for dev, route in named:
@@ -123,6 +128,15 @@ def _pattern(fib: Fib, report: OverlapReport, family: int, metric: int) -> Desir
             spelled = gateway if gateway is not None and gateway.version == family else None
             return DesiredRoute(anywhere, gateway=spelled, dev=dev, metric=metric)
     return DesiredRoute(anywhere, dev=next(iter(report.expected_devs)), metric=metric)
+
+
+def _missing(way: Pending, fib: Fib) -> str:
+    """What is missing; for a device that is not there, which there are: its name may be a slip."""
+    dev, names = way.desired.dev, [link.name for link in fib.snapshot.links if link.name != "lo"]
+    if dev is None or dev in names or dev not in way.missing:
+        return way.missing
+    there = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
+    return f"the device {dev}, which expectedDevs names; this host has {there or 'none'}"
 
 
 def _blocks(cidrs: Iterable[Prefix]) -> Iterator[Prefix]:

@@ -22,7 +22,8 @@ from __future__ import annotations
 
 import threading
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from types import NoneType
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -132,11 +133,21 @@ class BackendContract:
             assert backend.snapshot(family=4).rules == default_rules(4)
 
     def test_snapshot_leaves_out_what_was_not_asked_for(self) -> None:
-        """Family, table and protocol leave out other routes, and nothing else."""
+        """Family, table, protocol and prefixes leave out other routes, and nothing else."""
         with self.make() as backend:
             assert _do(backend, "add", _ours("192.0.2.0/24")) is None
             everything = backend.snapshot()
-            for wanted in ({"family": 4}, {"table": TABLE_LOCAL}, {"protocol": OURS}, {"table": 7}):
+            prefixes = [Prefix.parse("192.0.2.0/24"), Prefix.parse("10.0.0.0/24")]
+            restrictions: list[dict[str, Any]] = [
+                {"family": 4},
+                {"table": TABLE_LOCAL},
+                {"protocol": OURS},
+                {"table": 7},
+                {"prefixes": prefixes},
+                {"prefixes": prefixes, "family": 4, "protocol": OURS},
+                {"prefixes": []},
+            ]
+            for wanted in restrictions:
                 some = backend.snapshot(**wanted)
                 assert list(some.routes) == [it for it in everything.routes if _has(it, wanted)]
                 assert some.links == everything.links
@@ -190,6 +201,19 @@ class BackendContract:
             assert _mine(backend) == [first, second]
             assert isinstance(_do(backend, "append", second), RouteExists)
 
+    def test_prepend_stands_before(self) -> None:
+        """`prepend` puts a second route before the holders of the key, adds where there are none, refuses a twin."""
+        with self.make() as backend:
+            first, second = _ours("192.0.2.0/24"), _ours("192.0.2.0/24", gateway="10.0.0.2")
+            third = _ours("192.0.2.0/24", gateway="10.0.0.3")
+            assert _do(backend, "prepend", first) is None
+            assert _do(backend, "prepend", second) is None
+            assert _do(backend, "append", third) is None
+            assert _mine(backend) == [second, first, third]
+            assert isinstance(_do(backend, "prepend", third), RouteExists)
+            (answer,) = backend.lookup([as_ip("192.0.2.1")])
+            assert answer.route == second
+
     def test_replace_rewrites_the_first_holder(self) -> None:
         """`replace` takes the place of the first holder, whoever it belongs to, and adds when there is none."""
         with self.make() as backend:
@@ -219,7 +243,7 @@ class BackendContract:
             assert isinstance(_do(backend, "delete", second), NoSuchRoute)
 
     def test_delete_does_not_take_another_ones(self) -> None:
-        """`delete` is NoSuchRoute when protocol, gateway, device, scope or type are another's."""
+        """`delete` is NoSuchRoute when anything that the route says is another's."""
         with self.make() as backend:
             standing = _ours("192.0.2.0/24", metric=5)
             assert _do(backend, "add", standing) is None
@@ -228,6 +252,9 @@ class BackendContract:
                 attrs.evolve(standing, metric=6),
                 attrs.evolve(standing, scope=SCOPE_LINK),
                 attrs.evolve(standing, type="blackhole", legs=()),
+                attrs.evolve(standing, prefsrc=as_ip("10.0.0.4")),
+                attrs.evolve(standing, mtu=1400),
+                _ours("192.0.2.0/24", metric=5, dev="gone0"),
                 _ours("192.0.2.0/24", metric=5, gateway="10.0.0.2"),
                 _ours("192.0.2.0/24", metric=5, gateway="172.16.0.1", dev="ib0"),
             ):
@@ -261,6 +288,23 @@ class BackendContract:
                 assert error.errno
                 assert error.kernel
             assert _mine(backend) == []
+
+    def test_what_cannot_be_said_is_refused(self) -> None:
+        """A number that the kernel cannot even be told is InvalidRoute, and the change beside it is done."""
+        with self.make() as backend:
+            fine = _ours("192.0.2.0/24")
+            large = 1 << 40
+            wrong = [
+                attrs.evolve(fine, tos=large),
+                attrs.evolve(fine, metric=large),
+                attrs.evolve(fine, protocol=large),
+                attrs.evolve(fine, table=large),
+                attrs.evolve(fine, mtu=large),
+            ]
+            outcomes = backend.change([*(Change("add", it) for it in wrong), Change("add", fine)])
+            assert [type(it.error) for it in outcomes] == [InvalidRoute] * len(wrong) + [NoneType]
+            assert all(f"{large} is not in 0.." in str(it.error) for it in outcomes[:-1])
+            assert _mine(backend) == [fine]
 
     def test_a_refused_change_does_not_stop_the_next(self) -> None:
         """Every change is tried, in order, and each has its outcome."""
@@ -351,6 +395,7 @@ class BackendContract:
                 backend.watch()
 
 
-def _has(route: Route, wanted: dict[str, int]) -> bool:
+def _has(route: Route, wanted: dict[str, Any]) -> bool:
     has = {"family": route.prefix.family, "table": route.table, "protocol": route.protocol}
-    return all(has[name] == value for name, value in wanted.items())
+    near = "prefixes" not in wanted or route.prefix in wanted["prefixes"]
+    return near and all(has[name] == value for name, value in wanted.items() if name in has)

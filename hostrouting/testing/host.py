@@ -5,7 +5,7 @@ Here: the doubles of the edges in `hostrouting.system`. Not here: the fake kerne
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import attrs
 
@@ -140,8 +140,8 @@ class _Visit:
     kernel: MemoryBackend
     over: bool = False
 
-    def snapshot(self, *, family: int | None = None, table: int | None = None, protocol: int | None = None) -> Snapshot:
-        return self._open.snapshot(family=family, table=table, protocol=protocol)
+    def snapshot(self, **only: Any) -> Snapshot:
+        return self._open.snapshot(**only)
 
     def lookup(self, destinations: Sequence[IP], flow: Flow = PLAIN) -> tuple[Answer, ...]:
         return self._open.lookup(destinations, flow)

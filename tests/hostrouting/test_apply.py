@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import attrs
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 import phases
 from hostrouting.apply import Applied, apply_plan
 from hostrouting.backends.base import Change
-from hostrouting.errors import ApplyError, BackendError, NotPermitted, RouteConflict
+from hostrouting.errors import ApplyError, BackendError, NotPermitted, RouteConflict, Unsettled
 from hostrouting.model import OURS, NextHop, Prefix, Route, Snapshot, as_ip
 from hostrouting.plan import RoutePlan, plan_routes
 from hostrouting.testing import Faults, MemoryBackend, h200, plain_vm
@@ -21,6 +22,8 @@ from hostrouting.uplink import DesiredRoute
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from hostrouting.backends.memory import Moment
 
 FOREIGN = 4
 DESTINATIONS = [Prefix.parse(text) for text in ("10.1.0.0/16", "10.1.0.0/17", "10.1.0.0/24", "10.2.0.0/16")]
@@ -80,6 +83,11 @@ def by_key(routes: tuple[Route, ...]) -> dict[object, tuple[Route, ...]]:
     return {key: tuple(it for it in routes if it.key == key) for key in keys}
 
 
+def as_taken(routes: tuple[Route, ...]) -> dict[object, tuple[Route, Counter[Route]]]:
+    """By key the route that the kernel takes, and those behind it in any order: so far a table can be restored."""
+    return {key: (them[0], Counter(them[1:])) for key, them in by_key(routes).items()}
+
+
 def raised_by(call: Callable[[], object]) -> BaseException | None:
     """What the call raises."""
     try:
@@ -115,8 +123,11 @@ FAULTS: dict[str, Callable[[MemoryBackend, int], None]] = {
     "not permitted": lambda kernel, nth: kernel.faults.fail("change", NotPermitted("no"), nth=nth),
     "hangs": lambda kernel, nth: kernel.faults.hang("change", nth=nth),
     "hangs, but does it": lambda kernel, nth: kernel.faults.hang("change", nth=nth, done=True),
-    "cannot be read back": lambda kernel, nth: kernel.faults.hang("snapshot", nth=min(nth, 1)),
+    "cannot be read back": lambda kernel, nth: kernel.faults.hang("snapshot", nth=nth),
+    "is never at rest": lambda kernel, nth: kernel.faults.fail("snapshot", Unsettled("busy"), nth=nth),
 }
+AS_BEFORE = "what had been done was undone: the route table is as it was before"
+BETWEEN = [route(DESTINATIONS[0], f"10.0.0.{at}", 0, OURS if at == 2 else FOREIGN) for at in (1, 2, 3)]
 
 
 # Of two of ours before another's route, the second went and the first did not: it cannot be put between them.
@@ -127,8 +138,13 @@ BETWEEN = [
 
 @example(BETWEEN, [], "gateway gone", 1)
 @given(present, wishes, st.sampled_from(sorted(FAULTS)), st.integers(1, 9))
+@example(BETWEEN, [], "cannot be read back", 1)
+@example([BETWEEN[1], BETWEEN[0]], [DesiredRoute(DESTINATIONS[0], gateway=as_ip("10.0.0.3"))], "is never at rest", 1)
 def test_all_or_nothing(routes: list[Route], wanted: list[DesiredRoute], fault: str, nth: int) -> None:
-    """Whatever fails at whichever step: the table is the one before or the one planned, and the report says which."""
+    """Whatever fails at whichever step: the table is the one before or the one planned, and the report says which.
+
+    Before means: the kernel takes the same routes, and behind them are the same, whose order cannot always be restored.
+    """
     kernel = host(routes)
     plan, before = planned(kernel, wanted)
     if plan.conflicts:
@@ -140,12 +156,15 @@ def test_all_or_nothing(routes: list[Route], wanted: list[DesiredRoute], fault: 
         assert by_key(routes_of(kernel)) == by_key(routes_of(plan.apply_to(before)))
     else:
         assert isinstance(error, ApplyError)
-        assert by_key(routes_of(kernel)) == by_key(routes_of(before)), str(error)
-        assert error.after == "what had been done was undone: the route table is as it was before"
+        assert as_taken(routes_of(kernel)) == as_taken(routes_of(before)), str(error)
+        exactly = by_key(routes_of(kernel)) == by_key(routes_of(before))
+        assert error.after.startswith(AS_BEFORE)
+        assert exactly == (error.after == AS_BEFORE)
+        assert exactly or ", but for the order of the routes behind the first to 10." in error.after
 
 
-@given(present, wishes, st.integers(0, 9))
-def test_stopped_at_any_step(routes: list[Route], wanted: list[DesiredRoute], nth: int) -> None:
+@given(present, wishes, st.integers(0, 9), st.sampled_from([1, 2, 5_000]))
+def test_stopped_at_any_step(routes: list[Route], wanted: list[DesiredRoute], nth: int, at_once: int) -> None:
     """Told to stop at whichever step, everything is as before, and the order to stop comes out with a note of it."""
     kernel = host(routes)
     plan, before = planned(kernel, wanted)
@@ -159,43 +178,99 @@ def test_stopped_at_any_step(routes: list[Route], wanted: list[DesiredRoute], nt
         if looks > nth:
             raise phases.Cancelled("SIGTERM")
 
-    stopped = raised_by(lambda: apply_plan(plan, kernel, before=before, check=check))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("hostrouting.apply._AT_ONCE", at_once)
+        stopped = raised_by(lambda: apply_plan(plan, kernel, before=before, check=check))
     if stopped is None:
         assert by_key(routes_of(kernel)) == by_key(routes_of(plan.apply_to(before)))
     else:
         assert isinstance(stopped, phases.Cancelled)
-        assert by_key(routes_of(kernel)) == by_key(routes_of(before))
-        assert stopped.__notes__ == ["what had been done was undone: the route table is as it was before"]
+        assert as_taken(routes_of(kernel)) == as_taken(routes_of(before))
+        [note] = stopped.__notes__
+        assert note.startswith(AS_BEFORE)
 
 
-@given(present, wishes, st.sampled_from(DESTINATIONS), st.sampled_from([0, 5]), st.integers(1, 6))
+def test_how_often_it_can_be_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is asked whether to go on before every batch, before what was made is read back, and once more at the end."""
+    monkeypatch.setattr("hostrouting.apply._AT_ONCE", 2)
+    old = [route(destination, "10.0.0.2", 0, OURS) for destination in DESTINATIONS[:3]]
+    new = [DesiredRoute(destination, gateway=as_ip("10.0.0.3")) for destination in DESTINATIONS[:3]]
+    kernel = host(old)
+    plan, before = planned(kernel, new)
+    seen: list[int] = []
+    apply_plan(plan, kernel, before=before, check=lambda: seen.append(len(routes_of(kernel))))
+    # Two batches that make three routes, a look back, two that break three, a look at the end.
+    assert seen == [3, 5, 6, 6, 4, 3]
+
+
+somebodys = st.builds(
+    Change,
+    st.sampled_from(["add", "append", "prepend", "replace", "delete"]),
+    st.builds(
+        route,
+        st.sampled_from(DESTINATIONS),
+        st.sampled_from(["10.0.0.1", "10.0.0.9"]),
+        st.sampled_from([0, 5]),
+        st.sampled_from([FOREIGN, FOREIGN, OURS]),
+    ),
+)
+
+
+@given(present, wishes, somebodys, st.sampled_from(["change", "snapshot"]), st.integers(1, 6))
+@example(
+    [BETWEEN[1], BETWEEN[2]],
+    [DesiredRoute(DESTINATIONS[0], gateway=as_ip("10.0.0.1"))],
+    Change("prepend", route(DESTINATIONS[0], "10.0.0.9", 0, FOREIGN)),
+    "change",
+    1,
+)
 def test_somebody_else_at_the_same_time(
-    routes: list[Route], wanted: list[DesiredRoute], destination: Prefix, metric: int, nth: int
+    routes: list[Route], wanted: list[DesiredRoute], theirs: Change, moment: Moment, nth: int
 ) -> None:
-    """A route that somebody else puts in between is never overwritten: it is there, and ours are all or nothing."""
+    """Whatever somebody else does in between: others' routes are as they left them, and ours are all or nothing."""
     kernel = host(routes)
     plan, before = planned(kernel, wanted)
     if plan.conflicts:
         return
-    theirs = Route(destination, (NextHop("eth0", gateway=as_ip("10.0.0.9")),), metric=metric, protocol=FOREIGN)
-    put: list[bool] = []
+    foreign = [foreigners(before)]
 
     def somebody_else() -> None:
-        [outcome] = MemoryBackend.change(kernel, [Change("add", theirs)])
-        put.append(outcome.ok)
+        MemoryBackend.change(kernel, [theirs])
+        foreign.append(foreigners(kernel.snapshot()))
 
-    kernel.faults.meanwhile("change", somebody_else, nth=nth)
-    ours = [it for it in routes_of(before) if it.protocol == OURS]
+    kernel.faults.meanwhile(moment, somebody_else, nth=nth)
     error = raised_by(lambda: apply_plan(plan, kernel, before=before))
+    kernel.faults = Faults()
+    assert foreigners(kernel.snapshot()) == foreign[-1]
     if error is None:
-        ours = [it for it in routes_of(plan.apply_to(before)) if it.protocol == OURS]
+        concerned = {step.route.key for step in plan.steps}
+        now, then = by_key(routes_of(kernel)), by_key(routes_of(plan.apply_to(before)))
+        assert {key: now.get(key) for key in concerned} == {key: then.get(key) for key in concerned}
     else:
         assert isinstance(error, ApplyError)
-        assert put == [True], str(error)
-    kernel.faults = Faults()
-    now = routes_of(kernel)
-    assert (theirs in now) == (put == [True])
-    assert {it for it in now if it.protocol == OURS} == set(ours)
+        assert set(ours_of(kernel)) >= set(ours_of(before)), str(error)
+        assert error.after.startswith(AS_BEFORE) == (as_taken(routes_of(kernel)) == as_taken(routes_of(before)))
+
+
+def foreigners(snapshot: Snapshot) -> dict[object, tuple[Route, ...]]:
+    """The routes of others by key, in their order."""
+    return by_key(tuple(it for it in routes_of(snapshot) if it.protocol != OURS))
+
+
+def ours_of(kernel: MemoryBackend | Snapshot) -> list[Route]:
+    """The routes of ours."""
+    return [it for it in routes_of(kernel) if it.protocol == OURS]
+
+
+def test_what_was_undone_is_done_again() -> None:
+    """The inverse of a plan is a plan like any other: what stood before, or behind, somebody else's stands there again."""
+    for routes in (BETWEEN[1:], BETWEEN[:2]):
+        kernel = host(routes)
+        plan, before = planned(kernel, [])
+        apply_plan(plan, kernel, before=before)
+        assert ours_of(kernel) == []
+        apply_plan(plan.inverse(), kernel, before=kernel.snapshot())
+        assert by_key(routes_of(kernel)) == by_key(tuple(routes))
 
 
 def test_nothing_to_do_writes_nothing() -> None:
@@ -219,7 +294,7 @@ def test_make_before_break() -> None:
         kernel.faults.meanwhile("change", lambda: seen.append(len(routes_of(kernel))), nth=nth)
     plan, before = planned(kernel, [DesiredRoute(DESTINATIONS[0], gateway=as_ip("10.0.0.3"))])
     applied = apply_plan(plan, kernel, before=before)
-    assert [str(change.verb) for change in applied.changes] == ["append", "delete"]
+    assert [str(change.verb) for change in applied.changes] == ["prepend", "delete"]
     assert seen == [1, 2]
     assert applied.log_fields() == {"replace": 1}
 
@@ -256,8 +331,24 @@ def test_undoing_that_fails_too() -> None:
     plan, before = planned(kernel, [DesiredRoute(destination) for destination in DESTINATIONS])
     kernel.faults.fail("change", errno.EINVAL, nth=4)
     kernel.faults.fail("change", NotPermitted("the capability is gone"), nth=5)
-    with pytest.raises(ApplyError, match=r"undoing it failed too .the capability is gone.; what is in the route table"):
+    with pytest.raises(
+        ApplyError, match=r"undoing it failed too .the capability is gone.; .* not all be undone: there is now"
+    ):
         apply_plan(plan, kernel, before=before)
+
+
+def test_undoing_is_tried_again() -> None:
+    """What fails in the undoing, and may go well a moment later, is tried again."""
+    kernel = plain_vm()
+    plan, before = planned(kernel, [DesiredRoute(destination) for destination in DESTINATIONS])
+    kernel.faults.fail("change", errno.EINVAL, nth=4)
+    for nth in (1, 2):
+        kernel.faults.hang("snapshot", nth=nth)
+    with pytest.raises(ApplyError) as caught:
+        apply_plan(plan, kernel, before=before)
+    assert caught.value.after == AS_BEFORE
+    assert kernel.faults.waiting == 0
+    assert ours_of(kernel) == []
 
 
 def test_undoing_that_cannot() -> None:

@@ -190,18 +190,28 @@ class TestOneHost:
         assert (checked.status, checked.document["verdict"]) == (0, "ok"), checked.said
 
     @pytest.mark.parametrize(
-        "selector",
-        ["fwmark 1/1", "uidrange 1000-2000", "dport 53", "sport 53", "ipproto tcp", "tos 0x10", "iif eth0", "oif eth0"],
+        ("selector", "who"),
+        [
+            ("fwmark 1/1", "with fwmark 0x1/0x1"),
+            ("fwmark 1", "with fwmark 0x1"),
+            ("uidrange 1000-2000", "of users 1000-2000"),
+            ("dport 53", "with dport 53"),
+            ("sport 53", "with sport 53"),
+            ("ipproto tcp", "with ipproto 6"),
+            ("tos 0x10", "with tos 0x10"),
+            ("iif eth0", "that come in by eth0"),
+            ("oif eth0", "from sockets bound to eth0"),
+            ("from 10.0.0.9", "from 10.0.0.9"),
+        ],
     )
-    def test_what_cannot_be_seen(self, namespace: Namespace, tmp_path: Path, selector: str) -> None:
+    def test_what_cannot_be_seen(self, namespace: Namespace, tmp_path: Path, selector: str, who: str) -> None:
         """Packets that a rule may select, and that would escape then, are never passed over with a bare ok."""
         namespace.batch([f"rule add pref 100 {selector} lookup 100", "route add 192.168.0.0/16 dev ib0 table 100"])
         checked = Checked(namespace, check("192.168.0.0/16"), tmp_path)
         assert checked.status == 0
         assert checked.document["verdict"] == "undecided"
         (note,) = checked.document["notes"]
-        assert f"packets with {selector.partition(' ')[0]} " in note
-        assert "leave by ib0 [192.168.0.0/16 proto boot table 100 by rule 100]" in note
+        assert f"packets {who} (rule 100) leave by ib0 [192.168.0.0/16 proto boot table 100, rule 100]" in note
         assert checked.left["route-overlap.ok"] == f"undecided\n{note}\n"
         assert f"<4>{note}" in checked.said
 

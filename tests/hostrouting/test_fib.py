@@ -153,7 +153,7 @@ class TestLookupIsTheKernelsDecision:
         if not whole.oif or flow.oif:  # what a bound socket may use is no selector of a rule
             assert scan(snapshot, block.family, address, whole) in possible
         assert told(answer) == scan(snapshot, block.family, address, flow.assumed())
-        assert all(all(variant.ways) for variant in answer.variants)
+        assert all(all(variant.cases) for variant in answer.variants)
         assert told(answer) not in possible[1:]
 
 
@@ -282,7 +282,7 @@ class TestTheAnswerNamesItsReasons:
         (variant,) = answer.variants
         assert answer.devs == ("eth0",)
         assert variant.decision.devs == ("wg0",)
-        assert [str(condition) for condition in variant.ways[0]] == ["fwmark 0x1/0x1 (rule 100)"]
+        assert [str(condition) for condition in variant.cases[0]] == ["fwmark 0x1/0x1 (rule 100)"]
         assert not Fib(snapshot).lookup("172.17.1.1").variants
         assert not Fib(snapshot).lookup("172.16.1.1", Flow(mark=2)).variants
         assert Fib(snapshot).lookup("172.16.1.1", Flow(mark=3)).devs == ("wg0",)
@@ -349,7 +349,7 @@ class TestTheAnswerNamesItsReasons:
         assert fib.lookup("30.1.1.1", PLAIN).devs == ("ib0",)
         assert fib.lookup("30.1.1.1", Flow(tos=0x10)).devs == ("eth0",)
         assert variant.decision.devs == ("eth0",)
-        assert str(variant.ways[0][0]) == "tos 0x10 (rule 32766)"
+        assert str(variant.cases[0][0]) == "tos 0x10 (rule 32766)"
 
     def test_routes_of_a_prefix(self) -> None:
         """The routes of exactly one prefix are given in the kernel's order."""

@@ -35,7 +35,7 @@ FLOWS = st.builds(
         PLAIN, mark=mark, tos=tos, uid=uid, ipproto=ports[0], sport=ports[1], dport=ports[2]
     ),
     st.sampled_from([0, 1, 2]),
-    st.sampled_from([0, 0x10]),
+    st.sampled_from([0, 0x10, 0x30, 0x50, 0xB0, 0x11, 0x8]),
     st.sampled_from([0, 1000]),
     st.sampled_from([(17, 0, 0), (6, 22, 443), (17, 5353, 53)]),
 )

@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 
 from hostrouting.fib import PLAIN, Fib, Flow, branches
 from hostrouting.fib.flow import Ask
+from hostrouting.fib.trace import trace_route
 from hostrouting.model import Link, Prefix, Route, Rule, Snapshot, default_rules, ip_at
+from hostrouting.uplink import outbound_devs
 from tests.support.strategies import blocks, snapshots
 
 LOCAL, *REST = default_rules(4)
@@ -26,7 +28,10 @@ def with_rules(*rules: Rule, routes: tuple[Route, ...] = (DEFAULT, BY_WG0)) -> F
 def others(fib: Fib, address: str = "172.16.0.1") -> list[tuple[str, list[str]]]:
     """Where else packets may go, and under which conditions."""
     return [
-        (", ".join(variant.decision.devs) or variant.decision.kind, [" + ".join(map(str, way)) for way in variant.ways])
+        (
+            ", ".join(variant.decision.devs) or variant.decision.kind,
+            [" + ".join(map(str, case)) for case in variant.cases],
+        )
         for variant in fib.lookup(address).variants
     ]
 
@@ -104,18 +109,17 @@ class TestAllThatIsPossibleIsSaidAndNoMore:
         )
         rules = sorted(data.draw(st.lists(jumps | ends, max_size=12)), key=lambda rule: rule.priority)
         routes = (DEFAULT, *(Route.to("0.0.0.0/0", dev=f"wg{table}", table=table) for table in (7, 8, 9)))
-        before = branches.ARRIVALS
-        branches.ARRIVALS = data.draw(st.sampled_from([0, 1, 16]))
+        before = branches.BUDGET
+        branches.BUDGET = data.draw(st.sampled_from([0, 5, before]))
         try:
             fib = with_rules(*rules, routes=routes)
             answer = fib.lookup("172.16.0.1")
         finally:
-            branches.ARRIVALS = before
+            branches.BUDGET = before
         said = {it.devs for it in (answer, *(variant.decision for variant in answer.variants))}
         possible = {fib.lookup("172.16.0.1", attrs.evolve(PLAIN, mark=mark)).devs for mark in range(16)}
         assert possible <= said
-        if before == branches.ARRIVALS and len(rules) < 6:
-            assert all(all(variant.ways) for variant in answer.variants)
+        assert all(all(variant.cases) for variant in answer.variants)
 
     def test_contradictions(self) -> None:
         """No packet has two marks, two input devices or two protocols: what takes both is no variant."""
@@ -125,7 +129,7 @@ class TestAllThatIsPossibleIsSaidAndNoMore:
             ({"uids": (0, 10)}, {"uids": (11, 20)}),
             ({"ipproto": 6}, {"ipproto": 17}),
             ({"src": Prefix.parse("10.0.0.0/9")}, {"src": Prefix.parse("10.128.0.0/9")}),
-            ({"tos": 0x10}, {"tos": 0x20}),
+            ({"tos": 0x10}, {"tos": 0x8}),
         ):
             rules = [
                 Rule(family=4, priority=10, action="goto", target=20, **first),
@@ -148,17 +152,17 @@ class TestAllThatIsPossibleIsSaidAndNoMore:
     def test_many_rules_that_do_the_same(self) -> None:
         """Of a thousand rules that lead to one table there is one variant, with all their packets."""
         rules = [Rule(family=4, priority=1000 + n, src=Prefix(4, (10 << 24) + n, 32), table=7) for n in range(1000)]
-        ((devs, ways),) = others(with_rules(*rules))
-        assert (devs, len(ways)) == ("wg0", 1000)
-        assert ways[999] == "from 10.0.3.231/32 (rule 1999)"
+        ((devs, cases),) = others(with_rules(*rules))
+        assert (devs, len(cases)) == ("wg0", 1000)
+        assert cases[999] == "from 10.0.3.231/32 (rule 1999)"
 
     def test_many_marks_that_lead_on(self) -> None:
         """Twenty-six independent gotos make as many kinds of packets as atoms, and are answered all the same."""
         rules = [marked(100 + n, 1 << n, 1 << n, target=1000 + n) for n in range(26)]
         rules += [marked(1000 + n, 3 << n, 3 << n, target=2000) for n in range(26)]
-        ((devs, ways),) = others(with_rules(*rules, marked(2000, 5, table=7)))
+        ((devs, cases),) = others(with_rules(*rules, marked(2000, 5, table=7)))
         assert devs == "wg0"
-        assert all(ways)
+        assert all(cases)
 
     @pytest.mark.parametrize("name", ["tun_id", "flowlabel"])
     def test_what_nobody_can_tell(self, name: str) -> None:
@@ -168,6 +172,147 @@ class TestAllThatIsPossibleIsSaidAndNoMore:
         assert with_rules(rule).lookup("172.16.0.1", PLAIN).variants
         again = Rule(family=4, priority=9, action="goto", target=10, others=((name, "4"),))
         assert others(with_rules(again, attrs.evolve(rule, priority=9, table=254), attrs.evolve(rule, priority=10)))
+
+    def test_a_goto_past_a_rule_that_is_left_out(self) -> None:
+        """Where a rule for other destinations is left out, a goto still leads to the rule that it names."""
+        rules = [
+            Rule(family=4, priority=5, dst=Prefix.parse("10.0.0.0/8"), table=254),
+            marked(10, 1, target=30),
+            Rule(family=4, priority=20, table=254),
+            Rule(family=4, priority=30, table=7),
+        ]
+        assert others(with_rules(*rules)) == [("wg0", ["fwmark 0x1/0xff (rule 10)"])]
+
+    def test_not_what_cannot_be(self) -> None:
+        """What is known to be otherwise anyway is refused without a word: packets of mark 1 are not of mark 2."""
+        rules = [marked(10, 1, target=30), marked(20, 1, table=254), attrs.evolve(marked(30, 2, table=7), invert=True)]
+        local = attrs.evolve(rules[1], priority=11, fwmark=0, fwmask=0)
+        assert others(with_rules(rules[0], local, rules[2])) == [("wg0", ["fwmark 0x1/0xff (rule 10)"])]
+
+    def test_packets_of_a_tos_that_is_thrown_on(self) -> None:
+        """Packets that a route for their tos throws to the next rule are followed there."""
+        routes = (
+            attrs.evolve(Route.to("0.0.0.0/0", type="throw", table=9), tos=0x10),
+            Route.to("0.0.0.0/0", dev="eth0", table=9),
+            DEFAULT,
+            BY_WG0,
+        )
+        rules = (Rule(family=4, priority=10, table=9), Rule(family=4, priority=20, table=7))
+        assert others(with_rules(*rules, routes=routes)) == [("wg0", ["tos 0x10 (rule 10)"])]
+
+    def test_packets_of_a_tos_that_is_taken(self) -> None:
+        """Where only packets of one tos are taken, all others go on to the next rule, marked or not."""
+        routes = (
+            attrs.evolve(Route.to("0.0.0.0/0", dev="wg0", table=9), tos=0x10),
+            Route.to("0.0.0.0/0", type="throw", table=9),
+            DEFAULT,
+        )
+        assert others(with_rules(Rule(family=4, priority=10, table=9), routes=routes)) == [
+            ("wg0", ["tos 0x10 (rule 10)"])
+        ]
+        assert others(with_rules(marked(10, 1, table=9), routes=routes)) == [
+            ("wg0", ["fwmark 0x1/0xff (rule 10) + tos 0x10 (rule 10)"])
+        ]
+        later = (Rule(family=4, priority=10, table=9), marked(20, 1, table=7))
+        assert others(with_rules(*later, routes=(*routes, Route.to("0.0.0.0/0", dev="ib0", table=7)))) == [
+            ("wg0", ["tos 0x10 (rule 10)"]),
+            ("ib0", ["fwmark 0x1/0xff (rule 20)"]),
+        ]
+
+    @pytest.mark.parametrize("tos", [0x20, 0xB0])
+    def test_a_tos_that_no_packet_has(self, tos: int) -> None:
+        """A route for a tos with bits that IPv4 does not look at is for no packet, and no reason for doubt."""
+        routes = (attrs.evolve(Route.to("172.16.0.0/16", dev="wg0"), tos=tos), DEFAULT)
+        fib = with_rules(routes=routes)
+        assert others(fib) == []
+        assert fib.lookup("172.16.0.1", Flow(tos=tos)).devs == ("eth0",)
+
+    def test_two_rules_on_one_table_that_suppress_otherwise(self) -> None:
+        """Rules that ask one table and suppress other groups are told apart."""
+        links = (Link(name="eth0", index=2), Link(name="wg0", index=3, group=5))
+        first = attrs.evolve(marked(10, 1, table=7), suppress_ifgroup=5)
+        second = attrs.evolve(marked(20, 2, table=7), suppress_ifgroup=6)
+        snapshot = Snapshot(links=links, rules=(LOCAL, first, second, *REST), routes=(DEFAULT, BY_WG0))
+        assert others(Fib(snapshot)) == [("wg0", ["fwmark 0x2/0xff (rule 20)"])]
+
+    def test_what_two_selectors_took_together(self) -> None:
+        """Packets that a rule took for two reasons do not come to a later one for the same two, in any order."""
+        rules = [
+            attrs.evolve(marked(10, 1, table=254), ipproto=6),
+            marked(20, 1, target=30),
+            Rule(family=4, priority=25, table=254),
+            Rule(family=4, priority=30, table=7, ipproto=6),
+        ]
+        assert others(with_rules(*rules)) == []
+
+    def test_what_is_known_is_no_condition(self) -> None:
+        """A tos that is known is not asked for, whichever way it comes to a route for it."""
+        routes = (attrs.evolve(Route.to("0.0.0.0/0", dev="wg0", table=7), tos=0x10), DEFAULT)
+        answer = with_rules(marked(10, 1, table=7), routes=routes).lookup("172.16.0.1", Flow(tos=0x10))
+        assert [str(condition) for variant in answer.variants for condition in variant.cases[0]] == [
+            "fwmark 0x1/0xff (rule 10)"
+        ]
+
+    def test_what_all_earlier_rules_take(self) -> None:
+        """Not only the last rule before is remembered to have taken its packets."""
+        takers = [Rule(family=4, priority=10 + n, src=Prefix(4, (10 + n) << 24, 8), table=254) for n in range(3)]
+        assert others(with_rules(*takers, Rule(family=4, priority=90, src=Prefix.parse("10.1.0.0/16"), table=7))) == []
+
+    def test_a_source_of_the_other_family(self) -> None:
+        """A source of IPv4 is none that a rule of IPv6 could be for."""
+        every = Rule(family=6, priority=10, src=Prefix.parse("::/1"), table=7)
+        route = Route.to("::/0", dev="wg0", table=7)
+        snapshot = Snapshot(links=LINKS, rules=(every, *default_rules(6)), routes=(route, Route.to("::/0", dev="eth0")))
+        assert Fib(snapshot).lookup("fd00::1", PLAIN).devs == ("eth0",)
+
+    @given(st.data())
+    @settings(max_examples=60)
+    def test_rules_that_collide(self, data: st.DataObject) -> None:
+        """Of up to seven rules on a few marks, users and tos, what is possible is said: for every packet, and no more."""
+        rules = sorted(data.draw(st.lists(colliding(), min_size=1, max_size=7)), key=lambda rule: rule.priority)
+        fib = with_rules(*rules, routes=data.draw(st.lists(tabled(), max_size=5).map(lambda it: (DEFAULT, *it))))
+        answer = fib.lookup("172.16.0.1", Flow(oif="", iif="lo", source=PLAIN.source, ipproto=17, sport=0, dport=0))
+        flows = [
+            attrs.evolve(PLAIN, mark=mark, uid=uid, tos=tos)
+            for mark, uid, tos in product(range(4), (0, 1, 5, 9), (0, 4, 8, 12))
+        ]
+        found = {(it.kind, it.route) for it in (fib.lookup("172.16.0.1", flow) for flow in flows)}
+        said = [(it.kind, it.route) for it in (answer, *(variant.decision for variant in answer.variants))]
+        assert found <= set(said)
+        assert len(said) == len(set(said))
+        # Refusals that leave nothing between them are not seen; those take two rules that refuse.
+        if len(rules) < 3:
+            assert found == set(said)
+
+
+@st.composite
+def colliding(draw: st.DrawFn) -> Rule:
+    """A rule of a kind that gets in the way of others of its kind."""
+    priority = draw(st.integers(1, 12))
+    action = draw(st.sampled_from(["goto", "to_table", "to_table", "to_table", "blackhole"]))
+    mask = draw(st.sampled_from([0, 1, 2, 3]))
+    return Rule(
+        family=4,
+        priority=priority,
+        action=action,  # type: ignore[arg-type]  # one of those
+        target=priority + draw(st.integers(1, 6)) if action == "goto" else None,
+        table=draw(st.sampled_from([7, 8, 254])) if action == "to_table" else 0,
+        fwmark=draw(st.integers(0, 3)) & mask,
+        fwmask=mask,
+        uids=draw(st.sampled_from([None, None, None, (0, 0), (1, 5), (5, 9)])),
+        tos=draw(st.sampled_from([0, 0, 0, 4, 8])),
+        invert=draw(st.integers(0, 3)) == 0,
+        suppress_prefixlength=draw(st.sampled_from([None, None, None, 0, 16])),
+    )
+
+
+@st.composite
+def tabled(draw: st.DrawFn) -> Route:
+    """A route of the tables that those rules ask."""
+    table, prefix = draw(st.sampled_from([7, 8, 254])), draw(st.sampled_from(["0.0.0.0/0", "172.16.0.0/16"]))
+    kind = draw(st.sampled_from(["unicast", "unicast", "unicast", "throw", "prohibit"]))
+    route = Route.to(prefix, dev=f"wg{table}" if kind == "unicast" else None, table=table, type=kind, metric=table)  # type: ignore[arg-type]  # one of those
+    return attrs.evolve(route, tos=draw(st.sampled_from([0, 0, 4, 8])))
 
 
 class TestRulesThatAreForNobody:
@@ -185,6 +330,17 @@ class TestRulesThatAreForNobody:
         """A goto to itself, back, or to no rule is passed over: a saved snapshot may say what no kernel does."""
         rules = [marked(5, 1, table=7), Rule(family=4, priority=10, action="goto", target=target)]
         assert others(with_rules(*rules)) == [("wg0", ["fwmark 0x1/0xff (rule 5)"])]
+
+    def test_rules_out_of_order(self) -> None:
+        """A saved snapshot may list rules in any order: they are asked by priority, and no goto leads back."""
+        goto = Rule(family=4, priority=5, action="goto", target=10)
+        snapshot = Snapshot(links=LINKS, rules=(Rule(family=4, priority=10, table=9), goto), routes=(BY_WG0,))
+        assert Fib(snapshot).lookup("172.16.0.1").kind == "no-route"
+        assert outbound_devs(Fib(snapshot)) == ()
+        assert trace_route(snapshot, "172.16.0.1").kind == "no-route"
+        reverse = Snapshot(links=LINKS, rules=(*REST, marked(9, 0, 0, table=7), LOCAL), routes=(DEFAULT, BY_WG0))
+        assert Fib(reverse).lookup("172.16.0.1").devs == ("wg0",)
+        assert trace_route(reverse, "172.16.0.1").devs == ("wg0",)
 
     def test_the_default_route_of_the_unselected(self) -> None:
         """A rule that is for selected packets says nothing about the default route; its opposite does."""

@@ -267,7 +267,8 @@ class TestSnapshotIsAValue:
             if field.default is attrs.NOTHING:
                 continue
             value = not field.default if field.type is bool else full[field.name]
-            other = attrs.evolve(bare, **{field.name: value})
+            aim = {"target": 8} if value == "goto" else {}
+            other = attrs.evolve(bare, **{field.name: value}, **aim)
             assert other != bare, field.name
             held: dict[str, Any] = {home or "routes": (other if home else Route(Prefix(4, 0, 0), (other,)),)}
             whole = Snapshot(**held)
@@ -298,6 +299,21 @@ class TestSnapshotIsAValue:
             (
                 '{"rules": [{"family": 4, "priority": 1, "dst": "fd00::/8"}]}',
                 r"rules\[0\]\.dst: fd00::/8 in a rule of IPv4",
+            ),
+            ('{"rules": [{"family": 4, "priority": 1, "uids": [9, 3]}]}', r"rules\[0\]\.uids: 9-3 is no range"),
+            ('{"rules": [{"family": 4, "priority": 1, "action": "goto"}]}', r"rules\[0\]\.target: this is missing"),
+            ('{"rules": [{"family": 4, "priority": 1, "tos": 999}]}', r"rules\[0\]\.tos: 999 is not in 0\.\.255"),
+            (
+                '{"routes": [{"prefix": "::/0", "legs": [{"dev": "a", "weight": 257}]}]}',
+                r"routes\[0\]\.legs\[0\]\.weight: 257 is not in 0\.\.256",
+            ),
+            (
+                '{"routes": [{"prefix": "::/0", "legs": [{"dev": "a", "gateway": "fe80::1%\\u001b]0;x"}]}]}',
+                r"routes\[0\]\.legs\[0\]\.gateway: 'fe80::1%\\x1b\]0;x' has a zone",
+            ),
+            (
+                '{"routes": [{"prefix": "::/0", "prefsrc": "fe80::1%x"}]}',
+                r"routes\[0\]\.prefsrc: 'fe80::1%x' has a zone",
             ),
             ('{"routes": [{"prefix": "::/0", "metric": -1}]}', r"routes\[0\]\.metric: -1 is not in 0\.\.4294967295"),
             ('{"routes": [{"prefix": "::/0", "table": 4294967296}]}', r"routes\[0\]\.table: 4294967296 is not in"),

@@ -177,6 +177,13 @@ class TestWhatCannotBeSeenIsSaid:
         local, *rest = default_rules(4)
         return host([ETH0], [DEFAULT, Route.to("172.16.4.0/24", dev="wg0", table=77)], rules=[local, rule, *rest])
 
+    @pytest.mark.parametrize("kind", ["nat", "xresolve", "unspec"])
+    def test_types_that_no_kernel_makes(self, kind: RouteType) -> None:
+        """Where nobody can tell where a route leads, it is not called fine."""
+        route = attrs.evolve(Route.to("172.16.0.0/16", dev="eth0"), type=kind)
+        report = check(host([ETH0], [DEFAULT, route]), "172.16.0.0/16")
+        assert [finding.kind for finding in report.findings] == ["overlap"]
+
     @pytest.mark.parametrize(
         "selectors",
         [
@@ -199,7 +206,7 @@ class TestWhatCannotBeSeenIsSaid:
         assert not report.findings
         (note,) = report.notes
         assert note.escapes
-        assert note.ways[0][0].rule.priority == 100
+        assert note.cases[0][0].rule.priority == 100
         assert (str(ip_at(4, note.first)), str(ip_at(4, note.last))) == ("172.16.4.0", "172.16.4.255")
 
     def test_what_is_known_decides(self) -> None:

@@ -299,6 +299,23 @@ class TestRepairOfKnownHosts:
         )
         assert texts(proposed(snapshot, "172.16.0.0/16", devs=("eth1",))) == ["172.16.0.0/16 via 10.1.0.1 dev eth1"]
 
+    def test_the_second_family(self) -> None:
+        """An IPv6 repair goes by the default route of IPv6: one of its two ways, where only that is expected."""
+        legs = (NextHop("eth0", gateway=as_ip("fe80::1")), NextHop("eth1", gateway=as_ip("fe80::2")))
+        snapshot = host(
+            [("eth0", "10.0.0.4/24"), ("eth1", "10.1.0.4/24")],
+            [Route(Prefix.parse("::/0"), legs, metric=1024), Route.to("fd22::/32", dev="ib0", metric=256), DEFAULT],
+        )
+        snapshot = attrs.evolve(
+            snapshot,
+            rules=(*default_rules(4), *default_rules(6)),
+            routes=[*snapshot.routes, Route.to("fe80::/64", dev="eth0", metric=256)],
+        )
+        fib = Fib(snapshot)
+        repair = propose_repair(fib, check_overlap(fib, [Prefix.parse("fd22::/32")], devs=["eth0"]))
+        assert texts(repair) == ["fd22::/33 via fe80::1 dev eth0", "fd22:0:8000::/33 via fe80::1 dev eth0"]
+        assert repair.proof.verdict == "ok"
+
     def test_a_key_of_another_tos_is_no_key_of_ours(self) -> None:
         """Somebody's route for another tos does not hold the key: the repair need not be split."""
         theirs = attrs.evolve(Route.to("172.16.0.0/17", dev="ib0", protocol=3), tos=0x10)
@@ -340,7 +357,10 @@ class TestRepairOfKnownHosts:
         report = check_overlap(fib, [Prefix.parse("172.16.0.0/16")], devs=["eth7"])
         repair = propose_repair(fib, report)
         (unsafe,) = repair.unsafe
-        assert (unsafe.reason, unsafe.missing) == ("no-way", "the device eth7")
+        assert (unsafe.reason, unsafe.missing) == (
+            "no-way",
+            "the device eth7, which expectedDevs names; this host has eth0, ib0, ib1, ib2, ib3, ib4, ib5, ib6, ib7",
+        )
         assert repair.proof == report
 
 

@@ -78,7 +78,7 @@ def test_other_tables_and_rules_are_named() -> None:
         rules=rules,
     )
     first, second = lines(snapshot)
-    assert first.endswith("routes via wg0 [172.16.0.0/24 proto boot table 52 by rule 7], expected eth0")
+    assert first.endswith("routes via wg0 [172.16.0.0/24 proto boot table 52, rule 7], expected eth0")
     assert second.endswith("is refused [rule 8: from all to 172.16.9.0/24 prohibit]; expected via eth0")
 
 
@@ -93,7 +93,7 @@ def test_note_line() -> None:
     (note,) = check_overlap(Fib(snapshot), [Prefix.parse("172.16.0.0/16")]).notes
     assert note_line(note) == (
         "expected CIDR 172.16.0.0/16 (172.16.4.0–172.16.4.255): packets with fwmark 0x1/0x1, "  # noqa: RUF001  as printed
-        "uidrange 0-99 (rule 100) leave by wg0 [172.16.4.0/24 proto boot table 77 by rule 100]; "
+        "of users 0-99 (rule 100) leave by wg0 [172.16.4.0/24 proto boot table 77, rule 100]; "
         "the verdict is about all others"
     )
 
@@ -166,7 +166,7 @@ def test_note_of_a_source() -> None:
     away = Route.to("172.16.0.0/16", dev="wg0", table=77, protocol=3)
     snapshot = host([("eth0", "10.0.0.4/24")], [DEFAULT, away], rules=[LOCAL, rule, MAIN])
     (note,) = check_overlap(Fib(snapshot), [Prefix.parse("172.16.0.0/16")]).notes
-    assert ": packets from 10.0.0.5/32 (rule 100) leave by wg0 " in note_line(note)
+    assert ": packets from 10.0.0.5 (rule 100) leave by wg0 " in note_line(note)
 
 
 def noted(*rules: Rule, routes: tuple[Route, ...] = ()) -> list[str]:
@@ -187,24 +187,24 @@ AWAY = Route.to("172.16.0.0/16", dev="wg0", table=77, protocol=3)
 @pytest.mark.parametrize(
     ("count", "words"),
     [
-        (1, "packets from 10.0.0.0/32 (rule 100) leave by wg0 "),
-        (2, "packets from 10.0.0.0/32 (rule 100), or from 10.0.0.1/32 (rule 101) leave by wg0 "),
-        (4, ", or from 10.0.0.2/32 (rule 102), or of 1 more kind, leave by wg0 "),
-        (9, ", or from 10.0.0.2/32 (rule 102), or of 6 more kinds, leave by wg0 "),
+        (1, "packets from 10.0.0.0 (rule 100) leave by wg0 "),
+        (2, "packets from 10.0.0.0 (rule 100), or from 10.0.0.1 (rule 101) leave by wg0 "),
+        (4, ", or from 10.0.0.2 (rule 102), or of 1 more kind, leave by wg0 "),
+        (9, ", or from 10.0.0.2 (rule 102), or of 6 more kinds, leave by wg0 "),
     ],
 )
 def test_note_of_many_rules(count: int, words: str) -> None:
     """Rules that do the same to the packets that they select are one note, which names the first few."""
     (line,) = noted(*(from_source(number, table=77) for number in range(count)), routes=(AWAY,))
     assert words in line
-    assert line.endswith("[172.16.0.0/16 proto boot table 77 by rule 100]")
+    assert line.endswith("[172.16.0.0/16 proto boot table 77, rule 100]")
 
 
 def test_note_of_many_routes() -> None:
     """Packets that leave by one device through several routes are one note, which counts them."""
     more = [Route.to(f"172.16.{number}.0/24", dev="wg0", table=77, protocol=3) for number in (3, 4, 9)]
     (line,) = noted(from_source(0, table=77), routes=(*more, AWAY))
-    assert line.endswith("leave by wg0 [172.16.0.0/16 proto boot table 77 by rule 100 and 3 more routes]")
+    assert line.endswith("leave by wg0 [172.16.0.0/16 proto boot table 77, rule 100 and 3 more routes]")
 
 
 @pytest.mark.parametrize(
@@ -221,7 +221,7 @@ def test_note_of_packets_that_do_not_leave(rule: Rule, words: str) -> None:
     beyond = Rule(family=4, priority=40000, table=99)
     snapshot = host([("eth0", "10.0.0.4/24")], [DEFAULT], rules=[LOCAL, rule, MAIN, beyond])
     (note,) = check_overlap(Fib(snapshot), [Prefix.parse("172.16.0.0/16")]).notes
-    assert f"packets from 10.0.0.0/32 (rule 100) {words}; the verdict is about all others" in note_line(note)
+    assert f"packets from 10.0.0.0 (rule 100) {words}; the verdict is about all others" in note_line(note)
 
 
 def test_note_of_packets_that_fare_well() -> None:
@@ -231,8 +231,8 @@ def test_note_of_packets_that_fare_well() -> None:
     own = Route(Prefix.parse("0.0.0.0/0"), Route.to("0.0.0.0/0", dev="lo").legs, table=78, type="local")
     lines = noted(from_source(0, table=77), from_source(1, table=78), routes=(captured, well, own))
     assert lines == [
-        "packets from 10.0.0.0/32 (rule 100) leave as expected, by eth0 [default proto unspec table 77 by rule 100]",
-        "packets from 10.0.0.1/32 (rule 101) stay on this host [local default proto unspec table 78 by rule 101]",
+        "packets from 10.0.0.0 (rule 100) leave as expected, by eth0 [default proto unspec table 77, rule 100]",
+        "packets from 10.0.0.1 (rule 101) stay on this host [local default proto unspec table 78, rule 101]",
     ]
 
 
@@ -245,7 +245,7 @@ def test_a_range_that_the_host_keeps() -> None:
     (kept,) = report.kept
     assert kept_line(kept) == (
         "expected CIDR 172.16.0.0/16 (172.16.0.0–172.16.127.255) is this host's own "  # noqa: RUF001  as printed
-        "[local 172.16.0.0/17 proto boot table local by rule 0]: packets for it never leave"
+        "[local 172.16.0.0/17 proto boot table local, rule 0]: packets for it never leave"
     )
     repair = propose_repair(fib, report)
     assert kept_line(kept) in notes_lines(report, repair)
@@ -278,7 +278,11 @@ def test_what_is_taken_from_a_tunnel() -> None:
             ["eth0"],
             "is led to the table main by no policy rule, so that no route there can help: see 'ip rule'",
         ),
-        ([LOCAL, MAIN], ["eht0"], "cannot be led back: that takes the device eht0"),
+        (
+            [LOCAL, MAIN],
+            ["eht0"],
+            "cannot be led back: that takes the device eht0, which expectedDevs names; this host has eth0",
+        ),
         (
             [LOCAL, Rule(family=4, priority=9, action="prohibit", dst=Prefix.parse("172.16.0.0/16")), MAIN],
             ["eth0"],

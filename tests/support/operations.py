@@ -38,7 +38,7 @@ from tests.support.rawkernel import RawKernel, Said
 __all__ = ["DEVICES", "Operation", "do_fake", "do_linux", "furnish", "operations", "resolve"]
 
 DEVICES = ("eth0", "eth1", "ib0")
-_VERBS: list[Verb] = ["add", "append", "replace", "delete"]
+_VERBS: list[Verb] = ["add", "append", "prepend", "replace", "delete"]
 
 
 @attrs.frozen
@@ -210,6 +210,9 @@ def rules(draw: st.DrawFn, family: int) -> Rule:
     standard = seldom(st.sampled_from([(0, 255), (32766, 254), (32767, 253)]), None, of=5)
     if standard:
         return Rule(family=family, priority=standard[0], table=standard[1], protocol=2)
+    others = [(("tun_id", "5"),), (("dscp", "0"),), (("dscp", "0x2/0x3"),), (("sport", "0x5/0xff"),)]
+    others += [(("flowlabel", "0x0/0xff"),), (("flowlabel", "0x1/0xff"),)] if family == IPV6 else []
+    more = seldom(st.sampled_from(others), ())
     fwmark, fwmask = seldom(st.sampled_from([(1, 0xFFFFFFFF), (2, 0xFF)]), (0, 0))
     return Rule(
         family=family,
@@ -224,11 +227,12 @@ def rules(draw: st.DrawFn, family: int) -> Rule:
         oif=seldom(st.sampled_from(DEVICES), None),
         fwmark=fwmark,
         fwmask=fwmask,
-        tos=seldom(st.sampled_from([0x10, 0x11]), 0),
+        tos=0 if "dscp" in dict(more) else seldom(st.sampled_from([0x10, 0x11]), 0),
         uids=seldom(st.sampled_from([(0, 0), (1000, 1999)]), None),
         ipproto=seldom(st.sampled_from([6, 17]), 0),
-        sports=seldom(st.just((1, 1023)), None),
+        sports=None if "sport" in dict(more) else seldom(st.just((1, 1023)), None),
         dports=seldom(st.just((53, 53)), None),
+        others=more,
         suppress_prefixlength=seldom(st.sampled_from([0, 28]), None) if to_table else None,
         # Known limit: in IPv6 Linux does not suppress by group when it looks for a gateway.
         suppress_ifgroup=seldom(st.sampled_from([0, 7]), None) if to_table and family == IPV4 else None,

@@ -62,6 +62,7 @@ _IFF_UP, _IFF_LOWER_UP = 1, 0x10000
 _VERBS = {
     "add": (_NEWROUTE, _CREATE | _EXCL),
     "append": (_NEWROUTE, _CREATE | _APPEND),
+    "prepend": (_NEWROUTE, _CREATE),
     "replace": (_NEWROUTE, _CREATE | _REPLACE),
     "delete": (_DELROUTE, 0),
 }
@@ -207,6 +208,11 @@ class RawKernel:
 
     # What there is
 
+    @property
+    def path(self) -> str:
+        """Where the namespace is."""
+        return f"/proc/{os.getpid()}/fd/{self._namespace}"
+
     def ip(self, *arguments: str) -> str:
         """What `ip` prints in the namespace."""
         done = subprocess.run(
@@ -254,7 +260,7 @@ class RawKernel:
     # How it is asked
 
     def _enter(self) -> list[str]:
-        return ["nsenter", f"--net=/proc/{os.getpid()}/fd/{self._namespace}"]
+        return ["nsenter", f"--net={self.path}"]
 
     def _set(self, name: str, flags: int) -> Said:
         if name not in self._indexes:

@@ -25,8 +25,10 @@ Known limits, where this kernel is not Linux:
   anycast and expiring routes do not come by themselves: it is a host with addrgenmode none and nodad.
 - In IPv6 a rule with `suppress_ifgroup` is heeded when a gateway is looked for (EHOSTUNREACH); Linux finds the
   gateway (done). VRFs, tunnels and several namespaces do not exist.
-- Of a rule for a device that went `ip` prints that it is detached; here it is printed as it was made.
+- Of what a rule selects on besides (`Rule.others`) it is only known whether a plain packet has it: where all that is
+  asked for is zero. `flow` makes no difference to it.
 - Of an IPv4 route with several legs `ip` also prints linkdown or dead for the whole; here it stands at the legs only.
+- Of an IPv6 route that leads nowhere `ip` also prints onlink where it was asked for; here such a route has no legs.
 - Metrics of routes are mtu and advmss, the rest is not kept. Addresses have no lifetimes, labels or metrics, and
   none is without its prefix route.
 """

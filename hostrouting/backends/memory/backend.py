@@ -20,15 +20,15 @@ from hostrouting.backends.memory.text import print_world
 from hostrouting.backends.memory.watch import MemoryWatch
 from hostrouting.backends.refusal import refusal
 from hostrouting.errors import BackendError, RouteRefused
-from hostrouting.fib import PLAIN, Decision, Fib, Flow
+from hostrouting.fib import ANY, Decision, Fib, Flow
 from hostrouting.model import IPV4, IPV6, TABLE_LOCAL, TABLE_MAIN, Address, Link, Rule, Snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
     from types import TracebackType
 
     from hostrouting.backends.base import Verb
-    from hostrouting.model import IP, Route
+    from hostrouting.model import IP, Prefix, Route
 
 __all__ = ["MemoryBackend"]
 
@@ -51,6 +51,7 @@ class MemoryBackend:
         self.faults = Faults()
         """What is to go wrong."""
         self._kernel = Kernel(promote_secondaries=promote_secondaries)
+        self._facts = _Facts(self._kernel)
         self._sleep = sleep
         self._happenings: list[Callable[[], object]] = []
         self._watches: list[MemoryWatch] = []
@@ -60,11 +61,18 @@ class MemoryBackend:
 
     # What RouteBackend promises
 
-    def snapshot(self, *, family: int | None = None, table: int | None = None, protocol: int | None = None) -> Snapshot:
+    def snapshot(
+        self,
+        *,
+        family: int | None = None,
+        table: int | None = None,
+        protocol: int | None = None,
+        prefixes: Collection[Prefix] | None = None,
+    ) -> Snapshot:
         """Everything as it is now, or what is asked for of it."""
         self._meet("snapshot")
         snapshot = self._now()
-        if family is None and table is None and protocol is None:
+        if family is None and table is None and protocol is None and prefixes is None:
             return snapshot
         return attrs.evolve(
             snapshot,
@@ -74,10 +82,11 @@ class MemoryBackend:
                 it
                 for it in snapshot.routes
                 if family in {None, it.prefix.family} and table in {None, it.table} and protocol in {None, it.protocol}
+                if prefixes is None or it.prefix in prefixes
             ),
         )
 
-    def lookup(self, destinations: Sequence[IP], flow: Flow = PLAIN) -> tuple[Answer, ...]:
+    def lookup(self, destinations: Sequence[IP], flow: Flow = ANY) -> tuple[Answer, ...]:
         """The FIB entry that decides for each destination."""
         if len({it.version for it in destinations}) > 1:
             raise ValueError("IPv4 and IPv6 destinations in one lookup")
@@ -86,10 +95,10 @@ class MemoryBackend:
             in_force = [rule for family in (IPV4, IPV6) for rule in self._kernel.rules[family].in_force()]
             snapshot = attrs.evolve(self._now(), rules=tuple(in_force))
             self._fib = Fib(snapshot, merged=not self._kernel.rules[IPV4].custom)
+        if not flow.ipproto:
+            # Linux takes a packet of which it is not told the protocol for UDP; in IPv6 for one of none.
+            flow = attrs.evolve(flow, ipproto=_UDP if any(it.version == IPV4 for it in destinations) else 0)
         flow = flow.assumed()
-        if not flow.ipproto and any(it.version == IPV4 for it in destinations):
-            # Linux takes a packet of which it is not told the protocol for UDP, in IPv4.
-            flow = attrs.evolve(flow, ipproto=_UDP)
         merged = not self._kernel.rules[IPV4].custom
         return tuple(_answer(self._fib.lookup(destination, flow), merged=merged) for destination in destinations)
 
@@ -176,12 +185,12 @@ class MemoryBackend:
     def add_rule(self, rule: Rule) -> None:
         """A rule comes, behind those of its priority."""
         with self._arranging(f"add rule {rule}"):
-            self._kernel.rules[rule.family].add(rule)
+            self._kernel.add_rule(rule)
 
     def delete_rule(self, rule: Rule) -> None:
         """The first rule goes that is like this one in all that it says."""
         with self._arranging(f"delete rule {rule}"):
-            self._kernel.rules[rule.family].delete(rule)
+            self._kernel.delete_rule(rule)
 
     def ip_route(self, verb: Verb, route: Route) -> None:
         """Somebody else changes a route, with `ip route`: to `delete`, what the route leaves open matches anything."""
@@ -226,7 +235,7 @@ class MemoryBackend:
             if error is None:
                 return outcome
         if isinstance(error, int):
-            error = refusal(change, error, addresses=self._now().addresses)
+            error = refusal(change, error, facts=self._facts)
         if isinstance(error, RouteRefused):
             return Outcome(change, error)
         raise error
@@ -238,7 +247,8 @@ class MemoryBackend:
             else:
                 self._kernel.change(change)
         except Refused as refused:
-            return Outcome(change, refusal(change, refused.number, refused.text, addresses=self._now().addresses))
+            problem = refused.problem
+            return Outcome(change, refusal(change, refused.number, refused.text, facts=self._facts, problem=problem))
         self._changed()
         return Outcome(change)
 
@@ -250,6 +260,21 @@ class MemoryBackend:
             raise BackendError(f"{what}: refused", errno=refused.number, kernel=refused.text) from refused
         finally:
             self._changed()
+
+
+@attrs.frozen
+class _Facts:
+    """What a refusal is explained from."""
+
+    kernel: Kernel
+
+    def standing(self, route: Route) -> Sequence[Route]:
+        """The routes of the same table and prefix."""
+        return self.kernel.at(route)
+
+    def addresses(self, family: int) -> Sequence[Address]:
+        """The addresses of the family."""
+        return [it for it in self.kernel.snapshot().addresses if it.ip.version == family]
 
 
 def _address(dev: str, interface: str | Address, scope: int, broadcast: IP | None) -> Address:

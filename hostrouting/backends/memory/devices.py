@@ -4,6 +4,7 @@ Here: their state. Not here: what a change of it does to the routes (`ipv4`, `ip
 """
 
 import errno
+import os
 from collections.abc import Iterator
 
 import attrs
@@ -98,7 +99,7 @@ class Devices:
         """The device of this name; ENODEV when there is none."""
         device = self._by_name.get(name)
         if device is None:
-            raise Refused(errno.ENODEV)
+            raise Refused(errno.ENODEV, os.strerror(errno.ENODEV), problem=f"there is no device {name}")
         return device
 
     def add(self, link: Link) -> Device:

@@ -124,10 +124,11 @@ class Lookup4:
         ]
         snapshot = Snapshot(
             links=tuple(attrs.evolve(link, ignore_routes_with_linkdown=False) for link in every),
-            rules=tuple(self._rules),
+            rules=self._rules.in_force(),
             routes=covering,
         )
-        flow = attrs.evolve(PLAIN, oif=dev or "")
+        # It is no packet's lookup: there is no protocol.
+        flow = attrs.evolve(PLAIN, ipproto=0, oif=dev or "")
         decision = Fib(snapshot, merged=False).lookup(ip_at(IPV4, address), flow)
         if decision.route is None:
             raise NoWay(_RULE_ERRORS.get(decision.rule.action if decision.rule else "nop", errno.ENETUNREACH))

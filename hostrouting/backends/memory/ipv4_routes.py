@@ -9,6 +9,7 @@ import errno
 import attrs
 
 from hostrouting.backends.base import Verb
+from hostrouting.backends.deletion import is_meant
 from hostrouting.backends.memory.devices import Device, Devices
 from hostrouting.backends.memory.ipv4_checks import check_route, check_tos
 from hostrouting.backends.memory.ipv4_lookup import Lookup4
@@ -18,9 +19,6 @@ from hostrouting.backends.memory.tables import Standing, Tables
 from hostrouting.model import IP, IPV4, SCOPE_HOST, TABLE_LOCAL, TABLE_MAIN, NextHop, Prefix, Route
 
 __all__ = ["Routes4"]
-
-# In a request to delete it stands for any scope.
-_SCOPE_NOWHERE = 255
 
 
 class Routes4:
@@ -46,10 +44,6 @@ class Routes4:
     def at(self, table: int, prefix: Prefix) -> list[Route]:
         """The routes of exactly this prefix."""
         return [standing.route for standing in self.tables.at(table, prefix)]
-
-    def meant(self, wanted: Route) -> Route | None:
-        """The route that Linux takes for the one to delete."""
-        return next((route for route in self.at(wanted.table, wanted.prefix) if _meant(route, wanted)), None)
 
     def insert(self, verb: Verb, new: Standing) -> None:
         """Put a route that was found right where the verb says."""
@@ -144,7 +138,7 @@ class Routes4:
             raise Refused(errno.ESRCH, "FIB table does not exist")
         shelf = self.tables.at(wanted.table, wanted.prefix)
         for place, standing in enumerate(shelf):
-            if _meant(standing.route, wanted):
+            if is_meant(standing.route, wanted):
                 del shelf[place]
                 self.tables.put(wanted.table, wanted.prefix, shelf)
                 return
@@ -169,29 +163,3 @@ class Routes4:
 def _as_said(leg: NextHop) -> NextHop:
     """The leg without a gateway of 0.0.0.0, which is none."""
     return leg if leg.gateway is None or int(leg.gateway) else attrs.evolve(leg, gateway=None)
-
-
-def _meant(route: Route, wanted: Route) -> bool:
-    """Whether a route is the one to delete: what is wanted without saying it does not matter."""
-    return (
-        route.tos == wanted.tos
-        and wanted.type in {"unspec", route.type}
-        and wanted.scope in {_SCOPE_NOWHERE, route.scope}
-        and wanted.metric in {0, route.metric}
-        and wanted.protocol in {0, route.protocol}
-        and wanted.prefsrc in {None, route.prefsrc}
-        and wanted.mtu in {None, route.mtu}
-        and wanted.advmss in {None, route.advmss}
-        and _legs_meant(route.legs, wanted.legs)
-    )
-
-
-def _legs_meant(legs: tuple[NextHop, ...], wanted: tuple[NextHop, ...]) -> bool:
-    if len(wanted) > 1 and len(legs) != len(wanted):
-        return False
-    if wanted and not legs:
-        return not any(leg.dev or leg.gateway for leg in wanted)
-    return all(
-        hop.dev in {None, leg.dev} and hop.gateway in {None, leg.gateway}
-        for hop, leg in zip(wanted, legs, strict=False)
-    )

@@ -54,7 +54,7 @@ class Lookup6:
         covering = [it.route for it in every if _usable(it, dev)]
         links = tuple(device.link for device in self._devices)
         fib = Fib(Snapshot(links=links, rules=self._rules.in_force(), routes=covering))
-        return fib.lookup(address, attrs.evolve(PLAIN, iif="", oif=dev or "")).route
+        return fib.lookup(address, attrs.evolve(PLAIN, ipproto=0, iif="", oif=dev or "")).route
 
     def _with_carrier(self, standing: Standing) -> bool:
         """Whether it is not passed over because of a lost carrier."""

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 import attrs
 
 from hostrouting.backends.base import Verb
+from hostrouting.backends.deletion import leg_is_meant
 from hostrouting.backends.memory.devices import LOOPBACK, Device, Devices
 from hostrouting.backends.memory.ipv6_checks import check_leg, check_route
 from hostrouting.backends.memory.ipv6_lookup import Lookup6
@@ -77,14 +78,6 @@ class Routes6:
     def at(self, table: int, prefix: Prefix) -> list[Route]:
         """The routes of exactly this prefix, the legs of each together."""
         return list(_together(self.tables.at(table, prefix)))
-
-    def meant(self, wanted: Route) -> Route | None:
-        """The route that Linux takes for the one to delete, or to delete a leg of."""
-        for leg in wanted.legs[:1] or (NextHop(),):
-            for standing in self.tables.at(wanted.table, wanted.prefix):
-                if _meant(standing, wanted, leg):
-                    return next(_together(standing.kin or [standing]))
-        return None
 
     def bring(self, route: Route) -> None:
         """Add what an address or a device brings, behind what is there; a twin is enough."""
@@ -179,7 +172,7 @@ class Routes6:
         failure = 0
         for leg in wanted.legs or (NextHop(),):
             shelf = self.tables.at(wanted.table, wanted.prefix)
-            found = next((it for it in shelf if _meant(it, wanted, leg)), None)
+            found = next((it for it in shelf if leg_is_meant(it.route, it.leg, wanted, leg)), None)
             if found is None:
                 failure = errno.ENOENT if not shelf and _means_nothing(wanted, leg) else errno.ESRCH
             elif leg.gateway is not None or not found.kin:
@@ -209,16 +202,6 @@ def _together(standing: Iterable[_Standing6]) -> Iterator[Route]:
 def _mark(standing: _Standing6, *, dead: bool, linkdown: bool) -> None:
     leg = attrs.evolve(standing.leg, dead=dead, linkdown=linkdown)
     standing.route = attrs.evolve(standing.route, legs=(leg,))
-
-
-def _meant(standing: _Standing6, wanted: Route, leg: NextHop) -> bool:
-    route = standing.route
-    return (
-        wanted.metric in {0, route.metric}
-        and wanted.protocol in {0, route.protocol}
-        and leg.dev in {None, standing.leg.dev}
-        and leg.gateway in {None, standing.leg.gateway}
-    )
 
 
 def _means_nothing(wanted: Route, leg: NextHop) -> bool:

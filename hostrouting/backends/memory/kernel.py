@@ -10,15 +10,16 @@ from collections.abc import Iterator
 import attrs
 
 from hostrouting.backends.base import Change
+from hostrouting.backends.bounds import misfit
+from hostrouting.backends.deletion import Obstacle, find_exactly
 from hostrouting.backends.memory.devices import Device, Devices
-from hostrouting.backends.memory.exact import check_exact
 from hostrouting.backends.memory.ipv4_addresses import Addresses4
 from hostrouting.backends.memory.ipv4_routes import Routes4
 from hostrouting.backends.memory.ipv6_addresses import Addresses6
 from hostrouting.backends.memory.ipv6_routes import Routes6
 from hostrouting.backends.memory.refused import Refused
 from hostrouting.backends.memory.rules import Rules
-from hostrouting.model import IPV4, IPV6, Address, Link, Route, Snapshot
+from hostrouting.model import IPV4, IPV6, Address, Link, Route, Rule, Snapshot
 
 __all__ = ["Kernel"]
 
@@ -38,6 +39,8 @@ class Kernel:
     def change(self, change: Change) -> None:
         """Carry out one change of a route, as Linux understands it."""
         route = change.route
+        if problem := misfit(route):
+            raise Refused(errno.ERANGE, problem=problem)
         for leg in route.legs:
             if leg.dev is not None:
                 self.devices.get(leg.dev)
@@ -48,11 +51,15 @@ class Kernel:
 
     def delete_exactly(self, route: Route) -> None:
         """Delete this very route, or none."""
-        for dev in route.devs:
-            self.devices.get(dev)
+        found = find_exactly(route, self.at(route))
+        if isinstance(found, Obstacle):
+            raise Refused(found.number, problem=found.words)
+        self.change(Change("delete", found))
+
+    def at(self, route: Route) -> list[Route]:
+        """The routes of the same table and prefix."""
         routes = self.routes4 if route.prefix.family == IPV4 else self.routes6
-        check_exact(route, routes.at(route.table, route.prefix), routes.meant(route))
-        self.change(Change("delete", route))
+        return routes.at(route.table, route.prefix)
 
     def add_link(self, link: Link) -> None:
         """A device appears."""
@@ -109,6 +116,16 @@ class Kernel:
         """A device loses an address."""
         device = self._holder(address, "ipv6: Unable to find the interface")
         (self.addresses4 if address.ip.version == IPV4 else self.addresses6).delete(device, address)
+
+    def add_rule(self, rule: Rule) -> None:
+        """A rule comes; in IPv6 it brings the table that it leads to."""
+        self.rules[rule.family].add(rule)
+        if rule.family == IPV6 and rule.action == "to_table" and not rule.l3mdev:
+            self.routes6.tables.create(rule.table)
+
+    def delete_rule(self, rule: Rule) -> None:
+        """A rule goes."""
+        self.rules[rule.family].delete(rule)
 
     def snapshot(self) -> Snapshot:
         """All of it."""

@@ -9,8 +9,9 @@ __all__ = ["Refused"]
 class Refused(Exception):  # noqa: N818  reads as what happened
     """The kernel says no."""
 
-    def __init__(self, number: int, text: str = "") -> None:
-        """Keep the errno, and the kernel's own words where it has some."""
+    def __init__(self, number: int, text: str = "", *, problem: str = "") -> None:
+        """Keep the errno, and the kernel's own words where it has some; a `problem` is found before it is asked."""
         self.number = number
         self.text = text
+        self.problem = problem
         super().__init__(number, text)

@@ -29,6 +29,8 @@ _TOLD_APART_BY = (
     *("uids", "ipproto", "sports", "dports", "iif", "oif"),
 )
 _ECN = 0x03
+# Of the other selectors those that Linux does not compare where a rule leaves them open.
+_LEFT_OPEN = frozenset({"dscp", "flowlabel"})
 
 
 class Rules:
@@ -45,8 +47,10 @@ class Rules:
         return iter(self._rules)
 
     def in_force(self) -> tuple[Rule, ...]:
-        """Those by which lookups go."""
-        return tuple(self._rules) if self.custom else default_rules(self._family)
+        """Those by which lookups of plain packets go."""
+        if not self.custom:
+            return default_rules(self._family)
+        return tuple(plain for rule in self._rules if (plain := _for_plain_packets(rule)) is not None)
 
     def add(self, rule: Rule) -> None:
         """Add the rule behind those of the same priority."""
@@ -70,6 +74,22 @@ class Rules:
         del self._rules[found]
 
 
+def _for_plain_packets(rule: Rule) -> Rule | None:
+    """The rule without its other selectors: all that they ask for is zero in a plain packet."""
+    if all(_is_zero(value) for _, value in rule.others):
+        return attrs.evolve(rule, others=())
+    if not rule.invert:
+        return None
+    silent = Rule(family=rule.family, priority=rule.priority, action=rule.action)
+    said = ("table", "target", "l3mdev", "suppress_prefixlength", "suppress_ifgroup", "protocol")
+    return attrs.evolve(silent, **{name: getattr(rule, name) for name in said})
+
+
+def _is_zero(value: str) -> bool:
+    number, _, _ = value.partition("/")
+    return number in {"0", "0x0"}
+
+
 def _check(rule: Rule) -> None:
     if rule.action == "goto" and (rule.target or 0) <= rule.priority:
         raise Refused(errno.EINVAL, "Backward goto not supported")
@@ -82,7 +102,12 @@ def _check(rule: Rule) -> None:
 
 
 def _same(standing: Rule, rule: Rule) -> bool:
-    return all(getattr(standing, name) == getattr(rule, name) for name in _TOLD_APART_BY) and _selects(standing, rule)
+    def told(one: Rule) -> set[tuple[str, str]]:
+        return {it for it in one.others if it[0] not in _LEFT_OPEN}
+
+    alike = told(standing) == told(rule) and set(rule.others) <= set(standing.others)
+    alike = alike and all(getattr(standing, name) == getattr(rule, name) for name in _TOLD_APART_BY)
+    return alike and _selects(standing, rule)
 
 
 def _selects(standing: Rule, rule: Rule) -> bool:

@@ -3,7 +3,7 @@
 Here: iproute2's words and their order. Not here: anything that looks into the kernel.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from hostrouting.model import (
     IPV4,
@@ -39,7 +39,7 @@ def print_world(snapshot: Snapshot) -> str:
     blocks = []
     for family, option in ((IPV4, ""), (IPV6, " -6")):
         for command, lines in (
-            ("rule", print_rules(snapshot.rules, family)),
+            ("rule", print_rules(snapshot.rules, family, [link.name for link in snapshot.links])),
             ("route show table all", print_routes(snapshot.routes, family)),
         ):
             text = list(lines)
@@ -48,14 +48,14 @@ def print_world(snapshot: Snapshot) -> str:
     return "\n".join(blocks)
 
 
-def print_rules(rules: Sequence[Rule], family: int) -> Iterator[str]:
-    """One line for each rule."""
+def print_rules(rules: Sequence[Rule], family: int, devs: Collection[str]) -> Iterator[str]:
+    """One line for each rule; a rule for a device that is not among those that there are is detached."""
     ours = [rule for rule in rules if rule.family == family]
     priorities = {rule.priority for rule in ours}
     for rule in ours:
         words = [f"{rule.priority}:\t{'not ' if rule.invert else ''}from {_block(rule.src)}"]
         words += [f"to {_block(rule.dst)}"] if rule.dst is not None else []
-        words += list(_selectors(rule))
+        words += list(_selectors(rule, devs))
         if rule.action == "goto":
             words.append(f"goto {rule.target}" + ("" if rule.target in priorities else " [unresolved]"))
         elif rule.action != "to_table":
@@ -121,15 +121,14 @@ def _state(leg: NextHop) -> list[str]:
     return [word for word in ("dead", "onlink", "pervasive", "linkdown") if getattr(leg, word)]
 
 
-def _selectors(rule: Rule) -> Iterator[str]:
+def _selectors(rule: Rule, devs: Collection[str]) -> Iterator[str]:
     if rule.tos:
         yield f"tos {_CLASSES.get(rule.tos) or f'{rule.tos:#04x}'}"
     if rule.fwmask:
         yield f"fwmark {rule.fwmark:#x}" + ("" if rule.fwmask == 0xFFFFFFFF else f"/{rule.fwmask:#x}")
-    if rule.iif:
-        yield f"iif {rule.iif}"
-    if rule.oif:
-        yield f"oif {rule.oif}"
+    for name, dev in (("iif", rule.iif), ("oif", rule.oif)):
+        if dev:
+            yield f"{name} {dev}" + ("" if dev in devs else " [detached]")
     if rule.uids:
         yield f"uidrange {rule.uids[0]}-{rule.uids[1]}"
     if rule.ipproto:
@@ -137,3 +136,5 @@ def _selectors(rule: Rule) -> Iterator[str]:
     for name, ports in (("sport", rule.sports), ("dport", rule.dports)):
         if ports:
             yield f"{name} {ports[0]}" + ("" if ports[0] == ports[1] else f"-{ports[1]}")
+    for name, value in rule.others:
+        yield f"{name} {value}"

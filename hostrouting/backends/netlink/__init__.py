@@ -3,8 +3,9 @@
 From the bottom: `numbers` are the kernel's, `codec` is pyroute2 (the only module that loads it), `framing` tells
 messages apart, `sockets`, `namespaces` and `channel` carry them; `decode`, `routes` and `encode` make values of them,
 and them of values. Where a cost for each message would add up, `lean`, `routedump` and `templates` do the same at the
-speed of `struct`. `reading`, `changing`, `lookups` and `watching` are one verb each, with `devices`, `standing` and
-`refusals` for what they have to find out besides; `backend` is the whole.
+speed of `struct`. `selectors` are what of a rule pyroute2 does not know. `reading`, `changing`, `lookups` and
+`watching` are one verb each, with `disturbance`, `devices`, `standing` and `refusals` for what they have to find out
+besides; `backend` is the whole.
 """
 
 from hostrouting.backends.netlink.backend import NetlinkBackend

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from functools import partial
 from typing import TYPE_CHECKING, Self
 
 from hostrouting.backends.netlink import numbers as n
 from hostrouting.backends.netlink.channel import Channel
-from hostrouting.backends.netlink.namespaces import inside, open_namespace
+from hostrouting.backends.netlink.disturbance import Wanted
+from hostrouting.backends.netlink.namespaces import here, inside, open_namespace
 from hostrouting.backends.netlink.reading import take_snapshot
 from hostrouting.backends.netlink.sockets import open_socket
 from hostrouting.backends.netlink.watching import NetlinkWatch
@@ -16,13 +16,14 @@ from hostrouting.errors import BackendError
 from hostrouting.fib import ANY
 
 if TYPE_CHECKING:
+    import os
     import socket
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
     from types import TracebackType
 
     from hostrouting.backends.base import Answer, Change, Outcome
     from hostrouting.fib import Flow
-    from hostrouting.model import IP, Snapshot
+    from hostrouting.model import IP, Prefix, Snapshot
 
 __all__ = ["NetlinkBackend"]
 
@@ -36,11 +37,13 @@ class NetlinkBackend:
     def __init__(self, *, netns: str | os.PathLike[str] | None = None, timeout: float = 5.0) -> None:
         """Speak to the kernel in this network namespace: an existing one, by its path or its name as in `ip netns`.
 
-        Without one it is the namespace in which the calling thread is. Raises NetlinkUnavailable where there is
-        neither netlink nor such a namespace, NotPermitted where entering it takes more privilege.
+        Without one it is the namespace in which the calling thread is, and a thread that is in another one cannot use
+        the backend. Raises NetlinkUnavailable where there is neither netlink nor such a namespace, NotPermitted where
+        entering it takes more privilege.
         """
         self._closed = False
         self._namespace = None if netns is None else open_namespace(netns)
+        self._home = here()
         self._channel = Channel(self._socket, timeout)
         try:
             self._channel.open()
@@ -48,10 +51,18 @@ class NetlinkBackend:
             self.close()
             raise
 
-    def snapshot(self, *, family: int | None = None, table: int | None = None, protocol: int | None = None) -> Snapshot:
+    def snapshot(
+        self,
+        *,
+        family: int | None = None,
+        table: int | None = None,
+        protocol: int | None = None,
+        prefixes: Collection[Prefix] | None = None,
+    ) -> Snapshot:
         """Links, addresses, rules and routes as they are now, in the kernel's order."""
         channel = self._begin()
-        return take_snapshot(channel, self._listener, family=family, table=table, protocol=protocol)
+        wanted = Wanted(family, table, protocol, None if prefixes is None else frozenset(prefixes))
+        return take_snapshot(channel, self._listener, wanted)
 
     def lookup(self, destinations: Sequence[IP], flow: Flow = ANY) -> tuple[Answer, ...]:
         """What the kernel itself would do with a packet to each destination."""
@@ -75,8 +86,7 @@ class NetlinkBackend:
         self._closed = True
         self._channel.close()
         if self._namespace is not None:
-            os.close(self._namespace)
-            self._namespace = None
+            self._namespace.close()
 
     def _begin(self) -> Channel:
         if self._closed:
@@ -86,7 +96,14 @@ class NetlinkBackend:
 
     def _socket(self, groups: int = 0) -> socket.socket:
         make = partial(open_socket, groups)
-        return make() if self._namespace is None else inside(self._namespace, make)
+        if self._namespace is not None:
+            return inside(self._namespace, make)
+        if here() != self._home:
+            raise BackendError(
+                "this backend was made in another network namespace than the one in which this thread is; "
+                "make one here, or say with netns= which namespace is meant"
+            )
+        return make()
 
     def _listener(self, family: int | None) -> socket.socket:
         return self._socket(n.groups(family))

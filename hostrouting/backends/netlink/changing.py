@@ -6,15 +6,19 @@ refuses, by their numbers. The order of the changes is kept throughout.
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING
 
+import attrs
+
 from hostrouting.backends.base import Outcome
+from hostrouting.backends.deletion import Obstacle, same
 from hostrouting.backends.netlink import numbers as n
 from hostrouting.backends.netlink.codec import encode
 from hostrouting.backends.netlink.devices import NoDevice, index_of
 from hostrouting.backends.netlink.numbers import AF_OF
 from hostrouting.backends.netlink.refusals import Refusals, not_permitted
-from hostrouting.backends.netlink.standing import Standing, same
+from hostrouting.backends.netlink.standing import Standing
 from hostrouting.backends.netlink.templates import ChangeEncoder
 from hostrouting.model import IPV4
 
@@ -45,6 +49,7 @@ class _Work:
         self._channel = channel
         self._changes = changes
         self._standing = Standing(channel, before_reading=self._flush)
+        self._refusals = Refusals(channel)
         # What waits to be sent: numbered from `first`, and the place of each.
         self._most = channel.capacity
         self._first = channel.number(self._most)
@@ -59,22 +64,22 @@ class _Work:
     def do(self) -> dict[int, RouteRefused]:
         """The errors by place."""
         encode_message = ChangeEncoder(lambda name: index_of(self._channel, name)).message
-        refusals = Refusals(self._channel)
         messages, places, most, deleting = self._messages, self._places, self._most, False
         number = self._first
         for place, change in enumerate(self._changes):
+            asked: Change | None = change
             if change.verb == "delete":
                 deleting = True
-                may = self._may_delete(place)
+                asked = self._as_it_stands(place)
                 number = self._first + len(messages)  # to find out may have taken a flush
-                if not may:
-                    continue
             elif deleting:
-                self._standing.touch(change.route)
+                self._standing.touch(change.route, place)
+            if asked is None:
+                continue
             try:
-                messages.append(encode_message(change, number))
-            except NoDevice as missing:
-                self._errors[place] = refusals.no_device(change, missing)
+                messages.append(encode_message(asked, number))
+            except (NoDevice, struct.error) as problem:
+                self._errors[place] = self._refusals.not_said(change, problem)
                 continue
             places.append(place)
             number += 1
@@ -85,18 +90,24 @@ class _Work:
         if self._errors and not self._sent:
             self._ask_permission()
         for place, error in self._refused.items():
-            self._errors[place] = refusals.of(self._changes[place], error)
-        self._settle(refusals)
+            self._errors[place] = self._refusals.of(self._changes[place], error)
+        self._settle()
         return self._errors
 
-    def _may_delete(self, place: int) -> bool:
-        route = self._changes[place].route
-        if self._standing.stale(route):
-            self._standing.forget()
-        refusal = self._standing.take(route)
-        if refusal is not None:
-            self._errors[place] = refusal
-        return refusal is None
+    def _as_it_stands(self, place: int) -> Change | None:
+        """The delete in this place, of the route as it stands after everything before; None if it cannot be."""
+        change = self._changes[place]
+        if touched := self._standing.touched(change.route):
+            self._flush()
+            if set(touched) & set(self._unanswered):
+                self._standing.forget()
+            done = (at for at in touched if at not in self._refused and at not in self._errors)
+            self._standing.catch_up(self._changes[at] for at in done)
+        found = self._standing.take(change.route)
+        if isinstance(found, Obstacle):
+            self._errors[place] = self._refusals.obstructed(change, found)
+            return None
+        return change if found is change.route else attrs.evolve(change, route=found)
 
     def _flush(self) -> None:
         """Hand over what waits."""
@@ -129,11 +140,11 @@ class _Work:
             if (refusal := not_permitted(error)) is not None:
                 raise refusal
 
-    def _settle(self, refusals: Refusals) -> None:
+    def _settle(self) -> None:
         """Where the kernel's answer did not fit into the buffer, look whether the change was made."""
         standing = Standing(self._channel)
         for place in self._unanswered:
             change = self._changes[place]
             there = any(same(one, change.route) for one in standing.of_prefix(change.route))
             if there == (change.verb == "delete"):
-                self._errors[place] = refusals.unanswered(change)
+                self._errors[place] = self._refusals.unanswered(change)

@@ -1,4 +1,4 @@
-"""The socket: questions out, answers in, each with a time-out. Bytes only; what they mean is known above.
+"""The socket: questions out, answers in, all within the time-out. Bytes only; what they mean is known above.
 
 Nothing of asyncio is used, so it makes no difference in which thread, or beside which loop, it is called. After a
 fork the child makes a socket of its own, because two processes on one socket would read each other's answers.
@@ -37,7 +37,7 @@ __all__ = ["Channel"]
 _ROOM = 1 << 16
 # More messages at a time would gain nothing; an answer takes some 1,300 bytes of the buffer, its bookkeeping included.
 _MESSAGES, _ANSWER = 128, 2048
-# What the kernel takes in one piece is bounded by the send buffer, by default some 200 KB.
+# What the kernel takes in one piece is bounded by the send buffer; larger pieces than this gain nothing.
 _PIECE = 1 << 16
 _FLAGS, _FLAGS_AT = struct.Struct("=H"), 6
 
@@ -86,6 +86,15 @@ class Channel:
         """From now on the time-out runs."""
         self._deadline = time.monotonic() + self.timeout
 
+    def _left(self) -> float:
+        """The seconds that are left; when there are none, the conversation ends here."""
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            # What may still come would be taken for the answer to another question.
+            self.close()
+            raise BackendTimeout(f"the kernel was not done with what it was asked within {self.timeout:g} s")
+        return left
+
     def number(self, count: int = 1) -> int:
         """The first of so many sequence numbers that nobody has used."""
         first = self._sequence + 1
@@ -96,6 +105,7 @@ class Channel:
 
     def send(self, data: bytes) -> None:
         """Hand messages to the kernel, which has dealt with them when this returns; its answers wait."""
+        self._left()
         try:
             self.open().send(data)
         except OSError as error:
@@ -105,27 +115,22 @@ class Channel:
         """Answers; b"" when none are there and it is not to wait."""
         opened = self.open()
         while True:
+            left = self._left()
             try:
                 # Most answers are there already: one system call, not two.
                 data = opened.recv(_ROOM, socket.MSG_DONTWAIT)
             except BlockingIOError:
                 if not wait:
                     return b""
-                self._await_answer(opened)
+                poll = select.poll()
+                poll.register(opened, select.POLLIN)
+                poll.poll(left * 1000)
             except OSError as error:
                 if error.errno == errno.ENOBUFS:
                     raise Lost from error
                 raise _as_backend_error(error) from error
             else:
                 return data
-
-    def _await_answer(self, opened: socket.socket) -> None:
-        poll = select.poll()
-        poll.register(opened, select.POLLIN)
-        if not poll.poll(max(self._deadline - time.monotonic(), 0.0) * 1000):
-            # What may still come would be taken for the answer to another question.
-            self.close()
-            raise BackendTimeout(f"the kernel did not answer within {self.timeout:g} s")
 
     def ask(self, request: Callable[[int], bytes]) -> bytes:
         """The one message that answers a question; KernelError when the answer is an error."""
@@ -149,7 +154,7 @@ class Channel:
         Errors are filed under their message's number. Only the last message is to be acknowledged: the kernel
         answers each of the others only when it refuses it, so that the answers have room.
         """
-        if len(messages) > 1 and len(messages) * max(map(len, messages)) > _PIECE:
+        if self._too_large(messages):
             half = len(messages) // 2
             lost = self.submit(messages[:half], first, errors)
             return self.submit(messages[half:], first + half, errors) or lost
@@ -177,6 +182,11 @@ class Channel:
 
     def inquire(self, messages: list[bytes], first: int) -> Iterator[tuple[int, bytes]]:
         """Hand over consecutively numbered questions; the answers that come, by number. Lost ones are missing."""
+        if self._too_large(messages):
+            half = len(messages) // 2
+            yield from self.inquire(messages[:half], first)
+            yield from self.inquire(messages[half:], first + half)
+            return
         self.send(b"".join(messages))
         wanting, last, lost = len(messages), first + len(messages) - 1, False
         while wanting:
@@ -192,14 +202,21 @@ class Channel:
                 wanting -= 1
                 yield number, data
 
+    def _too_large(self, messages: list[bytes]) -> bool:
+        """Whether they are sent in more than one piece."""
+        if len(messages) < 2:
+            return False
+        room: int = self.open().getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+        return len(messages) * max(map(len, messages)) > min(_PIECE, room // 2)
+
     def listing(self, request: Callable[[int], bytes]) -> Listing:
         """The kernel's whole list of something; `request` makes the message, given its sequence number."""
         number = self.number()
-        self.send(request(number))
         chunks: list[bytes] = []
         offsets: array[int] = array("I")
         base, done = 0, False
         try:
+            self.send(request(number))
             while not done:
                 data = self.receive()
                 if HEADER.unpack_from(data)[3] != number:
@@ -209,9 +226,14 @@ class Channel:
                 done = place_messages(data, end, base, offsets)
                 chunks.append(data)
                 base += len(data)
-        except (Interrupted, Lost):
-            self.close()  # only one listing can be under way on a socket, and this one is not at its end
-            raise Interrupted from None
+        except KernelError:
+            raise  # with it the listing is at its end
+        except BaseException as error:
+            # Only one listing can be under way on a socket, and this one, whatever ended it, may not be at its end.
+            self.close()
+            if isinstance(error, Lost):
+                raise Interrupted from None
+            raise
         chunks.append(bytes(ROOM_BEHIND))
         return Listing(b"".join(chunks), offsets)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-__all__ = ["Message", "Nested", "Shape", "decode", "encode"]
+__all__ = ["Message", "Nested", "Shape", "attributes_of", "decode", "encode"]
 
 Shape: TypeAlias = Literal["link", "address", "rule", "route", "nexthop", "netconf"]
 
@@ -99,17 +99,30 @@ def decode(shape: Shape, data: bytes) -> Message:
     nobody is going to ask for is cut out before.
     """
     made, start, wanted = _wanted(shape)
-    kept, at = [data[4:start]], start
-    while at < len(data):
-        length, kind = _ATTRIBUTE.unpack_from(data, at)
-        end = at + (length + 3 & ~3 or 4)
-        if kind & _KIND in wanted:
-            kept.append(data[at:end])
-        at = end
+    kept = [data[4:start]]
+    for kind, begin, _, end in _places(data, start):
+        if kind in wanted:
+            kept.append(data[begin:end])
     body = b"".join(kept)
     message = made(struct.pack("=I", len(body) + 4) + body)
     message.decode()
     return Message(message)
+
+
+def attributes_of(shape: Shape, data: bytes) -> dict[int, bytes]:
+    """All attributes of a message as the kernel gives them, by their numbers: also those that nobody knows."""
+    _, start, _ = _wanted(shape)
+    return {kind: data[begin + 4 : last] for kind, begin, last, _ in _places(data, start)}
+
+
+def _places(data: bytes, start: int) -> Iterator[tuple[int, int, int, int]]:
+    """Of each attribute its number, where it begins, where its value ends, and where the next one begins."""
+    at = start
+    while at < len(data):
+        length, kind = _ATTRIBUTE.unpack_from(data, at)
+        end = at + (length + 3 & ~3 or 4)
+        yield kind & _KIND, at, at + length, end
+        at = end
 
 
 @cache

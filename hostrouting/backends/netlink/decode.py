@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from hostrouting.backends.netlink.codec import decode
+from hostrouting.backends.netlink.codec import attributes_of, decode
 from hostrouting.backends.netlink.numbers import FAMILY_OF
 from hostrouting.backends.netlink.routes import ip_of, name_of
+from hostrouting.backends.netlink.selectors import Selectors, read_selectors
 from hostrouting.model import Address, Link, Prefix, Rule, as_ip
 
 if TYPE_CHECKING:
@@ -40,8 +41,13 @@ class Settings(NamedTuple):
 def read_links(messages: Iterable[bytes], settings: Mapping[int, Settings]) -> tuple[Link, ...]:
     """The devices, and what is set for each by its number."""
     parsed = [decode("link", data) for data in messages]
-    names = {link.field("index"): str(link.get("IFLA_IFNAME")) for link in parsed}
+    names = {link.field("index"): _text(link.get("IFLA_IFNAME")) for link in parsed}
     return tuple(_link(link, names, settings.get(link.field("index"), Settings())) for link in parsed)
+
+
+def _text(name: str | bytes) -> str:
+    """A device's name; what is no text in it can be read, and is no name by which a device is found."""
+    return name if isinstance(name, str) else name.decode(errors="backslashreplace")
 
 
 def _link(link: Message, names: Mapping[int, str], settings: Settings) -> Link:
@@ -97,16 +103,14 @@ def _address(address: Message, names: Mapping[int, str]) -> Address:
 
 def read_rules(messages: Iterable[bytes]) -> tuple[Rule, ...]:
     """The rules, except those that are for neither IPv4 nor IPv6."""
-    parsed = (decode("rule", data) for data in messages)
-    return tuple(_rule(rule) for rule in parsed if rule.field("family") in FAMILY_OF)
+    parsed = ((decode("rule", data), attributes_of("rule", data)) for data in messages)
+    return tuple(_rule(rule, read_selectors(raw)) for rule, raw in parsed if rule.field("family") in FAMILY_OF)
 
 
-def _rule(rule: Message) -> Rule:
+def _rule(rule: Message, selectors: Selectors) -> Rule:
     family = FAMILY_OF[rule.field("family")]
     action = _ACTIONS.get(rule.field("action"), "nop")
     target = rule.get("FRA_GOTO")
-    # Since Linux 6.13 a rule can give all six bits of the DSCP instead of a tos.
-    tos = (rule.get("FRA_DSCP") or 0) << 2 or rule.field("tos")
 
     def block(name: str, length: str) -> Prefix | None:
         bits, text = rule.field(length), rule.get(name)
@@ -114,7 +118,7 @@ def _rule(rule: Message) -> Rule:
 
     def span(name: str) -> tuple[int, int] | None:
         low, _, high = (rule.get(name) or "").partition(":")
-        return (int(low), int(high)) if low else None
+        return (int(low), int(high)) if low and name not in selectors.masked else None
 
     def limit(name: str) -> int | None:
         value = rule.get(name)
@@ -133,11 +137,12 @@ def _rule(rule: Message) -> Rule:
         oif=rule.get("FRA_OIFNAME"),
         fwmark=rule.get("FRA_FWMARK") or 0,
         fwmask=rule.get("FRA_FWMASK") or 0,
-        tos=tos,
+        tos=selectors.tos or rule.field("tos"),
         uids=span("FRA_UID_RANGE"),
         ipproto=rule.get("FRA_IP_PROTO") or 0,
         sports=span("FRA_SPORT_RANGE"),
         dports=span("FRA_DPORT_RANGE"),
+        others=selectors.others,
         l3mdev=bool(rule.get("FRA_L3MDEV")),
         suppress_prefixlength=limit("FRA_SUPPRESS_PREFIXLEN"),
         suppress_ifgroup=limit("FRA_SUPPRESS_IFGROUP"),

@@ -21,19 +21,20 @@ _SKIP_STATS = 8  # RTEXT_FILTER_SKIP_STATS
 
 
 class NoDevice(Exception):  # noqa: N818  reads as what is wrong
-    """No device has this name. Never leaves this package."""
+    """No device has this name, or not as its own. Never leaves this package."""
 
-    def __init__(self, name: str, error: KernelError | None = None) -> None:
-        """Name it."""
-        self.name = name
+    def __init__(self, name: str, error: KernelError | None = None, *, own: str | None = None) -> None:
+        """Name it; `own` is what the device calls itself that answers to the name."""
+        self.problem = f"{name} is but another name of {own}: say {own}" if own else f"there is no device {name}"
         self.words = error.words if error else ""
         super().__init__(name)
 
 
 def index_of(channel: Channel, name: str) -> int:
     """The number by which the kernel knows the device now; NoDevice if there is none."""
-    # A name that the kernel would cut short or not look at is nobody's.
-    if not 0 < len(name.encode()) < 16:
+    # A name that the kernel would cut short or not look at is nobody's, and neither is one that is no text.
+    packed = name.encode(errors="replace")
+    if not 0 < len(packed) < 16 or b"\0" in packed or packed.decode() != name:
         raise NoDevice(name)
     message = _request(name)
     try:
@@ -43,7 +44,12 @@ def index_of(channel: Channel, name: str) -> int:
             raise NoDevice(name, error) from error
         raise BackendError(f"the kernel does not say whether there is a device {name}", errno=error.number,
                            kernel=error.words) from error  # fmt: skip
-    return decode("link", answer).field("index")
+    found = decode("link", answer)
+    own = str(found.get("IFLA_IFNAME"))
+    if own != name:
+        # What is read back would be called otherwise than what was asked for.
+        raise NoDevice(name, own=own)
+    return found.field("index")
 
 
 @cache

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from hostrouting.backends.netlink import numbers as n
 from hostrouting.backends.netlink.codec import encode
 from hostrouting.backends.netlink.numbers import AF_OF
-from hostrouting.backends.netlink.routes import PATHLESS
 from hostrouting.model import IPV4, IPV6, ROUTE_TYPES, ip_at
 
 if TYPE_CHECKING:
@@ -45,7 +44,8 @@ def encode_change(verb: Verb, route: Route, index_of: Callable[[str], int], **ra
     """
     kind, flags = _VERBS[verb]
     family = route.prefix.family
-    hops = () if route.nexthop_id is not None or route.type in PATHLESS else route.legs
+    # A route by a next hop object is listed with the object's legs, and can be handed back so.
+    hops = () if route.nexthop_id is not None else route.legs
     fields = {
         "family": AF_OF[family],
         "dst_len": raw.get("dst_len", route.prefix.length),
@@ -108,8 +108,11 @@ def _flags(hop: NextHop) -> int:
     return _RTNH_F_ONLINK if hop.onlink else 0
 
 
-def encode_lookup(family: int, flow: Flow, index_of: Callable[[str], int], **raw: int) -> bytes:
-    """The question which entry decides for a destination; `raw` holds the `sequence` and the `dst` as numbers."""
+def encode_lookup(family: int, flow: Flow, index_of: Callable[[str], int], *, entry: int = 1, **raw: int) -> bytes:
+    """The question which entry decides for a destination; `raw` holds the `sequence` and the `dst` as numbers.
+
+    Without `entry` it is the question what becomes of one packet, whose answer is always small.
+    """
     source = None if flow.source is None or int(flow.source) == 0 else flow.source
     asked: list[tuple[str, int | str | None]] = [
         ("RTA_DST", str(ip_at(family, raw.get("dst", 0)))),
@@ -133,7 +136,7 @@ def encode_lookup(family: int, flow: Flow, index_of: Callable[[str], int], **raw
             "dst_len": bits,
             "src_len": bits if source else 0,
             "tos": flow.tos or 0,
-            "flags": n.RTM_F_FIB_MATCH | _EXTRA[family],
+            "flags": n.RTM_F_FIB_MATCH * entry | _EXTRA[family],
         },
         attributes=[(name, value) for name, value in asked if value is not None],
     )

@@ -14,12 +14,15 @@ from hostrouting.backends.base import KIND_OF_ERRNO, Answer
 from hostrouting.backends.netlink import lean
 from hostrouting.backends.netlink import numbers as n
 from hostrouting.backends.netlink.devices import NoDevice, index_of
+from hostrouting.backends.netlink.disturbance import Wanted
+from hostrouting.backends.netlink.encode import encode_lookup
 from hostrouting.backends.netlink.framing import read_error
-from hostrouting.backends.netlink.reading import list_names, list_nexthops
+from hostrouting.backends.netlink.reading import list_names, list_nexthops, list_routes
 from hostrouting.backends.netlink.routes import read_route
 from hostrouting.backends.netlink.templates import lookup_template
 from hostrouting.errors import BackendError, Unsettled
 from hostrouting.fib import ANY
+from hostrouting.model import ip_at
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["look_up"]
 
 _ATTEMPTS = 8
+_FEW = 64  # legs, for which there is always room in an answer
 _KIND = struct.Struct("=H")
 _BODY = 16  # what follows the header of a message
 
@@ -48,10 +52,12 @@ def look_up(channel: Channel, destinations: Sequence[IP], flow: Flow) -> tuple[A
     try:
         template = lookup_template(family, flow, lambda name: index_of(channel, name))
     except NoDevice as missing:
-        raise BackendError(f"there is no device {missing.name} to look up with", errno=errno.ENODEV) from missing
+        raise BackendError(f"cannot look up: {missing.problem}", errno=errno.ENODEV) from missing
+    except struct.error as error:
+        raise BackendError(f"the kernel cannot be asked about {flow}: {error}", errno=errno.ERANGE) from error
     width = destinations[0].max_prefixlen // 8
     packed = [int(address).to_bytes(width, "big") for address in destinations]
-    reader = _Answers(channel, flow)
+    reader = _Answers(channel, flow, family)
     found: dict[bytes, Answer] = {}
     open_questions, size = list(dict.fromkeys(packed)), channel.capacity
     for _ in range(_ATTEMPTS):
@@ -61,7 +67,8 @@ def look_up(channel: Channel, destinations: Sequence[IP], flow: Flow) -> tuple[A
             messages = [template.fill(first + place, address) for place, address in enumerate(asked)]
             # The answers are all read before any is understood: that may take questions of its own.
             for number, data in list(channel.inquire(messages, first)):
-                found[asked[number - first]] = reader.read(data)
+                address = asked[number - first]
+                found[address] = reader.read(data, address)
         open_questions = [address for address in open_questions if address not in found]
         if not open_questions:
             return tuple(map(found.__getitem__, packed))
@@ -72,17 +79,18 @@ def look_up(channel: Channel, destinations: Sequence[IP], flow: Flow) -> tuple[A
 class _Answers:
     """Makes answers of messages; equal messages have one answer."""
 
-    def __init__(self, channel: Channel, flow: Flow) -> None:
-        self._channel, self._flow = channel, flow
+    def __init__(self, channel: Channel, flow: Flow, family: int) -> None:
+        self._channel, self._flow, self._family = channel, flow, family
         self._known: dict[bytes, Answer] = {}
         self._legs: dict[tuple[int, bytes, int], NextHop] = {}
         self._names: dict[int, str] = {}
 
-    def read(self, data: bytes) -> Answer:
-        """The answer in this message."""
+    def read(self, data: bytes, destination: bytes) -> Answer:
+        """The answer in this message, which is about the destination."""
         (kind,) = _KIND.unpack_from(data, 4)
         if kind == n.NLMSG_ERROR:
-            return self._of_error(read_error(data, 0))
+            error = read_error(data, 0)
+            return self._of_error(error) if error.number != errno.EMSGSIZE else self._of_large(destination)
         body = data[_BODY:]
         answer = self._known.get(body)
         if answer is None:
@@ -90,12 +98,44 @@ class _Answers:
         return answer
 
     def _of_route(self, data: bytes) -> Answer:
+        names = self._find_names()
+        route = lean.read(data + bytes(8), 0, names, self._legs)
+        if route is None:
+            route = read_route(data, names, list_nexthops(self._channel, names))
+        return Answer(route.type, route)
+
+    def _of_large(self, destination: bytes) -> Answer:
+        """An entry with so many legs that the kernel has no room for it in an answer: it is looked for in its table."""
+        family, number = self._family, int.from_bytes(destination, "big")
+        data = self._channel.ask(
+            lambda sequence: encode_lookup(
+                family,
+                self._flow,
+                lambda name: index_of(self._channel, name),
+                entry=0,
+                sequence=sequence,
+                dst=number,
+            )
+        )
+        names = self._find_names()
+        table = read_route(data, names, {}).table
+        routes = list_routes(self._channel, (family,), names, Wanted(table=table))
+        near = [
+            (length, -place)
+            for place, (_, _, network, length, _) in enumerate(routes.keys())
+            if (number ^ network) >> (8 * len(destination) - length) == 0
+        ]
+        # A smaller one that were longer would have been the answer.
+        large = (routes[-place] for _, place in sorted(near, reverse=True))
+        route = next((it for it in large if len(it.legs) > _FEW), None)
+        if route is None:
+            raise Unsettled(f"the entry for {ip_at(family, number)} is too large for an answer, and is not listed")
+        return Answer(route.type, route)
+
+    def _find_names(self) -> dict[int, str]:
         if not self._names:
             self._names = list_names(self._channel)
-        route = lean.read(data + bytes(8), 0, self._names, self._legs)
-        if route is None:
-            route = read_route(data, self._names, list_nexthops(self._channel, self._names))
-        return Answer(route.type, route)
+        return self._names
 
     def _of_error(self, error: KernelError) -> Answer:
         kind = KIND_OF_ERRNO.get(error.number)

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import os
 import threading
+from io import FileIO
 from typing import TYPE_CHECKING, TypeVar
 
-from hostrouting.errors import NetlinkUnavailable, NotPermitted
+from hostrouting.errors import BackendError, NetlinkUnavailable, NotPermitted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["inside", "open_namespace"]
+__all__ = ["here", "inside", "open_namespace"]
 
 T = TypeVar("T")
 
@@ -23,12 +24,22 @@ _CLONE_NEWNET = 0x40000000
 _NAMED = "/run/netns"  # where `ip netns` keeps those with a name
 
 
-def open_namespace(netns: str | os.PathLike[str]) -> int:
-    """A descriptor of an existing namespace: a path, or a name as in `ip netns`."""
+def here() -> tuple[int, int] | None:
+    """Which namespace the calling thread is in; None where nobody can know."""
+    try:
+        found = os.stat("/proc/thread-self/ns/net")
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def open_namespace(netns: str | os.PathLike[str]) -> FileIO:
+    """An existing namespace, held open: by its path, or by its name as in `ip netns`."""
     text = os.fspath(netns)
     path = text if "/" in text else f"{_NAMED}/{text}"
     try:
-        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        # Whatever else lies there, it is not waited for.
+        return FileIO(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK))
     except (OSError, ValueError) as error:
         problem = error.strerror if isinstance(error, OSError) else str(error)
         raise NetlinkUnavailable(
@@ -37,7 +48,7 @@ def open_namespace(netns: str | os.PathLike[str]) -> int:
         ) from error
 
 
-def inside(namespace: int, make: Callable[[], T]) -> T:
+def inside(namespace: FileIO, make: Callable[[], T]) -> T:
     """What `make` returns when it is called in the namespace."""
     made: list[T] = []
     failed: list[BaseException] = []
@@ -50,18 +61,21 @@ def inside(namespace: int, make: Callable[[], T]) -> T:
             failed.append(error)
 
     thread = threading.Thread(target=work, name="hostrouting-netns")
-    thread.start()
+    try:
+        thread.start()
+    except RuntimeError as error:
+        raise BackendError(f"no thread can be started to enter the network namespace: {error}") from error
     thread.join()
     if failed:
         raise failed[0]
     return made[0]
 
 
-def _enter(namespace: int) -> None:
+def _enter(namespace: FileIO) -> None:
     import ctypes  # noqa: PLC0415  few need it; os.setns is there from Python 3.12 on
 
     libc = ctypes.CDLL(None, use_errno=True)
-    if libc.setns(namespace, _CLONE_NEWNET):
+    if libc.setns(namespace.fileno(), _CLONE_NEWNET):
         number = ctypes.get_errno()
         text = os.strerror(number)
         if isinstance(OSError(number, text), PermissionError):

@@ -1,7 +1,8 @@
 """Taking a snapshot: everything listed, at one moment.
 
 The kernel lists in pieces and says of devices, addresses and rules when a change came in between; of IPv4 routes it
-does not. So a second socket listens for changes meanwhile, and when it has heard of one, all is read again.
+does not. So a second socket listens for changes meanwhile, and when it has heard of one that matters, all is read
+again.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import attrs
 from hostrouting.backends.netlink import numbers as n
 from hostrouting.backends.netlink.codec import encode
 from hostrouting.backends.netlink.decode import Settings, read_addresses, read_links, read_rules, read_settings
+from hostrouting.backends.netlink.disturbance import EVERYTHING, Wanted, disturbed
 from hostrouting.backends.netlink.framing import Interrupted, KernelError, Listing
 from hostrouting.backends.netlink.lean import keys
 from hostrouting.backends.netlink.numbers import AF_OF
@@ -46,41 +48,31 @@ _UNKNOWN = frozenset({errno.EOPNOTSUPP, errno.EAFNOSUPPORT})
 def take_snapshot(
     channel: Channel,
     listen: Callable[[int | None], socket.socket],
-    *,
-    family: int | None = None,
-    table: int | None = None,
-    protocol: int | None = None,
+    wanted: Wanted = EVERYTHING,
 ) -> Snapshot:
     """Links, addresses, rules and routes; `listen` makes a socket that hears of changes of a family."""
-    families = (IPV4, IPV6) if family is None else (family,)
+    families = (IPV4, IPV6) if wanted.family is None else (wanted.family,)
+    # A kernel that cannot be told what is wanted lists all of it, and is disturbed by all.
+    matters = wanted if channel.strict else EVERYTHING
+    snapshot: Snapshot | None = None
     for _ in range(_ATTEMPTS):
-        with listen(family) as guard:
+        with listen(wanted.family) as guard:
             links = _links(channel, families[0])
             names = {link.index: link.name for link in links}
             addresses = [list_addresses(channel, one, names) for one in families]
             rules = [_rules(channel, one) for one in families]
-            routes = list_routes(channel, families, names, table=table, protocol=protocol)
-            if not _heard(guard):
-                return Snapshot(links=links, addresses=sum(addresses, ()), rules=sum(rules, ()), routes=routes)
-    raise _unsettled()
+            routes = list_routes(channel, families, names, wanted)
+            snapshot = Snapshot(links=links, addresses=sum(addresses, ()), rules=sum(rules, ()), routes=routes)
+            if not disturbed(guard, matters):
+                return snapshot
+    raise _unsettled(snapshot)
 
 
-def _unsettled() -> Unsettled:
+def _unsettled(last: Snapshot | None = None) -> Unsettled:
     return Unsettled(
-        f"the host's routing changed during each of {_ATTEMPTS} attempts to read it; try again when it is quieter"
+        f"the host's routing changed during each of {_ATTEMPTS} attempts to read it; try again when it is quieter",
+        last=last,
     )
-
-
-def _heard(guard: socket.socket) -> bool:
-    guard.settimeout(0)
-    try:
-        guard.recv(1)
-    except BlockingIOError:
-        return False
-    except OSError as error:
-        if error.errno != errno.ENOBUFS:
-            raise BackendError("netlink failed", errno=error.errno, kernel=error.strerror or "") from error
-    return True
 
 
 def _links(channel: Channel, family: int) -> tuple[Link, ...]:
@@ -123,26 +115,21 @@ def list_routes(
     channel: Channel,
     families: tuple[int, ...],
     names: Mapping[int, str],
-    *,
-    table: int | None = None,
-    protocol: int | None = None,
+    wanted: Wanted = EVERYTHING,
 ) -> RouteDump:
-    """The routes of these families; of one table or protocol only, where one is given."""
+    """The wanted routes of these families."""
     data, offsets = b"", array("I")
+    table, protocol = wanted.table or 0, wanted.protocol or 0
+    if not (0 <= table < 1 << 32 and 0 <= protocol < 1 << 8):
+        families = ()  # no route has such a number, and no question can
     for family in families:
-        listing = _list(channel, "route", n.RTM_GETROUTE, AF_OF[family], table=table or 0, protocol=protocol or 0)
+        listing = _list(channel, "route", n.RTM_GETROUTE, AF_OF[family], table=table, protocol=protocol)
         places = listing.offsets
         # What a kernel does that does not know of restrictions, or of IPv6: it lists all that it has.
         as_asked = channel.strict and (not places or listing.data[places[0] + 16] == AF_OF[family])
-        if not as_asked or protocol == 0:
-            places = array(
-                "I",
-                (
-                    place
-                    for place, key in zip(places, keys(listing.data, _routes_only(listing)), strict=True)
-                    if key[0] == family and table in {None, key[1]} and protocol in {None, key[4]}
-                ),
-            )
+        if not as_asked or 0 in {wanted.table, wanted.protocol} or wanted.prefixes is not None:
+            found = zip(places, keys(listing.data, _routes_only(listing)), strict=True)
+            places = array("I", (place for place, key in found if key[0] == family and key in wanted))
         if data:
             shift = len(data)
             places = array("I", (place + shift for place in places))

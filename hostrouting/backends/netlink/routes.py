@@ -100,9 +100,9 @@ def read_nexthops(messages: Iterable[bytes], names: Mapping[int, str]) -> dict[i
 
 
 def _members(packed: bytes, singles: Mapping[int, tuple[NextHop, ...]]) -> Iterable[NextHop]:
-    # struct nexthop_grp: the number of the member, then its weight less one, low byte first.
-    for number, weight in struct.iter_unpack("=IH2x", packed):
-        yield from (attrs.evolve(leg, weight=weight + 1) for leg in singles.get(number, ()))
+    # struct nexthop_grp: the number of the member, then its weight less one: the low byte, and the high one.
+    for number, low, high in struct.iter_unpack("=IBB2x", packed):
+        yield from (attrs.evolve(leg, weight=(high << 8 | low) + 1) for leg in singles.get(number, ()))
 
 
 def name_of(index: int, names: Mapping[int, str]) -> str:

@@ -1,34 +1,34 @@
-"""What stands in the tables before a route is deleted.
+"""What stands in the tables, read when first asked for and then kept up to date with what is done.
 
-To the kernel what a request to delete does not say, or says with a zero, matches anything: to delete a route of
-metric 0 can take away one of metric 100, and one without a gateway another that has one. So the very route is looked
-for first; where the kernel would take another one, it is not asked.
+Here: the routes of one prefix in the kernel's order, also in the middle of a batch. What a delete means by them is in
+`hostrouting.backends.deletion`.
 """
 
 from __future__ import annotations
 
-import errno
 from typing import TYPE_CHECKING
 
+from hostrouting.backends.deletion import Obstacle, find_exactly
+from hostrouting.backends.netlink.disturbance import Wanted
 from hostrouting.backends.netlink.reading import list_names, list_routes
-from hostrouting.errors import NoSuchRoute, RouteRefused
-from hostrouting.model import DEFAULT_METRIC, IPV4, IPV6
+from hostrouting.model import IPV4
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable
 
+    from hostrouting.backends.base import Change
     from hostrouting.backends.netlink.channel import Channel
     from hostrouting.backends.netlink.routedump import RouteDump
-    from hostrouting.model import NextHop, Prefix, Route
+    from hostrouting.model import Prefix, Route
 
-__all__ = ["Standing", "metric_of", "same"]
+__all__ = ["Standing"]
 
 # Of which routes: family, table and protocol (None for those of all).
 _Which = tuple[int, int, int | None]
 
 
 class Standing:
-    """The routes that are there, read when first asked for and kept up to date with what is done."""
+    """The routes that are there."""
 
     def __init__(self, channel: Channel, *, before_reading: Callable[[], None] = lambda: None) -> None:
         """Read nothing yet; what is still to be done comes first, with `before_reading`."""
@@ -36,16 +36,28 @@ class Standing:
         self._before_reading = before_reading
         self._names: dict[int, str] | None = None
         self._routes: dict[_Which, _Shelf] = {}
-        self._touched: set[tuple[int, Prefix]] = set()
+        # What was done at a prefix since it was read, by places in the batch.
+        self._touched: dict[tuple[int, Prefix], list[int]] = {}
 
-    def touch(self, route: Route) -> None:
-        """Something else than a delete is about to be done with this prefix."""
+    def touch(self, route: Route, place: int) -> None:
+        """Something else than a delete is about to be done with this prefix, in this place of the batch."""
         if self._routes:
-            self._touched.add((route.table, route.prefix))
+            self._touched.setdefault((route.table, route.prefix), []).append(place)
 
-    def stale(self, route: Route) -> bool:
-        """Whether what is known of this prefix is no longer so."""
-        return (route.table, route.prefix) in self._touched
+    def touched(self, route: Route) -> list[int]:
+        """What was done with this prefix since it was read; asked once."""
+        return self._touched.pop((route.table, route.prefix), [])
+
+    def catch_up(self, done: Iterable[Change]) -> None:
+        """Take note of what was done with a prefix, or read all again if it cannot be told what came of it."""
+        for change in done:
+            if not _is_plain(change):
+                self.forget()
+                return
+            route = change.route
+            for (family, table, protocol), shelf in self._routes.items():
+                if (family, table) == (IPV4, route.table) and protocol in {None, route.protocol}:
+                    _insert(shelf.of(route.prefix), change)
 
     def forget(self) -> None:
         """Read again when next asked."""
@@ -53,19 +65,13 @@ class Standing:
         self._routes.clear()
         self._touched.clear()
 
-    def take(self, route: Route) -> RouteRefused | None:
-        """Take note that this very route is deleted; the refusal if it is not there, or cannot be told apart."""
+    def take(self, route: Route) -> Route | Obstacle:
+        """Take note that this very route is deleted, if it can be; the route as it stands, or what is in the way."""
         candidates = self.of_prefix(route, protocol=route.protocol or None)
-        exact = [one for one in candidates if same(one, route)]
-        if not exact:
-            return NoSuchRoute(f"there is no route {route} to delete", route=str(route), errno=errno.ESRCH)
-        taken = exact[0]
-        if len(candidates) > 1:
-            taken = next((one for one in candidates if _matches(one, route)), taken)
-        if not same(taken, route):
-            return RouteRefused(f"cannot delete {route}: the kernel would take {taken} away instead", route=str(route))
-        candidates.remove(exact[0])
-        return None
+        found = find_exactly(route, candidates)
+        if not isinstance(found, Obstacle):
+            candidates.remove(found)
+        return found
 
     def of_prefix(self, route: Route, *, protocol: int | None = None) -> list[Route]:
         """The routes of the same table and prefix, in the kernel's order."""
@@ -80,7 +86,7 @@ class Standing:
         self._before_reading()
         if self._names is None:
             self._names = list_names(self._channel)
-        return _Shelf(list_routes(self._channel, (family,), self._names, table=table, protocol=protocol))
+        return _Shelf(list_routes(self._channel, (family,), self._names, Wanted(table=table, protocol=protocol)))
 
 
 class _Shelf:
@@ -101,60 +107,16 @@ class _Shelf:
         return made
 
 
-def same(one: Route, other: Route) -> bool:
-    """Whether the two are the same route in all that one can ask for; the kernel's own remarks do not count."""
-    if one == other:
-        return True
-    if (one.table, one.prefix, one.tos, metric_of(one), one.type, one.protocol) != (
-        other.table,
-        other.prefix,
-        other.tos,
-        metric_of(other),
-        other.type,
-        other.protocol,
-    ):
-        return False
-    if one.prefix.family == IPV4 and one.scope != other.scope:
-        return False
-    if other.nexthop_id is not None:
-        return one.nexthop_id == other.nexthop_id
-    return list(_ways(one)) == list(_ways(other))
+def _is_plain(change: Change) -> bool:
+    """Whether it is known what stands where afterwards: IPv6 makes legs of routes, and `replace` may take another's."""
+    route = change.route
+    said = all(leg.dev is not None for leg in route.legs)
+    return route.prefix.family == IPV4 and change.verb != "replace" and said
 
 
-def metric_of(route: Route) -> int:
-    """Its metric, as the kernel has it."""
-    return route.metric or DEFAULT_METRIC[route.prefix.family]
-
-
-def _ways(route: Route) -> Iterator[tuple[object, ...]]:
-    # The weight of an only way is of no consequence.
-    several = len(route.legs) > 1
-    return ((leg.dev, leg.gateway, leg.weight if several else 1, leg.onlink) for leg in route.legs)
-
-
-def _matches(standing: Route, asked: Route) -> bool:
-    """Whether the kernel would take `standing` for what is asked to be deleted, as far as we can know."""
-    said: list[tuple[object, object]] = [
-        (standing.metric, asked.metric),
-        (standing.protocol, asked.protocol),
-        (standing.nexthop_id, asked.nexthop_id),
-    ]
-    if asked.prefix.family != IPV6:
-        said += [
-            (standing.prefsrc, asked.prefsrc),
-            (standing.mtu, asked.mtu),
-            (standing.advmss, asked.advmss),
-        ]
-        if (standing.tos, standing.type, standing.scope) != (asked.tos, asked.type, asked.scope):
-            return False
-    if any(wanted and found != wanted for found, wanted in said):
-        return False
-    if asked.nexthop_id is not None or not asked.legs:
-        return True
-    if asked.prefix.family == IPV4 and len(asked.legs) != len(standing.legs):
-        return False
-    return all(_hop_matches(found, wanted) for found, wanted in zip(standing.legs, asked.legs, strict=False))
-
-
-def _hop_matches(found: NextHop, wanted: NextHop) -> bool:
-    return wanted.dev in {None, found.dev} and wanted.gateway in {None, found.gateway}
+def _insert(routes: list[Route], change: Change) -> None:
+    """Put a new route among those of its prefix: by tos, the highest first, then by metric, the lowest first."""
+    rank = (-change.route.tos, change.route.metric)
+    ranks = [(-it.tos, it.metric) for it in routes]
+    ahead = [it for it in ranks if it < rank or (it == rank and change.verb != "prepend")]
+    routes.insert(len(ahead), change.route)

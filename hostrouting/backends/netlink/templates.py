@@ -11,7 +11,6 @@ import struct
 from typing import TYPE_CHECKING
 
 from hostrouting.backends.netlink.encode import encode_change, encode_lookup
-from hostrouting.backends.netlink.routes import PATHLESS
 from hostrouting.model import IPV4
 
 if TYPE_CHECKING:
@@ -87,7 +86,7 @@ class ChangeEncoder:
         )  # fmt: skip
         template = self._simple.get(shape)
         if template is None:
-            if route.type in PATHLESS or route.nexthop_id is not None:
+            if route.nexthop_id is not None:
                 return self._of_other(change, sequence)  # its leg is not said
             template = self._simple[shape] = self._make_simple(change)
         device = self._indexes.get(dev)

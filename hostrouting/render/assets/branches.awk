@@ -56,51 +56,74 @@ function shape_at(rule, address,   key, r, tos, n) {
 }
 
 function walk(   at) {
-  split("", arrivals); split("", end_known)
+  split("", been_at); split("", end_known)
+  turns_taken = 0
   # World 0 has nothing in it, and world 1 is that.
   pending = 0
   later(1, new_world(0))
   while (pending) { at = pending_at[pending]; go_on(at, pending_world[pending--]) }
 }
 
-function go_on(at, world,   turn, rule, taking, passing, left, i) {
-  while (world) {
+function go_on(at, world) {
+  while (world && (world = known_at(at, world))) {
     if (at > turns) { add_end(0, 0, world); return }
-    turn = at++
-    rule = t_rule[turn]
-    taking = t_asks[turn] == "" ? world : suppose(world, rule, t_asks[turn], !t_not[turn])
-    passing = t_asks[turn] == "" ? 0 : suppose(world, rule, t_asks[turn], t_not[turn])
-    if (!taking) continue
-    if (t_target[turn]) {
-      later(at, passing)
-      at = t_target[turn]
-      world = arriving(at, taking)
-    } else if (ends_it(rule)) {
-      add_end(rule, 0, taking)
-      world = passing
-    } else if (index(t_shape[turn], ":1")) {
-      left = take(rule, t_shape[turn], taking)
-      # Else the rule changes nothing for packets that it may be for or not: they go on as they came.
-      if (!left || !passing) {
-        for (i = 1; i <= going; i++) later(at, arriving(at, going_world[i]))
-        world = left ? left : passing
-      }
-    }
+    world = take_turn(at, world)
+    at = next_turn
   }
+}
+
+# What a walk still knows at a turn; 0 where it need not go on, for one that knows nothing has been there. So many turns
+# are taken by packets that are not plain and know how they came there; from then on a walk knows nothing and comes to
+# each turn once: it may find an end that is not possible, and misses none.
+function known_at(at, world,   found) {
+  if (world_path[world] == "") return world
+  if (++turns_taken <= 4096) return world
+  if (at in been_at) return 0
+  been_at[at] = 1
+  found = new_world(0)
+  world_path[found] = world_path[world]
+  return found
+}
+
+# The world in which the walk goes on after a turn, if it does, and where: sets next_turn.
+function take_turn(at, world,   rule, taking, passing, left, i) {
+  rule = t_rule[at]
+  next_turn = at + 1
+  taking = t_asks[at] == "" ? world : suppose(world, rule, t_asks[at], !t_not[at])
+  passing = t_asks[at] == "" ? 0 : suppose(world, rule, t_asks[at], t_not[at])
+  if (!taking) return world
+  if (t_target[at]) {
+    later(at + 1, passing)
+    next_turn = t_target[at]
+    return taking
+  }
+  if (ends_it(rule)) { add_end(rule, 0, taking); return passing }
+  if (!index(t_shape[at], ":1")) return world
+  left = take_route(rule, t_shape[at], taking)
+  # The rule changes nothing for packets that it may be for or not: they go on as they came.
+  if (left && passing) return world
+  for (i = 1; i <= going; i++) later(at + 1, going_world[i])
+  return left ? left : passing
 }
 
 # End where the table has a route that is kept. Returns the world of those that find none, and sets going_world: those
 # of the packets whose tos leads them on.
-function take(rule, found, world,   part, n, i, tos, kept, taking, left) {
+function take_route(rule, found, world,   part, n, i, tos, kept, taking, left) {
   going = 0
   n = split(found, part, ",")
   for (i = 1; i <= n; i++) {
     tos = substr(part[i], 1, index(part[i], ":") - 1); kept = substr(part[i], length(part[i])) == "1"
-    taking = tos == "0" ? world : suppose(world, rule, "tos " tos, 1)
+    if (tos == "0") {
+      if (kept) add_end(rule, i, world)
+      return kept ? 0 : world
+    }
+    # One that asks for more than IPv4 looks at is for no packet.
+    if (hex_number(tos) >= 32) continue
+    taking = suppose(world, rule, "tos " tos, 1)
     if (taking && kept) add_end(rule, i, taking)
-    else if (taking && tos != "0") going_world[++going] = taking
-    left = tos == "0" ? 0 : suppose(world, rule, "tos " tos, 0)
-    if (!left) return kept ? 0 : world
+    else if (taking) going_world[++going] = taking
+    left = suppose(world, rule, "tos " tos, 0)
+    if (!left) return 0
     world = left
   }
   return world
@@ -108,18 +131,6 @@ function take(rule, found, world,   part, n, i, tos, kept, taking, left) {
 
 function later(at, world) {
   if (world) { pending_at[++pending] = at; pending_world[pending] = world }
-}
-
-# The world in which a walk that arrives at a rule goes on there. So often it may come, knowing something else each
-# time; after that it knows nothing any more and goes on once: it may find an end that is not possible, and misses none.
-function arriving(at, world,   found) {
-  if (!world || world_path[world] == "") return world
-  arrivals[at]++
-  if (arrivals[at] <= 16) return world
-  if (arrivals[at] > 17) return 0
-  found = new_world(0)
-  world_path[found] = world_path[world]
-  return found
 }
 
 # Of rules that find the same, or give the same verdict, the first one speaks for all.

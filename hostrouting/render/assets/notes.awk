@@ -21,14 +21,45 @@ function take_notes(c, i, begin, end_,   n, part, count, judged, escaped, key) {
 }
 
 # Which packets: the first few alternatives, and how many more there are.
-function ways_text(ways,   part, count, i, text) {
+function packets_text(ways,   part, count, i, text) {
   count = split(ways, part, "\n")
-  for (i = 1; i <= count && i <= 3; i++) {
-    gsub(/\001[0-9]+:/, " and ", part[i])
-    sub(/^[0-9]+:/, "", part[i])
-    text = text (i > 1 ? ", or " : "") part[i]
-  }
+  for (i = 1; i <= count && i <= 3; i++) text = text (i > 1 ? ", or " : "packets ") case_text(part[i])
   return count <= 3 ? text : text ", or of " (count - 3) " more " (count == 4 ? "kind" : "kinds") ","
+}
+
+function case_text(path,   part, count, i, text) {
+  count = split(path, part, /\001/)
+  for (i = 1; i <= count && i <= 4; i++) text = text (i > 1 ? " and " : "") condition_text(part[i])
+  return count <= 4 ? text : text " and " (count - 4) " more " (count == 5 ? "condition" : "conditions")
+}
+
+function condition_text(condition,   rule, part, n, i, holds, text) {
+  rule = condition + 0
+  condition = substr(condition, length(rule) + 1)
+  holds = substr(condition, 1, 1) == "+"
+  n = split(substr(condition, 2), part, /\002/)
+  if (n == 1 && !holds) text = opposite_of(phrase(part[1]))
+  else for (i = 1; i <= n; i++) text = text (i > 1 ? (holds ? ", " : " and ") : holds ? "" : "unless ") phrase(part[i])
+  return text " (rule " u_priority[rule] ")"
+}
+
+# What a selector is about.
+function phrase(text,   name, value, first, last) {
+  name = substr(text, 1, index(text, " ") - 1); value = substr(text, index(text, " ") + 1)
+  first = substr(value, 1, index(value, "-") - 1); last = substr(value, index(value, "-") + 1)
+  if (name == "from") { sub(/\/32$/, "", value); return "from " value }
+  if (name == "iif") return value == "lo" ? "of this host\047s own" : "that come in by " value
+  if (name == "oif") return "from sockets bound to " value
+  if (name == "uidrange") return first == last ? "of user " first : "of users " value
+  if (name == "fwmark") sub(/\/0xffffffff$/, "", value)
+  if ((name == "sport" || name == "dport") && first == last) value = first
+  return "with " name " " value
+}
+
+function opposite_of(text) {
+  if (text == "of this host\047s own") return "forwarded by this host"
+  if (sub(/^with /, "without ", text) || sub(/^that come /, "that do not come ", text)) return text
+  return "not " text
 }
 
 # What becomes of the packets of note k.
@@ -48,7 +79,7 @@ function fate_text(k,   v, r, kind, who, devs, leg, seen) {
 }
 
 function note_text(k) {
-  return "expected CIDR " range_text(n_cidr[k], n_first[k], n_last[k]) ": packets " ways_text(v_ways[n_variant[k]]) \
+  return "expected CIDR " range_text(n_cidr[k], n_first[k], n_last[k]) ": " packets_text(v_ways[n_variant[k]]) \
     " " fate_text(k) "; the verdict is about all others"
 }
 

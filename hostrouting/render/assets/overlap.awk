@@ -186,7 +186,9 @@ function judge_escape(kind, r,   leg, seen) {
   escape_devs = ""
   escape_kind = kind == 0 ? "no-route" : kind == BLACKHOLE ? "blackhole" : kind == UNREACHABLE ? "unreachable" : \
     kind == PROHIBIT ? "prohibit" : ""
-  if (kind != UNICAST) return
+  if (kind != UNICAST && kind < 10) return
+  # Of the types that no kernel makes nobody can tell where they lead.
+  if (kind >= 10) escape_kind = "overlap"
   # A way without a device that we know is none that anybody expected.
   if (!e_legs[r]) escape_kind = "overlap"
   for (leg = 1; leg <= e_legs[r]; leg++) if (!is_welcome(e_dev[r, leg]) && !(e_dev[r, leg] in seen)) {

@@ -44,6 +44,14 @@ function find_way(   r, leg, all, i) {
     for (leg = 1; leg <= r_legs[r]; leg++)
       if (is_way(r, leg, way_dev)) add_way(r_dev[r, leg], r_gateway[r, leg], has_flag(r, leg, "onlink"))
   } else way_missing = no_default_route(way_dev)
+  if (!(way_dev in link_up) && index(way_missing, "the device " way_dev) == 1)
+    way_missing = "the device " way_dev ", which expectedDevs names; this host has " devices_text()
+}
+
+# A name that is not there may be a slip: those that are.
+function devices_text(   i, n, text) {
+  for (i = 1; i <= links; i++) if (link_name[i] != "lo" && ++n <= 9) text = text (n > 1 ? ", " : "") link_name[i]
+  return n > 9 ? text " and " (n - 9) " more" : n ? text : "none"
 }
 
 function add_way(dev, gateway, onlink) {

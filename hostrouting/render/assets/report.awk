@@ -85,7 +85,7 @@ function holder(rule, r,   text) {
   if (!r) return rule > 0 ? "rule " rule_text(rule) : rule < 0 ? "a rule that is not known" : "no rule"
   text = r_type[r] == UNICAST ? "" : type_name[r_type[r]] " "
   text = text (r_len[r] ? prefix_text(r_net[r], r_len[r]) : "default") " proto " name_of_protocol(r_proto[r])
-  if (r_table[r] != MAIN && rule > 0) text = text " table " name_of_table(r_table[r]) " by rule " u_priority[rule]
+  if (r_table[r] != MAIN && rule > 0) text = text " table " name_of_table(r_table[r]) ", rule " u_priority[rule]
   # A device without a carrier still wins, and nothing that it sends arrives.
   return text (e_legs[r] && e_down[r] == e_legs[r] ? " linkdown" : "")
 }

@@ -103,9 +103,9 @@ function covers(r, address) { return r_net[r] <= address && address < r_net[r] +
 
 # The link in the current line, such as "3: eth0@peer: <UP,…> … group 0 …".
 function read_link(   name, field) {
-  links++
   name = $2
   sub(/(@[^@]*)?:$/, "", name)
+  link_name[++links] = name
   link_up[name] = index("," substr($3, 2, length($3) - 2) ",", ",UP,") > 0
   for (field = 4; field < NF; field++) if ($field == "group") { link_group[name] = $(field + 1); break }
 }

@@ -14,7 +14,8 @@ function learn_to_ask(text,   name, value, at) {
   } else if (name == "fwmark") {
     at = index(value, "/")
     ask_low[text] = hex_number(substr(value, 1, at - 1)); ask_mask[text] = hex_number(substr(value, at + 1))
-  } else if (name == "tos") { ask_low[text] = hex_number(value); ask_mask[text] = 252 }
+  # Of the tos of a packet IPv4 looks at three bits.
+  } else if (name == "tos") { ask_low[text] = hex_number(value); ask_mask[text] = 28 }
   else if (name == "uidrange" || name == "sport" || name == "dport") {
     at = index(value, "-")
     ask_low[text] = substr(value, 1, at - 1) + 0; ask_high[text] = substr(value, at + 1) + 0
@@ -94,7 +95,7 @@ function common_bits(one, other,   place, value) {
 }
 
 # The world in which all of the questions are answered with yes too (`true`), or not all of them; 0 when there is none.
-function suppose(world, rule, asks, true,   part, n, i, still, found, possible, plain, words, refusal, all) {
+function suppose(world, rule, asks, true,   part, n, i, still, found, possible, plain, names, refusal, all) {
   n = split(asks, part, "\n")
   for (i = 1; i <= n; i++) if (!says(world, part[i])) still = still (still == "" ? "" : "\n") part[i]
   if (still == "") return true ? world : 0
@@ -104,24 +105,25 @@ function suppose(world, rule, asks, true,   part, n, i, still, found, possible, 
   for (i = 1; i <= n; i++) {
     possible = possible && join(found, part[i])
     plain = plain && holds_plainly[part[i]]
+    names[ask_name[part[i]]] = 1
   }
   if (!possible) return true ? 0 : world
   if (!true) {
     found = new_world(world)
     refusals++
     refused_asks[refusals] = still; refused_before[refusals] = world_refused[world]
+    refused_name[refusals] = n > 1 ? "" : ask_name[still]
     world_refused[found] = refusals
   }
   # What holds for a plain packet anyway is no condition.
   if (plain != true) {
-    words = still
-    gsub(/\n/, ", ", words)
-    if (index(words, "from ") == 1) words = (true ? "" : "not ") words
-    else words = (true ? "with " : "without ") words
+    gsub(/\n/, "\002", still)
     if (world_path[found] != "") world_path[found] = world_path[found] "\001"
-    world_path[found] = world_path[found] rule ":" words " (rule " u_priority[rule] ")"
+    world_path[found] = world_path[found] rule (true ? "+" : "-") still
   }
   for (refusal = true ? world_refused[found] : 0; refusal; refusal = refused_before[refusal]) {
+    # Only what asks for something that has just become true can have become true.
+    if (refused_name[refusal] != "" && !(refused_name[refusal] in names)) continue
     all = 1
     n = split(refused_asks[refusal], part, "\n")
     for (i = 1; i <= n && all; i++) all = says(found, part[i])

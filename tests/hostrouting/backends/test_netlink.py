@@ -23,9 +23,10 @@ from hostrouting.errors import (
     RouteRefused,
 )
 from hostrouting.fib import PLAIN, Flow
-from hostrouting.model import Link, NextHop, Prefix, Route, RouteType, Snapshot, as_ip, ip_at
+from hostrouting.model import Link, NextHop, Prefix, Route, RouteType, Rule, Snapshot, as_ip, ip_at
 from tests.support.commands import furnish, query, route_command, rule_command
 from tests.support.namespace import Namespace, private_namespace
+from tests.support.rawkernel import raw_kernel
 from tests.support.strategies import DEVICES, blocks, routes, rules
 
 pytestmark = [
@@ -203,6 +204,29 @@ class TestSnapshot:
                         ],
                     )
 
+    @pytest.mark.parametrize("family", [4, 6])
+    def test_tells_what_else_a_rule_selects_on(self, family: int) -> None:
+        """Tunnels, all of the DSCP, flow labels and masks: such a rule is read as one, and not as one for all packets."""
+        others = [("tun_id", "5"), ("dscp", "0"), ("dscp", "0x2/0x3"), ("sport", "0x5/0xff"), ("dport", "0x100/0xff00")]
+        others += [("flowlabel", "0x0/0xff"), ("flowlabel", "0x12345/0xfffff")] if family == 6 else []
+        rules = [
+            Rule(family=family, priority=100 + at, table=100, protocol=3, others=(other,))
+            for at, other in enumerate(others)
+        ]
+        rules += [
+            Rule(family=family, priority=200, table=100, protocol=3, tos=0x18),
+            Rule(family=family, priority=201, table=100, protocol=3, sports=(5, 5), dports=(6, 9)),
+            Rule(
+                family=family, priority=202, table=100, protocol=3, iif="lo", others=(others[0], others[2], others[4])
+            ),
+        ]
+        with raw_kernel() as kernel:
+            assert [kernel.add_rule(rule).errno for rule in rules] == [0] * len(rules)
+            with NetlinkBackend(netns=kernel.path) as backend:
+                snapshot = backend.snapshot(family=family)
+        assert [rule for rule in snapshot.rules if rule.table == 100] == rules
+        assert Snapshot.from_json(snapshot.to_json()) == snapshot
+
     @pytest.mark.parametrize("where", ["ib0", "all"])
     def test_tells_whether_lost_carriers_count(self, namespace: Namespace, backend: NetlinkBackend, where: str) -> None:
         """A device is said to ignore routes without carrier exactly when the kernel's lookup ignores them."""
@@ -342,15 +366,13 @@ class TestChange:
         )
         first, second = standing = ours(backend)
         error = refusal(backend, "delete", second)
-        assert (type(error), error.errno) == (RouteRefused, None)
-        assert str(error) == f"cannot delete {second}: the kernel would take {first} away instead"
+        assert (type(error), error.errno) == (RouteRefused, errno.ENOTUNIQ)
+        assert str(error) == f"cannot delete {second}: {first} would be taken away instead"
         assert ours(backend) == standing
         assert change(backend, ("delete", first), ("delete", second)) == [None, None]
 
-    def test_deletes_the_first_of_alternates_that_are_alike(
-        self, namespace: Namespace, backend: NetlinkBackend
-    ) -> None:
-        """Of two that differ in nothing that a delete speaks of, the one goes that the kernel prefers."""
+    def test_deletes_the_one_of_alternates_that_is_meant(self, namespace: Namespace, backend: NetlinkBackend) -> None:
+        """Of two that differ in a metric of the route only, the one goes that is this very route."""
         lines = [
             "route append 1.0.0.0/8 via 10.0.0.1 proto 213",
             "route append 1.0.0.0/8 via 10.0.0.1 proto 213 mtu 1400",
@@ -375,6 +397,7 @@ class TestChange:
             ),
             (to("1.0.0.0/8", None, "nope"), NoSuchDevice, "there is no device nope"),
             (to("1.0.0.0/8", None, "a-name-of-16-byte"), NoSuchDevice, "a-name-of-16-byte"),
+            (to("1.0.0.0/8", None, "enp9s0"), NoSuchDevice, "enp9s0 is but another name of eth0: say eth0"),
             (to("1.0.0.0/8", None, "wg0"), DeviceDown, "wg0 is down"),
             (to("10.0.0.0/24", protocol=2), RouteExists, "held by 10.0.0.0/24 dev eth0 proto kernel"),
             (to("1.0.0.0/8", "10.0.0.255"), InvalidRoute, "gateway 10.0.0.255 is a broadcast address"),
@@ -390,7 +413,7 @@ class TestChange:
         self, namespace: Namespace, backend: NetlinkBackend, route: Route, kind: type, words: str
     ) -> None:
         """A refusal names the wrong thing, with what was found there and the kernel's own words."""
-        namespace.batch(["link set wg0 down"])
+        namespace.batch(["link set wg0 down", "link property add dev eth0 altname enp9s0"])
         error = refusal(backend, "add", route)
         assert (type(error), error.errno, error.route) == (kind, ERRNO[kind], str(route))
         assert words in str(error)
@@ -463,6 +486,19 @@ class TestLookup:
         assert [answer.kind for answer in answers] == ["unicast", "no-route", "unicast"] * 500
         assert answers[0].route == to("1.0.0.0/8")
         assert backend.lookup([]) == ()
+
+    @pytest.mark.parametrize("count", [100, 300, 600])
+    def test_of_very_many_legs(self, namespace: Namespace, backend: NetlinkBackend, count: int) -> None:
+        """An entry that is too large for an answer of the kernel's is found all the same, and keeps no other from it."""
+        legs = tuple(NextHop("eth0", gateway=ip_at(4, (10 << 24) + 5 + at % 200)) for at in range(count))
+        large = Route(Prefix.parse("1.2.0.0/16"), legs, protocol=213, table=100)
+        small = to("1.2.3.0/24")
+        wide = attrs.evolve(large, prefix=Prefix.parse("1.0.0.0/8"), legs=tuple(reversed(legs)))
+        assert change(backend, ("add", large), ("add", small), ("add", wide)) == [None, None, None]
+        namespace.batch(["rule add pref 40000 lookup 100"])
+        places = ("1.2.3.4", "1.2.4.4", "9.9.9.9", "1.1.1.1", "1.2.4.5")
+        answers = backend.lookup([as_ip(place) for place in places])
+        assert [answer.route for answer in answers] == [small, large, None, wide, large]
 
     def test_tells_what_became_of_a_packet(self, namespace: Namespace, backend: NetlinkBackend) -> None:
         """Own addresses, broadcast and each kind of error have a kind of their own."""

@@ -33,7 +33,7 @@ from tests.support.namespace import Namespace, private_namespace
 from tests.support.strategies import DEVICES, blocks, prefixes, routes
 
 LINKS = tuple(Link(name=name, index=0) for name in DEVICES)
-VERBS: tuple[Verb, ...] = ("add", "append", "replace", "delete")
+VERBS: tuple[Verb, ...] = ("add", "append", "prepend", "replace", "delete")
 GATEWAYS = {4: ("10.0.0.1", "10.0.0.2", "203.0.113.1"), 6: ("fd00:99::1", "fd00:99::2", "fd01::1")}
 
 
@@ -226,6 +226,15 @@ class TestUnknown:
         dscp = encode("rule", 32, 2, fields={"family": 2, "action": 1}, attributes=attributes)
         other = encode("rule", 32, 2, fields={"family": 128, "action": 1}, attributes=attributes[:2])
         assert read_rules([dscp, other]) == (Rule(family=4, priority=5, table=100, tos=40),)
+
+    def test_rules_of_the_future(self) -> None:
+        """A rule that selects on what nobody knows is no rule for all packets: it says on which attribute."""
+        known = encode("rule", 32, 2, fields={"family": 2, "action": 1}, attributes=[("FRA_TABLE", 100)])
+        future = struct.pack("=HHI", 8, 77, 5) + struct.pack("=HH", 4, 78 | 0x8000)
+        data = struct.pack("=I", len(known) + len(future)) + known[4:] + future
+        others = (("attribute-77", future[4:8].hex()), ("attribute-78", "set"))
+        assert read_rules([data]) == (Rule(family=4, priority=0, table=100, others=others),)
+        assert "attribute-78 set" in str(read_rules([data])[0])
 
     def test_a_device_that_came_later(self) -> None:
         """A device that is not among those listed is called by its number, as `ip` does."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
@@ -22,6 +22,7 @@ from hostrouting.backends.netlink import NetlinkBackend, reading
 from hostrouting.backends.netlink import backend as backend_module
 from hostrouting.backends.netlink import numbers as n
 from hostrouting.backends.netlink.channel import Channel
+from hostrouting.backends.netlink.disturbance import Wanted, disturbed
 from hostrouting.backends.netlink.framing import Interrupted, KernelError, Listing, Lost
 from hostrouting.backends.netlink.namespaces import inside, open_namespace
 from hostrouting.backends.netlink.sockets import open_socket
@@ -35,7 +36,7 @@ from hostrouting.errors import (
     Unsettled,
 )
 from hostrouting.fib import Kind
-from hostrouting.model import Link, Route, Snapshot, as_ip, route_keys
+from hostrouting.model import Link, Prefix, Route, Snapshot, as_ip, route_keys
 from tests.support.children import enter_namespace, in_child, refuse_netlink, refuse_strict_checking
 from tests.support.commands import furnish
 from tests.support.namespace import Namespace, private_namespace
@@ -246,7 +247,9 @@ class TestPrivileges:
         with pytest.raises(NetlinkUnavailable, match="takes Linux"):
             NetlinkBackend()
 
-    @pytest.mark.parametrize(("number", "fine"), [(errno.EOPNOTSUPP, True), (errno.EINVAL, False)])
+    @pytest.mark.parametrize(
+        ("number", "fine"), [(errno.EOPNOTSUPP, True), (errno.EINVAL, False), (errno.ENOENT, False)]
+    )
     def test_a_list_that_is_refused(
         self, backend: NetlinkBackend, monkeypatch: pytest.MonkeyPatch, number: int, *, fine: bool
     ) -> None:
@@ -262,13 +265,13 @@ class TestPrivileges:
         if fine:
             assert backend.snapshot().routes
         else:
-            with pytest.raises(BackendError, match=r"does not list its nexthops \(kernel: Invalid argument\)"):
+            with pytest.raises(BackendError, match=rf"does not list its nexthops \(kernel: {os.strerror(number)}\)"):
                 backend.snapshot()
 
     def test_no_strict_checking(self, namespace: Namespace, backend: NetlinkBackend) -> None:
         """On a kernel that does not restrict listings the same is found, more slowly."""
         namespace.batch(["route add 1.0.0.0/8 via 10.0.0.1 proto 213", "route add 2.0.0.0/8 via 10.0.0.1 table 100"])
-        questions: list[dict[str, int]] = [
+        questions: list[dict[str, Any]] = [
             {},
             {"family": 4},
             {"family": 6},
@@ -276,6 +279,7 @@ class TestPrivileges:
             {"protocol": 213},
             {"family": 4, "table": 254, "protocol": 213},
             {"protocol": 0},
+            {"prefixes": [Prefix.parse("1.0.0.0/8"), Prefix.parse("2001::/16")]},
         ]
 
         def child() -> tuple[bool, list[Snapshot], bool]:
@@ -398,13 +402,13 @@ class TestPeace:
         namespace.batch([f"route add 20.0.{high}.{low} via 10.0.0.1" for high in range(32) for low in range(1, 255)])
         namespace.batch([f"route add {FIRST} via 10.0.0.1"])
         heard: list[bool] = []
-        asked = reading._heard  # noqa: SLF001 RUF100
+        asked = disturbed
 
-        def listening(guard: socket.socket) -> bool:
-            heard.append(asked(guard))
+        def listening(guard: socket.socket, wanted: Wanted) -> bool:
+            heard.append(asked(guard, wanted))
             return heard[-1]
 
-        monkeypatch.setattr(reading, "_heard", listening)
+        monkeypatch.setattr(reading, "disturbed", listening)
         ends = {20 << 24, 20 << 24 | 0x1FFF}
         with churning(namespace):
             for _ in range(20):
@@ -456,9 +460,11 @@ class TestPeace:
         self, backend: NetlinkBackend, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """After a few attempts the reader gives up and says that it may be tried again."""
-        monkeypatch.setattr(reading, "_heard", lambda _: True)
-        with pytest.raises(Unsettled, match="changed during each of 8 attempts"):
+        expected = backend.snapshot()
+        monkeypatch.setattr(reading, "disturbed", lambda *_: True)
+        with pytest.raises(Unsettled, match="changed during each of 8 attempts") as caught:
             backend.snapshot()
+        assert caught.value.last == expected
 
     def test_a_burst_that_was_too_large_is_one_change(self, namespace: Namespace) -> None:
         """When more happens than the listener has room for it says True once, and goes on listening."""
@@ -470,7 +476,7 @@ class TestPeace:
             namespace.batch(["route add 21.0.0.0/8 via 10.0.0.1"])
             assert watch.wait(5)
             assert not watch.wait(0)
-        os.close(descriptor)
+        descriptor.close()
 
     def test_answers_that_were_lost_are_found_out(self, namespace: Namespace, monkeypatch: pytest.MonkeyPatch) -> None:
         """With too little room for the kernel's answers, what was done is still told from what was not."""
@@ -482,6 +488,8 @@ class TestPeace:
             with monkeypatch.context() as patch:
                 patch.setattr(Channel, "capacity", 128)
                 outcomes = cramped.change([Change("add", route) for route in wanted])
+                # Fewer are asked for at a time until there is room.
+                assert len(cramped.lookup([route.prefix.ip for route in wanted])) == len(wanted)
             assert [outcome.ok for outcome in outcomes] == [False, True] * 128
             assert any("answer was lost" in str(outcome.error) for outcome in outcomes)
             # Left to itself it asks for no more answers at a time than there is room for.
@@ -510,6 +518,17 @@ class TestPeace:
         (outcome,) = backend.change([Change("add", ROUTE)])
         assert outcome.ok
         assert not lost
+
+    def test_an_answer_that_never_arrives(self, namespace: Namespace, monkeypatch: pytest.MonkeyPatch) -> None:
+        """What is asked for again and again, because every answer is lost, ends with the time-out."""
+
+        def lossy(_: Channel, *, wait: bool = True) -> bytes:  # noqa: ARG001  as it is called
+            raise Lost
+
+        with NetlinkBackend(netns=namespace.path, timeout=0.05) as patient:
+            monkeypatch.setattr(Channel, "receive", lossy)
+            with pytest.raises(BackendTimeout):
+                patient.change([Change("add", ROUTE)])
 
     def test_a_route_that_went_before_it_was_deleted(
         self, namespace: Namespace, backend: NetlinkBackend, monkeypatch: pytest.MonkeyPatch

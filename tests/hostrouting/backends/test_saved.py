@@ -8,7 +8,7 @@ from hostrouting.backends.base import Change
 from hostrouting.backends.saved import SavedBackend
 from hostrouting.errors import BackendError
 from hostrouting.fib import Flow
-from hostrouting.model import Route, as_ip
+from hostrouting.model import Prefix, Route, as_ip
 from hostrouting.testing import MemoryBackend, cni_node, ecmp_node, h200, vpn_node
 
 ADDRESSES = [as_ip(text) for text in ("172.16.5.9", "8.8.8.8", "10.0.0.4", "10.244.0.7", "127.0.0.1", "224.0.0.1")]
@@ -24,7 +24,9 @@ def test_it_answers_as_the_host(make: type[MemoryBackend]) -> None:
                 assert here.kind == there.kind
                 assert (here.route and here.route.devs) == (there.route and there.route.devs)
         for chosen in ({}, {"family": 4}, {"family": 6}, {"table": 254}, {"protocol": 16, "family": 4}):
-            assert saved.snapshot(**chosen) == kernel.snapshot(**chosen)
+            assert saved.snapshot(**chosen) == kernel.snapshot(**chosen)  # type: ignore[arg-type]  # as listed above
+        some = {Prefix.parse("172.16.0.0/16")}
+        assert saved.snapshot(prefixes=some) == kernel.snapshot(prefixes=some)
         assert saved.lookup(ADDRESSES[:2], Flow(mark=51820))[1].route is not None
 
 

@@ -1,0 +1,226 @@
+"""NetlinkBackend on Linux and the fake kernel are one backend: the same batches, the same outcomes, words and tables."""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from hostrouting.backends.base import Change, Outcome, RouteBackend, Verb
+from hostrouting.backends.memory import MemoryBackend
+from hostrouting.backends.netlink import NetlinkBackend
+from hostrouting.model import IPV4, NextHop, Prefix, Route, RouteType, as_ip
+from tests.support.namespace import private_namespace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = [
+    pytest.mark.processes,
+    pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace takes root"),
+]
+
+LONG = os.environ.get("HYPOTHESIS_PROFILE") == "long"
+ADDRESSES = (
+    ("eth0", "10.0.0.4/24"),
+    ("eth0", "10.0.0.5/24"),
+    ("ib0", "172.16.1.10/16"),
+    ("eth0", "2001:db8:9::4/64"),
+    ("ib0", "2001:db8:8::4/64"),
+)
+PREFIXES = {
+    4: [Prefix.parse(it) for it in ("192.0.2.0/24", "192.0.2.0/25", "0.0.0.0/0")],
+    6: [Prefix.parse(it) for it in ("2001:db8:1::/64", "2001:db8:1::/65", "::/0")],
+}
+GATEWAYS = {
+    4: [None, *map(as_ip, ("10.0.0.1", "10.0.0.2", "172.16.0.1", "0.0.0.0"))],  # noqa: S104  a gateway that is none
+    6: [None, *map(as_ip, ("2001:db8:9::1", "2001:db8:9::2", "2001:db8:8::1"))],
+}
+PATHLESS: list[RouteType] = ["blackhole", "unreachable", "prohibit", "throw"]
+
+
+def seldom(usual: Any, *others: Any, of: int = 5) -> st.SearchStrategy[Any]:
+    """Mostly this, now and then something else."""
+    return st.sampled_from([usual] * of + list(others))
+
+
+@st.composite
+def routes(draw: st.DrawFn, family: int) -> Route:
+    """A route to one of three places, right or wrong in any way in which a Route can be."""
+    devices = seldom("eth0", "ib0", "gone0", "idle0", "n\udcffx", None)
+    legs = st.builds(
+        lambda dev, gateway, weight, onlink: NextHop(dev, gateway=gateway, weight=weight, onlink=onlink),
+        devices,
+        st.sampled_from(GATEWAYS[family]),
+        seldom(1, 2, 300) if family == IPV4 else st.just(1),
+        seldom(False, True, of=9),
+    )
+    kind: RouteType = draw(seldom("unicast", *PATHLESS))
+    ways = tuple(draw(st.lists(legs, min_size=1, max_size=draw(st.sampled_from([1, 1, 2])))))
+    ways = draw(seldom((), ways)) if kind != "unicast" else ways
+    v4 = family == IPV4
+    return Route(
+        draw(st.sampled_from(PREFIXES[family])),
+        ways,
+        type=kind,
+        metric=draw(st.sampled_from([0, 0, 5, 1024, 1 << 32])),
+        protocol=draw(st.sampled_from([213, 213, 213, 4, 0, 256])),
+        table=draw(seldom(254, 100, -1)),
+        tos=draw(seldom(0, 16, 300)) if v4 else 0,
+        scope=draw(st.sampled_from([0, 0, 253, 300])) if v4 else 0,
+        prefsrc=as_ip("10.0.0.5") if v4 and kind == "unicast" and draw(st.integers(0, 3)) == 0 else None,
+        mtu=draw(seldom(None, 1400, 1300, 0, 70000, 1 << 33)),
+        advmss=draw(seldom(None, 1300, of=9)),
+    )
+
+
+@st.composite
+def batches(draw: st.DrawFn, family: int) -> list[list[Change]]:
+    """Changes of a handful of routes, in a few batches: so that what is deleted is there now and then."""
+    pool = draw(st.lists(routes(family), min_size=2, max_size=5))
+    # Some differ in one thing only.
+    pool += [attrs.evolve(it, **{name: value}) for it in pool[:2] for name, value in [draw(st.sampled_from(TWISTS))]]
+    verbs: list[Verb] = ["add", "append", "prepend", "replace", "delete", "delete"]
+    changes = st.builds(Change, st.sampled_from(verbs), st.sampled_from(pool))
+    batch = st.lists(changes, min_size=2, max_size=10) | st.lists(changes, min_size=1, max_size=1)
+    return draw(st.lists(batch, min_size=1, max_size=6))
+
+
+TWISTS: list[tuple[str, Any]] = [("mtu", 1400), ("metric", 0), ("metric", 1024), ("protocol", 0), ("protocol", 213)]
+
+
+@pytest.fixture(scope="module")
+def linux() -> Iterator[NetlinkBackend]:
+    """A namespace with two devices that are up, one that is down."""
+    with private_namespace() as namespace:
+        names = ("eth0", "ib0", "idle0")
+        namespace.batch(
+            [
+                "link set lo up",
+                *(f"link add {name} type veth peer name far-{name}" for name in names),
+                *(f"link set {end}{name} addrgenmode none" for name in names for end in ("", "far-")),
+                *(f"link set {end}{name} up" for name in names[:2] for end in ("", "far-")),
+                *(f"address add {address} dev {dev} {'nodad' * (':' in address)}" for dev, address in ADDRESSES),
+            ]
+        )
+        with NetlinkBackend(netns=namespace.path) as backend:
+            yield backend
+
+
+def fake() -> MemoryBackend:
+    """The same host."""
+    kernel = MemoryBackend()
+    kernel.set_up("lo")
+    for name in ("eth0", "ib0"):
+        kernel.add_link(name)
+    kernel.add_link("idle0", up=False)
+    for dev, address in ADDRESSES:
+        kernel.add_address(dev, address)
+    return kernel
+
+
+def table(backend: RouteBackend, family: int) -> list[Route]:
+    """The routes that the tests are about, in the kernel's order."""
+    return list(backend.snapshot(family=family, prefixes=PREFIXES[family]).routes)
+
+
+def empty(backend: RouteBackend, family: int) -> None:
+    """Delete all of them, one after the other: what cannot be told apart goes when it is first."""
+    while standing := table(backend, family):
+        assert any(outcome.ok for outcome in backend.change(Change("delete", route) for route in standing))
+
+
+def told(outcomes: tuple[Outcome, ...]) -> list[tuple[object, ...]]:
+    """Of each change what became of it: the kind of error and its number.
+
+    For a single one also the words, without the kernel's own. (In a batch the details are found afterwards.)
+    """
+    words = [str(it.error).partition(" (kernel:")[0] for it in outcomes] if len(outcomes) == 1 else [""] * len(outcomes)
+    return [
+        () if it.error is None else (type(it.error).__name__, it.error.errno, said)
+        for it, said in zip(outcomes, words, strict=True)
+    ]
+
+
+THROW = Route.to("2001:db8:1::/64", type="throw", protocol=213, metric=1024)
+BESIDE = Route.to("2001:db8:1::/64", dev="eth0", protocol=213, metric=1024)
+GATED = Route.to("192.0.2.0/24", dev="eth0", gateway="10.0.0.1", protocol=213)
+SOURCED = attrs.evolve(GATED, prefsrc=as_ip("10.0.0.5"))
+ECMP = attrs.evolve(GATED, legs=(*GATED.legs, NextHop("eth0", gateway=as_ip("10.0.0.2"))))
+SIX = Route.to("2001:db8:1::/64", dev="eth0", protocol=213, metric=0)
+
+
+@pytest.mark.parametrize("family", [4, 6])
+@settings(
+    deadline=None,
+    max_examples=2000 if LONG else 150,
+    suppress_health_check=list(HealthCheck),
+    # To shrink takes minutes, which are to be had at a desk.
+    phases=[Phase.explicit, Phase.generate, *([Phase.shrink] if LONG else [])],
+)
+@given(data=st.data())
+def test_same_batches_same_outcomes(linux: NetlinkBackend, family: int, data: st.DataObject) -> None:
+    """Whatever is asked for, in however many batches: every outcome, its words, and the table are the same."""
+    empty(linux, family)
+    kernel = fake()
+    for batch in data.draw(batches(family)):
+        outcomes = zip(batch, told(linux.change(batch)), told(kernel.change(batch)), strict=True)
+        assert [(str(change), said, other) for change, said, other in outcomes if said != other] == []
+        assert list(map(str, table(linux, family))) == list(map(str, table(kernel, family)))
+
+
+@pytest.mark.parametrize(
+    ("standing", "asked"),
+    [
+        ([THROW, BESIDE], BESIDE),
+        ([THROW, BESIDE], THROW),
+        ([BESIDE, THROW], THROW),
+        ([SOURCED, GATED], GATED),
+        ([SOURCED, GATED], SOURCED),
+        ([attrs.evolve(GATED, mtu=1400), GATED], GATED),
+        ([attrs.evolve(GATED, mtu=1300), attrs.evolve(GATED, mtu=1400)], attrs.evolve(GATED, mtu=1400)),
+        ([GATED], attrs.evolve(GATED, mtu=1400)),
+        ([ECMP], GATED),
+        ([GATED, ECMP], ECMP),
+        ([ECMP, GATED], GATED),
+        ([ECMP], attrs.evolve(ECMP, legs=ECMP.legs[::-1])),
+        ([attrs.evolve(GATED, protocol=4), GATED], GATED),
+        ([attrs.evolve(SIX, metric=100), attrs.evolve(SIX, metric=1024)], SIX),
+        ([SIX], attrs.evolve(SIX, protocol=0)),
+        ([attrs.evolve(SIX, protocol=0)], attrs.evolve(SIX, protocol=0)),
+        ([GATED], attrs.evolve(GATED, legs=(NextHop("gone0", gateway=as_ip("10.0.0.1")),))),
+    ],
+    ids=lambda it: " | ".join(map(str, it)) if isinstance(it, list) else str(it),
+)
+def test_the_very_route_or_none(linux: NetlinkBackend, standing: list[Route], asked: Route) -> None:
+    """A delete takes the route that is this in everything it says, or none and says why; nothing else ever goes."""
+    family = asked.prefix.family
+    empty(linux, family)
+    kernel = fake()
+    for backend in (linux, kernel):
+        assert told(backend.change([Change("append", route) for route in standing])) == [()] * len(standing)
+    before = table(linux, family)
+    found = [told(backend.change([Change("delete", asked)])) for backend in (linux, kernel)]
+    assert found[0] == found[1]
+    assert table(linux, family) == table(kernel, family)
+    gone = [route for route in before if route not in table(linux, family)]
+    assert len(gone) == (found[0] == [()])
+    assert all((it.prefsrc, it.mtu) == (asked.prefsrc, asked.mtu) for it in gone)
+    empty(linux, family)
+
+
+def test_more_legs_than_a_message_holds(linux: NetlinkBackend) -> None:
+    """A route with thousands of legs is refused in words; what stands beside it in the batch is done."""
+    legs = tuple(NextHop("eth0", gateway=as_ip(f"10.0.0.{at % 200 + 6}")) for at in range(5000))
+    batch = [Change("add", attrs.evolve(GATED, legs=legs)), Change("add", GATED)]
+    empty(linux, 4)
+    found = [told(backend.change(batch)) for backend in (linux, fake())]
+    assert found[0] == found[1]
+    assert [len(it) for it in found[0]] == [3, 0]
+    assert found[0][0][:2] == ("InvalidRoute", errno.ERANGE)
+    empty(linux, 4)

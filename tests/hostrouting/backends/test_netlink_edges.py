@@ -1,0 +1,166 @@
+"""NetlinkBackend at the edges of numbers and of what a kernel can say."""
+
+import errno
+import os
+import socket
+import struct
+from collections.abc import Iterator
+
+import attrs
+import pytest
+
+from hostrouting.backends.base import Change
+from hostrouting.backends.netlink import NetlinkBackend
+from hostrouting.backends.netlink import numbers as n
+from hostrouting.backends.netlink.channel import Channel
+from hostrouting.backends.netlink.codec import encode
+from hostrouting.backends.netlink.framing import KernelError, Lost
+from hostrouting.backends.netlink.refusals import not_permitted
+from hostrouting.backends.netlink.routes import read_nexthops
+from hostrouting.backends.netlink.sockets import open_socket
+from hostrouting.backends.netlink.watching import NetlinkWatch
+from hostrouting.errors import BackendError, NoSuchDevice, NoSuchRoute, NotPermitted
+from hostrouting.fib import Flow
+from hostrouting.model import Link, NextHop, Prefix, Route, Snapshot, as_ip
+from tests.support.commands import furnish
+from tests.support.namespace import Namespace, private_namespace
+
+pytestmark = [
+    pytest.mark.processes,
+    pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace takes root"),
+]
+
+ROUTE = Route.to("1.0.0.0/8", dev="eth0", gateway="10.0.0.1", protocol=213)
+
+
+@pytest.fixture
+def namespace() -> Iterator[Namespace]:
+    """eth0 with 10.0.0.4/24, and ib0."""
+    with private_namespace() as made:
+        furnish(made, (Link(name="eth0", index=0), Link(name="ib0", index=0)), set())
+        yield made
+
+
+@pytest.fixture
+def backend(namespace: Namespace) -> Iterator[NetlinkBackend]:
+    """A backend in that namespace."""
+    with NetlinkBackend(netns=namespace.path) as made:
+        yield made
+
+
+def test_sequence_numbers_begin_anew(backend: NetlinkBackend) -> None:
+    """After two thousand million messages the conversation goes on as before."""
+    routes = [Route.to(Prefix(4, 20 << 24 | low, 32), dev="eth0", protocol=213) for low in range(300)]
+    for first in range(0x7FFFFFFF - 400, 0x7FFFFFFF, 57):
+        backend._channel._sequence = first  # noqa: SLF001 RUF100
+        assert all(outcome.ok for outcome in backend.change(Change("add", route) for route in routes))
+        assert len(backend.lookup([route.prefix.ip for route in routes])) == len(routes)
+        assert all(outcome.ok for outcome in backend.change(Change("delete", route) for route in routes))
+        assert 0 < backend._channel._sequence < 0x7FFFFFFF  # noqa: SLF001 RUF100
+
+
+def test_an_answer_after_a_loss_does_not_make_up_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """When answers were lost, the last one that arrives does not say what became of the others."""
+    done = struct.pack("=IHHIIi16x", 36, n.NLMSG_ERROR, 0, 2, 0, 0)
+    answers: list[bytes | Lost] = [Lost(), done, b""]
+
+    def receive(_: Channel, *, wait: bool = True) -> bytes:
+        assert wait == (len(answers) == 3)
+        answer = answers.pop(0)
+        if isinstance(answer, Lost):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(Channel, "receive", receive)
+    monkeypatch.setattr(Channel, "send", lambda *_: None)
+    channel = Channel(open_socket, 1.0)
+    assert channel.submit([bytes(16), bytes(16)], 1, {})
+    channel.close()
+
+
+def test_a_next_hop_object_is_no_legs_of_its_own(namespace: Namespace, backend: NetlinkBackend) -> None:
+    """A route by an object is not the one with the same legs, nor the one by another object: none goes for another."""
+    namespace.batch([f"nexthop add id {number} via 10.0.0.9 dev eth0" for number in (5, 6)])
+    plain = attrs.evolve(ROUTE, legs=(NextHop("eth0", gateway=as_ip("10.0.0.9")),))
+    five, six = (attrs.evolve(ROUTE, legs=(), nexthop_id=number) for number in (5, 6))
+    for standing, others in ((five, (plain, six)), (plain, (five, six))):
+        assert backend.change([Change("add", standing)])[0].ok
+        for other in others:
+            assert isinstance(backend.change([Change("delete", other)])[0].error, NoSuchRoute)
+        assert backend.change([Change("delete", standing)])[0].ok
+
+
+def test_heavy_members_of_a_group() -> None:
+    """The weight of a member of a group has two bytes, low and high, on any machine."""
+    single = encode("nexthop", 104, 2, fields={"family": 2}, attributes=[("NHA_ID", 5), ("NHA_OIF", 3)])
+    members = struct.pack("=I", 5) + bytes([0x2B, 0x01, 0, 0])
+    group = encode("nexthop", 104, 2, fields={"family": 2}, attributes=[("NHA_ID", 7), ("NHA_GROUP", members)])
+    assert [leg.weight for leg in read_nexthops([single, group], {3: "eth0"})[7]] == [300]
+
+
+def test_what_is_wrong_with_the_question_is_no_answer(backend: NetlinkBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error that the kernel explains is about the question: it is not taken for a blackhole."""
+    with pytest.raises(BackendError, match="Unsupported ip proto"):
+        backend.lookup([as_ip("10.0.0.9")], Flow(ipproto=200))
+    words = struct.pack("=HH", 20, n.NLMSGERR_ATTR_MSG) + b"Wrong question.\0"
+    head = struct.pack("=IHHIIi", 56, n.NLMSG_ERROR, n.NLM_F_CAPPED | n.NLM_F_ACK_TLVS, 1, 0, -errno.EINVAL)
+    said = head + struct.pack("=IHHII", 16, n.RTM_GETROUTE, 0, 1, 0) + words
+    monkeypatch.setattr(Channel, "inquire", lambda _channel, _messages, first: iter([(first, said)]))
+    with pytest.raises(BackendError, match="Wrong question"):
+        backend.lookup([as_ip("10.0.0.9")])
+
+
+@pytest.mark.parametrize("number", [errno.EPERM, errno.EACCES])
+def test_both_numbers_of_not_permitted(number: int) -> None:
+    """A kernel may say either; a refusal of a route is neither."""
+    assert isinstance(not_permitted(KernelError(number)), NotPermitted)
+    assert not_permitted(KernelError(errno.EINVAL)) is None
+
+
+def test_all_options_are_set() -> None:
+    """The kernel is told to explain errors, to send no request back with them, and to heed restrictions."""
+    with open_socket() as made:
+        options = (n.NETLINK_EXT_ACK, n.NETLINK_CAP_ACK, n.NETLINK_GET_STRICT_CHK)
+        assert [made.getsockopt(n.SOL_NETLINK, option) for option in options] == [1, 1, 1]
+
+
+def test_a_watch_that_breaks() -> None:
+    """Of the errors of a listener only the burst that was too large is a change; any other is an error."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+
+    class Broken(socket.socket):
+        def recv(self, *_: object) -> bytes:
+            raise OSError(errno.EIO, "Input/output error")
+
+    with NetlinkWatch(lambda: Broken(fileno=ours.detach())) as watch, theirs:
+        theirs.send(b"x")
+        with pytest.raises(BackendError, match="netlink failed") as caught:
+            watch.wait(1)
+        assert caught.value.errno == errno.EIO
+
+
+@pytest.mark.parametrize("family", [4, 6])
+def test_hears_when_lost_carriers_begin_to_count(namespace: Namespace, backend: NetlinkBackend, family: int) -> None:
+    """The switch that makes routes without carrier be ignored is a change like any other, in both families."""
+    with backend.watch() as watch:
+        namespace.sysctl(f"ipv{family}/conf/ib0/ignore_routes_with_linkdown", 1)
+        assert watch.wait(5)
+
+
+def test_lost_carriers_count_by_device_in_ipv6(namespace: Namespace, backend: NetlinkBackend) -> None:
+    """In IPv6 the switch for all is but a way to set every device's: one that was set back afterwards is off."""
+    namespace.sysctl("ipv6/conf/all/ignore_routes_with_linkdown", 1)
+    namespace.sysctl("ipv6/conf/ib0/ignore_routes_with_linkdown", 0)
+    links = {link.name: link.ignore_routes_with_linkdown for link in backend.snapshot(family=6).links}
+    assert (links["eth0"], links["ib0"]) == (True, False)
+
+
+def test_a_name_that_is_no_text(namespace: Namespace, backend: NetlinkBackend) -> None:
+    """A device whose name is not UTF-8 is shown readably, can be saved, and is no device that a route can name."""
+    namespace.run("sh", "-c", r"ip link add $(printf 'n\377x') type veth")
+    snapshot = backend.snapshot()
+    assert "n\\xffx" in {link.name for link in snapshot.links}
+    assert Snapshot.from_json(snapshot.to_json()) == snapshot
+    for name in ("n\\xffx", "n\udcffx"):
+        (outcome,) = backend.change([Change("add", Route.to("1.0.0.0/8", dev=name))])
+        assert isinstance(outcome.error, NoSuchDevice)

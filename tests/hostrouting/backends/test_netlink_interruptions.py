@@ -1,0 +1,326 @@
+"""NetlinkBackend when it is interrupted, out of time, out of means, forked or moved: afterwards it is as good as before."""
+
+import errno
+import gc
+import os
+import resource
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from hostrouting.backends.base import Change
+from hostrouting.backends.netlink import NetlinkBackend
+from hostrouting.backends.netlink import sockets as sockets_module
+from hostrouting.backends.netlink.channel import Channel
+from hostrouting.backends.netlink.framing import KernelError
+from hostrouting.errors import BackendError, BackendTimeout, NetlinkUnavailable, NotPermitted
+from hostrouting.fib import Flow
+from hostrouting.model import Link, Prefix, Route, as_ip
+from tests.support.children import enter_namespace, in_child
+from tests.support.commands import furnish
+from tests.support.namespace import Namespace, private_namespace
+
+pytestmark = [
+    pytest.mark.processes,
+    pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace takes root"),
+]
+
+ROUTE = Route.to("1.0.0.0/8", dev="eth0", gateway="10.0.0.1", protocol=213)
+MANY = [Route.to(Prefix(4, (20 << 24) + low, 32), dev="eth0", gateway="10.0.0.1", protocol=213) for low in range(4000)]
+
+
+@pytest.fixture
+def namespace() -> Iterator[Namespace]:
+    """eth0 with 10.0.0.4/24."""
+    with private_namespace() as made:
+        furnish(made, (Link(name="eth0", index=0),), set())
+        yield made
+
+
+@pytest.fixture
+def backend(namespace: Namespace) -> Iterator[NetlinkBackend]:
+    """A backend in that namespace, with 4,000 routes."""
+    with NetlinkBackend(netns=namespace.path) as made:
+        assert all(outcome.ok for outcome in made.change(Change("add", route) for route in MANY))
+        yield made
+
+
+class TestInterruptions:
+    """Ctrl-C, and whatever else comes out of the middle of a call."""
+
+    @pytest.mark.parametrize("stop", [KeyboardInterrupt, SystemExit, RuntimeError])
+    def test_a_listing_that_is_broken_off_disturbs_no_later_one(
+        self, backend: NetlinkBackend, monkeypatch: pytest.MonkeyPatch, stop: type[BaseException]
+    ) -> None:
+        """Broken off at any piece of any listing, the next snapshot is what it would have been."""
+        expected = backend.snapshot()
+        receive, broken_off = Channel.receive, 0
+        for nth in range(1, 1000):
+            left = nth
+
+            def broken(channel: Channel, *, wait: bool = True) -> bytes:
+                nonlocal left
+                data = receive(channel, wait=wait)
+                left -= 1
+                if not left:
+                    raise stop
+                return data
+
+            monkeypatch.setattr(Channel, "receive", broken)
+            try:
+                backend.snapshot()
+            except stop:
+                broken_off += 1
+            monkeypatch.setattr(Channel, "receive", receive)
+            if left > 0:
+                break
+            assert backend.snapshot() == expected
+        assert broken_off > 10
+
+    def test_a_batch_that_is_broken_off_disturbs_no_later_one(
+        self, backend: NetlinkBackend, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Answers that nobody waited for any more are not taken for those to the next batch."""
+        submit = Channel.submit
+
+        def broken(channel: Channel, messages: list[bytes], first: int, errors: dict[int, KernelError]) -> bool:
+            monkeypatch.setattr(Channel, "receive", stopped)
+            return submit(channel, messages, first, errors)
+
+        def stopped(_: Channel, *, wait: bool = True) -> bytes:  # noqa: ARG001  as it is called
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Channel, "submit", broken)
+            with pytest.raises(KeyboardInterrupt):
+                backend.change([Change("add", MANY[0]), Change("add", ROUTE)])
+        monkeypatch.undo()
+        assert [outcome.ok for outcome in backend.change([Change("delete", ROUTE), Change("add", ROUTE)])] == [True] * 2
+
+
+class TestTimeOuts:
+    """A call ends with its time-out also while answers keep coming."""
+
+    @pytest.mark.parametrize("verb", ["snapshot", "change", "delete", "lookup"])
+    def test_also_when_each_piece_is_in_time(self, namespace: Namespace, backend: NetlinkBackend, verb: str) -> None:
+        """A call that has a lot to do and very little time ends with BackendTimeout, and leaves no trace."""
+        uses: dict[str, Callable[[NetlinkBackend], object]] = {
+            "snapshot": lambda it: it.snapshot(),
+            "change": lambda it: it.change(Change("replace", route) for route in MANY),
+            "delete": lambda it: it.change(Change("delete", route) for route in MANY),
+            "lookup": lambda it: it.lookup([route.prefix.ip for route in MANY]),
+        }
+        with NetlinkBackend(netns=namespace.path, timeout=0.0005) as hasty:
+            with pytest.raises(BackendTimeout, match=r"within 0\.0005 s"):
+                uses[verb](hasty)
+            hasty._channel.timeout = 5.0  # noqa: SLF001 RUF100  the same conversation, with time enough
+            assert hasty.snapshot() == backend.snapshot()
+
+
+class TestMeans:
+    """Sockets that cannot be had, or not as they should be."""
+
+    @pytest.mark.parametrize("number", [errno.ENOPROTOOPT, errno.EPERM, errno.EINVAL])
+    def test_buffers_that_cannot_be_set(
+        self, namespace: Namespace, monkeypatch: pytest.MonkeyPatch, number: int
+    ) -> None:
+        """Where the size of the buffers cannot be set, forced or not, the socket is used as it is."""
+        refuse(monkeypatch, "setsockopt", number, when=lambda arguments: arguments[0] == socket.SOL_SOCKET)
+        with NetlinkBackend(netns=namespace.path) as backend:
+            assert backend.snapshot().links == namespace.links()
+            assert all(outcome.ok for outcome in backend.change([Change("add", route) for route in MANY]))
+            assert len(backend.lookup([route.prefix.ip for route in MANY])) == len(MANY)
+
+    @pytest.mark.parametrize(
+        ("number", "kind", "words"),
+        [
+            (errno.EPERM, NotPermitted, "a sandbox keeps this process from netlink"),
+            (errno.ENOBUFS, BackendError, "no memory left for a socket"),
+            (errno.EINVAL, NetlinkUnavailable, "netlink cannot be used here"),
+        ],
+    )
+    def test_a_socket_that_may_not_be_bound(
+        self, monkeypatch: pytest.MonkeyPatch, number: int, kind: type[BackendError], words: str
+    ) -> None:
+        """A sandbox may refuse a socket at any of the steps in which it is made: each has words of its own."""
+        refuse(monkeypatch, "bind", number)
+        with pytest.raises(kind, match=words) as caught:
+            NetlinkBackend()
+        assert caught.value.errno == number
+        assert type(caught.value) is kind
+
+    def test_groups_that_may_not_be_joined(self, namespace: Namespace, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Where changes may not be listened to, a snapshot says so, and leaves no raw error."""
+        refuse(monkeypatch, "bind", errno.EPERM, when=lambda arguments: arguments != ((0, 0),))
+        with NetlinkBackend(netns=namespace.path) as backend, pytest.raises(NotPermitted):
+            backend.snapshot()
+
+    def test_too_many_files(self) -> None:
+        """A process that has no file descriptor left is told that, and not that there is no netlink."""
+
+        def child() -> None:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (20, 20))
+            held = [NetlinkBackend() for _ in range(30)]
+            del held
+
+        with pytest.raises(BackendError, match="too many files open") as caught:
+            in_child(child)
+        assert caught.value.errno == errno.EMFILE
+
+    def test_no_thread(self, namespace: Namespace, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Where no thread can be started, another namespace cannot be entered, and that is what the error says."""
+
+        def refused(_: threading.Thread) -> None:
+            raise RuntimeError("can't start new thread")
+
+        monkeypatch.setattr(threading.Thread, "start", refused)
+        with pytest.raises(BackendError, match="no thread can be started"):
+            NetlinkBackend(netns=namespace.path)
+
+    def test_a_pipe_is_no_namespace(self, tmp_path: Path) -> None:
+        """A path at which a pipe lies is refused at once, not waited for."""
+        os.mkfifo(tmp_path / "pipe")
+        with pytest.raises(NetlinkUnavailable):
+            NetlinkBackend(netns=tmp_path / "pipe")
+
+    def test_what_is_not_closed_is_let_go_all_the_same(self, namespace: Namespace) -> None:
+        """A backend and a watch that nobody closed leave no descriptor open, and warn of it."""
+        before = len([*Path("/proc/self/fd").iterdir()])
+
+        def forget() -> None:
+            for _ in range(5):
+                NetlinkBackend(netns=namespace.path).watch()
+            gc.collect()
+
+        with pytest.warns(ResourceWarning):
+            forget()
+        assert len([*Path("/proc/self/fd").iterdir()]) == before
+
+    def test_a_flow_that_no_packet_has(self, backend: NetlinkBackend) -> None:
+        """A number that does not fit into the question is an error of the backend's, and says which number it is."""
+        with pytest.raises(BackendError, match="1099511627776"):
+            backend.lookup([as_ip("10.0.0.9")], Flow(mark=1 << 40))
+
+
+def refuse(
+    monkeypatch: pytest.MonkeyPatch,
+    method: str,
+    number: int,
+    *,
+    when: Callable[[tuple[object, ...]], bool] = lambda _: True,
+) -> None:
+    """From now on the kernel refuses this call of every socket of the backend's, or some of its calls."""
+    real = getattr(socket.socket, method)
+
+    def refusing(made: socket.socket, *arguments: object) -> object:
+        if when(arguments):
+            raise OSError(number, os.strerror(number))
+        return real(made, *arguments)
+
+    changed = type("Socket", (socket.socket,), {method: refusing})
+    names = {**vars(socket), "socket": changed}
+    monkeypatch.setattr(sockets_module, "socket", SimpleNamespace(**names))
+
+
+class TestForks:
+    """A child has a conversation of its own."""
+
+    def test_parent_and_child_read_at_the_same_time(self, backend: NetlinkBackend) -> None:
+        """Parent and child list thousands of routes twenty times at once, and neither takes the other's answers."""
+        expected = len(backend.snapshot().routes)
+        reader, writer = os.pipe()
+        child = os.fork()
+        if child == 0:
+            fine = False
+            try:
+                fine = all(len(backend.snapshot().routes) == expected for _ in range(20))
+            finally:
+                os.write(writer, b"y" if fine else b"n")
+                os._exit(0)
+        try:
+            counts = [len(backend.snapshot().routes) for _ in range(20)]
+        finally:
+            os.waitpid(child, 0)
+        os.close(writer)
+        said = os.read(reader, 1)
+        os.close(reader)
+        assert counts == [expected] * 20
+        assert said == b"y"
+
+    def test_a_child_wakes_itself_and_not_its_parent(self, backend: NetlinkBackend) -> None:
+        """`wake` in a child ends the child's next wait, and no wait of its parent's; then it is told to read again."""
+        with backend.watch() as watch:
+
+            def child() -> tuple[bool, bool, bool]:
+                watch.wake()
+                return watch.wait(0), watch.wait(0), watch.wait(0)
+
+            assert in_child(child) == (False, True, False)
+            begun = time.monotonic()
+            assert not watch.wait(0.1)
+            assert time.monotonic() - begun >= 0.1
+
+    def test_to_wait_for_ever(self, backend: NetlinkBackend) -> None:
+        """Any number of seconds is fine, without end as well."""
+        with backend.watch() as watch:
+            watch.wake()
+            assert not watch.wait(float("inf"))
+            backend.change([Change("add", ROUTE)])
+            assert watch.wait(1e300)
+
+    def test_wake_and_close_at_the_same_time(self, backend: NetlinkBackend) -> None:
+        """`wake` from another thread while the watch is closed touches no descriptor that is somebody else's by then."""
+        for _ in range(50):
+            watch = backend.watch()
+            threads = [threading.Thread(target=partial(repeat, watch.wake, 20)) for _ in range(2)]
+            for thread in threads:
+                thread.start()
+            watch.close()
+            held = [os.pipe() for _ in range(4)]
+            for thread in threads:
+                thread.join(20)
+            for reader, writer in held:
+                os.set_blocking(reader, False)
+                os.close(writer)
+                assert os.read(reader, 1) == b""
+                os.close(reader)
+
+
+def repeat(work: Callable[[], object], times: int) -> None:
+    """Do it so many times."""
+    for _ in range(times):
+        work()
+
+
+class TestMoves:
+    """A thread that goes into another namespace."""
+
+    def test_a_backend_stays_in_its_namespace(self, namespace: Namespace) -> None:
+        """Without `netns`, a thread that went elsewhere is refused rather than shown, or changed, another namespace."""
+        with private_namespace() as other:
+
+            def child() -> tuple[list[str], list[str]]:
+                enter_namespace(namespace.path)
+                backend, refused = NetlinkBackend(), []
+                there = [link.name for link in backend.snapshot().links]
+                enter_namespace(other.path)
+                uses: list[Callable[[], object]] = [backend.snapshot, backend.watch]
+                backend._channel.close()  # noqa: SLF001 RUF100  as after a time-out: the next use opens another
+                uses.append(lambda: backend.change([Change("add", ROUTE)]))
+                for use in uses:
+                    try:
+                        use()
+                    except BackendError as error:
+                        refused.append(str(error))
+                return there, refused
+
+            there, refused = in_child(child)
+        assert there == [link.name for link in namespace.links()]
+        assert len(refused) == 3
+        assert all("another network namespace" in words for words in refused)

@@ -1,0 +1,62 @@
+"""hostrouting.packets: which packets are meant, in an operator's words."""
+
+import pytest
+
+from hostrouting.fib import Condition
+from hostrouting.model import Rule
+from hostrouting.packets import packets_line
+
+RULE = Rule(family=4, priority=100)
+
+
+def about(*selectors: tuple[str, str], holds: bool = True) -> Condition:
+    """What a rule asks for."""
+    return Condition(RULE, selectors, holds)
+
+
+@pytest.mark.parametrize(
+    ("selector", "words", "opposite"),
+    [
+        (("from", "10.0.0.5/32"), "from 10.0.0.5", "not from 10.0.0.5"),
+        (("from", "10.0.0.0/8"), "from 10.0.0.0/8", "not from 10.0.0.0/8"),
+        (("from", "fd00::5/128"), "from fd00::5", "not from fd00::5"),
+        (("from", "fd00::/32"), "from fd00::/32", "not from fd00::/32"),
+        (("iif", "lo"), "of this host's own", "forwarded by this host"),
+        (("iif", "eth1"), "that come in by eth1", "that do not come in by eth1"),
+        (("oif", "eth1"), "from sockets bound to eth1", "not from sockets bound to eth1"),
+        (("uidrange", "0-0"), "of user 0", "not of user 0"),
+        (("uidrange", "0-99"), "of users 0-99", "not of users 0-99"),
+        (("fwmark", "0x1/0xffffffff"), "with fwmark 0x1", "without fwmark 0x1"),
+        (("fwmark", "0x1/0xff"), "with fwmark 0x1/0xff", "without fwmark 0x1/0xff"),
+        (("dport", "53-53"), "with dport 53", "without dport 53"),
+        (("sport", "53-99"), "with sport 53-99", "without sport 53-99"),
+        (("ipproto", "6"), "with ipproto 6", "without ipproto 6"),
+        (("tun_id", "5"), "with tun_id 5", "without tun_id 5"),
+    ],
+)
+def test_each_selector(selector: tuple[str, str], words: str, opposite: str) -> None:
+    """A selector is told as what it says of packets; so is its opposite."""
+    assert packets_line(((about(selector),),)) == f"packets {words} (rule 100)"
+    assert packets_line(((about(selector, holds=False),),)) == f"packets {opposite} (rule 100)"
+
+
+def test_several_selectors_of_one_rule() -> None:
+    """All of them hold; or the packets are any but those of which all hold."""
+    both = (("fwmark", "0x1/0xff"), ("uidrange", "0-0"))
+    assert packets_line(((about(*both),),)) == "packets with fwmark 0x1/0xff, of user 0 (rule 100)"
+    assert packets_line(((about(*both, holds=False),),)) == (
+        "packets unless with fwmark 0x1/0xff and of user 0 (rule 100)"
+    )
+
+
+def test_no_sentence_without_end() -> None:
+    """Of many conditions and of many kinds the first few are told, and how many more there are."""
+    many = [about(("uidrange", f"0-{number}"), holds=False) for number in range(200)]
+    line = packets_line((tuple(many), *((condition,) for condition in many[:9])))
+    assert line == (
+        "packets not of user 0 (rule 100) and not of users 0-1 (rule 100) and not of users 0-2 (rule 100) "
+        "and not of users 0-3 (rule 100) and 196 more conditions, "
+        "or not of user 0 (rule 100), or not of users 0-1 (rule 100), or of 7 more kinds,"
+    )
+    assert packets_line((tuple(many[:5]),)).endswith(" and 1 more condition")
+    assert packets_line(tuple((condition,) for condition in many[:4])).endswith(", or of 1 more kind,")
