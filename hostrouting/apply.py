@@ -112,17 +112,23 @@ def _changes(plan: RoutePlan) -> tuple[list[Change], list[Change]]:
     """
     made: list[Change] = []
     broken: list[Change] = []
+    # The kernel has no route twice in one key: a twin behind goes before, and comes back after.
+    before: list[Change] = []
+    after: list[Change] = []
+    replaced = [step for step in plan.changes if step.action == "replace"]
+    coming = {_bare(step.route) for step in replaced}
+    going = {_bare(step.held) for step in replaced if step.held is not None}
     for step in plan.changes:
         if step.action == "delete":
-            broken.append(Change("delete", step.route))
+            (before if _bare(step.route) in coming else broken).append(Change("delete", step.route))
         elif step.action == "add":
-            made.append(Change(_VERBS[step.place], step.route))
+            (after if _bare(step.route) in going else made).append(Change(_VERBS[step.place], step.route))
         elif step.held is None or step.route.prefix.family == IPV6:
             made.append(Change("replace", step.route))
         else:
             made.append(Change("prepend", step.route))
             broken.append(Change("delete", step.held))
-    return made, broken
+    return [*before, *made], [*broken, *after]
 
 
 def _batches(changes: list[Change]) -> Iterator[list[Change]]:
@@ -148,7 +154,8 @@ class _Transaction:
     def verify_made(self, made: Iterable[Change]) -> None:
         """Read back what was made: nothing is broken before all of it stands."""
         now = self._read()
-        missing = [change.route for change in made if change.route not in now.at(change.route.key)]
+        asked = [change.route for change in made if change.verb != "delete"]
+        missing = [route for route in asked if route not in now.at(route.key)]
         if missing:
             raise _Refused(
                 f"[{route}] was made, but read back is {_words(now.at(route.key))}: {_ELSE}" for route in missing
