@@ -222,6 +222,9 @@ class _Transaction:
 
     def _back(self, there: tuple[Route, ...], then: tuple[Route, ...]) -> Iterator[Change]:
         """What is ours and missing of one key, put where it stood: ahead of what is there, or behind it."""
+        while (wrong := self._misplaced(there, then)) is not None:
+            yield Change("delete", wrong)
+            there = tuple(it for it in there if it != wrong)
         missing = [place for place, it in enumerate(then) if it not in there and it.protocol == self._protocol]
         ahead = self._ahead(there, then)
         for place in reversed([place for place in missing if place < ahead]):
@@ -235,6 +238,12 @@ class _Transaction:
         if not there or not (there[0] in then or self._too_much(there[0], then)):
             return 0
         return min(known, default=len(then))
+
+    def _misplaced(self, there: tuple[Route, ...], then: tuple[Route, ...]) -> Route | None:
+        """A route of ours that is first now, before one that it stood behind."""
+        first = next((it for it in there if it in then), None)
+        was_first = next((it for it in then if it in there), None)
+        return first if first is not None and first != was_first and first.protocol == self._protocol else None
 
     def _too_much(self, route: Route, then: tuple[Route, ...]) -> bool:
         return route.protocol == self._protocol and route not in then

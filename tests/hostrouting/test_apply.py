@@ -157,6 +157,12 @@ def test_all_or_nothing(routes: list[Route], wanted: list[DesiredRoute], fault: 
 
 
 @given(present, wishes, st.integers(0, 9), st.sampled_from([1, 2, 5_000]))
+@example(
+    [BETWEEN[1], BETWEEN[2], route(DESTINATIONS[0], "10.0.0.1", 0, OURS)],
+    [DesiredRoute(DESTINATIONS[0], gateway=as_ip("10.0.0.1"))],
+    1,
+    2,
+)
 def test_stopped_at_any_step(routes: list[Route], wanted: list[DesiredRoute], nth: int, at_once: int) -> None:
     """Told to stop at whichever step, everything is as before, and the order to stop comes out with a note of it."""
     kernel = host(routes)
