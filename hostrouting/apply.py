@@ -114,17 +114,23 @@ def _changes(plan: RoutePlan) -> tuple[list[Change], list[Change]]:
     """
     made: list[Change] = []
     broken: list[Change] = []
+    # The kernel has no route twice in one key: a twin behind goes before, and comes back after.
+    before: list[Change] = []
+    after: list[Change] = []
+    replaced = [step for step in plan.changes if step.action == "replace"]
+    coming = {_bare(step.route) for step in replaced}
+    going = {_bare(step.held) for step in replaced if step.held is not None}
     for step in plan.changes:
         if step.action == "delete":
-            broken.append(Change("delete", step.route))
+            (before if _bare(step.route) in coming else broken).append(Change("delete", step.route))
         elif step.action == "add":
-            made.append(Change(_VERBS[step.place], step.route))
+            (after if _bare(step.route) in going else made).append(Change(_VERBS[step.place], step.route))
         elif step.held is None or step.route.prefix.family == IPV6:
             made.append(Change("replace", step.route))
         else:
             made.append(Change("prepend", step.route))
             broken.append(Change("delete", step.held))
-    return made, broken
+    return [*before, *made], [*broken, *after]
 
 
 def _batches(changes: list[Change]) -> Iterator[list[Change]]:
@@ -150,7 +156,8 @@ class _Transaction:
     def verify_made(self, made: Iterable[Change]) -> None:
         """Read back what was made: nothing is broken before all of it stands."""
         now = self._read()
-        missing = [change.route for change in made if change.route not in now.at(change.route.key)]
+        asked = [change.route for change in made if change.verb != "delete"]
+        missing = [route for route in asked if route not in now.at(route.key)]
         if missing:
             raise _Refused(
                 f"[{route}] was made, but read back is {_words(now.at(route.key))}: {_ELSE}" for route in missing
@@ -217,6 +224,9 @@ class _Transaction:
 
     def _back(self, there: tuple[Route, ...], then: tuple[Route, ...]) -> Iterator[Change]:
         """What is ours and missing of one key, put where it stood: ahead of what is there, or behind it."""
+        while (wrong := self._misplaced(there, then)) is not None:
+            yield Change("delete", wrong)
+            there = tuple(it for it in there if it != wrong)
         missing = [place for place, it in enumerate(then) if it not in there and it.protocol in self._ours]
         ahead = self._ahead(there, then)
         for place in reversed([place for place in missing if place < ahead]):
@@ -230,6 +240,12 @@ class _Transaction:
         if not there or not (there[0] in then or self._too_much(there[0], then)):
             return 0
         return min(known, default=len(then))
+
+    def _misplaced(self, there: tuple[Route, ...], then: tuple[Route, ...]) -> Route | None:
+        """A route of ours that is first now, before one that it stood behind."""
+        first = next((it for it in there if it in then), None)
+        was_first = next((it for it in then if it in there), None)
+        return first if first is not None and first != was_first and first.protocol in self._ours else None
 
     def _too_much(self, route: Route, then: tuple[Route, ...]) -> bool:
         return route.protocol in self._ours and route not in then

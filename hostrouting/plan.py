@@ -80,7 +80,7 @@ class RoutePlan:
             if step.action == "replace" and step.held is not None:
                 snapshot = snapshot.with_replaced(step.held, step.route)
             elif step.action == "delete":
-                snapshot = snapshot.with_routes(without=[step.route])
+                snapshot = _without_last(snapshot, step.route)
             else:
                 snapshot = _with_added(snapshot, step)
         return snapshot
@@ -139,7 +139,9 @@ def _steps(wanted: Route, fib: Fib, protocol: int) -> Iterator[Step]:
         yield from _deletions(holders, stale, _TWIN)
     elif stale and not stale[0]:
         yield Step("replace", wanted, "ours, and it says something else", holders[0])
-        yield from _deletions(holders, stale[1:], _BEHIND)
+        # Also one that says what is wanted, but stands behind another's: it cannot be there twice.
+        behind = [at for at, route in enumerate(holders) if at and route.protocol == protocol]
+        yield from _deletions(holders, behind, _BEHIND)
     elif standing:
         yield Step("conflict", wanted, _way_out(standing[0], fib, protocol), standing[0])
     else:
@@ -155,6 +157,13 @@ def _deletions(holders: list[Route], gone: list[int], reason: str) -> Iterator[S
     for at in reversed(gone):
         if at > staying:
             yield Step("delete", holders[at], reason, place="last")
+
+
+def _without_last(snapshot: Snapshot, route: Route) -> Snapshot:
+    """Without the route; where a twin of it has just come before it, that one stays."""
+    routes = list(snapshot.routes)
+    del routes[len(routes) - 1 - routes[::-1].index(route)]
+    return attrs.evolve(snapshot, routes=tuple(routes))
 
 
 def _with_added(snapshot: Snapshot, step: Step) -> Snapshot:

@@ -74,7 +74,8 @@ def leg_is_meant(standing: Route, leg: NextHop, wanted: Route, wanted_leg: NextH
         wanted.metric in {0, standing.metric}
         and wanted.protocol in {0, standing.protocol}
         and wanted_leg.dev in {None, leg.dev}
-        and wanted_leg.gateway in {None, leg.gateway}
+        # The gateway of zeros is that of a leg without any.
+        and (wanted_leg.gateway is None or int(wanted_leg.gateway) == int(leg.gateway or 0))
     )
 
 

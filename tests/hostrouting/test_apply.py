@@ -131,12 +131,12 @@ BETWEEN = [route(DESTINATIONS[0], f"10.0.0.{at}", 0, OURS if at == 2 else FOREIG
 
 
 # Of two of ours before another's route, the second went and the first did not: it cannot be put between them.
-BETWEEN = [
+TWO_BEFORE = [
     route(DESTINATIONS[0], f"10.0.0.{last}", 0, protocol) for last, protocol in ((1, OURS), (2, OURS), (1, FOREIGN))
 ]
 
 
-@example(BETWEEN, [], "gateway gone", 1)
+@example(TWO_BEFORE, [], "gateway gone", 1)
 @given(present, wishes, st.sampled_from(sorted(FAULTS)), st.integers(1, 9))
 @example(BETWEEN, [], "cannot be read back", 1)
 @example([BETWEEN[1], BETWEEN[0]], [DesiredRoute(DESTINATIONS[0], gateway=as_ip("10.0.0.3"))], "is never at rest", 1)
@@ -164,6 +164,12 @@ def test_all_or_nothing(routes: list[Route], wanted: list[DesiredRoute], fault: 
 
 
 @given(present, wishes, st.integers(0, 9), st.sampled_from([1, 2, 5_000]))
+@example(
+    [BETWEEN[1], BETWEEN[2], route(DESTINATIONS[0], "10.0.0.1", 0, OURS)],
+    [DesiredRoute(DESTINATIONS[0], gateway=as_ip("10.0.0.1"))],
+    1,
+    2,
+)
 def test_stopped_at_any_step(routes: list[Route], wanted: list[DesiredRoute], nth: int, at_once: int) -> None:
     """Told to stop at whichever step, everything is as before, and the order to stop comes out with a note of it."""
     kernel = host(routes)
@@ -262,6 +268,17 @@ def ours_of(kernel: MemoryBackend | Snapshot) -> list[Route]:
     return [it for it in routes_of(kernel) if it.protocol == OURS]
 
 
+def test_what_is_wanted_stands_behind_already() -> None:
+    """Where exactly what is wanted stands behind another's, and ours of old before that one, it comes to the front."""
+    standing = [route(DESTINATIONS[0], f"10.0.0.{at}", 0, OURS if at != 3 else FOREIGN) for at in (2, 3, 1)]
+    kernel = host(standing)
+    plan, before = planned(kernel, [DesiredRoute(DESTINATIONS[0], gateway=as_ip("10.0.0.1"))])
+    apply_plan(plan, kernel, before=before)
+    assert routes_of(kernel) == (standing[2], standing[1]) == routes_of(plan.apply_to(before))
+    apply_plan(plan.inverse(), kernel, before=kernel.snapshot())
+    assert routes_of(kernel) == tuple(standing)
+
+
 def test_what_was_undone_is_done_again() -> None:
     """The inverse of a plan is a plan like any other: what stood before, or behind, somebody else's stands there again."""
     for routes in (BETWEEN[1:], BETWEEN[:2]):
@@ -271,6 +288,18 @@ def test_what_was_undone_is_done_again() -> None:
         assert ours_of(kernel) == []
         apply_plan(plan.inverse(), kernel, before=kernel.snapshot())
         assert by_key(routes_of(kernel)) == by_key(tuple(routes))
+
+
+def test_what_somebody_put_in_our_place_stays_first() -> None:
+    """Ours that is brought back stands behind a route that somebody put first meanwhile, and that is told."""
+    kernel = host(BETWEEN[1:])
+    plan, before = planned(kernel, [DesiredRoute(DESTINATIONS[0], gateway=as_ip("10.0.0.1"))])
+    theirs = route(DESTINATIONS[0], "10.0.0.9", 0, FOREIGN)
+    kernel.faults.meanwhile("change", lambda: kernel.ip_route("replace", theirs), nth=2)
+    with pytest.raises(ApplyError, match="could not all be undone") as caught:
+        apply_plan(plan, kernel, before=before)
+    assert routes_of(kernel) == (theirs, BETWEEN[2], BETWEEN[1])
+    assert str(theirs) in caught.value.after
 
 
 def test_nothing_to_do_writes_nothing() -> None:

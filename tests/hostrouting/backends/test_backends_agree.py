@@ -214,6 +214,31 @@ def test_the_very_route_or_none(linux: NetlinkBackend, standing: list[Route], as
     empty(linux, family)
 
 
+MISSING = attrs.evolve(GATED, prefix=PREFIXES[4][1])
+
+
+@pytest.mark.parametrize(
+    ("batch", "done"),
+    [
+        ([("append", GATED), ("prepend", SOURCED), ("delete", GATED)], [True, True, False]),
+        ([("prepend", GATED), ("append", SOURCED), ("delete", GATED)], [True, True, True]),
+        ([("add", SOURCED), ("replace", GATED), ("delete", GATED)], [True, True, True]),
+        ([("add", SOURCED), ("add", GATED), ("delete", GATED)], [True, False, False]),
+        ([("add", GATED), ("delete", GATED), ("add", GATED), ("delete", GATED)], [True] * 4),
+    ],
+)
+def test_a_delete_knows_what_was_done_before_it(
+    linux: NetlinkBackend, batch: list[tuple[Verb, Route]], done: list[bool]
+) -> None:
+    """In a batch whose first delete had the table read, each later one finds it as it is by then."""
+    empty(linux, 4)
+    changes = [Change("delete", MISSING), *(Change(verb, route) for verb, route in batch)]
+    found = [told(backend.change(changes)) for backend in (linux, fake())]
+    assert found[0] == found[1]
+    assert [said == () for said in found[0]] == [False, *done]
+    empty(linux, 4)
+
+
 def test_more_legs_than_a_message_holds(linux: NetlinkBackend) -> None:
     """A route with thousands of legs is refused in words; what stands beside it in the batch is done."""
     legs = tuple(NextHop("eth0", gateway=as_ip(f"10.0.0.{at % 200 + 6}")) for at in range(5000))

@@ -169,6 +169,10 @@ STORIES: dict[str, tuple[int, list[Operation]]] = {
             changed("append", "2001:db8:1::/64", "ib0", gateway="fd00:16::8"),
         ],
     ),
+    "a gateway of zeros is none when a route is deleted": (
+        IPV6,
+        [*furnish(IPV6), changed("delete", "fd00:16::/124", "eth0", gateway="::", protocol=2)],
+    ),
     "a rule of IPv6 brings its table": (
         IPV6,
         [
