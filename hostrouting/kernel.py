@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 import attrs
 
-from hostrouting.errors import NotReady
+from hostrouting.errors import NotReady, Unsettled
 from hostrouting.fib import PLAIN, Fib
 from hostrouting.former import plan_renumbered
-from hostrouting.model import IPV4, Prefix, ip_at, protocol_name
+from hostrouting.model import IPV4, Prefix, Snapshot, ip_at, protocol_name
 from hostrouting.overlap import OverlapReport, check_overlap
 from hostrouting.repair import Repair, propose_repair
 
@@ -24,21 +24,31 @@ if TYPE_CHECKING:
     from hostrouting.backends.base import Answer, RouteBackend
     from hostrouting.config import HostRoutingConfig
     from hostrouting.fib import Decision
-    from hostrouting.model import Snapshot
     from hostrouting.plan import RoutePlan
     from hostrouting.uplink import DesiredRoute
 
-__all__ = ["Examination", "await_plan", "examine", "is_any_route_ours"]
+__all__ = ["Examination", "await_plan", "examine", "is_any_route_ours", "read"]
 
 T = TypeVar("T")
 
 _TRIES = 3  # at an examination in which the kernel and we disagree: the tables may have changed in between
 _AT_ONCE = 4096  # destinations in one lookup
+_RESTLESS = "the route tables changed all the while they were read; the verdict is about the last reading"
 
 
 def is_any_route_ours(backend: RouteBackend, protocol: int) -> bool:
     """Whether any route carries our protocol."""
     return bool(backend.snapshot(family=IPV4, protocol=protocol).routes)
+
+
+def read(backend: RouteBackend) -> tuple[Snapshot, bool]:
+    """What there is of IPv4, and whether it kept still: on a host that never rests the last reading has to do."""
+    try:
+        return backend.snapshot(family=IPV4), True
+    except Unsettled as error:
+        if isinstance(error.last, Snapshot):
+            return error.last, False
+        raise
 
 
 def await_plan(
@@ -53,7 +63,8 @@ def await_plan(
     """The plan, as soon as the host is ready for all that is wanted; NotReady says what was seen last."""
 
     def attempt() -> tuple[tuple[RoutePlan, Snapshot] | None, str]:
-        before = backend.snapshot(family=IPV4)
+        # Each change is exact, and the table is read back: no more is asked of this reading than to be nearly true.
+        before, _ = read(backend)
         plan = plan_renumbered(wanted, before, protocol=protocol, former=former)
         if not plan.pending:
             return (plan, before), ""
@@ -104,10 +115,11 @@ def examine(ctx: phases.Context, backend: RouteBackend, config: HostRoutingConfi
 
 def _examine_once(backend: RouteBackend, config: HostRoutingConfig, cidrs: Iterable[Prefix]) -> Examination:
     settings = config.route_overlap
-    fib = Fib(backend.snapshot(family=IPV4))
+    snapshot, still = read(backend)
+    fib = Fib(snapshot)
     report = check_overlap(fib, cidrs, devs=settings.expected_devs, allowed=settings.allowed_devs)
     repair = propose_repair(fib, report, protocol=config.protocol)
-    return Examination(report, repair, tuple(_surprises(backend, fib, report)))
+    return Examination(report, repair, (*(() if still else (_RESTLESS,)), *_surprises(backend, fib, report)))
 
 
 def _surprises(backend: RouteBackend, fib: Fib, report: OverlapReport) -> Iterator[str]:

@@ -12,8 +12,8 @@ from hostrouting.config import needs_config
 from hostrouting.former import plan_renumbered
 from hostrouting.host import Host
 from hostrouting.installation import Installation, former_protocols, routes_installation
-from hostrouting.kernel import await_plan, is_any_route_ours
-from hostrouting.model import IPV4, Prefix
+from hostrouting.kernel import await_plan, is_any_route_ours, read
+from hostrouting.model import Prefix
 from hostrouting.render import DEFAULT_WAIT
 from hostrouting.tasks.boot import run_once, take_down
 from hostrouting.tasks.results import Preview, RoutesResult
@@ -108,7 +108,7 @@ class ConfigureStaticRoutes:
         if self.host.backend is None:
             return None
         with self.host.backend() as backend:
-            before = backend.snapshot(family=IPV4)
+            before, _ = read(backend)
         return plan_renumbered(wanted, before, protocol=self.config.protocol, former=self._former)
 
     def _route(self, ctx: phases.Context, wanted: tuple[DesiredRoute, ...]) -> Applied | None:

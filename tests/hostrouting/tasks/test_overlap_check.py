@@ -10,7 +10,7 @@ import pytest
 
 import phases
 from hostrouting.config import HostRoutingConfig
-from hostrouting.errors import RouteOverlapError
+from hostrouting.errors import RouteOverlapError, Unsettled
 from hostrouting.system import UnitState
 from hostrouting.tasks import CheckRouteOverlap, Configure
 from hostrouting.testing import FakeHost, FakeManager, MemoryBackend, h200
@@ -123,6 +123,19 @@ class TestCheckRouteOverlap:
         assert verdict == "undecided"
         assert "the kernel answers prohibit" in note
         assert json.loads(host.files.texts[LAYOUT.report_path])["notes"] == [note]
+
+    def test_a_host_that_never_rests(self) -> None:
+        """Where the tables change all the while, the last reading is judged; there is no bare ok, and routes are had."""
+        kernel = h200()
+        snapshot = kernel.snapshot(family=4)
+        for nth in (1, 2, 3, 4, 5, 6):
+            kernel.faults.fail("snapshot", Unsettled("changing", last=snapshot), nth=nth)
+        host = FakeHost(kernel=kernel)
+        with pytest.raises(phases.TaskFailed, match="OVERLAP"):
+            run(CheckRouteOverlap(config(cidrs=("172.16.0.0/16",)), host=host))
+        assert "the route tables changed all the while" in host.files.texts[LAYOUT.report_path]
+        run(CheckRouteOverlap(config(cidrs=("192.168.0.0/16",)), host=host))
+        assert json.loads(host.files.texts[LAYOUT.report_path])["verdict"] == "undecided"
 
     def test_nothing_to_check_any_more(self) -> None:
         """Without expected CIDRs, what was installed for the check goes, its markers too."""
