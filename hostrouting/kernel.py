@@ -12,9 +12,9 @@ import attrs
 
 from hostrouting.errors import NotReady, Unsettled
 from hostrouting.fib import PLAIN, Fib
-from hostrouting.former import plan_renumbered
 from hostrouting.model import IPV4, Prefix, Snapshot, ip_at, protocol_name
 from hostrouting.overlap import OverlapReport, check_overlap
+from hostrouting.plan import RoutePlan, plan_routes
 from hostrouting.repair import Repair, propose_repair
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from hostrouting.backends.base import Answer, RouteBackend
     from hostrouting.config import HostRoutingConfig
     from hostrouting.fib import Decision
-    from hostrouting.plan import RoutePlan
     from hostrouting.uplink import DesiredRoute
 
 __all__ = ["Examination", "await_plan", "examine", "is_any_route_ours", "read"]
@@ -65,7 +64,7 @@ def await_plan(
     def attempt() -> tuple[tuple[RoutePlan, Snapshot] | None, str]:
         # Each change is exact, and the table is read back: no more is asked of this reading than to be nearly true.
         before, _ = read(backend)
-        plan = plan_renumbered(wanted, before, protocol=protocol, former=former)
+        plan = plan_routes(wanted, before, protocol=protocol, former=former)
         if not plan.pending:
             return (plan, before), ""
         return None, "; ".join(map(str, plan.pending))

@@ -4,7 +4,7 @@ Here: keep, add, replace, delete, conflict, and why. Not here: carrying them out
 change that is not ours; printing a plan is the dry run.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Literal, Self, TypeAlias
 
 import attrs
@@ -90,26 +90,31 @@ class RoutePlan:
         return "\n".join(lines) or "nothing is wanted, and nothing of ours is there"
 
 
-def plan_routes(desired: Iterable[DesiredRoute], snapshot: Snapshot, *, protocol: int = OURS) -> RoutePlan:
+def plan_routes(
+    desired: Iterable[DesiredRoute], snapshot: Snapshot, *, protocol: int = OURS, former: Collection[int] = ()
+) -> RoutePlan:
     """How to get from the snapshot to the desired routes, and to no other route that carries `protocol`.
 
-    Two wishes for one destination and metric that are not the same are refused with ValueError.
+    Routes that carry a `former` number are ours too: they are replaced where they are wanted, and go otherwise. Two
+    wishes for one destination and metric that are not the same are refused with ValueError.
     """
     fib = Fib(snapshot)
-    uplink = Uplink(fib, protocol=protocol)
+    ours = frozenset({protocol, *former})
+    uplink = Uplink(fib, protocol=protocol, former=former)
     resolved = [uplink.resolve(wish) for wish in _distinct(desired)]
     pending = tuple(it for it in resolved if isinstance(it, Pending))
     # What is there for a wish that waits stays until it is known what is wanted.
     settled = {it.desired.key if isinstance(it, Pending) else it.key for it in resolved}
-    steps = [step for it in resolved if isinstance(it, Route) for step in _steps(it, fib, protocol)]
+    steps = [step for it in resolved if isinstance(it, Route) for step in _steps(it, fib, ours)]
     unwanted: dict[tuple[object, ...], Route] = {}
     for position, key in enumerate(route_keys(snapshot.routes)):
-        if key[4] == protocol and (route := snapshot.routes[position]).key not in settled:
+        if key[4] in ours and (route := snapshot.routes[position]).key not in settled:
             unwanted.setdefault(route.key, route)
     for one in unwanted.values():
         holders = [route for route in fib.routes(one.prefix, table=one.table) if route.key == one.key]
-        gone = [at for at, route in enumerate(holders) if route.protocol == protocol]
+        gone = [at for at, route in enumerate(holders) if route.protocol in ours]
         steps += _deletions(holders, gone, "ours, and no longer wanted")
+    steps = [_renumbered(step, former) for step in steps] if former else steps
     return RoutePlan(tuple(sorted(steps, key=_place)), pending)
 
 
@@ -123,27 +128,27 @@ def _distinct(desired: Iterable[DesiredRoute]) -> list[DesiredRoute]:
     return sorted(found.values(), key=lambda wish: (wish.destination, wish.metric))
 
 
-def _steps(wanted: Route, fib: Fib, protocol: int) -> Iterator[Step]:
+def _steps(wanted: Route, fib: Fib, ours: Collection[int]) -> Iterator[Step]:
     """What to do about one route that is wanted, given those that hold its key; the kernel takes the first."""
     near = fib.routes(wanted.prefix)
     if len(near) == 1 and near[0] == wanted:
-        yield Step("keep", near[0], _why_kept(near[0], protocol))
+        yield Step("keep", near[0], _why_kept(near[0], ours))
         return
     before = next((route for route in near if not route.tos and route.metric < wanted.metric), None)
     shadow = "" if before is None else f"; it stands behind [{before}], whose metric is lower"
     holders = [route for route in near if route.key == wanted.key]
-    stale = [at for at, route in enumerate(holders) if route.protocol == protocol and not _says(route, wanted)]
+    stale = [at for at, route in enumerate(holders) if route.protocol in ours and not _says(route, wanted, ours)]
     standing = [route for at, route in enumerate(holders) if at not in stale]
-    if standing and _says(standing[0], wanted):
-        yield Step("keep", standing[0], _why_kept(standing[0], protocol) + shadow)
+    if standing and _says(standing[0], wanted, ours):
+        yield Step("keep", standing[0], _why_kept(standing[0], ours) + shadow)
         yield from _deletions(holders, stale, _TWIN)
     elif stale and not stale[0]:
         yield Step("replace", wanted, "ours, and it says something else", holders[0])
         # Also one that says what is wanted, but stands behind another's: it cannot be there twice.
-        behind = [at for at, route in enumerate(holders) if at and route.protocol == protocol]
+        behind = [at for at, route in enumerate(holders) if at and route.protocol in ours]
         yield from _deletions(holders, behind, _BEHIND)
     elif standing:
-        yield Step("conflict", wanted, _way_out(standing[0], fib, protocol), standing[0])
+        yield Step("conflict", wanted, _way_out(standing[0], fib, ours), standing[0])
     else:
         yield Step("add", wanted, f"it is not there{shadow}")
 
@@ -174,39 +179,53 @@ def _with_added(snapshot: Snapshot, step: Step) -> Snapshot:
     return snapshot.with_routes([step.route])
 
 
-def _says(route: Route, wanted: Route) -> bool:
-    """Whether a route says exactly what is wanted, whoever it belongs to and whatever state its legs are in."""
+def _says(route: Route, wanted: Route, ours: Collection[int]) -> bool:
+    """Whether a route says exactly what is wanted, whoever it belongs to and whatever state its legs are in.
+
+    One of ours by a former number does not: it is to carry the number of today.
+    """
+    if route.protocol != wanted.protocol and route.protocol in ours:
+        return False
     return attrs.evolve(route, legs=tuple(map(bare_leg, route.legs)), protocol=wanted.protocol) == wanted
 
 
-def _why_kept(route: Route, protocol: int) -> str:
-    if route.protocol == protocol:
+def _renumbered(step: Step, former: Collection[int]) -> Step:
+    """The step; where it is about a route of a former number, for that reason."""
+    standing = step.held or step.route
+    if step.action not in {"replace", "delete"} or standing.protocol not in former:
+        return step
+    reason = f"ours, by the route protocol number {standing.protocol} of an earlier configuration"
+    return attrs.evolve(step, reason=reason)
+
+
+def _why_kept(route: Route, ours: Collection[int]) -> str:
+    if route.protocol in ours:
         return "it is there"
     return f"it is there, from {protocol_name(route.protocol)}, and stays theirs"
 
 
-def _way_out(holder: Route, fib: Fib, protocol: int) -> str:
+def _way_out(holder: Route, fib: Fib, ours: Collection[int]) -> str:
     """Who holds the key, and what wins without touching them."""
     prefix = holder.prefix
-    return f"its key is held by [{holder}], which is not ours: {_remedy(prefix, holder.metric, fib, protocol)}"
+    return f"its key is held by [{holder}], which is not ours: {_remedy(prefix, holder.metric, fib, ours)}"
 
 
-def _remedy(prefix: Prefix, metric: int, fib: Fib, protocol: int) -> str:
+def _remedy(prefix: Prefix, metric: int, fib: Fib, ours: Collection[int]) -> str:
     # One route that comes before all others of its prefix is less than two that are longer.
-    if metric > DEFAULT_METRIC[prefix.family] and not _held(prefix, fib, protocol):
+    if metric > DEFAULT_METRIC[prefix.family] and not _held(prefix, fib, ours):
         return f"a route with metric {DEFAULT_METRIC[prefix.family]} wins without touching it"
     if prefix.length == width_of(prefix.family):
         return "remove it: no longer prefix is there to win, and no better metric"
     left, right = prefix.halves()
-    if not any(_held(half, fib, protocol) for half in (left, right)):
+    if not any(_held(half, fib, ours) for half in (left, right)):
         return f"{left} and {right} win without touching it"
     return f"longer prefixes win without touching it, where they are free ({left} and {right} are not both)"
 
 
-def _held(prefix: Prefix, fib: Fib, protocol: int) -> bool:
+def _held(prefix: Prefix, fib: Fib, ours: Collection[int]) -> bool:
     """Whether somebody else has a route to the prefix with the best metric; what is ours can be had."""
     best = DEFAULT_METRIC[prefix.family]
-    return any(not route.tos and route.metric <= best and route.protocol != protocol for route in fib.routes(prefix))
+    return any(not route.tos and route.metric <= best and route.protocol not in ours for route in fib.routes(prefix))
 
 
 def _place(step: Step) -> tuple[object, ...]:

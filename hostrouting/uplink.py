@@ -4,7 +4,7 @@ Here: the automatic device, gateway and legs, and what is missing while they can
 the route conflicts with others (`plan`), or what makes it wanted.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from ipaddress import IPv4Network, IPv6Network
 
 import attrs
@@ -68,16 +68,18 @@ class Pending:
         return f"{self.desired}: waiting for {self.missing}"
 
 
-def default_route(fib: Fib, *, family: int = IPV4, dev: str | None = None, besides: int | None = None) -> Route | None:
+def default_route(
+    fib: Fib, *, family: int = IPV4, dev: str | None = None, besides: Collection[int] = ()
+) -> Route | None:
     """The default route that the host's own packets take, or the first of those by `dev`; a dead one is none.
 
     It may be in any table that the rules lead them to. A default route that refuses packets hides what comes after it
     from those that do not ask for a device. One that is suppressed still counts: it is how the host leaves when
-    its tunnel is down, and how the tunnel itself leaves. Those of the protocol `besides` do not count.
+    its tunnel is down, and how the tunnel itself leaves. Those of the protocols `besides` do not count.
     """
     for entry in fib.defaults(family):
         route = entry.route
-        if route.protocol == besides:
+        if route.protocol in besides:
             continue
         if route.type == "unicast" and dev in {None, *(leg.dev for leg in entry.legs)}:
             return route
@@ -108,9 +110,9 @@ def bare_leg(leg: NextHop) -> NextHop:
 class Uplink:
     """What `resolve_route` knows of a host, for resolving many routes on it."""
 
-    def __init__(self, fib: Fib, *, protocol: int = OURS) -> None:
-        """Take a host, and the protocol of the routes that say nothing about it because they are ours."""
-        self._fib, self._protocol = fib, protocol
+    def __init__(self, fib: Fib, *, protocol: int = OURS, former: Collection[int] = ()) -> None:
+        """Take a host, and the protocols of the routes that say nothing about it because they are ours."""
+        self._fib, self._protocol, self._ours = fib, protocol, frozenset({protocol, *former})
         self._links = {link.name: link for link in fib.snapshot.links}
         # Many routes leave by few ways.
         self._known: dict[tuple[int, IP | None, str | None], tuple[NextHop, ...] | str] = {}
@@ -138,7 +140,7 @@ class Uplink:
 
     def _legs(self, family: int, gateway: IP | None, dev: str | None) -> tuple[NextHop, ...] | str:
         """The ways that are meant; or in words what is missing to tell them."""
-        default = default_route(self._fib, family=family, dev=dev, besides=self._protocol)
+        default = default_route(self._fib, family=family, dev=dev, besides=self._ours)
         ways = tuple(bare_leg(leg) for leg in default.legs if dev in {None, leg.dev}) if default else ()
         if gateway is None:
             if not ways:
@@ -181,7 +183,7 @@ class Uplink:
             route.type
             for length in range(width_of(gateway.version), -1, -1)
             for route in self._fib.routes(Prefix.around(gateway.version, int(gateway), length), table=TABLE_LOCAL)
-            if route.protocol != self._protocol
+            if route.protocol not in self._ours
         ]
         return next((_TAKEN[kind] for kind in kinds if kind in _TAKEN), None)
 
@@ -192,7 +194,7 @@ class Uplink:
             leg.dev == dev and leg.gateway is None
             for length in range(width_of(family), -1, -1)
             for route in self._fib.routes(Prefix.around(family, int(gateway), length))
-            if route.protocol != self._protocol and route.type == "unicast"
+            if route.protocol not in self._ours and route.type == "unicast"
             # In IPv4 a route says itself whether it leads to neighbours.
             if family != IPV4 or route.scope >= SCOPE_LINK
             for leg in route.legs

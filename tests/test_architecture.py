@@ -29,7 +29,7 @@ DRAWINGS = {
         fib host render
         backends installation packets uplink
         apply overlap plan testing
-        former repair
+        repair
         kernel wording
         tasks
         __init__

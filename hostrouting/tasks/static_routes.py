@@ -9,11 +9,11 @@ import attrs
 import phases
 from hostrouting.apply import Applied, apply_plan
 from hostrouting.config import needs_config
-from hostrouting.former import plan_renumbered
 from hostrouting.host import Host
 from hostrouting.installation import Installation, former_protocols, routes_installation
 from hostrouting.kernel import await_plan, is_any_route_ours, read
 from hostrouting.model import Prefix
+from hostrouting.plan import RoutePlan, plan_routes
 from hostrouting.render import DEFAULT_WAIT
 from hostrouting.tasks.boot import run_once, take_down
 from hostrouting.tasks.results import Preview, RoutesResult
@@ -21,7 +21,6 @@ from hostrouting.uplink import DesiredRoute
 
 if TYPE_CHECKING:
     from hostrouting.config import HostRoutingConfig
-    from hostrouting.plan import RoutePlan
 
 __all__ = ["ConfigureStaticRoutes", "wanted_routes"]
 
@@ -109,7 +108,7 @@ class ConfigureStaticRoutes:
             return None
         with self.host.backend() as backend:
             before, _ = read(backend)
-        return plan_renumbered(wanted, before, protocol=self.config.protocol, former=self._former)
+        return plan_routes(wanted, before, protocol=self.config.protocol, former=self._former)
 
     def _route(self, ctx: phases.Context, wanted: tuple[DesiredRoute, ...]) -> Applied | None:
         if self.host.backend is None:

@@ -296,10 +296,40 @@ class TestWhatAnOperatorReads:
             there = plan_routes(wishes, snapshot).apply_to(snapshot)
             assert told(plan_routes([], there))[-1] == f"delete {last}"
 
+    def test_a_former_protocol(self) -> None:
+        """Routes of a former number are ours: they get the number of today where they are wanted, and go otherwise."""
+        here = [
+            Route.to("10.1.0.0/16", dev="eth0", gateway="10.0.0.1", protocol=200),
+            Route.to("10.2.0.0/16", dev="eth0", gateway="10.0.0.1", protocol=200),
+            Route.to("10.3.0.0/16", dev="eth0", gateway="10.0.0.1", protocol=77),
+        ]
+        snapshot = plain().with_routes(here)
+        plan = plan_routes([want("10.1.0.0/16"), want("10.3.0.0/16")], snapshot, former={200})
+        assert str(plan).splitlines() == [
+            "  10.3.0.0/16 via 10.0.0.1 dev eth0 proto 77    # keep: it is there, from 77, and stays theirs",
+            "- 10.1.0.0/16 via 10.0.0.1 dev eth0 proto 200",
+            (
+                "+ 10.1.0.0/16 via 10.0.0.1 dev eth0 proto hostrouting"
+                "    # replace: ours, by the route protocol number 200 of an earlier configuration"
+            ),
+            (
+                "- 10.2.0.0/16 via 10.0.0.1 dev eth0 proto 200"
+                "    # delete: ours, by the route protocol number 200 of an earlier configuration"
+            ),
+        ]
+        assert not plan_routes([want("10.1.0.0/16"), want("10.3.0.0/16")], plan.apply_to(snapshot)).changes
+
+    def test_a_former_default_route_says_nothing(self) -> None:
+        """What is ours by a former number may go: nothing is concluded from it, no more than from what is ours now."""
+        ours = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.9", protocol=200, metric=0)
+        snapshot = attrs.evolve(plain(), routes=(ours, *plain().routes))
+        (step,) = plan_routes([want("10.1.0.0/16")], snapshot, former={200}).changes[:1]
+        assert str(step.route).startswith("10.1.0.0/16 via 10.0.0.1 ")
+
     def test_protocol(self) -> None:
         """Ours are the routes of the protocol that is asked for, and no others."""
-        other = Route.to("10.1.0.0/16", dev="eth0", gateway="10.0.0.1", protocol=99)
-        assert told(plan_routes([], plain().with_routes([other]), protocol=99)) == ["delete 10.1.0.0/16"]
+        other = Route.to("10.1.0.0/16", dev="eth0", gateway="10.0.0.1", protocol=77)
+        assert told(plan_routes([], plain().with_routes([other]), protocol=77)) == ["delete 10.1.0.0/16"]
         assert told(plan_routes([], plain().with_routes([other]))) == []
 
 
