@@ -22,6 +22,7 @@ import attrs
 from hostrouting.backends.base import Change, Outcome, RouteBackend
 from hostrouting.errors import ApplyError, BackendError, NoSuchRoute, RouteConflict, Unsettled
 from hostrouting.model import IPV6, OURS, Prefix, Route, Snapshot, route_keys
+from hostrouting.restore import as_taken, put_back, take_away
 from hostrouting.uplink import bare_leg
 
 if TYPE_CHECKING:
@@ -200,7 +201,7 @@ class _Transaction:
 
     def _truth(self, now: _Table) -> str:
         """How what is there now differs from what was there before."""
-        left = [key for key in self._keys if _as_taken(now.at(key)) != _as_taken(self._before.at(key))]
+        left = [key for key in self._keys if as_taken(now.at(key)) != as_taken(self._before.at(key))]
         moved = [key for key in self._keys if key not in left and now.at(key) != self._before.at(key)]
         if left:
             differences = "; ".join(
@@ -215,40 +216,11 @@ class _Transaction:
 
     def _way_back(self, now: _Table) -> Iterator[Change]:
         """What is ours and missing, then what is ours and too much."""
-        for key in sorted(self._keys):
-            yield from self._back(now.at(key), self._before.at(key))
-        for key in sorted(self._keys):
-            for route in now.at(key):
-                if self._too_much(route, self._before.at(key)):
-                    yield Change("delete", route)
-
-    def _back(self, there: tuple[Route, ...], then: tuple[Route, ...]) -> Iterator[Change]:
-        """What is ours and missing of one key, put where it stood: ahead of what is there, or behind it."""
-        while (wrong := self._misplaced(there, then)) is not None:
-            yield Change("delete", wrong)
-            there = tuple(it for it in there if it != wrong)
-        missing = [place for place, it in enumerate(then) if it not in there and it.protocol in self._ours]
-        ahead = self._ahead(there, then)
-        for place in reversed([place for place in missing if place < ahead]):
-            yield Change("prepend", then[place])
-        for number, place in enumerate(place for place in missing if place >= ahead):
-            yield Change("append" if there or number else "add", then[place])
-
-    def _ahead(self, there: tuple[Route, ...], then: tuple[Route, ...]) -> int:
-        """How many of those that stood there stood ahead of what is first now; nothing of ours, of a newcomer's."""
-        known = [then.index(it) for it in there if it in then]
-        if not there or not (there[0] in then or self._too_much(there[0], then)):
-            return 0
-        return min(known, default=len(then))
-
-    def _misplaced(self, there: tuple[Route, ...], then: tuple[Route, ...]) -> Route | None:
-        """A route of ours that is first now, before one that it stood behind."""
-        first = next((it for it in there if it in then), None)
-        was_first = next((it for it in then if it in there), None)
-        return first if first is not None and first != was_first and first.protocol in self._ours else None
-
-    def _too_much(self, route: Route, then: tuple[Route, ...]) -> bool:
-        return route.protocol in self._ours and route not in then
+        pairs = [(now.at(key), self._before.at(key)) for key in sorted(self._keys)]
+        for there, then in pairs:
+            yield from put_back(there, then, self._ours)
+        for there, then in pairs:
+            yield from take_away(there, then, self._ours)
 
     def _read(self, *, at_any_rate: bool = False) -> _Table:
         families = {prefix.family for _, prefix, _, _ in self._keys}
@@ -289,11 +261,6 @@ def _bare(route: Route) -> Route:
 def _is_done(outcome: Outcome) -> bool:
     gone = outcome.change.verb == "delete" and isinstance(outcome.error, NoSuchRoute)
     return outcome.ok or gone
-
-
-def _as_taken(routes: tuple[Route, ...]) -> object:
-    """The routes of a key as far as their order can be restored: the one that the kernel takes, and those behind it."""
-    return routes[:1], sorted(map(str, routes[1:]))
 
 
 def _words(routes: tuple[Route, ...]) -> str:

@@ -28,7 +28,8 @@ DRAWINGS = {
         config model system
         fib host render
         backends installation packets uplink
-        apply overlap plan testing
+        overlap plan restore testing
+        apply
         repair
         kernel wording
         tasks
