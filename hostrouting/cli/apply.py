@@ -86,7 +86,7 @@ def _page(done: _Done, arguments: argparse.Namespace, style: Style) -> Iterator[
     if checked is not None and overlaps:
         yield from evidence_lines(checked, style)
         again = f"hostrouting repair --config {arguments.config}"
-        yield from remedy_lines(checked.found.repair, checked.repair_routes, again=again)
+        yield from remedy_lines(checked, config=arguments.config, again=again)
         if not done.report.ok:
             yield line()
             yield line("The mode is STRICT: no machine starts on this host until the check passes.")
