@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import threading
@@ -16,6 +17,7 @@ from tests.support.cli import say
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+    from typing import Never
 
 HALF = {"destination": "172.16.0.0/17"}
 UNIT = "/etc/systemd/system/static-routes.service"
@@ -218,3 +220,34 @@ def test_render_that_fails(repaired: str, tmp_path: Path) -> None:
     said = say("render", "--config", repaired, "--root", str(tmp_path))
     assert said.code == 1
     assert said.lines[0].startswith("FAILED: cannot ")
+
+
+class Refusing(FakeFiles):
+    """Files of which none can be changed, for a reason of the system's."""
+
+    number = 0
+
+    def try_lock(self, path: str) -> Never:
+        """See Files."""
+        raise FileError(f"cannot lock {path}: {os.strerror(self.number)}", path=path, errno=self.number)
+
+
+@pytest.mark.parametrize(("number", "code"), [(errno.EACCES, 3), (errno.EROFS, 1)], ids=["nobody", "read-only"])
+@pytest.mark.parametrize("command", ["apply", "remove"])
+def test_where_nothing_may_be_changed(repaired: str, command: str, number: int, code: int) -> None:
+    """Without root, and on a read-only system, every changing command names the file and the reason, once."""
+    files = Refusing()
+    files.number = number
+    host = FakeHost(kernel=h200(), files=FakeFiles())
+    say("apply", "--config", repaired, host=host)
+    files.texts, files.modes, files.links = host.files.texts, host.files.modes, host.files.links
+    sick = FakeHost(kernel=host.kernel, files=files)
+    said = say(command, "--config", repaired, host=sick)
+    assert said.code == code
+    problem = f"cannot lock {sick.layout.lock_path}: {os.strerror(number)}"
+    assert said.lines[0] == f"FAILED: {problem}"
+    assert said.out.count("FAILED") == 1
+    assert ("work without root" in said.out) is (number == errno.EACCES)
+    told = say(command, "--config", repaired, "--json", host=sick)
+    assert told.code == code
+    assert {(it["error"], it["message"]) for it in told.json["failures"]} == {("FileError", problem)}
