@@ -130,6 +130,7 @@ SCHEMAS: dict[str, dict[str, str]] = {
     "hostrouting/status/1": {
         "installed": "whether anything of ours is on this host",
         "routes[]": "our routes, in the words of ip route",
+        "missing[]": "routes that the configuration, or else the installed script, has and the host has not",
         "defaultRoute": "the default route",
         "files[]": "our files",
         "units[].unit": "a unit of ours",
