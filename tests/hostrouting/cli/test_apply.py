@@ -251,3 +251,26 @@ def test_where_nothing_may_be_changed(repaired: str, command: str, number: int, 
     told = say(command, "--config", repaired, "--json", host=sick)
     assert told.code == code
     assert {(it["error"], it["message"]) for it in told.json["failures"]} == {("FileError", problem)}
+
+
+def test_what_was_changed_before_it_failed(repaired: str) -> None:
+    """Routes that are in the kernel after a run that failed are said to have been added, in the JSON too."""
+    host = FakeHost(kernel=h200(), manager=FakeManager(failing={"static-routes.service": ("no gateway",)}))
+    said = say("apply", "--config", repaired, host=host)
+    assert said.lines[0].startswith("FAILED: static-routes.service failed")
+    assert "What it has changed all the same:" in said.lines
+    assert "  + 172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting    # add: it was not there" in said.lines
+    host = FakeHost(kernel=h200(), manager=FakeManager(failing={"static-routes.service": ("no gateway",)}))
+    document = say("apply", "--config", repaired, "--json", host=host).json
+    assert (document["ok"], document["changed"]) == (False, True)
+    assert [it["action"] for it in document["steps"]] == ["add", "add"]
+
+
+def test_what_was_undone_was_not_changed(repaired: str) -> None:
+    """Of routes that were taken back nothing is said to have been changed."""
+    kernel = h200()
+    kernel.faults.fail("change", errno.EINVAL, nth=2)
+    before = str(kernel)
+    document = say("apply", "--config", repaired, "--json", kernel=kernel).json
+    assert str(kernel) == before
+    assert (document["ok"], document["steps"]) == (False, [])
