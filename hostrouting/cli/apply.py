@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from hostrouting.cli.changes import counted, file_lines, step_document, step_lines, tally
-from hostrouting.cli.check import answer_line, evidence_lines
+from hostrouting.cli.check import answer_line, evidence_lines, limit_lines
 from hostrouting.cli.examined import Examined
 from hostrouting.cli.page import Line, Painted, Style, line
 from hostrouting.cli.remedy import remedy_lines
@@ -87,6 +87,7 @@ def _page(done: _Done, arguments: argparse.Namespace, style: Style) -> Iterator[
         yield from evidence_lines(checked, style)
         again = f"hostrouting repair --config {arguments.config}"
         yield from remedy_lines(checked, config=arguments.config, again=again)
+        yield from limit_lines(checked)
         if not done.report.ok:
             yield line()
             yield line("The mode is STRICT: no machine starts on this host until the check passes.")

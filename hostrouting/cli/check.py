@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hostrouting.cli.changes import counted
 from hostrouting.cli.examined import Examined, examined
 from hostrouting.cli.page import SHOWN, Line, Painted, Piece, Style, Tone, capped, line, table
 from hostrouting.cli.picture import draw_map, stretches_of
 from hostrouting.cli.remedy import remedy_lines
 from hostrouting.cli.reply import FAILED, FINE, UNDECIDED, Reply
 from hostrouting.model import ip_at, protocol_name, table_name
+from hostrouting.packets import packets_line
 from hostrouting.wording import note_line
 
 if TYPE_CHECKING:
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from hostrouting.model import Prefix, Route
     from hostrouting.overlap import Finding
 
-__all__ = ["answer_line", "evidence_lines", "run"]
+__all__ = ["answer_line", "evidence_lines", "limit_lines", "run"]
 
 _BLOCKS = 3  # of one range are shown as blocks; more are shown as its ends
 _MAPS = 3
@@ -38,7 +40,7 @@ def _page(it: Examined, arguments: argparse.Namespace, style: Style) -> Iterator
     yield answer_line(it)
     yield from evidence_lines(it, style)
     yield from remedy_lines(it, config=arguments.config or "", cidrs=arguments.cidrs, again=_again(arguments))
-    yield from _limits(it)
+    yield from limit_lines(it)
 
 
 def answer_line(it: Examined) -> Line:
@@ -51,10 +53,22 @@ def answer_line(it: Examined) -> Line:
     if verdict == "overlap":
         return line(word, " ", _who_goes_where(it), f", not by {devs}")
     if verdict == "undecided":
-        return line(word, f" a plain packet to {cidrs} leaves by {devs}, but that is not all there is to say")
+        return line(word, f" a plain packet to {cidrs} leaves by {devs}; ", _others(it))
     lenient = _and(it.allowed_devs)
     beside = f" or by {lenient} (allowed)" if lenient else ""
     return line(word, f" every address of {cidrs} leaves by {devs}{beside}, or stays on this host as it should")
+
+
+def _others(it: Examined) -> str:
+    """What is said of the packets that are not plain: the first sentence, and how many more there are."""
+    notes = it.found.report.notes
+    if not notes:
+        return "but the kernel itself answers otherwise"
+    note, decision = notes[0], notes[0].decision
+    devs = _and(decision.devs) or "a device that is not known"
+    fate = f"leave by {devs}" if decision.kind == "unicast" else f"end as {decision.kind}"
+    more = f", and {counted(len(notes) - 1, 'more range')} elsewhere" if len(notes) > 1 else ""
+    return f"{packets_line(note.cases)} {fate}{more}"
 
 
 def _who_goes_where(it: Examined) -> str:
@@ -82,10 +96,14 @@ def evidence_lines(it: Examined, style: Style, *, now: str = "now") -> Iterator[
     report = it.found.report
     if report.findings:
         yield line()
-        yield from capped(
-            table(("escapes", "goes by", "route", "table", "owner", "rule"), list(map(_row, report.findings[:SHOWN]))),
-            len(report.findings),
+        heads, rows = (
+            ("escapes", "goes by", "route", "table", "owner", "rule"),
+            list(map(_row, report.findings[:SHOWN])),
         )
+        if len(report.cidrs) > 1:
+            cidrs = [str(finding.cidr) for finding in report.findings[:SHOWN]]
+            heads, rows = ("cidr", *heads), [(cidr, *row) for cidr, row in zip(cidrs, rows, strict=True)]
+        yield from capped(table(heads, rows), len(report.findings))
     yield from _maps(it, style, now)
 
 
@@ -131,7 +149,7 @@ def _maps(it: Examined, style: Style, now: str) -> Iterator[Line]:
         ]
         yield from draw_map(cidr, rows, style)
     if len(chosen) > _MAPS:
-        yield line(Painted(f"… and {len(chosen) - _MAPS:,} more CIDRs, not drawn", "soft"))
+        yield line(Painted(f"… and {counted(len(chosen) - _MAPS, 'more CIDR')}, not drawn", "soft"))
 
 
 def _again(arguments: argparse.Namespace) -> str:
@@ -142,7 +160,7 @@ def _again(arguments: argparse.Namespace) -> str:
     return " ".join(words)
 
 
-def _limits(it: Examined) -> Iterator[Line]:
+def limit_lines(it: Examined) -> Iterator[Line]:
     """What the answer holds for."""
     if it.found.verdict == "no-default-route":
         yield line()

@@ -204,7 +204,12 @@ def _facts(it: Explanation, route: Route) -> Iterator[Line]:
     ties = [passed.route for passed in it.trace.passed if passed.reason == "tie"]
     if ties:
         devs = list(dict.fromkeys(dev for tie in ties for dev in tie.devs))
-        facts.append(("ties", f"{len(ties)} more say the same, by {', '.join(devs)}; the one listed first wins"))
+        facts.append(
+            (
+                "ties",
+                f"{len(ties)} more {'says' if len(ties) == 1 else 'say'} the same, by {', '.join(devs)}; the one listed first wins",
+            )
+        )
     if it.strict:
         facts.append(("replies", Painted(_replies(it), "warn")))
     width = max(len(word) for word, _ in facts)

@@ -16,6 +16,7 @@ from hostrouting.errors import (
     HostRoutingError,
     NotPermitted,
     NotReady,
+    RouteOverlapError,
     SnapshotError,
 )
 
@@ -33,6 +34,8 @@ def code_of(error: BaseException) -> int:
     if isinstance(error, BaseExceptionGroup):
         codes = {code_of(one) for one in error.exceptions}
         return FAILED if FAILED in codes else min(codes)
+    if isinstance(error, RouteOverlapError) and _is_unknown(error):
+        return UNDECIDED
     if isinstance(error, ConfigError | SnapshotError):
         return WRONG_INPUT
     if isinstance(error, BackendError | NotReady) or _is_denied(error) or not isinstance(error, HostRoutingError):
@@ -64,6 +67,11 @@ def document_of(error: BaseException) -> dict[str, Any]:
         "message": str(error),
         "faults": [{"path": it.path, "value": it.value, "rule": it.rule, "remedy": it.remedy} for it in faults],
     }
+
+
+def _is_unknown(error: RouteOverlapError) -> bool:
+    """Whether nothing was found to escape, for there was no default route to judge by."""
+    return getattr(getattr(error, "report", None), "verdict", "") == "no-default-route"
 
 
 def _is_denied(error: BaseException | None) -> bool:

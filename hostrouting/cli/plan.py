@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from hostrouting.config import HostRoutingConfig
     from hostrouting.host import Host
     from hostrouting.model import Snapshot
+    from hostrouting.plan import Step
 
 __all__ = ["SCHEMA", "run"]
 
@@ -36,12 +37,18 @@ class _Prospect:
     writes: tuple[str, ...]
     removes: tuple[str, ...]
     after: Examined | None
+    saved: bool
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """What would be done about routes; where one stands in the way, nothing."""
+        return self.routes.conflicts or self.routes.steps
 
     @property
     def code(self) -> int:
         if self.routes.conflicts:
             return FAILED
-        if self.routes.pending:
+        if self.routes.pending or (self.after is not None and self.after.found.verdict == "no-default-route"):
             return UNDECIDED
         return FAILED if self.routes.changes or self.writes or self.removes else FINE
 
@@ -60,7 +67,11 @@ def run(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
         routes = next((it.routes for it in previews if it.routes is not None), RoutePlan())
         writes = tuple(path for it in previews if not it.removes for path in it.files)
         removes = tuple(path for it in previews if it.removes for path in it.files)
-    it = _Prospect(routes, writes, removes, _afterwards(routes, observed.last, config))
+    if routes.conflicts or routes.pending:
+        writes = removes = ()
+    it = _Prospect(
+        routes, writes, removes, _afterwards(routes, observed.last, config), saved=arguments.snapshot is not None
+    )
     return Reply(it.code, lambda: _document(it), lambda style: _page(it, arguments, style))
 
 
@@ -73,9 +84,9 @@ def _afterwards(routes: RoutePlan, before: Snapshot, config: HostRoutingConfig) 
 
 def _page(it: _Prospect, arguments: argparse.Namespace, style: Style) -> Iterator[Line]:
     yield _answer(it, arguments.config)
-    if it.routes.steps or it.routes.pending:
+    if it.steps or it.routes.pending:
         yield line()
-    yield from step_lines(it.routes.steps)
+    yield from step_lines(it.steps)
     yield from (line("  ", Painted(f"? {pending}", "warn")) for pending in it.routes.pending)
     if it.writes or it.removes:
         yield line()
@@ -101,20 +112,25 @@ def _answer(it: _Prospect, config: str) -> Line:
         return line(Painted("CONFLICT:", "bad"), f" {count} cannot be had, and apply would change nothing at all")
     if it.routes.pending:
         return line(Painted("NOT READY:", "warn"), " apply would wait for what is not there yet")
+    if it.code == UNDECIDED:
+        return line(Painted("NOT READY:", "warn"), " apply would wait for an IPv4 default route, by which to judge")
     parts = tally(it.routes.steps, {"add": "add {}", "replace": "replace {}", "delete": "delete {}"})
     parts += [f"write {counted(len(it.writes), 'file')}"] if it.writes else []
     parts += [f"remove {counted(len(it.removes), 'file')}"] if it.removes else []
+    beside = "; routes only: a snapshot has no files" if it.saved else ""
+    if not parts and it.saved:
+        return line(Painted("NOTHING TO DO:", "good"), f" the routes already are as {config} says{beside}")
     if not parts:
         return line(Painted("NOTHING TO DO:", "good"), f" the host already is as {config} says")
-    return line(Painted("TO DO:", "warn"), f" {', '.join(parts)}")
+    return line(Painted("TO DO:", "warn"), f" {', '.join(parts)}{beside}")
 
 
 def _document(it: _Prospect) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "changes": it.code == FAILED and not it.routes.conflicts,
-        "steps": [step_document(step) for step in it.routes.steps],
+        "steps": [step_document(step) for step in it.steps],
         "pending": [str(pending) for pending in it.routes.pending],
-        "files": {"write": list(it.writes), "remove": list(it.removes)},
+        "files": None if it.saved else {"write": list(it.writes), "remove": list(it.removes)},
         "verdict": None if it.after is None else it.after.found.verdict,
     }

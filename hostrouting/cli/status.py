@@ -60,9 +60,9 @@ class _Standing:
     @property
     def code(self) -> int:
         failed = any(not state.ok for _, state in self.units)
-        if failed or self.missing or self.verdict in {"overlap", "no-default-route"}:
+        if failed or self.missing or self.verdict == "overlap":
             return FAILED
-        return UNDECIDED if self.troubles or self.verdict == "undecided" else FINE
+        return UNDECIDED if self.troubles or self.verdict in {"undecided", "no-default-route"} else FINE
 
 
 def run(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:

@@ -1,6 +1,6 @@
 """What a command saw and did: wrappers around a host's edges that remember. They change nothing on the way.
 
-Here: the last snapshot that was taken, the routes and the files that were changed. Not here: what is concluded from either.
+Here: the last snapshot that was taken, the routes and files that were changed. Not here: what is concluded from them.
 """
 
 from __future__ import annotations

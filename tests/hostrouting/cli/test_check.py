@@ -10,7 +10,7 @@ import pytest
 
 from hostrouting import HostRoutingConfig
 from hostrouting.backends.base import Change
-from hostrouting.model import Link, Route
+from hostrouting.model import Link, Route, Rule
 from hostrouting.testing import FakeHost, MemoryBackend, cni_node, ecmp_node, h200, plain_vm, vpn_node
 from tests.support.cli import say
 
@@ -224,3 +224,24 @@ def test_no_route(tmp_path: Path) -> None:
     said = say("check", CIDR, "--config", str(path), kernel=MemoryBackend())
     assert said.code == 1
     assert said.lines[0] == "OVERLAP: 172.16.0.0/16 goes nowhere (no route), not by eth0"
+
+
+def test_undecided_is_an_answer(written: Callable[..., str]) -> None:
+    """An undecided check says in its first line which packets go another way; apply says for what it does not hold."""
+    kernel = plain_vm()
+    kernel.add_link(Link(name="eth1", index=0))
+    kernel.add_rule(Rule(family=4, priority=100, fwmark=7, fwmask=0xFFFFFFFF, table=100))
+    with kernel.reopen() as backend:
+        backend.change([Change("add", Route.to(CIDR, dev="eth1", table=100))])
+    assert say("check", CIDR, kernel=kernel).lines[0] == (
+        "UNDECIDED: a plain packet to 172.16.0.0/16 leaves by eth0; packets with fwmark 0x7 (rule 100) leave by eth1"
+    )
+    assert "Does not hold for all packets:" in say("apply", "--config", written(), kernel=kernel).lines
+
+
+def test_several_cidrs() -> None:
+    """Where several CIDRs are checked, each row says which one it is about, and those not drawn are counted."""
+    cidrs = ["172.16.0.0/16", "172.16.0.0/17", "172.16.0.0/18", "172.16.0.0/19"]
+    said = say("check", *cidrs, kernel=h200())
+    assert "  CIDR           ESCAPES        GOES BY  ROUTE          TABLE  OWNER   RULE" in said.lines
+    assert "… and 1 more CIDR, not drawn" in said.lines

@@ -97,8 +97,8 @@ def test_schema(repaired: str, *, from_snapshot: bool) -> None:
         "route": "172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting",
         "reason": "it is not there",
     }
-    assert set(document["files"]) == {"write", "remove"}
-    assert len(document["files"]["write"]) == (0 if from_snapshot else 8)
+    assert document["files"] is None if from_snapshot else len(document["files"]["write"]) == 8
+    assert from_snapshot or set(document["files"]) == {"write", "remove"}
 
 
 def test_many_steps_are_capped(written: Callable[..., str]) -> None:
@@ -117,3 +117,40 @@ def test_what_is_no_longer_wanted(written: Callable[..., str]) -> None:
     said = say("plan", "--config", written(cidrs=()), host=host)
     assert said.lines[0] == "TO DO: delete 1 route"
     assert said.lines[2].startswith("  - 9.0.0.0/8 via 10.0.0.1 dev eth0 proto hostrouting")
+
+
+def test_a_snapshot_has_no_files(repaired: str) -> None:
+    """Of a snapshot only the routes are planned, and that is said: the files of its host are not known."""
+    host = FakeHost(kernel=h200())
+    before = say("snapshot", host=host).out.encode()
+    said = say("plan", "--config", repaired, "--snapshot", "-", stdin=before)
+    assert said.lines[0] == "TO DO: add 2 routes; routes only: a snapshot has no files"
+    say("apply", "--config", repaired, host=host)
+    said = say("plan", "--config", repaired, "--snapshot", "-", stdin=say("snapshot", host=host).out.encode())
+    assert said.lines[0] == (
+        f"NOTHING TO DO: the routes already are as {repaired} says; routes only: a snapshot has no files"
+    )
+
+
+def test_no_default_route_to_judge_by(written: Callable[..., str]) -> None:
+    """Without a default route and without static routes it cannot be told either: exit code 3, of apply and status too."""
+    config, host = written(), FakeHost(kernel=MemoryBackend())
+    said = say("plan", "--config", config, host=host)
+    assert said.code == 3
+    assert said.lines[0] == "NOT READY: apply would wait for an IPv4 default route, by which to judge"
+    said = say("apply", "--config", config, "--wait", "0", host=host)
+    assert said.code == 3
+    assert any(text.startswith("Wait for it (--wait 30)") for text in said.lines)
+    assert say("status", host=host).code == 3
+
+
+@pytest.mark.parametrize("stuck", ["conflict", "pending"])
+def test_what_cannot_be_done_lists_nothing_that_would_be(written: Callable[..., str], stuck: str) -> None:
+    """With a conflict, or while something is waited for, no file is said to be written, nor other routes to be added."""
+    wish = {"destination": "172.16.0.0/16"} if stuck == "conflict" else {"destination": "9.0.0.0/8", "dev": "eth9"}
+    said = say("plan", "--config", written(HALF, wish), kernel=h200())
+    assert "  write " not in said.out
+    assert ("  + " in said.out) is (stuck == "pending")
+    document = say("plan", "--config", written(HALF, wish), "--json", kernel=h200()).json
+    assert document["files"] == {"write": [], "remove": []}
+    assert document["changes"] is False
