@@ -1,7 +1,7 @@
 """Files of ours on a host, made to be what they should: the one place that writes, links and removes them.
 
-Here: sets of files, what changed, and what an earlier one says. Not here: their text (`render`), and when they are
-wanted (`tasks`).
+Here: sets of files, what changed, and what an earlier one says. Not here: their text (`render`), and when and in what
+order they are wanted (`tasks`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from hostrouting.layout import HostLayout
     from hostrouting.system import Files
 
-__all__ = ["Installation", "check_installation", "former_protocols", "routes_installation"]
+__all__ = ["FileSet", "Installation", "check_installation", "former_protocols", "routes_installation"]
 
 _SCRIPT = 0o755
 
@@ -44,10 +44,10 @@ class _File:
 
 
 @attrs.frozen
-class Installation:
-    """The files that one task needs on a host, and the links that enable its unit."""
+class FileSet:
+    """Files and links that come and go together; `obsolete` are those that have to be gone in any case."""
 
-    files: tuple[_File, ...]
+    files: tuple[_File, ...] = ()
     links: tuple[tuple[str, str], ...] = ()
     obsolete: tuple[str, ...] = ()
 
@@ -68,33 +68,62 @@ class Installation:
         return tuple(path for path in self._paths() if files.is_there(path))
 
     def remove(self, files: Files) -> tuple[str, ...]:
-        """Remove all of it, the gate first; the paths that were there."""
+        """Remove all of it, the last that was written first; the paths that were there."""
         return tuple(path for path in self._paths() if files.remove(path))
 
     def _paths(self) -> tuple[str, ...]:
-        # The drop-in stands last among the files: so no machine waits for what is half gone.
         return (*(it.path for it in reversed(self.files)), *(path for path, _ in self.links), *self.obsolete)
+
+
+@attrs.frozen
+class Installation:
+    """What one task needs on a host: a gate, which shuts as soon as the manager has read it, and what opens it."""
+
+    unit: str
+    """The unit that machines wait for."""
+    gate: FileSet
+    """The unit, and last the drop-in by which machines wait for it."""
+    program: FileSet
+    """What the unit runs: while it is missing, the gate stays shut."""
+    note: str
+    """The path of the note that the manager has yet to read the gate."""
+
+    def differences(self, files: Files) -> tuple[str, ...]:
+        """The paths that are not as they should be; reads, and changes nothing."""
+        return (*self._note(files), *self.gate.differences(files), *self.program.differences(files))
+
+    def present(self, files: Files) -> tuple[str, ...]:
+        """The paths that are there."""
+        return (*self._note(files), *self.gate.present(files), *self.program.present(files))
+
+    def _note(self, files: Files) -> tuple[str, ...]:
+        return (self.note,) if files.is_there(self.note) else ()
 
 
 def routes_installation(config: HostRoutingConfig, layout: HostLayout, *, wait: float = DEFAULT_WAIT) -> Installation:
     """What brings the static routes back at every boot, and holds machines back until they are there."""
     seconds = math.ceil(wait)
-    return Installation(
+    gate = FileSet(
         (
-            _File(layout.protocol_name_path, render_protocol_name(config.protocol)),
-            _File(layout.routes_script_path, render_static_routes_script(config, wait=seconds), _SCRIPT),
             _File(layout.routes_unit_path, render_routes_unit(layout, wait=seconds)),
             _File(layout.routes_drop_in_path, render_routes_drop_in(layout)),
         ),
         links=((layout.routes_enabled_path, f"{layout.unit_directory}/{layout.routes_unit}"),),
         obsolete=layout.obsolete_paths(layout.routes_unit),
     )
+    program = FileSet(
+        (
+            _File(layout.protocol_name_path, render_protocol_name(config.protocol)),
+            _File(layout.routes_script_path, render_static_routes_script(config, wait=seconds), _SCRIPT),
+        )
+    )
+    return Installation(layout.routes_unit, gate, program, layout.reload_note_path)
 
 
 def check_installation(config: HostRoutingConfig, layout: HostLayout, *, wait: float = DEFAULT_WAIT) -> Installation:
     """What checks for overlaps before every start of a machine."""
     seconds = math.ceil(wait)
-    return Installation(
+    gate = FileSet(
         (
             _File(layout.check_script_path, render_check_script(config, layout=layout, wait=seconds), _SCRIPT),
             _File(layout.check_unit_path, render_check_unit(layout, wait=seconds)),
@@ -105,6 +134,8 @@ def check_installation(config: HostRoutingConfig, layout: HostLayout, *, wait: f
             layout.at(f"{layout.unit_directory}/multi-user.target.wants/{layout.check_unit}"),
         ),
     )
+    # There is nothing that the check's script has to wait for: it belongs to the gate.
+    return Installation(layout.check_unit, gate, FileSet(), layout.reload_note_path)
 
 
 def former_protocols(files: Files, layout: HostLayout, *, now: int) -> frozenset[int]:

@@ -153,3 +153,14 @@ class TestCheckRouteOverlap:
         assert manager.calls == ["reload", "stop check-route-overlap.service"]
         run(task)
         assert manager.calls == ["reload", "stop check-route-overlap.service"], "nothing changed, so nobody is told"
+
+    def test_what_was_found_earlier(self) -> None:
+        """A marker of an earlier check is gone when the examination fails: none stands for what was not examined."""
+        host = FakeHost(kernel=h200())
+        task = CheckRouteOverlap(config(cidrs=("10.0.0.0/8",)), host=host)
+        run(task)
+        assert LAYOUT.ok_path in host.files.texts
+        host.kernel.faults.fail("snapshot", 5)
+        with pytest.raises(phases.TaskFailed):
+            run(task)
+        assert not {LAYOUT.ok_path, LAYOUT.report_path} & set(host.files.texts)
