@@ -8,7 +8,7 @@ import attrs
 
 import phases
 from hostrouting.config import needs_config
-from hostrouting.errors import RouteOverlapError
+from hostrouting.errors import FileError, RouteOverlapError
 from hostrouting.host import Host
 from hostrouting.installation import Installation, check_installation
 from hostrouting.kernel import Examination, examine
@@ -107,14 +107,19 @@ class CheckRouteOverlap:
     def _examine(self, ctx: phases.Context, backend: RouteBackend) -> Examination:
         found = examine(ctx, backend, self.config, wait=self.wait)
         account = _Account.of(found)
-        self._mark(found, account)
-        failing = found.report.verdict in {"overlap", "no-default-route"}
-        if failing and self.config.route_overlap.mode == "STRICT":
-            # What is wrong is said once, by whoever gets the error; what there is to know besides is logged.
-            _warn(ctx, account.notes)
-            raise RouteOverlapError("; ".join((*_first(account.wrong), *_first(account.remedy))), report=found)
-        for lines in (account.wrong, account.remedy, account.notes):
+        strict = self.config.route_overlap.mode == "STRICT"
+        failing = strict and found.report.verdict in {"overlap", "no-default-route"}
+        # In STRICT what is wrong is said once, by whoever gets the error; what there is to know besides is logged.
+        for lines in (account.notes,) if failing else (account.wrong, account.remedy, account.notes):
             _warn(ctx, lines)
+        try:
+            self._mark(found, account)
+        except FileError as error:
+            if strict and not failing:
+                raise
+            ctx.log.warning("%s", error)
+        if failing:
+            raise RouteOverlapError("; ".join((*_first(account.wrong), *_first(account.remedy))), report=found)
         return found
 
     def _mark(self, found: Examination, account: _Account) -> None:

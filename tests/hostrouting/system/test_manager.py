@@ -108,6 +108,23 @@ class TestSystemdManager:
             SystemdManager().stop("x.service")
 
     @pytest.mark.usefixtures("stub")
+    def test_its_environment(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """What would have systemctl do nothing and say that all is well does not reach it; all else does."""
+        for name in ("SYSTEMD_OFFLINE", "OTHER"):
+            monkeypatch.setenv(name, "1")
+        program = tmp_path / "systemctl"
+        program.write_text(f"#!/bin/sh\nexport -p >{tmp_path}/environment\n", encoding="utf-8")
+        program.chmod(0o755)
+        SystemdManager().reload()
+        names = {
+            line.split()[-1].split("=")[0]: line.split("=")[-1].strip("'")
+            for line in (tmp_path / "environment").read_text(encoding="utf-8").splitlines()
+        }
+        assert "SYSTEMD_OFFLINE" not in names
+        assert names["SYSTEMD_IGNORE_CHROOT"] == "1"
+        assert names["OTHER"] == "1"
+
+    @pytest.mark.usefixtures("stub")
     def test_without_systemctl(self) -> None:
         """Where there is no systemctl the error says what to do."""
         with pytest.raises(ManagerError, match=r"there is no systemctl here; install systemd, or use Host\.offline"):
