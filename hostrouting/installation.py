@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import attrs
 
 from hostrouting.config import HostRoutingConfig
-from hostrouting.errors import ConfigError
+from hostrouting.errors import ConfigError, FileError
+from hostrouting.layout import HostLayout
 from hostrouting.render import (
     DEFAULT_WAIT,
     parse_protocol_name,
@@ -28,12 +29,12 @@ from hostrouting.render import (
 )
 
 if TYPE_CHECKING:
-    from hostrouting.layout import HostLayout
     from hostrouting.system import Files
 
 __all__ = ["FileSet", "Installation", "check_installation", "former_protocols", "routes_installation"]
 
 _SCRIPT = 0o755
+_OURS = "Written by hostrouting"
 
 
 @attrs.frozen
@@ -41,6 +42,13 @@ class _File:
     path: str
     text: str
     mode: int = 0o644
+    marks: tuple[str, ...] = ()
+    """A text that has none of these is somebody else's; without any, whatever is there is ours."""
+
+    def is_foreign(self, files: Files) -> bool:
+        """Whether somebody else's file is in the place."""
+        text = (files.read(self.path) if self.marks else "") or ""
+        return text != "" and not any(mark in text for mark in self.marks)
 
 
 @attrs.frozen
@@ -51,6 +59,10 @@ class FileSet:
     links: tuple[tuple[str, str], ...] = ()
     obsolete: tuple[str, ...] = ()
 
+    def foreign(self, files: Files) -> tuple[str, ...]:
+        """The paths where somebody else's files are."""
+        return tuple(it.path for it in self.files if it.is_foreign(files))
+
     def differences(self, files: Files) -> tuple[str, ...]:
         """The paths that `install` would change; reads, and changes nothing."""
         stale = [it.path for it in self.files if not files.holds(it.path, it.text, mode=it.mode)]
@@ -58,21 +70,29 @@ class FileSet:
         return (*stale, *missing, *(path for path in self.obsolete if files.is_there(path)))
 
     def install(self, files: Files) -> tuple[str, ...]:
-        """Write what differs; the paths that did."""
+        """Write what differs; the paths that did. Nothing is, where a file is not ours: that is a FileError."""
+        if foreign := self.foreign(files):
+            raise FileError(
+                f"{foreign[0]} is not ours, and stands where a file of ours belongs: move it away, or rename it",
+                path=foreign[0],
+            )
         changed = [it.path for it in self.files if files.write(it.path, it.text, mode=it.mode)]
         changed += [path for path, target in self.links if files.link(path, target)]
         return (*changed, *(path for path in self.obsolete if files.remove(path)))
 
     def present(self, files: Files) -> tuple[str, ...]:
         """The paths that `remove` would remove."""
-        return tuple(path for path in self._paths() if files.is_there(path))
+        return tuple(path for path in self._paths(files) if files.is_there(path))
 
     def remove(self, files: Files) -> tuple[str, ...]:
-        """Remove all of it, the last that was written first; the paths that were there."""
-        return tuple(path for path in self._paths() if files.remove(path))
+        """Remove all that is ours, the last that was written first; the paths that were there."""
+        return tuple(path for path in self._paths(files) if files.remove(path))
 
-    def _paths(self) -> tuple[str, ...]:
-        return (*(it.path for it in reversed(self.files)), *(path for path, _ in self.links), *self.obsolete)
+    def _paths(self, files: Files) -> tuple[str, ...]:
+        foreign = self.foreign(files)
+        own = tuple(it.path for it in reversed(self.files) if it.path not in foreign)
+        # What leads to somebody else's unit is theirs too.
+        return own if foreign else (*own, *(path for path, _ in self.links), *self.obsolete)
 
 
 @attrs.frozen
@@ -105,8 +125,8 @@ def routes_installation(config: HostRoutingConfig, layout: HostLayout, *, wait: 
     seconds = math.ceil(wait)
     gate = FileSet(
         (
-            _File(layout.routes_unit_path, render_routes_unit(layout, wait=seconds)),
-            _File(layout.routes_drop_in_path, render_routes_drop_in(layout)),
+            _unit(layout.routes_unit_path, render_routes_unit(layout, wait=seconds), layout.routes_script),
+            _File(layout.routes_drop_in_path, render_routes_drop_in(layout), marks=(_OURS,)),
         ),
         links=((layout.routes_enabled_path, f"{layout.unit_directory}/{layout.routes_unit}"),),
         obsolete=layout.obsolete_paths(layout.routes_unit),
@@ -126,8 +146,8 @@ def check_installation(config: HostRoutingConfig, layout: HostLayout, *, wait: f
     gate = FileSet(
         (
             _File(layout.check_script_path, render_check_script(config, layout=layout, wait=seconds), _SCRIPT),
-            _File(layout.check_unit_path, render_check_unit(layout, wait=seconds)),
-            _File(layout.check_drop_in_path, render_check_drop_in(config.route_overlap.mode, layout)),
+            _unit(layout.check_unit_path, render_check_unit(layout, wait=seconds), layout.check_script),
+            _File(layout.check_drop_in_path, render_check_drop_in(config.route_overlap.mode, layout), marks=(_OURS,)),
         ),
         obsolete=(
             *layout.obsolete_paths(layout.check_unit),
@@ -136,6 +156,11 @@ def check_installation(config: HostRoutingConfig, layout: HostLayout, *, wait: f
     )
     # There is nothing that the check's script has to wait for: it belongs to the gate.
     return Installation(layout.check_unit, gate, FileSet(), layout.reload_note_path)
+
+
+def _unit(path: str, text: str, script: str) -> _File:
+    # By its script, or by what it says it is ordered before, the published original's unit is known.
+    return _File(path, text, marks=(_OURS, f"ExecStart={script}", f"Before={HostLayout.machine_unit}"))
 
 
 def former_protocols(files: Files, layout: HostLayout, *, now: int) -> frozenset[int]:

@@ -29,7 +29,7 @@ def set_gate(ctx: phases.Context, host: Host, installation: Installation, *, up:
     files, note, gate = host.files, installation.note, installation.gate
     if not (installation.differences(files) if up else installation.present(files)):
         return ()
-    manager = _listening(host)
+    manager, foreign = _listening(host), gate.foreign(files)
     if manager is None:
         ctx.log.info("no systemd runs here: what was written takes effect at the next boot")
         return gate.install(files) if up else gate.remove(files)
@@ -38,7 +38,8 @@ def set_gate(ctx: phases.Context, host: Host, installation: Installation, *, up:
     changed = gate.install(files) if up else gate.remove(files)
     if files.is_there(note):
         manager.reload()
-    manager.stop(installation.unit)
+    if not foreign:
+        manager.stop(installation.unit)
     files.remove(note)
     return changed
 

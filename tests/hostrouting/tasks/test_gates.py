@@ -268,3 +268,47 @@ class TestReadOnly:
             run(Remove(WANTED, host=host))
         assert len(ours(host)) == 2
         assert LAYOUT.routes_script_path in host.files.texts
+
+
+OWN = "[Service]\nExecStart=/opt/routes\n"
+ORIGINAL = "[Unit]\nBefore=systemd-nspawn@.service\n[Service]\nExecStart=/opt/routes\n"
+
+
+class TestOthers:
+    """A unit or drop-in of the same name that is not ours is an administrator's."""
+
+    @pytest.mark.parametrize("path", sorted(UNITS | DROP_INS))
+    def test_not_written_over(self, path: str) -> None:
+        """It is named, with the remedy, before anything of the kernel is touched; it stays as it is."""
+        host = FakeHost(kernel=h200())
+        host.files.texts[path] = OWN
+        with pytest.raises(phases.TaskFailed, match=f"{path} is not ours.* move it away"):
+            run(Configure(WANTED, host=host))
+        assert ours(host) == []
+        assert host.files.texts[path] == OWN
+
+    def test_not_taken_away(self) -> None:
+        """With an empty configuration nothing happens at all, and Remove leaves it enabled and running."""
+        host = FakeHost()
+        host.files.texts |= {LAYOUT.routes_unit_path: OWN, LAYOUT.check_unit_path: OWN}
+        host.files.links[LAYOUT.routes_enabled_path] = LAYOUT.routes_unit_path
+        before = dict(host.files.texts), dict(host.files.links)
+        run(Configure(HostRoutingConfig(), host=host))
+        assert host.files.writes == []
+        run(Remove(HostRoutingConfig(), host=host))
+        assert (host.files.texts, host.files.links) == before
+        host.files.texts[LAYOUT.routes_drop_in_path] = "# Written by hostrouting\n"
+        run(Remove(HostRoutingConfig(), host=host))
+        assert (host.files.texts, host.files.links) == before
+        assert host.manager is not None
+        assert host.manager.calls == ["reload"]
+
+    @pytest.mark.parametrize("text", [ORIGINAL, f"[Service]\nExecStart={LAYOUT.routes_script}\n", ""])
+    def test_the_originals(self, text: str) -> None:
+        """A unit of the published original is known by what it runs or is ordered before, and gives way."""
+        host = FakeHost(kernel=h200())
+        host.files.texts[LAYOUT.routes_unit_path] = text
+        run(Configure(WANTED, host=host))
+        host.files.texts[LAYOUT.routes_unit_path] = text
+        run(Remove(WANTED, host=host))
+        assert host.files.texts == {}
