@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["FileSet", "Installation", "check_installation", "former_protocols", "routes_installation"]
 
 _SCRIPT = 0o755
+_WAIT_AT_BOOT = 60  # seconds at most: its unit has 30 besides, and the machine's own start has 90
 _OURS = "Written by hostrouting"
 
 
@@ -122,7 +123,7 @@ class Installation:
 
 def routes_installation(config: HostRoutingConfig, layout: HostLayout, *, wait: float = DEFAULT_WAIT) -> Installation:
     """What brings the static routes back at every boot, and holds machines back until they are there."""
-    seconds = math.ceil(wait)
+    seconds = min(math.ceil(wait), _WAIT_AT_BOOT)
     gate = FileSet(
         (
             _unit(layout.routes_unit_path, render_routes_unit(layout, wait=seconds), layout.routes_script),
@@ -142,7 +143,7 @@ def routes_installation(config: HostRoutingConfig, layout: HostLayout, *, wait: 
 
 def check_installation(config: HostRoutingConfig, layout: HostLayout, *, wait: float = DEFAULT_WAIT) -> Installation:
     """What checks for overlaps before every start of a machine."""
-    seconds = math.ceil(wait)
+    seconds = min(math.ceil(wait), _WAIT_AT_BOOT)
     gate = FileSet(
         (
             _File(layout.check_script_path, render_check_script(config, layout=layout, wait=seconds), _SCRIPT),

@@ -1,6 +1,6 @@
 """What the tasks tell the manager about what they write and remove, so that the next boot is as this one.
 
-Here: the gate, put up and taken away; the run of a unit; and when nobody is there to be told. Not here: which files
+Here: the gate, put up and taken away; the run of a unit; how long anything may be waited for. Not here: which files
 there are (`installation`).
 """
 
@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from hostrouting.installation import Installation
     from hostrouting.system import Manager
 
-__all__ = ["run_once", "set_gate"]
+__all__ = ["run_once", "set_gate", "valid_wait"]
 
+_A_DAY = 86_400
 _GRACE = 90.0  # seconds for a unit beyond its own waiting
 
 
@@ -54,6 +55,12 @@ def run_once(host: Host, unit: str, *, changed: tuple[str, ...], wait: float) ->
         return False
     manager.start(unit, timeout=wait + _GRACE)
     return True
+
+
+def valid_wait(instance: object, _attribute: object, value: float) -> None:
+    """For a task: ValueError when nobody can wait for so many seconds."""
+    if not 0 <= value <= _A_DAY:
+        raise ValueError(f"{type(instance).__name__}: wait={value} is not between 0 and {_A_DAY} seconds")
 
 
 def _listening(host: Host) -> Manager | None:

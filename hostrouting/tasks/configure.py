@@ -12,6 +12,7 @@ from hostrouting.config import needs_config
 from hostrouting.errors import HostRoutingError
 from hostrouting.host import Host
 from hostrouting.render import DEFAULT_WAIT
+from hostrouting.tasks.boot import valid_wait
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 
@@ -34,8 +35,8 @@ class Configure:
     name: ClassVar[str] = "configure"
     config: HostRoutingConfig = attrs.field(validator=needs_config)
     host: Host = attrs.field(factory=Host.local, kw_only=True)
-    wait: float = attrs.field(default=DEFAULT_WAIT, kw_only=True)
-    """How many seconds each waits for what it needs of the host, now and at every boot."""
+    wait: float = attrs.field(default=DEFAULT_WAIT, validator=valid_wait, kw_only=True)
+    """How many seconds each waits for what it needs of the host, now and, but no more than 60, at every boot."""
 
     @property
     def subtasks(self) -> tuple[ConfigureStaticRoutes, CheckRouteOverlap]:

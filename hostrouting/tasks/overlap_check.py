@@ -13,7 +13,7 @@ from hostrouting.host import Host
 from hostrouting.installation import Installation, check_installation
 from hostrouting.kernel import Examination, examine
 from hostrouting.render import DEFAULT_WAIT
-from hostrouting.tasks.boot import set_gate
+from hostrouting.tasks.boot import set_gate, valid_wait
 from hostrouting.tasks.results import CheckResult, Preview
 from hostrouting.wording import check_document, finding_line, notes_lines, repair_line, unsafe_line
 
@@ -39,8 +39,8 @@ class CheckRouteOverlap:
     name: ClassVar[str] = "check-route-overlap"
     config: HostRoutingConfig = attrs.field(validator=needs_config)
     host: Host = attrs.field(factory=Host.local, kw_only=True)
-    wait: float = attrs.field(default=DEFAULT_WAIT, kw_only=True)
-    """How many seconds are waited for what is needed of the host, now and at every boot."""
+    wait: float = attrs.field(default=DEFAULT_WAIT, validator=valid_wait, kw_only=True)
+    """How many seconds are waited for what is needed of the host, now and, but no more than 60, at every boot."""
     gate_changed: tuple[str, ...] = attrs.field(default=(), kw_only=True, repr=False, eq=False)
     """What was written or removed for this task already, by `gated`."""
 

@@ -15,7 +15,7 @@ from hostrouting.kernel import await_plan, is_any_route_ours, read
 from hostrouting.model import Prefix
 from hostrouting.plan import RoutePlan, plan_routes
 from hostrouting.render import DEFAULT_WAIT
-from hostrouting.tasks.boot import run_once, set_gate
+from hostrouting.tasks.boot import run_once, set_gate, valid_wait
 from hostrouting.tasks.results import Preview, RoutesResult
 from hostrouting.uplink import DesiredRoute
 
@@ -54,8 +54,8 @@ class ConfigureStaticRoutes:
     name: ClassVar[str] = "configure-static-routes"
     config: HostRoutingConfig = attrs.field(validator=needs_config)
     host: Host = attrs.field(factory=Host.local, kw_only=True)
-    wait: float = attrs.field(default=DEFAULT_WAIT, kw_only=True)
-    """How many seconds are waited for what is needed of the host, now and at every boot."""
+    wait: float = attrs.field(default=DEFAULT_WAIT, validator=valid_wait, kw_only=True)
+    """How many seconds are waited for what is needed of the host, now and, but no more than 60, at every boot."""
     gate_changed: tuple[str, ...] = attrs.field(default=(), kw_only=True, repr=False, eq=False)
     """What was written or removed for this task already, by `gated`."""
 

@@ -10,7 +10,7 @@ from hostrouting.errors import FileError, NotReady, RouteConflict
 from hostrouting.layout import HostLayout
 from hostrouting.model import OURS, Route
 from hostrouting.render import parse_static_routes_script
-from hostrouting.tasks import Configure, ConfigureStaticRoutes, Remove
+from hostrouting.tasks import CheckRouteOverlap, Configure, ConfigureStaticRoutes, Remove
 from hostrouting.testing import FakeHost, FakeManager, MemoryBackend, ecmp_node, h200
 from phases.testing import FakeClock
 from tests.support.tasks import LAYOUT, REPAIR, config, ours, run
@@ -211,6 +211,20 @@ class TestConfigureStaticRoutes:
         run(ConfigureStaticRoutes(config(*REPAIR), host=host, wait=44.5))
         assert parse_static_routes_script(host.files.texts[LAYOUT.routes_script_path]).wait == 45
         assert "TimeoutStartSec=75\n" in host.files.texts[LAYOUT.routes_unit_path]
+
+    def test_no_longer_than_a_machine_has(self) -> None:
+        """However long the task waits, at a boot its unit is ended before the machine's own start, which has 90 s."""
+        host = FakeHost(kernel=h200())
+        run(Configure(config(*REPAIR, cidrs=("10.0.0.0/8",)), host=host, wait=1000))
+        for path in (LAYOUT.routes_unit_path, LAYOUT.check_unit_path):
+            assert "TimeoutStartSec=90\n" in host.files.texts[path]
+
+    @pytest.mark.parametrize("task", [ConfigureStaticRoutes, CheckRouteOverlap, Configure])
+    @pytest.mark.parametrize("wait", [-40, float("nan"), float("inf"), 86_401])
+    def test_no_time_to_wait(self, task: type[Configure], wait: float) -> None:
+        """What is no time that can be waited is refused when the task is made."""
+        with pytest.raises(ValueError, match=rf"{task.__name__}: wait={wait} is not between 0 and 86400 seconds"):
+            task(config(), host=FakeHost(), wait=wait)
 
 
 class TestAnotherProtocolNumber:
