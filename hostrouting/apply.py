@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import attrs
 
 from hostrouting.backends.base import Change, Outcome, RouteBackend
-from hostrouting.errors import ApplyError, BackendError, NoSuchRoute, RouteConflict, Unsettled
+from hostrouting.errors import ApplyError, BackendError, NoSuchRoute, RouteConflict, RouteExists, Unsettled
 from hostrouting.model import IPV6, OURS, Prefix, Route, Snapshot, route_keys
 from hostrouting.restore import as_taken, put_back, take_away
 from hostrouting.uplink import bare_leg
@@ -149,8 +149,13 @@ class _Transaction:
         self._wanted = _Table(plan.apply_to(before), self._keys)
 
     def carry_out(self, changes: list[Change]) -> None:
-        """Make the changes; a route that somebody else took away first is gone as it should be."""
+        """Make the changes; what somebody else did first, exactly as it should be, is done."""
         failed = [outcome for outcome in self._backend.change(changes) if not _is_done(outcome)]
+        if any(_is_there_already(outcome) for outcome in failed):
+            now = self._read()
+            failed = [
+                it for it in failed if not (_is_there_already(it) and it.change.route in now.at(it.change.route.key))
+            ]
         if failed:
             raise _Refused(str(outcome.error) for outcome in failed) from failed[0].error
 
@@ -261,6 +266,10 @@ def _bare(route: Route) -> Route:
 def _is_done(outcome: Outcome) -> bool:
     gone = outcome.change.verb == "delete" and isinstance(outcome.error, NoSuchRoute)
     return outcome.ok or gone
+
+
+def _is_there_already(outcome: Outcome) -> bool:
+    return isinstance(outcome.error, RouteExists)
 
 
 def _words(routes: tuple[Route, ...]) -> str:
