@@ -110,8 +110,10 @@ class _Refused(Exception):  # noqa: N818  it leads to the undoing and never leav
 def _changes(plan: RoutePlan) -> tuple[list[Change], list[Change]]:
     """What the plan makes, and what it breaks, as changes in the order of the plan.
 
-    A route of ours that takes the place of another is put before it, and then that one goes: there is no moment without
-    either, and nobody else's can be overwritten, whoever comes in between. (In IPv6 it is rewritten in its place.)
+    A route of ours that takes the place of another is put behind it, and then that one goes: there is no moment without
+    either, and nobody else's can be overwritten, whoever comes in between. With somebody else's behind it, the new one
+    is put before it; where the kernel could take it for the old one then, that one goes first. (In IPv6 it is rewritten
+    in its place.)
     """
     made: list[Change] = []
     broken: list[Change] = []
@@ -129,9 +131,16 @@ def _changes(plan: RoutePlan) -> tuple[list[Change], list[Change]]:
         elif step.held is None or step.route.prefix.family == IPV6:
             made.append(Change("replace", step.route))
         else:
-            made.append(Change("prepend", step.route))
-            broken.append(Change("delete", step.held))
+            made.append(Change("append" if step.place == "only" else "prepend", step.route))
+            first = step.place != "only" and _could_be(step.held, step.route)
+            (before if first else broken).append(Change("delete", step.held))
     return [*before, *made], [*broken, *after]
+
+
+def _could_be(route: Route, other: Route) -> bool:
+    """Whether the kernel, told to delete the route, could take the other for it: it may look at the first leg only."""
+    one, two = route.legs[:1], other.legs[:1]
+    return [(leg.dev, leg.gateway) for leg in one] == [(leg.dev, leg.gateway) for leg in two]
 
 
 def _batches(changes: list[Change]) -> Iterator[list[Change]]:

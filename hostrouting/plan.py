@@ -29,8 +29,9 @@ _SIGNS: dict[Action, str] = {"keep": " ", "add": "+", "replace": "~", "delete": 
 class Step:
     """One step: for `replace` and `conflict`, `held` is the route that stands where `route` is to be.
 
-    `place` is where among the routes of its key an added route stands, or a deleted one stood: the only one, before all
-    others that stay, or behind one of them. (The kernel takes the first; it cannot put a route between two others.)
+    `place` is where among the routes of its key an added or new route stands, or a deleted one stood: the only one that
+    stays, before all others that stay, or behind one of them. (The kernel takes the first; it can put no route between
+    two others.)
     """
 
     action: Action
@@ -148,7 +149,9 @@ def _steps(wanted: Route, fib: Fib, ours: Collection[int]) -> Iterator[Step]:
         yield Step("keep", standing[0], _why_kept(standing[0], ours) + shadow)
         yield from _deletions(holders, stale, _TWIN)
     elif stale and not stale[0]:
-        yield Step("replace", wanted, "ours, and it says something else", holders[0])
+        alone = all(route.protocol in ours for route in holders)
+        place: Place = "only" if alone else "first"
+        yield Step("replace", wanted, "ours, and it says something else", holders[0], place)
         # Also one that says what is wanted, but stands behind another's: it cannot be there twice.
         behind = [at for at, route in enumerate(holders) if at and route.protocol in ours]
         yield from _deletions(holders, behind, _BEHIND)
@@ -243,5 +246,5 @@ def _place(step: Step) -> tuple[object, ...]:
 
 def _undo(step: Step) -> Step:
     if step.action == "replace" and step.held is not None:
-        return Step("replace", step.held, "as it was before", step.route)
+        return Step("replace", step.held, "as it was before", step.route, step.place)
     return Step("delete" if step.action == "add" else "add", step.route, "as it was before", place=step.place)

@@ -323,7 +323,7 @@ def test_make_before_break() -> None:
         kernel.faults.meanwhile("change", lambda: seen.append(len(routes_of(kernel))), nth=nth)
     plan, before = planned(kernel, [DesiredRoute(DESTINATIONS[0], gateway=as_ip("10.0.0.3"))])
     applied = apply_plan(plan, kernel, before=before)
-    assert [str(change.verb) for change in applied.changes] == ["prepend", "delete"]
+    assert [str(change.verb) for change in applied.changes] == ["append", "delete"]
     assert seen == [1, 2]
     assert applied.log_fields() == {"replace": 1}
 
