@@ -108,7 +108,7 @@ def plan_routes(
     steps = [step for it in resolved if isinstance(it, Route) for step in _steps(it, fib, ours)]
     unwanted: dict[tuple[object, ...], Route] = {}
     for position, key in enumerate(route_keys(snapshot.routes)):
-        if key[4] in ours and (route := snapshot.routes[position]).key not in settled:
+        if key[4] in ours and (route := fib.met[position]).key not in settled:
             unwanted.setdefault(route.key, route)
     for one in unwanted.values():
         holders = [route for route in fib.routes(one.prefix, table=one.table) if route.key == one.key]
@@ -123,9 +123,14 @@ def _distinct(desired: Iterable[DesiredRoute]) -> list[DesiredRoute]:
     found: dict[tuple[object, ...], DesiredRoute] = {}
     for wish in desired:
         other = found.setdefault(wish.key, wish)
-        if other != wish:
+        if other is not wish and other != wish:
             raise ValueError(f"two different routes are wanted for one destination and metric: {other}; {wish}")
-    return sorted(found.values(), key=lambda wish: (wish.destination, wish.metric))
+    return sorted(found.values(), key=_where)
+
+
+def _where(wish: DesiredRoute) -> tuple[int, ...]:
+    destination = wish.destination
+    return (destination.family, destination.network, destination.length, wish.metric)
 
 
 def _steps(wanted: Route, fib: Fib, ours: Collection[int]) -> Iterator[Step]:
