@@ -98,7 +98,9 @@ def _line(number: int, points: Sequence[Point], across: tuple[int, int], up: tup
 
 
 def _look(number: int) -> str:
-    return f'class="line c{number % _COLOURS}" stroke-dasharray="{_DASHES[number % len(_DASHES)]}"'
+    # No two of many have both in common.
+    dash = _DASHES[(number + number // _COLOURS) % len(_DASHES)]
+    return f'class="line c{number % _COLOURS}" stroke-dasharray="{dash}"'
 
 
 def _along(exponent: float, span: tuple[int, int], length: int) -> float:

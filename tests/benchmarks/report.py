@@ -83,9 +83,9 @@ def _rows(contests: Iterable[Contest]) -> list[tuple[str, ...]]:
 
 
 def markdown(contests: Sequence[Contest], left_out: Sequence[LeftOut], machine: Machine) -> str:
-    """The table for the README, with the machine that it was measured on."""
-    lines = [f"{machine}. {summary(contests)}", "", _row(_HEAD), "|" + "---|" * len(_HEAD)]
-    lines += map(_row, _rows(contests))
+    """The table for the README, with the machine that it was measured on; what only the plot is for is left to it."""
+    lines = [f"{machine}. {summary(contests)}.", "", _row(_HEAD), "|" + "---|" * len(_HEAD)]
+    lines += map(_row, _rows(it for it in contests if it.goals or not it.panel))
     said = [f"- {it.work}: {note}" for it in contests for note in it.notes]
     said += [f"- not measured: {it.work} ({it.reason})" for it in left_out]
     return "\n".join([*lines, *([""] if said else []), *said])
@@ -102,7 +102,7 @@ def terminal(contests: Sequence[Contest], left_out: Sequence[LeftOut], machine: 
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     said = [f"{it.work}: {note}" for it in contests for note in it.notes]
     said += [f"not measured: {it.work} ({it.reason})" for it in left_out]
-    return "\n".join([*lines, "", *said, f"{machine}. {summary(contests)}"])
+    return "\n".join([*lines, "", *said, f"{machine}. {summary(contests)}."])
 
 
 def summary(contests: Iterable[Contest]) -> str:

@@ -66,6 +66,15 @@ def test_a_method_looks_the_same_in_every_panel() -> None:
     assert legend == ["ours", "C", "ip"]
 
 
+def test_no_two_methods_look_the_same() -> None:
+    """Colour and dashes together tell a dozen of them apart."""
+    lines = {f"method {number}": [(1.0, 1.0)] for number in range(12)}
+    found = re.findall(
+        r'class="(line c\d)" stroke-dasharray="([^"]*)" d="M\d+ \d+h', render_plot({"read": lines}, title="")
+    )
+    assert len(found) == len(set(found)) == 12
+
+
 def test_it_is_readable_in_light_and_dark() -> None:
     """It brings its own paper, and each colour has another value where the reader's system is dark."""
     light, dark = render_plot({"read": {"ours": [(1, 1)]}}, title="").split("prefers-color-scheme: dark")

@@ -63,13 +63,20 @@ def test_goals_are_said_as_they_were_set() -> None:
 def test_the_table_names_goal_and_verdict_of_each_row() -> None:
     """What is missed stands out; work and method are not said again in the rows under their own."""
     lines = markdown(CONTESTS, LEFT_OUT, MACHINE).split("\n")
-    assert lines[0] == "Linux 6.1.0 on 2 cores, Python 3.11.7. 2 of 3 goals met"
+    assert lines[0] == "Linux 6.1.0 on 2 cores, Python 3.11.7. 2 of 3 goals met."
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|")]
     assert {len(row) for row in rows} == {6}
     assert [row[0] for row in rows[2:]] == ["read 10 routes", "", "memory"]
     assert [row[1] for row in rows[2:]] == ["ours: 3.00 ms", "", "ours: 80 MB"]
     assert [row[4:] for row in rows[2:]] == [["≤ 2.5 ×", "**missed**"], ["≥ 40 × faster", "met"], ["≤ 120 MB", "met"]]
     assert lines[-2:] == ["- read 10 routes: in a namespace", "- not measured: boot (there is no `ip` here)"]
+
+
+def test_the_table_leaves_to_the_plot_what_is_only_for_it() -> None:
+    """A size that has no goal and a place in the plot is no row of the README's table; on the terminal it is one."""
+    small = Contest("read 3 routes", {"ours": [0.001]}, panel="read", size=3)
+    assert "read 3 routes" not in markdown([small, *CONTESTS], (), MACHINE)
+    assert "read 3 routes" in terminal([small, *CONTESTS], (), MACHINE)
 
 
 def test_the_terminal_has_the_same_in_columns() -> None:
@@ -79,7 +86,7 @@ def test_the_terminal_has_the_same_in_columns() -> None:
     assert head.index("goal") == first.index("≤ 2.5 ×")
     assert "missed" in text
     assert "*" not in text
-    assert text.endswith(f"{MACHINE}. {summary(CONTESTS)}")
+    assert text.endswith(f"{MACHINE}. {summary(CONTESTS)}.")
 
 
 def test_the_document_keeps_every_round() -> None:
