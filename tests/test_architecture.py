@@ -68,8 +68,9 @@ DRAWINGS = {
     """,
     "hostrouting.cli": """
         logs page parser reply schemas witness
-        changes explanation failure picture remedy source terminal
+        changes explanation failure picture source terminal
         examined explain_document running snapshot status
+        remedy
         check
         apply explain plan remove render repair
         program

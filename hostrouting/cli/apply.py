@@ -66,7 +66,7 @@ def _done(report: phases.Report, witness: Witness, config: HostRoutingConfig) ->
     last = witness.last
     return _Done(
         report,
-        routes.applied.plan.steps if routes and routes.applied else (),
+        routes.applied.plan.steps if routes and routes.applied else witness.steps,
         witness.files.wrote,
         witness.files.removed,
         Examined(found, Fib(last), config) if isinstance(found, Examination) and last else None,
@@ -86,7 +86,7 @@ def _page(done: _Done, arguments: argparse.Namespace, style: Style) -> Iterator[
     if checked is not None and overlaps:
         yield from evidence_lines(checked, style)
         again = f"hostrouting repair --config {arguments.config}"
-        yield from remedy_lines(checked.found.repair, checked.repair_routes, again=again)
+        yield from remedy_lines(checked, config=arguments.config, again=again)
         if not done.report.ok:
             yield line()
             yield line("The mode is STRICT: no machine starts on this host until the check passes.")
@@ -105,6 +105,8 @@ def _changes(done: _Done) -> Iterator[Line]:
     changes = [step for step in done.steps if step.action != "keep"]
     if changes or done.wrote or done.removed:
         yield line()
+        if not done.report.ok:
+            yield line("What it has changed all the same:")
     yield from step_lines(changes)
     yield from file_lines("wrote", done.wrote)
     yield from file_lines("removed", done.removed)

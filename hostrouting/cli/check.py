@@ -37,8 +37,7 @@ def run(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
 def _page(it: Examined, arguments: argparse.Namespace, style: Style) -> Iterator[Line]:
     yield answer_line(it)
     yield from evidence_lines(it, style)
-    configured = arguments.config if it.is_configured else ""
-    yield from remedy_lines(it.found.repair, it.repair_routes, again=_again(arguments), configured=configured)
+    yield from remedy_lines(it, config=arguments.config or "", cidrs=arguments.cidrs, again=_again(arguments))
     yield from _limits(it)
 
 

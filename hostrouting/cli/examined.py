@@ -5,23 +5,24 @@ Here: facts, each computed when it is asked for. Not here: sentences and tables 
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 from hostrouting.cli.picture import stretches_of
 from hostrouting.cli.source import expected_of, looked_at, quiet_context
 from hostrouting.fib import Fib
 from hostrouting.kernel import Examination, examine
-from hostrouting.model import Prefix, Route
+from hostrouting.model import IPV4, TABLE_MAIN, NextHop, Prefix, Route, route_keys
 from hostrouting.overlap import check_overlap
-from hostrouting.plan import plan_routes
+from hostrouting.plan import RoutePlan, plan_routes
 from hostrouting.repair import propose_repair
 from hostrouting.tasks import wanted_routes
-from hostrouting.uplink import resolve_route
+from hostrouting.uplink import DesiredRoute, resolve_route
 from hostrouting.wording import check_document
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from hostrouting.config import HostRoutingConfig
     from hostrouting.host import Host
@@ -62,17 +63,42 @@ class Examined:
         )
         return tuple(dict.fromkeys(names))
 
+    @cached_property
+    def _plan(self) -> RoutePlan:
+        return plan_routes(wanted_routes(self.config), self.fib.snapshot, protocol=self.config.protocol)
+
     @property
-    def is_configured(self) -> bool:
-        """Whether the static routes of the configuration, once they are there, close all that routes can close."""
-        report, wanted = self.found.report, wanted_routes(self.config)
-        if not report.findings or not wanted:
-            return False
-        plan = plan_routes(wanted, self.fib.snapshot, protocol=self.config.protocol)
-        if plan.conflicts or plan.pending or not plan.changes:
-            return False
-        after = Examined.of(plan.apply_to(self.fib.snapshot), self.config).found.report
-        return after.findings == self.found.repair.proof.findings
+    def is_ready(self) -> bool:
+        """Whether the static routes of the configuration can be applied as they are, and would change something."""
+        return bool(self._plan.changes) and not self._plan.conflicts and not self._plan.pending
+
+    @cached_property
+    def lacking(self) -> tuple[DesiredRoute, ...]:
+        """What the configuration lacks: the repair of the host as it would be once the configuration is applied."""
+        if not self._plan.changes:
+            return self.found.repair.routes
+        return Examined.of(self._plan.apply_to(self.fib.snapshot), self.config).found.repair.routes
+
+    @cached_property
+    def kept(self) -> tuple[DesiredRoute, ...]:
+        """The routes of ours that are there and stay when the repair is applied."""
+        taken = {wish.key for wish in self.found.repair.routes}
+        found: dict[tuple[object, ...], DesiredRoute] = {}
+        routes = self.fib.snapshot.routes
+        for at in (at for at, key in enumerate(route_keys(routes)) if key[4] == self.config.protocol):
+            route = routes[at]
+            if _is_static(route) and route.key not in taken:
+                found.setdefault(route.key, _as_wish(route))
+        return tuple(found.values())
+
+    def takes_place_of(self, wishes: Iterable[DesiredRoute]) -> bool:
+        """Whether the configuration has other routes with the destination and metric of one of these."""
+        return not {wish.key for wish in wishes}.isdisjoint(wish.key for wish in wanted_routes(self.config))
+
+    def is_held_by_us(self, route: Route) -> bool:
+        """Whether the first route with the key of this one is ours."""
+        holder = next((it for it in self.fib.routes(route.prefix, table=route.table) if it.key == route.key), None)
+        return holder is not None and holder.protocol == self.config.protocol
 
     @property
     def repair_routes(self) -> tuple[Route, ...]:
@@ -103,3 +129,16 @@ def examined(arguments: argparse.Namespace, host: Callable[[], Host]) -> Examine
     with looked_at(arguments, host) as backend:
         found = examine(quiet_context(), backend, config, wait=0.0 if arguments.snapshot else arguments.wait)
         return Examined(found, Fib(backend.last), config)
+
+
+def _is_static(route: Route) -> bool:
+    """Whether a configuration can say it."""
+    in_main = route.table == TABLE_MAIN and not route.tos
+    reached = all(leg.gateway is None or leg.gateway.version == IPV4 for leg in route.legs)
+    return in_main and reached and route.type == "unicast" and route.prefix.family == IPV4 and bool(route.prefix.length)
+
+
+def _as_wish(route: Route) -> DesiredRoute:
+    """The route as a configuration says it; one with several legs has those of the default route."""
+    leg = route.legs[0] if len(route.legs) == 1 else NextHop()
+    return DesiredRoute(route.prefix, gateway=leg.gateway, dev=leg.dev, metric=route.metric)

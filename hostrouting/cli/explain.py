@@ -5,7 +5,7 @@ Here: words for what `explanation` found. Not here: how a packet's way is found.
 
 from __future__ import annotations
 
-from ipaddress import ip_address
+from ipaddress import IPv6Address, ip_address
 from typing import TYPE_CHECKING
 
 from hostrouting.cli.examined import Examined
@@ -41,6 +41,7 @@ _PASSED = {
     "oif": "it leaves by another device than the socket is bound to",
     "down": "none of its devices can be used",
 }
+_TONES: dict[bool | None, Tone] = {True: "good", False: "bad", None: "warn"}
 _FATE = {
     "no-route": "goes nowhere: no rule leads to a route for it",
     "unreachable": "is refused: unreachable",
@@ -63,12 +64,15 @@ def run(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
     """See the module."""
     address = _address(arguments.address, "ADDRESS")
     source = None if arguments.source is None else _address(arguments.source, "--from")
+    if source is not None and source.version != address.version:
+        fault = Fault("--from", repr(arguments.source), f"is no IPv{address.version} address", "as ADDRESS is one")
+        raise ConfigError([fault])
     known = {name: getattr(arguments, name) for name in _KNOWN}
     flow = Flow(**{**known, "source": source})
     config = config_of(arguments)
     with looked_at(arguments, host) as backend:
         snapshot = backend.snapshot(family=address.version)
-        it = explain(snapshot, address, flow)
+        it = explain(snapshot, address, flow, expected=config.route_overlap.expected_devs)
         surprise = _surprise(it, backend, flow)
     return Reply(
         FINE,
@@ -93,10 +97,15 @@ def _surprise(it: Explanation, backend: RouteBackend, flow: Flow) -> str:
 
 def _address(text: str, name: str) -> IP:
     try:
-        return ip_address(text)
+        address = ip_address(text)
     except ValueError as error:
         fault = Fault(name, repr(text), "is no address", "write one address, such as 172.16.5.9")
         raise ConfigError([fault]) from error
+    if isinstance(address, IPv6Address) and address.scope_id is not None:
+        bare = text.partition("%")[0]
+        fault = Fault(name, repr(text), "has a zone", f"write {bare}, and --oif {address.scope_id}")
+        raise ConfigError([fault])
+    return address
 
 
 def _page(it: Explanation, checked: Examined, *, surprise: str, style: Style) -> Iterator[Line]:
@@ -123,26 +132,29 @@ def _map(it: Explanation, checked: Examined, style: Style) -> Iterator[Line]:
     if it.trace.kind not in {"unicast", "no-route", "unreachable", "blackhole", "prohibit"}:
         return
     report = checked.found.report
+    if not it.outbound:
+        return
     block = next((cidr for cidr in report.cidrs if it.trace.address in cidr), None)
     hosts = [("now", checked.fib)] + ([("repaired", after)] if block and (after := checked.repaired) else [])
-    expected = report.expected_devs or it.outbound
     place = block or it.around
     yield line()
-    rows = [(name, stretches_of(fib, place, expected=expected, allowed=report.allowed)) for name, fib in hosts]
+    rows = [
+        (name, stretches_of(fib, place, expected=it.outbound, allowed=report.allowed, flow=it.trace.flow))
+        for name, fib in hosts
+    ]
     yield from draw_map(place, rows, style, mark=int(it.trace.address))
 
 
 def _answer(it: Explanation) -> Line:
     trace, address = it.trace, Painted(str(it.trace.address), "strong")
     if trace.kind != "unicast":
-        tone: Tone = "good" if it.as_expected else "bad"
+        tone: Tone = _TONES[it.as_expected]
         return line(address, " ", Painted(_FATE.get(trace.kind, trace.kind), tone))
-    devs = Painted(" or ".join(trace.devs) or "a device that is not known", "good" if it.as_expected else "bad")
+    devs = Painted(" or ".join(trace.devs) or "a device that is not known", _TONES[it.as_expected])
     gateways = list(dict.fromkeys(str(leg.gateway) for leg in trace.legs if leg.gateway is not None))
     through = f" through {' or '.join(gateways)}" if gateways else ", straight to the neighbour"
-    beside = (
-        "" if it.as_expected or not it.outbound else f"; the default route would take it by {', '.join(it.outbound)}"
-    )
+    who = "the configuration expects" if it.named else "the default route would take it by"
+    beside = f"; {who} {', '.join(it.outbound)}" if it.as_expected is False else ""
     return line(address, " leaves by ", devs, through, beside)
 
 

@@ -33,7 +33,8 @@ class Explanation:
     """One packet's way, and what it depends on.
 
     `links` are the devices by which it may leave, as far as they are there; `source` is the address of the host's
-    own that the route came with; `outbound` are the devices of the default route; `strict` those that drop what comes
+    own that the route came with; `outbound` are the devices that are expected, which are those of the default route
+    unless others were `named`; `strict` those that drop what comes
     in from this address, for the way back to it is another; `variants` are the packets that go another way.
     """
 
@@ -41,30 +42,35 @@ class Explanation:
     links: tuple[Link, ...]
     source: Address | None
     outbound: tuple[str, ...]
+    named: bool
     strict: tuple[str, ...]
     variants: tuple[Variant, ...]
     around: Prefix
     """The block of the deciding route about the address, or a smaller or larger one where that says more."""
 
     @property
-    def as_expected(self) -> bool:
-        """Whether it leaves by the devices of the default route, or stays here as it should."""
-        if self.trace.kind not in _FORWARD:
-            return self.trace.kind in {"local", "broadcast", "multicast", "anycast"}
-        return bool(self.trace.devs) and set(self.trace.devs) <= set(self.outbound)
+    def as_expected(self) -> bool | None:
+        """Whether it leaves by the expected devices, or stays here as it should; None where none are expected."""
+        if self.trace.kind in {"local", "broadcast", "multicast", "anycast"}:
+            return True
+        if not self.outbound:
+            return None
+        return self.trace.kind in _FORWARD and bool(self.trace.devs) and set(self.trace.devs) <= set(self.outbound)
 
 
-def explain(snapshot: Snapshot, destination: IP, flow: Flow) -> Explanation:
-    """Explain the way of a packet of which `flow` is known."""
+def explain(snapshot: Snapshot, destination: IP, flow: Flow, *, expected: tuple[str, ...] = ()) -> Explanation:
+    """Explain the way of a packet of which `flow` is known; `expected` are the devices that IPv4 is to leave by."""
     fib = Fib(snapshot)
     trace = trace_route(snapshot, destination, flow)
     family = destination.version
+    named = expected if family == IPV4 else ()
     variants = fib.lookup(destination, flow).variants
     return Explanation(
         trace,
         links=tuple(link for dev in trace.devs if (link := snapshot.link(dev)) is not None),
         source=_source(snapshot, trace),
-        outbound=outbound_devs(fib, family=family),
+        outbound=named or outbound_devs(fib, family=family),
+        named=bool(named),
         strict=_strict(snapshot, fib, destination) if trace.kind in _FORWARD else (),
         variants=variants,
         around=_around(trace, family),

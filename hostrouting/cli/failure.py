@@ -22,19 +22,30 @@ from hostrouting.errors import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["code_of", "document_of", "words_of"]
+__all__ = ["code_of", "document_of", "errors_in", "words_of"]
 
 _DENIED = {errno.EACCES, errno.EPERM}
 _AS_ANYONE = "check, explain, repair, plan, status and snapshot work without root"
 
 
 def code_of(error: BaseException) -> int:
-    """What a program exits with for this error."""
+    """What a program exits with for this error; of several, what failed is above what could not be decided."""
+    if isinstance(error, BaseExceptionGroup):
+        codes = {code_of(one) for one in error.exceptions}
+        return FAILED if FAILED in codes else min(codes)
     if isinstance(error, ConfigError | SnapshotError):
         return WRONG_INPUT
     if isinstance(error, BackendError | NotReady) or _is_denied(error) or not isinstance(error, HostRoutingError):
         return UNDECIDED
     return FAILED
+
+
+def errors_in(error: BaseException) -> tuple[BaseException, ...]:
+    """The errors that this one stands for, each sentence once: a group's words are those of what is in it."""
+    if not isinstance(error, BaseExceptionGroup):
+        return (error,)
+    found = {str(leaf): leaf for one in reversed(error.exceptions) for leaf in reversed(errors_in(one))}
+    return tuple(reversed(found.values()))
 
 
 def words_of(error: BaseException) -> Iterator[str]:

@@ -52,7 +52,8 @@ Exit code 0 says that the host already is as the configuration says; 1 that ther
 stands in the way; 3 that it cannot be told yet, for want of a default route or a device.
 """,
     "status": """\
-Exit code 1 says that the last check found an overlap, or that a unit of ours has failed.
+Exit code 1 says that the last check found an overlap, that a unit of ours has failed, or that routes are missing: of
+the configuration, or without one of those that the installed script has. 3 says that not all could be found out.
 """,
     "snapshot": """\
 On the sick host:   hostrouting snapshot > node.json

@@ -1,6 +1,7 @@
 """What to do about an overlap, in lines: routes to paste, what they cost, and what they cannot close.
 
-Shared by `check` and `repair`, which differ in how much of it they show.
+Shared by `check`, `repair` and `apply`, which differ in how much of it they show. What is pasted takes nothing away:
+it has the routes of ours that are there, or is to be added to the configuration that has them.
 """
 
 from __future__ import annotations
@@ -8,42 +9,90 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from hostrouting.cli.changes import counted
 from hostrouting.cli.page import SHOWN, Line, Painted, capped, line
 from hostrouting.wording import diversion_line, repair_document, unsafe_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from hostrouting.cli.examined import Examined
     from hostrouting.model import Route
     from hostrouting.repair import Repair
+    from hostrouting.uplink import DesiredRoute
 
-__all__ = ["ip_command", "remedy_lines"]
+__all__ = ["ip_commands", "remedy_lines"]
 
 
-def remedy_lines(repair: Repair, routes: Sequence[Route], *, again: str = "", configured: str = "") -> Iterator[Line]:
+def remedy_lines(it: Examined, *, config: str = "", cidrs: Sequence[str] = (), again: str = "") -> Iterator[Line]:
     """The repair as configuration and as commands; what it costs, and what it cannot close.
 
-    With `again`, a long one is left to that command. `configured` is a file that has these routes already.
+    `config` is the file of the configuration, where there is one, and `cidrs` are those that were named besides. With
+    `again`, a long repair is left to that command.
     """
-    count = len(repair.routes)
-    if count and configured:
+    repair = it.found.repair
+    if repair.routes:
         yield line()
+        yield from _way_out(it, config, cidrs, again)
+    yield from _price(repair)
+
+
+def _way_out(it: Examined, config: str, cidrs: Sequence[str], again: str) -> Iterator[Line]:
+    routes = it.lacking if config else (*it.kept, *it.found.repair.routes)
+    if config and not routes:
+        verb = "install them, as root, with: hostrouting apply" if it.is_ready else "see: hostrouting plan"
+        yield line(Painted(f"{config} has the routes that close it", "strong"), f"; {verb} --config {config}")
+        return
+    if again and len(routes) > SHOWN:
+        yield line(Painted(counted(len(routes), "static route"), "strong"), f" close it; print them with: {again}")
+        return
+    yield from _added_to(it, routes, config, cidrs) if config else _as_configuration(it, routes)
+    yield line()
+    yield line(Painted("Until the next boot", "strong"), ", as root:")
+    yield from (line("  ", command) for command in ip_commands(it))
+
+
+def _added_to(it: Examined, routes: Sequence[DesiredRoute], config: str, cidrs: Sequence[str]) -> Iterator[Line]:
+    """What is to be added to a configuration that is there."""
+    yield line(
+        Painted("For good", "strong"),
+        f", add this to staticRoutes.routes of {config} and run: hostrouting apply --config {config}",
+    )
+    yield from _items(routes)
+    if it.takes_place_of(routes):
+        yield line("It takes the place of what is there with the same destination and metric.")
+    if not it.config.static_routes.enabled:
+        yield line("Set staticRoutes.enabled to true as well.")
+    if cidrs:
+        yield line(f"Add to routeOverlap.expectedCidrs, too, what it lacks of: {', '.join(cidrs)}")
+
+
+def _as_configuration(it: Examined, routes: Sequence[DesiredRoute]) -> Iterator[Line]:
+    """A whole configuration: one that can be pasted, one line a route."""
+    yield line(
+        Painted("For good", "strong"), ", put this into the configuration and run: hostrouting apply --config FILE"
+    )
+    yield line('  {"staticRoutes": {"enabled": true, "routes": [')
+    yield from _items(routes)
+    yield line("  ]},")
+    settings = it.config.route_overlap
+    overlap = {"expectedCidrs": list(map(str, settings.expected_cidrs)), "mode": settings.mode}
+    yield line(f'  "routeOverlap": {json.dumps(overlap)}}}')
+    if it.kept:
+        count = "1 route of ours that is" if len(it.kept) == 1 else f"{len(it.kept):,} routes of ours that are"
         yield line(
-            Painted(f"{configured} has the routes that close it", "strong"),
-            f"; install them, as root, with: hostrouting apply --config {configured}",
+            f"It has the {count} here already. Where this host's configuration is known, ask with --config FILE: "
+            "then its CIDRs and mode stay, too."
         )
-    elif count and (not again or count <= SHOWN):
-        yield line()
-        yield line(
-            Painted("For good", "strong"), ", put this into the configuration and run: hostrouting apply --config FILE"
-        )
-        yield from _as_configuration(repair)
-        yield line()
-        yield line(Painted("Until the next boot", "strong"), ", as root:")
-        yield from (line("  ", ip_command(route)) for route in routes)
-    elif count:
-        yield line()
-        yield line(Painted(f"{count:,} static routes", "strong"), f" close it; print them with: {again}")
+
+
+def _items(routes: Sequence[DesiredRoute]) -> Iterator[Line]:
+    documents = [json.dumps(it) for it in repair_document(routes)]
+    for at, text in enumerate(documents, start=1):
+        yield line(f"    {text}{',' if at < len(documents) else ''}")
+
+
+def _price(repair: Repair) -> Iterator[Line]:
     if repair.diverted:
         yield line()
         yield line(Painted("What it costs", "strong"), ":")
@@ -56,18 +105,13 @@ def remedy_lines(repair: Repair, routes: Sequence[Route], *, again: str = "", co
         yield from capped(lines, len(repair.unsafe))
 
 
-def _as_configuration(repair: Repair) -> Iterator[Line]:
-    """The routes as a configuration: one that can be pasted, one line a route."""
-    documents = [json.dumps(it) for it in repair_document(repair.routes)]
-    yield line('  {"staticRoutes": {"enabled": true, "routes": [')
-    for at, text in enumerate(documents, start=1):
-        yield line(f"    {text}{',' if at < len(documents) else ''}")
-    yield line("  ]}}")
+def ip_commands(it: Examined) -> tuple[str, ...]:
+    """What a shell would be told to have the repair's routes there; one of ours that holds a key is replaced."""
+    return tuple(_command("replace" if it.is_held_by_us(route) else "add", route) for route in it.repair_routes)
 
 
-def ip_command(route: Route) -> str:
-    """What a shell would be told to add the route."""
-    words = ["ip route add", str(route.prefix)]
+def _command(verb: str, route: Route) -> str:
+    words = [f"ip route {verb}", str(route.prefix)]
     words += [str(route.legs[0])] if len(route.legs) == 1 else []
     words += [f"metric {route.metric}"] if route.metric else []
     words.append(f"proto {route.protocol}")

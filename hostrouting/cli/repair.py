@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from hostrouting.cli.check import answer_line
 from hostrouting.cli.examined import examined
 from hostrouting.cli.page import Line, Painted, line
-from hostrouting.cli.remedy import ip_command, remedy_lines
+from hostrouting.cli.remedy import ip_commands, remedy_lines
 from hostrouting.cli.reply import FAILED, FINE, UNDECIDED, Reply
 from hostrouting.wording import diversion_line, repair_document, unsafe_line
 
@@ -26,7 +26,7 @@ SCHEMA = "hostrouting/repair/1"
 def run(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
     """See the module."""
     it = examined(arguments, host)
-    return Reply(_code(it), lambda: _document(it), lambda _style: _page(it))
+    return Reply(_code(it), lambda: _document(it), lambda _style: _page(it, arguments))
 
 
 def _code(it: Examined) -> int:
@@ -41,14 +41,14 @@ def _document(it: Examined) -> dict[str, Any]:
         "schema": SCHEMA,
         "verdict": it.found.verdict,
         "routes": repair_document(repair.routes),
-        "commands": [ip_command(route) for route in it.repair_routes],
+        "commands": list(ip_commands(it)),
         "closes": "all" if not repair.unsafe else "some" if repair.routes else "none",
         "unsafe": [unsafe_line(unsafe) for unsafe in repair.unsafe],
         "diverted": [diversion_line(diversion) for diversion in repair.diverted],
     }
 
 
-def _page(it: Examined) -> Iterator[Line]:
+def _page(it: Examined, arguments: argparse.Namespace) -> Iterator[Line]:
     repair, count = it.found.repair, len(it.found.repair.routes)
     if it.found.verdict != "overlap":
         yield answer_line(it)
@@ -63,4 +63,4 @@ def _page(it: Examined) -> Iterator[Line]:
         yield line(
             Painted("REPAIR:", "good"), f" {routes} lead every address back, proved on the tables as they are now"
         )
-    yield from remedy_lines(repair, it.repair_routes)
+    yield from remedy_lines(it, config=arguments.config or "", cidrs=arguments.cidrs)

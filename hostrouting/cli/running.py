@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import phases
-from hostrouting.cli.failure import code_of, words_of
+from hostrouting.cli.failure import code_of, errors_in, words_of
 from hostrouting.cli.page import Line, Painted, line
-from hostrouting.cli.reply import FAILED, FINE
+from hostrouting.cli.reply import FINE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,16 +46,15 @@ def code_of_run(report: phases.Report) -> int:
         return FINE
     if not report.failures:
         return report.exit_code
-    codes = {code_of(failure.error) for failure in report.failures}
-    return FAILED if FAILED in codes else min(codes)
+    return code_of(BaseExceptionGroup("failures", [failure.error for failure in report.failures]))
 
 
 def failure_lines(report: phases.Report) -> Iterator[Line]:
     """Why it failed: each failure once, and what can be done all the same."""
     if not report.ok and not report.failures:
         yield line(Painted("STOPPED:", "warn"), f" {report.reason or 'it was told to stop'}")
-    for failure in report.failures:
-        first, *others = words_of(failure.error)
+    for error in (error for failure in report.failures for error in errors_in(failure.error)):
+        first, *others = words_of(error)
         yield line(Painted("FAILED:", "bad"), f" {first}")
         yield from (line(f"  {words}") for words in others)
 
@@ -63,6 +62,7 @@ def failure_lines(report: phases.Report) -> Iterator[Line]:
 def failure_documents(report: phases.Report) -> list[dict[str, Any]]:
     """The failures as plain values, each with the task that it happened in."""
     return [
-        {"task": "/".join(it.path), "error": type(it.error).__name__, "message": str(it.error)}
+        {"task": "/".join(it.path), "error": type(error).__name__, "message": str(error)}
         for it in report.failures
+        for error in errors_in(it.error)
     ]

@@ -62,8 +62,8 @@ SCHEMAS: dict[str, dict[str, str]] = {
         "address": "the address that was asked for",
         "kind": "unicast, local, broadcast, multicast, anycast, no-route, unreachable, blackhole or prohibit",
         "devs[]": "the devices by which a packet to it may leave",
-        "expected": "whether these are the devices of the default route, or it stays on this host as it should",
-        "expectedDevs[]": "the devices of the default route",
+        "expected": "whether these are the expected devices, or it stays here as it should; null: none are expected",
+        "expectedDevs[]": "the devices of the configuration, or else of the default route",
         "rules[].priority": "a rule that was tried, in order",
         "rules[].rule": "the same, in the words of ip rule",
         "rules[].result": "not-selected, no-route, suppressed, thrown, jump, nothing, refused or decides",
@@ -130,6 +130,7 @@ SCHEMAS: dict[str, dict[str, str]] = {
     "hostrouting/status/1": {
         "installed": "whether anything of ours is on this host",
         "routes[]": "our routes, in the words of ip route",
+        "missing[]": "routes that the configuration, or else the installed script, has and the host has not",
         "defaultRoute": "the default route",
         "files[]": "our files",
         "units[].unit": "a unit of ours",

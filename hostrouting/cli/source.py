@@ -83,6 +83,8 @@ def _saved(path: str) -> Snapshot:
 
 def _read(path: str) -> str:
     """A snapshot's text; whatever keeps it from being read is a SnapshotError that names the file."""
+    if path == "-" and sys.stdin is None:
+        raise SnapshotError(path="standard input", problem="this is closed; pipe a snapshot into it, or name a file")
     try:
         data = sys.stdin.buffer.read(_LIMIT + 1) if path == "-" else _bytes_of(path)
     except SnapshotError:

@@ -13,24 +13,27 @@ from hostrouting.cli.changes import counted
 from hostrouting.cli.page import SHOWN, Line, Painted, Tone, capped, line, table
 from hostrouting.cli.reply import FAILED, FINE, UNDECIDED, Reply
 from hostrouting.cli.source import config_of, quiet_context
+from hostrouting.config import HostRoutingConfig
 from hostrouting.errors import BackendError, FileError, ManagerError
 from hostrouting.fib import Fib
 from hostrouting.model import IPV4, route_keys
-from hostrouting.tasks import Remove
+from hostrouting.plan import plan_routes
+from hostrouting.render import parse_static_routes_script
+from hostrouting.tasks import Remove, wanted_routes
 from hostrouting.uplink import default_route
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterator
 
-    from hostrouting.config import HostRoutingConfig
     from hostrouting.host import Host
-    from hostrouting.model import Route
+    from hostrouting.model import Route, Snapshot
     from hostrouting.system import UnitState
 
 __all__ = ["SCHEMA", "run"]
 
 SCHEMA = "hostrouting/status/1"
+_VERDICTS = {"ok", "overlap", "undecided", "no-default-route"}
 _TONES: dict[str, Tone] = {"ok": "good", "overlap": "bad"}
 
 
@@ -39,6 +42,8 @@ class _Standing:
     """What was found. `troubles` are the questions that could not be answered, each in a sentence."""
 
     routes: tuple[Route, ...]
+    wanted: int
+    missing: tuple[str, ...]
     default: Route | None
     files: tuple[str, ...]
     units: tuple[tuple[str, UnitState], ...]
@@ -55,30 +60,37 @@ class _Standing:
     @property
     def code(self) -> int:
         failed = any(not state.ok for _, state in self.units)
-        if failed or self.verdict in {"overlap", "no-default-route"}:
+        if failed or self.missing or self.verdict in {"overlap", "no-default-route"}:
             return FAILED
-        return UNDECIDED if self.troubles else FINE
+        return UNDECIDED if self.troubles or self.verdict == "undecided" else FINE
 
 
 def run(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
     """See the module."""
-    it = _look(host(), config_of(arguments))
-    return Reply(it.code, lambda: _document(it), lambda _style: _page(it))
+    it = _look(host(), config_of(arguments), named=arguments.config is not None)
+    return Reply(it.code, lambda: _document(it), lambda _style: _page(it, arguments.config or "FILE"))
 
 
-def _look(host: Host, config: HostRoutingConfig) -> _Standing:
+def _look(host: Host, config: HostRoutingConfig, *, named: bool) -> _Standing:
     """Everything that can be found out; one question that fails does not keep the others from being asked."""
     troubles: list[str] = []
     routes: tuple[Route, ...] = ()
     default: Route | None = None
+    missing: tuple[str, ...] = ()
+    wanted = config
+    try:
+        wanted = config if named else _installed_config(host) or config
+    except FileError as error:
+        troubles.append(f"the installed script: {error}")
     try:
         if host.backend is not None:
             with host.backend() as backend:
                 snapshot = backend.snapshot(family=IPV4)
             # Of 100,000 routes only ours are looked at.
-            ours = [at for at, key in enumerate(route_keys(snapshot.routes)) if key[4] == config.protocol]
+            ours = [at for at, key in enumerate(route_keys(snapshot.routes)) if key[4] == wanted.protocol]
             routes = tuple(snapshot.routes[at] for at in ours)
             default = default_route(Fib(snapshot))
+            missing = tuple(_missing(wanted, snapshot))
     except BackendError as error:
         troubles.append(f"the route table: {error}")
     files = tuple(sorted(Remove(config, host=attrs.evolve(host, backend=None)).plan(quiet_context()).files))
@@ -97,22 +109,38 @@ def _look(host: Host, config: HostRoutingConfig) -> _Standing:
         troubles.append(f"the units: {error}")
     markers = {host.layout.ok_path, host.layout.detected_path, host.layout.report_path}
     lasting = tuple(path for path in files if path not in markers)
-    return _Standing(routes, default, lasting, tuple(units), running, verdict, findings, checked_at, tuple(troubles))
+    count = len(wanted_routes(wanted))
+    return _Standing(
+        routes, count, missing, default, lasting, tuple(units), running, verdict, findings, checked_at, tuple(troubles)
+    )
+
+
+def _installed_config(host: Host) -> HostRoutingConfig | None:
+    """What the installed script was told to install; None where there is none, or none of ours."""
+    text = host.files.read(host.layout.routes_script_path)
+    with suppress(ValueError):
+        if text is not None:
+            script = parse_static_routes_script(text)
+            return HostRoutingConfig(static_routes=script.config, protocol=script.protocol)
+    return None
+
+
+def _missing(config: HostRoutingConfig, snapshot: Snapshot) -> Iterator[str]:
+    """The routes that are wanted and not there, or not as they are wanted."""
+    plan = plan_routes(wanted_routes(config), snapshot, protocol=config.protocol)
+    yield from (str(step.route) for step in plan.steps if step.action in {"add", "replace", "conflict"})
+    yield from map(str, plan.pending)
 
 
 def _last_check(host: Host) -> tuple[str, int, str]:
     """The verdict of the last check, how many findings it had, and when it was; empty where there was none."""
-    layout = host.layout
-    for path in (layout.ok_path, layout.detected_path):
-        if (text := host.files.read(path)) is not None:
-            document = _parsed(host.files.read(layout.report_path) or "")
-            bare = "no-default-route" if text.strip() == "no-default-route" else "overlap"
-            verdict = "ok" if path == layout.ok_path else bare
-            lines = sum(not row.startswith(("ACTION:", "NOTE:", "UNSAFE:")) for row in text.splitlines())
-            return verdict, len(document.get("findings", ())) or (lines if verdict == "overlap" else 0), _when(path)
-    if (report := host.files.read(layout.report_path)) is not None:
-        return str(_parsed(report).get("verdict", "undecided")), 0, _when(layout.report_path)
-    return "", 0, ""
+    path = host.layout.report_path
+    if (text := host.files.read(path)) is None:
+        return "", 0, ""
+    document = _parsed(text)
+    if (verdict := document.get("verdict")) not in _VERDICTS:
+        raise FileError(f"{path} is no report of a check; write it anew with: hostrouting apply", path=path)
+    return str(verdict), len(document.get("findings", ())), _when(path)
 
 
 def _parsed(text: str) -> dict[str, Any]:
@@ -131,8 +159,8 @@ def _when(path: str) -> str:
     return ""
 
 
-def _page(it: _Standing) -> Iterator[Line]:
-    yield _answer(it)
+def _page(it: _Standing, config: str) -> Iterator[Line]:
+    yield _answer(it, config)
     yield line()
     rows: list[tuple[str, str | Painted]] = []
     if it.default is not None or not it.troubles:
@@ -144,6 +172,9 @@ def _page(it: _Standing) -> Iterator[Line]:
     width = max(len(name) for name, _ in rows)
     for name, fact in rows:
         yield line("  ", Painted(f"{name:<{width}}  ", "soft"), fact)
+    if it.missing:
+        yield line()
+        yield from capped(table(("missing",), [(text,) for text in it.missing[:SHOWN]]), len(it.missing))
     if it.routes:
         yield line()
         yield from capped(table(("routes of ours",), [(str(route),) for route in it.routes[:SHOWN]]), len(it.routes))
@@ -156,18 +187,24 @@ def _page(it: _Standing) -> Iterator[Line]:
         yield from (line("  ", Painted(trouble, "warn")) for trouble in it.troubles)
 
 
-def _answer(it: _Standing) -> Line:
+def _answer(it: _Standing, config: str) -> Line:
     ours = [counted(len(it.routes), "route")] if it.routes else []
     ours += [counted(len(it.files), "file")] if it.files else []
     here = f"{' and '.join(ours)} of ours {'are' if len(it.routes) + len(it.files) > 1 else 'is'} here"
     failed = [unit for unit, state in it.units if not state.ok]
     if failed:
         return line(Painted("FAILED:", "bad"), f" {' and '.join(failed)}; see journalctl -u {failed[0]}")
+    if it.missing:
+        count = f" {len(it.missing):,} of {counted(it.wanted, 'route')}"
+        return line(Painted("MISSING:", "bad"), f"{count}; see: hostrouting plan --config {config}")
     if it.verdict == "overlap":
-        return line(Painted("OVERLAP:", "bad"), " the last check found one; see: hostrouting check --config FILE")
+        return line(Painted("OVERLAP:", "bad"), f" the last check found one; see: hostrouting check --config {config}")
     if it.verdict == "no-default-route":
         return line(Painted("NO-DEFAULT-ROUTE:", "warn"), " the last check found none; see: ip route show default")
-    if not it.installed and it.troubles:
+    if it.verdict == "undecided":
+        told = " the last check could not answer for all packets; see: hostrouting check --config"
+        return line(Painted("UNDECIDED:", "warn"), f"{told} {config}")
+    if it.troubles:
         return line(Painted("UNKNOWN:", "warn"), " not everything could be found out")
     if not it.installed:
         return line(Painted("NOTHING:", "soft"), " nothing of ours is on this host")
@@ -195,6 +232,7 @@ def _document(it: _Standing) -> dict[str, Any]:
         "schema": SCHEMA,
         "installed": it.installed,
         "routes": [str(route) for route in it.routes],
+        "missing": list(it.missing),
         "defaultRoute": None if it.default is None else str(it.default),
         "files": list(it.files),
         "units": [

@@ -1,6 +1,6 @@
 """What a command saw and did: wrappers around a host's edges that remember. They change nothing on the way.
 
-Here: the last snapshot that was taken, the files that were changed. Not here: what is concluded from either.
+Here: the last snapshot that was taken, the routes and the files that were changed. Not here: what is concluded from either.
 """
 
 from __future__ import annotations
@@ -8,6 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Self
 
 import attrs
+
+from hostrouting.plan import Step
+from hostrouting.uplink import bare_leg
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -17,7 +20,7 @@ if TYPE_CHECKING:
     from hostrouting.fib import Flow
     from hostrouting.host import Host
     from hostrouting.layout import HostLayout
-    from hostrouting.model import IP, Prefix, Snapshot
+    from hostrouting.model import IP, Prefix, Route, Snapshot
     from hostrouting.system import Files, Lock
 
 __all__ = ["Observed", "Witness", "WitnessedFiles"]
@@ -42,6 +45,17 @@ class Witness:
     def last(self) -> Snapshot | None:
         """The last snapshot that was taken, if any was."""
         return next((it.taken for it in reversed(self.seen) if it.taken is not None), None)
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """What has become of the routes in the end: what was done and undone again is none of it."""
+        counts: dict[Route, int] = {}
+        for change in (change for it in self.seen for change in it.done):
+            # As it was asked for: the state of its legs is the kernel's to say.
+            route = attrs.evolve(change.route, legs=tuple(map(bare_leg, change.route.legs)))
+            counts[route] = counts.get(route, 0) + (-1 if change.verb == "delete" else 1)
+        added = [Step("add", route, "it was not there") for route, count in counts.items() if count > 0]
+        return (*added, *(Step("delete", route, "it was there") for route, count in counts.items() if count < 0))
 
 
 class WitnessedFiles:
@@ -109,6 +123,8 @@ class Observed:
         """Look through this backend."""
         self._backend = backend
         self.taken: Snapshot | None = None
+        self.done: list[Change] = []
+        """What was changed, in order."""
 
     @property
     def last(self) -> Snapshot:
@@ -133,7 +149,9 @@ class Observed:
 
     def change(self, changes: Iterable[Change]) -> tuple[Outcome, ...]:
         """See RouteBackend."""
-        return self._backend.change(changes)
+        outcomes = self._backend.change(changes)
+        self.done += [outcome.change for outcome in outcomes if outcome.ok]
+        return outcomes
 
     def watch(self) -> Watch:
         """See RouteBackend."""

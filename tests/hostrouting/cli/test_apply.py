@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import threading
@@ -16,6 +17,7 @@ from tests.support.cli import say
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+    from typing import Never
 
 HALF = {"destination": "172.16.0.0/17"}
 SCRIPT = "/etc/aks-flex-node/static-routes.sh"
@@ -219,3 +221,57 @@ def test_render_that_fails(repaired: str, tmp_path: Path) -> None:
     said = say("render", "--config", repaired, "--root", str(tmp_path))
     assert said.code == 1
     assert said.lines[0].startswith("FAILED: cannot ")
+
+
+class Refusing(FakeFiles):
+    """Files of which none can be changed, for a reason of the system's."""
+
+    number = 0
+
+    def try_lock(self, path: str) -> Never:
+        """See Files."""
+        raise FileError(f"cannot lock {path}: {os.strerror(self.number)}", path=path, errno=self.number)
+
+
+@pytest.mark.parametrize(("number", "code"), [(errno.EACCES, 3), (errno.EROFS, 1)], ids=["nobody", "read-only"])
+@pytest.mark.parametrize("command", ["apply", "remove"])
+def test_where_nothing_may_be_changed(repaired: str, command: str, number: int, code: int) -> None:
+    """Without root, and on a read-only system, every changing command names the file and the reason, once."""
+    files = Refusing()
+    files.number = number
+    host = FakeHost(kernel=h200(), files=FakeFiles())
+    say("apply", "--config", repaired, host=host)
+    files.texts, files.modes, files.links = host.files.texts, host.files.modes, host.files.links
+    sick = FakeHost(kernel=host.kernel, files=files)
+    said = say(command, "--config", repaired, host=sick)
+    assert said.code == code
+    problem = f"cannot lock {sick.layout.lock_path}: {os.strerror(number)}"
+    assert said.lines[0] == f"FAILED: {problem}"
+    assert said.out.count("FAILED") == 1
+    assert ("work without root" in said.out) is (number == errno.EACCES)
+    told = say(command, "--config", repaired, "--json", host=sick)
+    assert told.code == code
+    assert {(it["error"], it["message"]) for it in told.json["failures"]} == {("FileError", problem)}
+
+
+def test_what_was_changed_before_it_failed(repaired: str) -> None:
+    """Routes that are in the kernel after a run that failed are said to have been added, in the JSON too."""
+    host = FakeHost(kernel=h200(), manager=FakeManager(failing={"static-routes.service": ("no gateway",)}))
+    said = say("apply", "--config", repaired, host=host)
+    assert said.lines[0].startswith("FAILED: static-routes.service failed")
+    assert "What it has changed all the same:" in said.lines
+    assert "  + 172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting    # add: it was not there" in said.lines
+    host = FakeHost(kernel=h200(), manager=FakeManager(failing={"static-routes.service": ("no gateway",)}))
+    document = say("apply", "--config", repaired, "--json", host=host).json
+    assert (document["ok"], document["changed"]) == (False, True)
+    assert [it["action"] for it in document["steps"]] == ["add", "add"]
+
+
+def test_what_was_undone_was_not_changed(repaired: str) -> None:
+    """Of routes that were taken back nothing is said to have been changed."""
+    kernel = h200()
+    kernel.faults.fail("change", errno.EINVAL, nth=2)
+    before = str(kernel)
+    document = say("apply", "--config", repaired, "--json", kernel=kernel).json
+    assert str(kernel) == before
+    assert (document["ok"], document["steps"]) == (False, [])

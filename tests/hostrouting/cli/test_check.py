@@ -27,7 +27,7 @@ def test_the_whole_page() -> None:
     said = say("check", CIDR, kernel=h200())
     assert said.code == 1
     assert not said.err
-    assert said.lines[:17] == [
+    assert said.lines[:18] == [
         "OVERLAP: 172.16.0.0/16 goes by ib0, not by eth0",
         "",
         "  ESCAPES        GOES BY  ROUTE          TABLE  OWNER   RULE",
@@ -43,7 +43,8 @@ def test_the_whole_page() -> None:
         '  {"staticRoutes": {"enabled": true, "routes": [',
         '    {"destination": "172.16.0.0/17", "gateway": "10.0.0.1", "dev": "eth0", "metric": 0},',
         '    {"destination": "172.16.128.0/17", "gateway": "10.0.0.1", "dev": "eth0", "metric": 0}',
-        "  ]}}",
+        "  ]},",
+        '  "routeOverlap": {"expectedCidrs": ["172.16.0.0/16"], "mode": "WARN"}}',
         "",
     ]
     assert "neighbours there, in the repaired range," in said.out

@@ -10,7 +10,7 @@ import pytest
 from hostrouting.backends.base import Change
 from hostrouting.cli.explanation import explain
 from hostrouting.fib import ANY, Flow
-from hostrouting.model import Prefix, Route, Rule, as_ip
+from hostrouting.model import Link, Prefix, Route, Rule, as_ip
 from hostrouting.testing import FakeHost, MemoryBackend, cni_node, ecmp_node, h200, plain_vm, vpn_node
 from tests.support.cli import say
 
@@ -150,6 +150,59 @@ def test_bad_addresses(words: tuple[str, ...]) -> None:
     said = say("explain", *words)
     assert said.code == 2
     assert "is no address; write one address, such as 172.16.5.9" in said.err
+
+
+def test_a_source_of_another_family() -> None:
+    """A source that no packet to the address can have is exit code 2."""
+    said = say("explain", "8.8.8.8", "--from", "::1", kernel=plain_vm())
+    assert said.code == 2
+    assert "--from: '::1' is no IPv4 address" in said.err
+
+
+def test_an_address_with_a_zone() -> None:
+    """A zone is refused, with the option that says the same."""
+    said = say("explain", "fe80::1%eth0", kernel=plain_vm())
+    assert said.code == 2
+    assert "write fe80::1, and --oif eth0" in said.err
+
+
+@pytest.mark.parametrize("words", [("--mark", "7"), ("--oif", "eth1")])
+def test_the_map_shows_the_packet_that_was_asked_for(words: tuple[str, ...]) -> None:
+    """The map is about the same packet as the first line, not about a plain one."""
+    kernel = plain_vm()
+    kernel.add_link(Link(name="eth1", index=0))
+    kernel.add_rule(Rule(family=4, priority=100, fwmark=7, fwmask=0xFFFFFFFF, table=100))
+    with kernel.reopen() as backend:
+        backend.change([Change("add", Route.to("172.16.0.0/16", dev="eth1", table=100))])
+        backend.change([Change("add", Route.to("172.16.0.0/16", dev="eth1", metric=900))])
+        backend.change([Change("add", Route.to("172.16.0.0/16", dev="eth0", metric=100))])
+    said = say("explain", "172.16.3.3", *words, kernel=kernel)
+    assert said.lines[0].startswith("172.16.3.3 leaves by eth1")
+    [drawn] = [text for text in said.lines if text.startswith("  now")]
+    assert " eth1 " in drawn
+    assert " eth0 " not in drawn
+
+
+def test_expected_devices_of_a_configuration(tmp_path: Path) -> None:
+    """Where the configuration names the expected devices, the first line, the map and the JSON go by them."""
+    path = tmp_path / "config.json"
+    path.write_text('{"routeOverlap": {"expectedDevs": ["eth1"]}}')
+    said = say("explain", "172.16.3.3", "--config", str(path), kernel=plain_vm())
+    assert said.lines[0] == "172.16.3.3 leaves by eth0 through 10.0.0.1; the configuration expects eth1"
+    assert any(text.endswith("█ escapes") for text in said.lines)
+    document = say("explain", "172.16.3.3", "--config", str(path), "--json", kernel=plain_vm()).json
+    assert (document["expected"], document["expectedDevs"]) == (False, ["eth1"])
+
+
+def test_where_nothing_is_expected() -> None:
+    """Without a default route of its family nothing is said about where a packet should go, nor drawn."""
+    kernel = plain_vm()
+    with kernel.reopen() as backend:
+        backend.change([Change("add", Route.to("2001:db8::/32", dev="eth0"))])
+    said = say("explain", "2001:db8::1", kernel=kernel)
+    assert said.lines[0] == "2001:db8::1 leaves by eth0, straight to the neighbour"
+    assert "escapes" not in said.out
+    assert say("explain", "2001:db8::1", "--json", kernel=kernel).json["expected"] is None
 
 
 def test_ipv6() -> None:

@@ -43,6 +43,8 @@ if TYPE_CHECKING:
         (BackendTimeout("x"), 3),
         (NotReady("x"), 3),
         (RuntimeError("a bug"), 3),
+        (ExceptionGroup("all of it", [NotPermitted("x"), ExceptionGroup("more", [NotReady("y")])]), 3),
+        (ExceptionGroup("all of it", [NotPermitted("x"), FileError("x", path="/x", errno=30)]), 1),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else value,
 )

@@ -19,21 +19,22 @@ def test_the_whole_page() -> None:
     """First how many routes; then the routes as configuration and as commands, and their price."""
     said = say("repair", CIDR, kernel=h200())
     assert said.code == 0
-    assert said.lines[:12] == [
+    assert said.lines[:13] == [
         "REPAIR: 2 static routes lead every address back, proved on the tables as they are now",
         "",
         "For good, put this into the configuration and run: hostrouting apply --config FILE",
         '  {"staticRoutes": {"enabled": true, "routes": [',
         '    {"destination": "172.16.0.0/17", "gateway": "10.0.0.1", "dev": "eth0", "metric": 0},',
         '    {"destination": "172.16.128.0/17", "gateway": "10.0.0.1", "dev": "eth0", "metric": 0}',
-        "  ]}}",
+        "  ]},",
+        '  "routeOverlap": {"expectedCidrs": ["172.16.0.0/16"], "mode": "WARN"}}',
         "",
         "Until the next boot, as root:",
         "  ip route add 172.16.0.0/17 via 10.0.0.1 dev eth0 proto 213",
         "  ip route add 172.16.128.0/17 via 10.0.0.1 dev eth0 proto 213",
         "",
     ]
-    assert said.lines[12] == "What it costs:"
+    assert said.lines[13] == "What it costs:"
 
 
 @pytest.mark.parametrize(

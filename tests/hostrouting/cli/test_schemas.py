@@ -100,6 +100,7 @@ def documents(written: Callable[..., str], repaired: str, tmp_path: Path) -> lis
         told("apply", "--config", half, host=well),
         told("apply", "--config", repaired, host=full),
         told("status", host=well),
+        told("status", "--config", repaired, host=well),
         told("plan", "--config", nothing, host=well),
         told("apply", "--config", nothing, host=well),
         told("apply", "--config", repaired, host=well),

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import sys
+from argparse import Namespace
 from typing import TYPE_CHECKING
 
 import pytest
 
-from hostrouting.testing import h200
+from hostrouting.cli.source import looked_at
+from hostrouting.errors import SnapshotError
+from hostrouting.testing import FakeHost, h200
 from tests.support.cli import say
 
 if TYPE_CHECKING:
@@ -105,3 +109,10 @@ def test_names_do_not_steer_the_terminal() -> None:
         said = say(*words, "--snapshot", "-", stdin=text.encode())
         assert "\x1b" not in said.out + said.err
         assert "ib\\u001b[31m" in said.out
+
+
+def test_standard_input_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A closed standard input is bad input, and no bug."""
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(SnapshotError, match="standard input: this is closed"):
+        looked_at(Namespace(snapshot="-"), FakeHost)

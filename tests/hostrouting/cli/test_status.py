@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hostrouting.backends.base import Change
 from hostrouting.errors import NetlinkUnavailable
-from hostrouting.testing import FakeHost, FakeManager, h200
+from hostrouting.model import Rule
+from hostrouting.testing import FakeHost, FakeManager, h200, plain_vm
 from tests.support.cli import say
 
 if TYPE_CHECKING:
@@ -90,7 +92,18 @@ def test_schema(repaired: str) -> None:
     assert (
         set(document)
         == set(empty)
-        == {"schema", "installed", "routes", "defaultRoute", "files", "units", "manager", "lastCheck", "troubles"}
+        == {
+            "schema",
+            "installed",
+            "routes",
+            "missing",
+            "defaultRoute",
+            "files",
+            "units",
+            "manager",
+            "lastCheck",
+            "troubles",
+        }
     )
     assert document["schema"] == "hostrouting/status/1"
     assert document["installed"] is True
@@ -98,3 +111,46 @@ def test_schema(repaired: str) -> None:
     assert document["units"] == [
         {"unit": UNIT, "load": "loaded", "active": "inactive", "result": "success", "status": 0}
     ]
+
+
+def test_routes_that_are_missing(repaired: str, written: Callable[..., str]) -> None:
+    """Routes of the installed script, or of a configuration, that are not there are named first; exit code 1."""
+    host = FakeHost(kernel=h200())
+    say("apply", "--config", repaired, host=host)
+    with host.kernel.reopen() as backend:
+        one = next(it for it in backend.snapshot(family=4).routes if it.protocol == 213)
+        assert all(it.ok for it in backend.change([Change("delete", one)]))
+    said = say("status", host=host)
+    assert said.code == 1
+    assert said.lines[0] == "MISSING: 1 of 2 routes; see: hostrouting plan --config FILE"
+    assert "  172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting" in said.lines
+    third = written({"destination": "172.16.128.0/17"}, {"destination": "9.0.0.0/8"}, {"destination": "11.0.0.0/8"})
+    named = say("status", "--config", third, host=host)
+    assert (named.code, named.lines[0]) == (1, f"MISSING: 2 of 3 routes; see: hostrouting plan --config {third}")
+    assert len(say("status", "--config", third, "--json", host=host).json["missing"]) == 2
+
+
+def test_an_undecided_check(written: Callable[..., str]) -> None:
+    """A last check that was undecided is no bare ok; exit code 3."""
+    kernel = plain_vm()
+    kernel.add_rule(Rule(family=4, priority=100, fwmark=7, fwmask=0xFFFFFFFF, action="prohibit"))
+    host = FakeHost(kernel=kernel)
+    config = written()
+    say("apply", "--config", config, host=host)
+    said = say("status", "--config", config, host=host)
+    assert said.code == 3
+    assert said.lines[0].startswith(
+        "UNDECIDED: the last check could not answer for all packets; see: hostrouting check"
+    )
+    assert say("status", "--json", host=host).json["lastCheck"]["verdict"] == "undecided"
+
+
+def test_something_installed_that_cannot_be_looked_at(repaired: str) -> None:
+    """Where something could not be found out, the first line does not say that all is installed."""
+    host = FakeHost(kernel=h200())
+    say("apply", "--config", repaired, host=host)
+    host.files.texts[host.layout.report_path] = "{}"
+    said = say("status", host=host)
+    assert said.code == 3
+    assert said.lines[0] == "UNKNOWN: not everything could be found out"
+    assert "is no report of a check" in said.lines[-1]

@@ -1,0 +1,119 @@
+"""What is printed as a remedy: pasted and applied it closes the escapes, and takes nothing away."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from hostrouting.backends.base import Change
+from hostrouting.model import Route
+from hostrouting.testing import FakeHost, h200
+from tests.support.cli import say
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.support.cli import Said
+
+CIDR = "172.16.0.0/16"
+HALF, OTHER = {"destination": "172.16.0.0/17"}, {"destination": "172.16.128.0/17"}
+APART = {"destination": "10.99.0.0/16", "gateway": "10.0.0.2"}
+
+
+def pasted(said: Said) -> dict[str, Any]:
+    """The whole configuration that is printed."""
+    at = said.lines.index('  {"staticRoutes": {"enabled": true, "routes": [')
+    document: dict[str, Any] = json.JSONDecoder().raw_decode("\n".join(said.lines[at:]).strip())[0]
+    return document
+
+
+def items(said: Said) -> list[dict[str, Any]]:
+    """The routes that are printed."""
+    rows = [text for text in said.lines if text.startswith('    {"destination"')]
+    return list(json.loads("[" + "".join(rows) + "]"))
+
+
+def steps(host: FakeHost, path: str) -> list[str]:
+    """What applying this would do to routes."""
+    return [it["action"] for it in say("plan", "--config", path, "--json", host=host).json["steps"]]
+
+
+@pytest.fixture
+def bare(written: Callable[..., str]) -> FakeHost:
+    """A host with two routes of ours, one of which closes a half of the overlap."""
+    host = FakeHost(kernel=h200())
+    say("apply", "--config", written(HALF, APART, mode="WARN"), host=host)
+    return host
+
+
+@pytest.mark.parametrize("command", ["check", "repair"])
+def test_a_whole_configuration_keeps_the_routes_of_ours(bare: FakeHost, tmp_path: Path, command: str) -> None:
+    """Without a configuration a whole one is printed: with the routes of ours that are there, the CIDRs and the mode."""
+    said = say(command, CIDR, host=bare)
+    document = pasted(said)
+    assert document["routeOverlap"] == {"expectedCidrs": [CIDR], "mode": "WARN"}
+    path = tmp_path / "pasted.json"
+    path.write_text(json.dumps(document))
+    assert sorted(steps(bare, str(path))) == ["add", "keep", "keep"]
+    assert say("apply", "--config", str(path), host=bare).code == 0
+    assert say("check", CIDR, host=bare).code == 0
+    assert "It has the 2 routes of ours that are here already." in said.out
+
+
+def test_a_configuration_is_added_to(bare: FakeHost, written: Callable[..., str]) -> None:
+    """With a configuration only what it lacks is printed, to be added; with it, apply closes all and deletes nothing."""
+    config = written(HALF, APART)
+    said = say("check", "--config", config, host=bare)
+    told = f"For good, add this to staticRoutes.routes of {config} and run: hostrouting apply --config {config}"
+    assert told in said.lines
+    assert '"staticRoutes"' not in said.out
+    added = written(HALF, APART, *items(said))
+    assert sorted(steps(bare, added)) == ["add", "keep", "keep"]
+    assert say("apply", "--config", added, host=bare).code == 0
+
+
+def test_what_a_configuration_lacks_besides(bare: FakeHost, written: Callable[..., str]) -> None:
+    """A route of ours that apply would delete, for the configuration lacks it, is part of what is to be added."""
+    said = say("check", "--config", written(OTHER), host=bare)
+    assert [it["destination"] for it in items(said)] == ["172.16.0.0/17"]
+    assert say("apply", "--config", written(OTHER, *items(said)), host=bare).code == 0
+
+
+def test_cidrs_that_were_named_besides(written: Callable[..., str]) -> None:
+    """CIDRs that are named beside a configuration are to be added to it, and its switch is to be set."""
+    said = say("check", "172.16.0.0/17", "--config", written(), kernel=h200())
+    assert "Add to routeOverlap.expectedCidrs, too, what it lacks of: 172.16.0.0/17" in said.lines
+    assert "Set staticRoutes.enabled to true as well." in said.lines
+
+
+def test_a_route_of_ours_that_holds_the_key_is_replaced() -> None:
+    """A command replaces exactly where the holder of the key is ours, and the kernel takes each as it is printed."""
+    kernel = h200()
+    with kernel.reopen() as backend:
+        backend.change([Change("add", Route.to("172.16.0.0/17", dev="ib0", protocol=213))])
+    said = say("check", CIDR, kernel=kernel)
+    found = re.findall(r"^  ip route (\w+) (\S+) via (\S+) dev (\S+) proto 213$", said.out, re.MULTILINE)
+    assert [(verb, prefix) for verb, prefix, *_ in found] == [("replace", "172.16.0.0/17"), ("add", "172.16.128.0/17")]
+    commands = say("repair", CIDR, "--json", kernel=kernel).json["commands"]
+    assert [text.split()[2] for text in commands] == ["replace", "add"]
+    changes = [
+        Change("replace" if verb == "replace" else "add", Route.to(prefix, dev=dev, gateway=gateway, protocol=213))
+        for verb, prefix, gateway, dev in found
+    ]
+    with kernel.reopen() as backend:
+        assert all(it.ok for it in backend.change(changes))
+    assert say("check", CIDR, kernel=kernel).code == 0
+
+
+def test_a_route_of_a_configuration_that_is_wrong(written: Callable[..., str]) -> None:
+    """Where what is to be added has the key of a configured route, it takes that route's place."""
+    wrong = written({"destination": "172.16.0.0/17", "dev": "ib0", "gateway": "172.16.1.1"}, mode="WARN")
+    host = FakeHost(kernel=h200())
+    say("apply", "--config", wrong, host=host)
+    said = say("check", "--config", wrong, host=host)
+    assert "It takes the place of what is there with the same destination and metric." in said.lines
+    assert say("apply", "--config", written(*items(said)), host=host).code == 0
