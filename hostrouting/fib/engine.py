@@ -230,6 +230,7 @@ class Fib:
     def _decision(self, outcome: Outcome, *, by_address: Kind | None = None, others: Sequence[End] = ()) -> Decision:
         """The one value for this answer."""
         step, entry = outcome
+        by_address = None if by_address == _kind(outcome) else by_address
         # Numbers only: the garbage collector need not look at them.
         key: tuple[object, ...] = _numbers(outcome)
         if by_address or others:

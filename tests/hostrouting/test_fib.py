@@ -245,6 +245,13 @@ class TestCellsPartitionThePrefix:
         decided = Fib(snapshot.with_routes([new])).lookup(ip_at(block.family, contest.first), PLAIN).route == new
         assert decided == (contest.length is not None and length >= contest.length)
 
+    def test_what_an_address_is_anyway_makes_no_cell(self) -> None:
+        """Where a route gives the host everything, 0.0.0.0 is no cell of its own for being the host's by itself."""
+        everything = Route(Prefix.parse("0.0.0.0/0"), (NextHop("lo"),), table=255, type="local")
+        cells = Fib(host([], [everything])).cells(Prefix.parse("0.0.0.0/0"))
+        assert all(left.decision != right.decision for left, right in pairwise(cells))
+        assert (cells[0].first, cells[0].last > 0) == (0, True)
+
     def test_a_suppressed_route_goes_on(self) -> None:
         """A new route that is found and suppressed hides a worse one that was not, and may decide at a later rule."""
         local, *rest = default_rules(4)
