@@ -23,7 +23,7 @@ check: .venv/ready ## style, types, import arrows, shell
 	elif [ -n "$$HOSTROUTING_FORBID_SKIPS" ]; then echo 'shellcheck is not installed' >&2; exit 1; \
 	else echo 'shellcheck is not installed: the shell scripts were not checked'; fi
 
-bench: .venv/ready ## how fast it is, beside its peers
+bench: .venv/ready ## how fast it is, beside its peers; ARGS=--write for the README
 	$(BIN)/python -m tests.benchmarks.run $(ARGS)
 
 clean: ## remove everything that was made here

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import attrs
 
 from hostrouting.backends.base import Change, Outcome, RouteBackend
-from hostrouting.errors import ApplyError, BackendError, NoSuchRoute, RouteConflict, Unsettled
+from hostrouting.errors import ApplyError, BackendError, NoSuchRoute, RouteConflict, RouteExists, Unsettled
 from hostrouting.model import IPV6, OURS, Prefix, Route, Snapshot, route_keys
 from hostrouting.restore import as_taken, put_back, take_away
 from hostrouting.uplink import bare_leg
@@ -110,8 +110,10 @@ class _Refused(Exception):  # noqa: N818  it leads to the undoing and never leav
 def _changes(plan: RoutePlan) -> tuple[list[Change], list[Change]]:
     """What the plan makes, and what it breaks, as changes in the order of the plan.
 
-    A route of ours that takes the place of another is put before it, and then that one goes: there is no moment without
-    either, and nobody else's can be overwritten, whoever comes in between. (In IPv6 it is rewritten in its place.)
+    A route of ours that takes the place of another is put behind it, and then that one goes: there is no moment without
+    either, and nobody else's can be overwritten, whoever comes in between. With somebody else's behind it, the new one
+    is put before it; where the kernel could take it for the old one then, that one goes first. (In IPv6 it is rewritten
+    in its place.)
     """
     made: list[Change] = []
     broken: list[Change] = []
@@ -129,9 +131,16 @@ def _changes(plan: RoutePlan) -> tuple[list[Change], list[Change]]:
         elif step.held is None or step.route.prefix.family == IPV6:
             made.append(Change("replace", step.route))
         else:
-            made.append(Change("prepend", step.route))
-            broken.append(Change("delete", step.held))
+            made.append(Change("append" if step.place == "only" else "prepend", step.route))
+            first = step.place != "only" and _could_be(step.held, step.route)
+            (before if first else broken).append(Change("delete", step.held))
     return [*before, *made], [*broken, *after]
+
+
+def _could_be(route: Route, other: Route) -> bool:
+    """Whether the kernel, told to delete the route, could take the other for it: it may look at the first leg only."""
+    one, two = route.legs[:1], other.legs[:1]
+    return [(leg.dev, leg.gateway) for leg in one] == [(leg.dev, leg.gateway) for leg in two]
 
 
 def _batches(changes: list[Change]) -> Iterator[list[Change]]:
@@ -149,8 +158,13 @@ class _Transaction:
         self._wanted = _Table(plan.apply_to(before), self._keys)
 
     def carry_out(self, changes: list[Change]) -> None:
-        """Make the changes; a route that somebody else took away first is gone as it should be."""
+        """Make the changes; what somebody else did first, exactly as it should be, is done."""
         failed = [outcome for outcome in self._backend.change(changes) if not _is_done(outcome)]
+        if any(_is_there_already(outcome) for outcome in failed):
+            now = self._read()
+            failed = [
+                it for it in failed if not (_is_there_already(it) and it.change.route in now.at(it.change.route.key))
+            ]
         if failed:
             raise _Refused(str(outcome.error) for outcome in failed) from failed[0].error
 
@@ -261,6 +275,10 @@ def _bare(route: Route) -> Route:
 def _is_done(outcome: Outcome) -> bool:
     gone = outcome.change.verb == "delete" and isinstance(outcome.error, NoSuchRoute)
     return outcome.ok or gone
+
+
+def _is_there_already(outcome: Outcome) -> bool:
+    return isinstance(outcome.error, RouteExists)
 
 
 def _words(routes: tuple[Route, ...]) -> str:

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import attrs
 
@@ -33,6 +33,8 @@ class Host:
     manager: Manager | None
     """None for an image: what is enabled takes effect when it boots."""
     layout: HostLayout = attrs.field(factory=HostLayout)
+    is_locked: bool = False
+    """Whether whoever has this value holds the lock on the host, as `locked` gives it."""
 
     @classmethod
     def local(cls) -> Host:
@@ -47,8 +49,14 @@ class Host:
         return cls(backend=None, files=LocalFiles(), manager=None, layout=HostLayout(root=root))
 
     @contextmanager
-    def locked(self, ctx: phases.Context) -> Iterator[None]:
-        """Nobody else of ours works on this host in the meantime; waits for as long as the run allows."""
+    def locked(self, ctx: phases.Context) -> Iterator[Self]:
+        """Give the host, and nobody else of ours works on it in the meantime; waits for as long as the run allows.
+
+        What is given takes no lock again, so that one lock can be held around several tasks.
+        """
+        if self.is_locked:
+            yield self
+            return
         told = False
         while (lock := self.files.try_lock(self.layout.lock_path)) is None:
             if not told:
@@ -56,6 +64,6 @@ class Host:
                 told = True
             ctx.sleep(0.1)
         try:
-            yield
+            yield attrs.evolve(self, is_locked=True)
         finally:
             lock.release()

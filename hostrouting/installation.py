@@ -1,7 +1,7 @@
 """Files of ours on a host, made to be what they should: the one place that writes, links and removes them.
 
-Here: sets of files, what changed, and what an earlier one says. Not here: their text (`render`), and when they are
-wanted (`tasks`).
+Here: sets of files, what changed, and what an earlier one says. Not here: their text (`render`), and when and in what
+order they are wanted (`tasks`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import attrs
 
 from hostrouting.config import HostRoutingConfig
-from hostrouting.errors import ConfigError
+from hostrouting.errors import ConfigError, FileError
+from hostrouting.layout import HostLayout
 from hostrouting.render import (
     DEFAULT_WAIT,
     parse_protocol_name,
@@ -28,12 +29,13 @@ from hostrouting.render import (
 )
 
 if TYPE_CHECKING:
-    from hostrouting.layout import HostLayout
     from hostrouting.system import Files
 
-__all__ = ["Installation", "check_installation", "former_protocols", "routes_installation"]
+__all__ = ["FileSet", "Installation", "check_installation", "former_protocols", "routes_installation"]
 
 _SCRIPT = 0o755
+_WAIT_AT_BOOT = 60  # seconds at most: its unit has 30 besides, and the machine's own start has 90
+_OURS = "Written by hostrouting"
 
 
 @attrs.frozen
@@ -41,15 +43,26 @@ class _File:
     path: str
     text: str
     mode: int = 0o644
+    marks: tuple[str, ...] = ()
+    """A text that has none of these is somebody else's; without any, whatever is there is ours."""
+
+    def is_foreign(self, files: Files) -> bool:
+        """Whether somebody else's file is in the place."""
+        text = (files.read(self.path) if self.marks else "") or ""
+        return text != "" and not any(mark in text for mark in self.marks)
 
 
 @attrs.frozen
-class Installation:
-    """The files that one task needs on a host, and the links that enable its unit."""
+class FileSet:
+    """Files and links that come and go together; `obsolete` are those that have to be gone in any case."""
 
-    files: tuple[_File, ...]
+    files: tuple[_File, ...] = ()
     links: tuple[tuple[str, str], ...] = ()
     obsolete: tuple[str, ...] = ()
+
+    def foreign(self, files: Files) -> tuple[str, ...]:
+        """The paths where somebody else's files are."""
+        return tuple(it.path for it in self.files if it.is_foreign(files))
 
     def differences(self, files: Files) -> tuple[str, ...]:
         """The paths that `install` would change; reads, and changes nothing."""
@@ -58,53 +71,97 @@ class Installation:
         return (*stale, *missing, *(path for path in self.obsolete if files.is_there(path)))
 
     def install(self, files: Files) -> tuple[str, ...]:
-        """Write what differs; the paths that did."""
+        """Write what differs; the paths that did. Nothing is, where a file is not ours: that is a FileError."""
+        if foreign := self.foreign(files):
+            raise FileError(
+                f"{foreign[0]} is not ours, and stands where a file of ours belongs: move it away, or rename it",
+                path=foreign[0],
+            )
         changed = [it.path for it in self.files if files.write(it.path, it.text, mode=it.mode)]
         changed += [path for path, target in self.links if files.link(path, target)]
         return (*changed, *(path for path in self.obsolete if files.remove(path)))
 
     def present(self, files: Files) -> tuple[str, ...]:
         """The paths that `remove` would remove."""
-        return tuple(path for path in self._paths() if files.is_there(path))
+        return tuple(path for path in self._paths(files) if files.is_there(path))
 
     def remove(self, files: Files) -> tuple[str, ...]:
-        """Remove all of it, the gate first; the paths that were there."""
-        return tuple(path for path in self._paths() if files.remove(path))
+        """Remove all that is ours, the last that was written first; the paths that were there."""
+        return tuple(path for path in self._paths(files) if files.remove(path))
 
-    def _paths(self) -> tuple[str, ...]:
-        # The drop-in stands last among the files: so no machine waits for what is half gone.
-        return (*(it.path for it in reversed(self.files)), *(path for path, _ in self.links), *self.obsolete)
+    def _paths(self, files: Files) -> tuple[str, ...]:
+        foreign = self.foreign(files)
+        own = tuple(it.path for it in reversed(self.files) if it.path not in foreign)
+        # What leads to somebody else's unit is theirs too.
+        return own if foreign else (*own, *(path for path, _ in self.links), *self.obsolete)
+
+
+@attrs.frozen
+class Installation:
+    """What one task needs on a host: a gate, which shuts as soon as the manager has read it, and what opens it."""
+
+    unit: str
+    """The unit that machines wait for."""
+    gate: FileSet
+    """The unit, and last the drop-in by which machines wait for it."""
+    program: FileSet
+    """What the unit runs: while it is missing, the gate stays shut."""
+    note: str
+    """The path of the note that the manager has yet to read the gate."""
+
+    def differences(self, files: Files) -> tuple[str, ...]:
+        """The paths that are not as they should be; reads, and changes nothing."""
+        return (*self._note(files), *self.gate.differences(files), *self.program.differences(files))
+
+    def present(self, files: Files) -> tuple[str, ...]:
+        """The paths that are there."""
+        return (*self._note(files), *self.gate.present(files), *self.program.present(files))
+
+    def _note(self, files: Files) -> tuple[str, ...]:
+        return (self.note,) if files.is_there(self.note) else ()
 
 
 def routes_installation(config: HostRoutingConfig, layout: HostLayout, *, wait: float = DEFAULT_WAIT) -> Installation:
     """What brings the static routes back at every boot, and holds machines back until they are there."""
-    seconds = math.ceil(wait)
-    return Installation(
+    seconds = min(math.ceil(wait), _WAIT_AT_BOOT)
+    gate = FileSet(
         (
-            _File(layout.protocol_name_path, render_protocol_name(config.protocol)),
-            _File(layout.routes_script_path, render_static_routes_script(config, wait=seconds), _SCRIPT),
-            _File(layout.routes_unit_path, render_routes_unit(layout, wait=seconds)),
-            _File(layout.routes_drop_in_path, render_routes_drop_in(layout)),
+            _unit(layout.routes_unit_path, render_routes_unit(layout, wait=seconds), layout.routes_script),
+            _File(layout.routes_drop_in_path, render_routes_drop_in(layout), marks=(_OURS,)),
         ),
         links=((layout.routes_enabled_path, f"{layout.unit_directory}/{layout.routes_unit}"),),
         obsolete=layout.obsolete_paths(layout.routes_unit),
     )
+    program = FileSet(
+        (
+            _File(layout.protocol_name_path, render_protocol_name(config.protocol)),
+            _File(layout.routes_script_path, render_static_routes_script(config, wait=seconds), _SCRIPT),
+        )
+    )
+    return Installation(layout.routes_unit, gate, program, layout.reload_note_path)
 
 
 def check_installation(config: HostRoutingConfig, layout: HostLayout, *, wait: float = DEFAULT_WAIT) -> Installation:
     """What checks for overlaps before every start of a machine."""
-    seconds = math.ceil(wait)
-    return Installation(
+    seconds = min(math.ceil(wait), _WAIT_AT_BOOT)
+    gate = FileSet(
         (
             _File(layout.check_script_path, render_check_script(config, layout=layout, wait=seconds), _SCRIPT),
-            _File(layout.check_unit_path, render_check_unit(layout, wait=seconds)),
-            _File(layout.check_drop_in_path, render_check_drop_in(config.route_overlap.mode, layout)),
+            _unit(layout.check_unit_path, render_check_unit(layout, wait=seconds), layout.check_script),
+            _File(layout.check_drop_in_path, render_check_drop_in(config.route_overlap.mode, layout), marks=(_OURS,)),
         ),
         obsolete=(
             *layout.obsolete_paths(layout.check_unit),
             layout.at(f"{layout.unit_directory}/multi-user.target.wants/{layout.check_unit}"),
         ),
     )
+    # There is nothing that the check's script has to wait for: it belongs to the gate.
+    return Installation(layout.check_unit, gate, FileSet(), layout.reload_note_path)
+
+
+def _unit(path: str, text: str, script: str) -> _File:
+    # By its script, or by what it says it is ordered before, the published original's unit is known.
+    return _File(path, text, marks=(_OURS, f"ExecStart={script}", f"Before={HostLayout.machine_unit}"))
 
 
 def former_protocols(files: Files, layout: HostLayout, *, now: int) -> frozenset[int]:

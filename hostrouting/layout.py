@@ -84,7 +84,11 @@ class HostLayout:
     def obsolete_paths(self, unit: str) -> tuple[str, ...]:
         """Where another installer may have tied this unit of ours to the machines so that it could stop them."""
         folders = (f"{self.machine_unit}.requires", f"{self.machine_unit}.wants", "multi-user.target.requires")
-        return tuple(self.at(f"{self.unit_directory}/{folder}/{unit}") for folder in folders)
+        return tuple(
+            self.at(f"{directory}/{folder}/{unit}")
+            for directory in (self.unit_directory, "/run/systemd/system")
+            for folder in folders
+        )
 
     @property
     def machine_drop_in_directory(self) -> str:
@@ -120,6 +124,11 @@ class HostLayout:
     def report_path(self) -> str:
         """Where the check leaves its verdict as JSON."""
         return self.at(f"{self.state_directory}/route-overlap.json")
+
+    @property
+    def reload_note_path(self) -> str:
+        """The note that stands while systemd has yet to read what was written; it goes by itself at a reboot."""
+        return self.at(f"{self.state_directory}/reload.pending")
 
     @property
     def lock_path(self) -> str:

@@ -140,6 +140,13 @@ class Judge:
 
     def escape(self, decision: Decision) -> Judged:
         """How the decision escapes, and by which devices; None when it does not."""
+        # Most go by devices that are known to be welcome; of a hundred thousand cells nothing more need be looked at.
+        if decision.kind == "unicast" and decision.legs:
+            for leg in decision.legs:
+                if leg.dev is None or not self._welcome.get(leg.dev):
+                    break
+            else:
+                return None
         match decision.kind:
             case "no-route" | "unreachable" | "blackhole" | "prohibit":
                 return decision.kind, ()

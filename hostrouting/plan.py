@@ -29,8 +29,9 @@ _SIGNS: dict[Action, str] = {"keep": " ", "add": "+", "replace": "~", "delete": 
 class Step:
     """One step: for `replace` and `conflict`, `held` is the route that stands where `route` is to be.
 
-    `place` is where among the routes of its key an added route stands, or a deleted one stood: the only one, before all
-    others that stay, or behind one of them. (The kernel takes the first; it cannot put a route between two others.)
+    `place` is where among the routes of its key an added or new route stands, or a deleted one stood: the only one that
+    stays, before all others that stay, or behind one of them. (The kernel takes the first; it can put no route between
+    two others.)
     """
 
     action: Action
@@ -108,7 +109,7 @@ def plan_routes(
     steps = [step for it in resolved if isinstance(it, Route) for step in _steps(it, fib, ours)]
     unwanted: dict[tuple[object, ...], Route] = {}
     for position, key in enumerate(route_keys(snapshot.routes)):
-        if key[4] in ours and (route := snapshot.routes[position]).key not in settled:
+        if key[4] in ours and (route := fib.met[position]).key not in settled:
             unwanted.setdefault(route.key, route)
     for one in unwanted.values():
         holders = [route for route in fib.routes(one.prefix, table=one.table) if route.key == one.key]
@@ -123,9 +124,14 @@ def _distinct(desired: Iterable[DesiredRoute]) -> list[DesiredRoute]:
     found: dict[tuple[object, ...], DesiredRoute] = {}
     for wish in desired:
         other = found.setdefault(wish.key, wish)
-        if other != wish:
+        if other is not wish and other != wish:
             raise ValueError(f"two different routes are wanted for one destination and metric: {other}; {wish}")
-    return sorted(found.values(), key=lambda wish: (wish.destination, wish.metric))
+    return sorted(found.values(), key=_where)
+
+
+def _where(wish: DesiredRoute) -> tuple[int, ...]:
+    destination = wish.destination
+    return (destination.family, destination.network, destination.length, wish.metric)
 
 
 def _steps(wanted: Route, fib: Fib, ours: Collection[int]) -> Iterator[Step]:
@@ -143,7 +149,9 @@ def _steps(wanted: Route, fib: Fib, ours: Collection[int]) -> Iterator[Step]:
         yield Step("keep", standing[0], _why_kept(standing[0], ours) + shadow)
         yield from _deletions(holders, stale, _TWIN)
     elif stale and not stale[0]:
-        yield Step("replace", wanted, "ours, and it says something else", holders[0])
+        alone = all(route.protocol in ours for route in holders)
+        place: Place = "only" if alone else "first"
+        yield Step("replace", wanted, "ours, and it says something else", holders[0], place)
         # Also one that says what is wanted, but stands behind another's: it cannot be there twice.
         behind = [at for at, route in enumerate(holders) if at and route.protocol in ours]
         yield from _deletions(holders, behind, _BEHIND)
@@ -238,5 +246,5 @@ def _place(step: Step) -> tuple[object, ...]:
 
 def _undo(step: Step) -> Step:
     if step.action == "replace" and step.held is not None:
-        return Step("replace", step.held, "as it was before", step.route)
+        return Step("replace", step.held, "as it was before", step.route, step.place)
     return Step("delete" if step.action == "add" else "add", step.route, "as it was before", place=step.place)

@@ -6,6 +6,7 @@ the route conflicts with others (`plan`), or what makes it wanted.
 
 from collections.abc import Collection, Iterator
 from ipaddress import IPv4Network, IPv6Network
+from typing import TypeAlias
 
 import attrs
 
@@ -27,6 +28,8 @@ from hostrouting.model import (
 
 __all__ = ["DesiredRoute", "Pending", "Uplink", "bare_leg", "default_route", "outbound_devs", "resolve_route"]
 
+# The legs of a route, and its scope.
+_Way: TypeAlias = tuple[tuple[NextHop, ...], int]
 # Addresses that are no router's: the kernel takes the first for a gateway all the same, and packets vanish there.
 _TAKEN = {"local": "this host's own address", "broadcast": "a broadcast address"}
 
@@ -115,28 +118,27 @@ class Uplink:
         self._fib, self._protocol, self._ours = fib, protocol, frozenset({protocol, *former})
         self._links = {link.name: link for link in fib.snapshot.links}
         # Many routes leave by few ways.
-        self._known: dict[tuple[int, IP | None, str | None], tuple[NextHop, ...] | str] = {}
+        self._known: dict[tuple[int, IP | None, str | None], _Way | str] = {}
 
     def resolve(self, desired: DesiredRoute) -> Route | Pending:
         """The route that is meant, or what is missing for it."""
         family = desired.destination.family
         way = (family, desired.gateway, desired.dev)
-        legs = self._known.get(way)
-        if legs is None:
-            legs = self._legs(*way)
-            if not isinstance(legs, str):
-                legs = next(self._missing(family, legs), legs)
-            self._known[way] = legs
+        known = self._known.get(way)
+        if known is None:
+            known = self._known[way] = self._find_out(*way)
+        if isinstance(known, str):
+            return Pending(desired, known)
+        legs, scope = known
+        metric = desired.metric or DEFAULT_METRIC[family]
+        return Route(desired.destination, legs, metric=metric, scope=scope, protocol=self._protocol)
+
+    def _find_out(self, family: int, gateway: IP | None, dev: str | None) -> _Way | str:
+        legs = self._legs(family, gateway, dev)
         if isinstance(legs, str):
-            return Pending(desired, legs)
+            return legs
         on_link = family == IPV4 and not any(leg.gateway for leg in legs)
-        return Route(
-            desired.destination,
-            legs,
-            metric=desired.metric or DEFAULT_METRIC[family],
-            scope=SCOPE_LINK if on_link else SCOPE_UNIVERSE,
-            protocol=self._protocol,
-        )
+        return next(self._missing(family, legs), (legs, SCOPE_LINK if on_link else SCOPE_UNIVERSE))
 
     def _legs(self, family: int, gateway: IP | None, dev: str | None) -> tuple[NextHop, ...] | str:
         """The ways that are meant; or in words what is missing to tell them."""

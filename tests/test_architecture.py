@@ -83,12 +83,12 @@ DRAWINGS = {
         __init__
     """,
     "hostrouting.fib": """
-        answer flow
+        answer flow met
         table trace worlds
         step
         branches
         stretch
-        program
+        program straight
         engine
         __init__
     """,

@@ -59,12 +59,12 @@ class Witness:
 
 
 class WitnessedFiles:
-    """Files that remember what was changed: `wrote` and `removed`, each path once, but for the verdicts under /run."""
+    """Files that remember what was changed: `wrote` and `removed`, each path once, but for what passes under /run."""
 
     def __init__(self, files: Files, layout: HostLayout) -> None:
         """Wrap these files."""
         self._files = files
-        self._passing = {layout.ok_path, layout.detected_path, layout.report_path}
+        self._passing = {layout.ok_path, layout.detected_path, layout.report_path, layout.reload_note_path}
         self._wrote: dict[str, None] = {}
         self._removed: dict[str, None] = {}
 

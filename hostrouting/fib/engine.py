@@ -13,8 +13,10 @@ import attrs
 from hostrouting.fib.answer import Cell, Contest, Decision, Kind, Variant
 from hostrouting.fib.branches import End
 from hostrouting.fib.flow import ANY, PLAIN, Flow
+from hostrouting.fib.met import routes_met
 from hostrouting.fib.program import Program
 from hostrouting.fib.step import Outcome
+from hostrouting.fib.straight import straight_route
 from hostrouting.fib.table import Entry, Table
 from hostrouting.model import (
     IP,
@@ -50,6 +52,7 @@ class _Ready(NamedTuple):
 
     family: int
     program: Program
+    numbers: dict[int, int]  # by the id of a table, where it stands among the program's
     regions: list[int]  # where rules and addresses themselves make a difference: the first address of each region
     # By region, and for each table by the longest prefix that covers an address: nothing else makes a difference.
     decisions: dict[tuple[int, ...], Decision]
@@ -64,6 +67,7 @@ class Fib:
         `merged` is whether the namespace never had a rule of its own, for those who know; None: as its rules look.
         """
         self.snapshot = snapshot
+        self.met = routes_met(snapshot.routes)
         self._groups: dict[str, int] = {"lo": 0, **{link.name: link.group for link in snapshot.links}}
         self._wary = frozenset(link.name for link in snapshot.links if link.ignore_routes_with_linkdown)
         self._rules = {
@@ -122,8 +126,10 @@ class Fib:
         """The routes of exactly this prefix in a table, in the order in which the kernel prefers them."""
         home = self._tables.get(self._home(prefix.family, table))
         places = home.positions(prefix.network, prefix.length) if home else []
-        found = [route for place in places if (route := self.snapshot.routes[place]).table == table]
-        return tuple(sorted(found, key=lambda route: (-route.tos, route.metric)))
+        found = [route for place in places if (route := self.met[place]).table == table]
+        if len(found) > 1:
+            found.sort(key=lambda route: (-route.tos, route.metric))
+        return tuple(found)
 
     def defaults(self, family: int) -> Iterator[Entry]:
         """The default routes in use, in the order in which a plain packet of the host's own would take them.
@@ -155,7 +161,7 @@ class Fib:
     def _table(self, family: int, table: int) -> Table:
         home = self._home(family, table)
         if home not in self._tables:
-            self._tables[home] = Table(self.snapshot.routes, width_of(family), self._wary)
+            self._tables[home] = Table(self.met, width_of(family), self._wary)
         return self._tables[home]
 
     def _prepare(self, family: int, flow: Flow) -> _Ready:
@@ -171,7 +177,8 @@ class Fib:
             program = Program(rules, family, flow, groups=self._groups, table_of=table_of)
             by_address = {place for low, high, _ in _BY_ADDRESS[family] for place in (low, high + 1)}
             regions = sorted({0, *program.cuts, *by_address})
-            ready = self._ready[family, flow] = _Ready(family, program, regions, {})
+            numbers = {id(table): number for number, table in enumerate(program.tables)}
+            ready = self._ready[family, flow] = _Ready(family, program, numbers, regions, {})
         return ready
 
     def _runs(self, ready: _Ready, prefix: Prefix) -> Iterator[tuple[int, Decision]]:
@@ -191,8 +198,22 @@ class Fib:
                 where = tuple(now)
                 decision = decisions.get(where)
                 if decision is None:
-                    decision = decisions[where] = self._decide(ready, place)
+                    decision = decisions[where] = self._straight(ready, place, now) or self._decide(ready, place)
                 yield place, decision
+
+    def _straight(self, ready: _Ready, place: int, longest: list[int]) -> Decision | None:
+        """The decision where nothing has to be searched or asked; `longest` are the longest prefixes by table."""
+        if not 0 < place < _SPECIAL[ready.family]:
+            return None
+        found = straight_route(ready.program.stretch(place).straight, longest, ready.numbers)
+        if found is None:
+            return None
+        step, position, route = found
+        key = (id(step.rule), position)
+        decision = self._decisions.get(key)
+        if decision is None:
+            decision = self._decisions[key] = Decision(route.type, self._rule(step.rule, route), route, route.legs)
+        return decision
 
     def _decide(self, ready: _Ready, address: int) -> Decision:
         stretch = ready.program.stretch(address)
@@ -202,23 +223,23 @@ class Fib:
                 if low <= address <= high:
                     return self._decision(outcome, by_address=kind)
         if not unsure:
-            step, entry = outcome
-            return self._decisions.get((id(step), id(entry))) or self._decision(outcome)
+            return self._decision(outcome)
         answer = _answer(outcome)
         return self._decision(outcome, others=[end for end in stretch.ends(address) if _answer(end.outcome) != answer])
 
     def _decision(self, outcome: Outcome, *, by_address: Kind | None = None, others: Sequence[End] = ()) -> Decision:
         """The one value for this answer."""
         step, entry = outcome
+        by_address = None if by_address == _kind(outcome) else by_address
         # Numbers only: the garbage collector need not look at them.
-        key: tuple[object, ...] = (id(step), id(entry))
+        key: tuple[object, ...] = _numbers(outcome)
         if by_address or others:
-            key = (*key, by_address, *[id(it) for end in others for it in (*end.outcome, end.cases)])
+            key = (*key, by_address, *[it for end in others for it in (*_numbers(end.outcome), id(end.cases))])
         decision = self._decisions.get(key)
         if decision is None:
             rule = None if step is None else step.rule
-            if entry is not None and entry.route.table == TABLE_LOCAL and self._merged:
-                rule = self._rules[entry.route.prefix.family][0]
+            if rule is not None and entry is not None:
+                rule = self._rule(rule, entry.route)
             decision = self._decisions[key] = Decision(
                 by_address or _kind(outcome),
                 rule,
@@ -227,6 +248,16 @@ class Fib:
                 tuple(Variant(end.cases, self._decision(end.outcome)) for end in others),
             )
         return decision
+
+    def _rule(self, rule: Rule, route: Route) -> Rule:
+        """The rule that leads to a route: where local and main are one, that of local for the routes of local."""
+        return self._rules[IPV4][0] if self._merged and route.table == TABLE_LOCAL else rule
+
+
+def _numbers(outcome: Outcome) -> tuple[int, int]:
+    """What tells the answer apart from others, for as long as there are the snapshot's rules and routes."""
+    step, entry = outcome
+    return (0 if step is None else id(step.rule), -1 if entry is None else entry.position)
 
 
 def _gives_way(route: Route, metric: int, ours: int) -> bool:

@@ -29,6 +29,8 @@ class Stretch:
         self._tos, self._oif, self._width = flow.tos, flow.oif, width
         self._branches = Branches(turns, flow, cases)
         self._asks = any(turn.asks for turn in turns)
+        # The steps that every packet takes, whatever is not known of it; none where that makes a difference.
+        self.straight = () if self._asks or flow.oif else self._lane
 
     def follow(self, address: int) -> tuple[Outcome, bool]:
         """What decides for a packet as plain as it may be, and whether what is not known of it could matter."""

@@ -4,10 +4,11 @@ Here: longest prefix, then tos, metric and place in the list. Not here: rules.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import cached_property
 
 from hostrouting.fib.flow import has_tos
+from hostrouting.fib.met import RoutesMet
 from hostrouting.model import TABLE_LOCAL, NextHop, Route
 
 __all__ = ["ERRORS", "Entry", "Table"]
@@ -36,9 +37,9 @@ class Entry:
 class Table:
     """The routes of one table, by prefix. Routes are only looked at where a lookup comes by."""
 
-    def __init__(self, routes: Sequence[Route], width: int, wary: frozenset[str]) -> None:
+    def __init__(self, routes: RoutesMet, width: int, wary: frozenset[str]) -> None:
         """Index nothing yet; `wary` are the devices whose routes are ignored when they lose their carrier."""
-        self._routes, self._width, self._wary = routes, width, wary
+        self.routes, self._width, self._wary = routes, width, wary
         # The position of the first route of each prefix, and those of all where there are several.
         self.first: dict[int, int] = {}
         self.more: dict[int, list[int]] = {}
@@ -136,7 +137,7 @@ class Table:
 
     def _enter(self, key: int) -> tuple[Entry, ...]:
         places = self.more.get(key) or (self.first[key],)
-        entries = [Entry(route := self._routes[place], self._in_use(route), place, key & 255) for place in places]
+        entries = [Entry(route := self.routes[place], self._in_use(route), place, key & 255) for place in places]
         if len(entries) > 1:
             # The table local comes first where the kernel keeps it and main in one (see the engine).
             entries.sort(key=lambda it: (it.route.table != TABLE_LOCAL, -it.route.tos, it.route.metric, it.position))

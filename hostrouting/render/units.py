@@ -20,10 +20,16 @@ __all__ = [
 ]
 
 _HEADER = "# Written by hostrouting; changes are overwritten.\n"
-_SYSTEMCTL = "/usr/bin/systemctl"
 
-# What a script does besides waiting takes far less; with it, systemd ends one that hangs before it ends the machine's
-# own start, which has 90 s.
+# Where every host has it, also one whose /bin is not /usr/bin. With SYSTEMD_OFFLINE in the manager's environment it
+# would succeed without doing anything.
+_GATE = "UnsetEnvironment=SYSTEMD_OFFLINE\nExecStartPre=/bin/systemctl start"
+# So that a script can be run where /etc is mounted noexec.
+_SHELL = "/bin/bash"
+
+# What a script does besides waiting, its looks between the naps included, takes far less, up to a wait of some minutes.
+# With a wait of less than 60 s systemd ends a script that hangs before it ends the machine's own start, which has 90 s
+# by default; with a longer one the machine's start ends first, and fails all the same.
 _GRACE = 30
 
 # `ip` and netlink still work in this; a lookup takes no capability at all.
@@ -75,7 +81,7 @@ def render_routes_unit(layout: HostLayout | None = None, *, wait: int = DEFAULT_
         "\n"
         "[Service]\n"
         "Type=oneshot\n"
-        f"ExecStart={where.routes_script}\n"
+        f"ExecStart={_SHELL} {where.routes_script}\n"
         f"TimeoutStartSec={wait + _GRACE}\n"
         f"{_SANDBOX.format(capabilities='CAP_NET_ADMIN')}"
         "\n"
@@ -97,7 +103,7 @@ def render_check_unit(layout: HostLayout | None = None, *, wait: int = DEFAULT_W
         "\n"
         "[Service]\n"
         "Type=oneshot\n"
-        f"ExecStart={where.check_script}\n"
+        f"ExecStart={_SHELL} {where.check_script}\n"
         f"TimeoutStartSec={wait + _GRACE}\n"
         f"RuntimeDirectory={where.state_directory.removeprefix('/run/')}\n"
         "RuntimeDirectoryPreserve=yes\n"
@@ -115,7 +121,7 @@ def render_routes_drop_in(layout: HostLayout | None = None) -> str:
         f"After=network-online.target {where.routes_unit}\n"
         "\n"
         "[Service]\n"
-        f"ExecStartPre={_SYSTEMCTL} start {where.routes_unit}\n"
+        f"{_GATE} {where.routes_unit}\n"
     )
 
 
@@ -126,7 +132,7 @@ def render_check_drop_in(mode: Mode, layout: HostLayout | None = None) -> str:
     """
     where = layout or HostLayout()
     if mode is Mode.STRICT:
-        wanted, gate = "", f"\n[Service]\nExecStartPre={_SYSTEMCTL} start {where.check_unit}\n"
+        wanted, gate = "", f"\n[Service]\n{_GATE} {where.check_unit}\n"
     else:
         wanted, gate = f" {where.check_unit}", ""
     return (

@@ -3,7 +3,9 @@
 Here: what the ranges mean. Not here: the choice of prefixes (`cover`).
 """
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
+from itertools import accumulate
 from typing import Literal, TypeAlias
 
 import attrs
@@ -272,8 +274,11 @@ def _ways(route: Route) -> set[tuple[str | None, IP | None]]:
 
 
 def _still_open(proof: OverlapReport, known: list[Unsafe]) -> Iterator[Unsafe]:
-    """What the proof found that was not given up before."""
+    """What the proof found that was not given up before; a report is about one family."""
+    given_up = sorted(known, key=lambda it: it.first)
+    firsts = [it.first for it in given_up]
+    reaches = list(accumulate((it.last for it in given_up), max))
     for finding in proof.findings:
-        family = finding.cidr.family
-        if not any(it.family == family and it.first <= finding.last and it.last >= finding.first for it in known):
-            yield Unsafe(family, finding.first, finding.last, "still-open", finding.decision)
+        before = bisect_right(firsts, finding.last)
+        if not before or reaches[before - 1] < finding.first:
+            yield Unsafe(finding.cidr.family, finding.first, finding.last, "still-open", finding.decision)

@@ -9,13 +9,10 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Protocol
+from contextlib import suppress
+from typing import Protocol
 
 from hostrouting.errors import FileError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 __all__ = ["Files", "LocalFiles", "Lock"]
 
@@ -120,11 +117,10 @@ class LocalFiles:
             return False
         try:
             _make_folder(os.path.dirname(path))
-            temporary = f"{path}.{os.getpid()}.new"
-            with suppress(FileNotFoundError):
-                os.unlink(temporary)
+            temporary = _cleared(path)
             os.symlink(target, temporary)
             os.replace(temporary, path)
+            _flush_folder(path)
         except OSError as error:
             raise _file_error("link", path, error) from error
         return True
@@ -132,7 +128,9 @@ class LocalFiles:
     def remove(self, path: str) -> bool:
         """See Files."""
         try:
+            _cleared(path)
             os.unlink(path)
+            _flush_folder(path)
         except (FileNotFoundError, NotADirectoryError):
             return False
         except OSError as error:
@@ -182,9 +180,7 @@ def _make_folder(path: str) -> None:
 def _write_whole(path: str, data: bytes, mode: int) -> None:
     # Beside the file, so that the rename stays within one file system; flushed before it, so that a loss of power
     # leaves the old text or the new one and never an empty file.
-    temporary = f"{path}.{os.getpid()}.new"
-    with suppress(FileNotFoundError):
-        os.unlink(temporary)
+    temporary = _cleared(path)
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         with os.fdopen(descriptor, "wb") as stream:
@@ -197,15 +193,24 @@ def _write_whole(path: str, data: bytes, mode: int) -> None:
         with suppress(OSError):
             os.unlink(temporary)
         raise
-    with _opened(os.path.dirname(path)) as folder:
-        os.fsync(folder)
+    _flush_folder(path)
 
 
-@contextmanager
-def _opened(folder: str) -> Iterator[int]:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+def _cleared(path: str) -> str:
+    """The name by which the next file for this path is made, and nothing there: whoever was killed may have left it.
+
+    One name is enough, since whoever writes holds the lock on the host.
+    """
+    temporary = f"{path}.new"
+    with suppress(FileNotFoundError, NotADirectoryError):
+        os.unlink(temporary)
+    return temporary
+
+
+def _flush_folder(path: str) -> None:
+    descriptor = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        yield descriptor
+        os.fsync(descriptor)
     finally:
         os.close(descriptor)
 

@@ -16,6 +16,10 @@ from hostrouting.errors import ManagerError, UnitFailed
 
 __all__ = ["Manager", "SystemdManager", "UnitState"]
 
+# A machine that requires our unit, by whatever tie of its own, would be stopped or restarted with it; and a start waits
+# for no target that may itself be waiting for whoever starts it.
+_ALONE = "--job-mode=ignore-dependencies"
+
 
 @attrs.frozen
 class UnitState:
@@ -45,11 +49,14 @@ class Manager(Protocol):
         ...
 
     def start(self, unit: str, *, timeout: float) -> None:
-        """Start the unit and wait: of a oneshot, until it is done. UnitFailed has the reason and its own words."""
+        """Start the unit anew and wait: of a oneshot, until it is done. UnitFailed has the reason and its own words.
+
+        A run that goes on is ended first, not joined. Of the units that are tied to this one, none is touched.
+        """
         ...
 
     def stop(self, unit: str) -> None:
-        """Stop the unit; fine when it does not run, or is not there."""
+        """Stop the unit; fine when it does not run, or is not there. Whoever requires it is not touched."""
         ...
 
     def state(self, unit: str) -> UnitState:
@@ -65,7 +72,7 @@ class SystemdManager:
         self._timeout = timeout
 
     def is_running(self) -> bool:
-        """See Manager. SYSTEMD_OFFLINE and a missing manager make systemctl succeed without doing anything."""
+        """See Manager. Where there is none, systemctl may succeed without doing anything."""
         return os.path.isdir("/run/systemd/system")
 
     def reload(self) -> None:
@@ -74,10 +81,9 @@ class SystemdManager:
 
     def start(self, unit: str, *, timeout: float) -> None:
         """See Manager."""
-        # Of a oneshot that another installer had remain active, a start would be a silent no-op.
-        verb = "restart" if self.state(unit).active == "active" else "start"
+        # A start would join a run that goes on, and do nothing about a oneshot that remained active.
         try:
-            code, words = self._run(verb, unit, timeout=timeout)
+            code, words = self._run(_ALONE, "restart", unit, timeout=timeout)
         except ManagerError:
             # Ending a systemctl that waits does not cancel the job.
             with suppress(ManagerError):
@@ -89,7 +95,7 @@ class SystemdManager:
 
     def stop(self, unit: str) -> None:
         """See Manager."""
-        code, words = self._run("stop", unit)
+        code, words = self._run(_ALONE, "stop", unit)
         if code not in {0, 5}:  # 5: there is no such unit
             raise ManagerError(f"systemctl stop {unit}: {words}")
 
@@ -143,6 +149,8 @@ class SystemdManager:
         import subprocess  # noqa: PLC0415  only where there is a manager
 
         limit = self._timeout if timeout is None else timeout
+        # With the first, or where it takes this for a chroot, systemctl succeeds without doing anything.
+        kept = {name: value for name, value in os.environ.items() if name != "SYSTEMD_OFFLINE"}
         try:
             done = subprocess.run(  # noqa: S603  an argument list, no shell
                 ["systemctl", "--no-ask-password", "--no-pager", *words],  # noqa: S607  the one of this system
@@ -152,6 +160,7 @@ class SystemdManager:
                 timeout=limit,
                 check=False,
                 stdin=subprocess.DEVNULL,
+                env={**kept, "SYSTEMD_IGNORE_CHROOT": "1"},
             )
         except FileNotFoundError as error:
             raise ManagerError(

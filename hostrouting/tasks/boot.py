@@ -1,6 +1,7 @@
-"""What the tasks tell the manager after they wrote or removed files, so that the next boot is as this one.
+"""What the tasks tell the manager about what they write and remove, so that the next boot is as this one.
 
-Here: reload, start, and when nobody is there to be told. Not here: which files there are (`installation`).
+Here: the gate, put up and taken away; the run of a unit; how long anything may be waited for. Not here: which files
+there are (`installation`).
 """
 
 from __future__ import annotations
@@ -13,46 +14,55 @@ if TYPE_CHECKING:
     from hostrouting.installation import Installation
     from hostrouting.system import Manager
 
-__all__ = ["announce", "run_once", "take_down"]
+__all__ = ["run_once", "set_gate", "valid_wait"]
 
+_A_DAY = 86_400
 _GRACE = 90.0  # seconds for a unit beyond its own waiting
 
 
-def run_once(ctx: phases.Context, host: Host, unit: str, *, changed: tuple[str, ...], wait: float) -> bool:
-    """Have the manager know what was written, and run the unit that the next boot depends on once now.
+def set_gate(ctx: phases.Context, host: Host, installation: Installation, *, up: bool) -> tuple[str, ...]:
+    """Put up the gate, or take it away, and have the manager know; the paths that changed.
 
-    Not when nothing changed and it went well the last time; whether it was run.
+    The unit is stopped when anything of the installation is not as it will be: a run of what was there before would
+    outlive it. A note stands from the first write until all of that is done, so that whoever is interrupted here is
+    made up for by the next run, although it finds no file to change.
     """
-    manager = _listening(ctx, host)
+    files, note, gate = host.files, installation.note, installation.gate
+    if not (installation.differences(files) if up else installation.present(files)):
+        return ()
+    manager, foreign = _listening(host), gate.foreign(files)
+    if manager is None:
+        ctx.log.info("no systemd runs here: what was written takes effect at the next boot")
+        return gate.install(files) if up else gate.remove(files)
+    if gate.differences(files) if up else gate.present(files):
+        files.write(note, "")  # without a text, there is room for it on a disk that is full
+    changed = gate.install(files) if up else gate.remove(files)
+    if files.is_there(note):
+        manager.reload()
+    if not foreign:
+        manager.stop(installation.unit)
+    files.remove(note)
+    return changed
+
+
+def run_once(host: Host, unit: str, *, changed: tuple[str, ...], wait: float) -> bool:
+    """Run the unit that the next boot depends on once now; whether it was run.
+
+    Not when nothing changed and it went well the last time.
+    """
+    manager = _listening(host)
     if manager is None or not (changed or not manager.state(unit).ok):
         return False
-    if changed:
-        manager.reload()
     manager.start(unit, timeout=wait + _GRACE)
     return True
 
 
-def announce(ctx: phases.Context, host: Host, unit: str, *, changed: tuple[str, ...]) -> None:
-    """Have the manager know what was written, so that whatever starts the unit next starts this one."""
-    if not changed or (manager := _listening(ctx, host)) is None:
-        return
-    manager.reload()
-    # A oneshot that another installer had remain active would pass at every later start without being run.
-    if manager.state(unit).active == "active":
-        manager.stop(unit)
+def valid_wait(instance: object, _attribute: object, value: float) -> None:
+    """For a task: ValueError when nobody can wait for so many seconds."""
+    if not 0 <= value <= _A_DAY:
+        raise ValueError(f"{type(instance).__name__}: wait={value} is not between 0 and {_A_DAY} seconds")
 
 
-def take_down(ctx: phases.Context, host: Host, installation: Installation) -> tuple[str, ...]:
-    """Remove what was installed, and have the manager know; the paths that were there."""
-    gone = installation.remove(host.files)
-    if gone and (manager := _listening(ctx, host)) is not None:
-        manager.reload()
-    return gone
-
-
-def _listening(ctx: phases.Context, host: Host) -> Manager | None:
+def _listening(host: Host) -> Manager | None:
     """The manager; None where there is none, as in an image, or where it does not run."""
-    if host.manager is None or host.manager.is_running():
-        return host.manager
-    ctx.log.info("no systemd runs here: what was written takes effect at the next boot")
-    return None
+    return host.manager if host.manager is not None and host.manager.is_running() else None

@@ -8,12 +8,12 @@ import attrs
 
 import phases
 from hostrouting.config import needs_config
-from hostrouting.errors import RouteOverlapError
+from hostrouting.errors import FileError, RouteOverlapError
 from hostrouting.host import Host
 from hostrouting.installation import Installation, check_installation
 from hostrouting.kernel import Examination, examine
 from hostrouting.render import DEFAULT_WAIT
-from hostrouting.tasks.boot import announce, take_down
+from hostrouting.tasks.boot import set_gate, valid_wait
 from hostrouting.tasks.results import CheckResult, Preview
 from hostrouting.wording import check_document, finding_line, notes_lines, repair_line, unsafe_line
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CheckRouteOverlap"]
 
+_NOTHING = "no expected CIDRs are configured, and nothing of the check is here"
 _AT_MOST = 20  # lines of one kind in a log or an error
 
 
@@ -38,28 +39,21 @@ class CheckRouteOverlap:
     name: ClassVar[str] = "check-route-overlap"
     config: HostRoutingConfig = attrs.field(validator=needs_config)
     host: Host = attrs.field(factory=Host.local, kw_only=True)
-    wait: float = attrs.field(default=DEFAULT_WAIT, kw_only=True)
-    """How many seconds are waited for what is needed of the host, now and at every boot."""
+    wait: float = attrs.field(default=DEFAULT_WAIT, validator=valid_wait, kw_only=True)
+    """How many seconds are waited for what is needed of the host, now and, but no more than 60, at every boot."""
+    gate_changed: tuple[str, ...] = attrs.field(default=(), kw_only=True, repr=False, eq=False)
+    """What was written or removed for this task already, by `gated`."""
 
     def do(self, ctx: phases.Context) -> CheckResult | phases.Skip:
         """See the class."""
-        if not self.config.route_overlap.expected_cidrs:
-            if not self._present():
-                return phases.Skip("no expected CIDRs are configured, and nothing of the check is here")
-            with self.host.locked(ctx):
-                return CheckResult(None, self._take_down(ctx))
-        with self.host.locked(ctx):
-            files = self._installation.install(self.host.files)
-            announce(ctx, self.host, self.host.layout.check_unit, changed=files)
-            if self.host.backend is None:
-                return CheckResult(None, files)
-            with self.host.backend() as backend:
-                found = self._examine(ctx, backend)
-            return CheckResult(found, files)
+        if not self._is_wanted:
+            return self.undo(ctx) if self.is_due else phases.Skip(_NOTHING)
+        with self.host.locked(ctx) as host:
+            return attrs.evolve(self, host=host).gated(ctx)._check(ctx)
 
     def plan(self, _ctx: phases.Context) -> Preview:
         """The files that do() would write or remove; changes nothing."""
-        if self.config.route_overlap.expected_cidrs:
+        if self._is_wanted:
             return Preview(None, self._installation.differences(self.host.files))
         return self.plan_removal()
 
@@ -69,8 +63,27 @@ class CheckRouteOverlap:
 
     def undo(self, ctx: phases.Context) -> CheckResult:
         """Take away what was installed for the check, whatever the configuration says."""
-        with self.host.locked(ctx):
-            return CheckResult(None, self._take_down(ctx))
+        with self.host.locked(ctx) as host:
+            return CheckResult(None, attrs.evolve(self, host=host).gated(ctx, up=False).gate_changed)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether there is anything to check, or files of the check are there."""
+        return bool(self._is_wanted or self._present())
+
+    def gated(self, ctx: phases.Context, *, up: bool | None = None) -> CheckRouteOverlap:
+        """The task with its gate up or away: as the configuration wants it, unless told. The host has to be locked.
+
+        What was found earlier goes first: no marker stands for what has not been examined.
+        """
+        up = self._is_wanted if up is None else up
+        markers = tuple(path for path in self._markers if self.host.files.remove(path))
+        changed = (*set_gate(ctx, self.host, self._installation, up=up), *(() if up else markers))
+        return attrs.evolve(self, gate_changed=(*self.gate_changed, *changed))
+
+    @property
+    def _is_wanted(self) -> bool:
+        return bool(self.config.route_overlap.expected_cidrs)
 
     @property
     def _installation(self) -> Installation:
@@ -85,21 +98,28 @@ class CheckRouteOverlap:
         markers = tuple(path for path in self._markers if self.host.files.is_there(path))
         return (*self._installation.present(self.host.files), *markers)
 
-    def _take_down(self, ctx: phases.Context) -> tuple[str, ...]:
-        gone = take_down(ctx, self.host, self._installation)
-        return (*gone, *(path for path in self._markers if self.host.files.remove(path)))
+    def _check(self, ctx: phases.Context) -> CheckResult:
+        if self.host.backend is None:
+            return CheckResult(None, self.gate_changed)
+        with self.host.backend() as backend:
+            return CheckResult(self._examine(ctx, backend), self.gate_changed)
 
     def _examine(self, ctx: phases.Context, backend: RouteBackend) -> Examination:
         found = examine(ctx, backend, self.config, wait=self.wait)
         account = _Account.of(found)
-        self._mark(found, account)
-        failing = found.report.verdict in {"overlap", "no-default-route"}
-        if failing and self.config.route_overlap.mode == "STRICT":
-            # What is wrong is said once, by whoever gets the error; what there is to know besides is logged.
-            _warn(ctx, account.notes)
-            raise RouteOverlapError("; ".join((*_first(account.wrong), *_first(account.remedy))), report=found)
-        for lines in (account.wrong, account.remedy, account.notes):
+        strict = self.config.route_overlap.mode == "STRICT"
+        failing = strict and found.report.verdict in {"overlap", "no-default-route"}
+        # In STRICT what is wrong is said once, by whoever gets the error; what there is to know besides is logged.
+        for lines in (account.notes,) if failing else (account.wrong, account.remedy, account.notes):
             _warn(ctx, lines)
+        try:
+            self._mark(found, account)
+        except FileError as error:
+            if strict and not failing:
+                raise
+            ctx.log.warning("%s", error)
+        if failing:
+            raise RouteOverlapError("; ".join((*_first(account.wrong), *_first(account.remedy))), report=found)
         return found
 
     def _mark(self, found: Examination, account: _Account) -> None:
@@ -113,8 +133,6 @@ class CheckRouteOverlap:
         document = check_document(found.report, found.repair, mode=self.config.route_overlap.mode)
         document["verdict"] = found.verdict
         document["notes"] = [*document["notes"], *found.surprises]
-        for path in self._markers:
-            files.remove(path)
         files.write(layout.report_path, json.dumps(document) + "\n")
         if found.report.verdict == "no-default-route":
             files.write(layout.detected_path, "no-default-route\n")

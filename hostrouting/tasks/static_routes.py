@@ -15,7 +15,7 @@ from hostrouting.kernel import await_plan, is_any_route_ours, read
 from hostrouting.model import Prefix
 from hostrouting.plan import RoutePlan, plan_routes
 from hostrouting.render import DEFAULT_WAIT
-from hostrouting.tasks.boot import run_once, take_down
+from hostrouting.tasks.boot import run_once, set_gate, valid_wait
 from hostrouting.tasks.results import Preview, RoutesResult
 from hostrouting.uplink import DesiredRoute
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from hostrouting.config import HostRoutingConfig
 
 __all__ = ["ConfigureStaticRoutes", "wanted_routes"]
+
+_NOTHING = "no static routes are configured, and none of ours are here"
 
 
 def wanted_routes(config: HostRoutingConfig) -> tuple[DesiredRoute, ...]:
@@ -39,11 +41,12 @@ class ConfigureStaticRoutes:
     """Install the static routes of the configuration, now and at every boot, before any machine starts.
 
     1. With none configured and none of ours there, nothing at all happens.
-    2. What is left open in a route is taken from the default route, which is waited for.
-    3. The routes are planned against the kernel's table; a key that somebody else holds is a RouteConflict.
-    4. The plan is applied whole or not at all.
-    5. Script, unit and drop-in are written where they differ, and the script is run once.
-    6. With none configured any more, our routes and files go. A running machine is never touched.
+    2. Unit and drop-in are written where they differ: from now on no machine starts without the routes.
+    3. What is left open in a route is taken from the default route, which is waited for.
+    4. The routes are planned against the kernel's table; a key that somebody else holds is a RouteConflict.
+    5. The plan is applied whole or not at all.
+    6. The script is written where it differs, and run once: this opens the gate.
+    7. With none configured any more all of it goes, in the same order. A running machine is never touched.
 
     Ours are the routes that carry the configured protocol number, and those that carry the one before it.
     """
@@ -51,21 +54,17 @@ class ConfigureStaticRoutes:
     name: ClassVar[str] = "configure-static-routes"
     config: HostRoutingConfig = attrs.field(validator=needs_config)
     host: Host = attrs.field(factory=Host.local, kw_only=True)
-    wait: float = attrs.field(default=DEFAULT_WAIT, kw_only=True)
-    """How many seconds are waited for what is needed of the host, now and at every boot."""
+    wait: float = attrs.field(default=DEFAULT_WAIT, validator=valid_wait, kw_only=True)
+    """How many seconds are waited for what is needed of the host, now and, but no more than 60, at every boot."""
+    gate_changed: tuple[str, ...] = attrs.field(default=(), kw_only=True, repr=False, eq=False)
+    """What was written or removed for this task already, by `gated`."""
 
     def do(self, ctx: phases.Context) -> RoutesResult | phases.Skip:
         """See the class."""
-        wanted = self._wanted
-        if not wanted and not self._is_anything_ours():
-            return phases.Skip("no static routes are configured, and none of ours are here")
-        with self.host.locked(ctx):
-            applied = self._route(ctx, wanted)
-            if not wanted:
-                return RoutesResult(applied, take_down(ctx, self.host, self._installation))
-            files = self._installation.install(self.host.files)
-            unit = self.host.layout.routes_unit
-            return RoutesResult(applied, files, run_once(ctx, self.host, unit, changed=files, wait=self.wait))
+        if not self._wanted:
+            return self.undo(ctx) if self._is_anything_ours() else phases.Skip(_NOTHING)
+        with self.host.locked(ctx) as host:
+            return attrs.evolve(self, host=host).gated(ctx)._install(ctx)
 
     def plan(self, _ctx: phases.Context) -> Preview:
         """What do() would do on this host as it is now; changes nothing."""
@@ -79,9 +78,35 @@ class ConfigureStaticRoutes:
 
     def undo(self, ctx: phases.Context) -> RoutesResult:
         """Take our routes and files away, whatever the configuration says."""
-        with self.host.locked(ctx):
-            applied = self._route(ctx, ())
-            return RoutesResult(applied, take_down(ctx, self.host, self._installation))
+        with self.host.locked(ctx) as host:
+            return attrs.evolve(self, host=host).gated(ctx, up=False)._remove(ctx)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether any routes are configured, or files of ours are there."""
+        return bool(self._wanted or self._installation.present(self.host.files))
+
+    def gated(self, ctx: phases.Context, *, up: bool | None = None) -> ConfigureStaticRoutes:
+        """The task with its gate up or away: as the configuration wants it, unless told. The host has to be locked.
+
+        What systemd reads goes before anything else, in both directions: whatever comes after may fail.
+        """
+        changed = set_gate(ctx, self.host, self._installation, up=bool(self._wanted) if up is None else up)
+        return attrs.evolve(self, gate_changed=(*self.gate_changed, *changed))
+
+    def _install(self, ctx: phases.Context) -> RoutesResult:
+        former = self._former
+        applied = self._route(ctx, self._wanted, former)
+        changed = (*self.gate_changed, *self._installation.program.install(self.host.files))
+        started = run_once(self.host, self._installation.unit, changed=changed, wait=self.wait)
+        if started:
+            # Between the stop and the new script, a machine's start may have run the old one.
+            self._route(ctx, self._wanted, former)
+        return RoutesResult(applied, changed, started)
+
+    def _remove(self, ctx: phases.Context) -> RoutesResult:
+        applied = self._route(ctx, (), self._former)
+        return RoutesResult(applied, (*self.gate_changed, *self._installation.program.remove(self.host.files)))
 
     @property
     def _wanted(self) -> tuple[DesiredRoute, ...]:
@@ -96,7 +121,7 @@ class ConfigureStaticRoutes:
         return former_protocols(self.host.files, self.host.layout, now=self.config.protocol)
 
     def _is_anything_ours(self) -> bool:
-        if self._installation.present(self.host.files):
+        if self.is_due:
             return True
         if self.host.backend is None:
             return False
@@ -110,10 +135,10 @@ class ConfigureStaticRoutes:
             before, _ = read(backend)
         return plan_routes(wanted, before, protocol=self.config.protocol, former=self._former)
 
-    def _route(self, ctx: phases.Context, wanted: tuple[DesiredRoute, ...]) -> Applied | None:
+    def _route(self, ctx: phases.Context, wanted: tuple[DesiredRoute, ...], former: frozenset[int]) -> Applied | None:
         if self.host.backend is None:
             return None
-        protocol, former = self.config.protocol, self._former
+        protocol = self.config.protocol
         with self.host.backend() as backend:
             plan, before = await_plan(ctx, backend, wanted, protocol=protocol, former=former, wait=self.wait)
             # Ctrl-C must not tear the transaction; the order to stop is seen by ctx.check, which undoes it.

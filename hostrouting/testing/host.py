@@ -36,7 +36,7 @@ class FakeFiles:
     writes: list[str] = attrs.field(factory=list)
     """Every path that was written, linked, removed or locked, in order."""
     broken: dict[str, str] = attrs.field(factory=dict)
-    """Paths that cannot be written, each with the reason."""
+    """Paths that cannot be written or removed, each with the reason."""
     locked: set[str] = attrs.field(factory=set)
 
     def read(self, path: str) -> str | None:
@@ -74,6 +74,8 @@ class FakeFiles:
     def remove(self, path: str) -> bool:
         """See Files."""
         there = self.is_there(path)
+        if there and path in self.broken:
+            raise FileError(f"cannot remove {path}: {self.broken[path]}", path=path)
         self.texts.pop(path, None)
         self.links.pop(path, None)
         if there:

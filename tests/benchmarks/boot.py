@@ -1,20 +1,26 @@
 """The boot scripts beside scripts that do the obvious: several calls of `ip` for each route, or for each CIDR.
 
-Takes root; everything happens in private network namespaces. `make bench` runs it; alone it is
-`python -m tests.benchmarks.boot [ROUNDS]`.
+The scripts that do the obvious behave as the original's do. Everything happens in private network namespaces.
 """
 
-import sys
+from __future__ import annotations
+
 import tempfile
-from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hostrouting.config import HostRoutingConfig, RouteOverlapConfig, StaticRoute, StaticRoutesConfig
 from hostrouting.render import render_check_script, render_static_routes_script
-from tests.benchmarks.turns import in_turn, table
-from tests.support.namespace import Namespace, private_namespace
+from tests.benchmarks.contest import Contest, Goal
+from tests.benchmarks.turns import in_turn
+from tests.support.namespace import private_namespace
 
-__all__ = ["boot_scripts"]
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.support.namespace import Namespace
+
+__all__ = ["boot_contests"]
 
 # What one writes first: every route asks for the default device and gateway, waits for the device, looks whether the
 # route is there, and replaces it.
@@ -76,34 +82,34 @@ class Node:
         self._namespace.ip("route", "flush", "proto", "213")
 
 
-def contests(node: Node, count: int, *, rounds: int) -> Iterator[str]:
-    """Both scripts with this many routes and CIDRs."""
+def boot_contests() -> Iterator[Contest]:
+    """Both scripts, for ten and for a hundred routes and CIDRs."""
+    for count in (10, 100):
+        with private_namespace(seconds=600) as namespace, tempfile.TemporaryDirectory() as directory:
+            yield from _contests(Node(namespace, Path(directory)), count)
+
+
+def _contests(node: Node, count: int) -> Iterator[Contest]:
     networks = [f"172.{16 + number // 16}.{number % 16 * 16}.0/20" for number in range(count)]
     routes = [StaticRoute(network) for network in networks]
     config = HostRoutingConfig(StaticRoutesConfig(enabled=True, routes=routes), RouteOverlapConfig(networks))
     words = " ".join(networks)
+    ours, theirs = "static-routes.sh", "calls of `ip` for each route"
     methods = {
-        "several calls of `ip` a route": node.script("obvious-routes.sh", OBVIOUS_ROUTES.format(words=words)),
-        "static-routes.sh": node.script("static-routes.sh", render_static_routes_script(config)),
+        ours: node.script(ours, render_static_routes_script(config)),
+        theirs: node.script("obvious-routes.sh", OBVIOUS_ROUTES.format(words=words)),
     }
-    yield table(f"{count} static routes at boot", in_turn(methods, rounds=rounds, before=node.forget_routes))
-    yield table(f"{count} static routes, all there", in_turn(methods, rounds=rounds))
+    goals = (Goal(ours, 1 / 10, theirs),)
+    yield Contest(f"boot: {count} routes", in_turn(methods, rounds=7, before=node.forget_routes), goals)
+    yield Contest(f"boot: {count} routes, all there", in_turn(methods, rounds=7))
+    ours, theirs = "check-route-overlap.sh", "calls of `ip` for each CIDR"
     methods = {
-        "several calls of `ip` a CIDR": node.script("obvious-check.sh", OBVIOUS_CHECK.format(words=words)),
-        "check-route-overlap.sh": node.script("check-route-overlap.sh", render_check_script(config)),
+        ours: node.script(ours, render_check_script(config)),
+        theirs: node.script("obvious-check.sh", OBVIOUS_CHECK.format(words=words)),
     }
-    yield table(f"{count} CIDRs, all repaired", in_turn(methods, rounds=rounds, before=node.forget_markers))
+    goals = (Goal(ours, 1 / 5, theirs),)
+    times = in_turn(methods, rounds=7, before=node.forget_markers)
+    yield Contest(f"boot: {count} CIDRs, all repaired", times, goals)
     node.forget_routes()
-    yield table(f"{count} CIDRs, all escaping", in_turn(methods, rounds=rounds, before=node.forget_markers))
-
-
-def boot_scripts(rounds: int = 9) -> Iterator[str]:
-    """Tables for ten and a hundred of each."""
-    for count in (10, 100):
-        with private_namespace(seconds=600) as namespace, tempfile.TemporaryDirectory() as directory:
-            yield from contests(Node(namespace, Path(directory)), count, rounds=rounds)
-
-
-if __name__ == "__main__":
-    for text in boot_scripts(*map(int, sys.argv[1:])):
-        sys.stdout.write(f"{text}\n\n")
+    times = in_turn(methods, rounds=7, before=node.forget_markers)
+    yield Contest(f"boot: {count} CIDRs, all escaping", times, goals)

@@ -1,80 +1,96 @@
-"""`make bench`: how fast it is, beside its peers, in one run; medians, ratios and their spread.
+"""`make bench`: how fast it is, beside its peers, in one run; every row names its goal and whether it is met.
 
-`--write` puts the tables into the README. What takes root is left out without it.
+Whatever needs a kernel runs in a private network namespace, and is left out, with the reason, where there can be none.
 """
 
 from __future__ import annotations
 
-import os
-import subprocess
+import argparse
+import json
+import shutil
 import sys
-from concurrent.futures import ThreadPoolExecutor
+import tempfile
+import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import phases
-from tests.benchmarks.boot import boot_scripts
-from tests.benchmarks.turns import in_turn, table
+from tests.benchmarks.contest import Contest, LeftOut
+from tests.benchmarks.machine import this_machine
+from tests.benchmarks.plot import panels_of, render_plot
+from tests.benchmarks.private import enter_private_network, furnish
+from tests.benchmarks.report import document, markdown, terminal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 README = Path(__file__).resolve().parents[2] / "README.md"
+PLOT = Path(__file__).with_name("speed.svg")
 BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
 
 
-def trivial_tasks() -> str:
-    """1,000 tasks that do nothing, in parallel."""
-    count = 1_000
+def contests(folder: Path) -> Iterator[Contest | LeftOut]:
+    """All rows, as far as they can be measured here. What is measured of a start comes first, while little is loaded."""
+    # It takes a process with one thread to go there; so it comes before all else.
+    obstacle = enter_private_network() or ("" if shutil.which("ip") else "there is no `ip` here")
+    if not obstacle:
+        furnish()
+    from tests.benchmarks.start import command_contests, import_contest  # noqa: PLC0415  once we are where we belong
+    from tests.benchmarks.tasks import task_contest  # noqa: PLC0415  as above
 
-    def nothing(_ctx: phases.Context) -> int:
-        return 1
+    yield import_contest()
+    yield task_contest()
+    if obstacle:
+        yield LeftOut("routes, checks, commands and boot scripts", obstacle)
+        return
+    yield from command_contests(folder)
+    from tests.benchmarks.boot import boot_contests  # noqa: PLC0415  as above
 
-    task = phases.task("nothing")(nothing)
-    group = phases.parallel(*[task] * count)
-
-    ctx = phases.Context()
-
-    def pool(workers: int) -> None:
-        with ThreadPoolExecutor(workers) as executor:
-            for future in [executor.submit(nothing, ctx) for _ in range(count)]:
-                future.result()
-
-    methods = {
-        "ThreadPoolExecutor, 1,000 workers": lambda: pool(count),
-        "ThreadPoolExecutor, its default workers": lambda: pool(6),
-        "phases.parallel": lambda: phases.execute(group),
-        "phases.parallel, an observer that keeps the report": lambda: phases.run(group, observers=[]),
-    }
-    return table("1,000 trivial tasks in parallel", in_turn(methods, rounds=40))
+    yield from boot_contests()
+    yield from _with_kernel(folder)
 
 
-def imports() -> str:
-    """How long a new interpreter takes until the packages are there."""
-    statements = {
-        "import attrs": "import attrs",
-        "import hostrouting, phases": "import hostrouting, phases",
-        "the same, and phases.execute loaded": "import hostrouting, phases; phases.execute, phases.serial",
-        "nothing": "pass",
-    }
-    methods = {
-        name: (lambda code=code: subprocess.run([sys.executable, "-c", code], check=True))
-        for name, code in statements.items()
-    }
-    return table("start an interpreter and …", in_turn(methods, rounds=20))
+def _with_kernel(folder: Path) -> Iterator[Contest | LeftOut]:
+    from hostrouting.backends.netlink import NetlinkBackend  # noqa: PLC0415  as above
+    from tests.benchmarks.check import check_contests  # noqa: PLC0415  as above
+    from tests.benchmarks.growth import growth_contests  # noqa: PLC0415  as above
+    from tests.benchmarks.netlink import Bench, kernel_contests  # noqa: PLC0415  as above
+    from tests.benchmarks.peers import compile_baseline  # noqa: PLC0415  as above
 
-
-def netlink() -> str:
-    """The netlink backend, in a process of its own, which goes into a private network namespace."""
-    program = Path(__file__).with_name("netlink.py")
-    return subprocess.run([sys.executable, str(program)], check=True, capture_output=True, text=True).stdout.strip()
+    with NetlinkBackend(timeout=60) as backend:
+        bench = Bench(backend, compile_baseline(folder), folder)
+        if bench.baseline is None:
+            yield LeftOut("the kernel's own cost", "there is no C compiler (cc)")
+        yield from check_contests(bench)
+        yield from kernel_contests(bench)
+        yield from growth_contests(bench)
 
 
 def main() -> None:
     """Measure, print, and write if asked to."""
-    as_root = [*boot_scripts(), netlink()] if os.geteuid() == 0 else []
-    tables = "\n\n".join([trivial_tasks(), imports(), *as_root])
-    print(tables)  # noqa: T201  what it is for
-    if "--write" in sys.argv:
-        text = README.read_text(encoding="utf-8")
-        before, rest = text.split(BEGIN)
-        README.write_text(before + BEGIN + "\n" + tables + "\n" + END + rest.split(END)[1], encoding="utf-8")
+    parser = argparse.ArgumentParser(prog="make bench", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--json", metavar="FILE", type=Path, help="everything, for programs")
+    parser.add_argument("--write", action="store_true", help="put the table into the README, and the plot beside this")
+    arguments = parser.parse_args()
+    begun = time.monotonic()
+    done: list[Contest] = []
+    left_out: list[LeftOut] = []
+    with tempfile.TemporaryDirectory() as folder:
+        for it in contests(Path(folder)):
+            if isinstance(it, LeftOut):
+                left_out.append(it)
+            else:
+                done.append(it)
+                sys.stderr.write(f"{time.monotonic() - begun:5.0f} s  {it.work}\n")
+    machine = this_machine()
+    sys.stdout.write(terminal(done, left_out, machine) + "\n")
+    if arguments.json:
+        arguments.json.write_text(json.dumps(document(done, left_out, machine), indent=1) + "\n", encoding="utf-8")
+    if arguments.write:
+        before, rest = README.read_text(encoding="utf-8").split(BEGIN)
+        table = markdown(done, left_out, machine)
+        README.write_text(f"{before}{BEGIN}\n{table}\n{END}{rest.split(END)[1]}", encoding="utf-8")
+        if panels := panels_of(done):
+            PLOT.write_text(render_plot(panels, title="Time against number of routes"), encoding="utf-8")
 
 
 if __name__ == "__main__":

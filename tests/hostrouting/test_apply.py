@@ -323,7 +323,7 @@ def test_make_before_break() -> None:
         kernel.faults.meanwhile("change", lambda: seen.append(len(routes_of(kernel))), nth=nth)
     plan, before = planned(kernel, [DesiredRoute(DESTINATIONS[0], gateway=as_ip("10.0.0.3"))])
     applied = apply_plan(plan, kernel, before=before)
-    assert [str(change.verb) for change in applied.changes] == ["prepend", "delete"]
+    assert [str(change.verb) for change in applied.changes] == ["append", "delete"]
     assert seen == [1, 2]
     assert applied.log_fields() == {"replace": 1}
 
@@ -409,3 +409,24 @@ def test_many_failures_are_counted() -> None:
     error = ApplyError(*map(str, range(30)), after="all is as before")
     assert str(error).endswith("9 (and 20 more); all is as before")
     assert len(error.reasons) == 30
+
+
+@pytest.mark.parametrize("theirs", [OURS, FOREIGN])
+def test_another_of_ours_was_quicker(theirs: int) -> None:
+    """A route that came meanwhile, exactly as wanted, is no failure: the boot's script and the task may both be at work.
+
+    Anything else in its place is one, and is left alone.
+    """
+    kernel = plain_vm()
+    wanted = [DesiredRoute(it, gateway=GATEWAYS[0]) for it in DESTINATIONS]
+    plan, before = planned(kernel, wanted)
+    theirs_now = route(DESTINATIONS[0], GATEWAYS[0], 0, theirs)
+    kernel.faults.meanwhile("change", lambda: kernel.ip_route("add", theirs_now))
+    if theirs == OURS:
+        apply_plan(plan, kernel, before=before)
+        assert {it.protocol for it in routes_of(kernel)} == {OURS}
+        assert planned(kernel, wanted)[0].changes == ()
+    else:
+        with pytest.raises(ApplyError, match="File exists"):
+            apply_plan(plan, kernel, before=before)
+        assert routes_of(kernel) == (theirs_now,)

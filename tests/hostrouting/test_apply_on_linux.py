@@ -227,3 +227,28 @@ def test_a_link_that_comes_and_goes_matters(
     monkeypatch.setattr(reading, "list_routes", disturbed)
     assert backend.snapshot(table=254, prefixes=KEYS).link("dum0")
     assert times == 2
+
+
+@pytest.mark.parametrize("theirs", [False, True])
+def test_one_leg_becomes_two(backend: NetlinkBackend, theirs: bool) -> None:  # noqa: FBT001  parametrised
+    """A route of ours whose first leg is also the new one's first is taken for nothing else, beside others or alone."""
+    old = route(KEYS[0], GATEWAYS[0], 0, OURS)
+    foreign = [route(KEYS[0], GATEWAYS[2], 0, FOREIGN)] if theirs else []
+    verbs = ("add", "append")
+    for verb, it in zip(verbs, [old, *foreign], strict=False):
+        (outcome,) = backend.change([Change(verb, it)])  # type: ignore[arg-type]  # one of the two
+        assert outcome.ok
+    default = Route(Prefix.parse("0.0.0.0/0"), tuple(NextHop("eth0", gateway=it) for it in GATEWAYS[:2]))
+    assert all(outcome.ok for outcome in backend.change([Change("add", default)]))
+    try:
+        before = backend.snapshot(family=4)
+        plan = plan_routes([DesiredRoute(KEYS[0])], before)
+        apply_plan(plan, backend, before=before)
+        now = [it for it in backend.snapshot(family=4).routes if it.prefix == KEYS[0]]
+        assert [[leg.gateway for leg in it.legs] for it in now] == [
+            [*GATEWAYS[:2]],
+            *([leg.gateway for leg in it.legs] for it in foreign),
+        ]
+        assert not plan_routes([DesiredRoute(KEYS[0])], backend.snapshot(family=4)).changes
+    finally:
+        backend.change([Change("delete", default)])

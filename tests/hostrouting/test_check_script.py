@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -50,14 +51,26 @@ class Checked:
     """One run of the script: its exit status, what it said, and what it left."""
 
     def __init__(
-        self, namespace: Namespace, config: HostRoutingConfig, directory: Path, *, wait: int = 0, awk: str = AWKS[0]
+        self,
+        namespace: Namespace,
+        config: HostRoutingConfig,
+        directory: Path,
+        *,
+        wait: int = 0,
+        awk: str = AWKS[0],
+        before: str = ":",
+        **environment: str,
     ) -> None:
-        """Render the script, run it."""
+        """Render the script, run it; `before` is done in its shell first."""
         script = directory / "check.sh"
         script.write_text(only_awk(render_check_script(config, wait=wait), awk, directory))
-        done = namespace.run("bash", str(script), RUNTIME_DIRECTORY=str(directory / "state"))
-        self.status, self.said = done.returncode, done.stderr
         state = directory / "state"
+        # What is left is looked at where it was written, which may be a file system of its own.
+        run = f"bash {script}; status=$?; mkdir -p {state}; rm -rf {directory}/left; cp -r {state} {directory}/left; exit $status"
+        environment["RUNTIME_DIRECTORY"] = str(state)
+        done = namespace.run("unshare", "--mount", "bash", "-c", f"{before} && {{ {run}\n}}", **environment)
+        self.status, self.said = done.returncode, done.stderr
+        state = directory / "left"
         self.left = {path.name: path.read_text() for path in state.iterdir()} if state.is_dir() else {}
         self.document: dict[str, Any] = json.loads(self.left.get("route-overlap.json", "{}"))
 
@@ -294,7 +307,7 @@ class TestOneHost:
         """Markers of an earlier run are gone while one works, and its own files when it is done or cannot work."""
         state = tmp_path / "state"
         state.mkdir()
-        for name in ("ok", "detected", "json"):
+        for name in ("ok", "detected", "json", "new"):
             (state / f"route-overlap.{name}").write_text("stale\n")
         script = tmp_path / "broken.sh"
         script.write_text(
@@ -309,6 +322,33 @@ class TestOneHost:
         assert "<3>check-route-overlap: ip failed" in done.stderr
         assert not list(state.iterdir())
         assert Checked(namespace, check(), tmp_path).left.keys() == {"route-overlap.detected", "route-overlap.json"}
+
+    @each_awk
+    @pytest.mark.parametrize("mode", ["WARN", "STRICT"])
+    @pytest.mark.parametrize("escaping", [False, True], ids=["ok", "overlap"])
+    def test_no_room_for_what_was_found(
+        self, namespace: Namespace, tmp_path: Path, awk: str, mode: str, *, escaping: bool
+    ) -> None:
+        """With a full disk the journal has what was found and what could not be written, of which nothing is left."""
+        config = check(*["172.16.0.0/16"] * escaping, "10.0.0.0/8", mode=mode)
+        state = tmp_path / "state"
+        state.mkdir()
+        full = f"mount -t tmpfs -o size=4k none {state} && ! cat /dev/zero 2>&- >{state}/all"
+        checked = Checked(namespace, config, tmp_path, awk=awk, before=full)
+        assert ("OVERLAP: " if escaping else "ok: every expected CIDR") in checked.said
+        assert f"check-route-overlap: cannot write {state}/route-overlap.json" in checked.said
+        assert checked.said.splitlines()[-1].startswith("<3>" if mode == "STRICT" else "<4>")
+        assert checked.left.keys() == {"all"}
+        assert checked.status == (mode == "STRICT")
+
+    @pytest.mark.parametrize("step", ["100000", "-100000"])
+    def test_a_clock_that_is_set(self, namespace: Namespace, tmp_path: Path, step: str) -> None:
+        """A clock that is set while the script waits makes it wait neither less nor longer."""
+        namespace.batch(["route del default"])
+        begin = time.monotonic()
+        # With this, bash begins to count where a clock that jumped would have it.
+        assert Checked(namespace, check(), tmp_path, wait=1, SECONDS=step).status == 1
+        assert 1 <= time.monotonic() - begin < 6
 
     def test_many(self, namespace: Namespace, tmp_path: Path) -> None:
         """Hundreds of CIDRs among thousands of routes: the same as the engine, and one question a place."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from itertools import pairwise, product
+from unittest.mock import patch
 
 import attrs
 import pytest
@@ -156,6 +157,15 @@ class TestLookupIsTheKernelsDecision:
         assert all(all(variant.cases) for variant in answer.variants)
         assert told(answer) not in possible[1:]
 
+    def test_each_of_many_packets_has_its_own_rule(self) -> None:
+        """However many sorts of packets are asked for, the answer names the rule that is for this one."""
+        local, main, default = default_rules(4)
+        marked = Rule(family=4, priority=1, table=254, fwmark=1, fwmask=1)
+        fib = Fib(attrs.evolve(plain(), rules=(local, marked, main, default)))
+        for mark in range(1000):
+            rule = fib.lookup("192.0.2.1", Flow(mark=mark)).rule
+            assert rule == (marked if mark & 1 else main)
+
 
 class TestCellsPartitionThePrefix:
     """A cell is a maximal range of destinations for which the decision is one and the same."""
@@ -178,6 +188,47 @@ class TestCellsPartitionThePrefix:
 
     @given(st.data(), BLOCK)
     @settings(max_examples=300)
+    def test_the_fast_path_is_the_walk(self, data: st.DataObject, block: Prefix) -> None:
+        """Cells are the same, and equal decisions are one, where the walk through the rules is asked everywhere."""
+        snapshot = data.draw(snapshots(block, max_rules=data.draw(st.sampled_from([0, 3]))))
+        flow = data.draw(flows(block.family, known=False))
+        cells = Fib(snapshot).cells(block, flow)
+        with patch("hostrouting.fib.engine.straight_route", return_value=None):
+            walked = Fib(snapshot).cells(block, flow)
+        assert cells == walked
+        assert len({id(cell.decision) for cell in cells}) == len({id(cell.decision) for cell in walked})
+
+    def test_addresses_are_what_they_are(self) -> None:
+        """Where an address itself says what it is, the route that covers it does not: 0.0.0.0, multicast, broadcast."""
+        cells = Fib(plain().with_routes([Route.to(it, dev="ib0") for it in ("0.0.0.0/8", "224.0.0.0/3")])).cells
+        kinds = [(it.first >> 24, it.decision.kind) for it in cells(Prefix.parse("0.0.0.0/0"))]
+        assert [kinds[0], *kinds[-3:]] == [
+            (0, "local"),
+            (224, "multicast"),
+            (240, "unicast"),
+            (255, "broadcast"),
+        ]
+
+    def test_a_suppressed_default_is_no_cell(self) -> None:
+        """Where a rule suppresses default routes, cells go on to the next table, and keep longer prefixes."""
+        local, *rest = default_rules(4)
+        suppressing = Rule(family=4, priority=100, table=254, suppress_prefixlength=0)
+        tunnel = Rule(family=4, priority=200, table=51820)
+        routes = [Route.to("0.0.0.0/0", dev="wg0", table=51820), Route.to("198.51.100.0/25", dev="ib0")]
+        fib = Fib(attrs.evolve(plain().with_routes(routes), rules=(local, suppressing, tunnel, *rest)))
+        assert [cell.decision.devs for cell in fib.cells(Prefix.parse("198.51.100.0/24"))] == [("ib0",), ("wg0",)]
+
+    def test_the_fast_path_is_taken(self) -> None:
+        """On a host without rules of its own the walk is asked only where no prefix has one route alone."""
+        fib = Fib(h200().with_routes([Route.to("172.16.0.0/24", dev="eth0"), Route.to("172.16.0.0/28", dev="ib0")]))
+        with patch.object(fib, "_decide", wraps=fib._decide) as walk:
+            cells = fib.cells(Prefix.parse("172.16.0.0/20"))
+        walked = {str(call.args[1] >> 8 & 255) for call in walk.call_args_list}
+        assert len(cells) > 10
+        assert walked == {"1"}  # where 172.16/16 is the longest: eight devices have it
+
+    @given(st.data(), BLOCK)
+    @settings(max_examples=300)
     def test_contests(self, data: st.DataObject, block: Prefix) -> None:
         """A new route in main decides exactly where its prefix is as long as the contest there asks for."""
         snapshot = data.draw(snapshots(block, max_routes=6))
@@ -193,6 +244,13 @@ class TestCellsPartitionThePrefix:
             return  # someone holds the key: nobody may add this
         decided = Fib(snapshot.with_routes([new])).lookup(ip_at(block.family, contest.first), PLAIN).route == new
         assert decided == (contest.length is not None and length >= contest.length)
+
+    def test_what_an_address_is_anyway_makes_no_cell(self) -> None:
+        """Where a route gives the host everything, 0.0.0.0 is no cell of its own for being the host's by itself."""
+        everything = Route(Prefix.parse("0.0.0.0/0"), (NextHop("lo"),), table=255, type="local")
+        cells = Fib(host([], [everything])).cells(Prefix.parse("0.0.0.0/0"))
+        assert all(left.decision != right.decision for left, right in pairwise(cells))
+        assert (cells[0].first, cells[0].last > 0) == (0, True)
 
     def test_a_suppressed_route_goes_on(self) -> None:
         """A new route that is found and suppressed hides a worse one that was not, and may decide at a later rule."""

@@ -161,7 +161,7 @@ class TestTexts:
 
     def test_only_strict_gates(self) -> None:
         """The check is asked by the machine's own start in STRICT only."""
-        assert "ExecStartPre=/usr/bin/systemctl start check-route-overlap.service" in render_check_drop_in(Mode.STRICT)
+        assert "ExecStartPre=/bin/systemctl start check-route-overlap.service" in render_check_drop_in(Mode.STRICT)
         assert "ExecStartPre" not in render_check_drop_in(Mode.WARN)
 
     def test_neither_drop_in_knows_of_the_other(self) -> None:
@@ -177,8 +177,8 @@ class TestTexts:
     def test_another_layout(self) -> None:
         """Paths are those of the layout, as the host itself sees them."""
         layout = HostLayout(root="/mnt", config_directory="/etc/other", state_directory="/run/other/place")
-        assert "ExecStart=/etc/other/static-routes.sh\n" in render_routes_unit(layout)
-        assert "ExecStart=/etc/other/check-route-overlap.sh\n" in render_check_unit(layout)
+        assert "ExecStart=/bin/bash /etc/other/static-routes.sh\n" in render_routes_unit(layout)
+        assert "ExecStart=/bin/bash /etc/other/check-route-overlap.sh\n" in render_check_unit(layout)
         assert "RuntimeDirectory=other/place\n" in render_check_unit(layout)
         assert "  'state /run/other/place'" in render_check_script(ODD, layout=layout).splitlines()
 
@@ -211,7 +211,7 @@ class TestReaders:
         drop_ins.mkdir(parents=True)
         layout = HostLayout()
         routes, check = (
-            text.replace(f"ExecStart={script}", f"ExecStart={program}")
+            text.replace(f"ExecStart=/bin/bash {script}", f"ExecStart={program}")
             for text, script in (
                 (render_routes_unit(), layout.routes_script),
                 (render_check_unit(), layout.check_script),

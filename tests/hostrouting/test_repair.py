@@ -351,6 +351,17 @@ class TestRepairOfKnownHosts:
             as_ip("172.16.255.255"),
         )
 
+    def test_open_besides_what_was_given_up(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """What is open beyond the ranges that were given up is told besides them, before and behind."""
+        monkeypatch.setattr("hostrouting.repair.propose.cover", lambda *_, **__: ())
+        theirs = Route.to("172.16.9.9/32", dev="ib0", protocol=3)
+        unsafe = proposed(h200().with_routes([theirs]), "172.16.0.0/16").unsafe
+        assert [(it.reason, str(ip_at(4, it.first)), str(ip_at(4, it.last))) for it in unsafe] == [
+            ("longest-prefix", "172.16.9.9", "172.16.9.9"),
+            ("still-open", "172.16.0.0", "172.16.9.8"),
+            ("still-open", "172.16.9.10", "172.16.255.255"),
+        ]
+
     def test_no_way(self) -> None:
         """When it is not known how the expected device leads out, that is the reason."""
         fib = Fib(attrs.evolve(h200()))

@@ -4,7 +4,7 @@ import os
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from ipaddress import IPv4Address
 from pathlib import Path
 
@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from hostrouting.config import HostRoutingConfig, StaticRoute, StaticRoutesConfig
 from hostrouting.fib import Fib
-from hostrouting.model import IPV4, Prefix, Route, Snapshot
+from hostrouting.model import IPV4, OURS, Prefix, Route, Snapshot
 from hostrouting.plan import RoutePlan, plan_routes
 from hostrouting.render import render_static_routes_script
 from hostrouting.uplink import DesiredRoute, bare_leg
-from tests.support.awks import AWKS, each_awk, only_awk
+from tests.support.awks import AWKS, each_awk, only_awk, put_before
 from tests.support.commands import LINKS, furnish, route_command
 from tests.support.namespace import Namespace, private_namespace
 from tests.support.strategies import blocks, prefixes, routes
@@ -57,13 +57,17 @@ class Ran:
         *,
         wait: int = 0,
         awk: str = AWKS[0],
+        tools: Mapping[str, str] | None = None,
+        before: str = ":",
+        **environment: str,
     ) -> None:
-        """Render the script, run it."""
+        """Render the script, run it; `tools` are programs in the place of the usual, `before` is done in the shell."""
         wanted = tuple(wanted)
         script = directory / "static-routes.sh"
         config = HostRoutingConfig(StaticRoutesConfig(bool(wanted), wanted))
-        script.write_text(only_awk(render_static_routes_script(config, wait=wait), awk, directory))
-        done = namespace.run("bash", str(script))
+        text = put_before(render_static_routes_script(config, wait=wait), tools or {}, directory)
+        script.write_text(only_awk(text, awk, directory) if "awk" not in (tools or {}) else text)
+        done = namespace.run("unshare", "--mount", "bash", "-c", f"{before} && exec bash {script}", **environment)
         self.status, self.said, self.lines = done.returncode, done.stderr, done.stderr.splitlines()
         assert not done.stdout
 
@@ -79,6 +83,19 @@ def plan(wanted: Iterable[StaticRoute], snapshot: Snapshot) -> RoutePlan:
 def table(snapshot: Snapshot) -> Counter[Route]:
     """The routes, whatever their order, without the state of their legs."""
     return Counter(attrs.evolve(route, legs=tuple(map(bare_leg, route.legs))) for route in snapshot.routes)
+
+
+WAYS = ["via 10.0.0.1 dev eth0"] * 2 + [
+    "via 10.0.0.1 dev eth0 onlink",
+    "via 10.0.0.9 dev eth0 mtu 1400",
+    "dev ib0 scope link",
+]
+
+
+def crowds() -> st.SearchStrategy[list[str]]:
+    """What stands where a route is wanted, ours and others in any order, the wanted one often among them."""
+    ways = st.tuples(st.sampled_from([4, OURS, OURS]), st.sampled_from(WAYS))
+    return st.lists(ways.map(lambda it: f"proto {it[0]} {it[1]}"), max_size=4)
 
 
 def static_routes(block: Prefix) -> st.SearchStrategy[list[StaticRoute]]:
@@ -109,6 +126,27 @@ def test_the_table_is_the_planned_one(data: st.DataObject, tmp_path_factory: pyt
         planned = plan(wanted, before)
         ran = Ran(namespace, wanted, tmp_path_factory.mktemp("routes"), awk=data.draw(st.sampled_from(AWKS)))
         after = namespace.snapshot()
+    is_as_planned(planned, ran, before, after)
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+@given(crowd=crowds(), metric=st.sampled_from([0, 100]), awk=st.sampled_from(AWKS))
+def test_a_crowded_place_is_the_planned_one(
+    crowd: list[str], metric: int, awk: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Whatever stands where a route is wanted, ours and others in any order, the script does what the engine plans."""
+    wanted = [StaticRoute("172.16.0.0/17", metric=metric)]
+    with private_namespace() as namespace:
+        furnish(namespace, LINKS, set())
+        namespace.batch(["route add default via 10.0.0.1 dev eth0"])
+        namespace.batch([f"route append 172.16.0.0/17 metric {metric} {it}" for it in crowd], force=True)
+        before = namespace.snapshot()
+        ran = Ran(namespace, wanted, tmp_path_factory.mktemp("routes"), awk=awk)
+        is_as_planned(plan(wanted, before), ran, before, namespace.snapshot())
+
+
+def is_as_planned(planned: RoutePlan, ran: Ran, before: Snapshot, after: Snapshot) -> None:
+    """What the script said and did is the plan; where it could not do all, it took nothing away."""
     told = (
         f"{ran.said}\n{planned}\n--\n"
         + "\n".join(map(str, before.routes))
@@ -124,11 +162,31 @@ def test_the_table_is_the_planned_one(data: st.DataObject, tmp_path_factory: pyt
     for step in planned.conflicts:
         assert any(line.endswith(f": {step.reason}") for line in ran.lines), told
     assert len(ran.lines) == len(planned.pending) + len(planned.conflicts) + len(refused), told
-    if failing:
-        kept = [step for step in planned.steps if step.action in {"add", "replace"}]
-        planned = RoutePlan(tuple(kept))
-    if not refused:
-        assert table(after) == table(planned.apply_to(before)), told
+    if refused:
+        return
+    if not failing:
+        expected = planned.apply_to(before)
+        assert firsts(after) == firsts(expected), told
+        assert table(after) <= table(expected), told
+        # A deletion takes the first that is like its words: a twin of ours behind another's may go with what is to go.
+        assert all(route.protocol == OURS for route in table(expected) - table(after)), told
+        return
+    # All that can be had is there, and what it is to take the place of as well, where that can be.
+    made = [step for step in planned.changes if step.action != "delete"]
+    there, then = set(table(after)), set(table(before))
+    assert there >= {step.route for step in made}, told
+    assert there - then <= {step.route for step in made}, told
+    keys_of_others = {route.key for route in then if route.protocol != OURS}
+    assert {it.key for it in then - there} <= {it.route.key for it in made} & keys_of_others, told
+    assert all(route.protocol == OURS for route in then - there), told
+
+
+def firsts(snapshot: Snapshot) -> dict[tuple[object, ...], Route]:
+    """Of each key the route that the kernel takes."""
+    found: dict[tuple[object, ...], Route] = {}
+    for route in snapshot.routes:
+        found.setdefault(route.key, attrs.evolve(route, legs=tuple(map(bare_leg, route.legs))))
+    return found
 
 
 @pytest.fixture
@@ -232,6 +290,120 @@ class TestOneHost:
         assert line.startswith("<3>static-routes: route add 10.1.0.0/16 ")
         assert "invalid gateway" in line
         assert len([route for route in namespace.routes(IPV4) if route.protocol == 213]) == 3
+
+    def test_no_room_for_temporary_files(self, namespace: Namespace, tmp_path: Path) -> None:
+        """The script needs no temporary file: with a full disk it does all that it is to do."""
+        full = tmp_path / "full"
+        full.mkdir()
+        fill = f"mount -t tmpfs -o size=64k none {full} && export TMPDIR={full} && ! cat /dev/zero 2>&- >{full}/all"
+        many = [StaticRoute(f"10.{1 + number // 256}.{number % 256}.0/24") for number in range(1500)]
+        ran = Ran(namespace, many, tmp_path, before=fill)
+        assert (ran.lines, ran.status) == ([], 0)
+        assert len(ours(namespace)) == 1500
+
+    @pytest.mark.parametrize("ending", ["exit 0", "kill -9 $$"])
+    def test_a_plan_that_was_cut_short(self, namespace: Namespace, tmp_path: Path, ending: str) -> None:
+        """Where the end of the plan does not come, nothing of it is done, and the script fails with a word."""
+        tools = {"awk": f"cat >/dev/null; echo change route add 10.1.0.0/16 dev eth0 proto 213; {ending}"}
+        if ending == "exit 0":
+            tools["ip"] = 'ip "$@"; exit 7'
+        ran = Ran(namespace, HALVES, tmp_path, tools=tools)
+        assert (ran.status, ours(namespace)) == (1, [])
+        assert "<3>static-routes: what is there cannot be told" in ran.said
+
+    def test_somebody_else_is_faster(self, namespace: Namespace, tmp_path: Path) -> None:
+        """Where somebody makes the wanted route in the meantime, all is well: what is there counts, not who did it."""
+        first = "ip route add 172.16.0.0/17 via 10.0.0.1 dev eth0 proto 213"
+        ran = Ran(namespace, HALVES, tmp_path, tools={"ip": f'[[ "$*" == *-force* ]] && {first} 2>&-\nexec ip "$@"'})
+        assert (ran.lines, ran.status) == ([], 0)
+        assert ours(namespace) == [str(it.destination) for it in HALVES]
+
+    @pytest.mark.parametrize("command", ["replace", "append"])
+    def test_somebody_takes_the_place(self, namespace: Namespace, tmp_path: Path, command: str) -> None:
+        """A route of another that comes to stand where ours stood, between reading and writing, is not overwritten."""
+        namespace.batch(["route add 172.16.0.0/17 dev ib0 scope link proto 213"])
+        stolen = f"ip route {command} 172.16.0.0/17 via 10.0.0.9 dev eth0 proto static"
+        once = f'[[ "$*" == *-force* && ! -e {tmp_path}/done ]] && : >{tmp_path}/done && {stolen}\nexec ip "$@"'
+        ran = Ran(namespace, HALVES, tmp_path, tools={"ip": once})
+        assert "172.16.0.0/17 via 10.0.0.9 dev eth0 proto static" in namespace.ip("-d", "route", "show").stdout
+        assert ran.status == 1 or command == "append"
+
+    @pytest.mark.parametrize(
+        "was",
+        [
+            "via 10.0.0.1 dev eth0 onlink",
+            "via 10.0.0.1 dev eth0 src 10.0.0.4",
+            "via 10.0.0.1 dev eth0 mtu 1400",
+            "via 10.0.0.1 dev eth0 mtu lock 1400",
+            "via 10.0.0.9 dev eth0",
+            "nexthop via 10.0.0.1 dev eth0 nexthop via 10.0.0.2 dev eth0",
+            "scope global dev eth0",
+        ],
+    )
+    @pytest.mark.parametrize("behind", [False, True], ids=["alone", "before another's"])
+    @pytest.mark.parametrize("twin", [False, True], ids=["", "with the wanted behind"])
+    def test_whatever_stood_there(
+        self, namespace: Namespace, tmp_path: Path, was: str, *, behind: bool, twin: bool
+    ) -> None:
+        """Whatever of ours stands in the place is gone afterwards, and the wanted one stands there instead."""
+        namespace.batch([f"route add 172.16.0.0/17 proto 213 {was}"])
+        namespace.batch(["route append 172.16.0.0/17 dev ib0 proto static"] * behind)
+        namespace.batch(["route append 172.16.0.0/17 via 10.0.0.1 dev eth0 proto 213"] * twin)
+        ran = Ran(namespace, HALVES[:1], tmp_path)
+        assert (ran.lines, ran.status) == ([], 0)
+        first, *rest = namespace.ip("-N", "route", "show", "172.16.0.0/17").stdout.splitlines()
+        assert first == "172.16.0.0/17 via 10.0.0.1 dev eth0 proto 213 "
+        assert [it.split(" proto ")[0] for it in rest] == ["172.16.0.0/17 dev ib0"] * behind
+
+    @each_awk
+    def test_by_an_object(self, namespace: Namespace, tmp_path: Path, awk: str) -> None:
+        """A route of ours by a nexthop object gives way too, whoever made the object."""
+        namespace.batch(["nexthop add id 5 via 10.0.0.1 dev eth0 proto 4", "route add 172.16.0.0/17 nhid 5 proto 213"])
+        namespace.batch(["route add 10.1.0.0/16 nhid 5 proto 213"])
+        ran = Ran(namespace, HALVES[:1], tmp_path, awk=awk)
+        assert (ran.lines, ran.status, ours(namespace)) == ([], 0, ["172.16.0.0/17"])
+        assert "nhid" not in namespace.ip("route", "show").stdout
+
+    def test_one_leg_becomes_two(self, namespace: Namespace, tmp_path: Path) -> None:
+        """A route with one leg gives way to one that has the same leg first and another besides."""
+        namespace.batch(["route add 172.16.0.0/17 via 10.0.0.1 dev eth0 proto 213"])
+        namespace.batch(["route replace default nexthop via 10.0.0.1 dev eth0 nexthop via 10.0.0.2 dev eth0"])
+        assert Ran(namespace, HALVES[:1], tmp_path).status == 0
+        (found,) = (it for it in namespace.routes(IPV4) if it.protocol == 213)
+        assert len(found.legs) == 2
+
+    def test_a_refused_route_takes_nothing_away(self, namespace: Namespace, tmp_path: Path) -> None:
+        """Where the kernel refuses what is to stand in the place of a route of ours, that one stays."""
+        namespace.batch(["route add broadcast 10.0.0.77 dev eth0 table main"])
+        namespace.batch(["route add 10.1.0.0/16 via 10.0.0.1 proto 213"])
+        ran = Ran(namespace, [StaticRoute("10.1.0.0/16", "10.0.0.77", "eth0")], tmp_path)
+        assert ran.status == 1
+        assert "10.1.0.0/16 via 10.0.0.1 dev eth0" in namespace.ip("-N", "route", "show", "proto", "213").stdout
+
+    @pytest.mark.parametrize("step", ["100000", "-100000"])
+    def test_a_clock_that_is_set(self, namespace: Namespace, tmp_path: Path, step: str) -> None:
+        """A clock that is set while the script waits makes it wait neither less nor longer."""
+        namespace.batch(["route del default"])
+        begin = time.monotonic()
+        # With this, bash begins to count where a clock that jumped would have it.
+        assert Ran(namespace, HALVES, tmp_path, wait=1, SECONDS=step).status == 1
+        assert 1 <= time.monotonic() - begin < 6
+
+    def test_other_names_of_a_device(self, namespace: Namespace, tmp_path: Path) -> None:
+        """A device that has more names, even such as `ip` uses itself, is known by its own."""
+        for name in ("group", "UP", "inet", "altname"):
+            assert namespace.ip("link", "property", "add", "dev", "eth0", "altname", name).returncode == 0
+        wanted = [*HALVES, StaticRoute("10.1.0.0/16", dev="eth0"), StaticRoute("10.2.0.0/16", dev="inet")]
+        ran = Ran(namespace, wanted, tmp_path)
+        assert ran.lines == [
+            f"<3>static-routes: 10.2.0.0/16 dev inet: waiting for {plan(wanted, namespace.snapshot()).pending[0].missing} (given up after 0 s)"
+        ]
+        assert len(ours(namespace)) == 3
+
+
+def ours(namespace: Namespace) -> list[str]:
+    """The destinations of our routes."""
+    return [str(route.prefix) for route in namespace.routes(IPV4) if route.protocol == 213]
 
 
 def _see(namespace: Namespace, address: str, path: str) -> None:

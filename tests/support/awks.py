@@ -1,11 +1,12 @@
 """The programs called awk: a host has one of them, and the boot scripts take what there is."""
 
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-__all__ = ["AWKS", "each_awk", "only_awk"]
+__all__ = ["AWKS", "each_awk", "only_awk", "put_before"]
 
 NAMES = ("mawk", "gawk", "original-awk", "busybox")
 AWKS = tuple(name for name in NAMES if shutil.which(name))
@@ -32,3 +33,14 @@ def only_awk(script: str, name: str, directory: Path) -> str:
     changed = script.replace(" PATH=/", f" PATH={place}:/", 1)
     assert changed != script
     return changed
+
+
+def put_before(script: str, tools: Mapping[str, str], directory: Path) -> str:
+    """A boot script that finds these programs first; what each does in bash, as a body, with the usual ones at hand."""
+    place = directory / "tools"
+    place.mkdir(exist_ok=True)
+    for name, body in tools.items():
+        program = place / name
+        program.write_text(f"#!/bin/bash\nPATH=/usr/sbin:/usr/bin:/sbin:/bin\n{body}\n")
+        program.chmod(0o755)
+    return script.replace(" PATH=/", f" PATH={place}:/", 1)

@@ -1,5 +1,7 @@
 """A machine that runs is never touched, whatever is done to the host's routing: it keeps its process, every time."""
 
+import pytest
+
 from hostrouting.config import Mode, StaticRoute
 from tests.support.gate import (
     HALVES,
@@ -164,3 +166,35 @@ def test_the_original_can_be_removed() -> None:
         assert not set(units) & set(system.show(KUBE1, "Requires").split())
         end(system)
         assert start(system) == 0
+
+
+TIES = {
+    "the instance's own": {f"/etc/systemd/system/{KUBE1}.requires/{{}}": "/etc/systemd/system/{}"},
+    "of this boot": {"/run/systemd/system/systemd-nspawn@.service.requires/{}": "/etc/systemd/system/{}"},
+    "a drop-in": {},
+}
+INSTANCE = "[Unit]\nRequires=static-routes.service check-route-overlap.service\n"
+
+
+@many_times
+@pytest.mark.parametrize("tie", TIES)
+def test_ties_of_any_kind(tie: str) -> None:
+    """Whatever has the machine require our units, wherever it stands: neither Configure nor Remove touches it."""
+    units = (LAYOUT.routes_unit, LAYOUT.check_unit)
+    with host() as system:
+        for unit in units:
+            system.lay(f"/etc/systemd/system/{unit}", ORIGINAL_UNIT)
+            for path, target in TIES[tie].items():
+                system.must("mkdir", "--parents", path.rpartition("/")[0])
+                system.must("ln", "--symbolic", target.format(unit), path.format(unit))
+        if not TIES[tie]:
+            system.lay(f"/etc/systemd/system/{KUBE1}.d/10-tie.conf", INSTANCE)
+        system.must("systemctl", "daemon-reload")
+        machine = Running(system)
+        assert set(units) <= set(system.show(KUBE1, "Requires").split())
+        configure(system, config(*HALVES, mode=Mode.STRICT))
+        machine.untouched("Configure")
+        configure(system, config(HALVES[0], mode=Mode.WARN))
+        machine.untouched("another configuration")
+        assert run_task(system, "Remove", config()).returncode == 0
+        machine.untouched("Remove")

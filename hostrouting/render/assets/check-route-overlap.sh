@@ -5,6 +5,8 @@ finished='' && trap '[[ $finished ]] || exit 1' EXIT # a script that was cut sho
 # Exact: the kernel is asked at every place where its answer can change, so that what holds there holds everywhere.
 # Exit status: 0, or 1 when the machine must not start. What was found is in the journal and in the state directory:
 # route-overlap.json, and then route-overlap.ok or route-overlap.detected. None of those is there before it is found.
+# A task may write them at the same moment, without a lock in common: each is whole, and each run ends with its own. Who
+# reads takes route-overlap.json, which cannot contradict itself.
 
 # Data, and nothing else: no line of it is ever run.
 configuration=(
@@ -25,8 +27,11 @@ done
 directory=${RUNTIME_DIRECTORY:-$directory}
 printf -v settings 'setting %s\n' "${configuration[@]}"
 
+level=3
+[[ $mode == WARN ]] && level=4
+
 fail() {
-  printf '<3>check-route-overlap: %s\n' "$1" >&2
+  printf '<%s>check-route-overlap: %s\n' "$level" "$1" >&2
   finish 1
 }
 
@@ -44,10 +49,9 @@ readonly OK=10 OVERLAP=11 UNDECIDED=12 NO_DEFAULT_ROUTE=13 NOT_YET=14 DIFFERING=
 check() {
   {
     printf '%sstate\n' "$settings"
-    exec ip -4 -N -d -o -batch - <<<$'rule show\nroute show table all\nlink show\nnetconf show' 2>&1
-  } | awk -v final="$1" -v waited="$wait" -v directory="$directory" -v OK=$OK -v OVERLAP=$OVERLAP \
-    -v UNDECIDED=$UNDECIDED -v NO_DEFAULT_ROUTE=$NO_DEFAULT_ROUTE -v NOT_YET=$NOT_YET -v DIFFERING=$DIFFERING \
-    -v FAILED=$FAILED '
+    printf '%s\n' 'rule show' 'route show table all' 'link show' 'netconf show' | ip -4 -N -d -o -batch - 2>&1
+  } | awk -v final="$1" -v waited="$wait" -v OK=$OK -v OVERLAP=$OVERLAP -v UNDECIDED=$UNDECIDED \
+    -v NO_DEFAULT_ROUTE=$NO_DEFAULT_ROUTE -v NOT_YET=$NOT_YET -v DIFFERING=$DIFFERING -v FAILED=$FAILED '
 #include routing.awk
 #include rules.awk
 #include fib.awk
@@ -60,32 +64,57 @@ check() {
 #include notes.awk
 #include repair.awk
 #include cover.awk
-' >&2
+'
+}
+
+# Whole under its name, or not there. Nothing here goes through a temporary file elsewhere, as here-strings do.
+leave() {
+  local new=$directory/route-overlap.new
+  { printf '%s' "$2" >"$new" && mv -f "$new" "$1"; } 2>/dev/null && return
+  rm -f "$new"
+  fail "cannot write $1"
 }
 
 if [[ ! -d $directory ]]; then mkdir -p "$directory" || fail "cannot make $directory"; fi
-for stale in "$directory"/route-overlap.{ok,detected,json}; do
+for stale in "$directory"/route-overlap.{ok,detected,json,new}; do
   if [[ -e $stale || -L $stale ]]; then
-    rm -f "$directory"/route-overlap.{ok,detected,json} || fail "cannot remove $stale"
+    rm -f "$directory"/route-overlap.{ok,detected,json,new} || fail "cannot remove $stale"
     break
   fi
 done
 
-tries=0 last=''
+# Counted in naps of a fifth of a second: the clock may be set meanwhile.
+tries=0 naps=0 last=''
 while :; do
-  ((SECONDS >= wait)) && last=last
-  check "$last"
+  ((naps >= wait * 5)) && last=last
+  said=$(check "$last")
   status=$?
   case $status in
     # The tables changed while they were looked at; or they and the kernel really differ.
     "$DIFFERING") ((++tries < 3)) || last=last ;;
-    "$NOT_YET") sleep 0.2 ;;
+    "$NOT_YET") ((++naps)) && sleep 0.2 ;;
     *) break ;;
   esac
 done
 
+# The journal comes first, for there may be no room for the files; the marker last: once it is there, everything is.
+json='' mark=''
+while IFS= read -r line; do
+  case $line in
+    'json '*) json=${line#* }$'\n' ;;
+    'mark '*) mark+=${line#* }$'\n' ;;
+    ?*) printf '%s\n' "$line" >&2 ;;
+  esac
+done < <(printf '%s\n' "$said")
+
 case $status in
-  "$OK" | "$UNDECIDED") finish 0 ;;
-  "$OVERLAP" | "$NO_DEFAULT_ROUTE" | "$FAILED") finish 1 ;;
+  "$OK" | "$UNDECIDED") marker=ok ;;
+  "$OVERLAP" | "$NO_DEFAULT_ROUTE") marker=detected ;;
+  "$FAILED") finish 1 ;;
   *) fail "awk failed with status $status" ;;
 esac
+[[ $json && $mark ]] || fail "awk left no account of what it found"
+leave "$directory/route-overlap.json" "$json"
+leave "$directory/route-overlap.$marker" "$mark"
+[[ $marker == ok ]]
+finish $?

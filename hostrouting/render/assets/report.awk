@@ -117,12 +117,11 @@ function finding_text(f,   what, how) {
 
 function add_note(text) { note[++notes] = text }
 
-# --- Where it is said: the journal (standard output), the marker, the JSON.
+# --- Where it is said: lines for the journal as they are, then "json" with the document, and "mark" with a line of the
+# marker.
 
 function finish(verdict, status,   i, level) {
   level = mode == "STRICT" ? "<3>" : "<4>"
-  json = directory "/route-overlap.json"
-  marker = directory "/route-overlap." (verdict == "ok" || verdict == "undecided" ? "ok" : "detected")
   if (verdict == "no-default-route") {
     print level "check-route-overlap: " no_default_text()
     mark[++marks] = verdict
@@ -145,10 +144,7 @@ function finish(verdict, status,   i, level) {
   if (notes > AT_MOST) print "<4>and " (notes - AT_MOST) " more like these; all are in route-overlap.json"
   if (repairs) print level "ACTION: add to staticRoutes.routes: " repair_json()
   write_json(verdict)
-  close(json)
-  # The marker comes last: once it is there, everything is.
-  for (i = 1; i <= marks; i++) print mark[i] > marker
-  close(marker)
+  for (i = 1; i <= marks; i++) print "mark " mark[i]
   exit status
 }
 
@@ -179,15 +175,15 @@ function or_null(text) { return text == "" ? "null" : quoted(text) }
 
 function write_json(verdict,   i, text) {
   for (i = 1; i <= expected_count; i++) text = text (i > 1 ? ", " : "") quoted(expected[i])
-  printf "{\"schema\": \"hostrouting/check/1\", \"verdict\": \"%s\", \"mode\": \"%s\", ", verdict, mode > json
-  printf "\"expectedDevs\": [%s], ", text > json
-  printf "\"findings\": [" > json
-  for (i = 1; i <= findings; i++) printf "%s%s", (i > 1 ? ", " : ""), finding_json(i) > json
-  printf "], \"repair\": %s, \"unsafe\": [", repair_json() > json
-  for (i = 1; i <= unsafe_count; i++) printf "%s%s", (i > 1 ? ", " : ""), unsafe_json(i) > json
-  printf "], \"notes\": [" > json
-  for (i = 1; i <= notes; i++) printf "%s%s", (i > 1 ? ", " : ""), quoted(note[i]) > json
-  print "]}" > json
+  printf "json {\"schema\": \"hostrouting/check/1\", \"verdict\": \"%s\", \"mode\": \"%s\", ", verdict, mode
+  printf "\"expectedDevs\": [%s], ", text
+  printf "\"findings\": ["
+  for (i = 1; i <= findings; i++) printf "%s%s", (i > 1 ? ", " : ""), finding_json(i)
+  printf "], \"repair\": %s, \"unsafe\": [", repair_json()
+  for (i = 1; i <= unsafe_count; i++) printf "%s%s", (i > 1 ? ", " : ""), unsafe_json(i)
+  printf "], \"notes\": ["
+  for (i = 1; i <= notes; i++) printf "%s%s", (i > 1 ? ", " : ""), quoted(note[i])
+  print "]}"
 }
 
 function finding_json(f,   r, text, i, via, gateway, dev) {

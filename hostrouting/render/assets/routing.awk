@@ -60,6 +60,8 @@ function read_route(r,   field, leg, word) {
   r_legs[r] = 0
   for (field = 3; field <= NF; field++) {
     word = $field
+    # Behind a route by a nexthop object stands what the object is.
+    if (word == "nh_info") break
     if (word == "\\") continue
     if (word == "nexthop") {
       leg = r_legs[r] + 1

@@ -124,24 +124,44 @@ function says(r, w,   leg) {
 
 function scope_of(w) { return through[w] ? 0 : 253 }
 
-# What to do about one route that is wanted, given those that hold its key.
-function settle(w,   key, i, r, first_stale, stays) {
+# What to do about one route that is wanted, given those that hold its key; the kernel takes the first.
+function settle(w,   key, i, r, stays, doubtful) {
   key = key_of(w)
   for (i = 1; i <= holders[key]; i++) {
     r = holder[key, i]
     if (r_proto[r] == ours && !says(r, w)) {
       is_stale[r] = 1
-      if (!first_stale) first_stale = r
+      if (is_like(r, w)) doubtful = 1
     } else if (!stays) stays = r
   }
-  if (stays && says(stays, w)) return
-  if (first_stale && first_stale == holder[key, 1]) {
-    is_stale[first_stale] = 0
-    print "change route replace " route_words(w)
+  if (stays && says(stays, w)) {
+    if (doubtful && r_proto[stays] == ours) bring_forward("remove ", w, key)
+  } else if (holders[key] && is_stale[holder[key, 1]]) {
+    if (stays) bring_forward("change ", w, key)
+    else print "change route append " route_words(w)
   } else if (stays) {
     print "refused " wish_text(w) ": its key is held by [" route_text(stays) "], which is not ours: " \
       way_out(stays)
   } else print "change route add " route_words(w)
+}
+
+# Ours never gives way to ours by `replace`, which overwrites whoever stands first by then. The new one comes behind the
+# old, which goes when all else is there: for the kernel deletes the first that could be meant. Where others stand there
+# too, the new one comes before them all, and what could be taken for it goes just before that.
+function bring_forward(what, w, key,   i, r) {
+  for (i = 1; i <= holders[key]; i++) {
+    r = holder[key, i]
+    if (r_proto[r] != ours || !is_like(r, w)) continue
+    is_stale[r] = 0
+    print what removal(r)
+  }
+  print what "route prepend " route_words(w)
+}
+
+# Whether the kernel could take the wanted route for this one, when this is to be deleted.
+function is_like(r, w,   way) {
+  way = r_gateway[r, 1] == "" ? "dev " r_dev[r, 1] : way_text(r_gateway[r, 1], r_dev[r, 1])
+  return r_type[r] == UNICAST && r_scope[r] == scope_of(w) && index(g_words[w, 1] " ", way " ")
 }
 
 function route_words(w,   text, leg) {
@@ -166,6 +186,8 @@ function removal(r,   text, leg) {
   text = "route del " (r_type[r] == UNICAST ? "" : type_name[r_type[r]] " ") prefix_text(r_net[r], r_len[r])
   text = text " table " r_table[r] " proto " ours " scope " r_scope[r] " metric " r_metric[r]
   if (r_tos[r] != "0") text = text " tos " r_tos[r]
+  text = text r_more[r]
+  if (more_text(r, "nhid") != "") return text
   if (r_legs[r] == 1) return text " " leg_text(r, 1)
   for (leg = 1; leg <= r_legs[r]; leg++) text = text " nexthop " leg_text(r, leg) " weight " r_weight[r, leg]
   return text
@@ -174,16 +196,21 @@ function removal(r,   text, leg) {
 # --- Words.
 
 # A route in the words of the engine.
-function route_text(r,   text, leg, flags) {
+function route_text(r,   text, leg) {
   text = (r_type[r] == UNICAST ? "" : type_name[r_type[r]] " ") (r_len[r] ? prefix_text(r_net[r], r_len[r]) : "default")
   if (r_legs[r] == 1) text = text " " leg_text(r, 1) state_text(r, 1)
   text = text " proto " name_of_protocol(r_proto[r])
   if (r_scope[r] != 0) text = text " scope " (r_scope[r] in scope_name ? scope_name[r_scope[r]] : r_scope[r])
-  if (index(r_more[r], " src ") == 1) { split(r_more[r], flags, " "); text = text " src " flags[2] }
-  if (r_metric[r] != 0) text = text " metric " r_metric[r]
+  text = text more_text(r, "src") (r_metric[r] == 0 ? "" : " metric " r_metric[r])
+  text = text more_text(r, "mtu") more_text(r, "advmss") more_text(r, "nhid")
   for (leg = 1; r_legs[r] > 1 && leg <= r_legs[r]; leg++)
     text = text " nexthop " leg_text(r, leg) state_text(r, leg) " weight " r_weight[r, leg]
   return text
+}
+
+function more_text(r, name,   part, i) {
+  for (i = split(r_more[r], part, " ") - 1; i >= 1; i--) if (part[i] == name) return " " name " " part[i + 1]
+  return ""
 }
 
 function state_text(r, leg,   text) {

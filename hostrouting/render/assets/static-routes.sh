@@ -22,62 +22,74 @@ fail() {
   exit 1
 }
 
-# What is wrong is one line a route; what is to be done is one line a command of `ip`.
+# What is wrong is one line a route, what is to be done one line a command of `ip`; then comes "end", if all went well.
 plan() {
   {
     printf '%sstate\n' "$settings"
-    exec ip -4 -N -d -o -batch - <<<$'rule show\nroute show table all\nlink show\nnetconf show' 2>&1
+    printf '%s\n' 'rule show' 'route show table all' 'link show' 'netconf show' | ip -4 -N -d -o -batch - 2>&1
   } | awk -v waited="$wait" '
 #include routing.awk
 #include rules.awk
 #include fib.awk
 #include uplink.awk
 #include static-routes.awk
-'
+' && echo end
 }
 
-carry_out() {
-  local problems
-  problems=$(ip -4 -N -force -batch - <<<"$1" 2>&1 >/dev/null) && return
-  # Each problem is followed by the number of its command.
-  local commands said='' line
-  mapfile -t commands <<<"$1"
-  while IFS= read -r line; do
-    case $line in
-      'Command failed '*) printf '<3>static-routes: %s: %s\n' "${commands[${line##*:} - 1]}" "$said" >&2 && said= ;;
-      *) said+=${said:+ }${line#RTNETLINK answers: } ;;
-    esac
-  done <<<"$problems"
-  return 1
-}
-
-printf -v settings 'setting %s\n' "${configuration[@]}"
-tries=0 failed=''
-while :; do
-  steps=$(plan) || fail "what is there cannot be told: ${steps##*$'\n'}"
+# Nothing here goes through a temporary file (as here-strings do), for there may be no room for one.
+look() {
   missing='' refused='' changes='' removals=''
+  local line said='' ended=''
   while IFS= read -r line; do
     case $line in
       'missing '*) missing+=${line#* }$'\n' ;;
       'refused '*) refused+=${line#* }$'\n' ;;
       'change '*) changes+=${line#* }$'\n' ;;
       'remove '*) removals+=${line#* }$'\n' ;;
+      end) ended=1 ;;
+      *) said=$line ;;
     esac
-  done <<<"$steps"
-  if [[ $missing ]] && ((SECONDS < wait)); then
+  done < <(plan)
+  [[ $ended ]] || fail "what is there cannot be told: ${said:-ip or awk came to no end}"
+}
+
+# What the kernel refuses is in `problems`; whether that matters, the next look tells: somebody else may have done it.
+carry_out() {
+  problems=''
+  local commands line said=''
+  mapfile -t commands < <(printf '%s' "$1")
+  while IFS= read -r line; do
+    case $line in
+      # Each problem is followed by the number of its command.
+      'Command failed '*) problems+="${commands[${line##*:} - 1]-}: $said"$'\n' && said= ;;
+      *) said+=${said:+ }${line#RTNETLINK answers: } ;;
+    esac
+  done < <(printf '%s' "$1" | ip -4 -N -force -batch - 2>&1 >/dev/null)
+}
+
+printf -v settings 'setting %s\n' "${configuration[@]}"
+tries=0 naps=0 problems=''
+while :; do
+  look
+  # Counted in naps of a fifth of a second: the clock may be set meanwhile.
+  if [[ $missing ]] && ((naps++ < wait * 5)); then
     sleep 0.2
     continue
   fi
   # Nothing is taken away until everything else is there.
   [[ $missing$refused$changes ]] || changes=$removals
   # Whatever was written is read back: this ends when there is nothing left to write.
-  if [[ -z $changes ]] || ((tries++ >= 4)) || [[ $failed ]]; then break; fi
-  carry_out "${changes%$'\n'}" || failed=1
+  if [[ -z $changes ]] || ((tries++ >= 4)); then break; fi
+  carry_out "$changes"
 done
 
+if [[ -z $changes ]]; then
+  problems=''
+elif [[ -z $problems ]]; then
+  problems="something else keeps changing these routes: ${changes%%$'\n'*}"$'\n'
+fi
 while IFS= read -r line; do
-  [[ $line ]] && printf '<3>static-routes: %s\n' "$line" >&2
-done <<<"$missing$refused"
-[[ $failed || $missing || $refused ]] && exit 1
-[[ -z $changes ]] || fail "something else keeps changing these routes: ${changes%%$'\n'*}"
+  printf '<3>static-routes: %s\n' "$line" >&2
+done < <(printf '%s' "$missing$refused$problems")
+[[ $missing$refused$changes ]] && exit 1
 finished=1

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from typing import Never
 
 HALF = {"destination": "172.16.0.0/17"}
+SCRIPT = "/etc/aks-flex-node/static-routes.sh"
 UNIT = "/etc/systemd/system/static-routes.service"
 
 
@@ -33,7 +34,7 @@ def test_what_changed_is_said_after_the_progress(repaired: str) -> None:
         "",
         "  + 172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting    # add: it is not there",
         "  + 172.16.128.0/17 via 10.0.0.1 dev eth0 proto hostrouting    # add: it is not there",
-        "  wrote /etc/iproute2/rt_protos.d/hostrouting.conf",
+        "  wrote /etc/systemd/system/static-routes.service",
     ]
 
 
@@ -98,11 +99,11 @@ def test_schema(repaired: str, written: Callable[..., str]) -> None:
 
 def test_a_file_that_cannot_be_written(repaired: str) -> None:
     """The file, the reason and what was written before are named; exit code 1."""
-    host = FakeHost(kernel=h200(), files=FakeFiles(broken={UNIT: "the disk is full: make room"}))
+    host = FakeHost(kernel=h200(), files=FakeFiles(broken={SCRIPT: "the disk is full: make room"}))
     said = say("apply", "--config", repaired, host=host)
     assert said.code == 1
-    assert said.lines[0] == f"FAILED: cannot write {UNIT}: the disk is full: make room"
-    assert "  wrote /etc/aks-flex-node/static-routes.sh" in said.lines
+    assert said.lines[0] == f"FAILED: cannot write {SCRIPT}: the disk is full: make room"
+    assert "  wrote /etc/systemd/system/static-routes.service" in said.lines
 
 
 def test_without_systemd(repaired: str) -> None:

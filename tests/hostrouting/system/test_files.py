@@ -14,6 +14,7 @@ from hostrouting.system import Files, LocalFiles
 from hostrouting.testing import FakeFiles
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 
@@ -154,13 +155,47 @@ class TestLocalFiles:
         """What an interrupted run left beside the file, or somebody planted there, is not written through."""
         victim = tmp_path / "victim"
         victim.write_text("precious", encoding="utf-8")
-        (tmp_path / f"file.{os.getpid()}.new").symlink_to(victim)
+        (tmp_path / "file.new").symlink_to(victim)
         assert LocalFiles().write(str(tmp_path / "file"), "x")
         assert victim.read_text(encoding="utf-8") == "precious"
+        assert sorted(it.name for it in tmp_path.iterdir()) == ["file", "victim"]
+
+    def test_what_a_killed_run_left(self, tmp_path: Path) -> None:
+        """What a run left that was killed while it wrote goes with the next write, or with the file."""
+        files, left = LocalFiles(), tmp_path / "file.new"
+        for wanted in (True, False):
+            left.write_text("half")
+            if wanted:
+                files.write(str(tmp_path / "file"), "x")
+            else:
+                files.remove(str(tmp_path / "file"))
+            assert not left.exists()
+
+    def test_power_that_is_lost(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """What was written, linked or removed is on the disk, its folder's entry too, when it is said to be done."""
+        flushed: list[bool] = []
+        real = os.fsync
+
+        def fsync(descriptor: int) -> None:
+            flushed.append(stat.S_ISDIR(os.fstat(descriptor).st_mode))
+            real(descriptor)
+
+        monkeypatch.setattr(os, "fsync", fsync)
+        files, path, link = LocalFiles(), str(tmp_path / "file"), str(tmp_path / "link")
+        steps: dict[str, tuple[Callable[[], object], list[bool]]] = {
+            "write": (lambda: files.write(path, "x"), [False, True]),
+            "link": (lambda: files.link(link, path), [True]),
+            "remove": (lambda: files.remove(path), [True]),
+            "nothing": (lambda: files.remove(path), []),
+        }
+        for name, (step, expected) in steps.items():
+            flushed.clear()
+            step()
+            assert flushed == expected, name
 
     def test_a_temporary_link_that_was_left(self, tmp_path: Path) -> None:
         """What an interrupted run left beside a link is in nobody's way."""
-        (tmp_path / f"link.{os.getpid()}.new").symlink_to("/nowhere")
+        (tmp_path / "link.new").symlink_to("/nowhere")
         assert LocalFiles().link(str(tmp_path / "link"), "/somewhere")
         assert [(it.name, os.readlink(it)) for it in tmp_path.iterdir()] == [("link", "/somewhere")]
 

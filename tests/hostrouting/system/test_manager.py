@@ -47,17 +47,16 @@ class TestSystemdManager:
         return log
 
     def test_start(self, tmp_path: Path, stub: dict[str, tuple[object, str]]) -> None:
-        """A unit is started with an argument list and never asks for a password."""
-        log = self.ready(tmp_path, stub)
-        SystemdManager().start("x.service", timeout=5)
-        assert log.read_text(encoding="utf-8").splitlines()[-1] == "--no-ask-password --no-pager start x.service"
+        """A unit is started with an argument list; no password is asked for, and nothing that is tied to it touched.
 
-    def test_start_of_what_remained_active(self, tmp_path: Path, stub: dict[str, tuple[object, str]]) -> None:
-        """A oneshot that another installer had remain active is restarted: a start would do nothing."""
-        stub |= {"show": (0, "LoadState=loaded\nActiveState=active\nResult=success\n")}
+        A run that goes on is not joined, and a oneshot that another installer had remain active is run as well.
+        """
         log = self.ready(tmp_path, stub)
         SystemdManager().start("x.service", timeout=5)
-        assert log.read_text(encoding="utf-8").splitlines()[-1].endswith("restart x.service")
+        assert (
+            log.read_text(encoding="utf-8").splitlines()[-1]
+            == "--no-ask-password --no-pager --job-mode=ignore-dependencies restart x.service"
+        )
 
     def test_failed_start(self, tmp_path: Path, stub: dict[str, tuple[object, str]]) -> None:
         """A unit that fails is reported with systemd's reason and the unit's own words from that very run."""
@@ -77,9 +76,11 @@ class TestSystemdManager:
         """A start that hangs is given up in time, and its job is cancelled by a stop."""
         stub |= {"start x.service": ("hang", "")}
         log = self.ready(tmp_path, stub)
-        with pytest.raises(ManagerError, match=r"systemctl start x.service did not answer within 0\.5 s"):
+        with pytest.raises(ManagerError, match=r"systemctl .* restart x.service did not answer within 0\.5 s"):
             SystemdManager().start("x.service", timeout=0.5)
-        assert log.read_text(encoding="utf-8").splitlines()[-1].endswith("stop x.service")
+        assert (
+            log.read_text(encoding="utf-8").splitlines()[-1].endswith("--job-mode=ignore-dependencies stop x.service")
+        )
 
     def test_state(self, tmp_path: Path, stub: dict[str, tuple[object, str]]) -> None:
         """A unit that systemd does not know is not found, and one that ended well is ok."""
@@ -105,6 +106,23 @@ class TestSystemdManager:
         SystemdManager().stop("gone.service")
         with pytest.raises(ManagerError, match="Access denied"):
             SystemdManager().stop("x.service")
+
+    @pytest.mark.usefixtures("stub")
+    def test_its_environment(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """What would have systemctl do nothing and say that all is well does not reach it; all else does."""
+        for name in ("SYSTEMD_OFFLINE", "OTHER"):
+            monkeypatch.setenv(name, "1")
+        program = tmp_path / "systemctl"
+        program.write_text(f"#!/bin/sh\nexport -p >{tmp_path}/environment\n", encoding="utf-8")
+        program.chmod(0o755)
+        SystemdManager().reload()
+        names = {
+            line.split()[-1].split("=")[0]: line.split("=")[-1].strip("'")
+            for line in (tmp_path / "environment").read_text(encoding="utf-8").splitlines()
+        }
+        assert "SYSTEMD_OFFLINE" not in names
+        assert names["SYSTEMD_IGNORE_CHROOT"] == "1"
+        assert names["OTHER"] == "1"
 
     @pytest.mark.usefixtures("stub")
     def test_without_systemctl(self) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import threading
+import time
 
 import pytest
 
@@ -11,7 +13,7 @@ from hostrouting.backends.netlink import NetlinkBackend
 from hostrouting.config import HostRoutingConfig
 from hostrouting.errors import RouteOverlapError
 from hostrouting.host import Host
-from hostrouting.tasks import CheckRouteOverlap, Configure, Remove
+from hostrouting.tasks import CheckRouteOverlap, Configure, ConfigureStaticRoutes, Remove
 from hostrouting.testing import FakeFiles, FakeManager
 from tests.support.namespace import Namespace, private_namespace
 
@@ -82,3 +84,18 @@ def test_another_protocol_number() -> None:
             assert [(str(it.prefix), it.protocol) for it in ours] == [(it["destination"], number) for it in routes]
         phases.execute(Remove(HostRoutingConfig(), host=node), ctx)
         assert namespace.routes(4) == before
+
+
+@pytest.mark.parametrize("task", [ConfigureStaticRoutes, CheckRouteOverlap])
+def test_cancelled_while_it_waits(task: type[ConfigureStaticRoutes]) -> None:
+    """The order to stop ends a wait for the default route at once."""
+    wanted = HostRoutingConfig(
+        {"enabled": True, "routes": [{"destination": "10.77.0.0/16"}]}, {"expectedCidrs": [CIDR], "mode": "STRICT"}
+    )
+    with private_namespace() as namespace:
+        ctx = phases.Context(observers=[])
+        threading.Timer(0.3, lambda: ctx.scope.cancel("enough")).start()
+        began = time.monotonic()
+        with pytest.raises(phases.Cancelled, match="enough"):
+            phases.execute(task(wanted, host=host(namespace), wait=20), ctx)
+        assert time.monotonic() - began < 10

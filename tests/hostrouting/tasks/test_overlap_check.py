@@ -153,3 +153,37 @@ class TestCheckRouteOverlap:
         assert manager.calls == ["reload", "stop check-route-overlap.service"]
         run(task)
         assert manager.calls == ["reload", "stop check-route-overlap.service"], "nothing changed, so nobody is told"
+
+    @pytest.mark.parametrize("path", [LAYOUT.report_path, LAYOUT.detected_path])
+    @pytest.mark.parametrize("mode", ["WARN", "STRICT"])
+    def test_a_marker_that_cannot_be_left(self, mode: str, path: str, caplog: pytest.LogCaptureFixture) -> None:
+        """What was found is told all the same, and decides: in STRICT it is the error, in WARN nothing fails."""
+        host = FakeHost(kernel=h200())
+        host.files.broken[path] = "No space left on device"
+        task = CheckRouteOverlap(config(cidrs=(CIDR,), mode=mode), host=host)
+        if mode == "STRICT":
+            with pytest.raises(phases.TaskFailed) as caught:
+                run(task)
+            assert isinstance(caught.value.cause, RouteOverlapError)
+        else:
+            run(task)
+            assert f"OVERLAP: expected CIDR {CIDR}" in caplog.text
+        assert f"cannot write {path}: No space left on device" in caplog.text
+
+    def test_a_marker_of_no_overlap_that_cannot_be_left(self) -> None:
+        """In STRICT whoever waits for the marker is told why there is none."""
+        host = FakeHost(kernel=h200())
+        host.files.broken[LAYOUT.ok_path] = "No space left on device"
+        with pytest.raises(phases.TaskFailed, match=r"cannot write .*route-overlap\.ok: No space left"):
+            run(CheckRouteOverlap(config(cidrs=("10.0.0.0/8",)), host=host))
+
+    def test_what_was_found_earlier(self) -> None:
+        """A marker of an earlier check is gone when the examination fails: none stands for what was not examined."""
+        host = FakeHost(kernel=h200())
+        task = CheckRouteOverlap(config(cidrs=("10.0.0.0/8",)), host=host)
+        run(task)
+        assert LAYOUT.ok_path in host.files.texts
+        host.kernel.faults.fail("snapshot", 5)
+        with pytest.raises(phases.TaskFailed):
+            run(task)
+        assert not {LAYOUT.ok_path, LAYOUT.report_path} & set(host.files.texts)

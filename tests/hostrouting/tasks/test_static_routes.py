@@ -10,10 +10,13 @@ from hostrouting.errors import FileError, NotReady, RouteConflict
 from hostrouting.layout import HostLayout
 from hostrouting.model import OURS, Route
 from hostrouting.render import parse_static_routes_script
-from hostrouting.tasks import Configure, ConfigureStaticRoutes, Remove
+from hostrouting.tasks import CheckRouteOverlap, Configure, ConfigureStaticRoutes, Remove
 from hostrouting.testing import FakeHost, FakeManager, MemoryBackend, ecmp_node, h200
 from phases.testing import FakeClock
 from tests.support.tasks import LAYOUT, REPAIR, config, ours, run
+
+# Unit and drop-in without the script: machines wait for a unit that cannot be run.
+SHUT = {LAYOUT.routes_unit_path, LAYOUT.routes_drop_in_path}
 
 
 class TestConfigureStaticRoutes:
@@ -33,7 +36,7 @@ class TestConfigureStaticRoutes:
         assert host.files.modes[LAYOUT.routes_script_path] == 0o755
         assert host.files.links == {LAYOUT.routes_enabled_path: LAYOUT.routes_unit_path}
         assert host.manager is not None
-        assert host.manager.calls == ["reload", "start static-routes.service"]
+        assert host.manager.calls == ["reload", "stop static-routes.service", "start static-routes.service"]
         assert host.files.locked == set()
         fields = result.log_fields()  # type: ignore[attr-defined]  # a RoutesResult
         assert fields == {"add": 2, "files": 5}
@@ -64,7 +67,8 @@ class TestConfigureStaticRoutes:
             run(task)
         manager.failing.clear()
         run(task)
-        assert manager.calls == ["reload", "start static-routes.service", "start static-routes.service"]
+        stop, start = (f"{verb} static-routes.service" for verb in ("stop", "start"))
+        assert manager.calls == ["reload", stop, start, start]
 
     def test_update(self) -> None:
         """A changed configuration replaces ours and deletes what is no longer wanted; the unit's text stays."""
@@ -87,17 +91,18 @@ class TestConfigureStaticRoutes:
         assert LAYOUT.routes_drop_in_path not in host.files.texts
         assert LAYOUT.check_drop_in_path in host.files.texts
         assert host.files.links == {}
-        assert host.manager.calls == ["reload"]
+        assert host.manager.calls == ["reload", "stop static-routes.service"]
 
     def test_conflict(self) -> None:
-        """A key that InfiniBand holds is a conflict with the way out; nothing was changed, no file written."""
+        """A key that InfiniBand holds is a conflict with the way out; no route was changed, and the gate is shut."""
         host = FakeHost(kernel=h200())
         with pytest.raises(
             phases.TaskFailed, match=r"172.16.0.0/17 and 172.16.128.0/17 win without touching it"
         ) as caught:
             run(ConfigureStaticRoutes(config("172.16.0.0/16"), host=host))
         assert isinstance(caught.value.cause, RouteConflict)
-        assert host.files.texts == {}
+        assert ours(host) == []
+        assert set(host.files.texts) == SHUT
         assert host.files.locked == set()
 
     def test_default_route_that_comes_late(self) -> None:
@@ -113,12 +118,12 @@ class TestConfigureStaticRoutes:
         assert ours(host) == ["10.9.0.0/16 via 10.0.0.1 dev eth0 proto hostrouting"]
 
     def test_default_route_that_never_comes(self) -> None:
-        """After the deadline the failure says what was waited for; nothing is left behind."""
+        """After the deadline the failure says what was waited for; the gate is shut."""
         host = FakeHost(kernel=MemoryBackend())
         with pytest.raises(phases.TaskFailed, match=r"after 30 s still waiting for .*an IPv4 default route") as caught:
             run(ConfigureStaticRoutes(config("10.9.0.0/16"), host=host), host)
         assert isinstance(caught.value.cause, NotReady)
-        assert host.files.texts == {}
+        assert set(host.files.texts) == SHUT
 
     def test_ecmp(self) -> None:
         """An ECMP default gives its legs to a route that leaves them open."""
@@ -128,7 +133,7 @@ class TestConfigureStaticRoutes:
         assert route.devs == ("eth0", "eth1")
 
     def test_a_disk_that_is_full(self) -> None:
-        """A file that cannot be written is named, with the reason; the lock is let go."""
+        """A file that cannot be written is named, with the reason; no route was changed, and the lock is let go."""
         host = FakeHost(kernel=h200())
         host.files.broken[LAYOUT.routes_unit_path] = "the disk is full"
         with pytest.raises(
@@ -136,6 +141,7 @@ class TestConfigureStaticRoutes:
         ) as caught:
             run(ConfigureStaticRoutes(config(*REPAIR), host=host))
         assert isinstance(caught.value.cause, FileError)
+        assert ours(host) == []
         assert host.files.locked == set()
 
     def test_somebody_else_is_at_work(self) -> None:
@@ -194,7 +200,7 @@ class TestConfigureStaticRoutes:
         run(task)
         host.files.links[LAYOUT.routes_enabled_path] = "/dev/null"
         host.files.modes[LAYOUT.routes_script_path] = 0o644
-        assert task.plan(phases.Context()).files == (LAYOUT.routes_script_path, LAYOUT.routes_enabled_path)
+        assert task.plan(phases.Context()).files == (LAYOUT.routes_enabled_path, LAYOUT.routes_script_path)
         run(task)
         assert host.files.links == {LAYOUT.routes_enabled_path: LAYOUT.routes_unit_path}
         assert task.plan(phases.Context()).is_empty
@@ -205,6 +211,20 @@ class TestConfigureStaticRoutes:
         run(ConfigureStaticRoutes(config(*REPAIR), host=host, wait=44.5))
         assert parse_static_routes_script(host.files.texts[LAYOUT.routes_script_path]).wait == 45
         assert "TimeoutStartSec=75\n" in host.files.texts[LAYOUT.routes_unit_path]
+
+    def test_no_longer_than_a_machine_has(self) -> None:
+        """However long the task waits, at a boot its unit is ended before the machine's own start, which has 90 s."""
+        host = FakeHost(kernel=h200())
+        run(Configure(config(*REPAIR, cidrs=("10.0.0.0/8",)), host=host, wait=1000))
+        for path in (LAYOUT.routes_unit_path, LAYOUT.check_unit_path):
+            assert "TimeoutStartSec=90\n" in host.files.texts[path]
+
+    @pytest.mark.parametrize("task", [ConfigureStaticRoutes, CheckRouteOverlap, Configure])
+    @pytest.mark.parametrize("wait", [-40, float("nan"), float("inf"), 86_401])
+    def test_no_time_to_wait(self, task: type[Configure], wait: float) -> None:
+        """What is no time that can be waited is refused when the task is made."""
+        with pytest.raises(ValueError, match=rf"{task.__name__}: wait={wait} is not between 0 and 86400 seconds"):
+            task(config(), host=FakeHost(), wait=wait)
 
 
 class TestAnotherProtocolNumber:

@@ -1,0 +1,90 @@
+"""Checks: a hundred CIDRs among few and many routes, and one CIDR on the host that all of this is about.
+
+Everything here happens in this process's private network namespace (see `private`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import phases
+from hostrouting.config import HostRoutingConfig
+from hostrouting.fib import Fib
+from hostrouting.kernel import examine
+from hostrouting.model import Prefix
+from hostrouting.overlap import check_overlap
+from hostrouting.repair import propose_repair
+from tests.benchmarks.contest import Contest, Goal
+from tests.benchmarks.netlink import OURS, installed
+from tests.benchmarks.peers import JSON, LOOP, PYROUTE2, ip_json, loop_of_route_get, plain_pyroute2
+from tests.benchmarks.private import FABRIC
+from tests.benchmarks.turns import in_turn
+from tests.benchmarks.workload import equal_routes, mixed_cidrs, mixed_routes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.benchmarks.netlink import Bench
+
+__all__ = ["check_contests"]
+
+_IN_HAND, _WHOLE = "from a snapshot: Fib, check_overlap, propose_repair", "the same, and the snapshot"
+_NODE = 50  # routes of an ordinary node
+
+
+def check_contests(bench: Bench) -> Iterator[Contest]:
+    """All of them."""
+    yield _h200(bench)
+    yield _node(bench)
+    yield from _hundred(bench, 100, 1 / 100)
+    yield from _hundred(bench, 100_000, 1 / 3)
+
+
+def _h200(bench: Bench) -> Contest:
+    config = HostRoutingConfig.from_mapping({"routeOverlap": {"expectedCidrs": [FABRIC]}})
+    ctx = phases.Context()
+
+    def check() -> None:
+        if examine(ctx, bench.backend, config, wait=0).verdict != "overlap":
+            raise RuntimeError("the fabric has no route of its own")
+
+    ours = "examine: snapshot, verdict, repair, proof, and what the kernel says"
+    methods = {ours: check, LOOP: loop_of_route_get([str(Prefix.parse(FABRIC).ip)])}
+    return Contest("check one CIDR on an H200 node", in_turn(methods, rounds=70), (Goal(ours, 0.002),))
+
+
+def _node(bench: Bench) -> Contest:
+    """What the host is furnished with, and as many routes as are missing."""
+    there = len(bench.backend.snapshot(family=4).routes)
+    with installed(bench, equal_routes(_NODE - there)), plain_pyroute2() as pyroute2:
+        methods = {
+            OURS: lambda: bench.backend.snapshot(family=4),
+            PYROUTE2: pyroute2.read_all,
+            JSON: ip_json("link", "address", "rule", "route"),
+        }
+        return Contest(f"snapshot of a node with {_NODE} routes", in_turn(methods, rounds=30))
+
+
+def _hundred(bench: Bench, count: int, limit: float) -> Iterator[Contest]:
+    """With CIDRs that are full of routes, and, where there are many, with some that are not."""
+    with installed(bench, mixed_routes(count)):
+        snapshot = bench.backend.snapshot(family=4)
+        fib = Fib(snapshot)
+        inside, apart = mixed_cidrs(), [Prefix(4, (100 << 24) + (number << 16), 16) for number in range(100)]
+        for cidrs in (inside, apart) if count > _NODE * 2 else (inside,):
+            cells = sum(len(fib.cells(cidr)) for cidr in cidrs)
+
+            def in_hand(chosen: list[Prefix] = cidrs) -> None:
+                of = Fib(snapshot)
+                propose_repair(of, check_overlap(of, chosen))
+
+            def whole(chosen: list[Prefix] = cidrs) -> None:
+                of = Fib(bench.backend.snapshot(family=4))
+                propose_repair(of, check_overlap(of, chosen))
+
+            methods = {_IN_HAND: in_hand, _WHOLE: whole, LOOP: loop_of_route_get([str(cidr.ip) for cidr in cidrs])}
+            yield Contest(
+                f"check 100 CIDRs, {count:,} routes, {cells:,} cells",
+                in_turn(methods, rounds=7),
+                (Goal(_IN_HAND, limit, LOOP), Goal(_WHOLE, limit, LOOP)),
+            )

@@ -1,0 +1,135 @@
+"""Growth: reading and checking from 100 to 1,000,000 routes, in time and in memory; for each route they stay flat.
+
+The routes are in this process's private network namespace (see `private`) and become more and more.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+from hostrouting.backends.base import Change
+from hostrouting.fib import Fib
+from hostrouting.model import route_keys
+from hostrouting.overlap import check_overlap
+from tests.benchmarks.contest import Contest, Goal, Unit
+from tests.benchmarks.netlink import OURS
+from tests.benchmarks.peers import IN_C, JSON, LOOP, PYROUTE2, ip_json, loop_of_route_get, plain_pyroute2
+from tests.benchmarks.private import empty
+from tests.benchmarks.turns import in_turn
+from tests.benchmarks.workload import cidrs_among, equal_routes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from tests.benchmarks.netlink import Bench
+    from tests.benchmarks.peers import Method
+
+__all__ = ["growth_contests", "per_route"]
+
+_SIZES = (100, 1_000, 10_000, 100_000, 1_000_000)
+_ROUNDS = 3
+_FOR_PYROUTE2, _FOR_JSON = 10_000, 100_000  # more routes than these take them too long
+_FLAT = 1.5  # what a route may cost among a million, in those that it costs among ten thousand
+_CHECK = "snapshot, Fib, check_overlap"
+
+# What a program holds that has read the routes and checked CIDRs among them. Not `ru_maxrss`, which begins with what
+# the process had that started this one.
+_MEMORY = """
+import sys
+from hostrouting import Fib, Prefix, check_overlap
+from hostrouting.backends.netlink import NetlinkBackend
+with NetlinkBackend(timeout=60) as backend:
+    fib = Fib(backend.snapshot(family=4))
+check_overlap(fib, [Prefix.parse(text) for text in sys.argv[1:]])
+print(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")))
+"""
+
+
+def growth_contests(bench: Bench) -> Iterator[Contest]:
+    """Each size after the other, and then what a route costs among many and among more."""
+    reads: dict[int, Sequence[float]] = {}
+    checks: dict[int, Sequence[float]] = {}
+    memory = {0: _memory(())}
+    there = 0
+    for size in _SIZES:
+        _install(bench, there, size)
+        there = size
+        read = _read(bench, size)
+        yield read
+        check = _check(bench, size)
+        yield check
+        reads[size], checks[size] = read.values[OURS], check.values[_CHECK]
+        memory[size] = _memory([str(cidr) for cidr in cidrs_among(size)])
+    empty()
+    most, many = _SIZES[-1], _SIZES[-2]
+    yield Contest(f"memory, {many:,} routes", {_CHECK: memory[many]}, (Goal(_CHECK, 120),), unit="MB")
+    yield per_route("read", {size: reads[size] for size in (10_000, most)})
+    yield per_route("check", {size: checks[size] for size in (10_000, most)})
+    added = {size: [here - none for here, none in zip(memory[size], memory[0], strict=True)] for size in (many, most)}
+    yield per_route("memory of reading and checking", added, unit="MB")
+
+
+def per_route(work: str, values: Mapping[int, Sequence[float]], *, unit: Unit = "s") -> Contest:
+    """What one of so many routes costs, in µs or bytes, beside one of the fewest."""
+    few, many = min(values), max(values)
+    names = {size: f"each of {size:,}" for size in (many, few)}
+    return Contest(
+        f"{work}, for each route",
+        {names[size]: [value / size for value in values[size]] for size in (many, few)},
+        (Goal(names[many], _FLAT, names[few]),),
+        unit=unit,
+    )
+
+
+def _install(bench: Bench, begin: int, end: int) -> None:
+    """The routes that are yet missing."""
+    for at in range(begin, end, 50_000):
+        routes = equal_routes(min(50_000, end - at), begin=at)
+        if not all(outcome.ok for outcome in bench.backend.change(Change("add", route) for route in routes)):
+            raise RuntimeError("a route was refused")
+
+
+def _read(bench: Bench, count: int) -> Contest:
+    indexed = f"{OURS}, and all keys"
+
+    def keys() -> int:
+        return sum(1 for _ in route_keys(bench.backend.snapshot(family=4).routes))
+
+    methods: dict[str, Method] = {OURS: lambda: bench.backend.snapshot(family=4), **bench.in_c("dump"), indexed: keys}
+    with plain_pyroute2() as pyroute2:
+        if count <= _FOR_JSON:
+            methods[JSON] = ip_json("route")
+        if count <= _FOR_PYROUTE2:
+            methods[PYROUTE2] = pyroute2.read_routes
+        times = in_turn(methods, rounds=_ROUNDS)
+    goals = bench.goals(Goal(OURS, 2.5, IN_C)) if count == _FOR_JSON else ()
+    return Contest(f"read {count:,} routes", times, goals, panel="read", size=count)
+
+
+def _check(bench: Bench, count: int) -> Contest:
+    cidrs = cidrs_among(count)
+
+    def check() -> None:
+        fib = Fib(bench.backend.snapshot(family=4))
+        if check_overlap(fib, cidrs).verdict != "ok":
+            raise RuntimeError("the routes lead elsewhere than they should")
+
+    loop = loop_of_route_get([str(cidr.ip) for cidr in cidrs])
+    methods = {_CHECK: check, LOOP: loop}
+    return Contest(
+        f"check 100 CIDRs evenly among {count:,} routes",
+        in_turn(methods, rounds=_ROUNDS),
+        panel="check 100 CIDRs",
+        size=count,
+    )
+
+
+def _memory(cidrs: Sequence[str]) -> list[float]:
+    """The megabytes at the peak, of some processes."""
+    command = [sys.executable, "-c", _MEMORY, *cidrs]
+    return [
+        int(subprocess.run(command, check=True, capture_output=True, text=True).stdout) * 1024 / 1e6
+        for _ in range(_ROUNDS)
+    ]

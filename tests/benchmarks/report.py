@@ -1,0 +1,130 @@
+"""What a run found, in words: the table for the README and the terminal, and the document for programs.
+
+Here: text of values. Not here: where it goes (`run`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from tests.benchmarks.contest import Comparison, Contest, LeftOut, Ratio, Unit, comparisons
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from tests.benchmarks.machine import Machine
+
+__all__ = ["document", "goal_words", "markdown", "quantity", "ratio_words", "summary", "terminal"]
+
+_HEAD = ("work", "hostrouting", "beside it", "ratio (min … max)", "goal", "")
+_SCHEMA = "hostrouting/benchmark/1"
+_SECONDS = ((1.0, 1, "s"), (1e-3, 1e3, "ms"), (0.0, 1e6, "µs"))
+
+
+def quantity(value: float, unit: Unit) -> str:
+    """A value with three digits or so, in the unit in which one would say it."""
+    if unit == "MB":
+        return f"{value:.0f} MB" if value >= 1 else f"{value * 1e6:.0f} B"
+    scale, name = next((scale, name) for least, scale, name in _SECONDS if value >= least)
+    return f"{_digits(value * scale)} {name}"
+
+
+def _digits(number: float) -> str:
+    return f"{number:,.0f}" if number >= 99.5 else f"{number:.1f}" if number >= 9.95 else f"{number:.2f}"
+
+
+def ratio_words(found: Ratio) -> str:
+    """What takes less is so many times faster; what takes more takes so many times as much."""
+    if found.median < 1:
+        return f"{_times(1 / found.median)} faster ({_times(1 / found.most)} … {_times(1 / found.least)})"
+    return f"{_times(found.median)} ({_times(found.least)} … {_times(found.most)})"
+
+
+def _times(number: float) -> str:
+    return f"{_digits(number)} ×"
+
+
+def goal_words(found: Comparison) -> str:
+    """The goal in the words of who set it."""
+    if found.limit is None:
+        return ""
+    if found.against is None:
+        number = found.limit * 1e3 if found.unit == "s" else found.limit
+        return f"≤ {number:g} {'ms' if found.unit == 's' else found.unit}"
+    return f"≤ {found.limit:g} ×" if found.limit >= 1 else f"≥ {1 / found.limit:g} × faster"
+
+
+def _cells(found: Comparison) -> tuple[str, ...]:
+    beside = (
+        "" if found.against is None or found.other is None else f"{found.against}: {quantity(found.other, found.unit)}"
+    )
+    return (
+        found.work,
+        f"{found.method}: {quantity(found.median, found.unit)}",
+        beside,
+        "" if found.ratio is None else ratio_words(found.ratio),
+        goal_words(found),
+        {True: "met", False: "**missed**", None: ""}[found.met],
+    )
+
+
+def _rows(contests: Iterable[Contest]) -> list[tuple[str, ...]]:
+    """One a comparison; what was said in the row above is not said again."""
+    rows: list[tuple[str, ...]] = []
+    for contest in contests:
+        work = method = ""
+        for found in comparisons(contest):
+            row = _cells(found)
+            rows.append(("" if row[0] == work else row[0], "" if row[:2] == (work, method) else row[1], *row[2:]))
+            work, method, *_ = row
+    return rows
+
+
+def markdown(contests: Sequence[Contest], left_out: Sequence[LeftOut], machine: Machine) -> str:
+    """The table for the README, with the machine that it was measured on; what only the plot is for is left to it."""
+    lines = [f"{machine}. {summary(contests)}.", "", _row(_HEAD), "|" + "---|" * len(_HEAD)]
+    lines += map(_row, _rows(it for it in contests if it.goals or not it.panel))
+    said = [f"- {it.work}: {note}" for it in contests for note in it.notes]
+    said += [f"- not measured: {it.work} ({it.reason})" for it in left_out]
+    return "\n".join([*lines, *([""] if said else []), *said])
+
+
+def _row(cells: Iterable[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def terminal(contests: Sequence[Contest], left_out: Sequence[LeftOut], machine: Machine) -> str:
+    """The same for a terminal, in columns."""
+    rows = [_HEAD, *(tuple(cell.replace("**", "") for cell in row) for row in _rows(contests))]
+    widths = [max(len(row[at]) for row in rows) for at in range(len(_HEAD))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    said = [f"{it.work}: {note}" for it in contests for note in it.notes]
+    said += [f"not measured: {it.work} ({it.reason})" for it in left_out]
+    return "\n".join([*lines, "", *said, f"{machine}. {summary(contests)}."])
+
+
+def summary(contests: Iterable[Contest]) -> str:
+    """How many goals were met, in one sentence."""
+    verdicts = [found.met for contest in contests for found in comparisons(contest) if found.met is not None]
+    return f"{sum(verdicts)} of {len(verdicts)} goals met"
+
+
+def document(contests: Sequence[Contest], left_out: Sequence[LeftOut], machine: Machine) -> dict[str, Any]:
+    """Everything, as a JSON value: every round of every method too."""
+    return {
+        "schema": _SCHEMA,
+        "machine": attrs.asdict(machine),
+        "contests": [
+            {
+                **attrs.asdict(contest, filter=attrs.filters.exclude("goals", "panel", "size")),
+                "comparisons": [
+                    {**attrs.asdict(found, filter=attrs.filters.exclude("work", "unit")), "met": found.met}
+                    for found in comparisons(contest)
+                ],
+            }
+            for contest in contests
+        ],
+        "leftOut": [attrs.asdict(it) for it in left_out],
+    }

@@ -1,0 +1,82 @@
+"""Starting: what an import costs, and what each command of the command line costs from nothing to its answer.
+
+The commands run in this process's private network namespace (see `private`), where there is one.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+from tests.benchmarks.contest import Contest, Goal
+from tests.benchmarks.private import FABRIC
+from tests.benchmarks.turns import in_turn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+__all__ = ["command_contests", "import_contest", "shares"]
+
+_ATTRS, _BOTH, _NOTHING = "import attrs", "import hostrouting, phases", "an interpreter alone"
+_KEPT_OUT = ("pyroute2", "asyncio", "rich")
+_CHECKED = f"import sys, hostrouting, phases; print([it for it in {_KEPT_OUT} if it in sys.modules])"
+# A line of `python -X importtime`: its own microseconds, and the module.
+_IMPORT = re.compile(r"^import time:\s+(\d+) \|\s+\d+ \|\s+(\S+)$", re.MULTILINE)
+_OWNERS = {"hostrouting": "hostrouting", "phases": "hostrouting", "attr": "attrs", "attrs": "attrs"}
+_OWNERS |= {"pyroute2": "pyroute2"}
+
+
+def import_contest() -> Contest:
+    """How long a new interpreter takes until the packages are there."""
+    loaded = _python("-c", _CHECKED)
+    statements = {
+        _BOTH: "import hostrouting, phases",
+        _ATTRS: "import attrs",
+        _NOTHING: "pass",
+        f"{_BOTH}; phases.execute": "import hostrouting, phases; phases.execute, phases.serial",
+    }
+    methods = {name: _runner("-c", code) for name, code in statements.items()}
+    note = f"of {', '.join(_KEPT_OUT)} it loads {loaded.strip()}"
+    return Contest("import", in_turn(methods, rounds=20), (Goal(_BOTH, 1.5, _ATTRS),), notes=(note,))
+
+
+def command_contests(folder: Path) -> Iterator[Contest]:
+    """--help, plan and check; each with where its milliseconds go."""
+    config = folder / "config.json"
+    halves = ["172.16.0.0/17", "172.16.128.0/17"]
+    wanted = {"enabled": True, "routes": [{"destination": half} for half in halves]}
+    config.write_text(json.dumps({"staticRoutes": wanted, "routeOverlap": {"expectedCidrs": [FABRIC]}}))
+    commands = {"--help": ["--help"], "plan": ["plan", "--config", str(config)], "check": ["check", FABRIC]}
+    methods = {name: _runner("-m", "hostrouting", *words) for name, words in commands.items()}
+    times = in_turn({**methods, _NOTHING: _runner("-c", "pass")}, rounds=10)
+    for name, words in commands.items():
+        values = {f"hostrouting {name}": times[name], _NOTHING: times[_NOTHING]}
+        report = _python("-X", "importtime", "-m", "hostrouting", *words, errors=True)
+        spent = ", ".join(f"{owner} {milliseconds:.0f}" for owner, milliseconds in shares(report))
+        note = f"loading modules takes, in ms (counting them makes it slower): {spent}"
+        yield Contest(f"start to end, {name}", values, notes=(note,))
+
+
+def shares(report: str) -> list[tuple[str, float]]:
+    """From what `python -X importtime` says: the milliseconds by whose modules were loaded, the most first."""
+    found: dict[str, float] = {}
+    for own, module in _IMPORT.findall(report):
+        owner = _OWNERS.get(module.split(".")[0], "the standard library")
+        found[owner] = found.get(owner, 0.0) + int(own) / 1000
+    return sorted(found.items(), key=lambda it: -it[1])
+
+
+def _runner(*words: str) -> Callable[[], object]:
+    return lambda: _python(*words)
+
+
+def _python(*words: str, errors: bool = False) -> str:
+    # An exit code of 1 is a verdict here, too.
+    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False, timeout=60)
+    if done.returncode > 1 or "Traceback" in done.stderr:
+        raise RuntimeError(done.stderr)
+    return done.stderr if errors else done.stdout

@@ -1,0 +1,21 @@
+"""tests.benchmarks.start: where the milliseconds of a start go."""
+
+from __future__ import annotations
+
+from tests.benchmarks.start import shares
+
+REPORT = """\
+import time: self [us] | cumulative | imported package
+import time:       500 |        500 |   _codecs
+import time:      1500 |       2000 | encodings
+import time:      4000 |       4000 |   attr._make
+import time:      1000 |       5000 | attrs
+import time:      2000 |       9000 |     hostrouting.model.route
+import time:      1500 |       1500 | phases
+hostrouting: a line of its own
+"""
+
+
+def test_shares_are_the_modules_own_times_by_owner() -> None:
+    """Each module is counted once, without those that it loads; the largest share comes first."""
+    assert shares(REPORT) == [("attrs", 5.0), ("hostrouting", 3.5), ("the standard library", 2.0)]

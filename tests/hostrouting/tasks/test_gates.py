@@ -1,0 +1,314 @@
+"""The gates: shut before anything can fail, and known to the manager, whatever interrupts the tasks."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+
+import phases
+from hostrouting.backends.base import Change
+from hostrouting.config import HostRoutingConfig
+from hostrouting.errors import ManagerError
+from hostrouting.model import OURS
+from hostrouting.system import UnitState
+from hostrouting.tasks import CheckRouteOverlap, Configure, ConfigureStaticRoutes, Remove
+from hostrouting.testing import FakeFiles, FakeHost, FakeManager, MemoryBackend, h200
+from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, ours, run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+UNITS = {LAYOUT.routes_unit_path, LAYOUT.check_unit_path}
+DROP_INS = {LAYOUT.routes_drop_in_path, LAYOUT.check_drop_in_path}
+WANTED = config(*REPAIR, cidrs=(CIDR,))
+
+
+class Killed(BaseException):
+    """The agent is gone at this moment."""
+
+
+class Meanwhile(FakeManager):
+    """A manager while whose reload, or start, something happens."""
+
+    at_reload: Callable[[], object] = staticmethod(lambda: None)
+    at_start: Callable[[], object] = staticmethod(lambda: None)
+
+    def reload(self) -> None:
+        """See Manager."""
+        self.at_reload()
+        super().reload()
+
+    def start(self, unit: str, *, timeout: float) -> None:
+        """See Manager."""
+        self.at_start()
+        super().start(unit, timeout=timeout)
+
+
+class DeadlyFiles(FakeFiles):
+    """Files at whose nth change the agent is killed."""
+
+    left: int = 10**6
+
+    def _touch(self) -> None:
+        self.left -= 1
+        if not self.left:
+            raise Killed
+
+    def write(self, path: str, text: str, *, mode: int = 0o644) -> bool:
+        """See Files."""
+        self._touch()
+        return super().write(path, text, mode=mode)
+
+    def remove(self, path: str) -> bool:
+        """See Files."""
+        self._touch()
+        return super().remove(path)
+
+
+def raiser(error: BaseException) -> Callable[[], object]:
+    """What raises this."""
+
+    def happen() -> object:
+        raise error
+
+    return happen
+
+
+def units_of(files: FakeFiles) -> set[str]:
+    """What a manager finds when it reads them."""
+    return {it for it in (*files.texts, *files.links) if it.startswith(LAYOUT.unit_directory)}
+
+
+class TestShut:
+    """A bootstrap that fails leaves both gates shut."""
+
+    @pytest.mark.parametrize("routes", [(CIDR,), REPAIR])
+    def test_routes_that_cannot_be_had(self, routes: tuple[str, ...]) -> None:
+        """Routes that are refused, or never ready: both gates are up, and known to the manager; no route is ours."""
+        host = FakeHost(kernel=h200() if routes == (CIDR,) else MemoryBackend())
+        with pytest.raises(phases.TaskFailed):
+            run(Configure(config(*routes, cidrs=(CIDR,)), host=host), host)
+        assert ours(host) == []
+        assert set(host.files.texts) == {*UNITS, *DROP_INS, LAYOUT.check_script_path}
+        assert host.manager is not None
+        assert host.manager.calls.count("reload") == 2
+        assert not any(call.startswith("start") for call in host.manager.calls)
+
+    def test_the_routes_alone(self) -> None:
+        """The same holds of the routes' own gate, when their task is run alone; the check's is none of its business."""
+        host = FakeHost(kernel=MemoryBackend())
+        report = phases.run(Configure(WANTED, host=host, wait=0), only=["configure-static-routes"], observers=[])
+        assert "an IPv4 default route" in str(report)
+        assert LAYOUT.routes_drop_in_path in host.files.texts
+        assert LAYOUT.check_drop_in_path not in host.files.texts
+
+    def test_an_old_script(self) -> None:
+        """While the new routes are not there, the old script stays, and with it the number that marks our routes."""
+        host = FakeHost(kernel=h200())
+        run(ConfigureStaticRoutes(config(*REPAIR), host=host))
+        script = host.files.texts[LAYOUT.routes_script_path]
+        with pytest.raises(phases.TaskFailed):
+            run(ConfigureStaticRoutes(config(CIDR, protocol=214), host=host))
+        assert host.files.texts[LAYOUT.routes_script_path] == script
+        run(Remove(config(protocol=214), host=host))
+        assert ours(host) == []
+
+    def test_order(self) -> None:
+        """Up: units and drop-ins of both, reload, routes, script. Down: drop-ins and units of both, routes, script."""
+        host = FakeHost(kernel=h200())
+        run(Configure(WANTED, host=host))
+        up = list(host.files.writes)
+        assert max(up.index(path) for path in (*UNITS, *DROP_INS)) < up.index(LAYOUT.routes_script_path)
+        assert up.index(LAYOUT.routes_unit_path) < up.index(LAYOUT.routes_drop_in_path)
+        assert up.index(LAYOUT.check_unit_path) < up.index(LAYOUT.check_drop_in_path)
+        host.files.writes.clear()
+        run(Remove(WANTED, host=host))
+        down = list(host.files.writes)
+        assert max(down.index(path) for path in (*UNITS, *DROP_INS)) < down.index(LAYOUT.routes_script_path)
+        assert down.index(LAYOUT.routes_drop_in_path) < down.index(LAYOUT.routes_unit_path)
+
+
+class TestReload:
+    """A reload that did not happen is made up for."""
+
+    @pytest.mark.parametrize("error", [Killed(), ManagerError("busy")])
+    @pytest.mark.parametrize("down", [False, True])
+    def test_made_up_for(self, error: BaseException, *, down: bool) -> None:
+        """Whoever was killed or refused between writing and reload: the next run reloads, in either direction."""
+        manager = Meanwhile()
+        host = FakeHost(kernel=h200(), manager=manager)
+        # With one gate alone, nothing is left to be written or removed that would have the next run reload anyway.
+        wanted = config(cidrs=(CIDR,), mode="WARN")
+        if down:
+            run(CheckRouteOverlap(wanted, host=host))
+        task = CheckRouteOverlap(config() if down else wanted, host=host)
+        manager.calls.clear()
+        manager.at_reload = raiser(error)
+        with pytest.raises((Killed, phases.TaskFailed)):
+            run(task)
+        assert manager.calls == []
+        manager.at_reload = lambda: None
+        assert not task.plan(phases.Context()).is_empty
+        run(task)
+        assert "reload" in manager.calls
+        assert LAYOUT.reload_note_path not in host.files.texts
+        manager.calls.clear()
+        run(task)
+        assert "reload" not in manager.calls
+
+    @pytest.mark.parametrize("down", [False, True])
+    def test_killed_anywhere(self, *, down: bool) -> None:
+        """Wherever among the files the agent is killed: after the next run, the manager read the last of what it reads."""
+        for nth in range(1, 100):
+            files, manager = DeadlyFiles(), Meanwhile()
+            host = FakeHost(kernel=h200(), files=files, manager=manager)
+            task: phases.Task[object] = (Remove if down else Configure)(WANTED, host=host)
+            if down:
+                run(Configure(WANTED, host=host))
+            read: list[set[str]] = []
+            seen = partial(units_of, files)
+            manager.at_reload = lambda read=read, seen=seen: read.append(seen())  # type: ignore[misc]  # bound now
+            files.left = nth
+            try:
+                run(task)
+            except Killed:
+                files.left = 10**6
+                run(task)
+            else:
+                assert nth > 5
+                return
+            assert read[-1] == seen()
+            assert bool(read[-1]) != down
+            assert LAYOUT.reload_note_path not in files.texts
+        pytest.fail("it never came to its end")
+
+    def test_by_an_empty_configuration(self) -> None:
+        """A reload that is due is there to be made up for, although nothing is configured and no file is ours."""
+        host = FakeHost()
+        host.files.texts[LAYOUT.reload_note_path] = ""
+        run(Configure(HostRoutingConfig(), host=host))
+        assert host.manager is not None
+        assert "reload" in host.manager.calls
+        assert host.files.texts == {}
+
+
+class TestRuns:
+    """A run of what was there before does not outlive it."""
+
+    def test_stopped_before_the_routes(self) -> None:
+        """Where anything of the script changes, the unit is stopped before the routes, and run when it is there."""
+        manager = FakeManager()
+        host = FakeHost(kernel=h200(), manager=manager)
+        run(ConfigureStaticRoutes(config(*REPAIR), host=host))
+        manager.calls.clear()
+        manager.states[LAYOUT.routes_unit] = UnitState("loaded", "activating")
+        run(ConfigureStaticRoutes(config(REPAIR[0]), host=host))
+        assert manager.calls == ["stop static-routes.service", "start static-routes.service"]
+
+    def test_left_alone(self) -> None:
+        """A run of what is wanted goes on: whoever waits for it, such as a machine's start, is not let down."""
+        manager = FakeManager()
+        host = FakeHost(kernel=h200(), manager=manager)
+        run(Configure(WANTED, host=host))
+        manager.calls.clear()
+        manager.states[LAYOUT.routes_unit] = UnitState("loaded", "activating")
+        run(Configure(WANTED, host=host))
+        assert manager.calls == []
+
+    def test_planned_again(self) -> None:
+        """What an old script did, between the stop and its end, is put right when the new one has run."""
+        manager = Meanwhile()
+        host = FakeHost(kernel=h200(), manager=manager)
+
+        def old_script() -> None:
+            kernel = host.kernel.reopen()
+            kernel.change([Change("delete", kernel.snapshot(protocol=OURS).routes[0])])
+
+        manager.at_start = old_script
+        run(ConfigureStaticRoutes(config(*REPAIR), host=host))
+        assert len(ours(host)) == 2
+
+
+class TestAtOnce:
+    """Two agents take turns as whole runs."""
+
+    @pytest.mark.parametrize("make", [Configure, Remove])
+    def test_one_lock(self, make: type[Configure]) -> None:
+        """The lock is taken once and held to the end."""
+        host = FakeHost(kernel=h200())
+        run(Configure(WANTED, host=host))
+        host.files.writes.clear()
+        run(make(WANTED, host=host))
+        assert host.files.writes.count(LAYOUT.lock_path) == 1
+        assert host.files.locked == set()
+
+
+class TestReadOnly:
+    """Files that cannot be written or removed are found out before the kernel is touched."""
+
+    def test_configure(self) -> None:
+        """With a unit that cannot be written, no route is made."""
+        for path in (*UNITS, *DROP_INS):
+            host = FakeHost(kernel=h200())
+            host.files.broken[path] = "Read-only file system"
+            with pytest.raises(phases.TaskFailed, match=r"cannot write .*Read-only file system"):
+                run(Configure(WANTED, host=host))
+            assert ours(host) == []
+
+    def test_remove(self) -> None:
+        """With files that cannot be removed, the routes stay with them."""
+        host = FakeHost(kernel=h200())
+        run(Configure(WANTED, host=host))
+        there = dict(host.files.texts)
+        for path in there:
+            host.files.broken[path] = "Read-only file system"
+        with pytest.raises(phases.TaskFailed, match="not everything could be removed"):
+            run(Remove(WANTED, host=host))
+        assert len(ours(host)) == 2
+        assert LAYOUT.routes_script_path in host.files.texts
+
+
+OWN = "[Service]\nExecStart=/opt/routes\n"
+ORIGINAL = "[Unit]\nBefore=systemd-nspawn@.service\n[Service]\nExecStart=/opt/routes\n"
+
+
+class TestOthers:
+    """A unit or drop-in of the same name that is not ours is an administrator's."""
+
+    @pytest.mark.parametrize("path", sorted(UNITS | DROP_INS))
+    def test_not_written_over(self, path: str) -> None:
+        """It is named, with the remedy, before anything of the kernel is touched; it stays as it is."""
+        host = FakeHost(kernel=h200())
+        host.files.texts[path] = OWN
+        with pytest.raises(phases.TaskFailed, match=f"{path} is not ours.* move it away"):
+            run(Configure(WANTED, host=host))
+        assert ours(host) == []
+        assert host.files.texts[path] == OWN
+
+    def test_not_taken_away(self) -> None:
+        """With an empty configuration nothing happens at all, and Remove leaves it enabled and running."""
+        host = FakeHost()
+        host.files.texts |= {LAYOUT.routes_unit_path: OWN, LAYOUT.check_unit_path: OWN}
+        host.files.links[LAYOUT.routes_enabled_path] = LAYOUT.routes_unit_path
+        before = dict(host.files.texts), dict(host.files.links)
+        run(Configure(HostRoutingConfig(), host=host))
+        assert host.files.writes == []
+        run(Remove(HostRoutingConfig(), host=host))
+        assert (host.files.texts, host.files.links) == before
+        host.files.texts[LAYOUT.routes_drop_in_path] = "# Written by hostrouting\n"
+        run(Remove(HostRoutingConfig(), host=host))
+        assert (host.files.texts, host.files.links) == before
+        assert host.manager is not None
+        assert host.manager.calls == ["reload"]
+
+    @pytest.mark.parametrize("text", [ORIGINAL, f"[Service]\nExecStart={LAYOUT.routes_script}\n", ""])
+    def test_the_originals(self, text: str) -> None:
+        """A unit of the published original is known by what it runs or is ordered before, and gives way."""
+        host = FakeHost(kernel=h200())
+        host.files.texts[LAYOUT.routes_unit_path] = text
+        run(Configure(WANTED, host=host))
+        host.files.texts[LAYOUT.routes_unit_path] = text
+        run(Remove(WANTED, host=host))
+        assert host.files.texts == {}

@@ -1,0 +1,64 @@
+"""hostrouting.host: the edges of a host, and the lock on it."""
+
+from __future__ import annotations
+
+import pytest
+
+import phases
+from hostrouting.errors import FileError
+from hostrouting.host import Host
+from hostrouting.layout import HostLayout
+from hostrouting.system import LocalFiles, SystemdManager
+from hostrouting.testing import FakeHost
+from phases.testing import FakeClock
+
+
+class TestLocked:
+    """Nobody else of ours works on the host in the meantime."""
+
+    def test_once_for_several(self) -> None:
+        """What is given takes no lock again, and the lock is held until the block that took it ends."""
+        host = FakeHost()
+        path = host.layout.lock_path
+        with host.locked(phases.Context()) as locked:
+            assert (locked.is_locked, host.is_locked) == (True, False)
+            assert locked.files is host.files
+            with locked.locked(phases.Context()) as again:
+                assert again is locked
+            assert host.files.locked == {path}
+        assert host.files.locked == set()
+        assert host.files.writes == [path]
+
+    def test_waited_for(self) -> None:
+        """Whoever comes second waits until the first is done."""
+        host = FakeHost()
+        clock = FakeClock()
+        with host.locked(phases.Context()):
+            ctx = phases.Context(clock=clock, deadline=5)
+            with pytest.raises(phases.Cancelled), host.locked(ctx):
+                pytest.fail("two at once")
+        with host.locked(phases.Context(clock=clock)):
+            assert host.files.locked
+
+    def test_let_go_after_a_failure(self) -> None:
+        """What is raised in the block comes out of it, and the lock is free."""
+        host = FakeHost()
+        with pytest.raises(FileError, match="broken"), host.locked(phases.Context()):
+            raise FileError("broken", path="/x")
+        assert host.files.locked == set()
+
+
+def test_local() -> None:
+    """Of this machine there are kernel, files and manager; nothing of them is touched by naming them."""
+    host = Host.local()
+    assert host.backend is not None
+    assert isinstance(host.files, LocalFiles)
+    assert isinstance(host.manager, SystemdManager)
+    assert host.layout == HostLayout()
+
+
+def test_offline() -> None:
+    """An image has files below its root, and neither kernel nor manager."""
+    host = Host.offline("/mnt/image")
+    assert (host.backend, host.manager) == (None, None)
+    assert host.layout == HostLayout(root="/mnt/image")

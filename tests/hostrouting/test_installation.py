@@ -1,0 +1,93 @@
+"""hostrouting.installation: sets of files on a host, made to be what they should, and taken away."""
+
+from __future__ import annotations
+
+import pytest
+
+from hostrouting.errors import FileError
+from hostrouting.installation import Installation, check_installation, former_protocols, routes_installation
+from hostrouting.testing import FakeFiles
+from tests.support.tasks import CIDR, LAYOUT, REPAIR, config
+
+WANTED = config(*REPAIR, cidrs=(CIDR,))
+BOTH = {"routes": routes_installation(WANTED, LAYOUT), "check": check_installation(WANTED, LAYOUT)}
+each = pytest.mark.parametrize("installation", BOTH.values(), ids=BOTH)
+
+
+def install(installation: Installation, files: FakeFiles) -> tuple[str, ...]:
+    """Gate and program."""
+    return (*installation.gate.install(files), *installation.program.install(files))
+
+
+def remove(installation: Installation, files: FakeFiles) -> tuple[str, ...]:
+    """Gate and program."""
+    return (*installation.gate.remove(files), *installation.program.remove(files))
+
+
+@each
+def test_there_and_back(installation: Installation) -> None:
+    """What differs is what is written, what is present is what is removed; a second time there is nothing to do."""
+    files = FakeFiles()
+    expected = installation.differences(files)
+    assert install(installation, files) == expected
+    assert installation.differences(files) == ()
+    assert install(installation, files) == ()
+    present = installation.present(files)
+    assert set(present) == set(expected) == {*files.texts, *files.links}
+    assert remove(installation, files) == present
+    assert (files.texts, files.links, installation.present(files)) == ({}, {}, ())
+
+
+@each
+def test_the_gate_is_shut_last(installation: Installation) -> None:
+    """The drop-in is the last file of a gate to come and the first to go: machines wait for nothing half there."""
+    paths = [it.path for it in installation.gate.files]
+    assert paths[-1].endswith(".conf")
+    files = FakeFiles()
+    install(installation, files)
+    assert installation.gate.remove(files)[: len(paths)] == tuple(reversed(paths))
+
+
+@each
+def test_ties_of_others(installation: Installation) -> None:
+    """By whatever link, lasting or of this boot, another installer tied the unit to the machines: it goes."""
+    files = FakeFiles()
+    for directory in ("/etc/systemd/system", "/run/systemd/system"):
+        files.links[f"{directory}/systemd-nspawn@.service.requires/{installation.unit}"] = "/x"
+    ties = set(files.links)
+    assert ties <= set(installation.differences(files))
+    install(installation, files)
+    assert not ties & set(files.links)
+
+
+@each
+def test_a_reload_that_is_due(installation: Installation) -> None:
+    """The note that the manager has yet to read what was written is a difference, and is present."""
+    files = FakeFiles()
+    install(installation, files)
+    files.write(LAYOUT.reload_note_path, "")
+    assert installation.differences(files) == (LAYOUT.reload_note_path,)
+    assert LAYOUT.reload_note_path in installation.present(files)
+
+
+@each
+def test_somebody_elses(installation: Installation) -> None:
+    """A unit that is not ours is not written over, nor anything beside it; it is not present, nor is what leads to it."""
+    files = FakeFiles()
+    [unit] = [it.path for it in installation.gate.files if it.path.endswith(".service")]
+    files.texts[unit] = "[Service]\nExecStart=/opt/x\n"
+    files.links |= dict(installation.gate.links)
+    with pytest.raises(FileError, match=f"{unit} is not ours") as caught:
+        installation.gate.install(files)
+    assert caught.value.path == unit
+    assert files.writes == []
+    assert installation.present(files) == ()
+
+
+def test_former_protocols() -> None:
+    """The number that our files name is a former one as soon as another is configured."""
+    files = FakeFiles()
+    assert former_protocols(files, LAYOUT, now=214) == frozenset()
+    install(BOTH["routes"], files)
+    assert former_protocols(files, LAYOUT, now=213) == frozenset()
+    assert former_protocols(files, LAYOUT, now=214) == {213}

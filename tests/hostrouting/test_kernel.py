@@ -1,0 +1,76 @@
+"""hostrouting.kernel: what is asked of a kernel that is not ready yet, and whether it agrees with us."""
+
+from __future__ import annotations
+
+import pytest
+
+import phases
+from hostrouting.backends.base import Change
+from hostrouting.errors import NotReady, Unsettled
+from hostrouting.kernel import await_plan, examine, is_any_route_ours, read
+from hostrouting.model import OURS, Prefix, Route
+from hostrouting.testing import MemoryBackend, h200, plain_vm
+from hostrouting.uplink import DesiredRoute
+from phases.testing import FakeClock
+from tests.support.tasks import CIDR, config
+
+WANTED = [DesiredRoute(Prefix.parse("10.77.0.0/16"))]
+
+
+def context(kernel: MemoryBackend) -> phases.Context:
+    """A run on a fake clock, on which the kernel waits too."""
+    clock = FakeClock()
+    kernel.wait_with(lambda seconds: clock.event().wait(seconds))
+    return phases.Context(clock=clock, observers=[])
+
+
+def test_ready_at_once() -> None:
+    """The plan of a host that is ready is the one of its snapshot; nobody waits."""
+    kernel = plain_vm()
+    ctx = context(kernel)
+    began = ctx.clock.now()
+    plan, before = await_plan(ctx, kernel, WANTED, protocol=OURS, wait=30)
+    assert (len(plan.changes), before) == (1, kernel.snapshot(family=4))
+    assert ctx.clock.now() == began
+
+
+def test_never_ready() -> None:
+    """What is missing is named when the time is over, and that is when it was said to be."""
+    kernel = MemoryBackend()
+    ctx = context(kernel)
+    began = ctx.clock.now()
+    with pytest.raises(NotReady, match=r"after 12\.5 s still waiting for 10\.77\.0\.0/16: .*an IPv4 default route"):
+        await_plan(ctx, kernel, WANTED, protocol=OURS, wait=12.5)
+    assert ctx.clock.now() == pytest.approx(began + 12.5)
+
+
+def test_read_of_a_host_that_never_rests() -> None:
+    """The last reading has to do, and it is told that it is no more than that; without any the error comes out."""
+    kernel = plain_vm()
+    snapshot = kernel.snapshot(family=4)
+    assert read(kernel) == (snapshot, True)
+    kernel.faults.fail("snapshot", Unsettled("busy", last=snapshot))
+    assert read(kernel) == (snapshot, False)
+    kernel.faults.fail("snapshot", Unsettled("busy"))
+    with pytest.raises(Unsettled):
+        read(kernel)
+
+
+def test_is_any_route_ours() -> None:
+    """A route is ours by its number alone."""
+    kernel = plain_vm()
+    assert not is_any_route_ours(kernel, OURS)
+    kernel.change([Change("add", Route.to("10.77.0.0/16", dev="eth0", gateway="10.0.0.1", protocol=214))])
+    assert not is_any_route_ours(kernel, OURS)
+    assert is_any_route_ours(kernel, 214)
+
+
+@pytest.mark.parametrize(("make", "verdict"), [(h200, "overlap"), (MemoryBackend, "no-default-route")])
+def test_examine(make: type[MemoryBackend], verdict: str) -> None:
+    """The verdict is about the kernel as it is; where there is no default route it says so after the wait."""
+    kernel = make()
+    ctx = context(kernel)
+    began = ctx.clock.now()
+    found = examine(ctx, kernel, config(cidrs=(CIDR,)), wait=30)
+    assert (found.verdict, found.surprises) == (verdict, ())
+    assert ctx.clock.now() - began == (30 if verdict == "no-default-route" else 0)

@@ -1,0 +1,118 @@
+"""Tasks that fail, are killed, or meet a unit that runs: what the manager knows and does afterwards is what they said."""
+
+from hostrouting.config import Mode, StaticRoute
+from tests.support.gate import (
+    CIDR,
+    HALVES,
+    KUBE1,
+    LAYOUT,
+    config,
+    configure,
+    end,
+    gate_tests,
+    host,
+    many_times,
+    ours,
+    pid,
+    run_task,
+    start,
+)
+from tests.support.systemd import System, wait_for
+
+pytestmark = gate_tests
+
+# Stands in for systemctl: at a reload it ends whoever asks.
+DEADLY = """\
+#!/bin/sh
+case "$*" in *daemon-reload*) kill -9 $PPID; exit 1 ;; esac
+exec /usr/bin/systemctl.real "$@"
+"""
+# Another's unit keeps the template loaded, so that only a reload has systemd look for drop-ins anew.
+WANTED_BY = {"/etc/systemd/system/keeps-it-loaded.target": f"[Unit]\nWants={KUBE1}\n"}
+
+
+def killed_at_the_reload(system: System, name: str, mode: Mode | None) -> None:
+    """Run the task, and have it killed after it wrote or removed its files."""
+    system.must("mv", "/usr/bin/systemctl", "/usr/bin/systemctl.real")
+    system.lay("/usr/bin/systemctl", DEADLY, mode=0o755)
+    try:
+        assert run_task(system, name, config(mode=mode)).returncode == -9
+    finally:
+        system.must("mv", "/usr/bin/systemctl.real", "/usr/bin/systemctl")
+
+
+def without_default_route(system: System) -> None:
+    """As before DHCP: the boot's own run of the routes' script waits for one, and none of ours are there."""
+    system.must("ip", "route", "del", "default")
+    system.run("ip", "route", "flush", "proto", "213")
+    system.must("systemctl", "start", "--no-block", LAYOUT.routes_unit)
+    wait_for("the script to wait", lambda: system.show(LAYOUT.routes_unit, "SubState") == "start")
+
+
+def test_a_first_bootstrap_that_fails() -> None:
+    """On a fresh host, routes that cannot be had leave the gate shut, whether refused or still waited for."""
+    with host() as system:
+        assert run_task(system, "Configure", config(StaticRoute(CIDR), mode=Mode.STRICT)).returncode == 1
+        assert start(system) == 1
+        assert run_task(system, "Remove", config()).returncode == 0
+        system.must("ip", "route", "del", "default")
+        assert run_task(system, "Configure", config(*HALVES, mode=Mode.STRICT)).returncode == 1
+        assert start(system) == 1
+        assert not pid(system)
+        system.must("ip", "route", "add", "default", "via", "10.0.0.1", "dev", "eth0")
+        configure(system, config(*HALVES, mode=Mode.STRICT))
+        assert start(system) == 0
+
+
+@many_times
+def test_killed_before_the_reload() -> None:
+    """An agent that is killed between its files and the reload is made up for by the next run, in both directions."""
+    with host(more=WANTED_BY) as system:
+        system.must("systemctl", "start", "keeps-it-loaded.target")
+        wait_for("the machine", lambda: system.show(KUBE1, "ActiveState") == "active")
+        killed_at_the_reload(system, "CheckRouteOverlap", Mode.STRICT)
+        end(system)
+        assert run_task(system, "CheckRouteOverlap", config(mode=Mode.STRICT)).returncode == 1
+        assert start(system) == 1
+        assert not pid(system)
+        killed_at_the_reload(system, "Remove", None)
+        assert run_task(system, "Remove", config()).returncode == 0
+        assert start(system) == 0
+
+
+@many_times
+def test_remove_while_the_unit_waits() -> None:
+    """A run of the script that waits for the default route does not outlive Remove."""
+    with host(config(*HALVES, mode=Mode.STRICT), wait=30) as system:
+        without_default_route(system)
+        assert run_task(system, "Remove", config()).returncode == 0
+        assert system.show(LAYOUT.routes_unit, "ActiveState") == "inactive"
+        assert not system.run("pgrep", "-f", LAYOUT.routes_script).stdout
+        system.must("ip", "route", "add", "default", "via", "10.0.0.1", "dev", "eth0")
+        assert ours(system) == []
+
+
+@many_times
+def test_configure_while_the_unit_waits() -> None:
+    """A run of the old script is not joined: what Configure leaves is the new configuration's, and the unit ran it."""
+    old = StaticRoute("10.77.0.0/16", gateway="10.99.0.1", dev="eth0")
+    with host(config(old), wait=5) as system:
+        system.must("systemctl", "start", "--no-block", LAYOUT.routes_unit)
+        wait_for("the script to wait", lambda: system.show(LAYOUT.routes_unit, "SubState") == "start")
+        configure(system, config(*HALVES, mode=Mode.STRICT), wait=20)
+        assert ours(system) == ["172.16.0.0/17", "172.16.128.0/17"]
+        system.must("ip", "address", "add", "10.99.0.4/24", "dev", "eth0")
+        assert system.show(LAYOUT.routes_unit, "ActiveState") == "inactive"
+        assert ours(system) == ["172.16.0.0/17", "172.16.128.0/17"]
+
+
+def test_a_check_that_waits() -> None:
+    """A check that began in WARN and still waits is ended: it does not open a gate that is STRICT by now."""
+    with host(config(mode=Mode.WARN), wait=30) as system:
+        system.must("ip", "route", "del", "default")
+        system.must("systemctl", "start", "--no-block", LAYOUT.check_unit)
+        wait_for("the check to wait", lambda: system.show(LAYOUT.check_unit, "SubState") == "start")
+        assert run_task(system, "CheckRouteOverlap", config(mode=Mode.STRICT)).returncode == 1
+        assert system.show(LAYOUT.check_unit, "ActiveState") != "activating"
+        system.must("ip", "route", "add", "default", "via", "10.0.0.1", "dev", "eth0")
+        assert start(system) == 1

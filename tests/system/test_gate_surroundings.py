@@ -1,0 +1,74 @@
+"""What surrounds the gate: the manager's environment, how /etc is mounted, and in which order a boot goes."""
+
+import pytest
+
+from hostrouting.config import HostRoutingConfig, Mode, StaticRoute
+from tests.support.gate import CIDR, HALVES, KUBE1, LAYOUT, config, end, gate_tests, host, ours, pid, run_task, start
+
+pytestmark = gate_tests
+
+
+@pytest.mark.parametrize("settings", [config(mode=Mode.STRICT), config(StaticRoute(CIDR))], ids=["check", "routes"])
+def test_an_environment_in_which_systemctl_does_nothing(settings: HostRoutingConfig) -> None:
+    """The gate stays shut where the manager's environment makes any systemctl succeed without doing anything."""
+    with host(settings) as system:
+        system.must("systemctl", "set-environment", "SYSTEMD_OFFLINE=1")
+        assert start(system) == 1
+        assert not pid(system)
+
+
+def test_no_program_can_be_run_in_etc() -> None:
+    """With /etc mounted noexec the scripts run all the same."""
+    with host(config(*HALVES, mode=Mode.STRICT)) as system:
+        system.must("mount", "--bind", "/etc", "/etc")
+        system.must("mount", "-o", "remount,bind,noexec", "/etc")
+        assert start(system) == 0
+        assert pid(system)
+
+
+@pytest.mark.parametrize("mode", [Mode.WARN, Mode.STRICT])
+def test_a_machine_is_ordered_behind_what_it_asks_for(mode: Mode) -> None:
+    """At a boot a machine waits its turn; so the waiting does not count against the time that its own start has."""
+    with host(config(*HALVES, mode=mode)) as system:
+        after = system.show(KUBE1, "After").split()
+        assert {"network-online.target", LAYOUT.routes_unit, LAYOUT.check_unit} <= set(after)
+        assert LAYOUT.routes_unit in system.show(LAYOUT.check_unit, "After").split()
+        wants = system.show(KUBE1, "Wants").split()
+        assert (LAYOUT.check_unit in wants) == (mode is Mode.WARN)
+
+
+OPENINGS = {
+    "revert": "systemctl revert systemd-nspawn@.service",
+    "a condition": "mkdir {etc}/{check}.d; printf '[Unit]\\nConditionPathExists=/gone\\n' >{etc}/{check}.d/9.conf",
+    "an empty list": "mkdir {etc}/{kube1}.d; printf '[Service]\\nExecStartPre=\\n' >{etc}/{kube1}.d/99.conf",
+}
+
+
+@pytest.mark.parametrize("command", OPENINGS.values(), ids=OPENINGS)
+def test_what_opens_the_gate(command: str) -> None:
+    """What the README lists as ways by which the gate is opened opens it, and the task shuts one that was reverted."""
+    settings = config(mode=Mode.STRICT)
+    with host(settings) as system:
+        assert start(system) == 1
+        units = "/etc/systemd/system"
+        system.must("sh", "-c", command.format(etc=units, check=LAYOUT.check_unit, kube1=KUBE1))
+        system.must("systemctl", "daemon-reload")
+        assert start(system) == 0
+        assert pid(system)
+        if "revert" in command:
+            end(system)
+            assert run_task(system, "Configure", settings).returncode == 1
+            assert start(system) == 1
+
+
+def test_a_link_that_was_down_takes_our_routes_along() -> None:
+    """Routes that went with their link are back at the next start of a machine, and not before."""
+    with host(config(*HALVES)) as system:
+        system.settled()
+        assert len(ours(system)) == 2
+        system.must(
+            "sh", "-c", "ip link set eth0 down; ip link set eth0 up; ip route add default via 10.0.0.1 dev eth0"
+        )
+        assert not ours(system)
+        assert start(system) == 0
+        assert len(ours(system)) == 2
