@@ -96,13 +96,11 @@ def evidence_lines(it: Examined, style: Style, *, now: str = "now") -> Iterator[
     report = it.found.report
     if report.findings:
         yield line()
-        heads, rows = (
-            ("escapes", "goes by", "route", "table", "owner", "rule"),
-            list(map(_row, report.findings[:SHOWN])),
-        )
+        heads = ["escapes", "goes by", "route", "table", "owner", "rule"]
+        rows = [list(_row(finding)) for finding in report.findings[:SHOWN]]
         if len(report.cidrs) > 1:
-            cidrs = [str(finding.cidr) for finding in report.findings[:SHOWN]]
-            heads, rows = ("cidr", *heads), [(cidr, *row) for cidr, row in zip(cidrs, rows, strict=True)]
+            heads = ["cidr", *heads]
+            rows = [[str(finding.cidr), *row] for finding, row in zip(report.findings, rows, strict=False)]
         yield from capped(table(heads, rows), len(report.findings))
     yield from _maps(it, style, now)
 

@@ -204,10 +204,11 @@ def _facts(it: Explanation, route: Route) -> Iterator[Line]:
     ties = [passed.route for passed in it.trace.passed if passed.reason == "tie"]
     if ties:
         devs = list(dict.fromkeys(dev for tie in ties for dev in tie.devs))
+        count = "1 more says" if len(ties) == 1 else f"{len(ties)} more say"
         facts.append(
             (
                 "ties",
-                f"{len(ties)} more {'says' if len(ties) == 1 else 'say'} the same, by {', '.join(devs)}; the one listed first wins",
+                f"{count} the same, by {', '.join(devs)}; the one listed first wins",
             )
         )
     if it.strict:
