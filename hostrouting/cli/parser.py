@@ -3,9 +3,15 @@
 Here: names of commands and options, and their words. Not here: what a command does; each is a module of this package.
 """
 
+from __future__ import annotations
+
 import argparse
 
-__all__ = ["CHANGING", "COMMANDS", "make_parser"]
+TYPE_CHECKING = False  # `typing` costs as much as parsing does
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+__all__ = ["CHANGING", "COMMANDS", "Misused", "make_parser"]
 
 LOOKS = {
     "check": "does every address of the expected CIDRs leave by an expected device?",
@@ -73,9 +79,26 @@ What apply would write on the host itself is written below DIR, where its image 
 }
 
 
+class Misused(SystemExit):
+    """The command line is none; that was said on standard error already. `message` is what was wrong with it."""
+
+    def __init__(self, message: str) -> None:
+        """Keep the message."""
+        self.message = message
+        super().__init__(2)
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        try:
+            super().error(message)
+        except SystemExit as stopped:
+            raise Misused(message) from stopped
+
+
 def make_parser(version: str) -> argparse.ArgumentParser:
     """The parser of the whole command line."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="hostrouting",
         usage="hostrouting COMMAND ... [--json]\n       hostrouting --help, or hostrouting COMMAND --help",
         description="See by which way a host's packets leave, and make it the right one.",
@@ -84,6 +107,7 @@ def make_parser(version: str) -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"hostrouting {version}")
+    parser.add_argument("--json", action="store_true", help=argparse.SUPPRESS)
     commands = parser.add_subparsers(
         prog="hostrouting", dest="command", metavar="COMMAND", required=True, help=argparse.SUPPRESS
     )
@@ -96,7 +120,9 @@ def make_parser(version: str) -> argparse.ArgumentParser:
             allow_abbrev=False,
         )
         _OPTIONS[name](command)
-        command.add_argument("--json", action="store_true", help=f"print one JSON document, hostrouting/{name}/1")
+        # Before the command it means the same; absent here, it leaves that as it is.
+        told = f"print one JSON document, hostrouting/{name}/1"
+        command.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help=told)
         command.add_argument("-v", "--verbose", action="store_true", help="say on standard error what is being done")
     return parser
 
@@ -188,7 +214,10 @@ def _wait(parser: argparse.ArgumentParser, seconds: int) -> None:
 
 
 def _seconds(text: str) -> float:
-    seconds = float(text)
+    try:
+        seconds = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds, such as 30") from None
     if not 0 <= seconds <= 86_400:
         raise argparse.ArgumentTypeError(f"{text} is not between 0 and 86400")
     return seconds

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 
 from hostrouting import __version__
-from hostrouting.cli.parser import CHANGING, make_parser
+from hostrouting.cli.parser import CHANGING, Misused, make_parser
 
 TYPE_CHECKING = False  # `typing` costs as much as parsing does
 if TYPE_CHECKING:
@@ -27,7 +27,13 @@ _INTERRUPTED = 130  # 128 and the number of SIGINT, as a shell says it
 
 def main(argv: Sequence[str] | None = None, *, host: Callable[[], Host] | None = None) -> int:
     """Carry out one command line, on this machine or another host; the exit code."""
-    arguments = make_parser(__version__).parse_args(argv)
+    words = sys.argv[1:] if argv is None else argv
+    try:
+        arguments = make_parser(__version__).parse_args(words)
+    except Misused as misused:
+        if "--json" in words:
+            _answered(2, _complaint("Misused", misused.message))
+        raise
     if host is None:
         from hostrouting.host import Host  # noqa: PLC0415  parse first, import later
 
@@ -40,11 +46,17 @@ def main(argv: Sequence[str] | None = None, *, host: Callable[[], Host] | None =
         shown = _rendered(reply, as_json=arguments.json)
     except KeyboardInterrupt:
         _say("interrupted")
-        return _INTERRUPTED
+        return _answered(_INTERRUPTED, _complaint("Interrupted", "interrupted")) if arguments.json else _INTERRUPTED
     except Exception as error:  # noqa: BLE001  whatever it is, the exit code must not be taken for a verdict
         code, shown = _failed(error, as_json=arguments.json)
         return _answered(code, shown)
     return _answered(reply.code, shown)
+
+
+def _complaint(error: str, message: str) -> Callable[[Terminal], None]:
+    """The JSON value `hostrouting/error/1` of what is no exception of ours, ready to be written."""
+    document = {"schema": "hostrouting/error/1", "error": error, "message": message, "faults": []}
+    return lambda terminal: terminal.write_json(_json(document))
 
 
 def _carry_out(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:

@@ -101,6 +101,34 @@ def test_interrupted() -> None:
     assert (said.code, said.out, said.err) == (130, "", "hostrouting: interrupted\n")
 
 
+@pytest.mark.parametrize("words", [("check", "--json", "--bogus"), ("--json", "check", "10.0.0.0/8", "--wait", "abc")])
+def test_misuse_is_a_document_too(words: tuple[str, ...]) -> None:
+    """A command line that is none is told to a program as well: exit code 2, and the document of an error."""
+    said = say(*words)
+    assert said.code == 2
+    assert said.json["schema"] == "hostrouting/error/1"
+    assert said.json["error"] == "Misused"
+    assert said.json["message"] in said.err
+
+
+def test_json_before_the_command() -> None:
+    """The switch for JSON may stand before the command, too."""
+    before = say("--json", "check", "172.16.0.0/16", kernel=h200())
+    assert before == say("check", "172.16.0.0/16", "--json", kernel=h200())
+    assert before.json["verdict"] == "overlap"
+
+
+def test_seconds_that_are_none() -> None:
+    """What is no number of seconds is named, with one that is."""
+    assert "'abc' is no number of seconds, such as 30" in say("check", "10.0.0.0/8", "--wait", "abc").err
+
+
+def test_interrupted_with_json() -> None:
+    """Ctrl-C is a document to a program."""
+    said = say("check", "--json", "10.0.0.0/8", host=failing(KeyboardInterrupt()))
+    assert (said.code, said.json["error"]) == (130, "Interrupted")
+
+
 def test_answers_and_logs_do_not_mix() -> None:
     """Standard output has the answer alone; what is being done is on standard error, when one wants to read it."""
     quiet = say("check", "172.16.0.0/16", kernel=h200())
