@@ -89,7 +89,7 @@ def _surprise(it: Explanation, backend: RouteBackend, flow: Flow) -> str:
     try:
         [answer] = backend.lookup([trace.address], flow)
     except BackendError as error:
-        return f"the kernel itself does not say what it would do: {error}"
+        return f"the kernel itself was not heard: {error}"
     if answer.route is not None and (answer.route.prefix, answer.route.devs) == (trace.route.prefix, trace.route.devs):
         return ""
     return f"the kernel itself answers {answer.route or answer.kind}, which is not what its tables say"

@@ -14,6 +14,7 @@ from hostrouting.errors import (
     ConfigError,
     FileError,
     HostRoutingError,
+    NetlinkUnavailable,
     NotPermitted,
     NotReady,
     RouteOverlapError,
@@ -27,6 +28,7 @@ __all__ = ["code_of", "document_of", "errors_in", "words_of"]
 
 _DENIED = {errno.EACCES, errno.EPERM}
 _AS_ANYONE = "check, explain, repair, plan, status and snapshot work without root"
+_ELSEWHERE = "check, explain, repair and plan work on a saved snapshot, with --snapshot FILE"
 
 
 def code_of(error: BaseException) -> int:
@@ -56,6 +58,8 @@ def words_of(error: BaseException) -> Iterator[str]:
     yield str(error) or type(error).__name__
     if _is_denied(error):
         yield _AS_ANYONE
+    if isinstance(error, NetlinkUnavailable):
+        yield _ELSEWHERE
 
 
 def document_of(error: BaseException) -> dict[str, Any]:

@@ -6,6 +6,7 @@ what it is shown.
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import attrs
@@ -33,6 +34,7 @@ _FILLS: dict[bool, dict[Sort, str]] = {
 _SAYS: dict[Sort, str] = {"expected": "expected", "allowed": "allowed", "own": "the host's own", "escape": "escapes"}
 _RANK: dict[Sort, int] = {"escape": 2, "allowed": 1}
 _OWN = frozenset({"local", "broadcast", "anycast", "multicast"})
+_NAMES = 8  # so many devices are named below a map
 _COLUMNS = (64, 32, 16)
 
 
@@ -74,18 +76,22 @@ def draw_map(
     edge = "│" if style.unicode else "|"
     drawn = [_columns(cidr, stretches, columns) for _, stretches in rows]
     unnamed: dict[Stretch, None] = {}
-    for (name, _), slots in zip(rows, drawn, strict=True):
+    for (name, stretches), slots in zip(rows, drawn, strict=True):
         pieces: list[Painted] = []
         for stretch, length in _runs(slots):
             text, told = _bar(stretch, length, style)
             pieces.append(Painted(text, _TONES[stretch.sort]))
             if not told:
                 unnamed[attrs.evolve(stretch, first=0, last=0)] = None
+        # Those that have no column of their own are named all the same.
+        seen = {(it.label, it.sort) for it in slots}
+        hidden = (it for it in stretches if it.sort != "own" and (it.label, it.sort) not in seen)
+        unnamed |= {attrs.evolve(it, first=0, last=0): None for it in hidden}
         yield line("  ", f"{name:<{margin - 4}} ", edge, *pieces, edge)
     if mark is not None:
         at = margin + (mark - cidr.first) * columns // size
         yield line(" " * at, Painted("▲" if style.unicode else "^", "strong"), f" {ip_at(cidr.family, mark)}")
-    shown = {it.sort: None for slots in drawn for it in slots}
+    shown = {it.sort: None for it in chain(*drawn, unnamed)}
     yield line(" " * margin, *_legend(shown, unnamed, style))
 
 
@@ -138,7 +144,9 @@ def _bar(stretch: Stretch, length: int, style: Style) -> tuple[str, bool]:
 def _legend(sorts: dict[Sort, None], unnamed: dict[Stretch, None], style: Style) -> Iterator[Painted]:
     """What each fill stands for, and the devices whose stretch was too narrow for their name."""
     for at, sort in enumerate(it for it in _SAYS if it in sorts):
-        names = ", ".join(it.label for it in unnamed if it.sort == sort)
+        labels = [it.label for it in unnamed if it.sort == sort]
+        more = [f"{len(labels) - _NAMES:,} more"] if len(labels) > _NAMES else []
+        names = ", ".join([*labels[:_NAMES], *more])
         yield Painted("   " if at else "", "")
         yield Painted(_FILLS[style.unicode][sort], _TONES[sort])
         yield Painted(f" {_SAYS[sort]}{f' ({names})' if names else ''}", "soft")

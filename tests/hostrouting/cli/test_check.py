@@ -245,3 +245,14 @@ def test_several_cidrs() -> None:
     said = say("check", *cidrs, kernel=h200())
     assert "  CIDR           ESCAPES        GOES BY  ROUTE          TABLE  OWNER   RULE" in said.lines
     assert "… and 1 more CIDR, not drawn" in said.lines
+
+
+def test_devices_without_a_column_are_named() -> None:
+    """A device that has no column of the map to itself, for its ranges are too small, is in the legend."""
+    kernel = plain_vm()
+    for dev in ("ib0", "ib1"):
+        kernel.add_link(Link(name=dev, index=0))
+    routes = [Route.to(f"172.16.{at}.0/24", dev=f"ib{at % 2}") for at in range(256)]
+    assert all(outcome.ok for outcome in kernel.change(Change("add", route) for route in routes))
+    [legend] = [text for text in say("check", CIDR, kernel=kernel).lines if text.endswith(")") and "escapes" in text]
+    assert "ib1" in legend

@@ -87,6 +87,13 @@ def test_not_permitted() -> None:
     }
 
 
+def test_no_netlink() -> None:
+    """Where there is no netlink, what can be done without is said."""
+    said = say("check", "10.0.0.0/8", host=failing(NetlinkUnavailable("there is none")))
+    assert said.code == 3
+    assert said.err.splitlines()[1] == "check, explain, repair and plan work on a saved snapshot, with --snapshot FILE"
+
+
 def test_a_bug() -> None:
     """A bug says that it is one, shows where, and is no verdict."""
     said = say("check", "10.0.0.0/8", host=failing(ZeroDivisionError("oops")))
