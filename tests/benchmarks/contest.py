@@ -20,10 +20,13 @@ Unit: TypeAlias = Literal["s", "MB"]
 
 @attrs.frozen
 class Goal:
-    """What a method is to reach: at most `limit` times what the method `against` takes, or `limit` units alone."""
+    """What a method is to reach: at most `limit` times what the method `against` takes, or `limit` units alone.
+
+    Without a limit they are only compared.
+    """
 
     method: str
-    limit: float
+    limit: float | None
     against: str | None = None
 
 

@@ -104,7 +104,8 @@ def _read(bench: Bench, count: int) -> Contest:
         if count <= _FOR_PYROUTE2:
             methods[PYROUTE2] = pyroute2.read_routes
         times = in_turn(methods, rounds=_ROUNDS)
-    goals = bench.goals(Goal(OURS, 2.5, IN_C)) if count == _FOR_JSON else ()
+    limit = 2.5 if count == _FOR_JSON else None
+    goals = bench.goals(Goal(OURS, limit, IN_C), Goal(indexed, None, IN_C)) if count >= _FOR_JSON else ()
     return Contest(f"read {count:,} routes", times, goals, panel="read", size=count)
 
 

@@ -53,6 +53,16 @@ def test_a_goal_is_met_by_the_median() -> None:
     assert other.met is None
 
 
+def test_without_a_limit_there_is_nothing_to_be_met() -> None:
+    """Two methods of ours beside one peer: the second is compared with the peer too."""
+    contest = Contest(
+        "read", {"ours": [1.0], "index": [4.0], "C": [2.0]}, (Goal("ours", 1, "C"), Goal("index", None, "C"))
+    )
+    first, second = comparisons(contest)
+    assert (first.met, second.met) == (True, None)
+    assert (second.method, second.against, second.ratio and second.ratio.median) == ("index", "C", 2.0)
+
+
 def test_the_limit_itself_meets_the_goal() -> None:
     """At most means that, too."""
     assert Comparison("memory", "MB", "ours", 120.0, limit=120.0).met
