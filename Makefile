@@ -12,7 +12,7 @@ demo: .venv/ready ## see it work, in seconds
 	@$(BIN)/python examples/demo.py
 
 test: .venv/ready ## every test
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n auto --dist worksteal $(ARGS)
 
 check: .venv/ready ## style, types, import arrows, shell
 	$(BIN)/ruff format --check .

@@ -116,7 +116,7 @@ class NextHop:
             words.append(str(self.gateway))
         if self.dev is not None:
             words += ["dev", self.dev]
-        words += [flag for flag in ("onlink", "linkdown", "dead", "pervasive") if getattr(self, flag)]
+        words += [flag for flag in ("onlink", "dead", "pervasive", "linkdown") if getattr(self, flag)]
         return " ".join(words)
 
 
