@@ -152,15 +152,6 @@ class _Walk:
         if world is not None:
             self._pending.append((at, world))
 
-    def _may_go_on(self, at: int) -> bool:
-        """Whether a walk that knows something has to go on at a turn: not where one that knows nothing has been."""
-        self._left -= 1
-        if self._left >= 0:
-            return True
-        unseen = at not in self._seen
-        self._seen.add(at)
-        return unseen
-
     def _end(self, step: Step | None, place: int | None, world: World) -> None:
         """Note an end: of steps that find the same, or give the same verdict, the first one speaks for all."""
         key = None if step is None else step.rule.action if place is None else (id(step.table), place)
