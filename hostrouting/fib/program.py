@@ -85,6 +85,10 @@ class Program:
         begins: list[int] = []
         for turn in self._turns:
             begins.append(len(found))
+            if turn.span is None and turn.target is None:
+                if turn.asks or not turn.invert:
+                    found.append(turn)  # as it is for any other destination
+                continue
             covered = turn.span is None or turn.span[0] <= address <= turn.span[1]
             if not covered and turn.invert:
                 found.append(Turn(turn.step, (), invert=False, target=turn.target))

@@ -5,6 +5,7 @@ for other destinations (`program` has left them out), and what becomes of packet
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 
 from hostrouting.fib.answer import Cases
 from hostrouting.fib.branches import Branches, End
@@ -27,7 +28,7 @@ class Stretch:
         """
         self._lane = tuple(_plainly(turns))
         self._tos, self._oif, self._width = flow.tos, flow.oif, width
-        self._branches = Branches(turns, flow, cases)
+        self._of_branches = (turns, flow, cases)
         self._asks = any(turn.asks for turn in turns)
         # The steps that every packet takes, whatever is not known of it; none where that makes a difference.
         self.straight = () if self._asks or flow.oif else self._lane
@@ -48,6 +49,11 @@ class Stretch:
     def ends(self, address: int) -> Iterator[End]:
         """Every end that is possible given what is not known of a packet, the plain one's among them."""
         return self._branches.ends(address)
+
+    @cached_property
+    def _branches(self) -> Branches:
+        # Of many stretches most are not asked for more than the plain packet's end.
+        return Branches(*self._of_branches)
 
     def length_to_decide(
         self, address: int, table: Table, beats: Callable[[Entry], int], dev: str | None
