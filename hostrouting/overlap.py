@@ -140,25 +140,20 @@ class Judge:
 
     def escape(self, decision: Decision) -> Judged:
         """How the decision escapes, and by which devices; None when it does not."""
-        # Most go by devices that are known to be welcome; of a hundred thousand cells nothing more need be looked at.
-        if decision.kind == "unicast" and decision.legs:
+        kind = decision.kind
+        if kind in {"no-route", "unreachable", "blackhole", "prohibit"}:
+            return kind, ()
+        if kind in _OWN:
+            return None
+        # A way without a device that we know is none that anybody expected; and of the types besides unicast, which no
+        # kernel makes, nobody can tell where they lead.
+        if kind == "unicast" and decision.legs:
             for leg in decision.legs:
-                if leg.dev is None or not self._welcome.get(leg.dev):
+                if leg.dev is None or not self._is_welcome(leg.dev):
                     break
             else:
                 return None
-        match decision.kind:
-            case "no-route" | "unreachable" | "blackhole" | "prohibit":
-                return decision.kind, ()
-            case kind if kind in _OWN:
-                return None
-            # Of the other types, which no kernel makes, nobody can tell where they lead.
-            case _:
-                stray = tuple(dev for dev in decision.devs if not self._is_welcome(dev))
-                # A way without a device that we know is none that anybody expected.
-                known = decision.legs and all(leg.dev is not None for leg in decision.legs)
-                welcome = known and not stray and decision.kind == "unicast"
-                return None if welcome else ("overlap", stray)
+        return "overlap", tuple(dev for dev in decision.devs if not self._is_welcome(dev))
 
     def _is_welcome(self, dev: str) -> bool:
         if dev not in self._welcome:
