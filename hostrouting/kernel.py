@@ -174,8 +174,8 @@ def _await(
                 return found
             left = end - ctx.clock.now()
             if left <= 0:
-                raise NotReady(f"after {wait:g} s still waiting for {missing}; what is there now does not do")
+                raise NotReady(f"gave up after {wait:g} s: {missing}")
             if not told:
-                ctx.log.info("waiting up to %g s for %s", wait, missing)
+                ctx.log.info("not yet, and waited for up to %g s: %s", wait, missing)
                 told = True
             watch.wait(left)

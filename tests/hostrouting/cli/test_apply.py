@@ -74,7 +74,7 @@ def test_not_ready(repaired: str) -> None:
     """What is still missing when the time is over is named; exit code 3."""
     said = say("apply", "--config", repaired, "--wait", "0", kernel=MemoryBackend())
     assert said.code == 3
-    assert said.lines[0].startswith("FAILED: after 0 s still waiting for")
+    assert said.lines[0].startswith("FAILED: gave up after 0 s: ")
     assert "an IPv4 default route" in said.lines[0]
 
 

@@ -120,7 +120,9 @@ class TestConfigureStaticRoutes:
     def test_default_route_that_never_comes(self) -> None:
         """After the deadline the failure says what was waited for; the gate is shut."""
         host = FakeHost(kernel=MemoryBackend())
-        with pytest.raises(phases.TaskFailed, match=r"after 30 s still waiting for .*an IPv4 default route") as caught:
+        with pytest.raises(
+            phases.TaskFailed, match=r"gave up after 30 s: .*waiting for an IPv4 default route"
+        ) as caught:
             run(ConfigureStaticRoutes(config("10.9.0.0/16"), host=host), host)
         assert isinstance(caught.value.cause, NotReady)
         assert set(host.files.texts) == SHUT
