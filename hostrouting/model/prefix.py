@@ -31,8 +31,11 @@ def width_of(family: int) -> int:
 
 
 def as_ip(value: str | IP) -> IP:
-    """An address, from its text or as it is."""
-    return ip_address(value) if isinstance(value, str) else value
+    """An address, from its text or as it is; one with a zone ("%eth0") is refused, for routes have devices instead."""
+    address = ip_address(value) if isinstance(value, str) else value
+    if isinstance(address, IPv6Address) and address.scope_id is not None:
+        raise ValueError(f"{str(address)!a} has a zone, and addresses here have none")
+    return address
 
 
 def ip_at(family: int, number: int) -> IP:
@@ -78,8 +81,8 @@ class Prefix:
     def of(cls, value: IPv4Network | IPv6Network | IP) -> Self:
         """The same block as an `ipaddress` network, or as one address."""
         if isinstance(value, IPv4Address | IPv6Address):
-            return cls(value.version, int(value), value.max_prefixlen)
-        return cls(value.version, int(value.network_address), value.prefixlen)
+            return cls(value.version, int(as_ip(value)), value.max_prefixlen)
+        return cls(value.version, int(as_ip(value.network_address)), value.prefixlen)
 
     @classmethod
     def around(cls, family: int, number: int, length: int) -> Self:

@@ -140,12 +140,12 @@ def _shown(value: Any) -> str:
 def _decode_text(parse: Callable[[str], Any], value: Any, path: str) -> Any:
     if not isinstance(value, str):
         raise SnapshotError(path=path, problem=f"{_shown(value)} is no text")
-    if "%" in value:
-        raise SnapshotError(path=path, problem=f"{_shown(value)} has a zone, and addresses here have none")
     try:
         return parse(value)
     except ValueError as error:
-        problem = str(error) if value.isprintable() and len(value) <= _SHOWN else f"{_shown(value)} is no such thing"
+        problem = (
+            str(error) if str(error).isprintable() and len(value) <= _SHOWN else f"{_shown(value)} is no such thing"
+        )
         raise SnapshotError(path=path, problem=problem) from error
 
 

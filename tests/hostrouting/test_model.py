@@ -1,7 +1,7 @@
 """hostrouting.model: values that say what a host's routing is made of."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from ipaddress import IPv4Address, IPv4Network, ip_address, ip_network, summarize_address_range
 from typing import Any, assert_type, overload
 
@@ -318,7 +318,7 @@ class TestSnapshotIsAValue:
             ('{"routes": [{"prefix": "::/0", "metric": -1}]}', r"routes\[0\]\.metric: -1 is not in 0\.\.4294967295"),
             ('{"routes": [{"prefix": "::/0", "table": 4294967296}]}', r"routes\[0\]\.table: 4294967296 is not in"),
             (f'{{"links": [{{"name": "{"a" * 129}", "index": 1}}]}}', r"links\[0\]\.name: 'aaa.*… has more than 128"),
-            ('{"routes": [{"prefix": "\\u001b[2J"}]}', r"routes\[0\]\.prefix: '\\x1b\[2J' is no such thing"),
+            ('{"routes": [{"prefix": "\\u001b[2J"}]}', r"routes\[0\]\.prefix: '\\x1b\[2J' does not appear to be"),
         ],
     )
     def test_faults_have_a_place(self, text: str, words: str) -> None:
@@ -431,3 +431,10 @@ def test_hostile_text(text: str, words: str) -> None:
     with pytest.raises(SnapshotError) as caught:
         Snapshot.from_json(text)
     assert str(caught.value).startswith(words)
+
+
+@pytest.mark.parametrize("make", [as_ip, Prefix.parse, lambda text: Prefix.of(as_ip(text))])
+def test_no_address_has_a_zone(make: Callable[[str], object]) -> None:
+    """A zone names a device, which routes do in a word of their own; it is refused, never dropped without a word."""
+    with pytest.raises(ValueError, match=r"'fe80::1%eth0' has a zone"):
+        make("fe80::1%eth0")
