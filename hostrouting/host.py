@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Self
 import attrs
 
 from hostrouting.layout import HostLayout
-from hostrouting.system import Files, LocalFiles, Manager, SystemdManager
+from hostrouting.system import Files, ImageFiles, LocalFiles, Manager, SystemdManager
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -45,8 +45,11 @@ class Host:
 
     @classmethod
     def offline(cls, root: str) -> Host:
-        """An image that is mounted at root: files and enablement are written there, and no kernel is touched."""
-        return cls(backend=None, files=LocalFiles(), manager=None, layout=HostLayout(root=root))
+        """An image that is mounted at root: files and enablement are written there, and no kernel is touched.
+
+        Its links lead where they will when it has booted, never out of it.
+        """
+        return cls(backend=None, files=ImageFiles(root), manager=None, layout=HostLayout(root=root))
 
     @contextmanager
     def locked(self, ctx: phases.Context) -> Iterator[Self]:

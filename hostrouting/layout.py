@@ -126,6 +126,11 @@ class HostLayout:
         return self.at(f"{self.state_directory}/route-overlap.json")
 
     @property
+    def unfinished_path(self) -> str:
+        """Where the check at boot writes what will be one of these; when it is killed meanwhile, it is left."""
+        return self.at(f"{self.state_directory}/route-overlap.new")
+
+    @property
     def reload_note_path(self) -> str:
         """The note that stands while systemd has yet to read what was written; it goes by itself at a reboot."""
         return self.at(f"{self.state_directory}/reload.pending")

@@ -112,6 +112,7 @@ DRAWINGS = {
     """,
     "hostrouting.system": """
         files manager
+        image
         __init__
     """,
     "hostrouting.tasks": """

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from hostrouting.errors import FileError
 
-__all__ = ["Files", "LocalFiles", "Lock"]
+__all__ = ["Files", "LocalFiles", "Lock", "lock_folder"]
 
 
 class Files(Protocol):
@@ -141,21 +141,30 @@ class LocalFiles:
         """See Files."""
         return os.path.lexists(path)
 
-    def try_lock(self, path: str) -> _LocalLock | None:
+    def try_lock(self, path: str) -> Lock | None:
         """See Files."""
-        import fcntl  # noqa: PLC0415  not on every system, where all but the lock is of use
+        return _try_lock(path, os.O_RDWR | os.O_CREAT, os.path.dirname(path))
 
-        try:
-            _make_folder(os.path.dirname(path))
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
-        except OSError as error:
-            raise _file_error("lock", path, error) from error
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(descriptor)
-            return None
-        return _LocalLock(descriptor)
+
+def lock_folder(path: str) -> Lock | None:
+    """Take the lock of a folder, which is made when it is missing, as `Files.try_lock` does that of a file."""
+    return _try_lock(path, os.O_RDONLY | os.O_DIRECTORY, path)
+
+
+def _try_lock(path: str, flags: int, folder: str) -> Lock | None:
+    import fcntl  # noqa: PLC0415  not on every system, where all but the lock is of use
+
+    try:
+        _make_folder(folder)
+        descriptor = os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+    except OSError as error:
+        raise _file_error("lock", path, error) from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    return _LocalLock(descriptor)
 
 
 class _LocalLock:

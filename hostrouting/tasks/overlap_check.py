@@ -74,11 +74,17 @@ class CheckRouteOverlap:
     def gated(self, ctx: phases.Context, *, up: bool | None = None) -> CheckRouteOverlap:
         """The task with its gate up or away: as the configuration wants it, unless told. The host has to be locked.
 
-        What was found earlier goes first: no marker stands for what has not been examined.
+        What was found earlier goes before the gate comes: no marker stands for what has not been examined. It goes
+        after the gate, since a check that is under way ends with that, and leaves no more markers.
         """
-        up = self._is_wanted if up is None else up
-        markers = tuple(path for path in self._markers if self.host.files.remove(path))
-        changed = (*set_gate(ctx, self.host, self._installation, up=up), *(() if up else markers))
+        files = self.host.files
+        if self._is_wanted if up is None else up:
+            for path in self._markers:
+                files.remove(path)
+            changed = set_gate(ctx, self.host, self._installation, up=True)
+        else:
+            gone = set_gate(ctx, self.host, self._installation, up=False)
+            changed = (*gone, *(path for path in self._remains if files.remove(path)))
         return attrs.evolve(self, gate_changed=(*self.gate_changed, *changed))
 
     @property
@@ -94,9 +100,14 @@ class CheckRouteOverlap:
         layout = self.host.layout
         return (layout.ok_path, layout.detected_path, layout.report_path)
 
+    @property
+    def _remains(self) -> tuple[str, ...]:
+        """The markers, and what a check that was killed at boot had not finished."""
+        return (*self._markers, self.host.layout.unfinished_path)
+
     def _present(self) -> tuple[str, ...]:
-        markers = tuple(path for path in self._markers if self.host.files.is_there(path))
-        return (*self._installation.present(self.host.files), *markers)
+        remains = tuple(path for path in self._remains if self.host.files.is_there(path))
+        return (*self._installation.present(self.host.files), *remains)
 
     def _check(self, ctx: phases.Context) -> CheckResult:
         if self.host.backend is None:

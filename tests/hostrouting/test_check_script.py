@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 
 from hostrouting.config import HostRoutingConfig, RouteOverlapConfig
 from hostrouting.fib import Fib
+from hostrouting.layout import HostLayout
 from hostrouting.model import IPV4, Prefix, Snapshot
 from hostrouting.overlap import check_overlap
 from hostrouting.render import render_check_script
@@ -322,6 +324,13 @@ class TestOneHost:
         assert "<3>check-route-overlap: ip failed" in done.stderr
         assert not list(state.iterdir())
         assert Checked(namespace, check(), tmp_path).left.keys() == {"route-overlap.detected", "route-overlap.json"}
+
+    def test_killed(self, namespace: Namespace, tmp_path: Path) -> None:
+        """Of a run that was killed while it wrote, what is left has the name by which others know it."""
+        killed: dict[str, Any] = {"BASH_FUNC_mv%%": "() { kill -KILL $$; }"}
+        checked = Checked(namespace, check(), tmp_path, **killed)
+        assert checked.status == 128 + signal.SIGKILL
+        assert checked.left.keys() == {Path(HostLayout().unfinished_path).name}
 
     @each_awk
     @pytest.mark.parametrize("mode", ["WARN", "STRICT"])

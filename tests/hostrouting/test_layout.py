@@ -21,6 +21,7 @@ def test_where_everything_is() -> None:
         "detected_path": "/run/aks-flex-node/route-overlap.detected",
         "ok_path": "/run/aks-flex-node/route-overlap.ok",
         "report_path": "/run/aks-flex-node/route-overlap.json",
+        "unfinished_path": "/run/aks-flex-node/route-overlap.new",
         "reload_note_path": "/run/aks-flex-node/reload.pending",
         "lock_path": "/run/aks-flex-node/host-routing.lock",
     }

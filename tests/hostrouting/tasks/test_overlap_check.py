@@ -12,8 +12,8 @@ import phases
 from hostrouting.config import HostRoutingConfig
 from hostrouting.errors import RouteOverlapError, Unsettled
 from hostrouting.system import UnitState
-from hostrouting.tasks import CheckRouteOverlap, Configure
-from hostrouting.testing import FakeHost, FakeManager, MemoryBackend, h200
+from hostrouting.tasks import CheckRouteOverlap, Configure, Remove
+from hostrouting.testing import FakeFiles, FakeHost, FakeManager, MemoryBackend, h200
 from tests.support.tasks import CIDR, LAYOUT, config, run
 
 
@@ -140,6 +140,32 @@ class TestCheckRouteOverlap:
     def test_nothing_to_check_any_more(self) -> None:
         """Without expected CIDRs, what was installed for the check goes, its markers too."""
         host = FakeHost()
+        run(CheckRouteOverlap(config(cidrs=("172.16.0.0/16",)), host=host))
+        run(CheckRouteOverlap(config(), host=host))
+        assert host.files.texts == {}
+
+    def test_what_a_check_at_boot_left(self) -> None:
+        """What a check that was killed had not finished goes with the rest; a check that is under way goes on."""
+        host = FakeHost()
+        task = CheckRouteOverlap(config(cidrs=("172.16.0.0/16",)), host=host)
+        host.files.texts[LAYOUT.unfinished_path] = "half"
+        run(task)
+        assert LAYOUT.unfinished_path in host.files.texts, "it may be of a check that goes on"
+        run(CheckRouteOverlap(config(), host=host))
+        assert host.files.texts == {}
+        host.files.texts[LAYOUT.unfinished_path] = "half"
+        assert run(Remove(config(), host=host)) == (LAYOUT.unfinished_path,)
+
+    def test_markers_go_after_the_gate(self) -> None:
+        """A check that is under way is stopped before its markers go, for it would leave them anew."""
+        files = FakeFiles()
+
+        class CheckUnderWay(FakeManager):
+            def stop(self, unit: str) -> None:
+                files.texts[LAYOUT.ok_path] = "left by a check that ends"
+                super().stop(unit)
+
+        host = FakeHost(files=files, manager=CheckUnderWay())
         run(CheckRouteOverlap(config(cidrs=("172.16.0.0/16",)), host=host))
         run(CheckRouteOverlap(config(), host=host))
         assert host.files.texts == {}

@@ -1,0 +1,93 @@
+"""The files of an image that is mounted somewhere: a link in it leads where it will when the image has booted.
+
+Here: where a path of the image is from here. Not here: what is done to the file in that place (`files`).
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from hostrouting.errors import FileError
+from hostrouting.system.files import LocalFiles, lock_folder
+
+if TYPE_CHECKING:
+    from hostrouting.system.files import Lock
+
+__all__ = ["ImageFiles"]
+
+_LINKS = 40  # on the way to one file, as many as Linux follows
+
+
+class ImageFiles:
+    """The files below a root. An absolute link of the image, followed from here, would lead out into this machine."""
+
+    def __init__(self, root: str) -> None:
+        """The folder that will be the root of the host; paths begin with it."""
+        self._root = root.rstrip("/")
+        self._files = LocalFiles()
+
+    def read(self, path: str) -> str | None:
+        """See Files."""
+        return self._files.read(self._followed(path))
+
+    def holds(self, path: str, text: str, *, mode: int = 0o644) -> bool:
+        """See Files."""
+        return self._files.holds(self._place(path), text, mode=mode)
+
+    def write(self, path: str, text: str, *, mode: int = 0o644) -> bool:
+        """See Files."""
+        return self._files.write(self._place(path), text, mode=mode)
+
+    def leads(self, path: str, target: str) -> bool:
+        """See Files."""
+        return self._files.leads(self._place(path), target)
+
+    def link(self, path: str, target: str) -> bool:
+        """See Files."""
+        return self._files.link(self._place(path), target)
+
+    def remove(self, path: str) -> bool:
+        """See Files."""
+        return self._files.remove(self._place(path))
+
+    def is_there(self, path: str) -> bool:
+        """See Files."""
+        return self._files.is_there(self._place(path))
+
+    def try_lock(self, path: str) -> Lock | None:  # noqa: ARG002  an image is locked as a whole
+        """See Files. The root itself is locked, so that no file of ours for the lock is left in the image."""
+        return lock_folder(self._root or "/")
+
+    def _place(self, path: str) -> str:
+        """Where the file is, or the link, wherever that leads."""
+        folder, name = os.path.split(path)
+        return f"{self._followed(folder)}/{name}"
+
+    def _followed(self, path: str) -> str:
+        """Where the path leads, with all of its links."""
+        found: list[str] = []
+        names = path.removeprefix(self._root).split("/")[::-1]
+        links = 0
+        while names:
+            name = names.pop()
+            if name == "..":
+                del found[-1:]  # above the root there is only the root
+            elif name not in {"", "."}:
+                found.append(name)
+                if (target := _target("/".join((self._root, *found)))) is None:
+                    continue
+                links += 1
+                if links > _LINKS:
+                    raise FileError(f"{path}: its links lead round in a circle; remove one of them", path=path)
+                names += target.split("/")[::-1]
+                del found[0 if target.startswith("/") else -1 :]
+        return "/".join((self._root, *found))
+
+
+def _target(path: str) -> str | None:
+    """Where a link leads; None when it is none."""
+    try:
+        return os.readlink(path)
+    except OSError:
+        return None

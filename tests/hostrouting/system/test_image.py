@@ -1,0 +1,154 @@
+"""The files of an image: never out of it, and where its own links lead once it has booted."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+import phases
+from hostrouting.config import HostRoutingConfig
+from hostrouting.errors import FileError
+from hostrouting.host import Host
+from hostrouting.system import ImageFiles
+from hostrouting.tasks import Configure, Remove
+
+NAMES = st.sampled_from(["a", "b", "c", ".", ".."])
+PATHS = st.lists(NAMES, min_size=1, max_size=5).map("/".join)
+TREES = st.dictionaries(
+    st.lists(st.sampled_from(["a", "b", "c"]), min_size=1, max_size=3).map("/".join),
+    st.none() | PATHS | PATHS.map("/".__add__),
+    max_size=8,
+)
+"""What is at some paths: a file that has its own name in it, or a link to somewhere."""
+
+
+def grow(root: Path, tree: dict[str, str | None]) -> None:
+    """Make the tree; of two that need one place, the first has it."""
+    for path, target in tree.items():
+        place = root / path
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            if target is None:
+                place.write_text(path, encoding="utf-8")
+            else:
+                place.symlink_to(target)
+        except OSError:
+            continue
+
+
+def linux_reads(root: str, path: str) -> str | None:
+    """What Linux reads there for whoever has `root` as the root; None where there is no file."""
+
+    class How(ctypes.Structure):
+        _fields_ = [(name, ctypes.c_uint64) for name in ("flags", "mode", "resolve")]
+
+    openat2, in_root = 437, 0x10
+    folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+    how = How(os.O_RDONLY, 0, in_root)
+    descriptor = ctypes.CDLL(None, use_errno=True).syscall(
+        openat2, folder, path.encode(), ctypes.byref(how), ctypes.sizeof(how)
+    )
+    os.close(folder)
+    if descriptor < 0:
+        assert ctypes.get_errno() in {errno.ENOENT, errno.ENOTDIR, errno.ELOOP}
+        return None
+    try:
+        return os.read(descriptor, 100).decode()
+    except IsADirectoryError:
+        return None
+    finally:
+        os.close(descriptor)
+
+
+def reads(files: ImageFiles, path: str) -> str | None:
+    """What our files read there; None where there is no file."""
+    try:
+        return files.read(path)
+    except FileError:
+        return None
+
+
+@example({"a": "/b", "b/c": None}, "/a/c")
+@example({"a/a": "../../../b", "b": None}, "/a/a")
+@example({"a": "a", "b": None}, "/a/b")
+@example({"a": None}, "/a/../a")
+@given(tree=TREES, path=PATHS.map("/".__add__))
+def test_as_linux_reads_it(tree: dict[str, str | None], path: str) -> None:
+    """Whatever links there are: what is read is what a process reads whose root the image is."""
+    with tempfile.TemporaryDirectory() as root:
+        grow(Path(root), tree)
+        found = linux_reads(root, path)
+        if found is not None:
+            assert reads(ImageFiles(root), root + path) == found
+        elif (said := reads(ImageFiles(root), root + path)) is not None:
+            # We forgive a way that leads through a file or nothing and back, as `a/../b` without an `a`.
+            assert (Path(root) / said).read_text(encoding="utf-8") == said
+
+
+class TestImage:
+    """What a link of the image does to what is written there."""
+
+    def test_an_absolute_link(self, tmp_path: Path) -> None:
+        """It leads where it will when the image has booted: nothing of the machine that builds it is touched."""
+        image, here = tmp_path / "image", tmp_path / "here"
+        (image / "etc").mkdir(parents=True)
+        here.mkdir()
+        (image / "etc" / "systemd").symlink_to(here)
+        files, path = ImageFiles(str(image)), f"{image}/etc/systemd/unit"
+        assert files.write(path, "text", mode=0o755)
+        assert (image / str(here)[1:] / "unit").read_text(encoding="utf-8") == "text"
+        assert files.holds(path, "text", mode=0o755)
+        assert files.is_there(path)
+        assert files.remove(path)
+        assert not files.is_there(path)
+        assert files.link(path, "/elsewhere")
+        assert files.leads(path, "/elsewhere")
+        with pytest.raises(FileError, match="is a link to /elsewhere"):
+            files.write(path, "text")
+        assert list(here.iterdir()) == []
+
+    def test_a_circle(self, tmp_path: Path) -> None:
+        """Links that lead nowhere but to each other are named."""
+        (tmp_path / "etc").symlink_to("/run")
+        (tmp_path / "run").symlink_to("etc")
+        with pytest.raises(FileError, match=r"/etc: its links lead round in a circle; remove one of them"):
+            ImageFiles(str(tmp_path)).write(f"{tmp_path}/etc/unit", "x")
+
+    def test_the_root_itself(self, tmp_path: Path) -> None:
+        """The root of this machine is an image too, as for whoever builds one in a chroot."""
+        path = tmp_path / "folder" / "file"
+        assert ImageFiles("/").write(str(path), "text")
+        assert path.read_text(encoding="utf-8") == "text"
+        lock = ImageFiles("/").try_lock("/run/lock")
+        assert lock
+        lock.release()
+
+    def test_its_lock(self, tmp_path: Path) -> None:
+        """One at a time works on an image, and no file for that is left in it."""
+        root = str(tmp_path / "image")
+        lock = ImageFiles(root).try_lock(f"{root}/run/lock")
+        assert lock
+        assert ImageFiles(f"{root}/").try_lock(f"{root}/run/lock") is None
+        lock.release()
+        again = ImageFiles(root).try_lock(f"{root}/run/lock")
+        assert again
+        again.release()
+        assert list((tmp_path / "image").iterdir()) == []
+
+    def test_nothing_but_what_it_needs(self, tmp_path: Path) -> None:
+        """What is configured in an image is all in /etc, and without a file is left when it is removed."""
+        config = HostRoutingConfig(
+            {"enabled": True, "routes": [{"destination": "172.16.0.0/17"}]}, {"expectedCidrs": ["172.16.0.0/16"]}
+        )
+        host = Host.offline(str(tmp_path))
+        phases.execute(Configure(config, host=host))
+        assert [it.name for it in tmp_path.iterdir()] == ["etc"]
+        phases.execute(Remove(config, host=host))
+        assert not [it for it in tmp_path.rglob("*") if not it.is_dir()]
