@@ -10,7 +10,7 @@ import logging
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from phases.errors import describe_error
+from phases.errors import TaskFailed, describe_error
 from phases.events import Event, Finished, Retrying, Skipped, Started, Status
 from phases.text import escaped, plain, printable, seconds_in_words
 
@@ -82,12 +82,18 @@ def _message(event: Event) -> str:
                 f"again in {seconds_in_words(event.delay)}"
             )
         case Finished():
-            why = ""
-            if event.error is not None and event.status is Status.FAILED:
-                why = f": {describe_error(event.error) if event.own else event.error}"
-            elif event.reason:
-                why = f": {event.reason}"
-            return f"{task}{_of(event.action)} {_WORD[event.status]} after {seconds_in_words(event.duration)}{why}"
+            return (
+                f"{task}{_of(event.action)} {_WORD[event.status]} after {seconds_in_words(event.duration)}{_why(event)}"
+            )
+
+
+def _why(event: Finished) -> str:
+    if event.status is Status.FAILED and isinstance(event.error, TaskFailed) and not event.own:
+        # What went wrong there was said in that task's own line.
+        return f", with {', '.join('/'.join(it.path) for it in event.error.failures)}"
+    if event.status is Status.FAILED and event.error is not None:
+        return f": {describe_error(event.error)}"
+    return f": {event.reason}" if event.reason else ""
 
 
 def _of(action: str) -> str:

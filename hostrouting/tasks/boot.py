@@ -31,10 +31,12 @@ def set_gate(ctx: phases.Context, host: Host, installation: Installation, *, up:
     if not (installation.differences(files) if up else installation.present(files)):
         return ()
     manager, foreign = _listening(host), gate.foreign(files)
+    is_news = bool(gate.differences(files) if up else gate.present(files))
     if manager is None:
-        ctx.log.info("no systemd runs here: what was written takes effect at the next boot")
+        if is_news:
+            ctx.log.info("no systemd runs here: %s is as it is to be from the next boot on", installation.unit)
         return gate.install(files) if up else gate.remove(files)
-    if gate.differences(files) if up else gate.present(files):
+    if is_news:
         files.write(note, "")  # without a text, there is room for it on a disk that is full
     changed = gate.install(files) if up else gate.remove(files)
     if files.is_there(note):

@@ -65,9 +65,9 @@ def test_words_and_levels(caplog: pytest.LogCaptureFixture) -> None:
         ("INFO", "boot/check skipped after 0 µs: nothing to check"),
         ("ERROR", "boot/p/x failed after 2.00 s: ValueError: bad"),
         ("WARNING", "boot/p/y cancelled after 2.00 s: x failed"),
-        ("WARNING", "boot/p failed after 2.00 s: x failed: ValueError: bad (in boot/p/x)"),
+        ("WARNING", "boot/p failed after 2.00 s, with boot/p/x"),
         ("DEBUG", "boot/start not started: not reached after p"),
-        ("WARNING", "boot failed after 3.00 s: x failed: ValueError: bad (in boot/p/x)"),
+        ("WARNING", "boot failed after 3.00 s, with boot/p/x"),
     ]
 
 

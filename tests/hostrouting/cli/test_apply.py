@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hostrouting.errors import FileError
+from hostrouting.layout import HostLayout
 from hostrouting.testing import FakeFiles, FakeHost, FakeManager, MemoryBackend, h200
 from tests.support.cli import say
 
@@ -110,7 +111,9 @@ def test_without_systemd(repaired: str) -> None:
     """Where no systemd runs all is done but starting units, and the log says when it takes effect."""
     said = say("apply", "--config", repaired, host=FakeHost(kernel=h200(), manager=FakeManager(running=False)))
     assert said.code == 0
-    assert "no systemd runs here: what was written takes effect at the next boot" in said.err
+    told = [line for line in said.err.splitlines() if line.startswith("no systemd runs here: ")]
+    rest = "is as it is to be from the next boot on"
+    assert told == [f"no systemd runs here: {unit} {rest}" for unit in (HostLayout.routes_unit, HostLayout.check_unit)]
 
 
 def test_two_at_once(repaired: str) -> None:

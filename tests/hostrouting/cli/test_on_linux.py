@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hostrouting.cli import main
+from hostrouting.layout import HostLayout
 from tests.support.children import in_child, refuse_netlink
 from tests.support.machine import H200, Machine, private_machine
 
@@ -159,7 +160,9 @@ def test_no_systemd(machine: Machine, repaired: str) -> None:
     """Without systemd everything is done and written, and it is said from when on it takes effect."""
     said = machine.hostrouting("apply", "--config", repaired)
     assert said.returncode == 0
-    assert "no systemd runs here: what was written takes effect at the next boot" in said.stderr
+    told = [line for line in said.stderr.splitlines() if line.startswith("no systemd runs here: ")]
+    rest = "is as it is to be from the next boot on"
+    assert told == [f"no systemd runs here: {unit} {rest}" for unit in (HostLayout.routes_unit, HostLayout.check_unit)]
 
 
 @pytest.mark.parametrize(
