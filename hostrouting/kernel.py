@@ -16,6 +16,7 @@ from hostrouting.model import IPV4, Prefix, Snapshot, ip_at, protocol_name
 from hostrouting.overlap import OverlapReport, check_overlap
 from hostrouting.plan import RoutePlan, plan_routes
 from hostrouting.repair import Repair, propose_repair
+from hostrouting.uplink import seen_instead
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -79,6 +80,8 @@ class Examination:
     report: OverlapReport
     repair: Repair
     surprises: tuple[str, ...] = ()
+    instead: str = ""
+    """What there was instead of a default route, where none was there by the deadline."""
 
     @property
     def verdict(self) -> str:
@@ -92,11 +95,11 @@ def examine(ctx: phases.Context, backend: RouteBackend, config: HostRoutingConfi
     The kernel itself is asked once in every cell. Without a default route by the deadline, the verdict says so.
     """
     cidrs = [Prefix.of(cidr) for cidr in config.route_overlap.expected_cidrs]
-    last: list[Examination] = []
+    last: list[tuple[Examination, Fib]] = []
 
     def attempt() -> tuple[Examination | None, str]:
-        found = _examine_once(backend, config, cidrs)
-        last[:] = [found]
+        last[:] = [_examine_once(backend, config, cidrs)]
+        found, _ = last[0]
         if found.report.verdict == "no-default-route":
             return None, "an IPv4 default route"
         return found, ""
@@ -106,19 +109,20 @@ def examine(ctx: phases.Context, backend: RouteBackend, config: HostRoutingConfi
         for _ in range(_TRIES - 1):
             if not found.surprises:
                 break
-            found = _examine_once(backend, config, cidrs)
+            found, _ = _examine_once(backend, config, cidrs)
     except NotReady:
-        return last[0]
+        found, fib = last[0]
+        return attrs.evolve(found, instead=seen_instead(fib))
     return found
 
 
-def _examine_once(backend: RouteBackend, config: HostRoutingConfig, cidrs: Iterable[Prefix]) -> Examination:
+def _examine_once(backend: RouteBackend, config: HostRoutingConfig, cidrs: Iterable[Prefix]) -> tuple[Examination, Fib]:
     settings = config.route_overlap
     snapshot, still = read(backend)
     fib = Fib(snapshot)
     report = check_overlap(fib, cidrs, devs=settings.expected_devs, allowed=settings.allowed_devs)
     repair = propose_repair(fib, report, protocol=config.protocol)
-    return Examination(report, repair, (*(() if still else (_RESTLESS,)), *_surprises(backend, fib, report)))
+    return Examination(report, repair, (*(() if still else (_RESTLESS,)), *_surprises(backend, fib, report))), fib
 
 
 def _surprises(backend: RouteBackend, fib: Fib, report: OverlapReport) -> Iterator[str]:

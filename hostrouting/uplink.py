@@ -97,6 +97,16 @@ def outbound_devs(fib: Fib, *, family: int = IPV4) -> tuple[str, ...]:
     return route.devs if route else ()
 
 
+def seen_instead(fib: Fib, *, family: int = IPV4) -> str:
+    """What there is of default routes where none can be used: for whoever has waited for one."""
+    for entry in fib.defaults(family):
+        return f"a default route that refuses packets ({entry.route.type})"
+    of_all = (route for route in fib.snapshot.routes if route.prefix.length == 0 and route.prefix.family == family)
+    unused = (route for route in of_all if route.type == "unicast")
+    devs = dict.fromkeys(dev for route in unused for dev in route.devs)
+    return f"a default route by {', '.join(devs)} that is not in use" if devs else "no default route"
+
+
 def resolve_route(desired: DesiredRoute, fib: Fib, *, protocol: int = OURS) -> Route | Pending:
     """The route that is meant, on this host as it is now; or what is missing for it.
 

@@ -19,6 +19,7 @@ __all__ = [
     "diversion_line",
     "finding_line",
     "kept_line",
+    "no_default_line",
     "note_line",
     "notes_lines",
     "repair_document",
@@ -40,6 +41,14 @@ _REASONS: dict[UnsafeReason | Literal["no-rule"], str] = {
 
 
 _UNKNOWN = "a device that is not known"
+
+
+def no_default_line(instead: str, *, wait: float) -> str:
+    """That nothing is known to be expected, how long it was waited for, and what there was instead."""
+    return (
+        f"NO-DEFAULT-ROUTE: the expected devices are those of the IPv4 default route, and {wait:g} s did not bring one;"
+        f" last seen: {instead}"
+    )
 
 
 def finding_line(finding: Finding, expected_devs: Iterable[str]) -> str:

@@ -15,7 +15,7 @@ from hostrouting.kernel import Examination, examine
 from hostrouting.render import DEFAULT_WAIT
 from hostrouting.tasks.boot import set_gate, valid_wait
 from hostrouting.tasks.results import CheckResult, Preview
-from hostrouting.wording import check_document, finding_line, notes_lines, repair_line, unsafe_line
+from hostrouting.wording import check_document, finding_line, no_default_line, notes_lines, repair_line, unsafe_line
 
 if TYPE_CHECKING:
     from hostrouting.backends.base import RouteBackend
@@ -117,7 +117,7 @@ class CheckRouteOverlap:
 
     def _examine(self, ctx: phases.Context, backend: RouteBackend) -> Examination:
         found = examine(ctx, backend, self.config, wait=self.wait)
-        account = _Account.of(found)
+        account = _Account.of(found, wait=self.wait)
         strict = self.config.route_overlap.mode == "STRICT"
         failing = strict and found.report.verdict in {"overlap", "no-default-route"}
         # In STRICT what is wrong is said once, by whoever gets the error; what there is to know besides is logged.
@@ -162,11 +162,11 @@ class _Account:
     notes: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, found: Examination) -> _Account:
+    def of(cls, found: Examination, *, wait: float) -> _Account:
         """In the order in which an operator needs it."""
         report, repair = found.report, found.repair
         if report.verdict == "no-default-route":
-            return cls(("NO-DEFAULT-ROUTE: there is no IPv4 default route, so nothing is known to be expected",))
+            return cls((no_default_line(found.instead, wait=wait),))
         action = repair_line(report, repair)
         return cls(
             tuple(finding_line(it, report.expected_devs) for it in report.findings),

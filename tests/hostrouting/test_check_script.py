@@ -21,7 +21,8 @@ from hostrouting.model import IPV4, Prefix, Snapshot
 from hostrouting.overlap import check_overlap
 from hostrouting.render import render_check_script
 from hostrouting.repair import propose_repair
-from hostrouting.wording import check_document, finding_line
+from hostrouting.uplink import seen_instead
+from hostrouting.wording import check_document, finding_line, no_default_line
 from tests.support.awks import AWKS, each_awk, only_awk
 from tests.support.commands import LINKS, furnish, route_command, rule_command, wishes
 from tests.support.namespace import Namespace, private_namespace
@@ -85,6 +86,7 @@ def engine(snapshot: Snapshot, config: HostRoutingConfig) -> dict[str, Any]:
     report = check_overlap(fib, cidrs, devs=check.expected_devs, allowed=check.allowed_devs)
     document = check_document(report, propose_repair(fib, report, protocol=config.protocol), mode=check.mode)
     document["lines"] = [finding_line(finding, report.expected_devs) for finding in report.findings]
+    document["instead"] = seen_instead(fib) if report.verdict == "no-default-route" else ""
     return document
 
 
@@ -117,7 +119,7 @@ def test_the_script_equals_the_engine(data: st.DataObject, tmp_path_factory: pyt
         awk = data.draw(st.sampled_from(AWKS))
         checked = Checked(namespace, config, tmp_path_factory.mktemp("check"), awk=awk)
     expected = engine(snapshot, config)
-    lines = expected.pop("lines")
+    lines, instead = expected.pop("lines"), expected.pop("instead")
     told = "\n".join([checked.said, *map(str, [*snapshot.rules, *snapshot.routes])])
     assert checked.document.keys() == expected.keys(), told
     for key, value in expected.items():
@@ -125,6 +127,8 @@ def test_the_script_equals_the_engine(data: st.DataObject, tmp_path_factory: pyt
     mode = config.route_overlap.mode
     if expected["verdict"] == "overlap":
         assert checked.left["route-overlap.detected"].splitlines() == lines
+    if instead:
+        assert f">{no_default_line(instead, wait=0)}\n" in checked.said
     assert checked.status == (mode == "STRICT" and expected["verdict"] in {"overlap", "no-default-route"})
 
 
@@ -189,7 +193,29 @@ class TestOneHost:
         assert checked.status == (mode == "STRICT")
         assert checked.left["route-overlap.detected"] == "no-default-route\n"
         assert checked.document["verdict"] == "no-default-route"
-        assert "last seen: no default route in the table main" in checked.said
+        assert checked.said == f"<{'3' if mode == 'STRICT' else '4'}>{no_default_line('no default route', wait=0)}\n"
+
+    @each_awk
+    @pytest.mark.parametrize(
+        ("routes", "seen"),
+        [
+            (["route add unreachable default metric 9"], "a default route that refuses packets (unreachable)"),
+            (
+                [
+                    "route add default table 77 nexthop via 10.0.0.1 dev eth0 nexthop dev wg0",
+                    "route add default via 10.0.0.1 dev eth0 table 78",
+                ],
+                "a default route by eth0, wg0 that is not in use",
+            ),
+        ],
+    )
+    def test_what_there_was_instead(
+        self, namespace: Namespace, tmp_path: Path, awk: str, routes: list[str], seen: str
+    ) -> None:
+        """Whoever finds the uplink missing is told what there is of default routes."""
+        namespace.batch(["route del default", *routes])
+        assert seen_instead(Fib(namespace.snapshot())) == seen
+        assert Checked(namespace, check(), tmp_path, awk=awk).said == f"<3>{no_default_line(seen, wait=0)}\n"
 
     @pytest.mark.parametrize("devs", [[], ["eth0"], ["late0"]])
     def test_awaited(self, namespace: Namespace, tmp_path: Path, devs: list[str]) -> None:
@@ -300,7 +326,7 @@ class TestOneHost:
         namespace.batch(["route add blackhole 172.20.0.0/16", "route add prohibit 172.20.7.0/24 metric 4000000000"])
         config = check("172.16.0.0/12", "10.0.0.0/8")
         expected = engine(namespace.snapshot(), config)
-        lines = expected.pop("lines")
+        lines, _ = expected.pop("lines"), expected.pop("instead")
         checked = Checked(namespace, config, tmp_path, awk=awk)
         assert checked.document == expected
         assert checked.left["route-overlap.detected"].splitlines() == lines
@@ -368,7 +394,7 @@ class TestOneHost:
         )
         config = check(*(f"10.{64 + number // 16}.{number % 16 * 16}.0/20" for number in range(200)))
         expected = engine(namespace.snapshot(), config)
-        lines = expected.pop("lines")
+        lines, _ = expected.pop("lines"), expected.pop("instead")
         checked = Checked(namespace, config, tmp_path)
         assert checked.document == expected
         assert checked.left["route-overlap.detected"].splitlines() == lines

@@ -185,5 +185,5 @@ def test_no_default_route() -> None:
         assert start(system) == 1
         assert system.run("systemctl", "start", LAYOUT.check_unit).returncode == 1
         assert "172.16.0.0/17: waiting for an IPv4 default route" in system.journal(LAYOUT.routes_unit)
-        assert "no-default-route" in system.journal(LAYOUT.check_unit)
+        assert "NO-DEFAULT-ROUTE: " in system.journal(LAYOUT.check_unit)
         assert system.read(LAYOUT.detected_path) == "no-default-route\n"

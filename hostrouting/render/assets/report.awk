@@ -123,7 +123,7 @@ function add_note(text) { note[++notes] = text }
 function finish(verdict, status,   i, level) {
   level = mode == "STRICT" ? "<3>" : "<4>"
   if (verdict == "no-default-route") {
-    print level "check-route-overlap: " no_default_text()
+    print level no_default_text()
     mark[++marks] = verdict
   } else if (verdict == "overlap") {
     for (i = 1; i <= findings; i++) {
@@ -148,11 +148,17 @@ function finish(verdict, status,   i, level) {
   exit status
 }
 
-function no_default_text(   seen, i) {
-  seen = "no default route in the table main"
-  for (i = 1; i <= default_routes; i++) seen = "a default route that cannot be used (by " r_dev[default_list[i], 1] ")"
-  return "no-default-route: the expected devices are those of the IPv4 default route, and " waited \
-    " s did not bring one; last seen: " seen
+function no_default_text() {
+  return "NO-DEFAULT-ROUTE: the expected devices are those of the IPv4 default route, and " waited \
+    " s did not bring one; last seen: " seen_instead()
+}
+
+function seen_instead(   r, leg, told, devs) {
+  if (default_routes) return "a default route that refuses packets (" type_name[r_type[default_list[1]]] ")"
+  for (r = 1; r <= routes; r++)
+    for (leg = 1; r_len[r] == 0 && r_type[r] == UNICAST && leg <= r_legs[r]; leg++)
+      if (!told[r_dev[r, leg]]++) devs = devs (devs == "" ? "" : ", ") r_dev[r, leg]
+  return devs == "" ? "no default route" : "a default route by " devs " that is not in use"
 }
 
 function quoted(text,   i, letter, plain) {
