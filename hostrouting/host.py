@@ -60,10 +60,10 @@ class Host:
         if self.is_locked:
             yield self
             return
-        told = False
-        while (lock := self.files.try_lock(self.layout.lock_path)) is None:
+        told, path = False, self.layout.lock_path
+        while (lock := self.files.try_lock(path)) is None:
             if not told:
-                ctx.log.info("another run of hostrouting is at work on this host; waiting for it")
+                ctx.log.info("another run of hostrouting is at work on this host; waiting for it (see: fuser %s)", path)
                 told = True
             ctx.sleep(0.1)
         try:

@@ -47,9 +47,9 @@ class _File:
     """A text that has none of these is somebody else's; without any, whatever is there is ours."""
 
     def is_foreign(self, files: Files) -> bool:
-        """Whether somebody else's file is in the place."""
-        text = (files.read(self.path) if self.marks else "") or ""
-        return text != "" and not any(mark in text for mark in self.marks)
+        """Whether somebody else's file is in the place; an empty one, or a link to /dev/null, masks a unit."""
+        text = files.read(self.path) if self.marks else None
+        return text is not None and not any(mark in text for mark in self.marks)
 
 
 @attrs.frozen
@@ -70,13 +70,19 @@ class FileSet:
         missing = [path for path, target in self.links if not files.leads(path, target)]
         return (*stale, *missing, *(path for path in self.obsolete if files.is_there(path)))
 
+    def require_room(self, files: Files) -> None:
+        """FileError where somebody else's file stands in the place of one of these."""
+        for path in self.foreign(files):
+            if files.read(path):
+                text = f"{path} is not ours, and stands where a file of ours belongs: move it away, or rename it"
+                raise FileError(text, path=path)
+            name = path.rpartition("/")[2]
+            remedy = f"systemctl unmask {name}" if name.endswith(".service") else "remove it"
+            raise FileError(f"{path} is empty: somebody masked what belongs there; {remedy}", path=path)
+
     def install(self, files: Files) -> tuple[str, ...]:
         """Write what differs; the paths that did. Nothing is, where a file is not ours: that is a FileError."""
-        if foreign := self.foreign(files):
-            raise FileError(
-                f"{foreign[0]} is not ours, and stands where a file of ours belongs: move it away, or rename it",
-                path=foreign[0],
-            )
+        self.require_room(files)
         changed = [it.path for it in self.files if files.write(it.path, it.text, mode=it.mode)]
         changed += [path for path, target in self.links if files.link(path, target)]
         return (*changed, *(path for path in self.obsolete if files.remove(path)))
@@ -107,7 +113,7 @@ class Installation:
     program: FileSet
     """What the unit runs: while it is missing, the gate stays shut."""
     note: str
-    """The path of the note that the manager has yet to read the gate."""
+    """The path of the note that the manager is not done with what was written; see `tasks.boot`."""
 
     def differences(self, files: Files) -> tuple[str, ...]:
         """The paths that are not as they should be; reads, and changes nothing."""
@@ -138,7 +144,7 @@ def routes_installation(config: HostRoutingConfig, layout: HostLayout, *, wait: 
             _File(layout.routes_script_path, render_static_routes_script(config, wait=seconds), _SCRIPT),
         )
     )
-    return Installation(layout.routes_unit, gate, program, layout.reload_note_path)
+    return Installation(layout.routes_unit, gate, program, layout.routes_pending_path)
 
 
 def check_installation(config: HostRoutingConfig, layout: HostLayout, *, wait: float = DEFAULT_WAIT) -> Installation:
@@ -156,7 +162,7 @@ def check_installation(config: HostRoutingConfig, layout: HostLayout, *, wait: f
         ),
     )
     # There is nothing that the check's script has to wait for: it belongs to the gate.
-    return Installation(layout.check_unit, gate, FileSet(), layout.reload_note_path)
+    return Installation(layout.check_unit, gate, FileSet(), layout.check_pending_path)
 
 
 def _unit(path: str, text: str, script: str) -> _File:

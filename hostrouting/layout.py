@@ -131,9 +131,17 @@ class HostLayout:
         return self.at(f"{self.state_directory}/route-overlap.new")
 
     @property
-    def reload_note_path(self) -> str:
-        """The note that stands while systemd has yet to read what was written; it goes by itself at a reboot."""
-        return self.at(f"{self.state_directory}/reload.pending")
+    def routes_pending_path(self) -> str:
+        """The note that systemd has yet to read, stop or run what was written for the static routes.
+
+        Like the check's it goes by itself at a reboot, which does all of that.
+        """
+        return self.at(f"{self.state_directory}/static-routes.pending")
+
+    @property
+    def check_pending_path(self) -> str:
+        """The note that systemd has yet to read or stop what was written for the check."""
+        return self.at(f"{self.state_directory}/check-route-overlap.pending")
 
     @property
     def lock_path(self) -> str:

@@ -143,23 +143,25 @@ class LocalFiles:
 
     def try_lock(self, path: str) -> Lock | None:
         """See Files."""
-        return _try_lock(path, os.O_RDWR | os.O_CREAT, os.path.dirname(path))
+        return _try_lock(path, os.O_RDWR | os.O_CREAT, os.path.dirname(path), mode=0o600)
 
 
 def lock_folder(path: str) -> Lock | None:
     """Take the lock of a folder, which is made when it is missing, as `Files.try_lock` does that of a file."""
-    return _try_lock(path, os.O_RDONLY | os.O_DIRECTORY, path)
+    return _try_lock(path, os.O_RDONLY | os.O_DIRECTORY, path, mode=None)
 
 
-def _try_lock(path: str, flags: int, folder: str) -> Lock | None:
+def _try_lock(path: str, flags: int, folder: str, *, mode: int | None) -> Lock | None:
     import fcntl  # noqa: PLC0415  not on every system, where all but the lock is of use
 
     try:
         _make_folder(folder)
-        descriptor = os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+        descriptor = os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW, mode or 0)
     except OSError as error:
         raise _file_error("lock", path, error) from error
     try:
+        if mode is not None:
+            os.fchmod(descriptor, mode)  # whoever can open it can hold it, and everybody waits
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(descriptor)

@@ -7,6 +7,7 @@ Here: what it is told, and what it says of a unit that failed. Not here: when it
 from __future__ import annotations
 
 import os
+import signal
 from contextlib import suppress
 from typing import Protocol
 
@@ -84,8 +85,8 @@ class SystemdManager:
         # A start would join a run that goes on, and do nothing about a oneshot that remained active.
         try:
             code, words = self._run(_ALONE, "restart", unit, timeout=timeout)
-        except ManagerError:
-            # Ending a systemctl that waits does not cancel the job.
+        except BaseException:
+            # Whatever ends a systemctl that waits, its job goes on.
             with suppress(ManagerError):
                 self.stop(unit)
             raise
@@ -125,19 +126,20 @@ class SystemdManager:
             return ()
         import subprocess  # noqa: PLC0415  only where there is a manager
 
-        query = ["journalctl", "--no-pager", "--quiet", "--output=cat", "--lines=20"]
-        try:
-            done = subprocess.run(  # noqa: S603  an argument list, no shell
-                [*query, f"_SYSTEMD_INVOCATION_ID={state.invocation}"],
-                capture_output=True,
-                text=True,
-                errors="backslashreplace",
-                timeout=self._timeout,
-                check=False,
-            )
-        except (OSError, subprocess.SubprocessError):
-            return ()
-        return tuple(line for line in done.stdout.splitlines() if line.strip())
+        query = ["--no-pager", "--quiet", "--output=cat", "--lines=20", f"_SYSTEMD_INVOCATION_ID={state.invocation}"]
+        said = ""
+        # A unit's last words may be on their way to the journal still.
+        for words in (["--sync"], query):
+            with suppress(OSError, subprocess.SubprocessError):
+                said = subprocess.run(  # noqa: S603  an argument list, no shell
+                    ["journalctl", *words],  # noqa: S607  the one of this system
+                    capture_output=True,
+                    text=True,
+                    errors="backslashreplace",
+                    timeout=self._timeout,
+                    check=False,
+                ).stdout
+        return tuple(line for line in said.splitlines() if line.strip())
 
     def _ask(self, *words: str) -> str:
         code, text = self._run(*words)
@@ -160,6 +162,7 @@ class SystemdManager:
                 timeout=limit,
                 check=False,
                 stdin=subprocess.DEVNULL,
+                start_new_session=True,  # Ctrl-C is for us, who then have the unit stopped
                 env={**kept, "SYSTEMD_IGNORE_CHROOT": "1"},
             )
         except FileNotFoundError as error:
@@ -172,4 +175,6 @@ class SystemdManager:
             ) from error
         except OSError as error:
             raise ManagerError(f"systemctl cannot be run: {error.strerror}") from error
+        if done.returncode < 0:
+            raise ManagerError(f"systemctl {' '.join(words)} was ended by {signal.Signals(-done.returncode).name}")
         return done.returncode, (done.stderr or done.stdout).strip() if done.returncode else done.stdout

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hostrouting.errors import HostRoutingError, UnitFailed
+
 if TYPE_CHECKING:
     import phases
     from hostrouting.host import Host
@@ -24,38 +26,51 @@ def set_gate(ctx: phases.Context, host: Host, installation: Installation, *, up:
     """Put up the gate, or take it away, and have the manager know; the paths that changed.
 
     The unit is stopped when anything of the installation is not as it will be: a run of what was there before would
-    outlive it. A note stands from the first write until all of that is done, so that whoever is interrupted here is
-    made up for by the next run, although it finds no file to change.
+    outlive it. A note stands from the first write until the manager is done with this unit, so that whoever is
+    interrupted here is made up for by the next run, although it finds no file to change. What is still to be written
+    and run when the gate is up leaves the note to `run_once`.
     """
     files, note, gate = host.files, installation.note, installation.gate
     if not (installation.differences(files) if up else installation.present(files)):
         return ()
     manager, foreign = _listening(host), gate.foreign(files)
-    is_news = bool(gate.differences(files) if up else gate.present(files))
+    if up:
+        gate.require_room(files)
+    is_news = bool(files.is_there(note) or (gate.differences(files) if up else gate.present(files)))
     if manager is None:
         if is_news:
             ctx.log.info("no systemd runs here: %s is as it is to be from the next boot on", installation.unit)
-        return gate.install(files) if up else gate.remove(files)
-    if is_news:
+    else:
         files.write(note, "")  # without a text, there is room for it on a disk that is full
     changed = gate.install(files) if up else gate.remove(files)
-    if files.is_there(note):
+    if manager is None:
+        return changed
+    if is_news:
         manager.reload()
     if not foreign:
         manager.stop(installation.unit)
-    files.remove(note)
+    if not (up and installation.program.files):
+        files.remove(note)
     return changed
 
 
-def run_once(host: Host, unit: str, *, changed: tuple[str, ...], wait: float) -> bool:
+def run_once(ctx: phases.Context, host: Host, installation: Installation, *, wait: float) -> bool:
     """Run the unit that the next boot depends on once now; whether it was run.
 
-    Not when nothing changed and it went well the last time.
+    Not when nothing was changed, now or by a run that did not come so far, and it went well the last time.
     """
-    manager = _listening(host)
-    if manager is None or not (changed or not manager.state(unit).ok):
+    manager, unit = _listening(host), installation.unit
+    if manager is None or not (host.files.is_there(installation.note) or not manager.state(unit).ok):
         return False
-    manager.start(unit, timeout=wait + _GRACE)
+    try:
+        with ctx.on_cancel(lambda: manager.stop(unit)):
+            manager.start(unit, timeout=wait + _GRACE)
+    except HostRoutingError as error:
+        ctx.check()  # a unit that was stopped because we were told to has not failed
+        if isinstance(error, UnitFailed):
+            host.files.remove(installation.note)  # its state says that it has to be run again
+        raise
+    host.files.remove(installation.note)
     return True
 
 

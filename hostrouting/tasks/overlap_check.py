@@ -41,13 +41,13 @@ class CheckRouteOverlap:
     host: Host = attrs.field(factory=Host.local, kw_only=True)
     wait: float = attrs.field(default=DEFAULT_WAIT, validator=valid_wait, kw_only=True)
     """How many seconds are waited for what is needed of the host, now and, but no more than 60, at every boot."""
-    gate_changed: tuple[str, ...] = attrs.field(default=(), kw_only=True, repr=False, eq=False)
-    """What was written or removed for this task already, by `gated`."""
+    gate_changed: tuple[str, ...] | None = attrs.field(default=None, kw_only=True, repr=False, eq=False)
+    """What `gated` wrote or removed; None before that."""
 
     def do(self, ctx: phases.Context) -> CheckResult | phases.Skip:
         """See the class."""
         if not self._is_wanted:
-            return self.undo(ctx) if self.is_due else phases.Skip(_NOTHING)
+            return self.undo(ctx) if self.gate_changed or self.is_due else phases.Skip(_NOTHING)
         with self.host.locked(ctx) as host:
             return attrs.evolve(self, host=host).gated(ctx)._check(ctx)
 
@@ -64,7 +64,7 @@ class CheckRouteOverlap:
     def undo(self, ctx: phases.Context) -> CheckResult:
         """Take away what was installed for the check, whatever the configuration says."""
         with self.host.locked(ctx) as host:
-            return CheckResult(None, attrs.evolve(self, host=host).gated(ctx, up=False).gate_changed)
+            return CheckResult(None, attrs.evolve(self, host=host).gated(ctx, up=False).gate_changed or ())
 
     @property
     def is_due(self) -> bool:
@@ -77,15 +77,15 @@ class CheckRouteOverlap:
         What was found earlier goes before the gate comes: no marker stands for what has not been examined. It goes
         after the gate, since a check that is under way ends with that, and leaves no more markers.
         """
-        files = self.host.files
+        if self.gate_changed is not None:
+            return self
         if self._is_wanted if up is None else up:
-            for path in self._markers:
-                files.remove(path)
+            self._forget()
             changed = set_gate(ctx, self.host, self._installation, up=True)
         else:
             gone = set_gate(ctx, self.host, self._installation, up=False)
-            changed = (*gone, *(path for path in self._remains if files.remove(path)))
-        return attrs.evolve(self, gate_changed=(*self.gate_changed, *changed))
+            changed = (*gone, *(path for path in self._remains if self.host.files.remove(path)))
+        return attrs.evolve(self, gate_changed=changed)
 
     @property
     def _is_wanted(self) -> bool:
@@ -109,11 +109,18 @@ class CheckRouteOverlap:
         remains = tuple(path for path in self._remains if self.host.files.is_there(path))
         return (*self._installation.present(self.host.files), *remains)
 
+    def _forget(self) -> None:
+        """Take away what was found earlier, by a task or at a machine's start."""
+        for path in self._markers:
+            self.host.files.remove(path)
+
     def _check(self, ctx: phases.Context) -> CheckResult:
+        changed = self.gate_changed or ()
         if self.host.backend is None:
-            return CheckResult(None, self.gate_changed)
+            return CheckResult(None, changed)
+        self._forget()
         with self.host.backend() as backend:
-            return CheckResult(self._examine(ctx, backend), self.gate_changed)
+            return CheckResult(self._examine(ctx, backend), changed)
 
     def _examine(self, ctx: phases.Context, backend: RouteBackend) -> Examination:
         found = examine(ctx, backend, self.config, wait=self.wait)

@@ -56,13 +56,13 @@ class ConfigureStaticRoutes:
     host: Host = attrs.field(factory=Host.local, kw_only=True)
     wait: float = attrs.field(default=DEFAULT_WAIT, validator=valid_wait, kw_only=True)
     """How many seconds are waited for what is needed of the host, now and, but no more than 60, at every boot."""
-    gate_changed: tuple[str, ...] = attrs.field(default=(), kw_only=True, repr=False, eq=False)
-    """What was written or removed for this task already, by `gated`."""
+    gate_changed: tuple[str, ...] | None = attrs.field(default=None, kw_only=True, repr=False, eq=False)
+    """What `gated` wrote or removed; None before that."""
 
     def do(self, ctx: phases.Context) -> RoutesResult | phases.Skip:
         """See the class."""
         if not self._wanted:
-            return self.undo(ctx) if self._is_anything_ours() else phases.Skip(_NOTHING)
+            return self.undo(ctx) if self.gate_changed or self._is_anything_ours() else phases.Skip(_NOTHING)
         with self.host.locked(ctx) as host:
             return attrs.evolve(self, host=host).gated(ctx)._install(ctx)
 
@@ -91,14 +91,16 @@ class ConfigureStaticRoutes:
 
         What systemd reads goes before anything else, in both directions: whatever comes after may fail.
         """
-        changed = set_gate(ctx, self.host, self._installation, up=bool(self._wanted) if up is None else up)
-        return attrs.evolve(self, gate_changed=(*self.gate_changed, *changed))
+        if self.gate_changed is not None:
+            return self
+        up = bool(self._wanted) if up is None else up
+        return attrs.evolve(self, gate_changed=set_gate(ctx, self.host, self._installation, up=up))
 
     def _install(self, ctx: phases.Context) -> RoutesResult:
         former = self._former
         applied = self._route(ctx, self._wanted, former)
-        changed = (*self.gate_changed, *self._installation.program.install(self.host.files))
-        started = run_once(self.host, self._installation.unit, changed=changed, wait=self.wait)
+        changed = (*(self.gate_changed or ()), *self._installation.program.install(self.host.files))
+        started = run_once(ctx, self.host, self._installation, wait=self.wait)
         if started:
             # Between the stop and the new script, a machine's start may have run the old one.
             self._route(ctx, self._wanted, former)
@@ -106,7 +108,7 @@ class ConfigureStaticRoutes:
 
     def _remove(self, ctx: phases.Context) -> RoutesResult:
         applied = self._route(ctx, (), self._former)
-        return RoutesResult(applied, (*self.gate_changed, *self._installation.program.remove(self.host.files)))
+        return RoutesResult(applied, (*(self.gate_changed or ()), *self._installation.program.remove(self.host.files)))
 
     @property
     def _wanted(self) -> tuple[DesiredRoute, ...]:

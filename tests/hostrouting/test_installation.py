@@ -61,13 +61,13 @@ def test_ties_of_others(installation: Installation) -> None:
 
 
 @each
-def test_a_reload_that_is_due(installation: Installation) -> None:
-    """The note that the manager has yet to read what was written is a difference, and is present."""
+def test_what_the_manager_is_not_done_with(installation: Installation) -> None:
+    """The note that the manager has yet to read, stop or run what was written is a difference, and is present."""
     files = FakeFiles()
     install(installation, files)
-    files.write(LAYOUT.reload_note_path, "")
-    assert installation.differences(files) == (LAYOUT.reload_note_path,)
-    assert LAYOUT.reload_note_path in installation.present(files)
+    files.write(installation.note, "")
+    assert installation.differences(files) == (installation.note,)
+    assert installation.note in installation.present(files)
 
 
 @each

@@ -22,7 +22,8 @@ def test_where_everything_is() -> None:
         "ok_path": "/run/aks-flex-node/route-overlap.ok",
         "report_path": "/run/aks-flex-node/route-overlap.json",
         "unfinished_path": "/run/aks-flex-node/route-overlap.new",
-        "reload_note_path": "/run/aks-flex-node/reload.pending",
+        "routes_pending_path": "/run/aks-flex-node/static-routes.pending",
+        "check_pending_path": "/run/aks-flex-node/check-route-overlap.pending",
         "lock_path": "/run/aks-flex-node/host-routing.lock",
     }
 

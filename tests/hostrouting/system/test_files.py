@@ -199,6 +199,17 @@ class TestLocalFiles:
         assert LocalFiles().link(str(tmp_path / "link"), "/somewhere")
         assert [(it.name, os.readlink(it)) for it in tmp_path.iterdir()] == [("link", "/somewhere")]
 
+    @pytest.mark.parametrize("there", [False, True])
+    def test_a_lock_is_for_its_owner(self, tmp_path: Path, *, there: bool) -> None:
+        """Nobody else can open the file of the lock, for whoever can open it can hold it."""
+        path = tmp_path / "lock"
+        if there:
+            path.touch(0o666)
+        lock = LocalFiles().try_lock(str(path))
+        assert lock
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        lock.release()
+
     def test_a_lock_that_is_a_link(self, tmp_path: Path) -> None:
         """A link in the place of the lock is not followed."""
         (tmp_path / "lock").symlink_to(tmp_path / "elsewhere")

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
 import sys
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,13 +18,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 STUB = """#!{python}
-import sys, time
+import os, sys, time
 open({log!r}, "a").write(" ".join(sys.argv[1:]) + "\\n")
 answers = {answers!r}
 for words, (code, text) in answers.items():
     if words in " ".join(sys.argv[1:]):
         if code == "hang":
             time.sleep(60)
+        if code != "hang" and code < 0:
+            os.kill(os.getpid(), -code)
         (sys.stderr if code else sys.stdout).write(text)
         sys.exit(code)
 """
@@ -81,6 +87,38 @@ class TestSystemdManager:
         assert (
             log.read_text(encoding="utf-8").splitlines()[-1].endswith("--job-mode=ignore-dependencies stop x.service")
         )
+
+    @pytest.mark.parametrize("ended_by", [signal.SIGTERM, signal.SIGKILL])
+    def test_start_that_is_ended(
+        self, tmp_path: Path, stub: dict[str, tuple[object, str]], ended_by: signal.Signals
+    ) -> None:
+        """Of a systemctl that was ended by a signal to all of us the unit is not said to have failed; it is stopped."""
+        stub |= {"start x.service": (-ended_by, "")}
+        log = self.ready(tmp_path, stub)
+        with pytest.raises(ManagerError, match=rf"systemctl .* restart x.service was ended by {ended_by.name}"):
+            SystemdManager().start("x.service", timeout=5)
+        assert log.read_text(encoding="utf-8").splitlines()[-1].endswith("stop x.service")
+
+    def test_ctrl_c_while_it_starts(self, tmp_path: Path, stub: dict[str, tuple[object, str]]) -> None:
+        """Ctrl-C at the terminal is for us alone, and has the unit stopped; systemctl did not die of it before."""
+        stub |= {"start x.service": ("hang", "")}
+        log = self.ready(tmp_path, stub)
+        code = "from hostrouting.system import SystemdManager; SystemdManager().start('x.service', timeout=50)"
+        child = subprocess.Popen([sys.executable, "-c", code], start_new_session=True, stderr=subprocess.PIPE)
+        while not log.exists():
+            time.sleep(0.01)
+        os.killpg(child.pid, signal.SIGINT)
+        assert b"KeyboardInterrupt" in child.communicate(timeout=20)[1]
+        assert log.read_text(encoding="utf-8").splitlines()[-1].endswith("stop x.service")
+
+    def test_last_words_on_their_way(self, tmp_path: Path, stub: dict[str, tuple[object, str]]) -> None:
+        """The journal is told to take what is on its way before it is asked, and is asked when it does not."""
+        stub |= {"start x.service": (1, ""), "show": (0, "Result=exit-code\nInvocationID=abc\n"), "--sync": (1, "no")}
+        stub |= {"_SYSTEMD_INVOCATION_ID=abc": (0, "the reason\n")}
+        log = self.ready(tmp_path, stub)
+        with pytest.raises(UnitFailed, match="the reason"):
+            SystemdManager().start("x.service", timeout=5)
+        assert "--sync" in log.read_text(encoding="utf-8").splitlines()[-2]
 
     def test_state(self, tmp_path: Path, stub: dict[str, tuple[object, str]]) -> None:
         """A unit that systemd does not know is not found, and one that ended well is ok."""

@@ -9,7 +9,7 @@ from hostrouting.backends.base import Change
 from hostrouting.config import HostRoutingConfig
 from hostrouting.errors import ApplyError, UnitFailed
 from hostrouting.model import Prefix, Route, as_ip
-from hostrouting.tasks import CheckRouteOverlap, Configure, ConfigureStaticRoutes, Remove
+from hostrouting.tasks import CheckResult, CheckRouteOverlap, Configure, ConfigureStaticRoutes, Remove, RoutesResult
 from hostrouting.testing import FakeHost, h200
 from phases.testing import RecordingObserver
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, ours, run
@@ -119,6 +119,29 @@ class TestConfigure:
         assert answer.route is not None
         assert answer.route.devs == ("eth0",)
         assert Prefix.parse("172.16.0.0/16") in {it.prefix for it in host.kernel.snapshot().routes}
+
+
+def lasting(host: FakeHost) -> set[str]:
+    """The files and links that a reboot leaves there."""
+    return {it for it in (*host.files.texts, *host.files.links) if not it.startswith("/run/")}
+
+
+@pytest.mark.parametrize(
+    ("left", "gone"),
+    [(config(*REPAIR), "check-route-overlap"), (config(cidrs=(CIDR,), mode="WARN"), "configure-static-routes")],
+)
+def test_what_is_taken_away_is_reported(left: HostRoutingConfig, gone: str) -> None:
+    """The task that has nothing to do any more is not said to be skipped when it took its files away."""
+    host = FakeHost(kernel=h200())
+    run(Configure(config(*REPAIR, cidrs=(CIDR,)), host=host))
+    there = lasting(host)
+    report = phases.run(Configure(left, host=host), observers=[])
+    [node] = [node for node in report.walk() if node.name == gone]
+    assert node.status is phases.Status.OK
+    assert isinstance(node.result, CheckResult | RoutesResult)
+    assert {it for it in node.result.files if not it.startswith("/run/")} == there - lasting(host) != set()
+    again = phases.run(Configure(left, host=host), observers=[])
+    assert [node.status for node in again.walk() if node.name == gone] == [phases.Status.SKIPPED]
 
 
 def test_units_that_fail_are_quoted() -> None:

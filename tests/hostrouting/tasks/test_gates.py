@@ -22,6 +22,11 @@ if TYPE_CHECKING:
 
 UNITS = {LAYOUT.routes_unit_path, LAYOUT.check_unit_path}
 DROP_INS = {LAYOUT.routes_drop_in_path, LAYOUT.check_drop_in_path}
+GATES = {
+    LAYOUT.routes_unit: {LAYOUT.routes_unit_path, LAYOUT.routes_drop_in_path},
+    LAYOUT.check_unit: {LAYOUT.check_unit_path, LAYOUT.check_drop_in_path},
+}
+NOTES = {LAYOUT.routes_pending_path, LAYOUT.check_pending_path}
 WANTED = config(*REPAIR, cidrs=(CIDR,))
 
 
@@ -30,15 +35,21 @@ class Killed(BaseException):
 
 
 class Meanwhile(FakeManager):
-    """A manager while whose reload, or start, something happens."""
+    """A manager while whose reload, stop or start something happens."""
 
     at_reload: Callable[[], object] = staticmethod(lambda: None)
+    at_stop: Callable[[str], object] = staticmethod(lambda _unit: None)
     at_start: Callable[[], object] = staticmethod(lambda: None)
 
     def reload(self) -> None:
         """See Manager."""
         self.at_reload()
         super().reload()
+
+    def stop(self, unit: str) -> None:
+        """See Manager."""
+        self.at_stop(unit)
+        super().stop(unit)
 
     def start(self, unit: str, *, timeout: float) -> None:
         """See Manager."""
@@ -91,7 +102,7 @@ class TestShut:
         with pytest.raises(phases.TaskFailed):
             run(Configure(config(*routes, cidrs=(CIDR,)), host=host), host)
         assert ours(host) == []
-        assert set(host.files.texts) == {*UNITS, *DROP_INS, LAYOUT.check_script_path}
+        assert set(host.files.texts) == {*UNITS, *DROP_INS, LAYOUT.check_script_path, LAYOUT.routes_pending_path}
         assert host.manager is not None
         assert host.manager.calls.count("reload") == 2
         assert not any(call.startswith("start") for call in host.manager.calls)
@@ -153,14 +164,17 @@ class TestReload:
         assert not task.plan(phases.Context()).is_empty
         run(task)
         assert "reload" in manager.calls
-        assert LAYOUT.reload_note_path not in host.files.texts
+        assert LAYOUT.check_pending_path not in host.files.texts
         manager.calls.clear()
         run(task)
         assert "reload" not in manager.calls
 
     @pytest.mark.parametrize("down", [False, True])
     def test_killed_anywhere(self, *, down: bool) -> None:
-        """Wherever among the files the agent is killed: after the next run, the manager read the last of what it reads."""
+        """Wherever among the files the agent is killed: after the next run, the manager is done with the last of them.
+
+        It has read them, has stopped each unit since, and has run what is to be run.
+        """
         for nth in range(1, 100):
             files, manager = DeadlyFiles(), Meanwhile()
             host = FakeHost(kernel=h200(), files=files, manager=manager)
@@ -170,6 +184,10 @@ class TestReload:
             read: list[set[str]] = []
             seen = partial(units_of, files)
             manager.at_reload = lambda read=read, seen=seen: read.append(seen())  # type: ignore[misc]  # bound now
+            stopped: dict[str, int] = {}
+            manager.at_stop = lambda unit, at=stopped, files=files: at.update({unit: len(files.writes)})  # type: ignore[misc]  # as above
+            files.writes.clear()
+            manager.calls.clear()
             files.left = nth
             try:
                 run(task)
@@ -181,13 +199,32 @@ class TestReload:
                 return
             assert read[-1] == seen()
             assert bool(read[-1]) != down
-            assert LAYOUT.reload_note_path not in files.texts
+            assert ("start static-routes.service" in manager.calls) != down
+            for unit, gate in GATES.items():
+                assert stopped[unit] > max(at for at, path in enumerate(files.writes) if path in gate), (nth, unit)
+            assert not NOTES & set(files.texts)
         pytest.fail("it never came to its end")
+
+    @pytest.mark.parametrize("error", [Killed(), ManagerError("no answer")])
+    def test_killed_while_the_unit_runs(self, error: BaseException) -> None:
+        """A run of the unit that nobody saw the end of is done again, although no file differs and none has failed."""
+        manager = Meanwhile()
+        host = FakeHost(kernel=h200(), manager=manager)
+        task = ConfigureStaticRoutes(config(*REPAIR), host=host)
+        manager.at_start = raiser(error)
+        with pytest.raises((Killed, phases.TaskFailed)):
+            run(task)
+        manager.at_start = lambda: None
+        run(task)
+        assert manager.calls[-1] == "start static-routes.service"
+        manager.calls.clear()
+        run(task)
+        assert manager.calls == []
 
     def test_by_an_empty_configuration(self) -> None:
         """A reload that is due is there to be made up for, although nothing is configured and no file is ours."""
         host = FakeHost()
-        host.files.texts[LAYOUT.reload_note_path] = ""
+        host.files.texts |= dict.fromkeys(NOTES, "")
         run(Configure(HostRoutingConfig(), host=host))
         assert host.manager is not None
         assert "reload" in host.manager.calls
@@ -303,7 +340,25 @@ class TestOthers:
         assert host.manager is not None
         assert host.manager.calls == ["reload"]
 
-    @pytest.mark.parametrize("text", [ORIGINAL, f"[Service]\nExecStart={LAYOUT.routes_script}\n", ""])
+    @pytest.mark.parametrize("path", sorted(UNITS | DROP_INS))
+    @pytest.mark.parametrize("as_link", [True, False])
+    def test_masked(self, path: str, *, as_link: bool) -> None:
+        """What somebody masked, by a link to /dev/null or with an empty file, stays so, whatever is configured."""
+        host = FakeHost(kernel=h200())
+        host.files.texts[path] = ""
+        if as_link:
+            host.files.links[path] = "/dev/null"
+        run(Configure(HostRoutingConfig(), host=host))
+        assert host.files.writes == []
+        run(Remove(HostRoutingConfig(), host=host))
+        assert host.files.writes == [LAYOUT.lock_path]
+        remedy = f"systemctl unmask {path.rpartition('/')[2]}" if path in UNITS else "remove it"
+        with pytest.raises(phases.TaskFailed, match=f"{path} is empty: somebody masked what belongs there; {remedy}"):
+            run(Configure(WANTED, host=host))
+        assert ours(host) == []
+        assert host.files.texts[path] == ""
+
+    @pytest.mark.parametrize("text", [ORIGINAL, f"[Service]\nExecStart={LAYOUT.routes_script}\n"])
     def test_the_originals(self, text: str) -> None:
         """A unit of the published original is known by what it runs or is ordered before, and gives way."""
         host = FakeHost(kernel=h200())

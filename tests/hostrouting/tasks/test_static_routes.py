@@ -16,7 +16,7 @@ from phases.testing import FakeClock
 from tests.support.tasks import LAYOUT, REPAIR, config, ours, run
 
 # Unit and drop-in without the script: machines wait for a unit that cannot be run.
-SHUT = {LAYOUT.routes_unit_path, LAYOUT.routes_drop_in_path}
+SHUT = {LAYOUT.routes_unit_path, LAYOUT.routes_drop_in_path, LAYOUT.routes_pending_path}
 
 
 class TestConfigureStaticRoutes:
@@ -77,7 +77,7 @@ class TestConfigureStaticRoutes:
         host.files.writes.clear()
         run(ConfigureStaticRoutes(config(REPAIR[0], gateway="10.0.0.9"), host=host))
         assert ours(host) == ["172.16.0.0/17 via 10.0.0.9 dev eth0 proto hostrouting"]
-        assert set(host.files.writes) == {LAYOUT.lock_path, LAYOUT.routes_script_path}
+        assert set(host.files.writes) == {LAYOUT.lock_path, LAYOUT.routes_script_path, LAYOUT.routes_pending_path}
 
     def test_removed_from_the_configuration(self) -> None:
         """With no routes configured any more, ours go, with every file; a running machine is not touched."""

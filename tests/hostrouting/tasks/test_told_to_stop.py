@@ -5,9 +5,11 @@ from __future__ import annotations
 import signal
 from typing import TYPE_CHECKING
 
+import attrs
 import pytest
 
 import phases
+from hostrouting.errors import UnitFailed
 from hostrouting.tasks import CheckRouteOverlap, Configure, ConfigureStaticRoutes, Remove
 from hostrouting.testing import FakeHost, FakeManager, h200
 from phases.testing import FakeClock
@@ -64,6 +66,29 @@ def test_another_is_at_work(what: str) -> None:
     with pytest.raises(phases.Cancelled, match="the 5 s of the run are over"):
         TASKS[what](host, ctx)
     assert (host.files.texts, ours(host)) == (there, routes)
+
+
+def test_stopped_while_the_unit_runs() -> None:
+    """The order to stop ends the unit, and what was under way is cancelled, not failed; the next run runs it again."""
+    ctx = phases.Context(observers=[])
+
+    class Slow(FakeManager):
+        """The unit runs until it is stopped."""
+
+        def start(self, unit: str, *, timeout: float) -> None:
+            """See Manager."""
+            ctx.scope.cancel("enough")
+            if self.calls[-1] == f"stop {unit}":
+                raise UnitFailed(unit, result="signal", status=15, words=())
+            super().start(unit, timeout=timeout)
+
+    host = FakeHost(kernel=h200(), manager=Slow())
+    task = ConfigureStaticRoutes(config(*REPAIR), host=host)
+    with pytest.raises(phases.Cancelled, match="enough"):
+        phases.execute(task, ctx)
+    manager = FakeManager()
+    run(attrs.evolve(task, host=attrs.evolve(host, manager=manager)))
+    assert manager.calls[-1] == "start static-routes.service"
 
 
 def test_a_unit_has_time_for_more_than_waiting() -> None:
