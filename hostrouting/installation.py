@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["FileSet", "Installation", "check_installation", "former_protocols", "routes_installation"]
 
 _SCRIPT = 0o755
-_WAIT_AT_BOOT = 60  # seconds at most: its unit has 30 besides, and the machine's own start has 90
+_WAIT_AT_BOOT = 60  # seconds at most: its unit has 20 besides, and the machine's own start has 90
 _OURS = "Written by hostrouting"
 
 
@@ -47,9 +47,21 @@ class _File:
     """A text that has none of these is somebody else's; without any, whatever is there is ours."""
 
     def is_foreign(self, files: Files) -> bool:
-        """Whether somebody else's file is in the place; an empty one, or a link to /dev/null, masks a unit."""
+        """Whether somebody else's file is in the place, which may be one that masks ours."""
         text = files.read(self.path) if self.marks else None
         return text is not None and not any(mark in text for mark in self.marks)
+
+    def is_masked(self, files: Files) -> bool:
+        """Whether somebody has it masked: by a link to /dev/null, or with an empty file."""
+        return bool(self.marks) and files.read(self.path) == ""
+
+    def write(self, files: Files) -> bool:
+        """See Files.write; what is masked stays so, and is a FileError."""
+        if self.is_masked(files):
+            name = self.path.rpartition("/")[2]
+            remedy = f"systemctl unmask {name}" if name.endswith(".service") else "remove it"
+            raise FileError(f"{self.path} is empty: somebody masked what belongs there; {remedy}", path=self.path)
+        return files.write(self.path, self.text, mode=self.mode)
 
 
 @attrs.frozen
@@ -71,19 +83,19 @@ class FileSet:
         return (*stale, *missing, *(path for path in self.obsolete if files.is_there(path)))
 
     def require_room(self, files: Files) -> None:
-        """FileError where somebody else's file stands in the place of one of these."""
-        for path in self.foreign(files):
-            if files.read(path):
-                text = f"{path} is not ours, and stands where a file of ours belongs: move it away, or rename it"
-                raise FileError(text, path=path)
-            name = path.rpartition("/")[2]
-            remedy = f"systemctl unmask {name}" if name.endswith(".service") else "remove it"
-            raise FileError(f"{path} is empty: somebody masked what belongs there; {remedy}", path=path)
+        """FileError where somebody else's file stands in the place of one of these. What is masked has its place."""
+        for it in self.files:
+            if it.is_foreign(files) and not it.is_masked(files):
+                text = f"{it.path} is not ours, and stands where a file of ours belongs: move it away, or rename it"
+                raise FileError(text, path=it.path)
 
     def install(self, files: Files) -> tuple[str, ...]:
-        """Write what differs; the paths that did. Nothing is, where a file is not ours: that is a FileError."""
+        """Write what differs, in order; the paths that did. Nothing is, where a file is not ours: that is a FileError.
+
+        At one that is masked, or cannot be written, it ends with a FileError; those before it are there.
+        """
         self.require_room(files)
-        changed = [it.path for it in self.files if files.write(it.path, it.text, mode=it.mode)]
+        changed = [it.path for it in self.files if it.write(files)]
         changed += [path for path, target in self.links if files.link(path, target)]
         return (*changed, *(path for path in self.obsolete if files.remove(path)))
 
@@ -92,12 +104,12 @@ class FileSet:
         return tuple(path for path in self._paths(files) if files.is_there(path))
 
     def remove(self, files: Files) -> tuple[str, ...]:
-        """Remove all that is ours, the last that was written first; the paths that were there."""
+        """Remove all that is ours, in order; the paths that were there."""
         return tuple(path for path in self._paths(files) if files.remove(path))
 
     def _paths(self, files: Files) -> tuple[str, ...]:
         foreign = self.foreign(files)
-        own = tuple(it.path for it in reversed(self.files) if it.path not in foreign)
+        own = tuple(it.path for it in self.files if it.path not in foreign)
         # What leads to somebody else's unit is theirs too.
         return own if foreign else (*own, *(path for path, _ in self.links), *self.obsolete)
 
@@ -109,7 +121,7 @@ class Installation:
     unit: str
     """The unit that machines wait for."""
     gate: FileSet
-    """The unit, and last the drop-in by which machines wait for it."""
+    """First the drop-in by which machines wait for the unit: alone it shuts the gate, and without it there is none."""
     program: FileSet
     """What the unit runs: while it is missing, the gate stays shut."""
     note: str
@@ -132,8 +144,8 @@ def routes_installation(config: HostRoutingConfig, layout: HostLayout, *, wait: 
     seconds = min(math.ceil(wait), _WAIT_AT_BOOT)
     gate = FileSet(
         (
-            _unit(layout.routes_unit_path, render_routes_unit(layout, wait=seconds), layout.routes_script),
             _File(layout.routes_drop_in_path, render_routes_drop_in(layout), marks=(_OURS,)),
+            _unit(layout.routes_unit_path, render_routes_unit(layout, wait=seconds), layout.routes_script),
         ),
         links=((layout.routes_enabled_path, f"{layout.unit_directory}/{layout.routes_unit}"),),
         obsolete=layout.obsolete_paths(layout.routes_unit),
@@ -152,9 +164,9 @@ def check_installation(config: HostRoutingConfig, layout: HostLayout, *, wait: f
     seconds = min(math.ceil(wait), _WAIT_AT_BOOT)
     gate = FileSet(
         (
-            _File(layout.check_script_path, render_check_script(config, layout=layout, wait=seconds), _SCRIPT),
-            _unit(layout.check_unit_path, render_check_unit(layout, wait=seconds), layout.check_script),
             _File(layout.check_drop_in_path, render_check_drop_in(config.route_overlap.mode, layout), marks=(_OURS,)),
+            _unit(layout.check_unit_path, render_check_unit(layout, wait=seconds), layout.check_script),
+            _File(layout.check_script_path, render_check_script(config, layout=layout, wait=seconds), _SCRIPT),
         ),
         obsolete=(
             *layout.obsolete_paths(layout.check_unit),

@@ -1,8 +1,9 @@
 """Units, drop-ins, and the name of our route protocol.
 
 The construction holds a machine back without being able to touch one that runs: the machine's own start begins with
-`systemctl start` of our oneshot (ExecStartPre), and no unit requires another. A oneshot does not stay active when it
-is done, so that every start does its work anew; nothing limits how often.
+`systemctl start` of our oneshots (ExecStartPre; the names of the drop-ins bring the routes' first), and none of these
+units requires or wants another. A oneshot does not stay active when it is done, so that every start does its work
+anew; nothing limits how often.
 """
 
 from hostrouting.config import DEFAULT_PROTOCOL, Mode
@@ -21,16 +22,19 @@ __all__ = [
 
 _HEADER = "# Written by hostrouting; changes are overwritten.\n"
 
-# Where every host has it, also one whose /bin is not /usr/bin. With SYSTEMD_OFFLINE in the manager's environment it
-# would succeed without doing anything.
-_GATE = "UnsetEnvironment=SYSTEMD_OFFLINE\nExecStartPre=/bin/systemctl start"
+# Where every host has it, also one whose /bin is not /usr/bin. With one of these in the manager's environment it would
+# succeed without doing anything.
+_GATE = """
+[Service]
+UnsetEnvironment=SYSTEMD_OFFLINE SYSTEMD_IN_CHROOT
+ExecStartPre={whatever}/bin/systemctl start {unit}
+"""
 # So that a script can be run where /etc is mounted noexec.
 _SHELL = "/bin/bash"
 
-# What a script does besides waiting, its looks between the naps included, takes far less, up to a wait of some minutes.
-# With a wait of less than 60 s systemd ends a script that hangs before it ends the machine's own start, which has 90 s
-# by default; with a longer one the machine's start ends first, and fails all the same.
-_GRACE = 30
+# What a script does besides waiting, its looks between the naps included, takes less. With the 60 s that it waits at
+# most, one that hangs is ended before the machine's own start is, which has 90 s by default, and in WARN goes on.
+_GRACE = 20
 
 # `ip` and netlink still work in this; a lookup takes no capability at all.
 _SANDBOX = """\
@@ -97,7 +101,7 @@ def render_check_unit(layout: HostLayout | None = None, *, wait: int = DEFAULT_W
         f"{_HEADER}"
         "[Unit]\n"
         "Description=Check that expected networks leave by the expected device\n"
-        f"Wants=network-online.target {where.routes_unit}\n"
+        "Wants=network-online.target\n"
         f"After=network-online.target {where.routes_unit}\n"
         "StartLimitIntervalSec=0\n"
         "\n"
@@ -119,25 +123,27 @@ def render_routes_drop_in(layout: HostLayout | None = None) -> str:
         "[Unit]\n"
         "Wants=network-online.target\n"
         f"After=network-online.target {where.routes_unit}\n"
-        "\n"
-        "[Service]\n"
-        f"{_GATE} {where.routes_unit}\n"
+        f"{_gate(where.routes_unit)}"
     )
 
 
 def render_check_drop_in(mode: Mode, layout: HostLayout | None = None) -> str:
     """What has the check run before every machine: in STRICT the machine starts only if it passes.
 
-    In WARN the check is wanted and waited for, and whatever becomes of it, the machine starts.
+    In WARN the machine starts when the check is done, whatever became of it.
     """
     where = layout or HostLayout()
-    if mode is Mode.STRICT:
-        wanted, gate = "", f"\n[Service]\n{_GATE} {where.check_unit}\n"
-    else:
-        wanted, gate = f" {where.check_unit}", ""
     return (
-        f"{_HEADER}[Unit]\nWants=network-online.target{wanted}\nAfter=network-online.target {where.check_unit}\n{gate}"
+        f"{_HEADER}"
+        "[Unit]\n"
+        "Wants=network-online.target\n"
+        f"After=network-online.target {where.check_unit}\n"
+        f"{_gate(where.check_unit, whatever=mode is Mode.WARN)}"
     )
+
+
+def _gate(unit: str, *, whatever: bool = False) -> str:
+    return _GATE.format(unit=unit, whatever="-" if whatever else "")
 
 
 def render_protocol_name(protocol: int = DEFAULT_PROTOCOL) -> str:

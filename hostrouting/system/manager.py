@@ -17,6 +17,7 @@ from hostrouting.errors import ManagerError, UnitFailed
 
 __all__ = ["Manager", "SystemdManager", "UnitState"]
 
+_DO_NOTHING = {"SYSTEMD_OFFLINE", "SYSTEMD_IN_CHROOT"}
 # A machine that requires our unit, by whatever tie of its own, would be stopped or restarted with it; and a start waits
 # for no target that may itself be waiting for whoever starts it.
 _ALONE = "--job-mode=ignore-dependencies"
@@ -151,8 +152,8 @@ class SystemdManager:
         import subprocess  # noqa: PLC0415  only where there is a manager
 
         limit = self._timeout if timeout is None else timeout
-        # With the first, or where it takes this for a chroot, systemctl succeeds without doing anything.
-        kept = {name: value for name, value in os.environ.items() if name != "SYSTEMD_OFFLINE"}
+        # With one of these, or where it takes this for a chroot, systemctl succeeds without doing anything.
+        kept = {name: value for name, value in os.environ.items() if name not in _DO_NOTHING}
         try:
             done = subprocess.run(  # noqa: S603  an argument list, no shell
                 ["systemctl", "--no-ask-password", "--no-pager", *words],  # noqa: S607  the one of this system

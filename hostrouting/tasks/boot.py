@@ -6,9 +6,10 @@ there are (`installation`).
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from hostrouting.errors import HostRoutingError, UnitFailed
+from hostrouting.errors import FileError, HostRoutingError, ManagerError, UnitFailed
 
 if TYPE_CHECKING:
     import phases
@@ -33,18 +34,22 @@ def set_gate(ctx: phases.Context, host: Host, installation: Installation, *, up:
     files, note, gate = host.files, installation.note, installation.gate
     if not (installation.differences(files) if up else installation.present(files)):
         return ()
-    manager, foreign = _listening(host), gate.foreign(files)
     if up:
         gate.require_room(files)
+    manager, foreign = _listening(host), gate.foreign(files)
     is_news = bool(files.is_there(note) or (gate.differences(files) if up else gate.present(files)))
+    act = gate.install if up else gate.remove
     if manager is None:
         if is_news:
             ctx.log.info("no systemd runs here: %s is as it is to be from the next boot on", installation.unit)
-    else:
-        files.write(note, "")  # without a text, there is room for it on a disk that is full
-    changed = gate.install(files) if up else gate.remove(files)
-    if manager is None:
-        return changed
+        return act(files)
+    files.write(note, "")  # without a text, there is room for it on a disk that is full
+    try:
+        changed = act(files)
+    except FileError:
+        with suppress(ManagerError):
+            manager.reload()  # of a gate the drop-in is enough, and that may be there by now
+        raise
     if is_news:
         manager.reload()
     if not foreign:

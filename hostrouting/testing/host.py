@@ -65,6 +65,8 @@ class FakeFiles:
 
     def link(self, path: str, target: str) -> bool:
         """See Files."""
+        if path in self.broken:
+            raise FileError(f"cannot link {path}: {self.broken[path]}", path=path)
         if self.leads(path, target):
             return False
         self.links[path] = target

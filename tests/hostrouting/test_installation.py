@@ -39,13 +39,13 @@ def test_there_and_back(installation: Installation) -> None:
 
 
 @each
-def test_the_gate_is_shut_last(installation: Installation) -> None:
-    """The drop-in is the last file of a gate to come and the first to go: machines wait for nothing half there."""
-    paths = [it.path for it in installation.gate.files]
-    assert paths[-1].endswith(".conf")
+def test_the_gate_is_shut_first(installation: Installation) -> None:
+    """The drop-in is the first file of a gate to come and to go: alone it shuts the gate, and without it there is none."""
+    paths = tuple(it.path for it in installation.gate.files)
+    assert paths[0].endswith(".conf")
     files = FakeFiles()
-    install(installation, files)
-    assert installation.gate.remove(files)[: len(paths)] == tuple(reversed(paths))
+    assert install(installation, files)[: len(paths)] == paths
+    assert installation.gate.remove(files)[: len(paths)] == paths
 
 
 @each

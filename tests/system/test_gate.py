@@ -27,8 +27,8 @@ from tests.support.systemd import wait_for
 
 pytestmark = gate_tests
 
-# What an agent gives the machine, so that it is tried again by itself.
-RESTART = "[Unit]\nStartLimitIntervalSec=0\n[Service]\nRestart=on-failure\nRestartSec=200ms\n"
+# What an agent gives the machine, so that it is tried again by itself: what README says, and no more.
+RESTART = "[Service]\nRestart=on-failure\nRestartSec=5\n"
 RANGE = "172.16.0.0/16 (172.16.0.0–172.16.255.255)"  # noqa: RUF001  a dash between addresses
 
 
@@ -134,10 +134,10 @@ def test_it_heals_by_itself() -> None:
     with host(more=drop_in) as system:
         assert run_task(system, "Configure", config(mode=Mode.STRICT)).returncode == 1
         assert start(system) == 1
-        wait_for("seven attempts", lambda: int(system.show(KUBE1, "NRestarts")) > 6)
+        wait_for("two more attempts", lambda: int(system.show(KUBE1, "NRestarts")) > 1, seconds=12)
         assert not pid(system) or system.show(KUBE1, "ActiveState") != "active"
         system.must("ip", "address", "del", "172.16.1.5/16", "dev", "ib0")
-        wait_for("the machine to start", lambda: system.show(KUBE1, "ActiveState") == "active", seconds=4)
+        wait_for("the machine to start", lambda: system.show(KUBE1, "ActiveState") == "active", seconds=8)
 
 
 def test_every_start_begins_anew() -> None:
@@ -149,6 +149,11 @@ def test_every_start_begins_anew() -> None:
         system.must("ip", "route", "flush", "proto", "213")
         assert start(system) == 0
         assert len(ours(system)) == 2
+        for _ in range(6):
+            # Often enough for systemd to refuse, did it count the starts of our units.
+            end(system)
+            system.run("systemctl", "reset-failed", KUBE1)
+            assert start(system) == 0
         end(system)
         system.must("ip", "address", "add", "172.16.200.5/24", "dev", "ib0")
         assert start(system) == 1

@@ -3,7 +3,21 @@
 import pytest
 
 from hostrouting.config import HostRoutingConfig, Mode, StaticRoute
-from tests.support.gate import CIDR, HALVES, KUBE1, LAYOUT, config, end, gate_tests, host, ours, pid, run_task, start
+from tests.support.gate import (
+    CIDR,
+    HALVES,
+    KUBE1,
+    LAYOUT,
+    config,
+    end,
+    gate_tests,
+    host,
+    markers,
+    ours,
+    pid,
+    run_task,
+    start,
+)
 
 pytestmark = gate_tests
 
@@ -33,13 +47,33 @@ def test_a_machine_is_ordered_behind_what_it_asks_for(mode: Mode) -> None:
         after = system.show(KUBE1, "After").split()
         assert {"network-online.target", LAYOUT.routes_unit, LAYOUT.check_unit} <= set(after)
         assert LAYOUT.routes_unit in system.show(LAYOUT.check_unit, "After").split()
-        wants = system.show(KUBE1, "Wants").split()
-        assert (LAYOUT.check_unit in wants) == (mode is Mode.WARN)
+
+
+def test_a_unit_of_somebody_else() -> None:
+    """The check starts nobody's static-routes.service: one of another's that is disabled stays so."""
+    others = "[Service]\nType=oneshot\nExecStart=/bin/touch /run/others-ran\n"
+    with host(more={f"/etc/systemd/system/{LAYOUT.routes_unit}": others}) as system:
+        run_task(system, "CheckRouteOverlap", config(mode=Mode.STRICT))
+        assert start(system) == 1
+        assert system.read("/run/others-ran") is None
+
+
+@pytest.mark.parametrize("mode", [Mode.WARN, Mode.STRICT])
+def test_the_check_comes_after_the_routes(mode: Mode) -> None:
+    """At every start the routes are put back, once, before the check looks."""
+    with host(config(*HALVES, mode=mode)) as system:
+        system.settled()
+        system.must("ip", "route", "flush", "proto", "213")
+        before = system.journal(LAYOUT.routes_unit).count("Starting ")
+        assert start(system) == 0
+        assert system.journal(LAYOUT.routes_unit).count("Starting ") == before + 1
+        assert markers(system) == {LAYOUT.ok_path}
 
 
 OPENINGS = {
     "revert": "systemctl revert systemd-nspawn@.service",
     "a condition": "mkdir {etc}/{check}.d; printf '[Unit]\\nConditionPathExists=/gone\\n' >{etc}/{check}.d/9.conf",
+    "another program": "mkdir {etc}/{check}.d; printf '[Service]\\nExecStart=\\nExecStart=/bin/true\\n' >{etc}/{check}.d/9.conf",
     "an empty list": "mkdir {etc}/{kube1}.d; printf '[Service]\\nExecStartPre=\\n' >{etc}/{kube1}.d/99.conf",
 }
 

@@ -148,7 +148,7 @@ class TestSystemdManager:
     @pytest.mark.usefixtures("stub")
     def test_its_environment(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """What would have systemctl do nothing and say that all is well does not reach it; all else does."""
-        for name in ("SYSTEMD_OFFLINE", "OTHER"):
+        for name in ("SYSTEMD_OFFLINE", "SYSTEMD_IN_CHROOT", "OTHER"):
             monkeypatch.setenv(name, "1")
         program = tmp_path / "systemctl"
         program.write_text(f"#!/bin/sh\nexport -p >{tmp_path}/environment\n", encoding="utf-8")
@@ -158,7 +158,7 @@ class TestSystemdManager:
             line.split()[-1].split("=")[0]: line.split("=")[-1].strip("'")
             for line in (tmp_path / "environment").read_text(encoding="utf-8").splitlines()
         }
-        assert "SYSTEMD_OFFLINE" not in names
+        assert not {"SYSTEMD_OFFLINE", "SYSTEMD_IN_CHROOT"} & names.keys()
         assert names["SYSTEMD_IGNORE_CHROOT"] == "1"
         assert names["OTHER"] == "1"
 

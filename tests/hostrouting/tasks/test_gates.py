@@ -58,23 +58,24 @@ class Meanwhile(FakeManager):
 
 
 class DeadlyFiles(FakeFiles):
-    """Files at whose nth change the agent is killed."""
+    """Files at whose nth change, stops of units counted, the agent is killed."""
 
     left: int = 10**6
 
-    def _touch(self) -> None:
+    def touch(self) -> None:
+        """Come one nearer to the end."""
         self.left -= 1
         if not self.left:
             raise Killed
 
     def write(self, path: str, text: str, *, mode: int = 0o644) -> bool:
         """See Files."""
-        self._touch()
+        self.touch()
         return super().write(path, text, mode=mode)
 
     def remove(self, path: str) -> bool:
         """See Files."""
-        self._touch()
+        self.touch()
         return super().remove(path)
 
 
@@ -126,14 +127,40 @@ class TestShut:
         run(Remove(config(protocol=214), host=host))
         assert ours(host) == []
 
+    @pytest.mark.parametrize(
+        "path", [LAYOUT.routes_unit_path, LAYOUT.routes_enabled_path, LAYOUT.check_unit_path, LAYOUT.check_script_path]
+    )
+    def test_what_cannot_be_written(self, path: str) -> None:
+        """Whatever of a gate cannot be written: its drop-in is there before, and known to the manager."""
+        read: list[set[str]] = []
+        manager = Meanwhile()
+        host = FakeHost(kernel=h200(), manager=manager)
+        host.files.broken[path] = "No space left on device"
+        manager.at_reload = lambda: read.append(units_of(host.files))
+        with pytest.raises(phases.TaskFailed, match="No space left"):
+            run(Configure(WANTED, host=host))
+        assert (LAYOUT.check_drop_in_path if "check" in path else LAYOUT.routes_drop_in_path) in read[-1]
+        assert ours(host) == []
+
+    @pytest.mark.parametrize("path", sorted(UNITS))
+    def test_what_is_masked(self, path: str) -> None:
+        """Machines wait for a unit that somebody masked, and do not start: what is configured cannot be had."""
+        host = FakeHost(kernel=h200())
+        host.files.texts[path], host.files.links[path] = "", "/dev/null"
+        with pytest.raises(phases.TaskFailed, match="somebody masked"):
+            run(Configure(WANTED, host=host))
+        assert (LAYOUT.check_drop_in_path if "check" in path else LAYOUT.routes_drop_in_path) in host.files.texts
+        assert host.manager is not None
+        assert host.manager.calls[-1] == "reload"
+
     def test_order(self) -> None:
-        """Up: units and drop-ins of both, reload, routes, script. Down: drop-ins and units of both, routes, script."""
+        """Up and down: the drop-ins of both before their units, those before the routes, and their script last."""
         host = FakeHost(kernel=h200())
         run(Configure(WANTED, host=host))
         up = list(host.files.writes)
         assert max(up.index(path) for path in (*UNITS, *DROP_INS)) < up.index(LAYOUT.routes_script_path)
-        assert up.index(LAYOUT.routes_unit_path) < up.index(LAYOUT.routes_drop_in_path)
-        assert up.index(LAYOUT.check_unit_path) < up.index(LAYOUT.check_drop_in_path)
+        assert up.index(LAYOUT.routes_drop_in_path) < up.index(LAYOUT.routes_unit_path)
+        assert up.index(LAYOUT.check_drop_in_path) < up.index(LAYOUT.check_unit_path)
         host.files.writes.clear()
         run(Remove(WANTED, host=host))
         down = list(host.files.writes)
@@ -185,7 +212,12 @@ class TestReload:
             seen = partial(units_of, files)
             manager.at_reload = lambda read=read, seen=seen: read.append(seen())  # type: ignore[misc]  # bound now
             stopped: dict[str, int] = {}
-            manager.at_stop = lambda unit, at=stopped, files=files: at.update({unit: len(files.writes)})  # type: ignore[misc]  # as above
+
+            def at_stop(unit: str, at: dict[str, int] = stopped, files: DeadlyFiles = files) -> None:
+                files.touch()
+                at[unit] = len(files.writes)
+
+            manager.at_stop = at_stop
             files.writes.clear()
             manager.calls.clear()
             files.left = nth
@@ -193,6 +225,9 @@ class TestReload:
                 run(task)
             except Killed:
                 files.left = 10**6
+                if not down:
+                    begun = {unit for unit, gate in GATES.items() if gate & set(files.texts)}
+                    assert all(GATES[unit] & DROP_INS & set(files.texts) for unit in begun), nth
                 run(task)
             else:
                 assert nth > 5

@@ -212,14 +212,14 @@ class TestConfigureStaticRoutes:
         host = FakeHost(kernel=h200())
         run(ConfigureStaticRoutes(config(*REPAIR), host=host, wait=44.5))
         assert parse_static_routes_script(host.files.texts[LAYOUT.routes_script_path]).wait == 45
-        assert "TimeoutStartSec=75\n" in host.files.texts[LAYOUT.routes_unit_path]
+        assert "TimeoutStartSec=65\n" in host.files.texts[LAYOUT.routes_unit_path]
 
     def test_no_longer_than_a_machine_has(self) -> None:
         """However long the task waits, at a boot its unit is ended before the machine's own start, which has 90 s."""
         host = FakeHost(kernel=h200())
         run(Configure(config(*REPAIR, cidrs=("10.0.0.0/8",)), host=host, wait=1000))
         for path in (LAYOUT.routes_unit_path, LAYOUT.check_unit_path):
-            assert "TimeoutStartSec=90\n" in host.files.texts[path]
+            assert "TimeoutStartSec=80\n" in host.files.texts[path]
 
     @pytest.mark.parametrize("task", [ConfigureStaticRoutes, CheckRouteOverlap, Configure])
     @pytest.mark.parametrize("wait", [-40, float("nan"), float("inf"), 86_401])
