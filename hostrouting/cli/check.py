@@ -6,20 +6,19 @@ from typing import TYPE_CHECKING
 
 from hostrouting.cli.changes import counted
 from hostrouting.cli.examined import Examined, examined
-from hostrouting.cli.page import SHOWN, Line, Painted, Piece, Style, Tone, capped, line, table
+from hostrouting.cli.page import SHOWN, Line, Painted, Piece, Style, Tone, capped, line, spoken, table
 from hostrouting.cli.picture import draw_map, stretches_of
 from hostrouting.cli.remedy import remedy_lines
 from hostrouting.cli.reply import FAILED, FINE, UNDECIDED, Reply
-from hostrouting.model import ip_at, protocol_name, table_name
+from hostrouting.model import protocol_name, table_name
 from hostrouting.packets import packets_line
-from hostrouting.wording import note_line
+from hostrouting.wording import note_line, prefix_name, range_name
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterator, Sequence
 
     from hostrouting.host import Host
-    from hostrouting.model import Prefix, Route
     from hostrouting.overlap import Finding
 
 __all__ = ["answer_line", "evidence_lines", "limit_lines", "run"]
@@ -46,7 +45,7 @@ def _page(it: Examined, arguments: argparse.Namespace, style: Style) -> Iterator
 def answer_line(it: Examined) -> Line:
     """The verdict in one sentence."""
     report, verdict = it.found.report, it.found.verdict
-    cidrs, devs = _and([str(cidr) for cidr in report.cidrs]), _and(report.expected_devs)
+    cidrs, devs = spoken([str(cidr) for cidr in report.cidrs]), spoken(report.expected_devs)
     word = Painted(f"{verdict.upper()}:", _TONES.get(verdict, "warn"))
     if verdict == "no-default-route":
         return line(word, " there is no IPv4 default route, so nothing is known to be expected of ", cidrs)
@@ -54,7 +53,7 @@ def answer_line(it: Examined) -> Line:
         return line(word, " ", _who_goes_where(it), f", not by {devs}")
     if verdict == "undecided":
         return line(word, f" a plain packet to {cidrs} leaves by {devs}; ", _others(it))
-    lenient = _and(it.allowed_devs)
+    lenient = spoken(it.allowed_devs)
     beside = f" or by {lenient} (allowed)" if lenient else ""
     return line(word, f" every address of {cidrs} leaves by {devs}{beside}, or stays on this host as it should")
 
@@ -65,7 +64,7 @@ def _others(it: Examined) -> str:
     if not notes:
         return "but the kernel itself answers otherwise"
     note, decision = notes[0], notes[0].decision
-    devs = _and(decision.devs) or "a device that is not known"
+    devs = spoken(decision.devs) or "a device that is not known"
     fate = f"leave by {devs}" if decision.kind == "unicast" else f"end as {decision.kind}"
     more = f", and {counted(len(notes) - 1, 'more range')} elsewhere" if len(notes) > 1 else ""
     return f"{packets_line(note.cases)} {fate}{more}"
@@ -78,13 +77,13 @@ def _who_goes_where(it: Examined) -> str:
     whole = all(finding.first == finding.cidr.first and finding.last == finding.cidr.last for finding in findings)
     part = "" if whole else "a part of " if len(findings) == 1 else f"{len(findings):,} ranges of "
     verb = "go" if len(cidrs) > 1 or len(findings) > 1 else "goes"
-    return f"{part}{_and([str(cidr) for cidr in cidrs])} {verb} {_and(ways)}"
+    return f"{part}{spoken([str(cidr) for cidr in cidrs])} {verb} {spoken(ways)}"
 
 
 def _way(finding: Finding) -> str:
     match finding.kind:
         case "overlap":
-            return f"by {_and(finding.devs) or 'a device that is not known'}"
+            return f"by {spoken(finding.devs) or 'a device that is not known'}"
         case "no-route":
             return "nowhere (no route)"
         case kind:
@@ -107,7 +106,11 @@ def evidence_lines(it: Examined, style: Style, *, now: str = "now") -> Iterator[
 
 def _row(finding: Finding) -> Sequence[Piece]:
     route, rule = finding.decision.route, finding.decision.rule
-    where = ("", "", "") if route is None else (_name(route.prefix), table_name(route.table), _owner(route))
+    where = (
+        ("", "", "")
+        if route is None
+        else (prefix_name(route.prefix), table_name(route.table), protocol_name(route.protocol))
+    )
     return (
         _range(finding),
         Painted(", ".join(finding.devs) or finding.kind, "bad"),
@@ -121,16 +124,7 @@ def _range(finding: Finding) -> str:
     blocks = finding.prefixes
     if len(blocks) <= _BLOCKS:
         return " ".join(map(str, blocks))
-    family = finding.cidr.family
-    return f"{ip_at(family, finding.first)}–{ip_at(family, finding.last)}"  # noqa: RUF001  a dash between addresses
-
-
-def _name(prefix: Prefix) -> str:
-    return str(prefix) if prefix.length else "default"
-
-
-def _owner(route: Route) -> str:
-    return protocol_name(route.protocol)
+    return range_name(finding.cidr.family, finding.first, finding.last)
 
 
 def _maps(it: Examined, style: Style, now: str) -> Iterator[Line]:
@@ -174,9 +168,3 @@ def limit_lines(it: Examined) -> Iterator[Line]:
     yield line(
         Painted("It is about routing tables and rules; firewalls, IPsec and eBPF programs are not seen.", "soft")
     )
-
-
-def _and(words: Sequence[str]) -> str:
-    """Words as one says them; of many, the first ones."""
-    shown = list(words[:4]) + ([f"{len(words) - 4:,} more"] if len(words) > 4 else [])
-    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}" if shown else ""

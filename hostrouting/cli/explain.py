@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from hostrouting.cli.examined import Examined
 from hostrouting.cli.explain_document import explain_document
 from hostrouting.cli.explanation import Explanation, explain
-from hostrouting.cli.page import SHOWN, Line, Painted, Style, Tone, capped, line, table
+from hostrouting.cli.page import SHOWN, Line, Painted, Style, Tone, capped, line, spoken, table
 from hostrouting.cli.picture import draw_map, stretches_of
 from hostrouting.cli.reply import FINE, Reply
 from hostrouting.cli.source import config_of, looked_at
@@ -19,6 +19,7 @@ from hostrouting.errors import BackendError, ConfigError, Fault
 from hostrouting.fib import Flow
 from hostrouting.model import protocol_name, table_name
 from hostrouting.packets import packets_line
+from hostrouting.wording import prefix_name
 
 if TYPE_CHECKING:
     import argparse
@@ -162,15 +163,15 @@ def _came_to(tried: Tried) -> Painted:
     rule, where = tried.rule, table_name(tried.rule.table)
     match tried.result:
         case "decides":
-            return Painted(f"decides, by the route {_short(tried.route)}", "strong")
+            return Painted(f"decides, by the route {_named(tried.route)}", "strong")
         case "refused":
             return Painted(f"decides: {rule.action}", "bad")
         case "no-route":
             return Painted(f"nothing for it in table {where}", "soft")
         case "suppressed":
-            return Painted(f"finds {_short(tried.route)}, which it is told not to take", "warn")
+            return Painted(f"finds {_named(tried.route)}, which it is told not to take", "warn")
         case "thrown":
-            return Painted(f"finds {_short(tried.route)}, which sends it on to the next rule", "warn")
+            return Painted(f"finds {_named(tried.route)}, which sends it on to the next rule", "warn")
         case "jump":
             return Painted(f"goes on at {rule.target}", "soft")
         case "nothing":
@@ -180,10 +181,8 @@ def _came_to(tried: Tried) -> Painted:
             return Painted(f"not for this packet{asked or ': it is for all others'}", "soft")
 
 
-def _short(route: Route | None) -> str:
-    if route is None:
-        return "no route"
-    return "default" if route.prefix.length == 0 else str(route.prefix)
+def _named(route: Route | None) -> str:
+    return "no route" if route is None else prefix_name(route.prefix)
 
 
 def _facts(it: Explanation, route: Route) -> Iterator[Line]:
@@ -234,8 +233,8 @@ def _device(link: Link) -> str | Painted:
 
 
 def _replies(it: Explanation) -> str:
-    devs = ", ".join(it.strict[:4]) + (f" and {len(it.strict) - 4} more" if len(it.strict) > 4 else "")
-    return f"what comes in from {it.trace.address} by {devs} is dropped there (rp_filter 1: the way back is another)"
+    what = f"what comes in from {it.trace.address} by {spoken(it.strict)}"
+    return f"{what} is dropped there (rp_filter 1: the way back is another)"
 
 
 def _limits(it: Explanation) -> Iterator[Line]:
@@ -250,4 +249,4 @@ def _limits(it: Explanation) -> Iterator[Line]:
 def _variant(variant: Variant) -> Painted:
     decision, who = variant.decision, packets_line(variant.cases).removesuffix(",")
     to = ", ".join(decision.devs) if decision.kind == "unicast" else decision.kind
-    return Painted(f"{who}: {to or 'a device that is not known'}, by the route {_short(decision.route)}", "warn")
+    return Painted(f"{who}: {to or 'a device that is not known'}, by the route {_named(decision.route)}", "warn")

@@ -11,7 +11,7 @@ TYPE_CHECKING = False  # `typing` costs as much as parsing does
 if TYPE_CHECKING:
     from typing import NoReturn
 
-__all__ = ["CHANGING", "COMMANDS", "Misused", "make_parser"]
+__all__ = ["CHANGING", "COMMANDS", "LOOKS", "SAVED", "Misused", "make_parser"]
 
 LOOKS = {
     "check": "does every address of the expected CIDRs leave by an expected device?",
@@ -27,6 +27,8 @@ CHANGES = {
     "render": "write the boot files into an image; touches no kernel and no service manager",
 }
 COMMANDS = {**LOOKS, **CHANGES}
+SAVED = ("check", "explain", "repair", "plan")
+"""Those that can look at a saved snapshot."""
 CHANGING = frozenset({"apply", "remove"})
 """Those whose progress is shown on standard error."""
 
@@ -120,6 +122,8 @@ def make_parser(version: str) -> argparse.ArgumentParser:
             allow_abbrev=False,
         )
         _OPTIONS[name](command)
+        if name in SAVED:
+            _snapshot(command)
         # Before the command it means the same; absent here, it leaves that as it is.
         told = f"print one JSON document, hostrouting/{name}/1"
         command.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help=told)
@@ -138,14 +142,12 @@ def _codes(command: str = "") -> str:
 def _check(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("cidrs", metavar="CIDR", nargs="*", help="an expected CIDR, such as 172.16.0.0/16")
     _config(parser)
-    _snapshot(parser)
     _wait(parser, 0)
 
 
 def _explain(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("address", metavar="ADDRESS", help="where the packet goes, such as 172.16.5.9")
     _config(parser)
-    _snapshot(parser)
     known = parser.add_argument_group("what else is known of the packet")
     known.add_argument("--from", dest="source", metavar="ADDRESS", help="its source address")
     known.add_argument("--iif", metavar="DEV", help="the device by which it comes in; lo: the host makes it itself")
@@ -163,7 +165,6 @@ def _explain(parser: argparse.ArgumentParser) -> None:
 
 def _plan(parser: argparse.ArgumentParser) -> None:
     _config(parser, required=True)
-    _snapshot(parser)
 
 
 def _apply(parser: argparse.ArgumentParser) -> None:

@@ -1,4 +1,4 @@
-"""What to do about an overlap, in lines: routes to paste, what they cost, and what they cannot close.
+"""What to do about an overlap, in lines: what a repair costs, what it cannot close, and its routes to paste.
 
 Shared by `check`, `repair` and `apply`, which differ in how much of it they show. What is pasted takes nothing away:
 it has the routes of ours that are there, or is to be added to the configuration that has them.
@@ -25,16 +25,16 @@ __all__ = ["ip_commands", "remedy_lines"]
 
 
 def remedy_lines(it: Examined, *, config: str = "", cidrs: Sequence[str] = (), again: str = "") -> Iterator[Line]:
-    """The repair as configuration and as commands; what it costs, and what it cannot close.
+    """What the repair costs and what it cannot close, before anyone pastes it; then it, as configuration and commands.
 
     `config` is the file of the configuration, where there is one, and `cidrs` are those that were named besides. With
     `again`, a long repair is left to that command.
     """
     repair = it.found.repair
+    yield from _price(repair)
     if repair.routes:
         yield line()
         yield from _way_out(it, config, cidrs, again)
-    yield from _price(repair)
 
 
 def _way_out(it: Examined, config: str, cidrs: Sequence[str], again: str) -> Iterator[Line]:
@@ -95,7 +95,7 @@ def _items(routes: Sequence[DesiredRoute]) -> Iterator[Line]:
 def _price(repair: Repair) -> Iterator[Line]:
     if repair.diverted:
         yield line()
-        yield line(Painted("What it costs", "strong"), ":")
+        yield line(Painted("What the repair costs", "strong"), ":")
         lines = (line("  ", Painted(diversion_line(it), "warn")) for it in repair.diverted[:SHOWN])
         yield from capped(lines, len(repair.diverted))
     if repair.unsafe:

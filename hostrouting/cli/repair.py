@@ -1,4 +1,4 @@
-"""`repair`: the fewest static routes that close what check finds, to paste; what they cost, what they cannot close."""
+"""`repair`: the fewest static routes that close what check finds, what they cost and leave open; to paste."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _page(it: Examined, arguments: argparse.Namespace) -> Iterator[Line]:
     if not count:
         yield line(Painted("NO REPAIR:", "bad"), " no static route of ours can close what escapes")
     elif repair.unsafe:
-        yield line(Painted("PARTLY:", "warn"), f" {routes} close what can be closed; the rest is below")
+        yield line(Painted("PARTLY:", "warn"), f" {routes} close what can be closed; first, what they cannot")
     else:
         yield line(
             Painted("REPAIR:", "good"), f" {routes} lead every address back, proved on the tables as they are now"
