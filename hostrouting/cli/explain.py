@@ -53,6 +53,7 @@ _FATE = {
     "multicast": "is a multicast address: it goes to whoever listens",
     "anycast": "is an anycast address of this host's own",
 }
+_KINDS = {1: "Ethernet", 772: "loopback"}  # by ARPHRD number
 _OWNERS = {
     "kernel": "the kernel, with the address on the device",
     "boot": "somebody by hand, with ip route (iproute2's default)",
@@ -225,7 +226,7 @@ def _owner(it: Explanation, route: Route) -> str:
 
 
 def _device(link: Link) -> str | Painted:
-    kind = "InfiniBand" if link.infiniband else link.kind or ("Ethernet" if link.type == 1 else f"type {link.type}")
+    kind = "InfiniBand" if link.infiniband else link.kind or _KINDS.get(link.type, f"type {link.type}")
     state = "up" if link.up else "down"
     carrier = "" if link.carrier else ", no carrier"
     text = f"{link.name}: {kind}, {state}{carrier}{f', part of {link.master}' if link.master else ''}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 from typing import TYPE_CHECKING, Any
 
-from hostrouting.cli.page import spoken
+from hostrouting.cli.page import SHOWN, capped, plain, spoken
 from hostrouting.cli.parser import LOOKS, SAVED
 from hostrouting.cli.reply import FAILED, UNDECIDED, WRONG_INPUT
 from hostrouting.errors import (
@@ -55,7 +55,11 @@ def errors_in(error: BaseException) -> tuple[BaseException, ...]:
 
 def words_of(error: BaseException) -> Iterator[str]:
     """The error in an operator's words, and what he can do all the same."""
-    yield str(error) or type(error).__name__
+    if isinstance(error, ConfigError):
+        yield error.told(SHOWN)
+        yield from map(plain, capped((), len(error.faults)))
+    else:
+        yield str(error) or type(error).__name__
     if _is_denied(error):
         yield f"{spoken(tuple(LOOKS), most=len(LOOKS))} work without root"
     if isinstance(error, NetlinkUnavailable):

@@ -16,6 +16,7 @@ import phases
 from hostrouting.backends.saved import SavedBackend
 from hostrouting.cli.witness import Observed
 from hostrouting.config import HostRoutingConfig, RouteOverlapConfig
+from hostrouting.config.shape import show
 from hostrouting.errors import ConfigError, Fault, NetlinkUnavailable, SnapshotError
 from hostrouting.model import Snapshot
 
@@ -51,11 +52,17 @@ def expected_of(arguments: argparse.Namespace) -> HostRoutingConfig:
 
 def _cidrs(given: Sequence[str]) -> tuple[IPv4Network, ...]:
     """The CIDRs from the command line, by the configuration's rules; an address alone is one as well."""
-    texts = [text if "/" in text or ":" in text else f"{text}/32" for text in given]
-    try:
-        return RouteOverlapConfig(expected_cidrs=texts).expected_cidrs
-    except ConfigError as error:
-        raise ConfigError([attrs.evolve(fault, path="CIDR") for fault in error.faults]) from error
+    found: dict[IPv4Network, None] = {}
+    faults: list[Fault] = []
+    for text in given:
+        cidr = text if "/" in text or ":" in text else f"{text}/32"
+        try:
+            found |= dict.fromkeys(RouteOverlapConfig(expected_cidrs=[cidr]).expected_cidrs)
+        except ConfigError as error:
+            faults += [attrs.evolve(fault, path="CIDR", value=show(text)) for fault in error.faults]
+    if faults:
+        raise ConfigError(faults, "the command line" if len(faults) > 1 else None)
+    return tuple(found)
 
 
 def looked_at(arguments: argparse.Namespace, host: Callable[[], Host]) -> Observed:

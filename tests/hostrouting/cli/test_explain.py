@@ -250,3 +250,8 @@ def test_a_device_that_is_down_or_gone() -> None:
     for links, words in (((eth0,), "eth0: Ethernet, up, no carrier, part of bond0"), ((), "eth0: it is not there")):
         sick = attrs.evolve(snapshot, links=links)
         assert words in say("explain", "8.8.8.8", "--snapshot", "-", stdin=sick.to_json().encode()).out
+
+
+def test_the_loopback_device() -> None:
+    """The loopback device is called by its name, not by its number."""
+    assert "  device  lo: loopback, up" in say("explain", "127.0.0.1", kernel=h200()).lines
