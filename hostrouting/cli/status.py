@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -140,7 +139,7 @@ def _last_check(host: Host) -> tuple[str, int, str]:
     document = _parsed(text)
     if (verdict := document.get("verdict")) not in _VERDICTS:
         raise FileError(f"{path} is no report of a check; write it anew with: hostrouting apply", path=path)
-    return str(verdict), len(document.get("findings", ())), _when(path)
+    return str(verdict), len(document.get("findings", ())), _when(host.files.modified(path))
 
 
 def _parsed(text: str) -> dict[str, Any]:
@@ -151,12 +150,12 @@ def _parsed(text: str) -> dict[str, Any]:
     return {}
 
 
-def _when(path: str) -> str:
+def _when(seconds: float | None) -> str:
     from datetime import UTC, datetime  # noqa: PLC0415  only where there was a check
 
-    with suppress(OSError):
-        return datetime.fromtimestamp(os.stat(path).st_mtime, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-    return ""
+    if seconds is None:
+        return ""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def _page(it: _Standing, config: str) -> Iterator[Line]:

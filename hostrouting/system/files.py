@@ -52,6 +52,10 @@ class Files(Protocol):
         """Whether there is a file or link at the path, wherever a link leads."""
         ...
 
+    def modified(self, path: str) -> float | None:
+        """When the file was last written, in seconds since 1970; None where there is none, or nobody knows."""
+        ...
+
     def try_lock(self, path: str) -> Lock | None:
         """Take the lock of this file without waiting; None when somebody else holds it. Goes with its process."""
         ...
@@ -141,6 +145,13 @@ class LocalFiles:
         """See Files."""
         return os.path.lexists(path)
 
+    def modified(self, path: str) -> float | None:
+        """See Files."""
+        try:
+            return os.stat(path).st_mtime
+        except OSError:
+            return None
+
     def try_lock(self, path: str) -> _LocalLock | None:
         """See Files."""
         import fcntl  # noqa: PLC0415  not on every system, where all but the lock is of use
@@ -219,7 +230,7 @@ def _file_error(verb: str, path: str, error: OSError) -> FileError:
     remedy = {
         errno.EACCES: "run as root",
         errno.EPERM: "run as root, or look whether the file is immutable (lsattr)",
-        errno.EROFS: "the file system is read-only: remount it writable, or write into an image with Host.offline",
+        errno.EROFS: "the file system is read-only: remount it writable, or write into an image (hostrouting render)",
         errno.ENOSPC: "the disk is full: make room",
         errno.EDQUOT: "the quota is used up: make room",
         errno.ELOOP: "there is a link in its place: remove it",

@@ -154,3 +154,12 @@ def test_something_installed_that_cannot_be_looked_at(repaired: str) -> None:
     assert said.code == 3
     assert said.lines[0] == "UNKNOWN: not everything could be found out"
     assert "is no report of a check" in said.lines[-1]
+
+
+def test_when_the_last_check_was(repaired: str) -> None:
+    """The time of the last check is that of its report, as the host's files have it."""
+    host = FakeHost(kernel=h200())
+    say("apply", "--config", repaired, host=host)
+    host.files.times[host.layout.report_path] = 1767225600.5
+    assert "  last check             ok, 2026-01-01T00:00:00Z" in say("status", host=host).lines
+    assert say("status", "--json", host=host).json["lastCheck"]["at"] == "2026-01-01T00:00:00Z"

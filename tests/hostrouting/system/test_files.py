@@ -78,6 +78,19 @@ class TestBoth:
             files.write(path, "x")
         assert files.remove(path)
 
+    def test_modified(self, files: Files, tmp_path: Path) -> None:
+        """A file that is not there was never written; of one that is, the time can be known."""
+        path = str(tmp_path / "file")
+        assert files.modified(path) is None
+        files.write(path, "one")
+        if isinstance(files, FakeFiles):
+            files.times[path] = 1767225600.0
+        else:
+            os.utime(path, (0, 1767225600.0))
+        assert files.modified(path) == 1767225600.0
+        files.remove(path)
+        assert files.modified(path) is None
+
     def test_lock(self, files: Files, tmp_path: Path) -> None:
         """A lock is had by one at a time, and by the next when it is released."""
         path = str(tmp_path / "run" / "lock")
@@ -204,3 +217,14 @@ class TestLocalFiles:
         (tmp_path / "lock").symlink_to(tmp_path / "elsewhere")
         with pytest.raises(FileError, match="there is a link in its place"):
             LocalFiles().try_lock(str(tmp_path / "lock"))
+
+
+def test_a_read_only_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where nothing can be written, the remedy is a command that an operator can type."""
+
+    def refuse(*_: object) -> int:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(FileError, match=r"remount it writable, or write into an image \(hostrouting render\)$"):
+        LocalFiles().write(str(tmp_path / "file"), "text")
