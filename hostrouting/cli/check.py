@@ -40,6 +40,18 @@ def _page(it: Examined, arguments: argparse.Namespace, style: Style) -> Iterator
     yield from evidence_lines(it, style)
     yield from remedy_lines(it, config=arguments.config or "", cidrs=arguments.cidrs, again=_again(arguments))
     yield from limit_lines(it)
+    yield from _asked(it, arguments)
+
+
+def _asked(it: Examined, arguments: argparse.Namespace) -> Iterator[Line]:
+    """Whether this was what the host's own check is for."""
+    if it.installed is None or not (check := it.installed.route_overlap).expected_cidrs:
+        return
+    if arguments.cidrs:
+        yield line("The check installed on this host was not asked; that is: hostrouting check")
+    else:
+        cidrs = spoken(tuple(map(str, check.expected_cidrs)))
+        yield line(f"Asked is what the check installed on this host is for: {cidrs} in {check.mode}.")
 
 
 def answer_line(it: Examined) -> Line:

@@ -42,7 +42,8 @@ exit codes:
 _MORE = {
     "check": """\
 Without a configuration the expected devices are those of the IPv4 default route, and the CIDRs are those given here;
-with one, CIDRs given here take the place of its own. Nothing is written, and no privilege is needed.
+with one, CIDRs given here take the place of its own. With neither, the check that is installed on this host is asked.
+Nothing is written, and no privilege is needed.
 
 Verdicts: ok (exit code 0), overlap (1), undecided (3: right for a plain packet, and a rule sends others elsewhere),
 no-default-route (3).

@@ -10,7 +10,10 @@ import json
 from typing import TYPE_CHECKING
 
 from hostrouting.cli.changes import counted
-from hostrouting.cli.page import SHOWN, Line, Painted, capped, line
+from hostrouting.cli.page import SHOWN, Line, Painted, capped, line, spoken
+from hostrouting.config import HostRoutingConfig
+from hostrouting.layout import HostLayout
+from hostrouting.tasks import wanted_routes
 from hostrouting.wording import diversion_line, repair_document, unsafe_line
 
 if TYPE_CHECKING:
@@ -38,7 +41,11 @@ def remedy_lines(it: Examined, *, config: str = "", cidrs: Sequence[str] = (), a
 
 
 def _way_out(it: Examined, config: str, cidrs: Sequence[str], again: str) -> Iterator[Line]:
-    routes = it.lacking if config else (*it.kept, *it.found.repair.routes)
+    routes = it.lacking if config else it.whole
+    if it.installed is not None and not it.lacking:
+        start = f"start them, as root: systemctl start {HostLayout.routes_unit}"
+        yield line(Painted("What is installed has the routes that close it", "strong"), f"; {start}")
+        return
     if config and not routes:
         verb = "install them, as root, with: hostrouting apply" if it.is_ready else "see: hostrouting plan"
         yield line(Painted(f"{config} has the routes that close it", "strong"), f"; {verb} --config {config}")
@@ -75,15 +82,27 @@ def _as_configuration(it: Examined, routes: Sequence[DesiredRoute]) -> Iterator[
     yield line('  {"staticRoutes": {"enabled": true, "routes": [')
     yield from _items(routes)
     yield line("  ]},")
-    settings = it.config.route_overlap
-    overlap = {"expectedCidrs": list(map(str, settings.expected_cidrs)), "mode": settings.mode}
-    yield line(f'  "routeOverlap": {json.dumps(overlap)}}}')
-    if it.kept:
+    usual, overlap = HostRoutingConfig(), it.lasting.to_mapping()
+    common = {key: value for key, value in usual.route_overlap.to_mapping().items() if key != "mode"}
+    overlap = {key: value for key, value in overlap.items() if value != common.get(key)}
+    protocol = f', "protocol": {it.config.protocol}' if it.config.protocol != usual.protocol else ""
+    yield line(f'  "routeOverlap": {json.dumps(overlap)}{protocol}}}')
+    if it.installed is not None:
+        yield line(f"It has what is installed here, too: {_said(it.installed)}.")
+    elif it.kept:
         count = "1 route of ours that is" if len(it.kept) == 1 else f"{len(it.kept):,} routes of ours that are"
         yield line(
             f"It has the {count} here already. Where this host's configuration is known, ask with --config FILE: "
             "then its CIDRs and mode stay, too."
         )
+
+
+def _said(installed: HostRoutingConfig) -> str:
+    routes, check = wanted_routes(installed), installed.route_overlap
+    parts = [counted(len(routes), "static route")] if routes else []
+    cidrs = spoken(tuple(map(str, check.expected_cidrs)))
+    parts += [f"the check of {cidrs} in {check.mode}"] if cidrs else []
+    return "; ".join(parts)
 
 
 def _items(routes: Sequence[DesiredRoute]) -> Iterator[Line]:

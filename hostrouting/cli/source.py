@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, TypeVar
 
 import attrs
 
@@ -19,6 +20,7 @@ from hostrouting.config import HostRoutingConfig, RouteOverlapConfig
 from hostrouting.config.shape import show
 from hostrouting.errors import ConfigError, Fault, NetlinkUnavailable, SnapshotError
 from hostrouting.model import Snapshot
+from hostrouting.render import CheckScript, parse_check_script, parse_static_routes_script
 
 if TYPE_CHECKING:
     import argparse
@@ -27,7 +29,9 @@ if TYPE_CHECKING:
 
     from hostrouting.host import Host
 
-__all__ = ["config_of", "expected_of", "looked_at", "quiet_context"]
+__all__ = ["config_of", "expected_of", "installed_config", "looked_at", "quiet_context"]
+
+T = TypeVar("T")
 
 _LIMIT = 1 << 30  # bytes of a snapshot; that of 100,000 routes has some 10 MiB
 
@@ -37,11 +41,35 @@ def config_of(arguments: argparse.Namespace) -> HostRoutingConfig:
     return HostRoutingConfig() if arguments.config is None else HostRoutingConfig.load(arguments.config)
 
 
-def expected_of(arguments: argparse.Namespace) -> HostRoutingConfig:
-    """The configuration with the expected CIDRs that were given; ConfigError when there are none at all."""
-    config = config_of(arguments)
+def installed_config(host: Host) -> HostRoutingConfig | None:
+    """What the boot scripts of this host were told; None where there are none, or none of ours."""
+    routes = _script(host, host.layout.routes_script_path, parse_static_routes_script)
+    check = _script(host, host.layout.check_script_path, parse_check_script)
+    if routes is None and check is None:
+        return None
+    return HostRoutingConfig(
+        None if routes is None else routes.config,
+        None if check is None else check.config,
+        (routes or check or CheckScript(RouteOverlapConfig())).protocol,
+    )
+
+
+def _script(host: Host, path: str, parse: Callable[[str], T]) -> T | None:
+    text = host.files.read(path)
+    with suppress(ValueError, LookupError):
+        return None if text is None else parse(text)
+    return None
+
+
+def expected_of(arguments: argparse.Namespace, installed: HostRoutingConfig | None = None) -> HostRoutingConfig:
+    """What is asked: the configuration that was named, else what is installed; ConfigError when it expects nothing.
+
+    CIDRs that are given take the place of a configuration's own. Of what is installed they take the whole check's
+    place, so that the answer is the one that a snapshot of this host gives; its routes stay known.
+    """
+    config = installed or config_of(arguments)
     if arguments.cidrs:
-        settings = config.route_overlap
+        settings = config.route_overlap if installed is None else RouteOverlapConfig()
         config = attrs.evolve(config, route_overlap=attrs.evolve(settings, expected_cidrs=_cidrs(arguments.cidrs)))
     if not config.route_overlap.expected_cidrs:
         where = "CIDR" if arguments.config is None else arguments.config

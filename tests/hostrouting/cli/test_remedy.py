@@ -52,7 +52,8 @@ def bare(written: Callable[..., str]) -> FakeHost:
 
 @pytest.mark.parametrize("command", ["check", "repair"])
 def test_a_whole_configuration_keeps_the_routes_of_ours(bare: FakeHost, tmp_path: Path, command: str) -> None:
-    """Without a configuration a whole one is printed: with the routes of ours that are there, the CIDRs and the mode."""
+    """Where no configuration is known a whole one is printed: with the routes of ours that are there, CIDRs and mode."""
+    bare.files.texts.clear()
     said = say(command, CIDR, host=bare)
     document = pasted(said)
     assert document["routeOverlap"] == {"expectedCidrs": [CIDR], "mode": "WARN"}

@@ -94,3 +94,8 @@ def test_schema() -> None:
     assert (document["schema"], document["verdict"], document["closes"]) == ("hostrouting/repair/1", "overlap", "all")
     text = json.dumps({"staticRoutes": {"enabled": True, "routes": document["routes"]}})
     assert len(HostRoutingConfig.from_json(text).static_routes.routes) == 2
+
+
+def test_one_route() -> None:
+    """One route is spoken of as one."""
+    assert say("repair", "172.16.0.0/24", kernel=h200()).lines[0].startswith("REPAIR: 1 static route leads every")

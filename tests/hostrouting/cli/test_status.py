@@ -49,7 +49,7 @@ def test_an_overlap(written: Callable[..., str]) -> None:
     say("apply", "--config", written(mode="WARN"), host=host)
     said = say("status", host=host)
     assert said.code == 1
-    assert said.lines[0] == "OVERLAP: the last check found one; see: hostrouting check --config FILE"
+    assert said.lines[0] == "OVERLAP: the last check found one; see: hostrouting check"
     assert "  last check     overlap (1 finding)" in said.lines
 
 
