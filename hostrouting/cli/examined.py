@@ -19,7 +19,7 @@ from hostrouting.overlap import check_overlap
 from hostrouting.plan import RoutePlan, plan_routes
 from hostrouting.repair import propose_repair
 from hostrouting.tasks import wanted_routes
-from hostrouting.uplink import DesiredRoute, resolve_route
+from hostrouting.uplink import DesiredRoute, bare_leg, resolve_route
 from hostrouting.wording import check_document
 
 if TYPE_CHECKING:
@@ -103,16 +103,28 @@ class Examined:
         check = self.installed.route_overlap
         return attrs.evolve(check, expected_cidrs=(*check.expected_cidrs, *asked.expected_cidrs))
 
-    @cached_property
+    @property
     def kept(self) -> tuple[DesiredRoute, ...]:
         """The routes of ours that are there and stay when the repair is applied."""
+        return tuple(map(_as_wish, self._staying))
+
+    @property
+    def forked(self) -> tuple[Route, ...]:
+        """Those of them with several ways, where the default route's, which a configuration means, are others."""
+        several = [it for it in self._staying if len(it.legs) > 1]
+        then = [resolve_route(_as_wish(it), self.fib, protocol=self.config.protocol) for it in several]
+        pairs = zip(several, then, strict=True)
+        return tuple(it for it, other in pairs if not isinstance(other, Route) or _ways(other) != _ways(it))
+
+    @cached_property
+    def _staying(self) -> tuple[Route, ...]:
         taken = {wish.key for wish in self.found.repair.routes}
-        found: dict[tuple[object, ...], DesiredRoute] = {}
+        found: dict[tuple[object, ...], Route] = {}
         routes = self.fib.snapshot.routes
         for at in (at for at, key in enumerate(route_keys(routes)) if key[4] == self.config.protocol):
             route = routes[at]
             if _is_static(route) and route.key not in taken:
-                found.setdefault(route.key, _as_wish(route))
+                found.setdefault(route.key, route)
         return tuple(found.values())
 
     def takes_place_of(self, wishes: Iterable[DesiredRoute]) -> bool:
@@ -164,7 +176,11 @@ def _is_static(route: Route) -> bool:
     return in_main and reached and route.type == "unicast" and route.prefix.family == IPV4 and bool(route.prefix.length)
 
 
+def _ways(route: Route) -> tuple[NextHop, ...]:
+    return tuple(map(bare_leg, route.legs))
+
+
 def _as_wish(route: Route) -> DesiredRoute:
-    """The route as a configuration says it; one with several legs has those of the default route."""
+    """The route as a configuration says it; of one with several legs it can only say that they are the default's."""
     leg = route.legs[0] if len(route.legs) == 1 else NextHop()
     return DesiredRoute(route.prefix, gateway=leg.gateway, dev=leg.dev, metric=route.metric)

@@ -89,7 +89,11 @@ def _as_configuration(it: Examined, routes: Sequence[DesiredRoute]) -> Iterator[
     yield line(f'  "routeOverlap": {json.dumps(overlap)}{protocol}}}')
     if it.installed is not None:
         yield line(f"It has what is installed here, too: {_said(it.installed)}.")
-    elif it.kept:
+        return
+    told = "has several ways here, which no configuration can name: printed, it takes those of the default route."
+    forked = it.forked
+    yield from capped((line(Painted(f"{route.prefix} {told}", "warn")) for route in forked[:SHOWN]), len(forked))
+    if it.kept:
         count = "1 route of ours that is" if len(it.kept) == 1 else f"{len(it.kept):,} routes of ours that are"
         yield line(
             f"It has the {count} here already. Where this host's configuration is known, ask with --config FILE: "
