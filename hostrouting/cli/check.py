@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterator, Sequence
 
+    from hostrouting.config import RouteOverlapConfig
     from hostrouting.host import Host
     from hostrouting.overlap import Finding
 
@@ -47,11 +48,18 @@ def _asked(it: Examined, arguments: argparse.Namespace) -> Iterator[Line]:
     """Whether this was what the host's own check is for."""
     if it.installed is None or not (check := it.installed.route_overlap).expected_cidrs:
         return
-    if arguments.cidrs:
+    asked = it.config.route_overlap
+    if arguments.cidrs and not _has(asked, check):
         yield line("The check installed on this host was not asked; that is: hostrouting check")
-    else:
+    elif not arguments.cidrs:
         cidrs = spoken(tuple(map(str, check.expected_cidrs)))
         yield line(f"Asked is what the check installed on this host is for: {cidrs} in {check.mode}.")
+
+
+def _has(asked: RouteOverlapConfig, check: RouteOverlapConfig) -> bool:
+    """Whether the one asks all that the other does."""
+    same = (asked.expected_devs, asked.allowed_devs) == (check.expected_devs, check.allowed_devs)
+    return same and set(check.expected_cidrs) <= set(asked.expected_cidrs)
 
 
 def answer_line(it: Examined) -> Line:

@@ -138,6 +138,13 @@ def test_settings_beyond_the_defaults_are_kept(tmp_path: Path) -> None:
     assert "allowedDevs" not in say("check", CIDR, kernel=h200()).out
 
 
+@pytest.mark.parametrize(("cidrs", "said"), [((CIDR,), False), ((OTHER, CIDR), False), ((OTHER,), True)])
+def test_all_that_is_installed_was_asked(written: Callable[..., str], cidrs: tuple[str, ...], *, said: bool) -> None:
+    """Where the CIDRs that were named have all that the installed check is for, there is nothing to ask besides."""
+    host = installed(written())
+    assert ("installed on this host was not asked" in say("check", *cidrs, host=host).out) is said
+
+
 def test_a_configuration_is_asked_alone(written: Callable[..., str]) -> None:
     """With a configuration, what is installed plays no part."""
     host = installed(written())
