@@ -5,7 +5,6 @@ Here: words for what `explanation` found. Not here: how a packet's way is found.
 
 from __future__ import annotations
 
-from ipaddress import IPv6Address, ip_address
 from typing import TYPE_CHECKING
 
 from hostrouting.cli.examined import Examined
@@ -14,7 +13,7 @@ from hostrouting.cli.explanation import Explanation, explain
 from hostrouting.cli.page import SHOWN, Line, Painted, Style, Tone, capped, line, spoken, table
 from hostrouting.cli.picture import draw_map, stretches_of
 from hostrouting.cli.reply import FINE, Reply
-from hostrouting.cli.source import config_of, looked_at
+from hostrouting.cli.source import address_of, config_of, known_devices, looked_at
 from hostrouting.errors import BackendError, ConfigError, Fault
 from hostrouting.fib import Flow
 from hostrouting.model import protocol_name, table_name
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from hostrouting.fib import Variant
     from hostrouting.fib.trace import Tried
     from hostrouting.host import Host
-    from hostrouting.model import IP, Link, Route
+    from hostrouting.model import Link, Route
 
 __all__ = ["run"]
 
@@ -64,8 +63,8 @@ _OWNERS = {
 
 def run(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
     """See the module."""
-    address = _address(arguments.address, "ADDRESS")
-    source = None if arguments.source is None else _address(arguments.source, "--from")
+    address = address_of(arguments.address, "ADDRESS")
+    source = None if arguments.source is None else address_of(arguments.source, "--from")
     if source is not None and source.version != address.version:
         fault = Fault("--from", repr(arguments.source), f"is no IPv{address.version} address", "as ADDRESS is one")
         raise ConfigError([fault])
@@ -74,6 +73,7 @@ def run(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
     config = config_of(arguments)
     with looked_at(arguments, host) as backend:
         snapshot = backend.snapshot(family=address.version)
+        known_devices(flow, snapshot)
         it = explain(snapshot, address, flow, expected=config.route_overlap.expected_devs)
         surprise = _surprise(it, backend, flow)
     return Reply(
@@ -95,19 +95,6 @@ def _surprise(it: Explanation, backend: RouteBackend, flow: Flow) -> str:
     if answer.route is not None and (answer.route.prefix, answer.route.devs) == (trace.route.prefix, trace.route.devs):
         return ""
     return f"the kernel itself answers {answer.route or answer.kind}, which is not what its tables say"
-
-
-def _address(text: str, name: str) -> IP:
-    try:
-        address = ip_address(text)
-    except ValueError as error:
-        fault = Fault(name, repr(text), "is no address", "write one address, such as 172.16.5.9")
-        raise ConfigError([fault]) from error
-    if isinstance(address, IPv6Address) and address.scope_id is not None:
-        bare = text.partition("%")[0]
-        fault = Fault(name, repr(text), "has a zone", f"write {bare}, and --oif {address.scope_id}")
-        raise ConfigError([fault])
-    return address
 
 
 def _page(it: Explanation, checked: Examined, *, surprise: str, style: Style) -> Iterator[Line]:

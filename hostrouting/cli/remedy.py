@@ -63,7 +63,7 @@ def _added_to(it: Examined, routes: Sequence[DesiredRoute], config: str, cidrs: 
     """What is to be added to a configuration that is there."""
     yield line(
         Painted("For good", "strong"),
-        f", add this to staticRoutes.routes of {config} and run: hostrouting apply --config {config}",
+        f", add this to staticRoutes.routes of {config} and run, as root: hostrouting apply --config {config}",
     )
     yield from _items(routes)
     if it.takes_place_of(routes):
@@ -77,7 +77,8 @@ def _added_to(it: Examined, routes: Sequence[DesiredRoute], config: str, cidrs: 
 def _as_configuration(it: Examined, routes: Sequence[DesiredRoute]) -> Iterator[Line]:
     """A whole configuration: one that can be pasted, one line a route."""
     yield line(
-        Painted("For good", "strong"), ", put this into the configuration and run: hostrouting apply --config FILE"
+        Painted("For good", "strong"),
+        ", put this into the configuration and run, as root: hostrouting apply --config FILE",
     )
     yield line('  {"staticRoutes": {"enabled": true, "routes": [')
     yield from _items(routes)

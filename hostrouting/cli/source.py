@@ -9,12 +9,14 @@ import os
 import stat
 import sys
 from contextlib import suppress
+from ipaddress import IPv6Address, ip_address
 from typing import TYPE_CHECKING, TypeVar
 
 import attrs
 
 import phases
 from hostrouting.backends.saved import SavedBackend
+from hostrouting.cli.page import SHOWN, spoken
 from hostrouting.cli.witness import Observed
 from hostrouting.config import HostRoutingConfig, RouteOverlapConfig
 from hostrouting.config.shape import show
@@ -27,9 +29,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from ipaddress import IPv4Network
 
+    from hostrouting.fib import Flow
     from hostrouting.host import Host
+    from hostrouting.model import IP
 
-__all__ = ["config_of", "expected_of", "installed_config", "looked_at", "quiet_context"]
+__all__ = ["address_of", "config_of", "expected_of", "installed_config", "known_devices", "looked_at", "quiet_context"]
 
 T = TypeVar("T")
 
@@ -91,6 +95,28 @@ def _cidrs(given: Sequence[str]) -> tuple[IPv4Network, ...]:
     if faults:
         raise ConfigError(faults, "the command line" if len(faults) > 1 else None)
     return tuple(found)
+
+
+def known_devices(flow: Flow, snapshot: Snapshot) -> None:
+    """ConfigError for a device that the packet cannot have come by, nor leave by, for there is none of that name."""
+    for option, dev in (("--iif", flow.iif), ("--oif", flow.oif)):
+        if dev is not None and snapshot.link(dev) is None:
+            names = spoken([link.name for link in snapshot.links], most=SHOWN)
+            raise ConfigError([Fault(option, repr(dev), "is no device of this host", f"there are: {names}")])
+
+
+def address_of(text: str, name: str) -> IP:
+    """The one address that was typed; `name` is what it was typed as."""
+    try:
+        address = ip_address(text)
+    except ValueError as error:
+        fault = Fault(name, repr(text), "is no address", "write one address, such as 172.16.5.9")
+        raise ConfigError([fault]) from error
+    if isinstance(address, IPv6Address) and address.scope_id is not None:
+        bare = text.partition("%")[0]
+        fault = Fault(name, repr(text), "has a zone", f"write {bare}, and --oif {address.scope_id}")
+        raise ConfigError([fault])
+    return address
 
 
 def looked_at(arguments: argparse.Namespace, host: Callable[[], Host]) -> Observed:

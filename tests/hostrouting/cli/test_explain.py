@@ -255,3 +255,12 @@ def test_a_device_that_is_down_or_gone() -> None:
 def test_the_loopback_device() -> None:
     """The loopback device is called by its name, not by its number."""
     assert "  device  lo: loopback, up" in say("explain", "127.0.0.1", kernel=h200()).lines
+
+
+@pytest.mark.parametrize("option", ["--oif", "--iif"])
+def test_a_device_that_is_not_there(option: str) -> None:
+    """A packet of a device that the host does not have is bad input: the name is told, and those that there are."""
+    said = say("explain", "172.16.5.9", option, "nope", kernel=plain_vm())
+    assert (said.code, said.out) == (2, "")
+    assert said.err == f"hostrouting: {option}: 'nope' is no device of this host; there are: lo and eth0\n"
+    assert say("explain", "172.16.5.9", option, "eth0", kernel=plain_vm()).code == 0

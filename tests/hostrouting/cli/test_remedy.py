@@ -69,7 +69,9 @@ def test_a_configuration_is_added_to(bare: FakeHost, written: Callable[..., str]
     """With a configuration only what it lacks is printed, to be added; with it, apply closes all and deletes nothing."""
     config = written(HALF, APART)
     said = say("check", "--config", config, host=bare)
-    told = f"For good, add this to staticRoutes.routes of {config} and run: hostrouting apply --config {config}"
+    told = (
+        f"For good, add this to staticRoutes.routes of {config} and run, as root: hostrouting apply --config {config}"
+    )
     assert told in said.lines
     assert '"staticRoutes"' not in said.out
     added = written(HALF, APART, *items(said))

@@ -28,7 +28,7 @@ def test_the_whole_page() -> None:
             "there, in the repaired range, become unreachable over IP"
         ),
         "",
-        "For good, put this into the configuration and run: hostrouting apply --config FILE",
+        "For good, put this into the configuration and run, as root: hostrouting apply --config FILE",
         '  {"staticRoutes": {"enabled": true, "routes": [',
         '    {"destination": "172.16.0.0/17", "gateway": "10.0.0.1", "dev": "eth0", "metric": 0},',
         '    {"destination": "172.16.128.0/17", "gateway": "10.0.0.1", "dev": "eth0", "metric": 0}',
