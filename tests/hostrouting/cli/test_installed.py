@@ -116,6 +116,16 @@ def test_installed_routes_that_are_lost(repaired: str) -> None:
         assert "For good" not in said.out
 
 
+def test_a_part_of_the_installed_routes_is_lost(written: Callable[..., str]) -> None:
+    """An installed route that closes a half and is not there stays as it was written; the other half is added."""
+    host = installed(written(HALVES[0]))
+    with host.kernel.reopen() as backend:
+        [ours] = [it for it in backend.snapshot(family=4).routes if it.protocol == 213]
+        assert all(it.ok for it in backend.change([Change("delete", ours)]))
+    routes = pasted(say("check", host=host)).static_routes.routes
+    assert [(str(it.destination), it.dev) for it in routes] == [("172.16.0.0/17", None), ("172.16.128.0/17", "eth0")]
+
+
 def test_settings_beyond_the_defaults_are_kept(tmp_path: Path) -> None:
     """Devices and protocol of what is installed are in the configuration that is printed; defaults are not spelt out."""
     path = tmp_path / "config.json"
