@@ -14,6 +14,7 @@ from hostrouting.cli.reply import FAILED, FINE, UNDECIDED, Reply
 from hostrouting.cli.source import config_of, installed_config, quiet_context
 from hostrouting.errors import BackendError, FileError, ManagerError
 from hostrouting.fib import Fib
+from hostrouting.layout import HostLayout
 from hostrouting.model import IPV4, route_keys
 from hostrouting.plan import plan_routes
 from hostrouting.tasks import Remove, wanted_routes
@@ -185,7 +186,10 @@ def _answer(it: _Standing, config: str | None) -> Line:
         return line(Painted("FAILED:", "bad"), f" {' and '.join(failed)}; see journalctl -u {failed[0]}")
     if it.missing:
         count = f" {len(it.missing):,} of {counted(it.wanted, 'route')}"
-        return line(Painted("MISSING:", "bad"), f"{count}; see: hostrouting plan --config {config or 'FILE'}")
+        start = f"start them, as root: systemctl start {HostLayout.routes_unit}"
+        return line(
+            Painted("MISSING:", "bad"), f"{count}; {f'see: hostrouting plan --config {config}' if config else start}"
+        )
     if it.verdict == "overlap":
         return line(Painted("OVERLAP:", "bad"), f" the last check found one; see: {check}")
     if it.verdict == "no-default-route":

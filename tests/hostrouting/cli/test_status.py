@@ -122,7 +122,7 @@ def test_routes_that_are_missing(repaired: str, written: Callable[..., str]) -> 
         assert all(it.ok for it in backend.change([Change("delete", one)]))
     said = say("status", host=host)
     assert said.code == 1
-    assert said.lines[0] == "MISSING: 1 of 2 routes; see: hostrouting plan --config FILE"
+    assert said.lines[0] == "MISSING: 1 of 2 routes; start them, as root: systemctl start static-routes.service"
     assert "  172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting" in said.lines
     third = written({"destination": "172.16.128.0/17"}, {"destination": "9.0.0.0/8"}, {"destination": "11.0.0.0/8"})
     named = say("status", "--config", third, host=host)
