@@ -94,7 +94,9 @@ def _surprise(it: Explanation, backend: RouteBackend, flow: Flow) -> str:
         return f"the kernel itself was not heard: {error}"
     if answer.route is not None and (answer.route.prefix, answer.route.devs) == (trace.route.prefix, trace.route.devs):
         return ""
-    return f"the kernel itself answers {answer.route or answer.kind}, which is not what its tables say"
+    told = f"the kernel itself answers {answer.route or answer.kind}, which is not what its tables say"
+    comes_in = flow.iif not in {None, "lo"} and answer.kind == "unreachable"
+    return f"{told}; it does so where forwarding is off on {flow.iif}" if comes_in else told
 
 
 def _page(it: Explanation, checked: Examined, *, surprise: str, style: Style) -> Iterator[Line]:
