@@ -9,7 +9,7 @@ import argparse
 
 TYPE_CHECKING = False  # `typing` costs as much as parsing does
 if TYPE_CHECKING:
-    from typing import NoReturn
+    from typing import Any, NoReturn
 
 __all__ = ["CHANGING", "COMMANDS", "LOOKS", "SAVED", "Misused", "make_parser"]
 
@@ -92,6 +92,13 @@ class Misused(SystemExit):
 
 
 class _Parser(argparse.ArgumentParser):
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
+        # Of a command, argparse leaves what is unknown to the parser above, whose usage says nothing of it.
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return found, unknown
+
     def error(self, message: str) -> NoReturn:
         try:
             super().error(message)
