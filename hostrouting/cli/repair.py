@@ -59,7 +59,9 @@ def _page(it: Examined, arguments: argparse.Namespace) -> Iterator[Line]:
     if not count:
         yield line(Painted("NO REPAIR:", "bad"), " no static route of ours can close what escapes")
     elif repair.unsafe:
-        yield line(Painted("PARTLY:", "warn"), f" {routes} close{s} what can be closed; first, what they cannot")
+        yield line(
+            Painted("PARTLY:", "warn"), f" {routes} close{s} what can be closed; what none can is told before them"
+        )
     else:
         yield line(
             Painted("REPAIR:", "good"), f" {routes} lead{s} every address back, proved on the tables as they are now"

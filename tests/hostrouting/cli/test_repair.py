@@ -72,7 +72,7 @@ def test_a_part_of_it() -> None:
     kernel.add_rule(Rule(family=4, priority=100, action="prohibit", dst=Prefix.parse("10.99.0.0/16")))
     said = say("repair", CIDR, "10.99.0.0/16", kernel=kernel)
     assert said.code == 1
-    assert said.lines[0] == "PARTLY: 2 static routes close what can be closed; first, what they cannot"
+    assert said.lines[0] == "PARTLY: 2 static routes close what can be closed; what none can is told before them"
     assert said.lines.index("What no static route can close:") < said.lines.index("Until the next boot, as root:")
 
 
