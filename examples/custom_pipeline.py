@@ -4,6 +4,7 @@ The host exists in memory, and nothing outside of it is touched. `--plan` says w
 last step break, and then everything that was done is taken back, last first.
 """
 
+import argparse
 import logging
 import sys
 
@@ -52,12 +53,16 @@ class LabelNode:
 
 @phases.task("start-machine")
 def start_machine(_ctx: phases.Context) -> None:
-    """Start it, or fail when told to."""
-    if "--fail" in sys.argv:
-        raise RuntimeError("machine kube1 exited with code 1")
+    """Start it."""
 
 
-def pipeline(host: FakeHost, labels: set[str]) -> phases.Task[object]:
+@phases.task("start-machine")
+def start_broken_machine(_ctx: phases.Context) -> None:
+    """Start one that does not come up."""
+    raise RuntimeError("machine kube1 exited with code 1")
+
+
+def pipeline(host: FakeHost, labels: set[str], *, start: phases.Task[None]) -> phases.Task[object]:
     """The two tasks of hostrouting are ordinary steps: they can stand apart, and beside others."""
     config = HostRoutingConfig(
         {"enabled": True, "routes": [{"destination": "172.16.0.0/17"}, {"destination": "172.16.128.0/17"}]},
@@ -67,16 +72,20 @@ def pipeline(host: FakeHost, labels: set[str]) -> phases.Task[object]:
         phases.retry(download, attempts=3, delay=0.1, on=ConnectionError),
         phases.parallel(unpack, ConfigureStaticRoutes(config, host=host), LabelNode(labels), name="prepare"),
         CheckRouteOverlap(config, host=host),
-        phases.deadline(start_machine, 60),
+        phases.deadline(start, 60),
         name="bootstrap",
     )
 
 
 def main() -> int:
     """Plan or run it, and take it back when it failed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--plan", action="store_true", help="only say what would be done")
+    parser.add_argument("--fail", action="store_true", help="let the last step break")
+    given = parser.parse_args()
     host, labels = FakeHost(kernel=h200()), set[str]()
-    bootstrap = pipeline(host, labels)
-    if "--plan" in sys.argv:
+    bootstrap = pipeline(host, labels, start=start_broken_machine if given.fail else start_machine)
+    if given.plan:
         print(phases.plan(bootstrap))
         return 0
     report = phases.run(bootstrap)

@@ -4,7 +4,7 @@ The image is a temporary folder; with a path, it is what is mounted there. At it
 machine, and the machine has to pass the check.
 """
 
-import sys
+import argparse
 import tempfile
 from pathlib import Path
 
@@ -32,5 +32,8 @@ def build(image: Path) -> None:
 
 
 if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("image", metavar="DIR", nargs="?", type=Path, help="where an image is mounted")
+    given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        build(Path(sys.argv[1] if len(sys.argv) > 1 else folder).resolve())
+        build((given.image or Path(folder)).resolve())

@@ -105,11 +105,15 @@ class ConfigError(HostRoutingError, ValueError):
         super().__init__(self.faults, source)
 
     def __str__(self) -> str:
+        return self.told(len(self.faults))
+
+    def told(self, most: int) -> str:
+        """The message with so many of the faults at most; how many there are is in it."""
         if len(self.faults) == 1:
             (fault,) = self.faults
             return str(fault) if self.source in (None, fault.path) else f"{self.source}: {fault}"
         where = self.source or "the configuration"
-        return "\n".join([f"{where} has {len(self.faults)} faults:", *(f"  {fault}" for fault in self.faults)])
+        return "\n".join([f"{where} has {len(self.faults)} faults:", *(f"  {fault}" for fault in self.faults[:most])])
 
 
 class ForeignPhases(HostRoutingError, ImportError):  # noqa: N818  the name says what was found

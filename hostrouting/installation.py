@@ -22,6 +22,7 @@ from hostrouting.render import (
     render_check_drop_in,
     render_check_script,
     render_check_unit,
+    render_preset,
     render_protocol_name,
     render_routes_drop_in,
     render_routes_unit,
@@ -55,12 +56,16 @@ class _File:
         """Whether somebody has it masked: by a link to /dev/null, or with an empty file."""
         return bool(self.marks) and files.read(self.path) == ""
 
-    def write(self, files: Files) -> bool:
-        """See Files.write; what is masked stays so, and is a FileError."""
+    def require_unmasked(self, files: Files) -> None:
+        """FileError where it is masked."""
         if self.is_masked(files):
             name = self.path.rpartition("/")[2]
             remedy = f"systemctl unmask {name}" if name.endswith(".service") else "remove it"
             raise FileError(f"{self.path} is empty: somebody masked what belongs there; {remedy}", path=self.path)
+
+    def write(self, files: Files) -> bool:
+        """See Files.write; what is masked stays so, and is a FileError."""
+        self.require_unmasked(files)
         return files.write(self.path, self.text, mode=self.mode)
 
 
@@ -81,6 +86,12 @@ class FileSet:
         stale = [it.path for it in self.files if not files.holds(it.path, it.text, mode=it.mode)]
         missing = [path for path, target in self.links if not files.leads(path, target)]
         return (*stale, *missing, *(path for path in self.obsolete if files.is_there(path)))
+
+    def require_installable(self, files: Files) -> None:
+        """The FileError with which `install` would end, as far as it can be told before."""
+        self.require_room(files)
+        for it in self.files:
+            it.require_unmasked(files)
 
     def require_room(self, files: Files) -> None:
         """FileError where somebody else's file stands in the place of one of these. What is masked has its place."""
@@ -146,6 +157,7 @@ def routes_installation(config: HostRoutingConfig, layout: HostLayout, *, wait: 
         (
             _File(layout.routes_drop_in_path, render_routes_drop_in(layout), marks=(_OURS,)),
             _unit(layout.routes_unit_path, render_routes_unit(layout, wait=seconds), layout.routes_script),
+            _File(layout.routes_preset_path, render_preset(layout)),
         ),
         links=((layout.routes_enabled_path, f"{layout.unit_directory}/{layout.routes_unit}"),),
         obsolete=layout.obsolete_paths(layout.routes_unit),

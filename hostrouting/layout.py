@@ -81,6 +81,11 @@ class HostLayout:
         """Where the link is by which the unit that installs the static routes is enabled."""
         return self.at(f"{self.unit_directory}/multi-user.target.wants/{self.routes_unit}")
 
+    @property
+    def routes_preset_path(self) -> str:
+        """Where the file is by which that unit stays enabled when all units are preset anew."""
+        return self.at("/etc/systemd/system-preset/50-hostrouting.preset")
+
     def obsolete_paths(self, unit: str) -> tuple[str, ...]:
         """Where another installer may have tied this unit of ours to the machines so that it could stop them."""
         folders = (f"{self.machine_unit}.requires", f"{self.machine_unit}.wants", "multi-user.target.requires")

@@ -26,7 +26,16 @@ from hostrouting.model import (
     width_of,
 )
 
-__all__ = ["DesiredRoute", "Pending", "Uplink", "bare_leg", "default_route", "outbound_devs", "resolve_route"]
+__all__ = [
+    "DesiredRoute",
+    "Pending",
+    "Uplink",
+    "bare_leg",
+    "default_route",
+    "outbound_devs",
+    "resolve_route",
+    "seen_instead",
+]
 
 # The legs of a route, and its scope.
 _Way: TypeAlias = tuple[tuple[NextHop, ...], int]

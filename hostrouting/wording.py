@@ -22,6 +22,8 @@ __all__ = [
     "no_default_line",
     "note_line",
     "notes_lines",
+    "prefix_name",
+    "range_name",
     "repair_document",
     "repair_line",
     "unsafe_line",
@@ -53,7 +55,7 @@ def no_default_line(instead: str, *, wait: float) -> str:
 
 def finding_line(finding: Finding, expected_devs: Iterable[str]) -> str:
     """One finding in one line, as it goes into logs and into the marker file."""
-    what = f"expected CIDR {finding.cidr} ({_range(finding.cidr.family, finding.first, finding.last)})"
+    what = f"expected CIDR {finding.cidr} ({range_name(finding.cidr.family, finding.first, finding.last)})"
     expected = ", ".join(expected_devs)
     if finding.kind == "overlap":
         via = ", ".join(finding.devs) or _UNKNOWN
@@ -77,13 +79,13 @@ def repair_line(report: OverlapReport, repair: Repair) -> str:
 
 def note_line(note: Note) -> str:
     """What the verdict does not hold for, in one sentence."""
-    where = f"expected CIDR {note.cidr} ({_range(note.cidr.family, note.first, note.last)})"
+    where = f"expected CIDR {note.cidr} ({range_name(note.cidr.family, note.first, note.last)})"
     return f"{where}: {packets_line(note.cases)} {_fate(note)}; the verdict is about all others"
 
 
 def kept_line(kept: Kept) -> str:
     """That a range never leaves the host, in one sentence."""
-    where = f"expected CIDR {kept.cidr} ({_range(kept.cidr.family, kept.first, kept.last)})"
+    where = f"expected CIDR {kept.cidr} ({range_name(kept.cidr.family, kept.first, kept.last)})"
     return f"{where} is this host's own [{_holder(kept.decision)}]: packets for it never leave"
 
 
@@ -93,7 +95,7 @@ def unsafe_line(unsafe: Unsafe) -> str:
     reason = _REASONS["no-rule" if unled else unsafe.reason].format(
         holder=_holder(unsafe.decision), missing=unsafe.missing
     )
-    return f"{_range(unsafe.family, unsafe.first, unsafe.last)} {reason}"
+    return f"{range_name(unsafe.family, unsafe.first, unsafe.last)} {reason}"
 
 
 def diversion_line(diversion: Diversion) -> str:
@@ -170,7 +172,8 @@ def _finding(finding: Finding) -> dict[str, Any]:
     }
 
 
-def _range(family: int, first: int, last: int) -> str:
+def range_name(family: int, first: int, last: int) -> str:
+    """A range of addresses by its ends."""
     if first == last:
         return str(ip_at(family, first))
     return f"{ip_at(family, first)}–{ip_at(family, last)}"  # noqa: RUF001  a dash between addresses is no minus
@@ -186,10 +189,11 @@ def _holder(decision: Decision) -> str:
     table = f" table {table_name(route.table)}, rule {rule.priority}" if away and rule else ""
     # A device without a carrier still wins, and nothing that it sends arrives.
     lost = " linkdown" if decision.legs and all(leg.linkdown for leg in decision.legs) else ""
-    return f"{kind}{_name(route.prefix)} proto {protocol_name(route.protocol)}{table}{lost}"
+    return f"{kind}{prefix_name(route.prefix)} proto {protocol_name(route.protocol)}{table}{lost}"
 
 
-def _name(prefix: Prefix) -> str:
+def prefix_name(prefix: Prefix) -> str:
+    """A route's prefix as `ip route` has it."""
     return "default" if prefix.length == 0 else str(prefix)
 
 

@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING
 
 from hostrouting.cli.changes import counted
 from hostrouting.cli.examined import Examined, examined
-from hostrouting.cli.page import SHOWN, Line, Painted, Piece, Style, Tone, capped, line, table
+from hostrouting.cli.page import SHOWN, Line, Painted, Piece, Style, Tone, capped, line, spoken, table
 from hostrouting.cli.picture import draw_map, stretches_of
 from hostrouting.cli.remedy import remedy_lines
 from hostrouting.cli.reply import FAILED, FINE, UNDECIDED, Reply
-from hostrouting.model import ip_at, protocol_name, table_name
+from hostrouting.model import protocol_name, table_name
 from hostrouting.packets import packets_line
-from hostrouting.wording import note_line
+from hostrouting.wording import note_line, prefix_name, range_name
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterator, Sequence
 
+    from hostrouting.config import RouteOverlapConfig
     from hostrouting.host import Host
-    from hostrouting.model import Prefix, Route
     from hostrouting.overlap import Finding
 
 __all__ = ["answer_line", "evidence_lines", "limit_lines", "run"]
@@ -41,12 +41,31 @@ def _page(it: Examined, arguments: argparse.Namespace, style: Style) -> Iterator
     yield from evidence_lines(it, style)
     yield from remedy_lines(it, config=arguments.config or "", cidrs=arguments.cidrs, again=_again(arguments))
     yield from limit_lines(it)
+    yield from _asked(it, arguments)
+
+
+def _asked(it: Examined, arguments: argparse.Namespace) -> Iterator[Line]:
+    """Whether this was what the host's own check is for."""
+    if it.installed is None or not (check := it.installed.route_overlap).expected_cidrs:
+        return
+    asked = it.config.route_overlap
+    if arguments.cidrs and not _has(asked, check):
+        yield line("The check installed on this host was not asked; that is: hostrouting check")
+    elif not arguments.cidrs:
+        cidrs = spoken(tuple(map(str, check.expected_cidrs)))
+        yield line(f"Asked is what the check installed on this host is for: {cidrs} in {check.mode}.")
+
+
+def _has(asked: RouteOverlapConfig, check: RouteOverlapConfig) -> bool:
+    """Whether the one asks all that the other does."""
+    same = (asked.expected_devs, asked.allowed_devs) == (check.expected_devs, check.allowed_devs)
+    return same and set(check.expected_cidrs) <= set(asked.expected_cidrs)
 
 
 def answer_line(it: Examined) -> Line:
     """The verdict in one sentence."""
     report, verdict = it.found.report, it.found.verdict
-    cidrs, devs = _and([str(cidr) for cidr in report.cidrs]), _and(report.expected_devs)
+    cidrs, devs = spoken([str(cidr) for cidr in report.cidrs]), spoken(report.expected_devs)
     word = Painted(f"{verdict.upper()}:", _TONES.get(verdict, "warn"))
     if verdict == "no-default-route":
         return line(word, " there is no IPv4 default route, so nothing is known to be expected of ", cidrs)
@@ -54,7 +73,7 @@ def answer_line(it: Examined) -> Line:
         return line(word, " ", _who_goes_where(it), f", not by {devs}")
     if verdict == "undecided":
         return line(word, f" a plain packet to {cidrs} leaves by {devs}; ", _others(it))
-    lenient = _and(it.allowed_devs)
+    lenient = spoken(it.allowed_devs)
     beside = f" or by {lenient} (allowed)" if lenient else ""
     return line(word, f" every address of {cidrs} leaves by {devs}{beside}, or stays on this host as it should")
 
@@ -65,7 +84,7 @@ def _others(it: Examined) -> str:
     if not notes:
         return "but the kernel itself answers otherwise"
     note, decision = notes[0], notes[0].decision
-    devs = _and(decision.devs) or "a device that is not known"
+    devs = spoken(decision.devs) or "a device that is not known"
     fate = f"leave by {devs}" if decision.kind == "unicast" else f"end as {decision.kind}"
     more = f", and {counted(len(notes) - 1, 'more range')} elsewhere" if len(notes) > 1 else ""
     return f"{packets_line(note.cases)} {fate}{more}"
@@ -78,13 +97,13 @@ def _who_goes_where(it: Examined) -> str:
     whole = all(finding.first == finding.cidr.first and finding.last == finding.cidr.last for finding in findings)
     part = "" if whole else "a part of " if len(findings) == 1 else f"{len(findings):,} ranges of "
     verb = "go" if len(cidrs) > 1 or len(findings) > 1 else "goes"
-    return f"{part}{_and([str(cidr) for cidr in cidrs])} {verb} {_and(ways)}"
+    return f"{part}{spoken([str(cidr) for cidr in cidrs])} {verb} {spoken(ways)}"
 
 
 def _way(finding: Finding) -> str:
     match finding.kind:
         case "overlap":
-            return f"by {_and(finding.devs) or 'a device that is not known'}"
+            return f"by {spoken(finding.devs) or 'a device that is not known'}"
         case "no-route":
             return "nowhere (no route)"
         case kind:
@@ -107,7 +126,11 @@ def evidence_lines(it: Examined, style: Style, *, now: str = "now") -> Iterator[
 
 def _row(finding: Finding) -> Sequence[Piece]:
     route, rule = finding.decision.route, finding.decision.rule
-    where = ("", "", "") if route is None else (_name(route.prefix), table_name(route.table), _owner(route))
+    where = (
+        ("", "", "")
+        if route is None
+        else (prefix_name(route.prefix), table_name(route.table), protocol_name(route.protocol))
+    )
     return (
         _range(finding),
         Painted(", ".join(finding.devs) or finding.kind, "bad"),
@@ -121,16 +144,7 @@ def _range(finding: Finding) -> str:
     blocks = finding.prefixes
     if len(blocks) <= _BLOCKS:
         return " ".join(map(str, blocks))
-    family = finding.cidr.family
-    return f"{ip_at(family, finding.first)}–{ip_at(family, finding.last)}"  # noqa: RUF001  a dash between addresses
-
-
-def _name(prefix: Prefix) -> str:
-    return str(prefix) if prefix.length else "default"
-
-
-def _owner(route: Route) -> str:
-    return protocol_name(route.protocol)
+    return range_name(finding.cidr.family, finding.first, finding.last)
 
 
 def _maps(it: Examined, style: Style, now: str) -> Iterator[Line]:
@@ -174,9 +188,3 @@ def limit_lines(it: Examined) -> Iterator[Line]:
     yield line(
         Painted("It is about routing tables and rules; firewalls, IPsec and eBPF programs are not seen.", "soft")
     )
-
-
-def _and(words: Sequence[str]) -> str:
-    """Words as one says them; of many, the first ones."""
-    shown = list(words[:4]) + ([f"{len(words) - 4:,} more"] if len(words) > 4 else [])
-    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}" if shown else ""

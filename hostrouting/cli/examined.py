@@ -8,8 +8,10 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
+import attrs
+
 from hostrouting.cli.picture import stretches_of
-from hostrouting.cli.source import expected_of, looked_at, quiet_context
+from hostrouting.cli.source import expected_of, installed_config, looked_at, quiet_context
 from hostrouting.fib import Fib
 from hostrouting.kernel import Examination, examine
 from hostrouting.model import IPV4, TABLE_MAIN, NextHop, Prefix, Route, route_keys
@@ -17,14 +19,14 @@ from hostrouting.overlap import check_overlap
 from hostrouting.plan import RoutePlan, plan_routes
 from hostrouting.repair import propose_repair
 from hostrouting.tasks import wanted_routes
-from hostrouting.uplink import DesiredRoute, resolve_route
+from hostrouting.uplink import DesiredRoute, bare_leg, resolve_route
 from hostrouting.wording import check_document
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterable
 
-    from hostrouting.config import HostRoutingConfig
+    from hostrouting.config import HostRoutingConfig, RouteOverlapConfig
     from hostrouting.host import Host
     from hostrouting.model import Snapshot
 
@@ -34,9 +36,11 @@ __all__ = ["Examined", "examined"]
 class Examined:
     """What was found, and the host that it was found on, before and after the repair."""
 
-    def __init__(self, found: Examination, fib: Fib, config: HostRoutingConfig) -> None:
-        """Keep all three; nothing more is computed until it is asked for."""
-        self.found, self.fib, self.config = found, fib, config
+    def __init__(
+        self, found: Examination, fib: Fib, config: HostRoutingConfig, installed: HostRoutingConfig | None = None
+    ) -> None:
+        """Keep all of them; nothing more is computed until it is asked for. `installed` is what the boot files say."""
+        self.found, self.fib, self.config, self.installed = found, fib, config, installed
 
     def document(self) -> dict[str, Any]:
         """The check as the JSON value `hostrouting/check/1`; where the kernel surprises, that is among its notes."""
@@ -79,16 +83,48 @@ class Examined:
             return self.found.repair.routes
         return Examined.of(self._plan.apply_to(self.fib.snapshot), self.config).found.repair.routes
 
-    @cached_property
+    @property
+    def whole(self) -> tuple[DesiredRoute, ...]:
+        """All static routes that a configuration of its own would have: those of ours, and what closes the escapes.
+
+        Ours are those that are installed, as they were written; where that is not known, those that are there.
+        """
+        closing = self.found.repair.routes if self.installed is None else self.lacking
+        ours = self.kept if self.installed is None else wanted_routes(self.installed)
+        taken = {wish.key for wish in closing}
+        return (*(wish for wish in ours if wish.key not in taken), *closing)
+
+    @property
+    def lasting(self) -> RouteOverlapConfig:
+        """The check that such a configuration would have: the one that is installed, and the CIDRs that were asked."""
+        asked = self.config.route_overlap
+        if self.installed is None or not self.installed.route_overlap.expected_cidrs:
+            return asked
+        check = self.installed.route_overlap
+        return attrs.evolve(check, expected_cidrs=(*check.expected_cidrs, *asked.expected_cidrs))
+
+    @property
     def kept(self) -> tuple[DesiredRoute, ...]:
         """The routes of ours that are there and stay when the repair is applied."""
+        return tuple(map(_as_wish, self._staying))
+
+    @property
+    def forked(self) -> tuple[Route, ...]:
+        """Those of them with several ways, where the default route's, which a configuration means, are others."""
+        several = [it for it in self._staying if len(it.legs) > 1]
+        then = [resolve_route(_as_wish(it), self.fib, protocol=self.config.protocol) for it in several]
+        pairs = zip(several, then, strict=True)
+        return tuple(it for it, other in pairs if not isinstance(other, Route) or _ways(other) != _ways(it))
+
+    @cached_property
+    def _staying(self) -> tuple[Route, ...]:
         taken = {wish.key for wish in self.found.repair.routes}
-        found: dict[tuple[object, ...], DesiredRoute] = {}
+        found: dict[tuple[object, ...], Route] = {}
         routes = self.fib.snapshot.routes
         for at in (at for at, key in enumerate(route_keys(routes)) if key[4] == self.config.protocol):
             route = routes[at]
             if _is_static(route) and route.key not in taken:
-                found.setdefault(route.key, _as_wish(route))
+                found.setdefault(route.key, route)
         return tuple(found.values())
 
     def takes_place_of(self, wishes: Iterable[DesiredRoute]) -> bool:
@@ -125,10 +161,12 @@ class Examined:
 
 def examined(arguments: argparse.Namespace, host: Callable[[], Host]) -> Examined:
     """Do the check on what the arguments name."""
-    config = expected_of(arguments)
+    here = arguments.config is None and arguments.snapshot is None
+    installed = installed_config(host()) if here else None
+    config = expected_of(arguments, installed)
     with looked_at(arguments, host) as backend:
         found = examine(quiet_context(), backend, config, wait=0.0 if arguments.snapshot else arguments.wait)
-        return Examined(found, Fib(backend.last), config)
+        return Examined(found, Fib(backend.last), config, installed)
 
 
 def _is_static(route: Route) -> bool:
@@ -138,7 +176,11 @@ def _is_static(route: Route) -> bool:
     return in_main and reached and route.type == "unicast" and route.prefix.family == IPV4 and bool(route.prefix.length)
 
 
+def _ways(route: Route) -> tuple[NextHop, ...]:
+    return tuple(map(bare_leg, route.legs))
+
+
 def _as_wish(route: Route) -> DesiredRoute:
-    """The route as a configuration says it; one with several legs has those of the default route."""
+    """The route as a configuration says it; of one with several legs it can only say that they are the default's."""
     leg = route.legs[0] if len(route.legs) == 1 else NextHop()
     return DesiredRoute(route.prefix, gateway=leg.gateway, dev=leg.dev, metric=route.metric)

@@ -5,20 +5,20 @@ Here: words for what `explanation` found. Not here: how a packet's way is found.
 
 from __future__ import annotations
 
-from ipaddress import IPv6Address, ip_address
 from typing import TYPE_CHECKING
 
 from hostrouting.cli.examined import Examined
 from hostrouting.cli.explain_document import explain_document
 from hostrouting.cli.explanation import Explanation, explain
-from hostrouting.cli.page import SHOWN, Line, Painted, Style, Tone, capped, line, table
+from hostrouting.cli.page import SHOWN, Line, Painted, Style, Tone, capped, line, spoken, table
 from hostrouting.cli.picture import draw_map, stretches_of
 from hostrouting.cli.reply import FINE, Reply
-from hostrouting.cli.source import config_of, looked_at
+from hostrouting.cli.source import address_of, config_of, known_devices, looked_at
 from hostrouting.errors import BackendError, ConfigError, Fault
 from hostrouting.fib import Flow
 from hostrouting.model import protocol_name, table_name
 from hostrouting.packets import packets_line
+from hostrouting.wording import prefix_name
 
 if TYPE_CHECKING:
     import argparse
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from hostrouting.fib import Variant
     from hostrouting.fib.trace import Tried
     from hostrouting.host import Host
-    from hostrouting.model import IP, Link, Route
+    from hostrouting.model import Link, Route
 
 __all__ = ["run"]
 
@@ -52,6 +52,7 @@ _FATE = {
     "multicast": "is a multicast address: it goes to whoever listens",
     "anycast": "is an anycast address of this host's own",
 }
+_KINDS = {1: "Ethernet", 772: "loopback"}  # by ARPHRD number
 _OWNERS = {
     "kernel": "the kernel, with the address on the device",
     "boot": "somebody by hand, with ip route (iproute2's default)",
@@ -62,8 +63,8 @@ _OWNERS = {
 
 def run(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
     """See the module."""
-    address = _address(arguments.address, "ADDRESS")
-    source = None if arguments.source is None else _address(arguments.source, "--from")
+    address = address_of(arguments.address, "ADDRESS")
+    source = None if arguments.source is None else address_of(arguments.source, "--from")
     if source is not None and source.version != address.version:
         fault = Fault("--from", repr(arguments.source), f"is no IPv{address.version} address", "as ADDRESS is one")
         raise ConfigError([fault])
@@ -72,6 +73,7 @@ def run(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
     config = config_of(arguments)
     with looked_at(arguments, host) as backend:
         snapshot = backend.snapshot(family=address.version)
+        known_devices(flow, snapshot)
         it = explain(snapshot, address, flow, expected=config.route_overlap.expected_devs)
         surprise = _surprise(it, backend, flow)
     return Reply(
@@ -92,20 +94,9 @@ def _surprise(it: Explanation, backend: RouteBackend, flow: Flow) -> str:
         return f"the kernel itself was not heard: {error}"
     if answer.route is not None and (answer.route.prefix, answer.route.devs) == (trace.route.prefix, trace.route.devs):
         return ""
-    return f"the kernel itself answers {answer.route or answer.kind}, which is not what its tables say"
-
-
-def _address(text: str, name: str) -> IP:
-    try:
-        address = ip_address(text)
-    except ValueError as error:
-        fault = Fault(name, repr(text), "is no address", "write one address, such as 172.16.5.9")
-        raise ConfigError([fault]) from error
-    if isinstance(address, IPv6Address) and address.scope_id is not None:
-        bare = text.partition("%")[0]
-        fault = Fault(name, repr(text), "has a zone", f"write {bare}, and --oif {address.scope_id}")
-        raise ConfigError([fault])
-    return address
+    told = f"the kernel itself answers {answer.route or answer.kind}, which is not what its tables say"
+    comes_in = flow.iif not in {None, "lo"} and answer.kind == "unreachable"
+    return f"{told}; it does so where forwarding is off on {flow.iif}" if comes_in else told
 
 
 def _page(it: Explanation, checked: Examined, *, surprise: str, style: Style) -> Iterator[Line]:
@@ -162,15 +153,15 @@ def _came_to(tried: Tried) -> Painted:
     rule, where = tried.rule, table_name(tried.rule.table)
     match tried.result:
         case "decides":
-            return Painted(f"decides, by the route {_short(tried.route)}", "strong")
+            return Painted(f"decides, by the route {_named(tried.route)}", "strong")
         case "refused":
             return Painted(f"decides: {rule.action}", "bad")
         case "no-route":
             return Painted(f"nothing for it in table {where}", "soft")
         case "suppressed":
-            return Painted(f"finds {_short(tried.route)}, which it is told not to take", "warn")
+            return Painted(f"finds {_named(tried.route)}, which it is told not to take", "warn")
         case "thrown":
-            return Painted(f"finds {_short(tried.route)}, which sends it on to the next rule", "warn")
+            return Painted(f"finds {_named(tried.route)}, which sends it on to the next rule", "warn")
         case "jump":
             return Painted(f"goes on at {rule.target}", "soft")
         case "nothing":
@@ -180,10 +171,8 @@ def _came_to(tried: Tried) -> Painted:
             return Painted(f"not for this packet{asked or ': it is for all others'}", "soft")
 
 
-def _short(route: Route | None) -> str:
-    if route is None:
-        return "no route"
-    return "default" if route.prefix.length == 0 else str(route.prefix)
+def _named(route: Route | None) -> str:
+    return "no route" if route is None else prefix_name(route.prefix)
 
 
 def _facts(it: Explanation, route: Route) -> Iterator[Line]:
@@ -226,7 +215,7 @@ def _owner(it: Explanation, route: Route) -> str:
 
 
 def _device(link: Link) -> str | Painted:
-    kind = "InfiniBand" if link.infiniband else link.kind or ("Ethernet" if link.type == 1 else f"type {link.type}")
+    kind = "InfiniBand" if link.infiniband else link.kind or _KINDS.get(link.type, f"type {link.type}")
     state = "up" if link.up else "down"
     carrier = "" if link.carrier else ", no carrier"
     text = f"{link.name}: {kind}, {state}{carrier}{f', part of {link.master}' if link.master else ''}"
@@ -234,8 +223,8 @@ def _device(link: Link) -> str | Painted:
 
 
 def _replies(it: Explanation) -> str:
-    devs = ", ".join(it.strict[:4]) + (f" and {len(it.strict) - 4} more" if len(it.strict) > 4 else "")
-    return f"what comes in from {it.trace.address} by {devs} is dropped there (rp_filter 1: the way back is another)"
+    what = f"what comes in from {it.trace.address} by {spoken(it.strict)}"
+    return f"{what} is dropped there (rp_filter 1: the way back is another)"
 
 
 def _limits(it: Explanation) -> Iterator[Line]:
@@ -250,4 +239,4 @@ def _limits(it: Explanation) -> Iterator[Line]:
 def _variant(variant: Variant) -> Painted:
     decision, who = variant.decision, packets_line(variant.cases).removesuffix(",")
     to = ", ".join(decision.devs) if decision.kind == "unicast" else decision.kind
-    return Painted(f"{who}: {to or 'a device that is not known'}, by the route {_short(decision.route)}", "warn")
+    return Painted(f"{who}: {to or 'a device that is not known'}, by the route {_named(decision.route)}", "warn")

@@ -8,6 +8,8 @@ from __future__ import annotations
 import errno
 from typing import TYPE_CHECKING, Any
 
+from hostrouting.cli.page import SHOWN, capped, plain, spoken
+from hostrouting.cli.parser import LOOKS, SAVED
 from hostrouting.cli.reply import FAILED, UNDECIDED, WRONG_INPUT
 from hostrouting.errors import (
     BackendError,
@@ -27,8 +29,6 @@ if TYPE_CHECKING:
 __all__ = ["code_of", "document_of", "errors_in", "words_of"]
 
 _DENIED = {errno.EACCES, errno.EPERM}
-_AS_ANYONE = "check, explain, repair, plan, status and snapshot work without root"
-_ELSEWHERE = "check, explain, repair and plan work on a saved snapshot, with --snapshot FILE"
 
 
 def code_of(error: BaseException) -> int:
@@ -55,11 +55,15 @@ def errors_in(error: BaseException) -> tuple[BaseException, ...]:
 
 def words_of(error: BaseException) -> Iterator[str]:
     """The error in an operator's words, and what he can do all the same."""
-    yield str(error) or type(error).__name__
+    if isinstance(error, ConfigError):
+        yield error.told(SHOWN)
+        yield from map(plain, capped((), len(error.faults)))
+    else:
+        yield str(error) or type(error).__name__
     if _is_denied(error):
-        yield _AS_ANYONE
+        yield f"{spoken(tuple(LOOKS), most=len(LOOKS))} work without root"
     if isinstance(error, NetlinkUnavailable):
-        yield _ELSEWHERE
+        yield f"{spoken(SAVED)} work on a saved snapshot, with --snapshot FILE"
 
 
 def document_of(error: BaseException) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from phases.text import escaped
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-__all__ = ["SHOWN", "Line", "Painted", "Piece", "Style", "Tone", "capped", "line", "plain", "table"]
+__all__ = ["SHOWN", "Line", "Painted", "Piece", "Style", "Tone", "capped", "line", "plain", "spoken", "table"]
 
 Tone: TypeAlias = Literal["good", "bad", "warn", "soft", "strong", ""]
 SHOWN = 20
@@ -68,6 +68,12 @@ def capped(lines: Iterable[Line], total: int, *, where: str = "--json shows all"
     yield from lines
     if total > SHOWN:
         yield line("  ", Painted(f"… and {total - SHOWN:,} more; {where}", "soft"))
+
+
+def spoken(words: Sequence[str], *, most: int = 4) -> str:
+    """Words as one says them; of many, the first ones."""
+    shown = list(words[:most]) + ([f"{len(words) - most:,} more"] if len(words) > most else [])
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}" if shown else ""
 
 
 def _painted(piece: Piece) -> Painted:

@@ -9,9 +9,9 @@ import argparse
 
 TYPE_CHECKING = False  # `typing` costs as much as parsing does
 if TYPE_CHECKING:
-    from typing import NoReturn
+    from typing import Any, NoReturn
 
-__all__ = ["CHANGING", "COMMANDS", "Misused", "make_parser"]
+__all__ = ["CHANGING", "COMMANDS", "LOOKS", "SAVED", "Misused", "make_parser"]
 
 LOOKS = {
     "check": "does every address of the expected CIDRs leave by an expected device?",
@@ -27,6 +27,8 @@ CHANGES = {
     "render": "write the boot files into an image; touches no kernel and no service manager",
 }
 COMMANDS = {**LOOKS, **CHANGES}
+SAVED = ("check", "explain", "repair", "plan")
+"""Those that can look at a saved snapshot."""
 CHANGING = frozenset({"apply", "remove"})
 """Those whose progress is shown on standard error."""
 
@@ -40,7 +42,8 @@ exit codes:
 _MORE = {
     "check": """\
 Without a configuration the expected devices are those of the IPv4 default route, and the CIDRs are those given here;
-with one, CIDRs given here take the place of its own. Nothing is written, and no privilege is needed.
+with one, CIDRs given here take the place of its own. With neither, the check that is installed on this host is asked.
+Nothing is written, and no privilege is needed.
 
 Verdicts: ok (exit code 0), overlap (1), undecided (3: right for a plain packet, and a rule sends others elsewhere),
 no-default-route (3).
@@ -89,6 +92,13 @@ class Misused(SystemExit):
 
 
 class _Parser(argparse.ArgumentParser):
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
+        # Of a command, argparse leaves what is unknown to the parser above, whose usage says nothing of it.
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return found, unknown
+
     def error(self, message: str) -> NoReturn:
         try:
             super().error(message)
@@ -120,6 +130,8 @@ def make_parser(version: str) -> argparse.ArgumentParser:
             allow_abbrev=False,
         )
         _OPTIONS[name](command)
+        if name in SAVED:
+            _snapshot(command)
         # Before the command it means the same; absent here, it leaves that as it is.
         told = f"print one JSON document, hostrouting/{name}/1"
         command.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help=told)
@@ -138,14 +150,12 @@ def _codes(command: str = "") -> str:
 def _check(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("cidrs", metavar="CIDR", nargs="*", help="an expected CIDR, such as 172.16.0.0/16")
     _config(parser)
-    _snapshot(parser)
     _wait(parser, 0)
 
 
 def _explain(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("address", metavar="ADDRESS", help="where the packet goes, such as 172.16.5.9")
     _config(parser)
-    _snapshot(parser)
     known = parser.add_argument_group("what else is known of the packet")
     known.add_argument("--from", dest="source", metavar="ADDRESS", help="its source address")
     known.add_argument("--iif", metavar="DEV", help="the device by which it comes in; lo: the host makes it itself")
@@ -163,7 +173,6 @@ def _explain(parser: argparse.ArgumentParser) -> None:
 
 def _plan(parser: argparse.ArgumentParser) -> None:
     _config(parser, required=True)
-    _snapshot(parser)
 
 
 def _apply(parser: argparse.ArgumentParser) -> None:

@@ -70,8 +70,7 @@ def draw_map(
     size = cidr.last - cidr.first + 1
     margin = max(len(name) for name, _ in rows) + 5
     columns = next((it for it in _COLUMNS if it + margin + 1 <= style.width), _COLUMNS[-1])
-    scale = f"; a column is a /{cidr.length + columns.bit_length() - 1}" if size >= columns else ""
-    yield line(Painted(str(cidr), "strong"), Painted(scale, "soft"))
+    yield line(Painted(str(cidr), "strong"), Painted(f"; {_scale(cidr, columns)}", "soft"))
     yield line(" " * margin, Painted(_axis(cidr, columns), "soft"))
     edge = "│" if style.unicode else "|"
     drawn = [_columns(cidr, stretches, columns) for _, stretches in rows]
@@ -95,12 +94,23 @@ def draw_map(
     yield line(" " * margin, *_legend(shown, unnamed, style))
 
 
+def _scale(cidr: Prefix, columns: int) -> str:
+    size = cidr.last - cidr.first + 1
+    if size == 1:
+        return "one address"
+    if size < columns:
+        return f"an address is {columns // size} columns"
+    return f"a column is a /{cidr.length + columns.bit_length() - 1}"
+
+
 def _axis(cidr: Prefix, columns: int) -> str:
-    """Where it begins, its middle and where it ends, as far as there is room."""
+    """Where it begins, its middle and where it ends, as far as there is room and they are not the same."""
+    if cidr.first == cidr.last:
+        return str(ip_at(cidr.family, cidr.first))
     first, last = str(ip_at(cidr.family, cidr.first)), str(ip_at(cidr.family, cidr.last))
     middle = str(ip_at(cidr.family, (cidr.first + cidr.last + 1) // 2))
     half = columns // 2
-    if len(first) < half and len(middle) + len(last) < half:
+    if middle != last and len(first) < half and len(middle) + len(last) < half:
         return f"{first:<{half}}{middle:<{half - len(last)}}{last}"
     return f"{first} … {last}" if len(first) + len(last) >= columns else f"{first:<{columns - len(last)}}{last}"
 

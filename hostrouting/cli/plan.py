@@ -98,9 +98,14 @@ def _page(it: _Prospect, arguments: argparse.Namespace, style: Style) -> Iterato
         yield line("  ", *answer_line(it.after))
         if it.after.found.report.findings:
             yield from evidence_lines(it.after, style, now="then")
+            yield line()
             if it.after.config.route_overlap.mode == "STRICT":
-                yield line()
-                yield line("apply would do all of this, and then fail: the mode is STRICT.")
+                told = "apply would do all of this, and then fail, and no machine would start: the mode is STRICT."
+                yield line(Painted(told, "warn"))
+            if it.after.found.repair.routes:
+                where = f" --snapshot {arguments.snapshot}" if it.saved else ""
+                again = f"hostrouting repair --config {arguments.config}{where}"
+                yield line(f"What the configuration lacks is printed by: {again}")
     if it.code == FAILED and not it.routes.conflicts and arguments.snapshot is None:
         yield line()
         yield line(f"Do it, as root, with: hostrouting apply --config {arguments.config}")

@@ -1,4 +1,4 @@
-"""What to do about an overlap, in lines: routes to paste, what they cost, and what they cannot close.
+"""What to do about an overlap, in lines: what a repair costs, what it cannot close, and its routes to paste.
 
 Shared by `check`, `repair` and `apply`, which differ in how much of it they show. What is pasted takes nothing away:
 it has the routes of ours that are there, or is to be added to the configuration that has them.
@@ -10,7 +10,10 @@ import json
 from typing import TYPE_CHECKING
 
 from hostrouting.cli.changes import counted
-from hostrouting.cli.page import SHOWN, Line, Painted, capped, line
+from hostrouting.cli.page import SHOWN, Line, Painted, capped, line, spoken
+from hostrouting.config import HostRoutingConfig
+from hostrouting.layout import HostLayout
+from hostrouting.tasks import wanted_routes
 from hostrouting.wording import diversion_line, repair_document, unsafe_line
 
 if TYPE_CHECKING:
@@ -25,20 +28,24 @@ __all__ = ["ip_commands", "remedy_lines"]
 
 
 def remedy_lines(it: Examined, *, config: str = "", cidrs: Sequence[str] = (), again: str = "") -> Iterator[Line]:
-    """The repair as configuration and as commands; what it costs, and what it cannot close.
+    """What the repair costs and what it cannot close, before anyone pastes it; then it, as configuration and commands.
 
     `config` is the file of the configuration, where there is one, and `cidrs` are those that were named besides. With
     `again`, a long repair is left to that command.
     """
     repair = it.found.repair
+    yield from _price(repair)
     if repair.routes:
         yield line()
         yield from _way_out(it, config, cidrs, again)
-    yield from _price(repair)
 
 
 def _way_out(it: Examined, config: str, cidrs: Sequence[str], again: str) -> Iterator[Line]:
-    routes = it.lacking if config else (*it.kept, *it.found.repair.routes)
+    routes = it.lacking if config else it.whole
+    if it.installed is not None and not it.lacking:
+        start = f"start them, as root: systemctl start {HostLayout.routes_unit}"
+        yield line(Painted("What is installed has the routes that close it", "strong"), f"; {start}")
+        return
     if config and not routes:
         verb = "install them, as root, with: hostrouting apply" if it.is_ready else "see: hostrouting plan"
         yield line(Painted(f"{config} has the routes that close it", "strong"), f"; {verb} --config {config}")
@@ -56,7 +63,7 @@ def _added_to(it: Examined, routes: Sequence[DesiredRoute], config: str, cidrs: 
     """What is to be added to a configuration that is there."""
     yield line(
         Painted("For good", "strong"),
-        f", add this to staticRoutes.routes of {config} and run: hostrouting apply --config {config}",
+        f", add this to staticRoutes.routes of {config} and run, as root: hostrouting apply --config {config}",
     )
     yield from _items(routes)
     if it.takes_place_of(routes):
@@ -70,20 +77,37 @@ def _added_to(it: Examined, routes: Sequence[DesiredRoute], config: str, cidrs: 
 def _as_configuration(it: Examined, routes: Sequence[DesiredRoute]) -> Iterator[Line]:
     """A whole configuration: one that can be pasted, one line a route."""
     yield line(
-        Painted("For good", "strong"), ", put this into the configuration and run: hostrouting apply --config FILE"
+        Painted("For good", "strong"),
+        ", put this into the configuration and run, as root: hostrouting apply --config FILE",
     )
     yield line('  {"staticRoutes": {"enabled": true, "routes": [')
     yield from _items(routes)
     yield line("  ]},")
-    settings = it.config.route_overlap
-    overlap = {"expectedCidrs": list(map(str, settings.expected_cidrs)), "mode": settings.mode}
-    yield line(f'  "routeOverlap": {json.dumps(overlap)}}}')
+    usual, overlap = HostRoutingConfig(), it.lasting.to_mapping()
+    common = {key: value for key, value in usual.route_overlap.to_mapping().items() if key != "mode"}
+    overlap = {key: value for key, value in overlap.items() if value != common.get(key)}
+    protocol = f', "protocol": {it.config.protocol}' if it.config.protocol != usual.protocol else ""
+    yield line(f'  "routeOverlap": {json.dumps(overlap)}{protocol}}}')
+    if it.installed is not None:
+        yield line(f"It has what is installed here, too: {_said(it.installed)}.")
+        return
+    told = "has several ways here, which no configuration can name: printed, it takes those of the default route."
+    forked = it.forked
+    yield from capped((line(Painted(f"{route.prefix} {told}", "warn")) for route in forked[:SHOWN]), len(forked))
     if it.kept:
         count = "1 route of ours that is" if len(it.kept) == 1 else f"{len(it.kept):,} routes of ours that are"
         yield line(
             f"It has the {count} here already. Where this host's configuration is known, ask with --config FILE: "
             "then its CIDRs and mode stay, too."
         )
+
+
+def _said(installed: HostRoutingConfig) -> str:
+    routes, check = wanted_routes(installed), installed.route_overlap
+    parts = [counted(len(routes), "static route")] if routes else []
+    cidrs = spoken(tuple(map(str, check.expected_cidrs)))
+    parts += [f"the check of {cidrs} in {check.mode}"] if cidrs else []
+    return "; ".join(parts)
 
 
 def _items(routes: Sequence[DesiredRoute]) -> Iterator[Line]:
@@ -95,7 +119,7 @@ def _items(routes: Sequence[DesiredRoute]) -> Iterator[Line]:
 def _price(repair: Repair) -> Iterator[Line]:
     if repair.diverted:
         yield line()
-        yield line(Painted("What it costs", "strong"), ":")
+        yield line(Painted("What the repair costs", "strong"), ":")
         lines = (line("  ", Painted(diversion_line(it), "warn")) for it in repair.diverted[:SHOWN])
         yield from capped(lines, len(repair.diverted))
     if repair.unsafe:

@@ -1,9 +1,10 @@
-"""`repair`: the fewest static routes that close what check finds, to paste; what they cost, what they cannot close."""
+"""`repair`: the fewest static routes that close what check finds, what they cost and leave open; to paste."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from hostrouting.cli.changes import counted
 from hostrouting.cli.check import answer_line
 from hostrouting.cli.examined import examined
 from hostrouting.cli.page import Line, Painted, line
@@ -54,13 +55,15 @@ def _page(it: Examined, arguments: argparse.Namespace) -> Iterator[Line]:
         yield answer_line(it)
         yield line("There is nothing to repair." if it.found.verdict == "ok" else "No static route can be proposed.")
         return
-    routes = "1 static route" if count == 1 else f"{count:,} static routes"
+    routes, s = counted(count, "static route"), "s" if count == 1 else ""
     if not count:
         yield line(Painted("NO REPAIR:", "bad"), " no static route of ours can close what escapes")
     elif repair.unsafe:
-        yield line(Painted("PARTLY:", "warn"), f" {routes} close what can be closed; the rest is below")
+        yield line(
+            Painted("PARTLY:", "warn"), f" {routes} close{s} what can be closed; what none can is told before them"
+        )
     else:
         yield line(
-            Painted("REPAIR:", "good"), f" {routes} lead every address back, proved on the tables as they are now"
+            Painted("REPAIR:", "good"), f" {routes} lead{s} every address back, proved on the tables as they are now"
         )
     yield from remedy_lines(it, config=arguments.config or "", cidrs=arguments.cidrs)

@@ -8,25 +8,34 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from ipaddress import IPv6Address, ip_address
+from typing import TYPE_CHECKING, TypeVar
 
 import attrs
 
 import phases
 from hostrouting.backends.saved import SavedBackend
+from hostrouting.cli.page import SHOWN, spoken
 from hostrouting.cli.witness import Observed
 from hostrouting.config import HostRoutingConfig, RouteOverlapConfig
+from hostrouting.config.shape import show
 from hostrouting.errors import ConfigError, Fault, NetlinkUnavailable, SnapshotError
 from hostrouting.model import Snapshot
+from hostrouting.render import CheckScript, parse_check_script, parse_static_routes_script
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Sequence
     from ipaddress import IPv4Network
 
+    from hostrouting.fib import Flow
     from hostrouting.host import Host
+    from hostrouting.model import IP
 
-__all__ = ["config_of", "expected_of", "looked_at", "quiet_context"]
+__all__ = ["address_of", "config_of", "expected_of", "installed_config", "known_devices", "looked_at", "quiet_context"]
+
+T = TypeVar("T")
 
 _LIMIT = 1 << 30  # bytes of a snapshot; that of 100,000 routes has some 10 MiB
 
@@ -36,11 +45,35 @@ def config_of(arguments: argparse.Namespace) -> HostRoutingConfig:
     return HostRoutingConfig() if arguments.config is None else HostRoutingConfig.load(arguments.config)
 
 
-def expected_of(arguments: argparse.Namespace) -> HostRoutingConfig:
-    """The configuration with the expected CIDRs that were given; ConfigError when there are none at all."""
-    config = config_of(arguments)
+def installed_config(host: Host) -> HostRoutingConfig | None:
+    """What the boot scripts of this host were told; None where there are none, or none of ours."""
+    routes = _script(host, host.layout.routes_script_path, parse_static_routes_script)
+    check = _script(host, host.layout.check_script_path, parse_check_script)
+    if routes is None and check is None:
+        return None
+    return HostRoutingConfig(
+        None if routes is None else routes.config,
+        None if check is None else check.config,
+        (routes or check or CheckScript(RouteOverlapConfig())).protocol,
+    )
+
+
+def _script(host: Host, path: str, parse: Callable[[str], T]) -> T | None:
+    text = host.files.read(path)
+    with suppress(ValueError, LookupError):
+        return None if text is None else parse(text)
+    return None
+
+
+def expected_of(arguments: argparse.Namespace, installed: HostRoutingConfig | None = None) -> HostRoutingConfig:
+    """What is asked: the configuration that was named, else what is installed; ConfigError when it expects nothing.
+
+    CIDRs that are given take the place of a configuration's own. Of what is installed they take the whole check's
+    place, so that the answer is the one that a snapshot of this host gives; its routes stay known.
+    """
+    config = installed or config_of(arguments)
     if arguments.cidrs:
-        settings = config.route_overlap
+        settings = config.route_overlap if installed is None else RouteOverlapConfig()
         config = attrs.evolve(config, route_overlap=attrs.evolve(settings, expected_cidrs=_cidrs(arguments.cidrs)))
     if not config.route_overlap.expected_cidrs:
         where = "CIDR" if arguments.config is None else arguments.config
@@ -51,11 +84,39 @@ def expected_of(arguments: argparse.Namespace) -> HostRoutingConfig:
 
 def _cidrs(given: Sequence[str]) -> tuple[IPv4Network, ...]:
     """The CIDRs from the command line, by the configuration's rules; an address alone is one as well."""
-    texts = [text if "/" in text or ":" in text else f"{text}/32" for text in given]
+    found: dict[IPv4Network, None] = {}
+    faults: list[Fault] = []
+    for text in given:
+        cidr = text if "/" in text or ":" in text else f"{text}/32"
+        try:
+            found |= dict.fromkeys(RouteOverlapConfig(expected_cidrs=[cidr]).expected_cidrs)
+        except ConfigError as error:
+            faults += [attrs.evolve(fault, path="CIDR", value=show(text)) for fault in error.faults]
+    if faults:
+        raise ConfigError(faults, "the command line" if len(faults) > 1 else None)
+    return tuple(found)
+
+
+def known_devices(flow: Flow, snapshot: Snapshot) -> None:
+    """ConfigError for a device that the packet cannot have come by, nor leave by, for there is none of that name."""
+    for option, dev in (("--iif", flow.iif), ("--oif", flow.oif)):
+        if dev is not None and snapshot.link(dev) is None:
+            names = spoken([link.name for link in snapshot.links], most=SHOWN)
+            raise ConfigError([Fault(option, repr(dev), "is no device of this host", f"there are: {names}")])
+
+
+def address_of(text: str, name: str) -> IP:
+    """The one address that was typed; `name` is what it was typed as."""
     try:
-        return RouteOverlapConfig(expected_cidrs=texts).expected_cidrs
-    except ConfigError as error:
-        raise ConfigError([attrs.evolve(fault, path="CIDR") for fault in error.faults]) from error
+        address = ip_address(text)
+    except ValueError as error:
+        fault = Fault(name, repr(text), "is no address", "write one address, such as 172.16.5.9")
+        raise ConfigError([fault]) from error
+    if isinstance(address, IPv6Address) and address.scope_id is not None:
+        bare = text.partition("%")[0]
+        fault = Fault(name, repr(text), "has a zone", f"write {bare}, and --oif {address.scope_id}")
+        raise ConfigError([fault])
+    return address
 
 
 def looked_at(arguments: argparse.Namespace, host: Callable[[], Host]) -> Observed:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -12,13 +11,12 @@ import attrs
 from hostrouting.cli.changes import counted
 from hostrouting.cli.page import SHOWN, Line, Painted, Tone, capped, line, table
 from hostrouting.cli.reply import FAILED, FINE, UNDECIDED, Reply
-from hostrouting.cli.source import config_of, quiet_context
-from hostrouting.config import HostRoutingConfig
+from hostrouting.cli.source import config_of, installed_config, quiet_context
 from hostrouting.errors import BackendError, FileError, ManagerError
 from hostrouting.fib import Fib
+from hostrouting.layout import HostLayout
 from hostrouting.model import IPV4, route_keys
 from hostrouting.plan import plan_routes
-from hostrouting.render import parse_static_routes_script
 from hostrouting.tasks import Remove, wanted_routes
 from hostrouting.uplink import default_route
 
@@ -26,6 +24,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterator
 
+    from hostrouting.config import HostRoutingConfig
     from hostrouting.host import Host
     from hostrouting.model import Route, Snapshot
     from hostrouting.system import UnitState
@@ -68,7 +67,7 @@ class _Standing:
 def run(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
     """See the module."""
     it = _look(host(), config_of(arguments), named=arguments.config is not None)
-    return Reply(it.code, lambda: _document(it), lambda _style: _page(it, arguments.config or "FILE"))
+    return Reply(it.code, lambda: _document(it), lambda _style: _page(it, arguments.config))
 
 
 def _look(host: Host, config: HostRoutingConfig, *, named: bool) -> _Standing:
@@ -79,7 +78,7 @@ def _look(host: Host, config: HostRoutingConfig, *, named: bool) -> _Standing:
     missing: tuple[str, ...] = ()
     wanted = config
     try:
-        wanted = config if named else _installed_config(host) or config
+        wanted = config if named else installed_config(host) or config
     except FileError as error:
         troubles.append(f"the installed script: {error}")
     try:
@@ -115,16 +114,6 @@ def _look(host: Host, config: HostRoutingConfig, *, named: bool) -> _Standing:
     )
 
 
-def _installed_config(host: Host) -> HostRoutingConfig | None:
-    """What the installed script was told to install; None where there is none, or none of ours."""
-    text = host.files.read(host.layout.routes_script_path)
-    with suppress(ValueError):
-        if text is not None:
-            script = parse_static_routes_script(text)
-            return HostRoutingConfig(static_routes=script.config, protocol=script.protocol)
-    return None
-
-
 def _missing(config: HostRoutingConfig, snapshot: Snapshot) -> Iterator[str]:
     """The routes that are wanted and not there, or not as they are wanted."""
     plan = plan_routes(wanted_routes(config), snapshot, protocol=config.protocol)
@@ -140,7 +129,7 @@ def _last_check(host: Host) -> tuple[str, int, str]:
     document = _parsed(text)
     if (verdict := document.get("verdict")) not in _VERDICTS:
         raise FileError(f"{path} is no report of a check; write it anew with: hostrouting apply", path=path)
-    return str(verdict), len(document.get("findings", ())), _when(path)
+    return str(verdict), len(document.get("findings", ())), _when(host.files.modified(path))
 
 
 def _parsed(text: str) -> dict[str, Any]:
@@ -151,15 +140,15 @@ def _parsed(text: str) -> dict[str, Any]:
     return {}
 
 
-def _when(path: str) -> str:
+def _when(seconds: float | None) -> str:
     from datetime import UTC, datetime  # noqa: PLC0415  only where there was a check
 
-    with suppress(OSError):
-        return datetime.fromtimestamp(os.stat(path).st_mtime, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-    return ""
+    if seconds is None:
+        return ""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
-def _page(it: _Standing, config: str) -> Iterator[Line]:
+def _page(it: _Standing, config: str | None) -> Iterator[Line]:
     yield _answer(it, config)
     yield line()
     rows: list[tuple[str, str | Painted]] = []
@@ -187,7 +176,8 @@ def _page(it: _Standing, config: str) -> Iterator[Line]:
         yield from (line("  ", Painted(trouble, "warn")) for trouble in it.troubles)
 
 
-def _answer(it: _Standing, config: str) -> Line:
+def _answer(it: _Standing, config: str | None) -> Line:
+    check = f"hostrouting check --config {config}" if config else "hostrouting check"
     ours = [counted(len(it.routes), "route")] if it.routes else []
     ours += [counted(len(it.files), "file")] if it.files else []
     here = f"{' and '.join(ours)} of ours {'are' if len(it.routes) + len(it.files) > 1 else 'is'} here"
@@ -196,14 +186,16 @@ def _answer(it: _Standing, config: str) -> Line:
         return line(Painted("FAILED:", "bad"), f" {' and '.join(failed)}; see journalctl -u {failed[0]}")
     if it.missing:
         count = f" {len(it.missing):,} of {counted(it.wanted, 'route')}"
-        return line(Painted("MISSING:", "bad"), f"{count}; see: hostrouting plan --config {config}")
+        start = f"start them, as root: systemctl start {HostLayout.routes_unit}"
+        return line(
+            Painted("MISSING:", "bad"), f"{count}; {f'see: hostrouting plan --config {config}' if config else start}"
+        )
     if it.verdict == "overlap":
-        return line(Painted("OVERLAP:", "bad"), f" the last check found one; see: hostrouting check --config {config}")
+        return line(Painted("OVERLAP:", "bad"), f" the last check found one; see: {check}")
     if it.verdict == "no-default-route":
         return line(Painted("NO-DEFAULT-ROUTE:", "warn"), " the last check found none; see: ip route show default")
     if it.verdict == "undecided":
-        told = " the last check could not answer for all packets; see: hostrouting check --config"
-        return line(Painted("UNDECIDED:", "warn"), f"{told} {config}")
+        return line(Painted("UNDECIDED:", "warn"), f" the last check could not answer for all packets; see: {check}")
     if it.troubles:
         return line(Painted("UNKNOWN:", "warn"), " not everything could be found out")
     if not it.installed:

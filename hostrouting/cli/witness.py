@@ -107,6 +107,10 @@ class WitnessedFiles:
         """See Files."""
         return self._files.is_there(path)
 
+    def modified(self, path: str) -> float | None:
+        """See Files."""
+        return self._files.modified(path)
+
     def try_lock(self, path: str) -> Lock | None:
         """See Files."""
         return self._files.try_lock(path)

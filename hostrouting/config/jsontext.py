@@ -7,18 +7,44 @@ from __future__ import annotations
 
 import os
 import stat
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from hostrouting.config.shape import WHOLE, show
 from hostrouting.errors import ConfigError, Fault
 
-__all__ = ["SIZE_LIMIT", "JsonObject", "parse", "printable", "read"]
+if TYPE_CHECKING:
+    import json
 
+__all__ = ["SIZE_LIMIT", "JsonObject", "parse", "printable", "read"]
 
 SIZE_LIMIT = 64 * 1024 * 1024
 """A hundred thousand routes, spaced out, fill a quarter of this; what is larger is the wrong file."""
 
 _DIGITS = 400
+
+# What Python's reader says of a text, by how it begins, and what JSON has there instead.
+_REMEDIES = {
+    "Expecting value": (
+        "a value belongs here: {…}, […], a text in double quotes, a number, true, false; a last comma is one too many"
+    ),
+    "Expecting property name": (
+        "a key belongs there: keys stand in double quotes, no comma follows the last, and JSON has no comments"
+    ),
+    "Illegal trailing comma": "take the comma away",
+    "Expecting ':'": "a colon belongs there",
+    "Expecting ','": "a comma belongs there, or the bracket that closes",
+    "Extra data": "the file is one object, from the first { to the } that closes it",
+    "Unterminated string": "end the text with a double quote",
+    "Invalid control character": "end the text on its line, with a double quote",
+    "Invalid \\": "write a backslash twice",
+}
+# Other kinds of text, by the first line that is no comment.
+_KINDS = {
+    "YAML": r"---|- |[\w.-]+:(\s|$)",
+    "TOML or INI": r"\[[A-Za-z][\w.-]*\]\s*$|[\w.-]+\s*=",
+    "XML or HTML": "<",
+}
+_EXAMPLE = '{"routeOverlap": {"expectedCidrs": ["172.16.0.0/16"]}}'
 
 
 class JsonObject(dict[str, Any]):
@@ -56,7 +82,7 @@ def parse(text: str | bytes, *, source: str | None = None) -> object:
     try:
         return json.loads(text, object_pairs_hook=JsonObject, parse_int=_integer)
     except json.JSONDecodeError as error:
-        _fail(source, f"is not JSON: {error.msg} (line {error.lineno}, column {error.colno})", cause=error)
+        _refuse(text, error, source)
     except RecursionError as error:
         _fail(source, "is nested too deeply to be read", "a configuration needs five levels", cause=error)
 
@@ -103,6 +129,19 @@ def _decoded(data: bytes, source: str | None) -> str:
     except UnicodeDecodeError as error:
         rule = f"is not UTF-8 (byte 0x{data[error.start]:02x} at offset {error.start})"
         _fail(source, rule, "save it as UTF-8", cause=error)
+
+
+def _refuse(text: str, error: json.JSONDecodeError, source: str | None) -> NoReturn:
+    """Say where the text is no JSON and what belongs there, or of what other kind it seems to be."""
+    import re  # noqa: PLC0415  only a fault needs it
+
+    rule = f"is not JSON: {error.msg} (line {error.lineno}, column {error.colno})"
+    first = next((line for line in text.splitlines() if line.strip() and not line.startswith("#")), "")
+    for kind, begins in _KINDS.items():
+        if re.match(begins, first, re.ASCII):
+            _fail(source, f"looks like {kind} and {rule}", f"write it as {_EXAMPLE}", cause=error)
+    remedy = next((remedy for begins, remedy in _REMEDIES.items() if error.msg.startswith(begins)), "")
+    _fail(source, rule, remedy, cause=error)
 
 
 def _integer(digits: str) -> int:

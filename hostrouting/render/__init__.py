@@ -20,6 +20,7 @@ from hostrouting.render.units import (
     parse_protocol_name,
     render_check_drop_in,
     render_check_unit,
+    render_preset,
     render_protocol_name,
     render_routes_drop_in,
     render_routes_unit,
@@ -40,6 +41,7 @@ __all__ = [
     "render_routes_drop_in",
     "render_check_drop_in",
     # the name of our route protocol
+    "render_preset",
     "render_protocol_name",
     "parse_protocol_name",
 ]

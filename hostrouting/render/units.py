@@ -15,6 +15,7 @@ __all__ = [
     "parse_protocol_name",
     "render_check_drop_in",
     "render_check_unit",
+    "render_preset",
     "render_protocol_name",
     "render_routes_drop_in",
     "render_routes_unit",
@@ -144,6 +145,11 @@ def render_check_drop_in(mode: Mode, layout: HostLayout | None = None) -> str:
 
 def _gate(unit: str, *, whatever: bool = False) -> str:
     return _GATE.format(unit=unit, whatever="-" if whatever else "")
+
+
+def render_preset(layout: HostLayout | None = None) -> str:
+    """What keeps the routes' unit enabled through `systemctl preset-all`, as some images do at their first boot."""
+    return f"{_HEADER}enable {(layout or HostLayout()).routes_unit}\n"
 
 
 def render_protocol_name(protocol: int = DEFAULT_PROTOCOL) -> str:

@@ -52,6 +52,10 @@ class Files(Protocol):
         """Whether there is a file or link at the path, wherever a link leads."""
         ...
 
+    def modified(self, path: str) -> float | None:
+        """When the file was last written, in seconds since 1970; None where there is none, or nobody knows."""
+        ...
+
     def try_lock(self, path: str) -> Lock | None:
         """Take the lock of this file without waiting; None when somebody else holds it. Goes with its process."""
         ...
@@ -82,12 +86,14 @@ class LocalFiles:
     def holds(self, path: str, text: str, *, mode: int = 0o644) -> bool:
         """See Files."""
         try:
-            found = os.lstat(path).st_mode
+            found = os.lstat(path)
         except (FileNotFoundError, NotADirectoryError):
             return False
         except OSError as error:
             raise _file_error("read", path, error) from error
-        return stat.S_ISREG(found) and stat.S_IMODE(found) == mode and self.read(path) == text
+        # Root runs what is in some of them: nobody else is to own one.
+        is_own = stat.S_ISREG(found.st_mode) and stat.S_IMODE(found.st_mode) == mode and found.st_uid == os.geteuid()
+        return is_own and self.read(path) == text
 
     def write(self, path: str, text: str, *, mode: int = 0o644) -> bool:
         """See Files."""
@@ -140,6 +146,13 @@ class LocalFiles:
     def is_there(self, path: str) -> bool:
         """See Files."""
         return os.path.lexists(path)
+
+    def modified(self, path: str) -> float | None:
+        """See Files."""
+        try:
+            return os.stat(path).st_mtime
+        except OSError:
+            return None
 
     def try_lock(self, path: str) -> Lock | None:
         """See Files."""
@@ -230,7 +243,7 @@ def _file_error(verb: str, path: str, error: OSError) -> FileError:
     remedy = {
         errno.EACCES: "run as root",
         errno.EPERM: "run as root, or look whether the file is immutable (lsattr)",
-        errno.EROFS: "the file system is read-only: remount it writable, or write into an image with Host.offline",
+        errno.EROFS: "the file system is read-only: remount it writable, or write into an image (hostrouting render)",
         errno.ENOSPC: "the disk is full: make room",
         errno.EDQUOT: "the quota is used up: make room",
         errno.ELOOP: "there is a link in its place: remove it",

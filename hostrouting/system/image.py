@@ -55,6 +55,10 @@ class ImageFiles:
         """See Files."""
         return self._files.is_there(self._place(path))
 
+    def modified(self, path: str) -> float | None:
+        """See Files."""
+        return self._files.modified(self._followed(path))
+
     def try_lock(self, path: str) -> Lock | None:  # noqa: ARG002  an image is locked as a whole
         """See Files. The root itself is locked, so that no file of ours for the lock is left in the image."""
         return lock_folder(self._root or "/")

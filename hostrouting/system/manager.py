@@ -168,7 +168,7 @@ class SystemdManager:
             )
         except FileNotFoundError as error:
             raise ManagerError(
-                "there is no systemctl here; install systemd, or use Host.offline for an image"
+                "there is no systemctl here; install systemd, or write into an image (hostrouting render)"
             ) from error
         except subprocess.TimeoutExpired as error:
             raise ManagerError(

@@ -52,8 +52,9 @@ class CheckRouteOverlap:
             return attrs.evolve(self, host=host).gated(ctx)._check(ctx)
 
     def plan(self, _ctx: phases.Context) -> Preview:
-        """The files that do() would write or remove; changes nothing."""
+        """The files that do() would write or remove; changes nothing. FileError where it could not write them."""
         if self._is_wanted:
+            self._installation.gate.require_installable(self.host.files)
             return Preview(None, self._installation.differences(self.host.files))
         return self.plan_removal()
 

@@ -67,9 +67,10 @@ class ConfigureStaticRoutes:
             return attrs.evolve(self, host=host).gated(ctx)._install(ctx)
 
     def plan(self, _ctx: phases.Context) -> Preview:
-        """What do() would do on this host as it is now; changes nothing."""
+        """What do() would do on this host as it is now; changes nothing. FileError where it could not write."""
         if not self._wanted:
             return self.plan_removal()
+        self._installation.gate.require_installable(self.host.files)
         return Preview(self._plan_routes(self._wanted), self._installation.differences(self.host.files))
 
     def plan_removal(self) -> Preview:

@@ -38,6 +38,8 @@ class FakeFiles:
     broken: dict[str, str] = attrs.field(factory=dict)
     """Paths that cannot be written or removed, each with the reason."""
     locked: set[str] = attrs.field(factory=set)
+    times: dict[str, float] = attrs.field(factory=dict)
+    """When files were written, for those that this is to be known of."""
 
     def read(self, path: str) -> str | None:
         """See Files."""
@@ -87,6 +89,10 @@ class FakeFiles:
     def is_there(self, path: str) -> bool:
         """See Files."""
         return path in self.texts or path in self.links
+
+    def modified(self, path: str) -> float | None:
+        """See Files."""
+        return self.times.get(path) if path in self.texts else None
 
     def try_lock(self, path: str) -> _FakeLock | None:
         """See Files."""

@@ -15,7 +15,7 @@ def test_it_runs() -> None:
     assert "│  ├─ configure-static-routes  ok" in done.stdout
     assert "│  └─ label-node               ok" in done.stdout
     assert "verdict=ok" in done.stdout
-    assert done.stdout.endswith("files of ours: 9, labels: ['rdma']\n")
+    assert done.stdout.endswith("files of ours: 10, labels: ['rdma']\n")
 
 
 def test_taken_back() -> None:
@@ -31,3 +31,10 @@ def test_plan() -> None:
     done = example("custom_pipeline.py", "--plan")
     assert "would put the label rdma on this node" in done.stdout
     assert "write /etc/aks-flex-node/check-route-overlap.sh" in done.stdout
+
+
+def test_an_option_that_is_none() -> None:
+    """A word that it does not know is refused, and nothing is run."""
+    done = example("custom_pipeline.py", "--pretend")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "unrecognized arguments: --pretend" in done.stderr

@@ -26,3 +26,9 @@ def test_by_itself() -> None:
     done = example("image_build.py")
     assert done.returncode == 0, done.stderr
     assert "static-routes.service" in done.stdout
+
+
+def test_an_option_that_is_none() -> None:
+    """A word that it does not know is refused, and is no folder."""
+    done = example("image_build.py", "--pretend")
+    assert (done.returncode, done.stdout) == (2, "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -21,10 +22,47 @@ if TYPE_CHECKING:
         (b" \n", "configuration: is empty; write {} for a configuration that asks for nothing"),
         (
             "[1,",
-            "configuration: is not JSON: Expecting value (line 1, column 4)",
+            (
+                "configuration: is not JSON: Expecting value (line 1, column 4); "
+                "a value belongs here: {…}, […], a text in double quotes, a number, true, false; a last comma is one too many"
+            ),
         ),
-        ('{\n "a": 1 "b"}', "configuration: is not JSON: Expecting ',' delimiter (line 2, column 9)"),
-        ("{} {}", "configuration: is not JSON: Extra data (line 1, column 4)"),
+        (
+            '{\n "a": 1 "b"}',
+            (
+                "configuration: is not JSON: Expecting ',' delimiter (line 2, column 9); "
+                "a comma belongs there, or the bracket that closes"
+            ),
+        ),
+        (
+            "{} {}",
+            (
+                "configuration: is not JSON: Extra data (line 1, column 4); "
+                "the file is one object, from the first { to the } that closes it"
+            ),
+        ),
+        (
+            '{"a"; 1}',
+            "configuration: is not JSON: Expecting ':' delimiter (line 1, column 5); a colon belongs there",
+        ),
+        (
+            '{"a": "b}',
+            (
+                "configuration: is not JSON: Unterminated string starting at (line 1, column 7); "
+                "end the text with a double quote"
+            ),
+        ),
+        (
+            '{"a": "b\n"}',
+            (
+                "configuration: is not JSON: Invalid control character at (line 1, column 9); "
+                "end the text on its line, with a double quote"
+            ),
+        ),
+        (
+            '{"a": "\\d"}',
+            "configuration: is not JSON: Invalid \\escape (line 1, column 8); write a backslash twice",
+        ),
         (
             "\ufeff{}",
             "configuration: starts with a byte order mark; save it as UTF-8 without BOM",
@@ -48,6 +86,35 @@ def test_text_that_is_no_json(text: str | bytes, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         HostRoutingConfig.from_json(text)
     assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("text", ["{a: 1}", "{'a': 1}", '{"a": 1,}', '{"a": 1, // why\n "b": 2}'])
+def test_where_a_key_belongs(text: str) -> None:
+    """Keys without double quotes, a comma too many and comments are told with what JSON has instead."""
+    with pytest.raises(ConfigError) as caught:
+        HostRoutingConfig.from_json(text)
+    # Python 3.13 has words of its own for a comma too many.
+    assert re.search(r"keys stand in double quotes.*no comments|take the comma away", str(caught.value))
+
+
+@pytest.mark.parametrize(
+    ("text", "looks"),
+    [
+        ("staticRoutes:\n  enabled: true\n", "YAML"),
+        ("# routes\n\n---\nstaticRoutes: {}\n", "YAML"),
+        ("- destination: 10.0.0.0/8\n", "YAML"),
+        ("[staticRoutes]\nenabled = true\n", "TOML or INI"),
+        ("enabled=true\n", "TOML or INI"),
+        ("<html>\n", "XML or HTML"),
+    ],
+)
+def test_text_of_another_kind(text: str, looks: str) -> None:
+    """Text that is of another kind by the looks of it is called so, with what a configuration looks like."""
+    with pytest.raises(ConfigError) as caught:
+        HostRoutingConfig.from_json(text)
+    (fault,) = caught.value.faults
+    assert fault.rule.startswith(f"looks like {looks} and is not JSON: ")
+    assert HostRoutingConfig.from_json(fault.remedy.removeprefix("write it as ")).route_overlap.expected_cidrs
 
 
 def test_what_is_not_text_at_all() -> None:

@@ -15,6 +15,7 @@ def test_where_everything_is() -> None:
         "routes_unit_path": "/etc/systemd/system/static-routes.service",
         "check_unit_path": "/etc/systemd/system/check-route-overlap.service",
         "routes_enabled_path": "/etc/systemd/system/multi-user.target.wants/static-routes.service",
+        "routes_preset_path": "/etc/systemd/system-preset/50-hostrouting.preset",
         "routes_drop_in_path": "/etc/systemd/system/systemd-nspawn@.service.d/50-static-routes.conf",
         "check_drop_in_path": "/etc/systemd/system/systemd-nspawn@.service.d/60-check-route-overlap.conf",
         "protocol_name_path": "/etc/iproute2/rt_protos.d/hostrouting.conf",

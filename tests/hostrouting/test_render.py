@@ -21,6 +21,7 @@ from hostrouting.render import (
     render_check_drop_in,
     render_check_script,
     render_check_unit,
+    render_preset,
     render_protocol_name,
     render_routes_drop_in,
     render_routes_unit,
@@ -65,6 +66,7 @@ def texts(config: HostRoutingConfig) -> list[str]:
         render_check_unit(),
         render_routes_drop_in(),
         *(render_check_drop_in(mode) for mode in Mode),
+        render_preset(),
         render_protocol_name(config.protocol),
     ]
 

@@ -36,6 +36,14 @@ def test_it_boots_with_everything_enabled() -> None:
         assert system.must("stat", "--format=%i %y %n", LAYOUT.routes_script_path, LAYOUT.check_unit_path) == before
 
 
+def test_presets() -> None:
+    """Where the distribution has all units disabled that it does not name, as at an image's first boot, ours is enabled."""
+    nothing = {"/usr/lib/systemd/system-preset/90-nothing.preset": "disable *\n"}
+    with host(config(*HALVES, mode=Mode.STRICT), more=nothing) as system:
+        system.must("systemctl", "preset-all", "--preset-mode=full")
+        assert system.must("systemctl", "is-enabled", LAYOUT.routes_unit) == "enabled\n"
+
+
 def test_its_gate_is_shut() -> None:
     """An image with an overlap and no repair boots, and its machine does not start in STRICT."""
     with host(config(mode=Mode.STRICT)) as system:

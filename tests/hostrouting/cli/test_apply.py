@@ -30,12 +30,12 @@ def test_what_changed_is_said_after_the_progress(repaired: str) -> None:
     said = say("apply", "--config", repaired, kernel=h200())
     assert said.code == 0
     assert said.lines[:6] == [
-        "DONE: 2 routes added, 8 files written",
+        "DONE: 2 routes added, 9 files written",
         "OK: every address of 172.16.0.0/16 leaves by eth0, or stays on this host as it should",
         "",
         "  + 172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting    # add: it is not there",
         "  + 172.16.128.0/17 via 10.0.0.1 dev eth0 proto hostrouting    # add: it is not there",
-        "  wrote /etc/systemd/system/static-routes.service",
+        "  wrote /etc/systemd/system/systemd-nspawn@.service.d/50-static-routes.conf",
     ]
 
 
@@ -151,7 +151,7 @@ def test_remove(repaired: str) -> None:
     say("apply", "--config", repaired, host=host)
     said = say("remove", host=host)
     assert said.code == 0
-    assert said.lines[0] == "DONE: 2 routes and 10 files removed; nothing of ours is left"
+    assert said.lines[0] == "DONE: 2 routes and 11 files removed; nothing of ours is left"
     assert "  removed /etc/systemd/system/static-routes.service" in said.lines
     assert str(host.kernel) == before
     assert not host.files.texts
@@ -175,7 +175,7 @@ def test_render(repaired: str, tmp_path: Path) -> None:
     root.mkdir()
     said = say("render", "--config", repaired, "--root", str(root))
     assert said.code == 0
-    assert said.lines[0] == "DONE: 8 files written; it takes effect when the image boots"
+    assert said.lines[0] == "DONE: 9 files written; it takes effect when the image boots"
     assert f"  wrote {root}{UNIT}" in said.lines
     assert (root / UNIT[1:]).is_file()
     again = say("render", "--config", repaired, "--root", str(root), "--json").json

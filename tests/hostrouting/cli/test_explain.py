@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import attrs
 import pytest
 
-from hostrouting.backends.base import Change
+from hostrouting.backends.base import Answer, Change
 from hostrouting.cli.explanation import explain
 from hostrouting.fib import ANY, Flow
 from hostrouting.model import Link, Prefix, Route, Rule, as_ip
@@ -250,3 +250,29 @@ def test_a_device_that_is_down_or_gone() -> None:
     for links, words in (((eth0,), "eth0: Ethernet, up, no carrier, part of bond0"), ((), "eth0: it is not there")):
         sick = attrs.evolve(snapshot, links=links)
         assert words in say("explain", "8.8.8.8", "--snapshot", "-", stdin=sick.to_json().encode()).out
+
+
+def test_the_loopback_device() -> None:
+    """The loopback device is called by its name, not by its number."""
+    assert "  device  lo: loopback, up" in say("explain", "127.0.0.1", kernel=h200()).lines
+
+
+@pytest.mark.parametrize("option", ["--oif", "--iif"])
+def test_a_device_that_is_not_there(option: str) -> None:
+    """A packet of a device that the host does not have is bad input: the name is told, and those that there are."""
+    said = say("explain", "172.16.5.9", option, "nope", kernel=plain_vm())
+    assert (said.code, said.out) == (2, "")
+    assert said.err == f"hostrouting: {option}: 'nope' is no device of this host; there are: lo and eth0\n"
+    assert say("explain", "172.16.5.9", option, "eth0", kernel=plain_vm()).code == 0
+
+
+@pytest.mark.parametrize(("words", "hint"), [(("--iif", "eth0"), True), (("--iif", "lo"), False), ((), False)])
+def test_a_kernel_that_does_not_forward(words: tuple[str, ...], *, hint: bool) -> None:
+    """Where the kernel refuses a packet that comes in, the likely reason is told: it does not forward."""
+    kernel = plain_vm()
+    backend = kernel.reopen()
+    refusal = Answer("unreachable", None)
+    backend.lookup = lambda *_: (refusal,)  # type: ignore[method-assign]  # no table says that this host does not forward
+    said = say("explain", "172.16.5.9", *words, host=FakeHost(kernel=kernel, backend=lambda: backend))
+    assert said.lines[1].startswith("But the kernel itself answers unreachable")
+    assert ("forwarding is off" in said.lines[1]) is hint

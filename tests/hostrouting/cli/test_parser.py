@@ -76,3 +76,12 @@ def test_version() -> None:
     from hostrouting import __version__  # noqa: PLC0415  only here
 
     assert say("--version").out == f"hostrouting {__version__}\n"
+
+
+def test_usage_of_the_command_that_was_meant() -> None:
+    """An option that a command does not have is told with the usage of that command."""
+    said = say("check", "172.16.0.0/16", "--bogus")
+    assert said.code == 2
+    assert said.err.startswith("usage: hostrouting check ")
+    assert said.err.endswith("hostrouting check: error: unrecognized arguments: --bogus\n")
+    assert say("--bogus", "check").err.startswith("usage: hostrouting COMMAND")

@@ -63,14 +63,32 @@ def test_a_single_address_that_escapes_is_seen() -> None:
 
 
 @pytest.mark.parametrize(
-    ("length", "scale"), [(32, ""), (30, ""), (26, "; a column is a /32"), (0, "; a column is a /6")]
+    ("length", "scale"),
+    [
+        (32, "; one address"),
+        (30, "; an address is 16 columns"),
+        (26, "; a column is a /32"),
+        (0, "; a column is a /6"),
+    ],
 )
 def test_any_length(length: int, scale: str) -> None:
     """A single address can be drawn, and so can all of them."""
     cidr = str(Prefix.around(4, BLOCK.first, length))
     lines = drawn(cidr, (cidr, cidr, "eth0", "expected"))
-    assert scale in lines[0]
+    assert lines[0] == cidr + scale
     assert len(lines[2]) == 73
+
+
+@pytest.mark.parametrize("style", [WIDE, Style(40)])
+def test_each_address_is_named_once(style: Style) -> None:
+    """Of one address the axis has that one, of two both; a middle is named only where it is another."""
+    for cidr, told in (
+        ("172.16.5.9/32", ["172.16.5.9"]),
+        ("172.16.5.8/31", ["172.16.5.8", "172.16.5.9"]),
+        ("10.0.0.0/30", ["10.0.0.0", "10.0.0.2", "10.0.0.3"]),
+    ):
+        axis = drawn(cidr, (cidr, cidr, "eth0", "expected"), style=style)[1]
+        assert [it for it in axis.split() if it != "…"] == (told if style is WIDE else [*told[:1], *told[1:][-1:]])
 
 
 @given(

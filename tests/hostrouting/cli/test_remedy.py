@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hostrouting.backends.base import Change
-from hostrouting.model import Route
-from hostrouting.testing import FakeHost, h200
+from hostrouting.model import NextHop, Prefix, Route, as_ip
+from hostrouting.testing import FakeHost, ecmp_node, h200
 from tests.support.cli import say
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from tests.support.cli import Said
 
-CIDR = "172.16.0.0/16"
+CIDR, GATEWAY = "172.16.0.0/16", as_ip("10.0.0.1")
 HALF, OTHER = {"destination": "172.16.0.0/17"}, {"destination": "172.16.128.0/17"}
 APART = {"destination": "10.99.0.0/16", "gateway": "10.0.0.2"}
 
@@ -52,7 +52,8 @@ def bare(written: Callable[..., str]) -> FakeHost:
 
 @pytest.mark.parametrize("command", ["check", "repair"])
 def test_a_whole_configuration_keeps_the_routes_of_ours(bare: FakeHost, tmp_path: Path, command: str) -> None:
-    """Without a configuration a whole one is printed: with the routes of ours that are there, the CIDRs and the mode."""
+    """Where no configuration is known a whole one is printed: with the routes of ours that are there, CIDRs and mode."""
+    bare.files.texts.clear()
     said = say(command, CIDR, host=bare)
     document = pasted(said)
     assert document["routeOverlap"] == {"expectedCidrs": [CIDR], "mode": "WARN"}
@@ -68,7 +69,9 @@ def test_a_configuration_is_added_to(bare: FakeHost, written: Callable[..., str]
     """With a configuration only what it lacks is printed, to be added; with it, apply closes all and deletes nothing."""
     config = written(HALF, APART)
     said = say("check", "--config", config, host=bare)
-    told = f"For good, add this to staticRoutes.routes of {config} and run: hostrouting apply --config {config}"
+    told = (
+        f"For good, add this to staticRoutes.routes of {config} and run, as root: hostrouting apply --config {config}"
+    )
     assert told in said.lines
     assert '"staticRoutes"' not in said.out
     added = written(HALF, APART, *items(said))
@@ -117,3 +120,23 @@ def test_a_route_of_a_configuration_that_is_wrong(written: Callable[..., str]) -
     said = say("check", "--config", wrong, host=host)
     assert "It takes the place of what is there with the same destination and metric." in said.lines
     assert say("apply", "--config", written(*items(said)), host=host).code == 0
+
+
+def test_several_ways_cannot_be_configured() -> None:
+    """A route of ours with several ways is printed as an automatic one; where that would be another, this is said."""
+    lost = Route(Prefix.parse("9.0.0.0/8"), (NextHop("eth0", gateway=GATEWAY), NextHop("ib0")), protocol=213)
+    kernel = h200()
+    with kernel.reopen() as backend:
+        assert all(it.ok for it in backend.change([Change("add", lost)]))
+    told = "9.0.0.0/8 has several ways here, which no configuration can name: printed, it takes those of the default route."
+    said = say("repair", CIDR, kernel=kernel)
+    assert items(said)[0] == {"destination": "9.0.0.0/8", "gateway": "", "dev": "", "metric": 0}
+    assert told in said.lines
+    same = ecmp_node()
+    with same.reopen() as backend:
+        legs = next(it.legs for it in backend.snapshot(family=4).routes if not it.prefix.length)
+        changes = [Route(lost.prefix, legs, protocol=213), Route.to(CIDR, type="blackhole")]
+        assert all(it.ok for it in backend.change(Change("add", it) for it in changes))
+    said = say("repair", CIDR, kernel=same)
+    assert items(said)[0]["destination"] == "9.0.0.0/8"
+    assert "several ways" not in said.out

@@ -102,6 +102,40 @@ def test_every_fault_of_a_configuration(tmp_path: Path) -> None:
     assert len(say("apply", "--config", str(path), "--json").json["faults"]) == 3
 
 
+def test_hundreds_of_faults(tmp_path: Path) -> None:
+    """Of hundreds of faults twenty are said, and the rest is counted; the document has all of them."""
+    path = tmp_path / "file.json"
+    routes = ", ".join('{"destination": "x"}' for _ in range(500))
+    path.write_text(f'{{"staticRoutes": {{"enabled": true, "routes": [{routes}]}}}}')
+    said = say("plan", "--config", str(path))
+    assert said.code == 2
+    first, *others = said.err.splitlines()
+    assert first == f"hostrouting: {path} has 500 faults:"
+    assert others[19].startswith("  staticRoutes.routes[19].destination:")
+    assert others[20:] == ["  … and 480 more; --json shows all"]
+    assert len(say("plan", "--config", str(path), "--json").json["faults"]) == 500
+
+
+def test_twenty_faults_are_all_said(tmp_path: Path) -> None:
+    """As many as are shown are not counted besides."""
+    path = tmp_path / "file.json"
+    routes = ", ".join('{"destination": "x"}' for _ in range(20))
+    path.write_text(f'{{"staticRoutes": {{"enabled": true, "routes": [{routes}]}}}}')
+    said = say("plan", "--config", str(path)).err.splitlines()
+    assert (len(said), said[-1][:31]) == (21, "  staticRoutes.routes[19].desti")
+
+
+@pytest.mark.parametrize("typed", ["", " ", "nonsense", "10.0.0.0/33", "::1"])
+def test_what_was_typed_is_quoted(typed: str) -> None:
+    """A CIDR that is none is told as it was typed, each of several; with the rule and what to write."""
+    said = say("check", typed, "172.16.0.0/16", "x")
+    assert said.code == 2
+    assert f'  CIDR: "{typed}" ' in said.err
+    assert '  CIDR: "x" ' in said.err
+    assert "has 2 faults:" in said.err
+    assert [fault["value"] for fault in say("check", "--json", typed).json["faults"]] == [f'"{typed}"']
+
+
 def test_names_do_not_steer_the_terminal() -> None:
     """What a snapshot from somebody else calls its devices is shown, and obeyed by no terminal."""
     text = say("snapshot", kernel=h200()).out.replace('"ib0"', '"ib\\u001b[31m"')

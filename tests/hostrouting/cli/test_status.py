@@ -36,7 +36,7 @@ def test_a_host_that_is_well(repaired: str) -> None:
     say("apply", "--config", repaired, host=host)
     said = say("status", host=host)
     assert said.code == 0
-    assert said.lines[0] == "INSTALLED: 2 routes and 8 files of ours are here, and the last check passed"
+    assert said.lines[0] == "INSTALLED: 2 routes and 9 files of ours are here, and the last check passed"
     assert "  last check             ok" in said.lines
     assert "  172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting" in said.lines
     assert "  /etc/systemd/system/static-routes.service" in said.lines
@@ -49,7 +49,7 @@ def test_an_overlap(written: Callable[..., str]) -> None:
     say("apply", "--config", written(mode="WARN"), host=host)
     said = say("status", host=host)
     assert said.code == 1
-    assert said.lines[0] == "OVERLAP: the last check found one; see: hostrouting check --config FILE"
+    assert said.lines[0] == "OVERLAP: the last check found one; see: hostrouting check"
     assert "  last check     overlap (1 finding)" in said.lines
 
 
@@ -122,7 +122,7 @@ def test_routes_that_are_missing(repaired: str, written: Callable[..., str]) -> 
         assert all(it.ok for it in backend.change([Change("delete", one)]))
     said = say("status", host=host)
     assert said.code == 1
-    assert said.lines[0] == "MISSING: 1 of 2 routes; see: hostrouting plan --config FILE"
+    assert said.lines[0] == "MISSING: 1 of 2 routes; start them, as root: systemctl start static-routes.service"
     assert "  172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting" in said.lines
     third = written({"destination": "172.16.128.0/17"}, {"destination": "9.0.0.0/8"}, {"destination": "11.0.0.0/8"})
     named = say("status", "--config", third, host=host)
@@ -154,3 +154,12 @@ def test_something_installed_that_cannot_be_looked_at(repaired: str) -> None:
     assert said.code == 3
     assert said.lines[0] == "UNKNOWN: not everything could be found out"
     assert "is no report of a check" in said.lines[-1]
+
+
+def test_when_the_last_check_was(repaired: str) -> None:
+    """The time of the last check is that of its report, as the host's files have it."""
+    host = FakeHost(kernel=h200())
+    say("apply", "--config", repaired, host=host)
+    host.files.times[host.layout.report_path] = 1767225600.5
+    assert "  last check             ok, 2026-01-01T00:00:00Z" in say("status", host=host).lines
+    assert say("status", "--json", host=host).json["lastCheck"]["at"] == "2026-01-01T00:00:00Z"

@@ -78,6 +78,19 @@ class TestBoth:
             files.write(path, "x")
         assert files.remove(path)
 
+    def test_modified(self, files: Files, tmp_path: Path) -> None:
+        """A file that is not there was never written; of one that is, the time can be known."""
+        path = str(tmp_path / "file")
+        assert files.modified(path) is None
+        files.write(path, "one")
+        if isinstance(files, FakeFiles):
+            files.times[path] = 1767225600.0
+        else:
+            os.utime(path, (0, 1767225600.0))
+        assert files.modified(path) == 1767225600.0
+        files.remove(path)
+        assert files.modified(path) is None
+
     def test_lock(self, files: Files, tmp_path: Path) -> None:
         """A lock is had by one at a time, and by the next when it is released."""
         path = str(tmp_path / "run" / "lock")
@@ -101,6 +114,16 @@ class TestLocalFiles:
         before = path.stat()
         assert not LocalFiles().write(str(path), "text")
         assert (path.stat().st_ino, path.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+
+    @pytest.mark.skipif(os.geteuid() != 0, reason="giving a file away takes root")
+    def test_owner(self, tmp_path: Path) -> None:
+        """A file that somebody else owns, who could change it at any time, is not as it should be."""
+        path = tmp_path / "script"
+        LocalFiles().write(str(path), "text")
+        os.chown(path, 65534, 65534)
+        assert not LocalFiles().holds(str(path), "text")
+        assert LocalFiles().write(str(path), "text")
+        assert path.stat().st_uid == 0
 
     @pytest.mark.parametrize("umask", [0o000, 0o077])
     def test_mode(self, tmp_path: Path, umask: int) -> None:
@@ -215,3 +238,14 @@ class TestLocalFiles:
         (tmp_path / "lock").symlink_to(tmp_path / "elsewhere")
         with pytest.raises(FileError, match="there is a link in its place"):
             LocalFiles().try_lock(str(tmp_path / "lock"))
+
+
+def test_a_read_only_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where nothing can be written, the remedy is a command that an operator can type."""
+
+    def refuse(*_: object) -> int:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(FileError, match=r"remount it writable, or write into an image \(hostrouting render\)$"):
+        LocalFiles().write(str(tmp_path / "file"), "text")

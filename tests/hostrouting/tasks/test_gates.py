@@ -103,7 +103,8 @@ class TestShut:
         with pytest.raises(phases.TaskFailed):
             run(Configure(config(*routes, cidrs=(CIDR,)), host=host), host)
         assert ours(host) == []
-        assert set(host.files.texts) == {*UNITS, *DROP_INS, LAYOUT.check_script_path, LAYOUT.routes_pending_path}
+        rest = {LAYOUT.routes_preset_path, LAYOUT.check_script_path, LAYOUT.routes_pending_path}
+        assert set(host.files.texts) == {*UNITS, *DROP_INS, *rest}
         assert host.manager is not None
         assert host.manager.calls.count("reload") == 2
         assert not any(call.startswith("start") for call in host.manager.calls)
@@ -354,6 +355,10 @@ class TestOthers:
         """It is named, with the remedy, before anything of the kernel is touched; it stays as it is."""
         host = FakeHost(kernel=h200())
         host.files.texts[path] = OWN
+        before = list(host.files.writes)
+        planned = [node.error for node in phases.plan(Configure(WANTED, host=host)).walk() if node.error]
+        assert [str(error).partition(" is not ours")[0] for error in planned] == [path]
+        assert host.files.writes == before
         with pytest.raises(phases.TaskFailed, match=f"{path} is not ours.* move it away"):
             run(Configure(WANTED, host=host))
         assert ours(host) == []
@@ -388,7 +393,10 @@ class TestOthers:
         run(Remove(HostRoutingConfig(), host=host))
         assert host.files.writes == [LAYOUT.lock_path]
         remedy = f"systemctl unmask {path.rpartition('/')[2]}" if path in UNITS else "remove it"
-        with pytest.raises(phases.TaskFailed, match=f"{path} is empty: somebody masked what belongs there; {remedy}"):
+        text = f"{path} is empty: somebody masked what belongs there; {remedy}"
+        planned = [node.error for node in phases.plan(Configure(WANTED, host=host)).walk() if node.error]
+        assert [str(error) for error in planned] == [text]
+        with pytest.raises(phases.TaskFailed, match=text):
             run(Configure(WANTED, host=host))
         assert ours(host) == []
         assert host.files.texts[path] == ""

@@ -16,7 +16,12 @@ from phases.testing import FakeClock
 from tests.support.tasks import LAYOUT, REPAIR, config, ours, run
 
 # Unit and drop-in without the script: machines wait for a unit that cannot be run.
-SHUT = {LAYOUT.routes_unit_path, LAYOUT.routes_drop_in_path, LAYOUT.routes_pending_path}
+SHUT = {
+    LAYOUT.routes_drop_in_path,
+    LAYOUT.routes_unit_path,
+    LAYOUT.routes_preset_path,
+    LAYOUT.routes_pending_path,
+}
 
 
 class TestConfigureStaticRoutes:
@@ -31,6 +36,7 @@ class TestConfigureStaticRoutes:
             LAYOUT.protocol_name_path,
             LAYOUT.routes_script_path,
             LAYOUT.routes_unit_path,
+            LAYOUT.routes_preset_path,
             LAYOUT.routes_drop_in_path,
         }
         assert host.files.modes[LAYOUT.routes_script_path] == 0o755
@@ -39,7 +45,7 @@ class TestConfigureStaticRoutes:
         assert host.manager.calls == ["reload", "stop static-routes.service", "start static-routes.service"]
         assert host.files.locked == set()
         fields = result.log_fields()  # type: ignore[attr-defined]  # a RoutesResult
-        assert fields == {"add": 2, "files": 5}
+        assert fields == {"add": 2, "files": 6}
 
     def test_again(self) -> None:
         """A second run changes nothing: no file, no unit, no route."""
@@ -175,7 +181,7 @@ class TestConfigureStaticRoutes:
                 "/etc/systemd/system/static-routes.service"
             )
         }
-        assert len(host.files.texts) == 7
+        assert len(host.files.texts) == 8
 
     def test_plan(self) -> None:
         """The plan says the steps and the files, and changes nothing."""

@@ -1,0 +1,170 @@
+"""`check` and `repair` on a host that has boot files of ours: what is installed is asked, and none of it is lost."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hostrouting import HostRoutingConfig
+from hostrouting.backends.base import Change
+from hostrouting.model import Route
+from hostrouting.testing import FakeHost, h200
+from tests.hostrouting.cli.conftest import HALVES
+from tests.support.cli import say
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.support.cli import Said
+
+CIDR, OTHER = "172.16.0.0/16", "10.99.0.0/16"
+APART = {"destination": "10.98.0.0/16"}
+
+
+def pasted(said: Said) -> HostRoutingConfig:
+    """The configuration that is printed."""
+    at = said.lines.index('  {"staticRoutes": {"enabled": true, "routes": [')
+    return HostRoutingConfig.from_mapping(json.JSONDecoder().raw_decode("\n".join(said.lines[at:]).strip())[0])
+
+
+def installed(config: str) -> FakeHost:
+    """An H200 node on which this configuration was applied, whatever its check said."""
+    host = FakeHost(kernel=h200())
+    say("apply", "--config", config, host=host)
+    return host
+
+
+def test_what_is_installed_is_checked(written: Callable[..., str]) -> None:
+    """Without CIDRs and a configuration, what is checked is what the installed check says; and that is told."""
+    config = written()
+    host = installed(config)
+    said = say("check", host=host)
+    assert (said.code, said.lines[0]) == (1, "OVERLAP: 172.16.0.0/16 goes by ib0, not by eth0")
+    assert "Asked is what the check installed on this host is for: 172.16.0.0/16 in STRICT." in said.lines
+    told = say("check", "--json", host=host)
+    assert told.json == say("check", "--config", config, "--json", host=host).json
+    assert told.json["mode"] == "STRICT"
+
+
+def test_its_devices_count(tmp_path: Path) -> None:
+    """The devices that the installed check expects and allows are those by which it is judged."""
+    path = tmp_path / "config.json"
+    path.write_text('{"routeOverlap": {"expectedCidrs": ["172.16.0.0/16"], "expectedDevs": ["ib0"], "mode": "STRICT"}}')
+    host = installed(str(path))
+    assert say("check", host=host).lines[0].startswith("OK: every address of 172.16.0.0/16 leaves by ib0")
+    assert say("check", CIDR, host=host).code == 1
+
+
+@pytest.mark.parametrize("text", [None, "#!/bin/sh\n", "configuration=(\n  'mode LOUD'\n)\n"])
+def test_nothing_is_installed(text: str | None) -> None:
+    """Where no check of ours is installed, there is nothing to check, as ever."""
+    host = FakeHost(kernel=h200())
+    if text is not None:
+        host.files.texts[host.layout.check_script_path] = text
+    said = say("check", host=host)
+    assert said.code == 2
+    assert "no expected CIDR is given, so there is nothing to check; name one, such as 172.16.0.0/16" in said.err
+
+
+def test_a_snapshot_is_another_host(written: Callable[..., str], tmp_path: Path) -> None:
+    """Of a saved snapshot nothing installed is known, whatever is installed here."""
+    host = installed(written())
+    path = tmp_path / "node.json"
+    path.write_text(say("snapshot", host=host).out)
+    assert say("check", "--snapshot", str(path), host=host).code == 2
+    assert '"mode": "WARN"' in say("repair", CIDR, "--snapshot", str(path), host=host).out
+
+
+@pytest.mark.parametrize("command", ["check", "repair"])
+@pytest.mark.parametrize("cidrs", [(), (OTHER,), (CIDR,)])
+def test_nothing_installed_is_lost(
+    written: Callable[..., str], tmp_path: Path, command: str, cidrs: tuple[str, ...]
+) -> None:
+    """The configuration that is printed has the installed routes as they were written, the check and its mode."""
+    host = installed(written(HALVES[0], APART))
+    with host.kernel.reopen() as backend:
+        backend.change([Change("add", Route.to(OTHER, dev="ib3"))])
+    said = say(command, *cidrs, host=host)
+    config = pasted(said)
+    assert config.route_overlap.mode == "STRICT"
+    assert [str(it) for it in config.route_overlap.expected_cidrs] == list(dict.fromkeys([CIDR, *cidrs]))
+    automatic = [str(it.destination) for it in config.static_routes.routes if it.dev is None]
+    assert automatic == ["172.16.0.0/17", "10.98.0.0/16"]
+    assert "It has what is installed here, too: 2 static routes; the check of 172.16.0.0/16 in STRICT." in said.lines
+    path = tmp_path / "pasted.json"
+    path.write_text(config.to_json())
+    say("apply", "--config", str(path), host=host)
+    assert say("check", *(cidrs or (CIDR,)), host=host).code == 0
+
+
+def test_installed_routes_that_are_lost(repaired: str) -> None:
+    """Where the installed routes would close it and are not there, they are to be started; nothing is to be pasted."""
+    host = installed(repaired)
+    with host.kernel.reopen() as backend:
+        ours = [it for it in backend.snapshot(family=4).routes if it.protocol == 213]
+        assert all(it.ok for it in backend.change(Change("delete", it) for it in ours))
+    for words in ((), (CIDR,)):
+        said = say("check", *words, host=host)
+        assert said.code == 1
+        told = (
+            "What is installed has the routes that close it; start them, as root: systemctl start static-routes.service"
+        )
+        assert told in said.lines
+        assert "For good" not in said.out
+
+
+def test_a_part_of_the_installed_routes_is_lost(written: Callable[..., str]) -> None:
+    """An installed route that closes a half and is not there stays as it was written; the other half is added."""
+    host = installed(written(HALVES[0]))
+    with host.kernel.reopen() as backend:
+        [ours] = [it for it in backend.snapshot(family=4).routes if it.protocol == 213]
+        assert all(it.ok for it in backend.change([Change("delete", ours)]))
+    routes = pasted(say("check", host=host)).static_routes.routes
+    assert [(str(it.destination), it.dev) for it in routes] == [("172.16.0.0/17", None), ("172.16.128.0/17", "eth0")]
+
+
+def test_settings_beyond_the_defaults_are_kept(tmp_path: Path) -> None:
+    """Devices and protocol of what is installed are in the configuration that is printed; defaults are not spelt out."""
+    path = tmp_path / "config.json"
+    document = {
+        "routeOverlap": {"expectedCidrs": [OTHER], "expectedDevs": ["eth0"], "allowedDevs": ["cali*"]},
+        "protocol": 214,
+    }
+    path.write_text(json.dumps(document))
+    host = installed(str(path))
+    said = say("check", CIDR, host=host)
+    config = pasted(said)
+    assert (config.protocol, config.route_overlap.expected_devs, config.route_overlap.allowed_devs) == (
+        214,
+        ("eth0",),
+        ("cali*",),
+    )
+    assert "proto 214" in said.out
+    assert "proto 213" not in said.out
+    assert "The check installed on this host was not asked; that is: hostrouting check" in said.lines
+    assert "allowedDevs" not in say("check", CIDR, kernel=h200()).out
+
+
+@pytest.mark.parametrize(("cidrs", "said"), [((CIDR,), False), ((OTHER, CIDR), False), ((OTHER,), True)])
+def test_all_that_is_installed_was_asked(written: Callable[..., str], cidrs: tuple[str, ...], *, said: bool) -> None:
+    """Where the CIDRs that were named have all that the installed check is for, there is nothing to ask besides."""
+    host = installed(written())
+    assert ("installed on this host was not asked" in say("check", *cidrs, host=host).out) is said
+
+
+def test_a_configuration_is_asked_alone(written: Callable[..., str]) -> None:
+    """With a configuration, what is installed plays no part."""
+    host = installed(written())
+    said = say("check", "--config", written(mode="WARN", cidrs=(OTHER,)), host=host)
+    assert (said.code, "installed" in said.out) == (0, False)
+
+
+def test_status_leads_to_it(written: Callable[..., str]) -> None:
+    """What status says to type next works as it stands."""
+    host = installed(written())
+    [first, *_] = say("status", host=host).lines
+    assert first == "OVERLAP: the last check found one; see: hostrouting check"
+    assert say(*first.partition("see: hostrouting ")[2].split(), host=host).code == 1
