@@ -318,6 +318,26 @@ class TestOneHost:
         assert (ran.lines, ran.status) == ([], 0)
         assert ours(namespace) == [str(it.destination) for it in HALVES]
 
+    def test_somebody_else_undoes_it(self, namespace: Namespace, tmp_path: Path) -> None:
+        """Where what was made is gone each time, that is said after some attempts."""
+        undone = 'ip "$@"; status=$?; [[ "$*" == *-force* ]] && ip route del 172.16.0.0/17; exit $status'
+        ran = Ran(namespace, HALVES, tmp_path, tools={"ip": undone})
+        assert (ran.status, ours(namespace)) == (1, [str(HALVES[1].destination)])
+        (line,) = ran.lines
+        assert line.startswith("<3>static-routes: something else keeps changing these routes: route add 172.16.0.0/17 ")
+
+    def test_what_was_refused_last(self, namespace: Namespace, tmp_path: Path) -> None:
+        """What the kernel said is told of the command of which it said it, whatever else is to do since."""
+        namespace.batch(["route add broadcast 10.0.0.77 dev eth0 table main"])
+        wanted = [*HALVES, StaticRoute("10.1.0.0/16", "10.0.0.77", "eth0")]
+        calls = tmp_path / "calls"
+        undone = f'[[ "$*" == *-force* ]] || exec ip "$@"\necho >>{calls}\nip "$@"\n[[ $(wc -l <{calls}) != 4 ]] || ip route del 172.16.0.0/17'
+        ran = Ran(namespace, wanted, tmp_path, tools={"ip": undone})
+        assert (ran.status, ours(namespace)) == (1, [str(HALVES[1].destination)])
+        (line,) = ran.lines
+        assert line.startswith("<3>static-routes: route add 10.1.0.0/16 ")
+        assert "invalid gateway" in line
+
     @pytest.mark.parametrize("command", ["replace", "append"])
     def test_somebody_takes_the_place(self, namespace: Namespace, tmp_path: Path, command: str) -> None:
         """A route of another that comes to stand where ours stood, between reading and writing, is not overwritten."""

@@ -23,13 +23,16 @@ each_awk = pytest.mark.parametrize(
 
 
 def only_awk(script: str, name: str, directory: Path) -> str:
-    """A boot script for which awk is the program of this name; the directory is made for that."""
+    """A boot script that finds no other awk than the program of this name; the directory is made for that."""
     program = shutil.which(name)
     assert program is not None
     place = directory / f"with-{name}"
     place.mkdir(exist_ok=True)
     (place / "awk").unlink(missing_ok=True)
     (place / "awk").symlink_to(program)
+    # Which the scripts take before any other. One program of many is what it is called.
+    (place / "mawk").write_text(f'#!/bin/sh\nexec {place}/awk "$@"\n')
+    (place / "mawk").chmod(0o755)
     changed = script.replace(" PATH=/", f" PATH={place}:/", 1)
     assert changed != script
     return changed
@@ -39,6 +42,8 @@ def put_before(script: str, tools: Mapping[str, str], directory: Path) -> str:
     """A boot script that finds these programs first; what each does in bash, as a body, with the usual ones at hand."""
     place = directory / "tools"
     place.mkdir(exist_ok=True)
+    if "awk" in tools:
+        tools = {**tools, "mawk": tools["awk"]}
     for name, body in tools.items():
         program = place / name
         program.write_text(f"#!/bin/bash\nPATH=/usr/sbin:/usr/bin:/sbin:/bin\n{body}\n")

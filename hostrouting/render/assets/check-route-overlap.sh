@@ -12,7 +12,7 @@ finished='' && trap '[[ $finished ]] || exit 1' EXIT # a script that was cut sho
 configuration=(
 )
 
-set -uo pipefail
+set -u
 umask 022
 export LC_ALL=C PATH=/usr/sbin:/usr/bin:/sbin:/bin
 
@@ -25,7 +25,6 @@ for line in "${configuration[@]:0:3}"; do
   esac
 done
 directory=${RUNTIME_DIRECTORY:-$directory}
-printf -v settings 'setting %s\n' "${configuration[@]}"
 
 level=3
 [[ $mode == WARN ]] && level=4
@@ -44,14 +43,74 @@ finish() {
 # What awk ends with when it came to an end by itself: nothing that it ends with for other reasons.
 readonly OK=10 OVERLAP=11 UNDECIDED=12 NO_DEFAULT_ROUTE=13 NOT_YET=14 DIFFERING=15 FAILED=16
 
+#include awk.sh
+
 # Status: a verdict; NOT_YET while what is needed is not there; DIFFERING when the kernel's answers and its tables are
 # not one. With "last", the verdict it is.
 check() {
-  {
-    printf '%sstate\n' "$settings"
-    printf '%s\n' 'rule show' 'route show table all' 'link show' 'netconf show' | ip -4 -N -d -o -batch - 2>&1
-  } | awk -v final="$1" -v waited="$wait" -v OK=$OK -v OVERLAP=$OVERLAP -v UNDECIDED=$UNDECIDED \
-    -v NO_DEFAULT_ROUTE=$NO_DEFAULT_ROUTE -v NOT_YET=$NOT_YET -v DIFFERING=$DIFFERING -v FAILED=$FAILED '
+  run_awk -v final="$1" -v waited="$wait" -v OK=$OK -v OVERLAP=$OVERLAP -v UNDECIDED=$UNDECIDED \
+    -v NO_DEFAULT_ROUTE=$NO_DEFAULT_ROUTE -v NOT_YET=$NOT_YET -v DIFFERING=$DIFFERING -v FAILED=$FAILED
+}
+
+# Whole under its name, or not there. Nothing here goes through a temporary file elsewhere, as here-strings do.
+leave() {
+  local new=$directory/route-overlap.new
+  { printf '%s' "$2" >"$new" && mv -f "$new" "$1"; } 2>/dev/null && return
+  rm -f "$new"
+  fail "cannot write $1"
+}
+
+main() {
+  if [[ ! -d $directory ]]; then mkdir -p "$directory" || fail "cannot make $directory"; fi
+  for stale in "$directory"/route-overlap.{ok,detected,json,new}; do
+    if [[ -e $stale || -L $stale ]]; then
+      rm -f "$directory"/route-overlap.{ok,detected,json,new} || fail "cannot remove $stale"
+      break
+    fi
+  done
+
+  # Counted in naps of a fifth of a second: the clock may be set meanwhile.
+  local said status tries=0 naps=0 last=''
+  while :; do
+    ((naps >= wait * 5)) && last=last
+    said=$(check "$last")
+    status=$?
+    case $status in
+      # The tables changed while they were looked at; or they and the kernel really differ.
+      "$DIFFERING") ((++tries < 3)) || last=last ;;
+      "$NOT_YET") ((++naps)) && sleep 0.2 ;;
+      *) break ;;
+    esac
+  done
+
+  # The journal comes first, for there may be no room for the files; the marker last: once it is there, everything is.
+  local IFS=$'\n' line json='' mark=''
+  set -f
+  for line in $said; do
+    case $line in
+      'json '*) json=${line#* }$'\n' ;;
+      'mark '*) mark+=${line#* }$'\n' ;;
+      *) printf '%s\n' "$line" >&2 ;;
+    esac
+  done
+
+  case $status in
+    "$OK" | "$UNDECIDED") marker=ok ;;
+    "$OVERLAP" | "$NO_DEFAULT_ROUTE") marker=detected ;;
+    "$FAILED") finish 1 ;;
+    *) fail "awk failed with status $status" ;;
+  esac
+  [[ $json && $mark ]] || fail "awk left no account of what it found"
+  leave "$directory/route-overlap.json" "$json"
+  leave "$directory/route-overlap.$marker" "$mark"
+  [[ $marker == ok ]]
+  finish $?
+}
+
+shell_ends=$((LINENO + 3))
+main # does not return
+# shellcheck disable=SC2317 # never reached: what follows is for awk
+: <<'# the end of the program for awk'
 #include routing.awk
 #include rules.awk
 #include fib.awk
@@ -64,57 +123,5 @@ check() {
 #include notes.awk
 #include repair.awk
 #include cover.awk
-'
-}
-
-# Whole under its name, or not there. Nothing here goes through a temporary file elsewhere, as here-strings do.
-leave() {
-  local new=$directory/route-overlap.new
-  { printf '%s' "$2" >"$new" && mv -f "$new" "$1"; } 2>/dev/null && return
-  rm -f "$new"
-  fail "cannot write $1"
-}
-
-if [[ ! -d $directory ]]; then mkdir -p "$directory" || fail "cannot make $directory"; fi
-for stale in "$directory"/route-overlap.{ok,detected,json,new}; do
-  if [[ -e $stale || -L $stale ]]; then
-    rm -f "$directory"/route-overlap.{ok,detected,json,new} || fail "cannot remove $stale"
-    break
-  fi
-done
-
-# Counted in naps of a fifth of a second: the clock may be set meanwhile.
-tries=0 naps=0 last=''
-while :; do
-  ((naps >= wait * 5)) && last=last
-  said=$(check "$last")
-  status=$?
-  case $status in
-    # The tables changed while they were looked at; or they and the kernel really differ.
-    "$DIFFERING") ((++tries < 3)) || last=last ;;
-    "$NOT_YET") ((++naps)) && sleep 0.2 ;;
-    *) break ;;
-  esac
-done
-
-# The journal comes first, for there may be no room for the files; the marker last: once it is there, everything is.
-json='' mark=''
-while IFS= read -r line; do
-  case $line in
-    'json '*) json=${line#* }$'\n' ;;
-    'mark '*) mark+=${line#* }$'\n' ;;
-    ?*) printf '%s\n' "$line" >&2 ;;
-  esac
-done < <(printf '%s\n' "$said")
-
-case $status in
-  "$OK" | "$UNDECIDED") marker=ok ;;
-  "$OVERLAP" | "$NO_DEFAULT_ROUTE") marker=detected ;;
-  "$FAILED") finish 1 ;;
-  *) fail "awk failed with status $status" ;;
-esac
-[[ $json && $mark ]] || fail "awk left no account of what it found"
-leave "$directory/route-overlap.json" "$json"
-leave "$directory/route-overlap.$marker" "$mark"
-[[ $marker == ok ]]
-finish $?
+#include check-route-overlap.awk
+# the end of the program for awk

@@ -3,6 +3,7 @@
 
 # To be called when all is read.
 function build(   r, dev) {
+  split("", has_length); split("", standing); split("", e_down); split("", starts)
   # Until a namespace gets its first rule of its own, the tables local and main are one to the kernel.
   merged = rules == 3 && is_default(1, 0, 255) && is_default(2, 32766, 254) && is_default(3, 32767, 253)
   if ("all" in wary) for (dev in link_group) wary[dev] = 1

@@ -1,29 +1,5 @@
 # Which addresses of the expected CIDRs escape, asked of the kernel at every place where its answer can change.
 
-$1 == "setting" && $2 == "mode" { mode = $3 }
-$1 == "setting" && $2 == "cidr" { cidr_text[++cidrs] = $3; next }
-$1 == "setting" && $2 == "device" { expect($3); configured = 1 }
-$1 == "setting" && $2 == "allow" { allowed[++patterns] = as_regex($3) }
-$1 == "setting" { next }
-
-$1 == "state" { take_cidrs(); next }
-/^[0-9]+:\t/ { read_rule(); next }
-/^[0-9]+: / { read_link(); next }
-$1 == "inet" { read_netconf(); next }
-$1 in type_number { if (is_relevant($2) || is_near()) read_route(++routes); next }
-# What `ip` complains of; the last line says most.
-{ complaint = $0 }
-
-END {
-  # `ip` ends with the first command that fails, so that the last one tells of all.
-  if (!all_said) { print "<3>check-route-overlap: ip failed: " complaint; exit FAILED }
-  if (!final && complaint ~ /interrupted/) exit DIFFERING
-  prepare()
-  if (!final && !(expected_count && devices_are_up())) exit NOT_YET
-  if (expected_count) ask()
-  judge()
-}
-
 function expect(dev) {
   if (dev in is_expected) return
   is_expected[dev] = 1
@@ -38,10 +14,10 @@ function as_regex(glob) {
   return "^" glob "$"
 }
 
-# Whether a prefix has to do with an expected CIDR: all others are passed over.
-function is_relevant(text,   b) {
-  if (text == "default") return 1
-  read_prefix(text)
+# Whether a route has to do with an expected CIDR, or with how to get anywhere: all others are passed over.
+function is_of_interest(   b) {
+  if ($2 == "default" || is_near()) return 1
+  read_prefix($2)
   b = block_at(network)
   return b <= blocks && b_first[b] < network + size[prefix_length]
 }

@@ -13,7 +13,23 @@ BEGIN {
   MAIN = 254; LOCAL_TABLE = 255
   table_name_of[253] = "default"; table_name_of[254] = "main"; table_name_of[255] = "local"
   scope_name[200] = "site"; scope_name[253] = "link"; scope_name[254] = "host"; scope_name[255] = "nowhere"
-  routes = links = 0
+  forget_host()
+}
+
+# As when nothing has been read of the host yet.
+function forget_host() {
+  all_said = routes = links = rules = 0
+  complaint = ""
+  split("", link_up); split("", link_group); split("", wary)
+}
+
+# The current line of what `ip` says. Each script tells itself which routes are of interest.
+function read_line() {
+  if (/^[0-9]+:\t/) read_rule()
+  else if (/^[0-9]+: /) read_link()
+  else if ($1 == "inet") read_netconf()
+  else if (!($1 in type_number)) complaint = $0 # the last line says most
+  else if (is_of_interest()) read_route(++routes)
 }
 
 # Settings come first, one a line, each marked as what it is.

@@ -1,19 +1,17 @@
-# From the static routes that are wanted, and what is there, to the steps between: hostrouting.plan once more.
-# Prints "change" and "remove" with a command of `ip`, "missing" and "refused" with a sentence.
+# From the static routes that are wanted, and what is there, to the steps between: hostrouting.plan once more. They are
+# taken, and then what is there is read again: all ends when no step is left, or after some attempts.
+#
+# Prints for each attempt "attempt", "tried" with each command, and what `ip` says of them. At the end, unless all is
+# well: "wanting" with a sentence for each route that cannot be had, and "due" with each command that is left.
 
-$1 == "setting" && $2 == "route" { want($3, $4, $5, $6); next }
-$1 == "setting" { next }
-$1 == "state" { next }
-/^[0-9]+:\t/ { read_rule(); next }
-/^[0-9]+: / { read_link(); next }
-$1 == "inet" { read_netconf(); next }
-$1 in type_number { if (is_of_interest()) read_route(++routes); next }
-# What `ip` complains of; the last line says most.
-{ complaint = $0 }
-
-END {
+# Lists what is "missing", "refused", to "change" and to "remove": sentences, and commands of `ip`.
+function plan(   w, leg, r) {
   # `ip` ends with the first command that fails, so that the last one tells of all.
-  if (!all_said || complaint ~ /interrupted/) { print "ip failed: " complaint; exit 1 }
+  if (!all_said || complaint ~ /interrupted/) {
+    print "wanting what is there cannot be told: ip failed: " complaint
+    exit FAILED
+  }
+  split("", count); split("", is_settled); split("", is_stale)
   build()
   find_uplinks()
   list_holders()
@@ -22,36 +20,36 @@ END {
     if (resolve(w) && !through[w]) for (leg = 1; leg <= legs[w]; leg++) add_near(g_dev[w, leg], w_net[w], w_len[w])
   for (w = 1; w <= wishes; w++) {
     is_settled[key_of(w)] = 1
-    if (!resolve(w)) print "missing " wish_text(w) ": waiting for " missing " (given up after " waited " s)"
+    if (!resolve(w)) enlist("missing", wish_text(w) ": waiting for " missing " (given up after " waited " s)")
     else if (!through[w]) settle(w)
   }
   for (w = 1; w <= wishes; w++) if (through[w]) settle(w)
   # Those through a gateway go first, for others may lead to it.
-  for (r = 1; r <= routes; r++) if (is_to_go(r) && has_gateway(r)) print "remove " removal(r)
-  for (r = 1; r <= routes; r++) if (is_to_go(r) && !has_gateway(r)) print "remove " removal(r)
+  for (r = 1; r <= routes; r++) if (is_to_go(r) && has_gateway(r)) enlist("remove", removal(r))
+  for (r = 1; r <= routes; r++) if (is_to_go(r) && !has_gateway(r)) enlist("remove", removal(r))
 }
 
-# --- What is read.
+function enlist(kind, text) { step[kind, ++count[kind]] = text }
 
-function value_of(word) { return substr(word, index(word, "=") + 1) }
+function tell(kind, word,   i) { for (i = 1; i <= count[kind]; i++) print word step[kind, i] }
 
-function want(destination, gateway, dev, metric) {
-  wishes++
-  w_destination[wishes] = destination
-  w_gateway[wishes] = value_of(gateway); w_dev[wishes] = value_of(dev); w_metric[wishes] = value_of(metric)
-  read_prefix(destination)
-  w_net[wishes] = network; w_len[wishes] = prefix_length
-  wanted_prefix[destination] = 1
-  if (prefix_length == 32) return
-  wanted_prefix[prefix_text(network, prefix_length + 1)] = 1
-  wanted_prefix[prefix_text(network + size[prefix_length + 1], prefix_length + 1)] = 1
+# What the kernel refuses, `ip` says itself; whether that matters, the next look tells: somebody else may have done it.
+function carry_out(   command, i) {
+  print "attempt"
+  tell(due, "tried ")
+  fflush()
+  command = "exec ip -4 -N -force -batch - 2>&1 >/dev/null"
+  for (i = 1; i <= count[due]; i++) print step[due, i] | command
+  close(command)
 }
 
-# Of a hundred thousand routes, those that could matter: default routes, ours, those that lead to neighbours, and those
-# that hold a prefix that is wanted, or one of its halves.
-function is_of_interest() {
-  return $2 == "default" || index($0, " proto " ours " ") || is_near() \
-    || ((index($2, "/") ? $2 : $2 "/32") in wanted_prefix)
+# Nothing here goes through a temporary file (as here-documents may do), for there may be no room for one.
+function read_again(   command) {
+  forget_host()
+  command = "printf \"rule show\\nroute show table all\\nlink show\\nnetconf show\\n\" |"
+  command = command " ip -4 -N -d -o -batch - 2>&1"
+  while ((command | getline) > 0) read_line()
+  close(command)
 }
 
 # --- Keys: what the kernel tells routes of one table apart by.
@@ -62,54 +60,12 @@ function key_of_route(r) { return r_net[r] SUBSEP r_len[r] SUBSEP r_metric[r] SU
 
 # Who holds each key in the table main; the kernel takes the first.
 function list_holders(   r, key) {
+  split("", holders)
   for (r = 1; r <= routes; r++) if (r_table[r] == MAIN) {
     key = key_of_route(r)
     holders[key]++
     holder[key, holders[key]] = r
   }
-}
-
-# --- What a wish comes to.
-
-function wish_text(w) {
-  return w_destination[w] (w_gateway[w] == "" ? "" : " via " w_gateway[w]) (w_dev[w] == "" ? "" : " dev " w_dev[w]) \
-    (w_metric[w] == 0 ? "" : " metric " w_metric[w])
-}
-
-# The legs that a wish comes to, given the default route: sets legs[w], through[w], g_words and g_weight; 0, and what is
-# missing, when the host is not ready for it.
-function resolve(w,   d, leg, ways) {
-  legs[w] = through[w] = 0
-  missing = ""
-  d = default_route(w_dev[w], ours)
-  if (w_gateway[w] != "") return resolve_gateway(w, d)
-  for (leg = 1; d && leg <= r_legs[d]; leg++) ways += is_way(d, leg, w_dev[w])
-  for (leg = 1; d && leg <= r_legs[d]; leg++) if (is_way(d, leg, w_dev[w]))
-    # One leg alone has no weight.
-    add_leg(w, r_dev[d, leg], r_gateway[d, leg], has_flag(d, leg, "onlink"), ways > 1 ? r_weight[d, leg] : 1)
-  if (!d) missing = no_default_route(w_dev[w])
-  return missing == ""
-}
-
-# The default gateway spelled out is the default gateway: on-link where the default route says so.
-function resolve_gateway(w, d,   leg, dev) {
-  leg = same_way(d, w_dev[w], w_gateway[w])
-  if (leg) add_leg(w, r_dev[d, leg], w_gateway[w], has_flag(d, leg, "onlink"), 1)
-  else if (w_dev[w] != "") add_leg(w, w_dev[w], w_gateway[w], 0, 1)
-  else if (d) {
-    dev = r_dev[d, 1]
-    for (leg = r_legs[d]; leg >= 1; leg--) if (reaches(r_dev[d, leg], address_number(w_gateway[w]))) dev = r_dev[d, leg]
-    add_leg(w, dev, w_gateway[w], 0, 1)
-  } else missing = no_default_route("")
-  return missing == ""
-}
-
-function add_leg(w, dev, gateway, onlink, weight) {
-  if (missing == "") missing = obstacle(dev, gateway, onlink)
-  if (missing != "") { through[w] = 0; return }
-  legs[w]++
-  g_dev[w, legs[w]] = dev; g_words[w, legs[w]] = way_text(gateway, dev, onlink); g_weight[w, legs[w]] = weight
-  if (gateway != "") through[w] = 1
 }
 
 # --- What is done about it.
@@ -135,27 +91,26 @@ function settle(w,   key, i, r, stays, doubtful) {
     } else if (!stays) stays = r
   }
   if (stays && says(stays, w)) {
-    if (doubtful && r_proto[stays] == ours) bring_forward("remove ", w, key)
+    if (doubtful && r_proto[stays] == ours) bring_forward("remove", w, key)
   } else if (holders[key] && is_stale[holder[key, 1]]) {
-    if (stays) bring_forward("change ", w, key)
-    else print "change route append " route_words(w)
+    if (stays) bring_forward("change", w, key)
+    else enlist("change", "route append " route_words(w))
   } else if (stays) {
-    print "refused " wish_text(w) ": its key is held by [" route_text(stays) "], which is not ours: " \
-      way_out(stays)
-  } else print "change route add " route_words(w)
+    enlist("refused", wish_text(w) ": its key is held by [" route_text(stays) "], which is not ours: " way_out(stays))
+  } else enlist("change", "route add " route_words(w))
 }
 
 # Ours never gives way to ours by `replace`, which overwrites whoever stands first by then. The new one comes behind the
 # old, which goes when all else is there: for the kernel deletes the first that could be meant. Where others stand there
 # too, the new one comes before them all, and what could be taken for it goes just before that.
-function bring_forward(what, w, key,   i, r) {
+function bring_forward(kind, w, key,   i, r) {
   for (i = 1; i <= holders[key]; i++) {
     r = holder[key, i]
     if (r_proto[r] != ours || !is_like(r, w)) continue
     is_stale[r] = 0
-    print what removal(r)
+    enlist(kind, removal(r))
   }
-  print what "route prepend " route_words(w)
+  enlist(kind, "route prepend " route_words(w))
 }
 
 # Whether the kernel could take the wanted route for this one, when this is to be deleted.
@@ -235,4 +190,28 @@ function is_held(net, length_,   key, i) {
   key = net SUBSEP length_ SUBSEP 0 SUBSEP "0"
   for (i = 1; i <= holders[key]; i++) if (r_proto[holder[key, i]] != ours) return 1
   return 0
+}
+
+# --- What is done. It stands last: a program whose end is missing does nothing.
+
+$1 == "setting" && $2 == "route" { want($3, $4, $5, $6); next }
+$1 == "setting" { next }
+$1 == "state" { next }
+{ read_line() }
+
+END {
+  for (attempts = 0; ; attempts++) {
+    plan()
+    if (count["missing"] && !final) exit NOT_YET
+    # Nothing is taken away until everything else is there.
+    due = count["missing"] || count["refused"] || count["change"] ? "change" : "remove"
+    if (!count[due] || attempts == 4) break
+    carry_out()
+    read_again()
+  }
+  if (!count["missing"] && !count["refused"] && !count[due]) exit DONE
+  tell("missing", "wanting ")
+  tell("refused", "wanting ")
+  tell(due, "due ")
+  exit FAILED
 }

@@ -3,6 +3,7 @@
 
 # To be called when the tables are built.
 function find_uplinks() {
+  default_routes = near_count = 0
   list_defaults()
   list_near()
 }

@@ -1,0 +1,106 @@
+"""The boot scripts as files, of which bash reads the beginning and awk the end: whole, or they fail."""
+
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from hostrouting.config import HostRoutingConfig, RouteOverlapConfig, StaticRoute, StaticRoutesConfig
+from hostrouting.render import render_check_script, render_static_routes_script
+from tests.support.awks import AWKS, only_awk, put_before
+from tests.support.commands import LINKS, furnish
+from tests.support.namespace import Namespace, private_namespace
+
+pytestmark = [
+    pytest.mark.processes,
+    pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace takes root"),
+]
+
+CONFIG = HostRoutingConfig(
+    StaticRoutesConfig(enabled=True, routes=[StaticRoute("172.16.0.0/16")]),
+    RouteOverlapConfig(["172.16.0.0/16"], "STRICT"),
+)
+RENDERERS = {"routes": render_static_routes_script, "check": render_check_script}
+each_script = pytest.mark.parametrize("which", ["routes", "check"])
+
+
+@pytest.fixture(scope="module")
+def host() -> Iterator[Namespace]:
+    """A host with a default route and a fabric."""
+    with private_namespace(seconds=600) as private:
+        furnish(private, LINKS, set())
+        private.batch(["route add default via 10.0.0.1 dev eth0", "address add 172.16.1.5/16 dev ib0"])
+        yield private
+
+
+def run(host: Namespace, script: Path) -> subprocess.CompletedProcess[str]:
+    """Run it, with the directory beside it as its state directory."""
+    return host.run("/bin/bash", str(script), RUNTIME_DIRECTORY=str(script.parent / "state"))
+
+
+@each_script
+@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(place=st.floats(0, 1), awk=st.sampled_from(AWKS))
+@example(place=1, awk=AWKS[0])
+def test_cut_short(which: str, host: Namespace, tmp_path: Path, place: float, awk: str) -> None:
+    """A script of which the end is missing fails, wherever it was cut, and whatever it says then is not "ok"."""
+    config = HostRoutingConfig(CONFIG.static_routes, RouteOverlapConfig(["192.168.0.0/16"], "STRICT"))
+    text = RENDERERS[which](config, wait=0)
+    text, end = only_awk(text, awk, tmp_path).rstrip("\n").rsplit("}\n", 1)
+    assert end == "# the end of the program for awk"
+    script = tmp_path / "script.sh"
+    begin = text.index(" EXIT ")
+    script.write_text(text[: begin + int(place * (len(text) - begin))])
+    done = run(host, script)
+    assert done.returncode, done.stderr
+    assert "ok" not in {path.suffix for path in tmp_path.glob("state/*")}
+
+
+@each_script
+def test_replaced_while_it_runs(which: str, tmp_path: Path) -> None:
+    """A script that is waiting when another takes its place goes on with what it was."""
+    script, other = tmp_path / "script.sh", tmp_path / "other.sh"
+    script.write_text(RENDERERS[which](CONFIG, wait=20))
+    other.write_text("# nothing\n")
+    with private_namespace() as namespace:
+        furnish(namespace, LINKS, set())
+        command = [*namespace.enter, "/bin/bash", str(script)]
+        waiting = subprocess.Popen(command, env={**os.environ, "RUNTIME_DIRECTORY": str(tmp_path / "state")})
+        try:
+            time.sleep(0.5)
+            assert waiting.poll() is None
+            other.replace(script)
+            namespace.batch(["route add default via 10.0.0.1 dev eth0"])
+            assert waiting.wait(timeout=30) == 0
+        finally:
+            waiting.kill()
+            waiting.wait()
+
+
+@each_script
+@pytest.mark.skipif(shutil.which("mawk") is None, reason="mawk is not installed")
+def test_the_awk_that_begins_quickest(which: str, host: Namespace, tmp_path: Path) -> None:
+    """Where a host has mawk, that is taken, whatever else is called awk."""
+    script = tmp_path / "script.sh"
+    program = put_before(RENDERERS[which](CONFIG, wait=0), {"awk": "exit 9"}, tmp_path)
+    (tmp_path / "tools" / "mawk").unlink()
+    script.write_text(program)
+    done = run(host, script)
+    assert "awk failed" not in done.stderr
+
+
+def test_no_mawk(host: Namespace, tmp_path: Path) -> None:
+    """Where a host has none, awk is taken."""
+    script = tmp_path / "script.sh"
+    script.write_text(render_check_script(CONFIG, wait=0).replace("/usr/sbin:/usr/bin:/sbin:/bin", str(tmp_path)))
+    for tool in ("awk", "ip", "mkdir", "mv", "rm", "sh"):
+        (tmp_path / tool).symlink_to(str(shutil.which(tool)))
+    done = run(host, script)
+    assert done.returncode == 1
+    assert (tmp_path / "state" / "route-overlap.detected").is_file(), done.stderr
