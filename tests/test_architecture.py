@@ -57,8 +57,9 @@ DRAWINGS = {
     "hostrouting.backends.netlink": """
         codec namespaces numbers selectors watching
         framing routes sockets
-        channel decode devices encode lean
-        disturbance routedump templates
+        attributes
+        channel decode encode lean questions
+        devices disturbance routedump templates
         reading
         lookups standing
         refusals

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import errno
-import struct
-from functools import cache
 from typing import TYPE_CHECKING
 
-from hostrouting.backends.netlink import numbers as n
-from hostrouting.backends.netlink.codec import decode, encode
+from hostrouting.backends.netlink.decode import read_device
 from hostrouting.backends.netlink.framing import KernelError
+from hostrouting.backends.netlink.questions import ask_device, numbered
 from hostrouting.errors import BackendError
 
 if TYPE_CHECKING:
     from hostrouting.backends.netlink.channel import Channel
 
 __all__ = ["NoDevice", "index_of"]
-
-_SKIP_STATS = 8  # RTEXT_FILTER_SKIP_STATS
 
 
 class NoDevice(Exception):  # noqa: N818  reads as what is wrong
@@ -36,23 +32,16 @@ def index_of(channel: Channel, name: str) -> int:
     packed = name.encode(errors="replace")
     if not 0 < len(packed) < 16 or b"\0" in packed or packed.decode() != name:
         raise NoDevice(name)
-    message = _request(name)
+    asked = ask_device(name=packed)
     try:
-        answer = channel.ask(lambda number: message[:8] + struct.pack("=I", number) + message[12:])
+        answer = channel.ask(lambda number: numbered(asked, number))
     except KernelError as error:
         if error.number == errno.ENODEV:
             raise NoDevice(name, error) from error
         raise BackendError(f"the kernel does not say whether there is a device {name}", errno=error.number,
                            kernel=error.words) from error  # fmt: skip
-    found = decode("link", answer)
-    own = str(found.get("IFLA_IFNAME"))
+    index, own = read_device(answer)
     if own != name:
         # What is read back would be called otherwise than what was asked for.
         raise NoDevice(name, own=own)
-    return found.field("index")
-
-
-@cache
-def _request(name: str) -> bytes:
-    attributes = [("IFLA_IFNAME", name), ("IFLA_EXT_MASK", _SKIP_STATS)]
-    return encode("link", n.RTM_GETLINK, n.NLM_F_REQUEST, attributes=attributes)
+    return index

@@ -15,8 +15,8 @@ from hostrouting.backends.netlink import lean
 from hostrouting.backends.netlink import numbers as n
 from hostrouting.backends.netlink.devices import NoDevice, index_of
 from hostrouting.backends.netlink.disturbance import Wanted
-from hostrouting.backends.netlink.encode import encode_lookup
 from hostrouting.backends.netlink.framing import read_error
+from hostrouting.backends.netlink.questions import encode_lookup
 from hostrouting.backends.netlink.reading import list_names, list_nexthops, list_routes
 from hostrouting.backends.netlink.routes import read_route
 from hostrouting.backends.netlink.templates import lookup_template

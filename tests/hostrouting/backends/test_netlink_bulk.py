@@ -19,15 +19,15 @@ from hostrouting.backends.netlink import NetlinkBackend
 from hostrouting.backends.netlink import numbers as n
 from hostrouting.backends.netlink.channel import Channel
 from hostrouting.backends.netlink.codec import encode
-from hostrouting.backends.netlink.decode import read_rules
-from hostrouting.backends.netlink.encode import encode_change, encode_lookup
+from hostrouting.backends.netlink.encode import encode_change
 from hostrouting.backends.netlink.framing import Listing
+from hostrouting.backends.netlink.questions import encode_lookup
 from hostrouting.backends.netlink.reading import list_routes
 from hostrouting.backends.netlink.routedump import RouteDump
 from hostrouting.backends.netlink.sockets import open_socket
 from hostrouting.backends.netlink.templates import ChangeEncoder, Template, lookup_template
 from hostrouting.fib import Flow
-from hostrouting.model import IPV4, Link, NextHop, Prefix, Route, Rule, as_ip, ip_at, route_keys
+from hostrouting.model import IPV4, Link, NextHop, Prefix, Route, as_ip, ip_at, route_keys
 from tests.support.commands import furnish, route_command
 from tests.support.namespace import Namespace, private_namespace
 from tests.support.strategies import DEVICES, blocks, prefixes, routes
@@ -219,22 +219,6 @@ class TestUnknown:
         channel, names = Channel(open_socket, 1.0), {number_of("eth0"): "eth0"}
         assert list(list_routes(channel, (6,), names)) == []
         assert list(list_routes(channel, (4, 6), names)) == [route]
-
-    def test_rules_of_newer_kernels(self) -> None:
-        """A rule that gives all of the DSCP selects on the tos of these bits; a rule for neither family is left out."""
-        attributes = [("FRA_PRIORITY", 5), ("FRA_TABLE", 100), ("FRA_DSCP", 10)]
-        dscp = encode("rule", 32, 2, fields={"family": 2, "action": 1}, attributes=attributes)
-        other = encode("rule", 32, 2, fields={"family": 128, "action": 1}, attributes=attributes[:2])
-        assert read_rules([dscp, other]) == (Rule(family=4, priority=5, table=100, tos=40),)
-
-    def test_rules_of_the_future(self) -> None:
-        """A rule that selects on what nobody knows is no rule for all packets: it says on which attribute."""
-        known = encode("rule", 32, 2, fields={"family": 2, "action": 1}, attributes=[("FRA_TABLE", 100)])
-        future = struct.pack("=HHI", 8, 77, 5) + struct.pack("=HH", 4, 78 | 0x8000)
-        data = struct.pack("=I", len(known) + len(future)) + known[4:] + future
-        others = (("attribute-77", future[4:8].hex()), ("attribute-78", "set"))
-        assert read_rules([data]) == (Rule(family=4, priority=0, table=100, others=others),)
-        assert "attribute-78 set" in str(read_rules([data])[0])
 
     def test_a_device_that_came_later(self) -> None:
         """A device that is not among those listed is called by its number, as `ip` does."""
