@@ -1,8 +1,9 @@
-"""Devices by name, as they are called at this moment."""
+"""Devices by name and by number, as they are called at this moment."""
 
 from __future__ import annotations
 
 import errno
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from hostrouting.backends.netlink.decode import read_device
@@ -11,9 +12,11 @@ from hostrouting.backends.netlink.questions import ask_device, numbered
 from hostrouting.errors import BackendError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from hostrouting.backends.netlink.channel import Channel
 
-__all__ = ["NoDevice", "index_of"]
+__all__ = ["NoDevice", "Names", "index_of"]
 
 
 class NoDevice(Exception):  # noqa: N818  reads as what is wrong
@@ -45,3 +48,31 @@ def index_of(channel: Channel, name: str) -> int:
         # What is read back would be called otherwise than what was asked for.
         raise NoDevice(name, own=own)
     return index
+
+
+class Names(Mapping[int, str]):
+    """The names of devices by number, each asked for when it is first wanted: of hundreds few are met in an answer."""
+
+    def __init__(self, channel: Channel) -> None:
+        """Ask for none yet."""
+        self._channel = channel
+        self._known: dict[int, str] = {}
+
+    def __getitem__(self, index: int) -> str:
+        if index not in self._known:
+            asked = ask_device(index=index)
+            try:
+                _, self._known[index] = read_device(self._channel.ask(lambda number: numbered(asked, number)))
+            except KernelError as error:
+                if error.number == errno.ENODEV:
+                    raise KeyError(index) from error
+                raise BackendError(f"the kernel does not say which device has the number {index}", errno=error.number,
+                                   kernel=error.words) from error  # fmt: skip
+        return self._known[index]
+
+    def __iter__(self) -> Iterator[int]:
+        """Those that were asked for."""
+        return iter(self._known)
+
+    def __len__(self) -> int:
+        return len(self._known)

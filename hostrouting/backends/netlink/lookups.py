@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 from hostrouting.backends.base import KIND_OF_ERRNO, Answer
 from hostrouting.backends.netlink import lean
 from hostrouting.backends.netlink import numbers as n
-from hostrouting.backends.netlink.devices import NoDevice, index_of
+from hostrouting.backends.netlink.devices import Names, NoDevice, index_of
 from hostrouting.backends.netlink.disturbance import Wanted
 from hostrouting.backends.netlink.framing import read_error
 from hostrouting.backends.netlink.questions import encode_lookup
-from hostrouting.backends.netlink.reading import list_names, list_nexthops, list_routes
+from hostrouting.backends.netlink.reading import list_nexthops, list_routes
 from hostrouting.backends.netlink.routes import read_route
 from hostrouting.backends.netlink.templates import lookup_template
 from hostrouting.errors import BackendError, Unsettled
@@ -83,7 +83,7 @@ class _Answers:
         self._channel, self._flow, self._family = channel, flow, family
         self._known: dict[bytes, Answer] = {}
         self._legs: dict[tuple[int, bytes, int], NextHop] = {}
-        self._names: dict[int, str] = {}
+        self._names = Names(channel)
 
     def read(self, data: bytes, destination: bytes) -> Answer:
         """The answer in this message, which is about the destination."""
@@ -98,7 +98,7 @@ class _Answers:
         return answer
 
     def _of_route(self, data: bytes) -> Answer:
-        names = self._find_names()
+        names = self._names
         route = lean.read(data + bytes(8), 0, names, self._legs)
         if route is None:
             route = read_route(data, names, list_nexthops(self._channel, names))
@@ -117,7 +117,7 @@ class _Answers:
                 dst=number,
             )
         )
-        names = self._find_names()
+        names = self._names
         table = read_route(data, names, {}).table
         routes = list_routes(self._channel, (family,), names, Wanted(table=table))
         near = [
@@ -131,11 +131,6 @@ class _Answers:
         if route is None:
             raise Unsettled(f"the entry for {ip_at(family, number)} is too large for an answer, and is not listed")
         return Answer(route.type, route)
-
-    def _find_names(self) -> dict[int, str]:
-        if not self._names:
-            self._names = list_names(self._channel)
-        return self._names
 
     def _of_error(self, error: KernelError) -> Answer:
         kind = KIND_OF_ERRNO.get(error.number)
