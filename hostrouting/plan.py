@@ -77,14 +77,19 @@ class RoutePlan:
 
         ValueError where the kernel would refuse a step: a route is to be the only one of a key that has one.
         """
-        for step in self.changes:
+        changes = self.changes
+        amendment = snapshot.amended(about=[step.held or step.route for step in changes])
+        for step in changes:
             if step.action == "replace" and step.held is not None:
-                snapshot = snapshot.with_replaced(step.held, step.route)
+                amendment.change(step.held, step.route)
             elif step.action == "delete":
-                snapshot = _without_last(snapshot, step.route)
+                # Where a twin of it has just come before it, that one stays.
+                amendment.change(step.route, None, last=True)
+            elif step.place == "only" and any(it.key == step.route.key for it in amendment.near(step.route)):
+                raise ValueError(f"another route holds the key of {step.route}")
             else:
-                snapshot = _with_added(snapshot, step)
-        return snapshot
+                amendment.put(step.route, first=step.place == "first")
+        return attrs.evolve(snapshot, routes=amendment.routes())
 
     def __str__(self) -> str:
         lines = [str(step) for step in self.steps] + [f"? {pending}" for pending in self.pending]
@@ -170,21 +175,6 @@ def _deletions(holders: list[Route], gone: list[int], reason: str) -> Iterator[S
     for at in reversed(gone):
         if at > staying:
             yield Step("delete", holders[at], reason, place="last")
-
-
-def _without_last(snapshot: Snapshot, route: Route) -> Snapshot:
-    """Without the route; where a twin of it has just come before it, that one stays."""
-    routes = list(snapshot.routes)
-    del routes[len(routes) - 1 - routes[::-1].index(route)]
-    return attrs.evolve(snapshot, routes=tuple(routes))
-
-
-def _with_added(snapshot: Snapshot, step: Step) -> Snapshot:
-    if step.place == "first":
-        return attrs.evolve(snapshot, routes=(step.route, *snapshot.routes))
-    if step.place == "only" and any(route.key == step.route.key for route in snapshot.routes):
-        raise ValueError(f"another route holds the key of {step.route}")
-    return snapshot.with_routes([step.route])
 
 
 def _says(route: Route, wanted: Route, ours: Collection[int]) -> bool:

@@ -96,7 +96,7 @@ DRAWINGS = {
     "hostrouting.model": """
         prefix
         link route
-        rule
+        amended rule
         snapshot
         wire
         __init__

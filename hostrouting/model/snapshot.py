@@ -5,19 +5,16 @@ what follows from it (fib).
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Protocol, Self, TypeAlias, runtime_checkable
+from typing import Protocol, Self, runtime_checkable
 
 import attrs
 
+from hostrouting.model.amended import Amendment, RouteKey
 from hostrouting.model.link import Address, Link
 from hostrouting.model.route import Route
 from hostrouting.model.rule import Rule
 
 __all__ = ["RouteKey", "Snapshot", "route_keys"]
-
-
-# Family, table, network, length, protocol.
-RouteKey: TypeAlias = tuple[int, int, int, int, int]
 
 
 @runtime_checkable
@@ -63,18 +60,25 @@ class Snapshot:
         """The device of this name, if there is one."""
         return next((link for link in self.links if link.name == name), None)
 
+    def amended(self, *, about: Iterable[Route]) -> Amendment:
+        """Its routes, to be changed one after the other; `about` are those that are going to be looked for."""
+        return Amendment(self.routes, route_keys, about=about)
+
     def with_routes(self, added: Iterable[Route] = (), *, without: Iterable[Route] = ()) -> Self:
         """The same host after routes were taken away, the first of several equal ones, and others came last."""
-        routes = list(self.routes)
-        for route in without:
-            routes.remove(route)
-        return attrs.evolve(self, routes=(*routes, *added))
+        gone = tuple(without)
+        amendment = self.amended(about=gone)
+        for route in gone:
+            amendment.change(route, None)
+        for route in added:
+            amendment.put(route)
+        return attrs.evolve(self, routes=amendment.routes())
 
     def with_replaced(self, old: Route, new: Route) -> Self:
         """The same host with one route in the place of another, as the kernel's REPLACE leaves it."""
-        routes = list(self.routes)
-        routes[routes.index(old)] = new
-        return attrs.evolve(self, routes=tuple(routes))
+        amendment = self.amended(about=[old])
+        amendment.change(old, new)
+        return attrs.evolve(self, routes=amendment.routes())
 
     def to_json(self, *, indent: int | None = None) -> str:
         """All of it as text that `from_json` reads; what has its default value is left out."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from hostrouting.backends.netlink.channel import Channel
 
-__all__ = ["NoDevice", "Names", "index_of"]
+__all__ = ["Names", "NoDevice", "index_of"]
 
 
 class NoDevice(Exception):  # noqa: N818  reads as what is wrong
