@@ -27,8 +27,9 @@ DRAWINGS = {
         errors layout
         config model system
         fib host render
-        backends installation packets uplink
-        overlap plan restore testing
+        backends installation packets steps uplink
+        overlap restore settled testing
+        plan
         apply
         repair
         kernel wording
@@ -56,7 +57,7 @@ DRAWINGS = {
     """,
     "hostrouting.backends.netlink": """
         codec namespaces numbers selectors watching
-        framing routes sockets
+        framing routes sockets sorts
         attributes
         channel decode encode lean questions
         devices disturbance routedump templates

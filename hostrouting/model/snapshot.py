@@ -5,7 +5,7 @@ what follows from it (fib).
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Protocol, Self, runtime_checkable
+from typing import NamedTuple, Protocol, Self, runtime_checkable
 
 import attrs
 
@@ -14,7 +14,7 @@ from hostrouting.model.link import Address, Link
 from hostrouting.model.route import Route
 from hostrouting.model.rule import Rule
 
-__all__ = ["RouteKey", "Snapshot", "route_keys"]
+__all__ = ["RouteKey", "Snapshot", "Sort", "Sorted", "route_keys"]
 
 
 @runtime_checkable
@@ -37,6 +37,31 @@ def route_keys(routes: Sequence[Route]) -> Iterable[RouteKey]:
         for route in routes
         for prefix in (route.prefix,)
     )
+
+
+class Sort(NamedTuple):
+    """Routes that say the same but for their destination: one of them, where they stand, and where they lead to."""
+
+    like: Route
+    places: Sequence[int]
+    prefixes: Sequence[tuple[int, int]]
+    """The length and the network of each."""
+
+
+@runtime_checkable
+class Sorted(Protocol):
+    """A sequence of routes that knows which of them are of one sort without making the routes.
+
+    Not every route is of one, and two sorts may say the same.
+    """
+
+    def sorts(self) -> Sequence[Sort]:
+        """The sorts that it knows of."""
+        ...
+
+    def part(self, places: Iterable[int]) -> Sequence[Route]:
+        """The routes at these places only."""
+        ...
 
 
 def _frozen_sequence(routes: Iterable[Route]) -> Sequence[Route]:

@@ -28,6 +28,8 @@ from hostrouting.backends.netlink.sockets import open_socket
 from hostrouting.backends.netlink.templates import ChangeEncoder, Template, lookup_template
 from hostrouting.fib import Flow
 from hostrouting.model import IPV4, Link, NextHop, Prefix, Route, as_ip, ip_at, route_keys
+from hostrouting.plan import plan_routes
+from hostrouting.uplink import DesiredRoute
 from tests.support.commands import furnish, route_command
 from tests.support.namespace import Namespace, private_namespace
 from tests.support.strategies import DEVICES, blocks, prefixes, routes
@@ -108,6 +110,17 @@ class TestTemplates:
                 Template(lambda raw: bytes([raw.get("twice", 0)] * 2), {slot: 1}, packed=set())
 
 
+def check_sorts(dump: RouteDump) -> int:
+    """Each route of a sort is what the sort says of it, and of one sort only; how many are of one."""
+    places = [place for sort in dump.sorts() for place in sort.places]
+    assert len(set(places)) == len(places)
+    for like, where, leading in dump.sorts():
+        for place, (length, network) in zip(where, leading, strict=True):
+            assert dump[place] == attrs.evolve(like, prefix=Prefix(IPV4, network, length))
+    assert list(dump.part(places)) == [dump[place] for place in places]
+    return len(places)
+
+
 @pytest.fixture
 def namespace() -> Iterator[Namespace]:
     """Four devices; eth0 has addresses."""
@@ -136,6 +149,25 @@ class TestReading:
         assert isinstance(dump, RouteDump)
         assert list(dump) == list(dump.plainly())
         assert list(dump.keys()) == list(route_keys(tuple(dump)))
+
+    def test_neighbours_are_of_one_sort(self, namespace: Namespace) -> None:
+        """Of thousands of routes, which come in many pieces, each is of its sort: alike ones, and others among them."""
+        leg = NextHop("eth0", gateway=as_ip("10.0.0.1"))
+        routes = [
+            Route(Prefix(4, (20 << 24) + (number << 4), 28), (leg,), protocol=213, metric=7 * (number % 700 == 3))
+            for number in range(3000)
+        ]
+        with NetlinkBackend(netns=namespace.path) as backend:
+            assert all(outcome.ok for outcome in backend.change(Change("add", route) for route in routes))
+            dump = backend.snapshot(family=4, protocol=213).routes
+            assert isinstance(dump, RouteDump)
+            assert check_sorts(dump) == 3000
+            assert sorted(len(sort.places) for sort in dump.sorts()) == [5, 2995]
+            wishes = [DesiredRoute(it.prefix, gateway=leg.gateway, dev="eth0", metric=it.metric) for it in routes]
+            whole = backend.snapshot(family=4)
+            plan = plan_routes(wishes, whole)
+            assert (plan.kept, plan.changes) == (3000, ())
+            assert plan == plan_routes(wishes, attrs.evolve(whole, routes=tuple(whole.routes)))
 
     def test_it_is_a_sequence(self, namespace: Namespace) -> None:
         """Length, places, slices, iteration, equality, hash, pickling: as of the tuple of its routes."""
