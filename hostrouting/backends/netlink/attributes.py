@@ -14,7 +14,7 @@ from hostrouting.backends.netlink.framing import HEADER
 from hostrouting.backends.netlink.numbers import NLM_F_REQUEST
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
 __all__ = ["attributes_of", "message"]
 
@@ -22,13 +22,15 @@ _ATTRIBUTE = struct.Struct("=HH")  # struct nlattr
 _KIND = 0x3FFF  # without the marks that an attribute is nested, or in network order
 
 
-def attributes_of(data: bytes, begin: int) -> dict[int, bytes]:
-    """The attributes from this place to the end, also those that nobody knows."""
+def attributes_of(data: bytes, begin: int, wanted: Collection[int] | None = None) -> dict[int, bytes]:
+    """The attributes from this place to the end: the wanted ones, or all, also those that nobody knows."""
     found: dict[int, bytes] = {}
     unpack, at, end = _ATTRIBUTE.unpack_from, begin, len(data) - _ATTRIBUTE.size
     while at <= end:
         length, kind = unpack(data, at)
-        found[kind & _KIND] = data[at + 4 : at + length]
+        kind &= _KIND
+        if wanted is None or kind in wanted:
+            found[kind] = data[at + 4 : at + length]
         at += (length + 3 & ~3) or 4
     return found
 

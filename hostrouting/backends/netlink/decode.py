@@ -30,6 +30,8 @@ _RULE = struct.Struct("=16x5B2xBI")  # struct fib_rule_hdr: family, lengths, tos
 _NETCONF_SIZE, _FAMILY_AT = 20, 16
 # Attributes by their numbers: IFLA_…, IFA_…, NETCONFA_… and FRA_…
 _IFNAME, _MASTER, _LINKINFO, _GROUP, _CARRIER, _LINK_NETNSID, _INFO_KIND = 3, 10, 18, 27, 33, 37, 1
+# Of the forty that are said of a device.
+_OF_LINK = frozenset({_IFNAME, _MASTER, _LINKINFO, _GROUP, _CARRIER, _LINK_NETNSID})
 _IFA_ADDRESS, _IFA_LOCAL, _IFA_BROADCAST = 1, 2, 4
 _NETCONF_IFINDEX, _NETCONF_RP_FILTER, _NETCONF_WARY = 1, 3, 6
 _DST, _SRC, _IIFNAME, _GOTO, _PRIORITY, _FWMARK, _TABLE, _FWMASK, _OIFNAME = 1, 2, 3, 4, 6, 10, 15, 16, 17
@@ -77,12 +79,12 @@ def _ip(packed: bytes | None) -> IP | None:
 def read_device(data: bytes) -> tuple[int, str]:
     """The number and the name of a device."""
     _, _, index, _ = _LINK.unpack_from(data)
-    return index, _text(attributes_of(data, _LINK.size), _IFNAME) or ""
+    return index, _text(attributes_of(data, _LINK.size, (_IFNAME,)), _IFNAME) or ""
 
 
 def read_links(messages: Iterable[bytes], settings: Mapping[int, Settings]) -> tuple[Link, ...]:
     """The devices, and what is set for each by its number."""
-    parsed = [(*_LINK.unpack_from(data), attributes_of(data, _LINK.size)) for data in messages]
+    parsed = [(*_LINK.unpack_from(data), attributes_of(data, _LINK.size, _OF_LINK)) for data in messages]
     names = {index: _text(raw, _IFNAME) or "" for _, _, index, _, raw in parsed}
     return tuple(_link(one, names, settings.get(one[2], Settings())) for one in parsed)
 
