@@ -58,7 +58,7 @@ DRAWINGS = {
     "hostrouting.backends.netlink": """
         codec namespaces numbers selectors watching
         framing routes sockets sorts
-        attributes
+        alike attributes
         channel decode encode lean questions
         devices disturbance routedump templates
         reading

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from array import array
     from collections.abc import Iterator
 
-__all__ = ["sort_out"]
+__all__ = ["DST", "FAMILY", "LENGTH", "REST", "is_usual", "sort_out"]
 
 # Where in a message the family, the prefix length and the destination stand, when attributes come in their usual order.
-_FAMILY, _LENGTH, _DST, _REST = 16, 17, 40, 44
+FAMILY, LENGTH, DST, REST = 16, 17, 40, 44
 _WORD = struct.Struct("=I")
 _AF_INET = 2
 # The heads of the first two attributes (RTA_TABLE, RTA_DST) behind struct rtmsg: their sizes and kinds.
@@ -35,19 +35,19 @@ def sort_out(data: bytes, offsets: array[int]) -> Sorts:
     found: Sorts = {}
     for first, count, size in _pieces(data, offsets):
         begin = offsets[first]
-        if _is_usual(data, begin) and _is_one_repeated(data[begin : begin + count * size], size):
+        if is_usual(data, begin) and _is_one_repeated(data[begin : begin + count * size], size):
             says = _all_but_destination(data, begin, size)
             places, prefixes = found.setdefault(says, ([], []))
             places.extend(range(first, first + count))
-            prefixes.extend(struct.iter_unpack(f">17xB22xI{size - _REST}x", data[begin : begin + count * size]))
+            prefixes.extend(struct.iter_unpack(f">17xB22xI{size - REST}x", data[begin : begin + count * size]))
             continue
         for place in range(first, first + count):
             at = offsets[place]
-            if _is_usual(data, at):
+            if is_usual(data, at):
                 says = _all_but_destination(data, at, *_WORD.unpack_from(data, at))
                 places, prefixes = found.setdefault(says, ([], []))
                 places.append(place)
-                prefixes.append((data[at + _LENGTH], int.from_bytes(data[at + _DST : at + _REST], "big")))
+                prefixes.append((data[at + LENGTH], int.from_bytes(data[at + DST : at + REST], "big")))
     return found
 
 
@@ -69,9 +69,10 @@ def _pieces(data: bytes, offsets: array[int]) -> Iterator[tuple[int, int, int]]:
         first += low
 
 
-def _is_usual(data: bytes, at: int) -> bool:
+def is_usual(data: bytes, at: int) -> bool:
+    """Whether the message there is one of IPv4 of the usual outline, with the destination where it is expected."""
     return (
-        data[at + _FAMILY] == _AF_INET
+        data[at + FAMILY] == _AF_INET
         and data[at + _FIRST_AT : at + _FIRST_AT + 4] == _FIRST
         and data[at + _SECOND_AT : at + _SECOND_AT + 4] == _SECOND
     )
@@ -79,10 +80,10 @@ def _is_usual(data: bytes, at: int) -> bool:
 
 def _is_one_repeated(piece: bytes, size: int) -> bool:
     blank = bytearray(piece)
-    for at in (_LENGTH, *range(_DST, _REST)):
+    for at in (LENGTH, *range(DST, REST)):
         blank[at::size] = bytes(len(blank[at::size]))
     return blank == blank[:size] * (len(blank) // size)
 
 
 def _all_but_destination(data: bytes, at: int, size: int) -> bytes:
-    return data[at + _LENGTH + 1 : at + _DST] + data[at + _REST : at + size]
+    return data[at + LENGTH + 1 : at + DST] + data[at + REST : at + size]

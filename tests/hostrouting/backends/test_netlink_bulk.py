@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from hostrouting.backends.base import Change, Verb
 from hostrouting.backends.netlink import NetlinkBackend
 from hostrouting.backends.netlink import numbers as n
+from hostrouting.backends.netlink.alike import Alike
 from hostrouting.backends.netlink.channel import Channel
 from hostrouting.backends.netlink.codec import encode
 from hostrouting.backends.netlink.encode import encode_change
@@ -24,6 +25,7 @@ from hostrouting.backends.netlink.framing import Listing
 from hostrouting.backends.netlink.questions import encode_lookup
 from hostrouting.backends.netlink.reading import list_routes
 from hostrouting.backends.netlink.routedump import RouteDump
+from hostrouting.backends.netlink.routes import read_route
 from hostrouting.backends.netlink.sockets import open_socket
 from hostrouting.backends.netlink.templates import ChangeEncoder, Template, lookup_template
 from hostrouting.fib import Flow
@@ -108,6 +110,21 @@ class TestTemplates:
         for slot in ("twice", "never"):
             with pytest.raises(AssertionError, match=f"{slot} is not 1 bytes in one place"):
                 Template(lambda raw: bytes([raw.get("twice", 0)] * 2), {slot: 1}, packed=set())
+
+
+def check_alike(dump: RouteDump) -> None:
+    """Whether of a sort one is read, or each: the routes are the same."""
+    read: list[bytes] = []
+
+    def plainly(data: bytes) -> Route:
+        read.append(data)
+        return read_route(data, dump._names, dump._nexthops)  # noqa: SLF001 RUF100
+
+    alike = Alike(plainly)
+    messages = list(Listing(dump._data, dump._offsets))  # noqa: SLF001 RUF100
+    assert [alike.read(data) for data in messages] == list(dump)
+    sorts = dump.sorts()
+    assert len(read) == len(messages) - sum(len(sort.places) for sort in sorts) + len(sorts)
 
 
 def check_sorts(dump: RouteDump) -> int:
