@@ -49,8 +49,9 @@ class Applied:
 
     def log_fields(self) -> dict[str, object]:
         """How many routes were added, replaced, deleted and kept."""
-        actions = [step.action for step in self.plan.steps]
-        return {action: actions.count(action) for action in ("add", "replace", "delete", "keep") if action in actions}
+        actions = [step.action for step in self.plan.changes]
+        counts = {action: actions.count(action) for action in ("add", "replace", "delete")}
+        return {action: count for action, count in (counts | {"keep": self.plan.kept}).items() if count}
 
 
 def apply_plan(

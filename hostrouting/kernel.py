@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 import attrs
 
 from hostrouting.errors import NotReady, Unsettled
-from hostrouting.fib import PLAIN, Fib
+from hostrouting.fib import Fib
 from hostrouting.model import IPV4, Prefix, Snapshot, ip_at, protocol_name
 from hostrouting.overlap import OverlapReport, check_overlap
 from hostrouting.plan import RoutePlan, plan_routes
@@ -131,7 +131,8 @@ def _surprises(backend: RouteBackend, fib: Fib, report: OverlapReport) -> Iterat
         return
     asked: dict[int, Decision] = {}
     for cidr in report.cidrs:
-        for cell in fib.cells(cidr, PLAIN):
+        # The kernel is asked about a plain packet, and a decision is a plain packet's first of all.
+        for cell in fib.cells(cidr):
             asked.setdefault(cell.first, cell.decision)
     places = sorted(asked)
     for begin in range(0, len(places), _AT_ONCE):

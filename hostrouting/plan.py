@@ -4,65 +4,50 @@ Here: keep, add, replace, delete, conflict, and why. Not here: carrying them out
 change that is not ours; printing a plan is the dry run.
 """
 
-from collections.abc import Collection, Iterable, Iterator
-from typing import Literal, Self, TypeAlias
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Self
 
 import attrs
 
 from hostrouting.fib import Fib
 from hostrouting.model import DEFAULT_METRIC, OURS, Prefix, Route, Snapshot, protocol_name, route_keys, width_of
+from hostrouting.settled import set_aside
+from hostrouting.steps import Action, Place, Step, Steps, in_order
 from hostrouting.uplink import DesiredRoute, Pending, Uplink, bare_leg
 
 __all__ = ["Action", "Place", "RoutePlan", "Step", "plan_routes"]
 
-Action: TypeAlias = Literal["keep", "add", "replace", "delete", "conflict"]
-Place: TypeAlias = Literal["only", "first", "last"]
-
-# Conflicts first, for they forbid the rest; then what is made, before what is broken.
-_ORDER: dict[Action, int] = {"conflict": 0, "keep": 1, "add": 2, "replace": 3, "delete": 4}
+_THERE = "it is there"
 _TWIN = "ours, but someone else's identical destination and metric already says what is wanted"
 _BEHIND = "ours, and behind the route of the same destination and metric that is wanted"
-_SIGNS: dict[Action, str] = {"keep": " ", "add": "+", "replace": "~", "delete": "-", "conflict": "!"}
-
-
-@attrs.frozen
-class Step:
-    """One step: for `replace` and `conflict`, `held` is the route that stands where `route` is to be.
-
-    `place` is where among the routes of its key an added or new route stands, or a deleted one stood: the only one that
-    stays, before all others that stay, or behind one of them. (The kernel takes the first; it can put no route between
-    two others.)
-    """
-
-    action: Action
-    route: Route
-    reason: str
-    held: Route | None = None
-    place: Place = "only"
-
-    def __str__(self) -> str:
-        sign = _SIGNS[self.action]
-        before = f"- {self.held}\n" if self.action == "replace" else ""
-        sign = "+" if self.action == "replace" else sign
-        return f"{before}{sign} {self.route}    # {self.action}: {self.reason}"
 
 
 @attrs.frozen
 class RoutePlan:
     """The steps in the order in which they are to be taken, and what is not ready to be planned yet."""
 
-    steps: tuple[Step, ...] = ()
+    steps: Sequence[Step] = ()
     pending: tuple[Pending, ...] = ()
 
     @property
     def changes(self) -> tuple[Step, ...]:
         """The steps that change the kernel."""
-        return tuple(step for step in self.steps if step.action in {"add", "replace", "delete"})
+        return tuple(step for step in self._busy if step.action in {"add", "replace", "delete"})
 
     @property
     def conflicts(self) -> tuple[Step, ...]:
         """The routes that cannot be had, for somebody else holds their key."""
-        return tuple(step for step in self.steps if step.action == "conflict")
+        return tuple(step for step in self._busy if step.action == "conflict")
+
+    @property
+    def kept(self) -> int:
+        """How many routes are there as they are wanted."""
+        return len(self.steps) - len(self._busy) + sum(step.action == "keep" for step in self._busy)
+
+    @property
+    def _busy(self) -> Sequence[Step]:
+        """The steps that are made already, among them all that do not keep a route."""
+        return self.steps.others if isinstance(self.steps, Steps) else self.steps
 
     def inverse(self) -> Self:
         """The steps that take the host from where this plan leads back to where it began.
@@ -77,14 +62,19 @@ class RoutePlan:
 
         ValueError where the kernel would refuse a step: a route is to be the only one of a key that has one.
         """
-        for step in self.changes:
+        changes = self.changes
+        amendment = snapshot.amended(about=[step.held or step.route for step in changes])
+        for step in changes:
             if step.action == "replace" and step.held is not None:
-                snapshot = snapshot.with_replaced(step.held, step.route)
+                amendment.change(step.held, step.route)
             elif step.action == "delete":
-                snapshot = _without_last(snapshot, step.route)
+                # Where a twin of it has just come before it, that one stays.
+                amendment.change(step.route, None, last=True)
+            elif step.place == "only" and any(it.key == step.route.key for it in amendment.near(step.route)):
+                raise ValueError(f"another route holds the key of {step.route}")
             else:
-                snapshot = _with_added(snapshot, step)
-        return snapshot
+                amendment.put(step.route, first=step.place == "first")
+        return attrs.evolve(snapshot, routes=amendment.routes())
 
     def __str__(self) -> str:
         lines = [str(step) for step in self.steps] + [f"? {pending}" for pending in self.pending]
@@ -99,6 +89,8 @@ def plan_routes(
     Routes that carry a `former` number are ours too: they are replaced where they are wanted, and go otherwise. Two
     wishes for one destination and metric that are not the same are refused with ValueError.
     """
+    aside = set_aside(desired, snapshot, protocol=protocol, former=former)
+    desired, routes, snapshot = aside.desired, snapshot.routes, aside.snapshot
     fib = Fib(snapshot)
     ours = frozenset({protocol, *former})
     uplink = Uplink(fib, protocol=protocol, former=former)
@@ -116,7 +108,14 @@ def plan_routes(
         gone = [at for at, route in enumerate(holders) if route.protocol in ours]
         steps += _deletions(holders, gone, "ours, and no longer wanted")
     steps = [_renumbered(step, former) for step in steps] if former else steps
-    return RoutePlan(tuple(sorted(steps, key=_place)), pending)
+    others = in_order(steps)
+    if not aside.kept:
+        return RoutePlan(others, pending)
+
+    def keep() -> Iterator[Step]:
+        return (Step("keep", routes[place], _THERE) for place in aside.kept)
+
+    return RoutePlan(Steps(others, len(aside.kept), keep), pending)
 
 
 def _distinct(desired: Iterable[DesiredRoute]) -> list[DesiredRoute]:
@@ -172,21 +171,6 @@ def _deletions(holders: list[Route], gone: list[int], reason: str) -> Iterator[S
             yield Step("delete", holders[at], reason, place="last")
 
 
-def _without_last(snapshot: Snapshot, route: Route) -> Snapshot:
-    """Without the route; where a twin of it has just come before it, that one stays."""
-    routes = list(snapshot.routes)
-    del routes[len(routes) - 1 - routes[::-1].index(route)]
-    return attrs.evolve(snapshot, routes=tuple(routes))
-
-
-def _with_added(snapshot: Snapshot, step: Step) -> Snapshot:
-    if step.place == "first":
-        return attrs.evolve(snapshot, routes=(step.route, *snapshot.routes))
-    if step.place == "only" and any(route.key == step.route.key for route in snapshot.routes):
-        raise ValueError(f"another route holds the key of {step.route}")
-    return snapshot.with_routes([step.route])
-
-
 def _says(route: Route, wanted: Route, ours: Collection[int]) -> bool:
     """Whether a route says exactly what is wanted, whoever it belongs to and whatever state its legs are in.
 
@@ -208,7 +192,7 @@ def _renumbered(step: Step, former: Collection[int]) -> Step:
 
 def _why_kept(route: Route, ours: Collection[int]) -> str:
     if route.protocol in ours:
-        return "it is there"
+        return _THERE
     return f"it is there, from {protocol_name(route.protocol)}, and stays theirs"
 
 
@@ -234,14 +218,6 @@ def _held(prefix: Prefix, fib: Fib, ours: Collection[int]) -> bool:
     """Whether somebody else has a route to the prefix with the best metric; what is ours can be had."""
     best = DEFAULT_METRIC[prefix.family]
     return any(not route.tos and route.metric <= best and route.protocol not in ours for route in fib.routes(prefix))
-
-
-def _place(step: Step) -> tuple[object, ...]:
-    """Where a step belongs: what needs no gateway is made first, and broken last."""
-    route, prefix = step.route, step.route.prefix
-    through = any(leg.gateway for leg in route.legs)
-    late = not through if step.action == "delete" else through
-    return (_ORDER[step.action], late, prefix.family, prefix.network, prefix.length, route.table, route.metric)
 
 
 def _undo(step: Step) -> Step:

@@ -27,8 +27,9 @@ DRAWINGS = {
         errors layout
         config model system
         fib host render
-        backends installation packets uplink
-        overlap plan restore testing
+        backends installation packets steps uplink
+        overlap restore settled testing
+        plan
         apply
         repair
         kernel wording
@@ -56,9 +57,10 @@ DRAWINGS = {
     """,
     "hostrouting.backends.netlink": """
         codec namespaces numbers selectors watching
-        framing routes sockets
-        channel decode devices encode lean
-        disturbance routedump templates
+        framing routes sockets sorts
+        alike attributes
+        channel decode encode lean questions
+        devices disturbance routedump templates
         reading
         lookups standing
         refusals
@@ -95,7 +97,7 @@ DRAWINGS = {
     "hostrouting.model": """
         prefix
         link route
-        rule
+        amended rule
         snapshot
         wire
         __init__

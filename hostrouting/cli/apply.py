@@ -22,7 +22,7 @@ from hostrouting.tasks import CheckResult, Configure, RoutesResult
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     import phases
     from hostrouting.config import HostRoutingConfig
@@ -39,7 +39,7 @@ class _Done:
     """What a run did: the steps that were taken, the files that were changed, the check that followed."""
 
     report: phases.Report
-    steps: tuple[Step, ...]
+    steps: Sequence[Step]
     wrote: tuple[str, ...]
     removed: tuple[str, ...]
     checked: Examined | None

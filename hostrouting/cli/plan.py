@@ -17,7 +17,7 @@ from hostrouting.tasks import Configure, wanted_routes
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from hostrouting.config import HostRoutingConfig
     from hostrouting.host import Host
@@ -40,7 +40,7 @@ class _Prospect:
     saved: bool
 
     @property
-    def steps(self) -> tuple[Step, ...]:
+    def steps(self) -> Sequence[Step]:
         """What would be done about routes; where one stands in the way, nothing."""
         return self.routes.conflicts or self.routes.steps
 

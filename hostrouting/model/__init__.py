@@ -25,7 +25,7 @@ from hostrouting.model.route import (
     table_name,
 )
 from hostrouting.model.rule import Rule, RuleAction, default_rules, in_order
-from hostrouting.model.snapshot import RouteKey, Snapshot, route_keys
+from hostrouting.model.snapshot import RouteKey, Snapshot, Sort, Sorted, route_keys
 
 __all__ = [
     "ARPHRD_INFINIBAND",
@@ -52,6 +52,8 @@ __all__ = [
     "Rule",
     "RuleAction",
     "Snapshot",
+    "Sort",
+    "Sorted",
     "as_ip",
     "default_rules",
     "in_order",

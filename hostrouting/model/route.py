@@ -168,6 +168,9 @@ class Route:
     @property
     def devs(self) -> tuple[str, ...]:
         """The devices of its legs, each once, in order."""
+        if len(self.legs) == 1:  # as nearly all have
+            dev = self.legs[0].dev
+            return () if dev is None else (dev,)
         return tuple(dict.fromkeys(leg.dev for leg in self.legs if leg.dev is not None))
 
     @property

@@ -5,19 +5,16 @@ what follows from it (fib).
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Protocol, Self, TypeAlias, runtime_checkable
+from typing import NamedTuple, Protocol, Self, runtime_checkable
 
 import attrs
 
+from hostrouting.model.amended import Amendment, RouteKey
 from hostrouting.model.link import Address, Link
 from hostrouting.model.route import Route
 from hostrouting.model.rule import Rule
 
-__all__ = ["RouteKey", "Snapshot", "route_keys"]
-
-
-# Family, table, network, length, protocol.
-RouteKey: TypeAlias = tuple[int, int, int, int, int]
+__all__ = ["RouteKey", "Snapshot", "Sort", "Sorted", "route_keys"]
 
 
 @runtime_checkable
@@ -42,6 +39,31 @@ def route_keys(routes: Sequence[Route]) -> Iterable[RouteKey]:
     )
 
 
+class Sort(NamedTuple):
+    """Routes that say the same but for their destination: one of them, where they stand, and where they lead to."""
+
+    like: Route
+    places: Sequence[int]
+    prefixes: Sequence[tuple[int, int]]
+    """The length and the network of each."""
+
+
+@runtime_checkable
+class Sorted(Protocol):
+    """A sequence of routes that knows which of them are of one sort without making the routes.
+
+    Not every route is of one, and two sorts may say the same.
+    """
+
+    def sorts(self) -> Sequence[Sort]:
+        """The sorts that it knows of."""
+        ...
+
+    def part(self, places: Iterable[int]) -> Sequence[Route]:
+        """The routes at these places only."""
+        ...
+
+
 def _frozen_sequence(routes: Iterable[Route]) -> Sequence[Route]:
     # Lists would let a snapshot change behind its index; a lazy sequence promises not to.
     return routes if isinstance(routes, tuple | _Keyed) else tuple(routes)
@@ -63,18 +85,25 @@ class Snapshot:
         """The device of this name, if there is one."""
         return next((link for link in self.links if link.name == name), None)
 
+    def amended(self, *, about: Iterable[Route]) -> Amendment:
+        """Its routes, to be changed one after the other; `about` are those that are going to be looked for."""
+        return Amendment(self.routes, route_keys, about=about)
+
     def with_routes(self, added: Iterable[Route] = (), *, without: Iterable[Route] = ()) -> Self:
         """The same host after routes were taken away, the first of several equal ones, and others came last."""
-        routes = list(self.routes)
-        for route in without:
-            routes.remove(route)
-        return attrs.evolve(self, routes=(*routes, *added))
+        gone = tuple(without)
+        amendment = self.amended(about=gone)
+        for route in gone:
+            amendment.change(route, None)
+        for route in added:
+            amendment.put(route)
+        return attrs.evolve(self, routes=amendment.routes())
 
     def with_replaced(self, old: Route, new: Route) -> Self:
         """The same host with one route in the place of another, as the kernel's REPLACE leaves it."""
-        routes = list(self.routes)
-        routes[routes.index(old)] = new
-        return attrs.evolve(self, routes=tuple(routes))
+        amendment = self.amended(about=[old])
+        amendment.change(old, new)
+        return attrs.evolve(self, routes=amendment.routes())
 
     def to_json(self, *, indent: int | None = None) -> str:
         """All of it as text that `from_json` reads; what has its default value is left out."""

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import phases
 from hostrouting.backends.base import Change
 from hostrouting.errors import NotReady, Unsettled
+from hostrouting.fib import PLAIN, Fib
 from hostrouting.kernel import await_plan, examine, is_any_route_ours, read
-from hostrouting.model import OURS, Prefix, Route
+from hostrouting.model import OURS, Prefix, Route, ip_at
 from hostrouting.testing import MemoryBackend, h200, plain_vm
 from hostrouting.uplink import DesiredRoute
 from phases.testing import FakeClock
+from tests.support.strategies import blocks, snapshots
 from tests.support.tasks import CIDR, config
 
 WANTED = [DesiredRoute(Prefix.parse("10.77.0.0/16"))]
@@ -74,3 +78,12 @@ def test_examine(make: type[MemoryBackend], verdict: str) -> None:
     found = examine(ctx, kernel, config(cidrs=(CIDR,)), wait=30)
     assert (found.verdict, found.surprises) == (verdict, ())
     assert ctx.clock.now() - began == (30 if verdict == "no-default-route" else 0)
+
+
+@given(data=st.data(), block=st.sampled_from([4, 6]).flatmap(blocks))
+def test_the_kernel_is_asked_about_a_plain_packet(data: st.DataObject, block: Prefix) -> None:
+    """In each cell of a check, of whatever packets, the decision that its answer is held against is a plain packet's."""
+    fib = Fib(data.draw(snapshots(block)))
+    for cell in fib.cells(block):
+        plainly = fib.lookup(ip_at(block.family, cell.first), PLAIN)
+        assert (cell.decision.kind, cell.decision.route) == (plainly.kind, plainly.route)

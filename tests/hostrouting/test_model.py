@@ -374,7 +374,7 @@ class TestSnapshotIsAValue:
         assert before.with_routes([new, new]).routes == (*before.routes, new, new)
         assert before.with_routes([default]).with_routes(without=[default]).routes[-1] == default
         assert before.with_replaced(default, new).routes == (new, *before.routes[1:])
-        with pytest.raises(ValueError, match="not in list"):
+        with pytest.raises(ValueError, match=r"10\.9\.0\.0/16 via 10\.0\.0\.1 dev eth0 proto unspec is not there"):
             before.with_routes(without=[new])
 
 

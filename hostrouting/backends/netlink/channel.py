@@ -26,10 +26,11 @@ from hostrouting.backends.netlink.framing import (
     place_messages,
     read_error,
 )
-from hostrouting.errors import BackendError, BackendTimeout, NotPermitted
+from hostrouting.backends.netlink.sockets import as_backend_error
+from hostrouting.errors import BackendTimeout
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
 __all__ = ["Channel"]
 
@@ -109,7 +110,7 @@ class Channel:
         try:
             self.open().send(data)
         except OSError as error:
-            raise _as_backend_error(error) from error
+            raise as_backend_error(error) from error
 
     def receive(self, *, wait: bool = True) -> bytes:
         """Answers; b"" when none are there and it is not to wait."""
@@ -128,7 +129,7 @@ class Channel:
             except OSError as error:
                 if error.errno == errno.ENOBUFS:
                     raise Lost from error
-                raise _as_backend_error(error) from error
+                raise as_backend_error(error) from error
             else:
                 return data
 
@@ -180,27 +181,44 @@ class Channel:
                 if number == last and not lost:
                     return False
 
-    def inquire(self, messages: list[bytes], first: int) -> Iterator[tuple[int, bytes]]:
-        """Hand over consecutively numbered questions; the answers that come, by number. Lost ones are missing."""
+    def inquire(self, messages: list[bytes], first: int) -> list[tuple[int, bytes]]:
+        """Hand over consecutively numbered questions; the answers that came, by number. Lost ones are missing."""
         if self._too_large(messages):
             half = len(messages) // 2
-            yield from self.inquire(messages[:half], first)
-            yield from self.inquire(messages[half:], first + half)
-            return
+            return self.inquire(messages[:half], first) + self.inquire(messages[half:], first + half)
         self.send(b"".join(messages))
-        wanting, last, lost = len(messages), first + len(messages) - 1, False
-        while wanting:
+        answers: list[tuple[int, bytes]] = []
+        last, lost = first + len(messages) - 1, False
+        while (wanting := len(messages) - len(answers)) > 0:
+            came: list[bytes] = []
             try:
-                data = self.receive(wait=not lost)
+                self._take(came, wanting)
+                # All answers were there when send returned: after a loss there is nothing to wait for.
+                if not came:
+                    came = [self.receive(wait=not lost)]
             except Lost:
                 lost = True
-                continue
-            if not data:
-                return
-            _, _, _, number, _ = HEADER.unpack_from(data)
-            if first <= number <= last:
-                wanting -= 1
-                yield number, data
+            for data in came:
+                if not data:
+                    return answers
+                _, _, _, number, _ = HEADER.unpack_from(data)
+                if first <= number <= last:
+                    answers.append((number, data))
+        return answers
+
+    def _take(self, came: list[bytes], most: int) -> None:
+        """So many answers at most of those that are there; what came before an error is kept."""
+        self._left()
+        receive = self.open().recv
+        try:
+            for _ in range(most):
+                came.append(receive(_ROOM, socket.MSG_DONTWAIT))  # noqa: PERF401  each is kept if the next fails
+        except BlockingIOError:
+            return
+        except OSError as error:
+            if error.errno == errno.ENOBUFS:
+                raise Lost from error
+            raise as_backend_error(error) from error
 
     def _too_large(self, messages: list[bytes]) -> bool:
         """Whether they are sent in more than one piece."""
@@ -236,10 +254,3 @@ class Channel:
             raise
         chunks.append(bytes(ROOM_BEHIND))
         return Listing(b"".join(chunks), offsets)
-
-
-def _as_backend_error(error: OSError) -> BackendError:
-    words = error.strerror or str(error)
-    if isinstance(error, PermissionError):
-        return NotPermitted("this process may not speak netlink", errno=error.errno, kernel=words)
-    return BackendError("netlink failed", errno=error.errno, kernel=words)

@@ -13,30 +13,19 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-__all__ = ["Message", "Nested", "Shape", "attributes_of", "decode", "encode"]
+__all__ = ["Message", "Nested", "Shape", "decode", "encode"]
 
-Shape: TypeAlias = Literal["link", "address", "rule", "route", "nexthop", "netconf"]
+Shape: TypeAlias = Literal["route", "nexthop"]
 
 
 _ATTRIBUTE = struct.Struct("=HH")
 _KIND = 0x3FFF  # without the marks that an attribute is nested, or in network order
 _READ: dict[Shape, tuple[str, ...]] = {
-    "link": ("IFLA_IFNAME", "IFLA_LINKINFO", "IFLA_MASTER", "IFLA_GROUP", "IFLA_CARRIER", "IFLA_LINK_NETNSID"),
-    "address": ("IFA_ADDRESS", "IFA_LOCAL", "IFA_BROADCAST"),
-    "rule": tuple(
-        f"FRA_{name}"
-        for name in (
-            *("DST", "SRC", "IIFNAME", "OIFNAME", "GOTO", "PRIORITY", "FWMARK", "FWMASK", "TABLE", "L3MDEV"),
-            *("SUPPRESS_IFGROUP", "SUPPRESS_PREFIXLEN", "UID_RANGE", "IP_PROTO", "SPORT_RANGE", "DPORT_RANGE"),
-            *("PROTOCOL", "DSCP"),
-        )
-    ),
     "route": tuple(
         f"RTA_{name}"
         for name in ("DST", "OIF", "GATEWAY", "VIA", "PRIORITY", "PREFSRC", "METRICS", "MULTIPATH", "TABLE", "NH_ID")
     ),
     "nexthop": ("NHA_ID", "NHA_GROUP", "NHA_OIF", "NHA_GATEWAY"),
-    "netconf": ("NETCONFA_IFINDEX", "NETCONFA_RP_FILTER", "NETCONFA_IGNORE_ROUTES_WITH_LINKDOWN"),
 }
 
 
@@ -95,8 +84,7 @@ def encode(
 def decode(shape: Shape, data: bytes) -> Message:
     """Read one message, header included.
 
-    Of a device the kernel says fifty things, of which six are looked at, and pyroute2 makes an object of each: what
-    nobody is going to ask for is cut out before.
+    pyroute2 makes an object of each attribute: what nobody is going to ask for is cut out before.
     """
     made, start, wanted = _wanted(shape)
     kept = [data[4:start]]
@@ -107,12 +95,6 @@ def decode(shape: Shape, data: bytes) -> Message:
     message = made(struct.pack("=I", len(body) + 4) + body)
     message.decode()
     return Message(message)
-
-
-def attributes_of(shape: Shape, data: bytes) -> dict[int, bytes]:
-    """All attributes of a message as the kernel gives them, by their numbers: also those that nobody knows."""
-    _, start, _ = _wanted(shape)
-    return {kind: data[begin + 4 : last] for kind, begin, last, _ in _places(data, start)}
 
 
 def _places(data: bytes, start: int) -> Iterator[tuple[int, int, int, int]]:
@@ -144,16 +126,12 @@ def _classes() -> dict[Shape, Any]:
     from importlib import import_module  # noqa: PLC0415  as little as possible is loaded before it is used
 
     netlink = import_module("pyroute2.netlink")
-    rtnl = {name: import_module(f"pyroute2.netlink.rtnl.{name}") for name in ("rtmsg", "fibmsg", "ifaddrmsg")}
-    links = import_module("pyroute2.netlink.rtnl.ifinfmsg")
-    route = rtnl["rtmsg"].rtmsg
-    # What pyroute2 does not know of, in its own notation.
-    more = ((25, "UID", "uint32"), (27, "IP_PROTO", "uint8"), (28, "SPORT", "be16"), (29, "DPORT", "be16"))
+    route = import_module("pyroute2.netlink.rtnl.rtmsg").rtmsg
     # A class that has its attributes looked up already would hand its table down.
     fresh = {"_nlmsg_base__compiled_nla": False}
+    # What pyroute2 does not know of, in its own notation.
     by_number = tuple((number, name, kind) for number, (name, kind) in enumerate(route.nla_map[:24]))
-    known = {"nla_map": (*by_number, *((n, f"RTA_{name}", kind) for n, name, kind in (*more, (30, "NH_ID", "uint32"))))}
-    dscp = {"nla_map": (*rtnl["fibmsg"].fibmsg.nla_map[:24], (25, "FRA_DSCP", "uint8"))}
+    known = {"nla_map": (*by_number, (30, "RTA_NH_ID", "uint32"))}
     nexthop = {
         "prefix": "NHA_",
         "fields": (("family", "B"), ("scope", "B"), ("protocol", "B"), ("resvd", "B"), ("flags", "I")),
@@ -165,20 +143,7 @@ def _classes() -> dict[Shape, Any]:
             (6, "NHA_GATEWAY", "cdata"),
         ),
     }
-    netconf = {
-        "prefix": "NETCONFA_",
-        "fields": (("family", "B"), ("__pad", "3x")),
-        "nla_map": (
-            (1, "NETCONFA_IFINDEX", "int32"),
-            (3, "NETCONFA_RP_FILTER", "int32"),
-            (6, "NETCONFA_IGNORE_ROUTES_WITH_LINKDOWN", "int32"),
-        ),
-    }
     return {
-        "link": links.ifinfmsg,
-        "address": rtnl["ifaddrmsg"].ifaddrmsg,
-        "rule": type("rule", (rtnl["fibmsg"].fibmsg,), fresh | dscp),
         "route": type("route", (route,), fresh | known),
         "nexthop": type("nexthop", (netlink.nlmsg,), fresh | nexthop),
-        "netconf": type("netconf", (netlink.nlmsg,), fresh | netconf),
     }

@@ -1,22 +1,44 @@
-"""Messages of the kernel's as values: devices, addresses and rules. Routes are in `routes`."""
+"""Messages of the kernel's as values: devices, addresses, rules and settings. Routes are in `routes`.
+
+All is read from bytes by hand (see `attributes`); a property test has pyroute2 read the same.
+"""
 
 from __future__ import annotations
 
+import struct
+from ipaddress import IPv4Address, IPv6Address
+from sys import byteorder
 from typing import TYPE_CHECKING, NamedTuple
 
-from hostrouting.backends.netlink.codec import attributes_of, decode
+from hostrouting.backends.netlink.attributes import attributes_of
 from hostrouting.backends.netlink.numbers import FAMILY_OF
-from hostrouting.backends.netlink.routes import ip_of, name_of
-from hostrouting.backends.netlink.selectors import Selectors, read_selectors
-from hostrouting.model import Address, Link, Prefix, Rule, as_ip
+from hostrouting.backends.netlink.routes import name_of
+from hostrouting.backends.netlink.selectors import read_selectors
+from hostrouting.model import Address, Link, Prefix, Rule
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
-    from hostrouting.backends.netlink.codec import Message
-    from hostrouting.model import RuleAction
+    from hostrouting.model import IP, RuleAction
 
-__all__ = ["Settings", "read_addresses", "read_links", "read_rules", "read_settings"]
+__all__ = ["Settings", "read_addresses", "read_device", "read_links", "read_rules", "read_settings"]
+
+# The fixed part of a message, behind its header; then come attributes.
+_LINK = struct.Struct("=16xBxHiI4x")  # struct ifinfomsg: family, type, number, flags
+_ADDRESS = struct.Struct("=16xBBxBI")  # struct ifaddrmsg: family, length, scope, number of the device
+_RULE = struct.Struct("=16x5B2xBI")  # struct fib_rule_hdr: family, lengths, tos, table, action, flags
+_NETCONF_SIZE, _FAMILY_AT = 20, 16
+# Attributes by their numbers: IFLA_…, IFA_…, NETCONFA_… and FRA_…
+_IFNAME, _MASTER, _LINKINFO, _GROUP, _CARRIER, _LINK_NETNSID, _INFO_KIND = 3, 10, 18, 27, 33, 37, 1
+# Of the forty that are said of a device.
+_OF_LINK = frozenset({_IFNAME, _MASTER, _LINKINFO, _GROUP, _CARRIER, _LINK_NETNSID})
+_IFA_ADDRESS, _IFA_LOCAL, _IFA_BROADCAST = 1, 2, 4
+_NETCONF_IFINDEX, _NETCONF_RP_FILTER, _NETCONF_WARY = 1, 3, 6
+_DST, _SRC, _IIFNAME, _GOTO, _PRIORITY, _FWMARK, _TABLE, _FWMASK, _OIFNAME = 1, 2, 3, 4, 6, 10, 15, 16, 17
+_SUPPRESS_IFGROUP, _SUPPRESS_PREFIXLEN, _L3MDEV, _UID_RANGE, _PROTOCOL, _IP_PROTO = 13, 14, 19, 20, 21, 22
+_SPORT_RANGE, _DPORT_RANGE = 23, 24
+# What their values are made of.
+_SIGNED, _PORTS, _UIDS = struct.Struct("=i"), struct.Struct("=HH"), struct.Struct("=II")
 
 _IFF_UP = 0x1
 _FIB_RULE_INVERT = 0x2
@@ -38,33 +60,49 @@ class Settings(NamedTuple):
     rp_filter: int = 0
 
 
+def _number(raw: Mapping[int, bytes], kind: int) -> int:
+    """A number of whatever width; 0 where it is not said."""
+    return int.from_bytes(raw.get(kind, b""), byteorder)
+
+
+def _text(raw: Mapping[int, bytes], kind: int) -> str | None:
+    """A name; what is no text in it can be read, and is no name by which a device is found."""
+    return raw[kind].partition(b"\0")[0].decode(errors="backslashreplace") if kind in raw else None
+
+
+def _ip(packed: bytes | None) -> IP | None:
+    if not packed:
+        return None
+    return IPv4Address(packed) if len(packed) == 4 else IPv6Address(packed)
+
+
+def read_device(data: bytes) -> tuple[int, str]:
+    """The number and the name of a device."""
+    _, _, index, _ = _LINK.unpack_from(data)
+    return index, _text(attributes_of(data, _LINK.size, (_IFNAME,)), _IFNAME) or ""
+
+
 def read_links(messages: Iterable[bytes], settings: Mapping[int, Settings]) -> tuple[Link, ...]:
     """The devices, and what is set for each by its number."""
-    parsed = [decode("link", data) for data in messages]
-    names = {link.field("index"): _text(link.get("IFLA_IFNAME")) for link in parsed}
-    return tuple(_link(link, names, settings.get(link.field("index"), Settings())) for link in parsed)
+    parsed = [(*_LINK.unpack_from(data), attributes_of(data, _LINK.size, _OF_LINK)) for data in messages]
+    names = {index: _text(raw, _IFNAME) or "" for _, _, index, _, raw in parsed}
+    return tuple(_link(one, names, settings.get(one[2], Settings())) for one in parsed)
 
 
-def _text(name: str | bytes) -> str:
-    """A device's name; what is no text in it can be read, and is no name by which a device is found."""
-    return name if isinstance(name, str) else name.decode(errors="backslashreplace")
-
-
-def _link(link: Message, names: Mapping[int, str], settings: Settings) -> Link:
-    index = link.field("index")
-    made_by = link.nested("IFLA_LINKINFO")
-    carrier = link.get("IFLA_CARRIER")
-    peer = link.get("IFLA_LINK_NETNSID")
+def _link(parsed: tuple[int, int, int, int, Mapping[int, bytes]], names: Mapping[int, str], settings: Settings) -> Link:
+    _, looks, index, flags, raw = parsed
+    made_by = attributes_of(raw.get(_LINKINFO, b""), 0)
+    peer = _SIGNED.unpack(raw[_LINK_NETNSID])[0] if _LINK_NETNSID in raw else -1
     return Link(
         name=names[index],
         index=index,
-        kind=(made_by and made_by.get("IFLA_INFO_KIND")) or "",
-        type=link.field("ifi_type"),
-        up=bool(link.field("flags") & _IFF_UP),
-        carrier=carrier is None or bool(carrier),
-        master=names.get(link.get("IFLA_MASTER") or 0),
-        group=link.get("IFLA_GROUP") or 0,
-        peer_namespace=None if peer is None or peer < 0 else peer,
+        kind=_text(made_by, _INFO_KIND) or "",
+        type=looks,
+        up=bool(flags & _IFF_UP),
+        carrier=_CARRIER not in raw or bool(_number(raw, _CARRIER)),
+        master=names.get(_number(raw, _MASTER)),
+        group=_number(raw, _GROUP),
+        peer_namespace=None if peer < 0 else peer,
         ignore_routes_with_linkdown=settings.wary,
         rp_filter=settings.rp_filter,
     )
@@ -72,79 +110,82 @@ def _link(link: Message, names: Mapping[int, str], settings: Settings) -> Link:
 
 def read_settings(messages: Iterable[bytes]) -> dict[int, Settings]:
     """What is set, by the number of the device."""
-    parsed = (decode("netconf", data) for data in messages)
+    parsed = (attributes_of(data, _NETCONF_SIZE) for data in messages)
     return {
-        int(one.get("NETCONFA_IFINDEX")): Settings(
-            bool(one.get("NETCONFA_IGNORE_ROUTES_WITH_LINKDOWN")), one.get("NETCONFA_RP_FILTER") or 0
+        _SIGNED.unpack(raw[_NETCONF_IFINDEX])[0]: Settings(
+            bool(_number(raw, _NETCONF_WARY)), _number(raw, _NETCONF_RP_FILTER)
         )
-        for one in parsed
-        if one.get("NETCONFA_IFINDEX") is not None
+        for raw in parsed
+        if _NETCONF_IFINDEX in raw
     }
 
 
 def read_addresses(messages: Iterable[bytes], names: Mapping[int, str]) -> tuple[Address, ...]:
-    """The host's own addresses."""
-    return tuple(_address(decode("address", data), names) for data in messages)
+    """The host's own addresses, of IPv4 and IPv6."""
+    return tuple(_addresses(messages, names))
 
 
-def _address(address: Message, names: Mapping[int, str]) -> Address:
-    # Where both are given, LOCAL is ours and ADDRESS the other end's (of which IPv4 repeats ours).
-    ours = as_ip(address.get("IFA_LOCAL") or address.get("IFA_ADDRESS"))
-    other = ip_of(address.get("IFA_ADDRESS"))
-    return Address(
-        ip=ours,
-        length=address.field("prefixlen"),
-        dev=name_of(address.field("index"), names),
-        scope=address.field("scope"),
-        peer=None if other == ours else other,
-        broadcast=ip_of(address.get("IFA_BROADCAST")),
-    )
+def _addresses(messages: Iterable[bytes], names: Mapping[int, str]) -> Iterator[Address]:
+    for data in messages:
+        af, length, scope, device = _ADDRESS.unpack_from(data)
+        if af not in FAMILY_OF:
+            continue
+        raw = attributes_of(data, _ADDRESS.size)
+        # Where both are given, LOCAL is ours and ADDRESS the other end's (of which IPv4 repeats ours).
+        other = _ip(raw.get(_IFA_ADDRESS))
+        ours = _ip(raw.get(_IFA_LOCAL)) or other
+        if ours is None:
+            continue
+        yield Address(
+            ip=ours,
+            length=length,
+            dev=name_of(device, names),
+            scope=scope,
+            peer=None if other == ours else other,
+            broadcast=_ip(raw.get(_IFA_BROADCAST)),
+        )
 
 
 def read_rules(messages: Iterable[bytes]) -> tuple[Rule, ...]:
     """The rules, except those that are for neither IPv4 nor IPv6."""
-    parsed = ((decode("rule", data), attributes_of("rule", data)) for data in messages)
-    return tuple(_rule(rule, read_selectors(raw)) for rule, raw in parsed if rule.field("family") in FAMILY_OF)
+    return tuple(_rule(data) for data in messages if data[_FAMILY_AT] in FAMILY_OF)
 
 
-def _rule(rule: Message, selectors: Selectors) -> Rule:
-    family = FAMILY_OF[rule.field("family")]
-    action = _ACTIONS.get(rule.field("action"), "nop")
-    target = rule.get("FRA_GOTO")
+def _rule(data: bytes) -> Rule:
+    af, dst_len, src_len, tos, table, number, flags = _RULE.unpack_from(data)
+    raw = attributes_of(data, _RULE.size)
+    family, action, selectors = FAMILY_OF[af], _ACTIONS.get(number, "nop"), read_selectors(raw)
 
-    def block(name: str, length: str) -> Prefix | None:
-        bits, text = rule.field(length), rule.get(name)
-        return Prefix.around(family, int(as_ip(text)), bits) if bits and text else None
+    def block(kind: int, length: int) -> Prefix | None:
+        return Prefix.around(family, int.from_bytes(raw[kind], "big"), length) if length and kind in raw else None
 
-    def span(name: str) -> tuple[int, int] | None:
-        low, _, high = (rule.get(name) or "").partition(":")
-        return (int(low), int(high)) if low and name not in selectors.masked else None
+    def ports(kind: int, name: str) -> tuple[int, int] | None:
+        return _PORTS.unpack(raw[kind]) if kind in raw and name not in selectors.masked else None
 
-    def limit(name: str) -> int | None:
-        value = rule.get(name)
-        return None if value in {None, _UNSET} else int(value)
+    def limit(kind: int) -> int | None:
+        return None if kind not in raw or (value := _number(raw, kind)) == _UNSET else value
 
     return Rule(
         family=family,
-        priority=rule.get("FRA_PRIORITY") or 0,
+        priority=_number(raw, _PRIORITY),
         action=action,
-        table=(rule.get("FRA_TABLE") or rule.field("table")) if action == "to_table" else 0,
-        target=target if action == "goto" else None,
-        invert=bool(rule.field("flags") & _FIB_RULE_INVERT),
-        src=block("FRA_SRC", "src_len"),
-        dst=block("FRA_DST", "dst_len"),
-        iif=rule.get("FRA_IIFNAME"),
-        oif=rule.get("FRA_OIFNAME"),
-        fwmark=rule.get("FRA_FWMARK") or 0,
-        fwmask=rule.get("FRA_FWMASK") or 0,
-        tos=selectors.tos or rule.field("tos"),
-        uids=span("FRA_UID_RANGE"),
-        ipproto=rule.get("FRA_IP_PROTO") or 0,
-        sports=span("FRA_SPORT_RANGE"),
-        dports=span("FRA_DPORT_RANGE"),
+        table=(_number(raw, _TABLE) or table) if action == "to_table" else 0,
+        target=_number(raw, _GOTO) if action == "goto" and _GOTO in raw else None,
+        invert=bool(flags & _FIB_RULE_INVERT),
+        src=block(_SRC, src_len),
+        dst=block(_DST, dst_len),
+        iif=_text(raw, _IIFNAME),
+        oif=_text(raw, _OIFNAME),
+        fwmark=_number(raw, _FWMARK),
+        fwmask=_number(raw, _FWMASK),
+        tos=selectors.tos or tos,
+        uids=_UIDS.unpack(raw[_UID_RANGE]) if _UID_RANGE in raw else None,
+        ipproto=_number(raw, _IP_PROTO),
+        sports=ports(_SPORT_RANGE, "sport"),
+        dports=ports(_DPORT_RANGE, "dport"),
         others=selectors.others,
-        l3mdev=bool(rule.get("FRA_L3MDEV")),
-        suppress_prefixlength=limit("FRA_SUPPRESS_PREFIXLEN"),
-        suppress_ifgroup=limit("FRA_SUPPRESS_IFGROUP"),
-        protocol=rule.get("FRA_PROTOCOL") or 0,
+        l3mdev=bool(_number(raw, _L3MDEV)),
+        suppress_prefixlength=limit(_SUPPRESS_PREFIXLEN),
+        suppress_ifgroup=limit(_SUPPRESS_IFGROUP),
+        protocol=_number(raw, _PROTOCOL),
     )

@@ -1,23 +1,22 @@
-"""Devices by name, as they are called at this moment."""
+"""Devices by name and by number, as they are called at this moment."""
 
 from __future__ import annotations
 
 import errno
-import struct
-from functools import cache
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from hostrouting.backends.netlink import numbers as n
-from hostrouting.backends.netlink.codec import decode, encode
+from hostrouting.backends.netlink.decode import read_device
 from hostrouting.backends.netlink.framing import KernelError
+from hostrouting.backends.netlink.questions import ask_device, numbered
 from hostrouting.errors import BackendError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from hostrouting.backends.netlink.channel import Channel
 
-__all__ = ["NoDevice", "index_of"]
-
-_SKIP_STATS = 8  # RTEXT_FILTER_SKIP_STATS
+__all__ = ["Names", "NoDevice", "index_of"]
 
 
 class NoDevice(Exception):  # noqa: N818  reads as what is wrong
@@ -36,23 +35,44 @@ def index_of(channel: Channel, name: str) -> int:
     packed = name.encode(errors="replace")
     if not 0 < len(packed) < 16 or b"\0" in packed or packed.decode() != name:
         raise NoDevice(name)
-    message = _request(name)
+    asked = ask_device(name=packed)
     try:
-        answer = channel.ask(lambda number: message[:8] + struct.pack("=I", number) + message[12:])
+        answer = channel.ask(lambda number: numbered(asked, number))
     except KernelError as error:
         if error.number == errno.ENODEV:
             raise NoDevice(name, error) from error
         raise BackendError(f"the kernel does not say whether there is a device {name}", errno=error.number,
                            kernel=error.words) from error  # fmt: skip
-    found = decode("link", answer)
-    own = str(found.get("IFLA_IFNAME"))
+    index, own = read_device(answer)
     if own != name:
         # What is read back would be called otherwise than what was asked for.
         raise NoDevice(name, own=own)
-    return found.field("index")
+    return index
 
 
-@cache
-def _request(name: str) -> bytes:
-    attributes = [("IFLA_IFNAME", name), ("IFLA_EXT_MASK", _SKIP_STATS)]
-    return encode("link", n.RTM_GETLINK, n.NLM_F_REQUEST, attributes=attributes)
+class Names(Mapping[int, str]):
+    """The names of devices by number, each asked for when it is first wanted: of hundreds few are met in an answer."""
+
+    def __init__(self, channel: Channel) -> None:
+        """Ask for none yet."""
+        self._channel = channel
+        self._known: dict[int, str] = {}
+
+    def __getitem__(self, index: int) -> str:
+        if index not in self._known:
+            asked = ask_device(index=index)
+            try:
+                _, self._known[index] = read_device(self._channel.ask(lambda number: numbered(asked, number)))
+            except KernelError as error:
+                if error.number == errno.ENODEV:
+                    raise KeyError(index) from error
+                raise BackendError(f"the kernel does not say which device has the number {index}", errno=error.number,
+                                   kernel=error.words) from error  # fmt: skip
+        return self._known[index]
+
+    def __iter__(self) -> Iterator[int]:
+        """Those that were asked for."""
+        return iter(self._known)
+
+    def __len__(self) -> int:
+        return len(self._known)

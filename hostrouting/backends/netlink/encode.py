@@ -1,4 +1,4 @@
-"""Values as messages to the kernel: a change of a route, and a question about a destination. The plain path.
+"""A change of a route as a message to the kernel. The plain path.
 
 What is sent by the hundred goes through `templates`, which are made of what is encoded here.
 """
@@ -10,16 +10,15 @@ from typing import TYPE_CHECKING, Any
 from hostrouting.backends.netlink import numbers as n
 from hostrouting.backends.netlink.codec import encode
 from hostrouting.backends.netlink.numbers import AF_OF
-from hostrouting.model import IPV4, IPV6, ROUTE_TYPES, ip_at
+from hostrouting.model import ROUTE_TYPES, ip_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hostrouting.backends.base import Verb
-    from hostrouting.fib import Flow
-    from hostrouting.model import IP, NextHop, Route
+    from hostrouting.model import NextHop, Route
 
-__all__ = ["encode_change", "encode_lookup"]
+__all__ = ["encode_change"]
 
 _VERBS: dict[Verb, tuple[int, int]] = {
     "add": (n.RTM_NEWROUTE, n.NLM_F_CREATE | n.NLM_F_EXCL),
@@ -30,8 +29,6 @@ _VERBS: dict[Verb, tuple[int, int]] = {
 }
 _TYPES = {name: number for number, name in enumerate(ROUTE_TYPES)}
 _RTNH_F_ONLINK = 4
-# Without it IPv4 names the table main whichever it was; IPv6 names the right one and refuses the flag.
-_EXTRA = {IPV4: n.RTM_F_LOOKUP_TABLE, IPV6: 0}
 _LAST_TABLE_IN_HEADER = 255
 _RT_TABLE_COMPAT = 252  # says: see the attribute
 
@@ -106,41 +103,3 @@ def _hop(hop: NextHop, family: int, index_of: Callable[[str], int]) -> dict[str,
 def _flags(hop: NextHop) -> int:
     # The other flags are the kernel's own remarks.
     return _RTNH_F_ONLINK if hop.onlink else 0
-
-
-def encode_lookup(family: int, flow: Flow, index_of: Callable[[str], int], *, entry: int = 1, **raw: int) -> bytes:
-    """The question which entry decides for a destination; `raw` holds the `sequence` and the `dst` as numbers.
-
-    Without `entry` it is the question what becomes of one packet, whose answer is always small.
-    """
-    source = None if flow.source is None or int(flow.source) == 0 else flow.source
-    asked: list[tuple[str, int | str | None]] = [
-        ("RTA_DST", str(ip_at(family, raw.get("dst", 0)))),
-        ("RTA_SRC", None if source is None else str(source)),
-        ("RTA_IIF", index_of(flow.iif) if flow.iif not in {None, "lo"} and flow.iif else None),
-        ("RTA_OIF", index_of(flow.oif) if flow.oif else None),
-        ("RTA_MARK", flow.mark or None),
-        ("RTA_UID", flow.uid),
-        ("RTA_IP_PROTO", flow.ipproto or None),
-        ("RTA_SPORT", flow.sport or None),
-        ("RTA_DPORT", flow.dport or None),
-    ]
-    bits = _bits(ip_at(family, 0))
-    return encode(
-        "route",
-        n.RTM_GETROUTE,
-        n.NLM_F_REQUEST,
-        sequence=raw.get("sequence", 0),
-        fields={
-            "family": AF_OF[family],
-            "dst_len": bits,
-            "src_len": bits if source else 0,
-            "tos": flow.tos or 0,
-            "flags": n.RTM_F_FIB_MATCH * entry | _EXTRA[family],
-        },
-        attributes=[(name, value) for name, value in asked if value is not None],
-    )
-
-
-def _bits(address: IP) -> int:
-    return address.max_prefixlen

@@ -20,6 +20,8 @@ __all__ = ["HEADER", "ROOM_BEHIND", "Interrupted", "KernelError", "Listing", "Lo
 HEADER = struct.Struct("=IHHII")  # struct nlmsghdr
 # Length, kind, flags, and for a route its flags, which stand last in struct rtmsg.
 _OUTLINE = struct.Struct("=IHH16xI")
+_OUTLINE_AT = (*range(8), *range(24, 28))
+_MANY = 16  # messages, from which on it pays to look at all of them at once
 # A short last message is read as if it were longer: behind it there have to be so many bytes more.
 ROOM_BEHIND = 64
 _INT, _LENGTH = struct.Struct("=i"), struct.Struct("=I")
@@ -64,6 +66,9 @@ class Listing:
 def place_messages(data: bytes, end: int, base: int, offsets: array[int]) -> bool:
     """File where each message begins; whether the list is at its end."""
     unpack, place, offset = _OUTLINE.unpack_from, offsets.append, 0
+    if size := _alike(data, end):
+        offsets.extend(range(base, base + end, size))
+        return False
     while offset < end:
         length, kind, flags, route_flags = unpack(data, offset)
         if flags & n.NLM_F_DUMP_INTR:
@@ -75,6 +80,20 @@ def place_messages(data: bytes, end: int, base: int, offsets: array[int]) -> boo
             place(base + offset)
         offset += (length + 3) & ~3
     return False
+
+
+def _alike(data: bytes, end: int) -> int:
+    """The size of the messages, where all are told by the first: the fast path of large tables. Else 0.
+
+    Why: to look at each takes a third of the time in which the kernel makes it, and a piece of a large list is hundreds
+    of one outline. A property test has both ways file the same.
+    """
+    size, kind, flags, route_flags = _OUTLINE.unpack_from(data)
+    count = end // size if size >= _OUTLINE.size else 0
+    odd = flags & n.NLM_F_DUMP_INTR or kind <= n.NLMSG_DONE or route_flags & n.RTM_F_CLONED
+    if odd or size % 4 or count < _MANY or count * size != end:
+        return 0
+    return size if all(data[at:end:size] == data[at : at + 1] * count for at in _OUTLINE_AT) else 0
 
 
 def _check(data: bytes, offset: int, kind: int) -> None:

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 from hostrouting.backends.base import KIND_OF_ERRNO, Answer
 from hostrouting.backends.netlink import lean
 from hostrouting.backends.netlink import numbers as n
-from hostrouting.backends.netlink.devices import NoDevice, index_of
+from hostrouting.backends.netlink.alike import Alike
+from hostrouting.backends.netlink.devices import Names, NoDevice, index_of
 from hostrouting.backends.netlink.disturbance import Wanted
-from hostrouting.backends.netlink.encode import encode_lookup
 from hostrouting.backends.netlink.framing import read_error
-from hostrouting.backends.netlink.reading import list_names, list_nexthops, list_routes
+from hostrouting.backends.netlink.questions import encode_lookup
+from hostrouting.backends.netlink.reading import list_nexthops, list_routes
 from hostrouting.backends.netlink.routes import read_route
 from hostrouting.backends.netlink.templates import lookup_template
 from hostrouting.errors import BackendError, Unsettled
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from hostrouting.backends.netlink.channel import Channel
     from hostrouting.backends.netlink.framing import KernelError
     from hostrouting.fib import Flow
-    from hostrouting.model import IP, NextHop
+    from hostrouting.model import IP, Route
 
 __all__ = ["look_up"]
 
@@ -64,9 +65,9 @@ def look_up(channel: Channel, destinations: Sequence[IP], flow: Flow) -> tuple[A
         for begin in range(0, len(open_questions), size):
             asked = open_questions[begin : begin + size]
             first = channel.number(len(asked))
-            messages = [template.fill(first + place, address) for place, address in enumerate(asked)]
-            # The answers are all read before any is understood: that may take questions of its own.
-            for number, data in list(channel.inquire(messages, first)):
+            messages = [template.fill(number, address) for number, address in enumerate(asked, first)]
+            # The answers are all there before any is understood: that may take questions of its own.
+            for number, data in channel.inquire(messages, first):
                 address = asked[number - first]
                 found[address] = reader.read(data, address)
         open_questions = [address for address in open_questions if address not in found]
@@ -82,8 +83,8 @@ class _Answers:
     def __init__(self, channel: Channel, flow: Flow, family: int) -> None:
         self._channel, self._flow, self._family = channel, flow, family
         self._known: dict[bytes, Answer] = {}
-        self._legs: dict[tuple[int, bytes, int], NextHop] = {}
-        self._names: dict[int, str] = {}
+        self._names = Names(channel)
+        self._routes = Alike(self._read_route)
 
     def read(self, data: bytes, destination: bytes) -> Answer:
         """The answer in this message, which is about the destination."""
@@ -98,11 +99,12 @@ class _Answers:
         return answer
 
     def _of_route(self, data: bytes) -> Answer:
-        names = self._find_names()
-        route = lean.read(data + bytes(8), 0, names, self._legs)
-        if route is None:
-            route = read_route(data, names, list_nexthops(self._channel, names))
+        route = self._routes.read(data)
         return Answer(route.type, route)
+
+    def _read_route(self, data: bytes) -> Route:
+        names = self._names
+        return lean.read(data + bytes(8), 0, names, {}) or read_route(data, names, list_nexthops(self._channel, names))
 
     def _of_large(self, destination: bytes) -> Answer:
         """An entry with so many legs that the kernel has no room for it in an answer: it is looked for in its table."""
@@ -117,7 +119,7 @@ class _Answers:
                 dst=number,
             )
         )
-        names = self._find_names()
+        names = self._names
         table = read_route(data, names, {}).table
         routes = list_routes(self._channel, (family,), names, Wanted(table=table))
         near = [
@@ -131,11 +133,6 @@ class _Answers:
         if route is None:
             raise Unsettled(f"the entry for {ip_at(family, number)} is too large for an answer, and is not listed")
         return Answer(route.type, route)
-
-    def _find_names(self) -> dict[int, str]:
-        if not self._names:
-            self._names = list_names(self._channel)
-        return self._names
 
     def _of_error(self, error: KernelError) -> Answer:
         kind = KIND_OF_ERRNO.get(error.number)

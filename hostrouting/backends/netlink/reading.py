@@ -8,20 +8,19 @@ again.
 from __future__ import annotations
 
 import errno
-import struct
 from array import array
-from functools import cache
+from functools import partial
 from typing import TYPE_CHECKING
 
 import attrs
 
 from hostrouting.backends.netlink import numbers as n
-from hostrouting.backends.netlink.codec import encode
 from hostrouting.backends.netlink.decode import Settings, read_addresses, read_links, read_rules, read_settings
 from hostrouting.backends.netlink.disturbance import EVERYTHING, Wanted, disturbed
 from hostrouting.backends.netlink.framing import Interrupted, KernelError, Listing
 from hostrouting.backends.netlink.lean import keys
 from hostrouting.backends.netlink.numbers import AF_OF
+from hostrouting.backends.netlink.questions import ask_list, numbered
 from hostrouting.backends.netlink.routedump import RouteDump
 from hostrouting.backends.netlink.routes import read_nexthops
 from hostrouting.errors import BackendError, Unsettled
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from hostrouting.backends.netlink.channel import Channel
-    from hostrouting.backends.netlink.codec import Shape
     from hostrouting.model import Address, Link, NextHop, Rule
 
 __all__ = ["list_addresses", "list_names", "list_nexthops", "list_routes", "take_snapshot"]
@@ -40,7 +38,6 @@ __all__ = ["list_addresses", "list_names", "list_nexthops", "list_routes", "take
 # A host on which something changes ten times a second is read in time all but surely.
 _ATTEMPTS = 8
 _EVERY_DEVICE = -1  # NETCONFA_IFINDEX_ALL
-_SKIP_STATS = 8  # RTEXT_FILTER_SKIP_STATS: counters of packets are half of what is said of a device
 # Said by a kernel that was built without what is asked for, or is too old for it.
 _UNKNOWN = frozenset({errno.EOPNOTSUPP, errno.EAFNOSUPPORT})
 
@@ -151,36 +148,19 @@ def list_nexthops(channel: Channel, names: Mapping[int, str]) -> dict[int, tuple
     return read_nexthops(_list(channel, "nexthop", n.RTM_GETNEXTHOP, 0), names)
 
 
-def _list(channel: Channel, shape: Shape, kind: int, family: int, *, table: int = 0, protocol: int = 0) -> Listing:
-    message = _request(shape, kind, family, table, protocol)
-
-    def numbered(number: int) -> bytes:
-        return message[:8] + struct.pack("=I", number) + message[12:]
-
+def _list(channel: Channel, what: str, kind: int, family: int, *, table: int = 0, protocol: int = 0) -> Listing:
+    asked = ask_list(kind, family, table, protocol)
     for _ in range(_ATTEMPTS):
         try:
-            return channel.listing(numbered)
+            return channel.listing(partial(numbered, asked))
         except Interrupted:
             continue
         except KernelError as error:
-            if (error.number in _UNKNOWN and shape != "link") or (error.number == errno.ENOENT and table):
+            if (error.number in _UNKNOWN and what != "link") or (error.number == errno.ENOENT and table):
                 break
             raise BackendError(
-                f"the kernel does not list its {shape}s", errno=error.number, kernel=error.words
+                f"the kernel does not list its {what}s", errno=error.number, kernel=error.words
             ) from error
     else:
         raise _unsettled()
     return Listing(b"", array("I"))
-
-
-@cache
-def _request(shape: Shape, kind: int, family: int, table: int, protocol: int) -> bytes:
-    fields = {"family": family}
-    attributes: list[tuple[str, int]] = []
-    if shape == "route":
-        fields["proto"] = protocol
-        if table:
-            attributes.append(("RTA_TABLE", table))
-    if shape == "link":
-        attributes.append(("IFLA_EXT_MASK", _SKIP_STATS))
-    return encode(shape, kind, n.NLM_F_REQUEST | n.NLM_F_DUMP, fields=fields, attributes=attributes)

@@ -6,15 +6,17 @@ Why: 100,000 Route objects take half a second to make and some 100 MB to keep; t
 from __future__ import annotations
 
 import struct
+from array import array
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, overload
 
 from hostrouting.backends.netlink import lean
 from hostrouting.backends.netlink.routes import read_route
+from hostrouting.backends.netlink.sorts import sort_out
+from hostrouting.model import Sort
 
 if TYPE_CHECKING:
-    from array import array
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from hostrouting.model import NextHop, Route, RouteKey
 
@@ -38,6 +40,16 @@ class RouteDump(Sequence["Route"]):
     def keys(self) -> Iterator[RouteKey]:
         """Where each route belongs, in order, without making the routes."""
         return lean.keys(self._data, self._offsets)
+
+    def sorts(self) -> list[Sort]:
+        """The routes that say the same but for their destination, as far as they are told apart by their bytes."""
+        found = sort_out(self._data, self._offsets)
+        return [Sort(self[places[0]], places, prefixes) for places, prefixes in found.values()]
+
+    def part(self, places: Iterable[int]) -> RouteDump:
+        """The routes at these places only."""
+        offsets = array("I", map(self._offsets.__getitem__, places))
+        return RouteDump(self._data, offsets, self._names, self._nexthops)
 
     def plainly(self) -> Iterator[Route]:
         """The same routes by the plain path, slowly: for whoever doubts the fast one."""

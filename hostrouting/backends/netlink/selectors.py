@@ -1,6 +1,6 @@
 """What a rule selects on that came to Linux late, or is not known here at all: it is never read as "for all packets".
 
-Here: attributes of a rule as bytes, and their words in `ip rule`. Those that pyroute2 knows are read in `decode`.
+Here: attributes of a rule as bytes, and their words in `ip rule`. All others are read in `decode`.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ __all__ = ["Selectors", "read_selectors"]
 
 # Attributes (FRA_…) by their numbers.
 _TUN_ID, _DSCP, _FLOWLABEL, _FLOWLABEL_MASK, _DSCP_MASK = 12, 25, 26, 27, 30
-# Of each range of ports the attribute of its mask.
-_PORTS = {"sport": ("FRA_SPORT_RANGE", 23, 28), "dport": ("FRA_DPORT_RANGE", 24, 29)}
+# Of each range of ports its attribute, and that of its mask.
+_PORTS = {"sport": (23, 28), "dport": (24, 29)}
 _ALL_DSCP, _ALL_PORT = 0x3F, 0xFFFF
 # Those that `decode` reads, those that are read here, and two that select nothing: FLOW (realms) and PAD.
 _KNOWN = frozenset({1, 2, 3, 4, 6, 10, 11, *range(13, 25), _TUN_ID, *range(_DSCP, _DSCP_MASK + 1)})
@@ -32,7 +32,7 @@ class Selectors(NamedTuple):
 
 def read_selectors(raw: Mapping[int, bytes]) -> Selectors:
     """What the attributes of a rule select on besides."""
-    masked = frozenset(name for name, _, mask in _PORTS.values() if _number(raw, mask, _ALL_PORT) != _ALL_PORT)
+    masked = frozenset(word for word, (_, mask) in _PORTS.items() if _number(raw, mask, _ALL_PORT) != _ALL_PORT)
     return Selectors(_tos(raw) or 0, masked, tuple(_others(raw)))
 
 
@@ -51,7 +51,7 @@ def _others(raw: Mapping[int, bytes]) -> Iterator[tuple[str, str]]:
     if _FLOWLABEL in raw:
         label, mask = (int.from_bytes(raw.get(kind, b""), "big") for kind in (_FLOWLABEL, _FLOWLABEL_MASK))
         yield "flowlabel", f"{label:#x}/{mask:#x}"
-    for word, (_, ports, port_mask) in _PORTS.items():
+    for word, (ports, port_mask) in _PORTS.items():
         if (mask := _number(raw, port_mask, _ALL_PORT)) != _ALL_PORT:
             yield word, f"{int.from_bytes(raw[ports][:2], byteorder):#x}/{mask:#x}"
     for kind in sorted(set(raw) - _KNOWN):

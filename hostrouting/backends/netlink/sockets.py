@@ -9,7 +9,7 @@ from contextlib import suppress
 from hostrouting.backends.netlink import numbers as n
 from hostrouting.errors import BackendError, NetlinkUnavailable, NotPermitted
 
-__all__ = ["open_socket"]
+__all__ = ["as_backend_error", "open_socket"]
 
 # Asked for; what an unprivileged process gets is limited by net.core.rmem_max and wmem_max.
 _RECEIVE, _SEND = 1 << 22, 1 << 17
@@ -64,3 +64,11 @@ def _refused(error: OSError) -> BackendError:
         errno=number,
         kernel=words,
     )
+
+
+def as_backend_error(error: OSError) -> BackendError:
+    """Why a socket that was open does not do its work."""
+    words = error.strerror or str(error)
+    if isinstance(error, PermissionError):
+        return NotPermitted("this process may not speak netlink", errno=error.errno, kernel=words)
+    return BackendError("netlink failed", errno=error.errno, kernel=words)

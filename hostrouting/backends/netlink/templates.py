@@ -10,7 +10,8 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
-from hostrouting.backends.netlink.encode import encode_change, encode_lookup
+from hostrouting.backends.netlink.encode import encode_change
+from hostrouting.backends.netlink.questions import encode_lookup
 from hostrouting.model import IPV4
 
 if TYPE_CHECKING:

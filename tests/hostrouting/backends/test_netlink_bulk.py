@@ -17,17 +17,21 @@ from hypothesis import strategies as st
 from hostrouting.backends.base import Change, Verb
 from hostrouting.backends.netlink import NetlinkBackend
 from hostrouting.backends.netlink import numbers as n
+from hostrouting.backends.netlink.alike import Alike
 from hostrouting.backends.netlink.channel import Channel
 from hostrouting.backends.netlink.codec import encode
-from hostrouting.backends.netlink.decode import read_rules
-from hostrouting.backends.netlink.encode import encode_change, encode_lookup
+from hostrouting.backends.netlink.encode import encode_change
 from hostrouting.backends.netlink.framing import Listing
+from hostrouting.backends.netlink.questions import encode_lookup
 from hostrouting.backends.netlink.reading import list_routes
 from hostrouting.backends.netlink.routedump import RouteDump
+from hostrouting.backends.netlink.routes import read_route
 from hostrouting.backends.netlink.sockets import open_socket
 from hostrouting.backends.netlink.templates import ChangeEncoder, Template, lookup_template
 from hostrouting.fib import Flow
-from hostrouting.model import IPV4, Link, NextHop, Prefix, Route, Rule, as_ip, ip_at, route_keys
+from hostrouting.model import IPV4, Link, NextHop, Prefix, Route, as_ip, ip_at, route_keys
+from hostrouting.plan import plan_routes
+from hostrouting.uplink import DesiredRoute
 from tests.support.commands import furnish, route_command
 from tests.support.namespace import Namespace, private_namespace
 from tests.support.strategies import DEVICES, blocks, prefixes, routes
@@ -108,6 +112,32 @@ class TestTemplates:
                 Template(lambda raw: bytes([raw.get("twice", 0)] * 2), {slot: 1}, packed=set())
 
 
+def check_alike(dump: RouteDump) -> None:
+    """Whether of a sort one is read, or each: the routes are the same."""
+    read: list[bytes] = []
+
+    def plainly(data: bytes) -> Route:
+        read.append(data)
+        return read_route(data, dump._names, dump._nexthops)  # noqa: SLF001 RUF100
+
+    alike = Alike(plainly)
+    messages = list(Listing(dump._data, dump._offsets))  # noqa: SLF001 RUF100
+    assert [alike.read(data) for data in messages] == list(dump)
+    sorts = dump.sorts()
+    assert len(read) == len(messages) - sum(len(sort.places) for sort in sorts) + len(sorts)
+
+
+def check_sorts(dump: RouteDump) -> int:
+    """Each route of a sort is what the sort says of it, and of one sort only; how many are of one."""
+    places = [place for sort in dump.sorts() for place in sort.places]
+    assert len(set(places)) == len(places)
+    for like, where, leading in dump.sorts():
+        for place, (length, network) in zip(where, leading, strict=True):
+            assert dump[place] == attrs.evolve(like, prefix=Prefix(IPV4, network, length))
+    assert list(dump.part(places)) == [dump[place] for place in places]
+    return len(places)
+
+
 @pytest.fixture
 def namespace() -> Iterator[Namespace]:
     """Four devices; eth0 has addresses."""
@@ -136,6 +166,25 @@ class TestReading:
         assert isinstance(dump, RouteDump)
         assert list(dump) == list(dump.plainly())
         assert list(dump.keys()) == list(route_keys(tuple(dump)))
+
+    def test_neighbours_are_of_one_sort(self, namespace: Namespace) -> None:
+        """Of thousands of routes, which come in many pieces, each is of its sort: alike ones, and others among them."""
+        leg = NextHop("eth0", gateway=as_ip("10.0.0.1"))
+        routes = [
+            Route(Prefix(4, (20 << 24) + (number << 4), 28), (leg,), protocol=213, metric=7 * (number % 700 == 3))
+            for number in range(3000)
+        ]
+        with NetlinkBackend(netns=namespace.path) as backend:
+            assert all(outcome.ok for outcome in backend.change(Change("add", route) for route in routes))
+            dump = backend.snapshot(family=4, protocol=213).routes
+            assert isinstance(dump, RouteDump)
+            assert check_sorts(dump) == 3000
+            assert sorted(len(sort.places) for sort in dump.sorts()) == [5, 2995]
+            wishes = [DesiredRoute(it.prefix, gateway=leg.gateway, dev="eth0", metric=it.metric) for it in routes]
+            whole = backend.snapshot(family=4)
+            plan = plan_routes(wishes, whole)
+            assert (plan.kept, plan.changes) == (3000, ())
+            assert plan == plan_routes(wishes, attrs.evolve(whole, routes=tuple(whole.routes)))
 
     def test_it_is_a_sequence(self, namespace: Namespace) -> None:
         """Length, places, slices, iteration, equality, hash, pickling: as of the tuple of its routes."""
@@ -219,22 +268,6 @@ class TestUnknown:
         channel, names = Channel(open_socket, 1.0), {number_of("eth0"): "eth0"}
         assert list(list_routes(channel, (6,), names)) == []
         assert list(list_routes(channel, (4, 6), names)) == [route]
-
-    def test_rules_of_newer_kernels(self) -> None:
-        """A rule that gives all of the DSCP selects on the tos of these bits; a rule for neither family is left out."""
-        attributes = [("FRA_PRIORITY", 5), ("FRA_TABLE", 100), ("FRA_DSCP", 10)]
-        dscp = encode("rule", 32, 2, fields={"family": 2, "action": 1}, attributes=attributes)
-        other = encode("rule", 32, 2, fields={"family": 128, "action": 1}, attributes=attributes[:2])
-        assert read_rules([dscp, other]) == (Rule(family=4, priority=5, table=100, tos=40),)
-
-    def test_rules_of_the_future(self) -> None:
-        """A rule that selects on what nobody knows is no rule for all packets: it says on which attribute."""
-        known = encode("rule", 32, 2, fields={"family": 2, "action": 1}, attributes=[("FRA_TABLE", 100)])
-        future = struct.pack("=HHI", 8, 77, 5) + struct.pack("=HH", 4, 78 | 0x8000)
-        data = struct.pack("=I", len(known) + len(future)) + known[4:] + future
-        others = (("attribute-77", future[4:8].hex()), ("attribute-78", "set"))
-        assert read_rules([data]) == (Rule(family=4, priority=0, table=100, others=others),)
-        assert "attribute-78 set" in str(read_rules([data])[0])
 
     def test_a_device_that_came_later(self) -> None:
         """A device that is not among those listed is called by its number, as `ip` does."""

@@ -105,7 +105,7 @@ def test_what_is_wrong_with_the_question_is_no_answer(backend: NetlinkBackend, m
     words = struct.pack("=HH", 20, n.NLMSGERR_ATTR_MSG) + b"Wrong question.\0"
     head = struct.pack("=IHHIIi", 56, n.NLMSG_ERROR, n.NLM_F_CAPPED | n.NLM_F_ACK_TLVS, 1, 0, -errno.EINVAL)
     said = head + struct.pack("=IHHII", 16, n.RTM_GETROUTE, 0, 1, 0) + words
-    monkeypatch.setattr(Channel, "inquire", lambda _channel, _messages, first: iter([(first, said)]))
+    monkeypatch.setattr(Channel, "inquire", lambda _channel, _messages, first: [(first, said)])
     with pytest.raises(BackendError, match="Wrong question"):
         backend.lookup([as_ip("10.0.0.9")])
 

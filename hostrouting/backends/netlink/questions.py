@@ -1,0 +1,85 @@
+"""Questions to the kernel as messages: for a list, for one device, and for what it would do with a packet.
+
+Nothing here changes anything: that is `encode`. A property test has pyroute2 make the same messages of the same words.
+"""
+
+from __future__ import annotations
+
+import struct
+from functools import cache
+from typing import TYPE_CHECKING
+
+from hostrouting.backends.netlink import numbers as n
+from hostrouting.backends.netlink.attributes import message
+from hostrouting.backends.netlink.numbers import AF_OF
+from hostrouting.model import IPV4, IPV6, ip_at, width_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hostrouting.fib import Flow
+
+__all__ = ["ask_device", "ask_list", "encode_lookup", "numbered"]
+
+_SKIP_STATS = struct.pack("=I", 8)  # RTEXT_FILTER_SKIP_STATS: counters of packets are half of what is said of a device
+# Attributes by their numbers (IFLA_… and RTA_…).
+_IFNAME, _EXT_MASK = 3, 29
+_DST, _SRC, _IIF, _OIF, _TABLE, _MARK, _UID, _IP_PROTO, _SPORT, _DPORT = 1, 2, 3, 4, 15, 16, 25, 27, 28, 29
+_LINK = struct.Struct("=BxHiII")  # struct ifinfomsg
+_ROUTE = struct.Struct("=8BI")  # struct rtmsg
+_WORD = struct.Struct("=I")
+# The fixed part of a question, which is but a family and zeros.
+_SIZES = {n.RTM_GETADDR: 8, n.RTM_GETRULE: 12, n.RTM_GETNETCONF: 4, n.RTM_GETNEXTHOP: 8}
+# Without it IPv4 names the table main whichever it was; IPv6 names the right one and refuses the flag.
+_EXTRA = {IPV4: n.RTM_F_LOOKUP_TABLE, IPV6: 0}
+
+
+def numbered(asked: bytes, sequence: int) -> bytes:
+    """The same message with this sequence number."""
+    return asked[:8] + _WORD.pack(sequence) + asked[12:]
+
+
+@cache
+def ask_list(kind: int, family: int, table: int = 0, protocol: int = 0) -> bytes:
+    """The question for all of a kind (RTM_GET…); of routes those of a table and a protocol, 0 is any."""
+    if kind == n.RTM_GETLINK:
+        return message(kind, _LINK.pack(family, 0, 0, 0, 0), [(_EXT_MASK, _SKIP_STATS)], flags=n.NLM_F_DUMP)
+    if kind == n.RTM_GETROUTE:
+        body = _ROUTE.pack(family, 0, 0, 0, 0, protocol, 0, 0, 0)
+        return message(kind, body, [(_TABLE, _WORD.pack(table))] if table else [], flags=n.NLM_F_DUMP)
+    return message(kind, family.to_bytes(1, "big").ljust(_SIZES[kind], b"\0"), flags=n.NLM_F_DUMP)
+
+
+def ask_device(*, name: bytes = b"", index: int = 0) -> bytes:
+    """The question for one device, by its name or its number."""
+    said = [(_IFNAME, name + b"\0")] if name else []
+    return message(n.RTM_GETLINK, _LINK.pack(0, 0, index, 0, 0), [*said, (_EXT_MASK, _SKIP_STATS)])
+
+
+def encode_lookup(family: int, flow: Flow, index_of: Callable[[str], int], *, entry: int = 1, **raw: int) -> bytes:
+    """The question which entry decides for a destination; `raw` holds the `sequence` and the `dst` as numbers.
+
+    Without `entry` it is the question what becomes of one packet, whose answer is always small. struct.error where the
+    flow has a number that does not fit.
+    """
+    source = None if flow.source is None or int(flow.source) == 0 else flow.source
+    asked: list[tuple[int, bytes | None]] = [
+        (_DST, ip_at(family, raw.get("dst", 0)).packed),
+        (_SRC, None if source is None else source.packed),
+        (_IIF, _WORD.pack(index_of(flow.iif)) if flow.iif not in {None, "lo"} and flow.iif else None),
+        (_OIF, _WORD.pack(index_of(flow.oif)) if flow.oif else None),
+        (_MARK, _WORD.pack(flow.mark) if flow.mark else None),
+        (_UID, None if flow.uid is None else _WORD.pack(flow.uid)),
+        (_IP_PROTO, struct.pack("=B", flow.ipproto) if flow.ipproto else None),
+        # Ports are as they are in a packet.
+        (_SPORT, struct.pack(">H", flow.sport) if flow.sport else None),
+        (_DPORT, struct.pack(">H", flow.dport) if flow.dport else None),
+    ]
+    bits = width_of(family)
+    flags = n.RTM_F_FIB_MATCH * entry | _EXTRA[family]
+    return message(
+        n.RTM_GETROUTE,
+        _ROUTE.pack(AF_OF[family], bits, bits if source else 0, flow.tos or 0, 0, 0, 0, 0, flags),
+        [(number, value) for number, value in asked if value is not None],
+        sequence=raw.get("sequence", 0),
+    )

@@ -1,0 +1,163 @@
+"""Routes of a snapshot, changed one after the other: a change costs what it touches, not the length of the list.
+
+Why: a plan of ten thousand steps on ten thousand routes would copy and search the list a hundred million times; and of
+routes that a backend makes when they are looked at, the others need not be made.
+"""
+
+from bisect import insort
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
+from itertools import chain
+from typing import TypeAlias, overload
+
+from hostrouting.model.route import Route
+
+__all__ = ["Amendment", "Keys", "RouteKey"]
+
+# Family, table, network, length, protocol.
+RouteKey: TypeAlias = tuple[int, int, int, int, int]
+# Where each of some routes belongs, in their order.
+Keys: TypeAlias = Callable[[Sequence[Route]], Iterable[RouteKey]]
+
+
+class Amendment:
+    """What became of the routes of a list. Each has a place; those before all others have negative ones."""
+
+    def __init__(self, routes: Sequence[Route], keys: Keys, *, about: Iterable[Route]) -> None:
+        """Take the list, and which routes are going to be looked for in it."""
+        self._base, self._keys = routes, keys
+        self._changed: dict[int, Route | None] = {}
+        self._before: list[Route] = []
+        self._after: list[Route] = []
+        self._near: dict[tuple[int, ...], list[int]] = {_where(route): [] for route in about}
+        if near := self._near:
+            for place, (family, table, network, length, _) in enumerate(keys(routes)):
+                if (where := (family, table, network, length)) in near:
+                    near[where].append(place)
+
+    def near(self, route: Route) -> list[Route]:
+        """The routes of the same table and prefix as they are now, in order."""
+        return [it for place in self._near[_where(route)] if (it := self._at(place)) is not None]
+
+    def put(self, route: Route, *, first: bool = False) -> None:
+        """Add a route behind all others, or before them."""
+        if first:
+            self._before.append(route)
+            place = -len(self._before)
+        else:
+            self._after.append(route)
+            place = len(self._base) + len(self._after) - 1
+        places = self._near.get(_where(route), [])
+        places.insert(0 if first else len(places), place)
+
+    def change(self, old: Route, new: Route | None, *, last: bool = False) -> None:
+        """Have another route, or none, in the place of the first that is `old`, or of the last; ValueError for none."""
+        places = self._near[_where(old)]
+        place = next((it for it in (reversed(places) if last else places) if self._at(it) == old), None)
+        if place is None:
+            raise ValueError(f"{old} is not there")
+        self._changed[place] = new
+        places.remove(place)
+        if new is not None and (there := self._near.get(_where(new))) is not None:
+            insort(there, place)
+
+    def _at(self, place: int) -> Route | None:
+        if place in self._changed:
+            return self._changed[place]
+        if place < 0:
+            return self._before[-place - 1]
+        size = len(self._base)
+        return self._base[place] if place < size else self._after[place - size]
+
+    def routes(self) -> Sequence[Route]:
+        """All of them as they are now."""
+        size = len(self._base)
+        before = self._left(range(-len(self._before), 0))
+        after = self._left(range(size, size + len(self._after)))
+        found = _Amended(self._base, self._keys, before, self._changed, after)
+        return tuple(found) if isinstance(self._base, tuple) else found
+
+    def _left(self, places: range) -> tuple[Route, ...]:
+        return tuple(route for place in places if (route := self._at(place)) is not None)
+
+
+def _where(route: Route) -> tuple[int, ...]:
+    prefix = route.prefix
+    return (prefix.family, route.table, prefix.network, prefix.length)
+
+
+def _key(route: Route) -> RouteKey:
+    prefix = route.prefix
+    return (prefix.family, route.table, prefix.network, prefix.length, route.protocol)
+
+
+class _Amended(Sequence[Route]):
+    """A list of routes some of which have changed, between others."""
+
+    def __init__(
+        self,
+        base: Sequence[Route],
+        keys: Keys,
+        before: tuple[Route, ...],
+        changed: dict[int, Route | None],
+        after: tuple[Route, ...],
+    ) -> None:
+        """Take the list, what became of the routes at some of its places, and those at its two ends."""
+        self._base, self._keys, self._before, self._after = base, keys, before, after
+        self._changed = {place: route for place, route in changed.items() if 0 <= place < len(base)}
+
+    def keys(self) -> Iterator[RouteKey]:
+        """Where each route belongs, in order, without making those that have not changed."""
+        inner = self._inner_keys() if self._changed else self._keys(self._base)
+        return chain(map(_key, self._before), inner, map(_key, self._after))
+
+    def _inner_keys(self) -> Iterator[RouteKey]:
+        changed = self._changed
+        for place, key in enumerate(self._keys(self._base)):
+            if place not in changed:
+                yield key
+            elif (route := changed[place]) is not None:
+                yield _key(route)
+
+    @cached_property
+    def _kept(self) -> Sequence[int]:
+        """The places of the list that still have a route."""
+        gone = {place for place, route in self._changed.items() if route is None}
+        every = range(len(self._base))
+        return [place for place in every if place not in gone] if gone else every
+
+    def _inner(self, place: int) -> Route:
+        return self._changed.get(place) or self._base[place]
+
+    def __len__(self) -> int:
+        return len(self._before) + len(self._kept) + len(self._after)
+
+    @overload
+    def __getitem__(self, place: int) -> Route: ...
+    @overload
+    def __getitem__(self, place: slice) -> tuple[Route, ...]: ...
+
+    def __getitem__(self, place: int | slice) -> Route | tuple[Route, ...]:
+        if isinstance(place, slice):
+            return tuple(self[at] for at in range(*place.indices(len(self))))
+        at = place + len(self) if place < 0 else place
+        if not 0 <= at < len(self):
+            raise IndexError(place)
+        if at < len(self._before):
+            return self._before[at]
+        at -= len(self._before)
+        return self._inner(self._kept[at]) if at < len(self._kept) else self._after[at - len(self._kept)]
+
+    def __iter__(self) -> Iterator[Route]:
+        return chain(self._before, map(self._inner, self._kept), self._after)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Sequence) or isinstance(other, list):
+            return NotImplemented
+        return len(self) == len(other) and all(mine == theirs for mine, theirs in zip(self, other, strict=True))
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} routes, some of them changed>"

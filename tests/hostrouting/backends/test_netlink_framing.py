@@ -1,0 +1,78 @@
+"""Where one message ends and the next begins, in pieces of every kind."""
+
+from __future__ import annotations
+
+import struct
+from array import array
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from hostrouting.backends.netlink import numbers as n
+from hostrouting.backends.netlink.framing import ROOM_BEHIND, Interrupted, KernelError, place_messages
+
+MULTI, CLONED = 2, n.RTM_F_CLONED
+
+
+def message(size: int, kind: int = n.RTM_NEWROUTE, flags: int = MULTI, route_flags: int = 0) -> bytes:
+    """A message of this outline, padded to a multiple of four; of other bytes each has its own."""
+    content = struct.pack("=IHHIIQI", size, kind, flags, 7, 0, size * 0x0101010101, route_flags)[:size].ljust(
+        size, b"x"
+    )
+    return content + bytes(-size % 4)
+
+
+ODD = st.sampled_from([
+    message(60, flags=MULTI | n.NLM_F_DUMP_INTR), message(60, route_flags=CLONED), message(64), message(58),
+    message(60, kind=16, route_flags=CLONED), message(20, kind=80), message(20, kind=n.NLMSG_DONE)[:16] + bytes(4),
+    message(60, route_flags=16),
+])  # fmt: skip
+
+
+def plainly(messages: list[bytes], base: int) -> tuple[list[int], bool] | None:
+    """Where those begin that are listed, and whether the list is at its end; None where it was interrupted."""
+    found: list[int] = []
+    at = base
+    for data in messages:
+        _, kind, flags = struct.unpack_from("=IHH", data)
+        (route_flags,) = struct.unpack_from("=I", data.ljust(28, b"\0"), 24)
+        if flags & n.NLM_F_DUMP_INTR:
+            return None
+        if kind == n.NLMSG_DONE:
+            return found, True
+        if kind != n.RTM_NEWROUTE or not route_flags & CLONED:
+            found.append(at)
+        at += len(data)
+    return found, False
+
+
+@given(
+    many=st.integers(1, 80),
+    usual=st.just(message(60)) | ODD,
+    odd=st.lists(st.tuples(st.integers(0, 80), ODD), max_size=2),
+    base=st.sampled_from([0, 32768]),
+)
+@example(many=20, usual=message(60), odd=[(3, message(64)), (9, message(56))], base=0).via("as long as two")
+@example(many=29, usual=message(58), odd=[], base=0).via("as long as thirty without what fills them up")
+def test_each_message_is_filed(many: int, usual: bytes, odd: list[tuple[int, bytes]], base: int) -> None:
+    """Many alike, with others anywhere among them: each that is listed is filed, up to the end of the list."""
+    messages = [usual] * many
+    for place, other in odd:
+        messages.insert(place, other)
+    data, offsets = b"".join(messages), array("I")
+    expected = plainly(messages, base)
+    if expected is None:
+        with pytest.raises(Interrupted):
+            place_messages(data + bytes(ROOM_BEHIND), len(data), base, offsets)
+    else:
+        done = place_messages(data + bytes(ROOM_BEHIND), len(data), base, offsets)
+        assert (list(offsets), done) == expected
+
+
+def test_an_error_among_many() -> None:
+    """An error ends the list, wherever it comes."""
+    error = struct.pack("=IHHIIi", 20, n.NLMSG_ERROR, 0, 7, 0, -22) + message(20)[:16]
+    data = message(60) * 40 + error
+    with pytest.raises(KernelError):
+        place_messages(data + bytes(ROOM_BEHIND), len(data), 0, array("I"))
