@@ -351,6 +351,19 @@ class TestOneHost:
         assert not list(state.iterdir())
         assert Checked(namespace, check(), tmp_path).left.keys() == {"route-overlap.detected", "route-overlap.json"}
 
+    def test_told_to_stop(self, namespace: Namespace, tmp_path: Path) -> None:
+        """A run that is ended from outside, as by its unit's time-out, says so and fails; it leaves no marker."""
+        namespace.batch(["route del default"])
+        script, state = tmp_path / "check.sh", tmp_path / "state"
+        script.write_text(render_check_script(check(), wait=30))
+        command = [*namespace.enter, "env", f"RUNTIME_DIRECTORY={state}", "bash", str(script)]
+        run = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+        time.sleep(1)
+        os.killpg(run.pid, signal.SIGTERM)
+        assert run.communicate(timeout=20)[1] == "<3>check-route-overlap: told to stop before there was a verdict\n"
+        assert run.returncode == 1
+        assert not list(state.iterdir())
+
     def test_killed(self, namespace: Namespace, tmp_path: Path) -> None:
         """Of a run that was killed while it wrote, what is left has the name by which others know it."""
         killed: dict[str, Any] = {"BASH_FUNC_mv%%": "() { kill -KILL $$; }"}

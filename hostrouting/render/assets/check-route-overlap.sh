@@ -29,6 +29,8 @@ directory=${RUNTIME_DIRECTORY:-$directory}
 level=3
 [[ $mode == WARN ]] && level=4
 
+#include nap.sh
+
 fail() {
   printf '<%s>check-route-overlap: %s\n' "$level" "$1" >&2
   finish 1
@@ -69,16 +71,17 @@ main() {
     fi
   done
 
-  # Counted in naps of a fifth of a second: the clock may be set meanwhile.
-  local said status tries=0 naps=0 last=''
+  local said status tries=0 waited=0 last=''
+  # By whoever ends it, as its unit does one that has no end.
+  trap 'fail "told to stop before there was a verdict"' TERM
   while :; do
-    ((naps >= wait * 5)) && last=last
+    ((waited >= wait * 5)) && last=last
     said=$(check "$last")
     status=$?
     case $status in
       # The tables changed while they were looked at; or they and the kernel really differ.
       "$DIFFERING") ((++tries < 3)) || last=last ;;
-      "$NOT_YET") ((++naps)) && sleep 0.2 ;;
+      "$NOT_YET") nap ;;
       *) break ;;
     esac
   done

@@ -2,7 +2,7 @@
 # taken, and then what is there is read again: all ends when no step is left, or after some attempts.
 #
 # Prints for each attempt "attempt", "tried" with each command, and what `ip` says of them. At the end, unless all is
-# well: "wanting" with a sentence for each route that cannot be had, and "due" with each command that is left.
+# well: "wanting" with a sentence for each route that cannot be had (yet), and "due" with each command that is left.
 
 # Lists what is "missing", "refused", to "change" and to "remove": sentences, and commands of `ip`.
 function plan(   w, leg, r) {
@@ -20,7 +20,7 @@ function plan(   w, leg, r) {
     if (resolve(w) && !through[w]) for (leg = 1; leg <= legs[w]; leg++) add_near(g_dev[w, leg], w_net[w], w_len[w])
   for (w = 1; w <= wishes; w++) {
     is_settled[key_of(w)] = 1
-    if (!resolve(w)) enlist("missing", wish_text(w) ": waiting for " missing " (given up after " waited " s)")
+    if (!resolve(w)) enlist("missing", wish_text(w) ": waiting for " missing (final ? " (given up after " waited " s)" : ""))
     else if (!through[w]) settle(w)
   }
   for (w = 1; w <= wishes; w++) if (through[w]) settle(w)
@@ -202,7 +202,10 @@ $1 == "state" { next }
 END {
   for (attempts = 0; ; attempts++) {
     plan()
-    if (count["missing"] && !final) exit NOT_YET
+    if (count["missing"] && !final) {
+      tell("missing", "wanting ")
+      exit NOT_YET
+    }
     # Nothing is taken away until everything else is there.
     due = count["missing"] || count["refused"] || count["change"] ? "change" : "remove"
     if (!count[due] || attempts == 4) break

@@ -17,6 +17,8 @@ for line in "${configuration[@]:0:2}"; do
   case $line in 'wait '*) wait=${line#* } ;; esac
 done
 
+#include nap.sh
+
 complain() { printf '<3>static-routes: %s\n' "$1" >&2; }
 
 # What awk ends with when it came to an end by itself: nothing that it ends with for other reasons.
@@ -25,14 +27,15 @@ readonly DONE=10 NOT_YET=11 FAILED=12
 #include awk.sh
 
 main() {
-  local said status naps=0 last=''
-  # Counted in naps of a fifth of a second: the clock may be set meanwhile.
+  local said='' status waited=0 last=''
+  # By whoever ends it, as its unit does one that has no end.
+  trap 'complain "told to stop before all of it was done"; explain "$said"; exit 1' TERM
   while :; do
-    ((naps >= wait * 5)) && last=last
+    ((waited >= wait * 5)) && last=last
     said=$(run_awk -v final="$last" -v waited="$wait" -v DONE=$DONE -v NOT_YET=$NOT_YET -v FAILED=$FAILED)
     status=$?
     ((status == NOT_YET)) || break
-    ((++naps)) && sleep 0.2
+    nap
   done
   case $status in
     "$DONE") finished=1 ;;
