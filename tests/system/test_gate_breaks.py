@@ -20,6 +20,8 @@ def test_whatever_breaks_keeps_the_gate_shut(unit: str) -> None:
         if is_check:
             system.must("ip", "address", "del", "172.16.1.5/16", "dev", "ib0")
         awk, ip = (system.must("readlink", "--canonicalize", f"/usr/bin/{name}").strip() for name in ("awk", "ip"))
+        if awk != "/usr/bin/mawk":
+            system.run("rm", "-f", "/usr/bin/mawk")  # which the scripts would take as well
         for command in (
             ["rm", script],
             ["sed", "-i", "3i if", script],
