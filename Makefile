@@ -2,7 +2,8 @@
 PYTHON ?= python3
 PIP ?= $(shell command -v pip || command -v pip3 || echo $(PYTHON) -m pip)
 BIN := .venv/bin
-SCRIPTS := .ci/run $(shell git ls-files '*.sh' 2>/dev/null)
+# What begins as a script is one; the rest is a part of those, which are checked again as they are rendered.
+SCRIPTS := .ci/run $(shell git grep -l '^\#!' -- '*.sh' 2>/dev/null)
 
 .PHONY: help demo test check bench clean
 help: ## what can be done here

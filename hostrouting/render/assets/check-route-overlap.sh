@@ -110,6 +110,7 @@ main() {
   finish $?
 }
 
+# shellcheck disable=SC2034 # read by run_awk
 shell_ends=$((LINENO + 3))
 main # does not return
 # shellcheck disable=SC2317 # never reached: what follows is for awk

@@ -5,5 +5,7 @@ nap() {
   ((fifths > 10)) && fifths=10
   ((fifths > left)) && fifths=$left
   ((waited += fifths))
-  sleep "$((fifths / 5)).$((fifths % 5 * 2))"
+  # In the background: so the shell hears at once that it is told to stop.
+  sleep "$((fifths / 5)).$((fifths % 5 * 2))" &
+  wait $!
 }

@@ -12,6 +12,7 @@ function plan(   w, leg, r) {
     exit FAILED
   }
   split("", count); split("", is_settled); split("", is_stale)
+  given_up = final ? " (given up after " waited " s)" : ""
   build()
   find_uplinks()
   list_holders()
@@ -20,7 +21,7 @@ function plan(   w, leg, r) {
     if (resolve(w) && !through[w]) for (leg = 1; leg <= legs[w]; leg++) add_near(g_dev[w, leg], w_net[w], w_len[w])
   for (w = 1; w <= wishes; w++) {
     is_settled[key_of(w)] = 1
-    if (!resolve(w)) enlist("missing", wish_text(w) ": waiting for " missing (final ? " (given up after " waited " s)" : ""))
+    if (!resolve(w)) enlist("missing", wish_text(w) ": waiting for " missing given_up)
     else if (!through[w]) settle(w)
   }
   for (w = 1; w <= wishes; w++) if (through[w]) settle(w)

@@ -65,6 +65,7 @@ explain() {
   ((${#refused[@]})) || complain "something else keeps changing these routes: ${due[0]}"
 }
 
+# shellcheck disable=SC2034 # read by run_awk
 shell_ends=$((LINENO + 3))
 main # does not return
 # shellcheck disable=SC2317 # never reached: what follows is for awk
