@@ -5,7 +5,7 @@ import signal
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from ipaddress import IPv4Address
 from pathlib import Path
 
@@ -14,15 +14,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hostrouting.config import HostRoutingConfig, StaticRoute, StaticRoutesConfig
+from hostrouting.config import StaticRoute
 from hostrouting.fib import Fib
 from hostrouting.model import IPV4, OURS, Prefix, Route, Snapshot
 from hostrouting.plan import RoutePlan, plan_routes
-from hostrouting.render import render_static_routes_script
 from hostrouting.uplink import DesiredRoute, bare_leg
-from tests.support.awks import AWKS, each_awk, only_awk, put_before
+from tests.support.awks import AWKS, each_awk
 from tests.support.commands import LINKS, furnish, route_command
 from tests.support.namespace import Namespace, private_namespace
+from tests.support.routes_script import HALVES, Ran, ours
 from tests.support.strategies import blocks, prefixes, routes
 
 pytestmark = [
@@ -45,32 +45,6 @@ UPLINKS = (
     ],
     [],
 )
-
-
-class Ran:
-    """One run of the script: its exit status, and what it said."""
-
-    def __init__(
-        self,
-        namespace: Namespace,
-        wanted: Iterable[StaticRoute],
-        directory: Path,
-        *,
-        wait: int = 0,
-        awk: str = AWKS[0],
-        tools: Mapping[str, str] | None = None,
-        before: str = ":",
-        **environment: str,
-    ) -> None:
-        """Render the script, run it; `tools` are programs in the place of the usual, `before` is done in the shell."""
-        wanted = tuple(wanted)
-        script = directory / "static-routes.sh"
-        config = HostRoutingConfig(StaticRoutesConfig(bool(wanted), wanted))
-        text = put_before(render_static_routes_script(config, wait=wait), tools or {}, directory)
-        script.write_text(only_awk(text, awk, directory) if "awk" not in (tools or {}) else text)
-        done = namespace.run("unshare", "--mount", "bash", "-c", f"{before} && exec bash {script}", **environment)
-        self.status, self.said, self.lines = done.returncode, done.stderr, done.stderr.splitlines()
-        assert not done.stdout
 
 
 def plan(wanted: Iterable[StaticRoute], snapshot: Snapshot) -> RoutePlan:
@@ -199,9 +173,6 @@ def namespace() -> Iterator[Namespace]:
         yield private
 
 
-HALVES = [StaticRoute("172.16.0.0/17"), StaticRoute("172.16.128.0/17")]
-
-
 class TestOneHost:
     """On the host that all this is for."""
 
@@ -302,53 +273,6 @@ class TestOneHost:
         assert (ran.lines, ran.status) == ([], 0)
         assert len(ours(namespace)) == 1500
 
-    @pytest.mark.parametrize("ending", ["exit 0", "kill -9 $$"])
-    def test_a_plan_that_was_cut_short(self, namespace: Namespace, tmp_path: Path, ending: str) -> None:
-        """Where the end of the plan does not come, nothing of it is done, and the script fails with a word."""
-        tools = {"awk": f"cat >/dev/null; echo change route add 10.1.0.0/16 dev eth0 proto 213; {ending}"}
-        if ending == "exit 0":
-            tools["ip"] = 'ip "$@"; exit 7'
-        ran = Ran(namespace, HALVES, tmp_path, tools=tools)
-        assert (ran.status, ours(namespace)) == (1, [])
-        assert "<3>static-routes: what is there cannot be told" in ran.said
-
-    def test_somebody_else_is_faster(self, namespace: Namespace, tmp_path: Path) -> None:
-        """Where somebody makes the wanted route in the meantime, all is well: what is there counts, not who did it."""
-        first = "ip route add 172.16.0.0/17 via 10.0.0.1 dev eth0 proto 213"
-        ran = Ran(namespace, HALVES, tmp_path, tools={"ip": f'[[ "$*" == *-force* ]] && {first} 2>&-\nexec ip "$@"'})
-        assert (ran.lines, ran.status) == ([], 0)
-        assert ours(namespace) == [str(it.destination) for it in HALVES]
-
-    def test_somebody_else_undoes_it(self, namespace: Namespace, tmp_path: Path) -> None:
-        """Where what was made is gone each time, that is said after some attempts."""
-        undone = 'ip "$@"; status=$?; [[ "$*" == *-force* ]] && ip route del 172.16.0.0/17; exit $status'
-        ran = Ran(namespace, HALVES, tmp_path, tools={"ip": undone})
-        assert (ran.status, ours(namespace)) == (1, [str(HALVES[1].destination)])
-        (line,) = ran.lines
-        assert line.startswith("<3>static-routes: something else keeps changing these routes: route add 172.16.0.0/17 ")
-
-    def test_what_was_refused_last(self, namespace: Namespace, tmp_path: Path) -> None:
-        """What the kernel said is told of the command of which it said it, whatever else is to do since."""
-        namespace.batch(["route add broadcast 10.0.0.77 dev eth0 table main"])
-        wanted = [*HALVES, StaticRoute("10.1.0.0/16", "10.0.0.77", "eth0")]
-        calls = tmp_path / "calls"
-        undone = f'[[ "$*" == *-force* ]] || exec ip "$@"\necho >>{calls}\nip "$@"\n[[ $(wc -l <{calls}) != 4 ]] || ip route del 172.16.0.0/17'
-        ran = Ran(namespace, wanted, tmp_path, tools={"ip": undone})
-        assert (ran.status, ours(namespace)) == (1, [str(HALVES[1].destination)])
-        (line,) = ran.lines
-        assert line.startswith("<3>static-routes: route add 10.1.0.0/16 ")
-        assert "invalid gateway" in line
-
-    @pytest.mark.parametrize("command", ["replace", "append"])
-    def test_somebody_takes_the_place(self, namespace: Namespace, tmp_path: Path, command: str) -> None:
-        """A route of another that comes to stand where ours stood, between reading and writing, is not overwritten."""
-        namespace.batch(["route add 172.16.0.0/17 dev ib0 scope link proto 213"])
-        stolen = f"ip route {command} 172.16.0.0/17 via 10.0.0.9 dev eth0 proto static"
-        once = f'[[ "$*" == *-force* && ! -e {tmp_path}/done ]] && : >{tmp_path}/done && {stolen}\nexec ip "$@"'
-        ran = Ran(namespace, HALVES, tmp_path, tools={"ip": once})
-        assert "172.16.0.0/17 via 10.0.0.9 dev eth0 proto static" in namespace.ip("-d", "route", "show").stdout
-        assert ran.status == 1 or command == "append"
-
     @pytest.mark.parametrize(
         "was",
         [
@@ -437,11 +361,6 @@ class TestOneHost:
             f"<3>static-routes: 10.2.0.0/16 dev inet: waiting for {plan(wanted, namespace.snapshot()).pending[0].missing} (given up after 0 s)"
         ]
         assert len(ours(namespace)) == 3
-
-
-def ours(namespace: Namespace) -> list[str]:
-    """The destinations of our routes."""
-    return [str(route.prefix) for route in namespace.routes(IPV4) if route.protocol == 213]
 
 
 def _see(namespace: Namespace, address: str, path: str) -> None:

@@ -6,6 +6,8 @@
 
 # Lists what is "missing", "refused", to "change" and to "remove": sentences, and commands of `ip`.
 function plan(   w, leg, r) {
+  # The tables changed while they were read.
+  if (complaint ~ /interrupted/ && !final) exit NOT_YET
   # `ip` ends with the first command that fails, so that the last one tells of all.
   if (!all_said || complaint ~ /interrupted/) {
     print "wanting what is there cannot be told: ip failed: " complaint

@@ -1,0 +1,45 @@
+"""static-routes.sh, run in a private namespace."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from hostrouting.config import HostRoutingConfig, StaticRoute, StaticRoutesConfig
+from hostrouting.model import IPV4
+from hostrouting.render import render_static_routes_script
+from tests.support.awks import AWKS, only_awk, put_before
+from tests.support.namespace import Namespace
+
+__all__ = ["HALVES", "Ran", "ours"]
+
+HALVES = [StaticRoute("172.16.0.0/17"), StaticRoute("172.16.128.0/17")]
+
+
+class Ran:
+    """One run of the script: its exit status, and what it said."""
+
+    def __init__(
+        self,
+        namespace: Namespace,
+        wanted: Iterable[StaticRoute],
+        directory: Path,
+        *,
+        wait: int = 0,
+        awk: str = AWKS[0],
+        tools: Mapping[str, str] | None = None,
+        before: str = ":",
+        **environment: str,
+    ) -> None:
+        """Render the script, run it; `tools` are programs in the place of the usual, `before` is done in the shell."""
+        wanted = tuple(wanted)
+        script = directory / "static-routes.sh"
+        config = HostRoutingConfig(StaticRoutesConfig(bool(wanted), wanted))
+        text = put_before(render_static_routes_script(config, wait=wait), tools or {}, directory)
+        script.write_text(only_awk(text, awk, directory) if "awk" not in (tools or {}) else text)
+        done = namespace.run("unshare", "--mount", "bash", "-c", f"{before} && exec bash {script}", **environment)
+        self.status, self.said, self.lines = done.returncode, done.stderr, done.stderr.splitlines()
+        assert not done.stdout
+
+
+def ours(namespace: Namespace) -> list[str]:
+    """The destinations of our routes."""
+    return [str(route.prefix) for route in namespace.routes(IPV4) if route.protocol == 213]
