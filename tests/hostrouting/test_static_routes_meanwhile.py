@@ -1,12 +1,16 @@
 """static-routes.sh while somebody else changes routes as well, or what it needs comes to no end."""
 
 import os
+import signal
+import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from hostrouting.config import StaticRoute
+from hostrouting.config import HostRoutingConfig, StaticRoute, StaticRoutesConfig
+from hostrouting.render import render_static_routes_script
 from tests.support.commands import LINKS, furnish
 from tests.support.namespace import Namespace, private_namespace
 from tests.support.routes_script import HALVES, Ran, ours
@@ -86,3 +90,20 @@ class TestMeanwhile:
         ran = Ran(namespace, HALVES, tmp_path, tools={"ip": once})
         assert "172.16.0.0/17 via 10.0.0.9 dev eth0 proto static" in namespace.ip("-d", "route", "show").stdout
         assert ran.status == 1 or command == "append"
+
+    def test_told_to_stop(self, namespace: Namespace, tmp_path: Path) -> None:
+        """A run that is ended from outside, as by its unit's time-out, says what it waited for, and fails."""
+        namespace.batch(["route del default"])
+        script = tmp_path / "routes.sh"
+        config = HostRoutingConfig(StaticRoutesConfig(enabled=True, routes=HALVES[:1]))
+        script.write_text(render_static_routes_script(config, wait=30))
+        command = [*namespace.enter, "bash", str(script)]
+        run = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+        time.sleep(1)
+        os.killpg(run.pid, signal.SIGTERM)
+        said = run.communicate(timeout=20)[1]
+        assert run.returncode == 1
+        assert said.splitlines() == [
+            "<3>static-routes: told to stop before all of it was done",
+            "<3>static-routes: 172.16.0.0/17: waiting for an IPv4 default route",
+        ]

@@ -1,7 +1,6 @@
 """static-routes.sh, run in private namespaces: the table after it is the one that the plan leads to."""
 
 import os
-import signal
 import subprocess
 import time
 from collections import Counter
@@ -324,23 +323,6 @@ class TestOneHost:
         ran = Ran(namespace, [StaticRoute("10.1.0.0/16", "10.0.0.77", "eth0")], tmp_path)
         assert ran.status == 1
         assert "10.1.0.0/16 via 10.0.0.1 dev eth0" in namespace.ip("-N", "route", "show", "proto", "213").stdout
-
-    def test_told_to_stop(self, namespace: Namespace, tmp_path: Path) -> None:
-        """A run that is ended from outside, as by its unit's time-out, says what it waited for, and fails."""
-        namespace.batch(["route del default"])
-        script = tmp_path / "routes.sh"
-        config = HostRoutingConfig(StaticRoutesConfig(enabled=True, routes=HALVES[:1]))
-        script.write_text(render_static_routes_script(config, wait=30))
-        command = [*namespace.enter, "bash", str(script)]
-        run = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
-        time.sleep(1)
-        os.killpg(run.pid, signal.SIGTERM)
-        said = run.communicate(timeout=20)[1]
-        assert run.returncode == 1
-        assert said.splitlines() == [
-            "<3>static-routes: told to stop before all of it was done",
-            "<3>static-routes: 172.16.0.0/17: waiting for an IPv4 default route",
-        ]
 
     @pytest.mark.parametrize("step", ["100000", "-100000"])
     def test_a_clock_that_is_set(self, namespace: Namespace, tmp_path: Path, step: str) -> None:

@@ -120,6 +120,13 @@ def test_not_root(sick: Machine, repaired: str) -> None:
     ]
 
 
+def test_not_root_and_all_is_well(machine: Machine, repaired: str) -> None:
+    """Whoever merely looks finds a host that root configured to be as it should."""
+    assert machine.hostrouting("apply", "--config", repaired).returncode == 0
+    said = machine.hostrouting("plan", "--config", repaired, before=AS_ANYONE)
+    assert (said.returncode, said.stdout.splitlines()[0].partition(":")[0]) == (0, "NOTHING TO DO")
+
+
 @pytest.mark.parametrize(
     "words",
     [("check", CIDR), ("explain", "8.8.8.8"), ("repair", CIDR), ("snapshot",), ("status",), ("plan", "--config")],
