@@ -40,11 +40,11 @@ class SortedRoutes(Sequence[Route]):
         """Take the routes, and the places of those that are of no sort."""
         self._routes, self._apart, self.seen = tuple(routes), set(apart), set[int]()
 
-    def sorts(self) -> list[Sort]:
+    def sorts(self, protocol: int) -> list[Sort]:
         """By all that they say but their destination."""
         found: dict[Route, list[int]] = {}
         for place, route in enumerate(self._routes):
-            if place not in self._apart and route.prefix.family == 4:
+            if place not in self._apart and (route.prefix.family, route.protocol) == (4, protocol):
                 found.setdefault(attrs.evolve(route, prefix=Prefix(4, 0, 0)), []).append(place)
         return [
             Sort(like, places, [(self._routes[it].prefix.length, self._routes[it].prefix.network) for it in places])
