@@ -49,7 +49,7 @@ def set_aside(desired: Iterable[DesiredRoute], snapshot: Snapshot, *, protocol: 
 
     ours = [sort for sort in routes.sorts(protocol) if _may_be_wanted(sort.like)]
     blocks = _Blocks(ours)
-    if not blocks.is_each_once:
+    if not ours or not blocks.is_each_once:
         return nothing
     rest = without({place for sort in ours for place in sort.places})
     contested = blocks.among(rest)

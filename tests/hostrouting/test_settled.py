@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterable, Sequence
 from typing import Any, overload
 
@@ -128,6 +129,7 @@ def test_nothing_is_looked_at_where_nothing_is_to_be_done() -> None:
     assert plan.steps == plan_routes(wishes, whole).steps
     assert (plan.steps[3], plan.steps[1:2]) == (tuple(plan.steps)[3], tuple(plan.steps)[1:2])
     assert repr(plan.steps) == repr(tuple(plan.steps))
+    assert pickle.loads(pickle.dumps(plan)) == plan  # noqa: S301  our own
     assert len(known.routes.seen) == 100
     assert plan != RoutePlan()
     assert plan.steps != [*plan.steps]
