@@ -47,9 +47,9 @@ def set_aside(desired: Iterable[DesiredRoute], snapshot: Snapshot, *, protocol: 
     def without(gone: Collection[int]) -> Snapshot:
         return attrs.evolve(snapshot, routes=routes.part(it for it in range(len(routes)) if it not in gone))
 
-    ours = [sort for sort in routes.sorts() if _may_be_wanted(sort.like, protocol)]
+    ours = [sort for sort in routes.sorts(protocol) if _may_be_wanted(sort.like)]
     blocks = _Blocks(ours)
-    if not blocks.is_each_once:
+    if not ours or not blocks.is_each_once:
         return nothing
     rest = without({place for sort in ours for place in sort.places})
     contested = blocks.among(rest)
@@ -107,6 +107,5 @@ class _Blocks:
         return {block: place for places in alike for block, place in places.items()} if alike[1:] else (*alike, {})[0]
 
 
-def _may_be_wanted(like: Route, protocol: int) -> bool:
-    own = like.table == TABLE_MAIN and like.protocol == protocol
-    return own and like.prefix.family == IPV4 and like.type == "unicast"
+def _may_be_wanted(like: Route) -> bool:
+    return like.prefix.family == IPV4 and like.table == TABLE_MAIN and like.type == "unicast"

@@ -80,6 +80,10 @@ class Steps(Sequence[Step]):
     def __repr__(self) -> str:
         return repr(self._all)
 
+    def __reduce__(self) -> tuple[type, tuple[tuple[Step, ...]]]:
+        """Copied, or sent to another process, it is the tuple."""
+        return tuple, (self._all,)
+
 
 def in_order(steps: Iterable[Step]) -> tuple[Step, ...]:
     """The order in which they are to be taken."""

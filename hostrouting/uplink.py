@@ -23,7 +23,6 @@ from hostrouting.model import (
     NextHop,
     Prefix,
     Route,
-    width_of,
 )
 
 __all__ = [
@@ -201,10 +200,7 @@ class Uplink:
     def _taken(self, gateway: IP) -> str | None:
         """What the address is, when it is none of a router next to this host."""
         kinds = [
-            route.type
-            for length in range(width_of(gateway.version), -1, -1)
-            for route in self._fib.routes(Prefix.around(gateway.version, int(gateway), length), table=TABLE_LOCAL)
-            if route.protocol not in self._ours
+            route.type for route in self._fib.around(gateway, table=TABLE_LOCAL) if route.protocol not in self._ours
         ]
         return next((_TAKEN[kind] for kind in kinds if kind in _TAKEN), None)
 
@@ -213,8 +209,7 @@ class Uplink:
         family = gateway.version
         return any(
             leg.dev == dev and leg.gateway is None
-            for length in range(width_of(family), -1, -1)
-            for route in self._fib.routes(Prefix.around(family, int(gateway), length))
+            for route in self._fib.around(gateway)
             if route.protocol not in self._ours and route.type == "unicast"
             # In IPv4 a route says itself whether it leads to neighbours.
             if family != IPV4 or route.scope >= SCOPE_LINK

@@ -131,6 +131,12 @@ class Fib:
             found.sort(key=lambda route: (-route.tos, route.metric))
         return tuple(found)
 
+    def around(self, address: IP, *, table: int = TABLE_MAIN) -> Iterator[Route]:
+        """The routes of a table to any prefix around the address, the longest first."""
+        home = self._tables.get(self._home(address.version, table))
+        for length in home.lengths if home else ():
+            yield from self.routes(Prefix.around(address.version, int(address), length), table=table)
+
     def defaults(self, family: int) -> Iterator[Entry]:
         """The default routes in use, in the order in which a plain packet of the host's own would take them.
 

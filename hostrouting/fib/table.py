@@ -59,6 +59,11 @@ class Table:
         lengths = {key & 255 for key in self.first}
         return [(self._width - length, length) for length in sorted(lengths, reverse=True)]
 
+    @property
+    def lengths(self) -> Iterator[int]:
+        """The lengths of the prefixes, the longest first."""
+        return (length for _, length in self._shifts)
+
     def chain(self, address: int, tos: int | None, oif: str | None) -> tuple[Entry, ...]:
         """The routes one of which is taken, for a bound device: by packets of other tos and then by all that are left.
 

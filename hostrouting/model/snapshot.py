@@ -55,8 +55,8 @@ class Sorted(Protocol):
     Not every route is of one, and two sorts may say the same.
     """
 
-    def sorts(self) -> Sequence[Sort]:
-        """The sorts that it knows of."""
+    def sorts(self, protocol: int) -> Sequence[Sort]:
+        """The sorts of the routes of this protocol."""
         ...
 
     def part(self, places: Iterable[int]) -> Sequence[Route]:

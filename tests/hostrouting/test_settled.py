@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterable, Sequence
 from typing import Any, overload
 
@@ -40,11 +41,11 @@ class SortedRoutes(Sequence[Route]):
         """Take the routes, and the places of those that are of no sort."""
         self._routes, self._apart, self.seen = tuple(routes), set(apart), set[int]()
 
-    def sorts(self) -> list[Sort]:
+    def sorts(self, protocol: int) -> list[Sort]:
         """By all that they say but their destination."""
         found: dict[Route, list[int]] = {}
         for place, route in enumerate(self._routes):
-            if place not in self._apart and route.prefix.family == 4:
+            if place not in self._apart and (route.prefix.family, route.protocol) == (4, protocol):
                 found.setdefault(attrs.evolve(route, prefix=Prefix(4, 0, 0)), []).append(place)
         return [
             Sort(like, places, [(self._routes[it].prefix.length, self._routes[it].prefix.network) for it in places])
@@ -128,6 +129,7 @@ def test_nothing_is_looked_at_where_nothing_is_to_be_done() -> None:
     assert plan.steps == plan_routes(wishes, whole).steps
     assert (plan.steps[3], plan.steps[1:2]) == (tuple(plan.steps)[3], tuple(plan.steps)[1:2])
     assert repr(plan.steps) == repr(tuple(plan.steps))
+    assert pickle.loads(pickle.dumps(plan)) == plan  # noqa: S301  our own
     assert len(known.routes.seen) == 100
     assert plan != RoutePlan()
     assert plan.steps != [*plan.steps]

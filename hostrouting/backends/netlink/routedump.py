@@ -41,10 +41,10 @@ class RouteDump(Sequence["Route"]):
         """Where each route belongs, in order, without making the routes."""
         return lean.keys(self._data, self._offsets)
 
-    def sorts(self) -> list[Sort]:
+    def sorts(self, protocol: int) -> list[Sort]:
         """The routes that say the same but for their destination, as far as they are told apart by their bytes."""
-        found = sort_out(self._data, self._offsets)
-        return [Sort(self[places[0]], places, prefixes) for places, prefixes in found.values()]
+        found = sort_out(self._data, self._offsets, protocol)
+        return [Sort(self[places[0]], places, prefixes) for places, prefixes in found]
 
     def part(self, places: Iterable[int]) -> RouteDump:
         """The routes at these places only."""

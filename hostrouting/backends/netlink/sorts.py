@@ -9,7 +9,7 @@ not, its messages are told apart one by one; those of another outline than the u
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from array import array
@@ -24,31 +24,37 @@ _AF_INET = 2
 # The heads of the first two attributes (RTA_TABLE, RTA_DST) behind struct rtmsg: their sizes and kinds.
 _FIRST_AT, _SECOND_AT = 28, 36
 _FIRST, _SECOND = struct.pack("=HH", 8, 15), struct.pack("=HH", 8, 1)
+_PROTOCOL = 3  # in what a message says apart from its destination
 _MOST = 1 << 11  # in one piece; more routes never come in one piece of the kernel's
+_FEW = 32  # which are told apart one by one
 
-# By what they say: where the routes stand in the list, and the length and the network of each.
-Sorts = dict[bytes, tuple[list[int], list[tuple[int, int]]]]
+# Where the routes of a sort stand in the list, and the length and the network of each.
+Sort: TypeAlias = tuple[list[int], list[tuple[int, int]]]
 
 
-def sort_out(data: bytes, offsets: array[int]) -> Sorts:
-    """The sorts of routes in a listing."""
-    found: Sorts = {}
-    for first, count, size in _pieces(data, offsets):
+def sort_out(data: bytes, offsets: array[int], protocol: int) -> list[Sort]:
+    """The sorts of the routes of this protocol in a listing."""
+    found: dict[bytes, Sort] = {}
+    pieces = list(_pieces(data, offsets))
+    while pieces:
+        first, count, size = pieces.pop()
         begin = offsets[first]
         if is_usual(data, begin) and _is_one_repeated(data[begin : begin + count * size], size):
-            says = _all_but_destination(data, begin, size)
-            places, prefixes = found.setdefault(says, ([], []))
+            places, prefixes = found.setdefault(_all_but_destination(data, begin, size), ([], []))
             places.extend(range(first, first + count))
             prefixes.extend(struct.iter_unpack(f">17xB22xI{size - REST}x", data[begin : begin + count * size]))
-            continue
-        for place in range(first, first + count):
-            at = offsets[place]
-            if is_usual(data, at):
-                says = _all_but_destination(data, at, *_WORD.unpack_from(data, at))
-                places, prefixes = found.setdefault(says, ([], []))
-                places.append(place)
-                prefixes.append((data[at + LENGTH], int.from_bytes(data[at + DST : at + REST], "big")))
-    return found
+        elif count > _FEW:
+            half = count // 2
+            pieces += (first, half, size), (first + half, count - half, size)
+        else:
+            for place in range(first, first + count):
+                at = offsets[place]
+                if is_usual(data, at):
+                    says = _all_but_destination(data, at, *_WORD.unpack_from(data, at))
+                    places, prefixes = found.setdefault(says, ([], []))
+                    places.append(place)
+                    prefixes.append((data[at + LENGTH], int.from_bytes(data[at + DST : at + REST], "big")))
+    return [sort for says, sort in found.items() if says[_PROTOCOL] == protocol]
 
 
 def _pieces(data: bytes, offsets: array[int]) -> Iterator[tuple[int, int, int]]:
@@ -79,6 +85,8 @@ def is_usual(data: bytes, at: int) -> bool:
 
 
 def _is_one_repeated(piece: bytes, size: int) -> bool:
+    if _WORD.unpack_from(piece)[0] != size:
+        return False
     blank = bytearray(piece)
     for at in (LENGTH, *range(DST, REST)):
         blank[at::size] = bytes(len(blank[at::size]))
