@@ -58,7 +58,8 @@ DRAWINGS = {
         codec namespaces numbers selectors watching
         framing routes sockets
         channel decode devices encode lean
-        disturbance routedump templates
+        columns disturbance templates
+        routedump
         reading
         lookups standing
         refusals
@@ -83,10 +84,10 @@ DRAWINGS = {
         __init__
     """,
     "hostrouting.fib": """
-        answer flow met
+        answer flow met ordered
         table trace worlds
         step
-        branches
+        branches bulk
         stretch
         program straight
         engine
@@ -95,7 +96,7 @@ DRAWINGS = {
     "hostrouting.model": """
         prefix
         link route
-        rule
+        door rule
         snapshot
         wire
         __init__

@@ -12,10 +12,11 @@ import attrs
 
 from hostrouting.fib.answer import Cell, Contest, Decision, Kind, Variant
 from hostrouting.fib.branches import End
+from hostrouting.fib.bulk import Liking, Sieve, joined
 from hostrouting.fib.flow import ANY, PLAIN, Flow
 from hostrouting.fib.met import routes_met
 from hostrouting.fib.program import Program
-from hostrouting.fib.step import Outcome
+from hostrouting.fib.step import Outcome, Span
 from hostrouting.fib.straight import straight_route
 from hostrouting.fib.table import Entry, Table
 from hostrouting.model import (
@@ -31,7 +32,8 @@ from hostrouting.model import (
     as_ip,
     default_rules,
     in_order,
-    route_keys,
+    route_columns,
+    route_shapes,
     width_of,
 )
 
@@ -81,7 +83,8 @@ class Fib:
         self._tables: dict[tuple[int, int], Table] = {}
         for family in (IPV4, IPV6):
             self._table(family, TABLE_MAIN)  # which `contests` asks even while it is empty
-        self._index(route_keys(snapshot.routes))
+        for column in route_columns(snapshot.routes):
+            self._table(column.family, column.table).add(column)
         self._ready: dict[tuple[int, Flow], _Ready] = {}
         self._decisions: dict[object, Decision] = {}
 
@@ -92,16 +95,22 @@ class Fib:
 
     def cells(self, prefix: Prefix, flow: Flow = ANY) -> list[Cell]:
         """The prefix in maximal ranges of one and the same decision, in order."""
-        found: list[Cell] = []
-        begin, before = prefix.first, None
-        for place, decision in self._runs(self._prepare(prefix.family, flow), prefix):
-            if decision is not before:
-                if before is not None:
-                    found.append(Cell(begin, place - 1, before))
-                begin, before = place, decision
-        if before is not None:
-            found.append(Cell(begin, prefix.last, before))
-        return found
+        return self._cells(self._prepare(prefix.family, flow), prefix.first, prefix.last)
+
+    def doubtful_cells(self, prefixes: Iterable[Prefix], liking: Liking, flow: Flow = ANY) -> Iterator[list[Cell]]:
+        """For each prefix its cells, in order, but for some of unicast routes whose legs are to this `liking`.
+
+        Those that are left out have no variants, and may be parts of cells; where they are, nothing is told.
+        """
+        sieve = Sieve(self.met, route_shapes(self.snapshot.routes), liking)
+        for prefix in prefixes:
+            low, high, ready = prefix.first, prefix.last, self._prepare(prefix.family, flow)
+            doubtful = self._doubtful(ready, sieve, low, high)
+            yield [
+                cell
+                for first, last in (joined(doubtful) if doubtful else ())
+                for cell in self._cells(ready, max(first, low), min(last, high))
+            ]
 
     def contests(
         self, prefix: Prefix, *, dev: str | None = None, metric: int = 0, ours: int = -1, flow: Flow = ANY
@@ -112,7 +121,7 @@ class Fib:
         ranges cover the prefix, in order; they are not maximal.
         """
         ready = self._prepare(prefix.family, flow)
-        runs, main = list(self._runs(ready, prefix)), self._tables[prefix.family, TABLE_MAIN]
+        runs, main = list(self._runs(ready, prefix.first, prefix.last)), self._tables[prefix.family, TABLE_MAIN]
 
         def beats(entry: Entry) -> int:
             return entry.length + (not _gives_way(entry.route, metric, ours))
@@ -138,21 +147,6 @@ class Fib:
         passed over.
         """
         return self._prepare(family, PLAIN).program.defaults()
-
-    def _index(self, keys: Iterable[tuple[int, int, int, int, int]]) -> None:
-        # Every route of the host comes by here: nothing but a dictionary entry is made for it.
-        of_table, of_family = -1, -1
-        first: dict[int, int] = {}
-        more: dict[int, list[int]] = {}
-        for position, (family, table, network, length, _) in enumerate(keys):
-            if table != of_table or family != of_family:
-                of_table, of_family = table, family
-                home = self._table(family, table)
-                first, more = home.first, home.more
-            key = network << 8 | length
-            standing = first.setdefault(key, position)
-            if standing != position:
-                more.setdefault(key, [standing]).append(position)
 
     def _home(self, family: int, table: int) -> tuple[int, int]:
         together = family == IPV4 and table == TABLE_LOCAL and self._merged
@@ -181,9 +175,31 @@ class Fib:
             ready = self._ready[family, flow] = _Ready(family, program, numbers, regions, {})
         return ready
 
-    def _runs(self, ready: _Ready, prefix: Prefix) -> Iterator[tuple[int, Decision]]:
-        """The decisions in the prefix, each with the place where it begins; neighbours may be one."""
-        low, high = prefix.first, prefix.last
+    def _doubtful(self, ready: _Ready, sieve: Sieve, low: int, high: int) -> list[Span]:
+        """The ranges in low … high, or around, that have to be looked at cell by cell."""
+        if not 0 < low <= high < _SPECIAL[ready.family]:
+            return [(low, high)]
+        found: list[Span] = []
+        regions = ready.regions
+        for at in range(bisect_right(regions, low) - 1, bisect_right(regions, high)):
+            begin, end = max(low, regions[at]), min(high, regions[at + 1] - 1)
+            found += sieve.doubtful(ready.program.stretch(begin).straight, begin, end)
+        return found
+
+    def _cells(self, ready: _Ready, low: int, high: int) -> list[Cell]:
+        found: list[Cell] = []
+        begin, before = low, None
+        for place, decision in self._runs(ready, low, high):
+            if decision is not before:
+                if before is not None:
+                    found.append(Cell(begin, place - 1, before))
+                begin, before = place, decision
+        if before is not None:
+            found.append(Cell(begin, high, before))
+        return found
+
+    def _runs(self, ready: _Ready, low: int, high: int) -> Iterator[tuple[int, Decision]]:
+        """The decisions in low … high, each with the place where it begins; neighbours may be one."""
         within = range(bisect_right(ready.regions, low) - 1, bisect_right(ready.regions, high))
         # Whose turn it is to change at a place: a table's longest prefix, or last of all the region.
         tables = ready.program.tables

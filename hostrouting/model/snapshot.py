@@ -1,50 +1,25 @@
-"""A host's routing at one moment, and the narrow door through which its routes are indexed.
+"""A host's routing at one moment.
 
-Here: the snapshot as a value, and what changes it into another. Not here: how one is taken (backends) or
-what follows from it (fib).
+Here: the snapshot as a value, and what changes it into another. Not here: how one is taken (backends), how its routes
+are indexed (`door`), or what follows from it (fib).
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Protocol, Self, TypeAlias, runtime_checkable
+from typing import Self
 
 import attrs
 
+from hostrouting.model.door import Keyed
 from hostrouting.model.link import Address, Link
 from hostrouting.model.route import Route
 from hostrouting.model.rule import Rule
 
-__all__ = ["RouteKey", "Snapshot", "route_keys"]
-
-
-# Family, table, network, length, protocol.
-RouteKey: TypeAlias = tuple[int, int, int, int, int]
-
-
-@runtime_checkable
-class _Keyed(Protocol):
-    """A sequence of routes that knows where each belongs without making the routes.
-
-    `keys()` goes through the same routes in the same order as the sequence itself. A backend that decodes
-    lazily offers it, so that 100,000 routes can be indexed when only a handful is ever looked at.
-    """
-
-    def keys(self) -> Iterable[RouteKey]: ...
-
-
-def route_keys(routes: Sequence[Route]) -> Iterable[RouteKey]:
-    """Where each of the routes belongs, in their order: the only way in which all of them are ever read."""
-    if isinstance(routes, _Keyed):
-        return routes.keys()
-    return (
-        (prefix.family, route.table, prefix.network, prefix.length, route.protocol)
-        for route in routes
-        for prefix in (route.prefix,)
-    )
+__all__ = ["Snapshot"]
 
 
 def _frozen_sequence(routes: Iterable[Route]) -> Sequence[Route]:
     # Lists would let a snapshot change behind its index; a lazy sequence promises not to.
-    return routes if isinstance(routes, tuple | _Keyed) else tuple(routes)
+    return routes if isinstance(routes, tuple | Keyed) else tuple(routes)
 
 
 @attrs.frozen(kw_only=True)

@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, overload
 
-from hostrouting.backends.netlink import lean
+from hostrouting.backends.netlink import columns, lean
 from hostrouting.backends.netlink.routes import read_route
 
 if TYPE_CHECKING:
     from array import array
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Hashable, Iterable, Iterator, Mapping
 
-    from hostrouting.model import NextHop, Route, RouteKey
+    from hostrouting.backends.netlink.columns import Section
+    from hostrouting.model import Column, NextHop, Route, RouteKey
 
 __all__ = ["RouteDump"]
 
@@ -38,6 +40,18 @@ class RouteDump(Sequence["Route"]):
     def keys(self) -> Iterator[RouteKey]:
         """Where each route belongs, in order, without making the routes."""
         return lean.keys(self._data, self._offsets)
+
+    def columns(self) -> Iterator[Column]:
+        """The same, and more than one route at a time."""
+        return columns.columns(self._data, self._offsets, self._sections)
+
+    def shapes(self, positions: Sequence[int]) -> Iterable[Hashable]:
+        """What is equal only for routes of one type and tos whose legs are equal."""
+        return columns.shapes(self._data, self._offsets, self._sections, positions)
+
+    @cached_property
+    def _sections(self) -> list[Section]:
+        return columns.sections(self._data, self._offsets)
 
     def plainly(self) -> Iterator[Route]:
         """The same routes by the plain path, slowly: for whoever doubts the fast one."""
