@@ -184,18 +184,22 @@ def _findings(cidr: Prefix, cells: list[Cell], judge: Judge) -> list[Finding]:
             if not single:
                 touching = False
             elif touching and _counts_in(found[-1].decision, cell.last):
-                found[-1] = attrs.evolve(found[-1], last=cell.last)
+                found[-1] = _reaching(found[-1], found[-1].first, cell.last)
                 own = 0
             continue
         finding = Finding(cidr, cell.first, cell.last, *escape, cell.decision)
         if touching and _same(found[-1], finding):
-            found[-1] = attrs.evolve(found[-1], last=cell.last)
+            found[-1] = _reaching(found[-1], found[-1].first, cell.last)
         else:
             while own and _counts_in(cell.decision, finding.first - 1):
-                finding, own = attrs.evolve(finding, first=finding.first - 1), own - 1
+                finding, own = _reaching(finding, finding.first - 1, finding.last), own - 1
             found.append(finding)
         touching, own = True, 0
     return found
+
+
+def _reaching(one: Finding, first: int, last: int) -> Finding:
+    return Finding(one.cidr, first, last, one.kind, one.devs, one.decision)
 
 
 def _same(one: Finding, other: Finding) -> bool:

@@ -97,6 +97,7 @@ DRAWINGS = {
         prefix
         link route
         door rule
+        followed
         snapshot
         wire
         __init__

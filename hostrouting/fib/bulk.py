@@ -14,22 +14,25 @@ from typing import TypeAlias
 from hostrouting.fib.met import RoutesMet
 from hostrouting.fib.ordered import Ordered
 from hostrouting.fib.step import Span, Step
-from hostrouting.model import NextHop, Shapes
+from hostrouting.model import NextHop, Route, route_shapes
 
 __all__ = ["Liking", "Sieve", "joined"]
 
 Liking: TypeAlias = Callable[[tuple[NextHop, ...]], bool]
 
-# Of so few routes it takes less to look at all of them once than at some for each of many prefixes.
-_FEW = 1024
+# Of so few routes for each prefix that is asked about, it takes less to look at all of them than at some each time.
+_FEW = 8
+# Up to so many routes times prefixes, it takes less to find all cells.
+_LITTLE = 512
 
 
 class Sieve:
     """What is known of routes by their shapes: whether they are plain."""
 
-    def __init__(self, routes: RoutesMet, shapes: Shapes, liking: Liking) -> None:
-        """Take the routes, what tells their shapes, and which legs will do."""
-        self._routes, self._shapes, self._liking = routes, shapes, liking
+    def __init__(self, met: RoutesMet, routes: Sequence[Route], liking: Liking, *, prefixes: int) -> None:
+        """Take the routes, which legs will do, and how many `prefixes` will be asked about."""
+        self._few, self._little = _FEW * prefixes, prefixes * len(routes) <= _LITTLE
+        self._met, self._shapes, self._liking = met, route_shapes(routes), liking
         self._plain: dict[Hashable, bool] = {}
         # Where in a small column some route is not plain: by its id, the ranges, and their last addresses.
         self._known: dict[int, tuple[list[Span], list[int]]] = {}
@@ -37,15 +40,20 @@ class Sieve:
     def doubtful(self, steps: Iterable[Step], low: int, high: int) -> list[Span]:
         """The ranges, in low … high or around, outside of which a plain route decides for who takes these steps."""
         found: list[Span] = []
-        for step in steps:
+        for step in () if self._little else steps:
             if step.table is None or not step.simple:
                 break
             covered = False
             for routes in step.table.columns:
-                found += (
-                    self._small(routes, low, high) if len(routes.networks) <= _FEW else self._large(routes, low, high)
-                )
-                covered = covered or routes.covers(low, high)
+                if len(routes.networks) <= self._few:
+                    found += self._small(routes, low, high)
+                    covered = covered or routes.everywhere or bool(routes.covering(low, high))
+                    continue
+                covering = routes.covering(low, high)
+                if self._odd([routes.positions[at] for at in covering]):
+                    return [(low, high)]
+                found += self._large(routes, low, high)
+                covered = covered or bool(covering)
             if covered:
                 return found
         return [(low, high)]
@@ -70,6 +78,8 @@ class Sieve:
 
     def _odd(self, positions: Sequence[int]) -> list[int]:
         """Which of the routes at these positions are not plain, by their place among them."""
+        if not positions:
+            return []
         plain, shapes = self._plain, list(self._shapes(positions))
         there = set(shapes)
         if not plain.keys() >= there:
@@ -80,7 +90,7 @@ class Sieve:
         return [at for at, shape in enumerate(shapes) if shape in odd] if odd else []
 
     def _is_plain(self, position: int) -> bool:
-        route = self._routes[position]
+        route = self._met[position]
         in_use = not any(leg.dead or leg.linkdown for leg in route.legs)
         return route.type == "unicast" and not route.tos and in_use and self._liking(route.legs)
 

@@ -5,7 +5,7 @@ Not here: how a rule or a table is read (`program`, `table`).
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import attrs
@@ -33,7 +33,6 @@ from hostrouting.model import (
     default_rules,
     in_order,
     route_columns,
-    route_shapes,
     width_of,
 )
 
@@ -78,7 +77,7 @@ class Fib:
         # Until a namespace gets its first rule of its own, IPv4 keeps the tables local and main in one trie:
         # a longer prefix in main then beats a shorter one in local. (Linux keeps them apart for good after
         # that, even when the rule has gone, which no snapshot shows.)
-        plain = [attrs.evolve(rule, protocol=2) for rule in self._rules[IPV4]]
+        plain = [rule if rule.protocol == 2 else attrs.evolve(rule, protocol=2) for rule in self._rules[IPV4]]
         self._merged = tuple(plain) == default_rules(IPV4) if merged is None else merged
         self._tables: dict[tuple[int, int], Table] = {}
         for family in (IPV4, IPV6):
@@ -97,12 +96,12 @@ class Fib:
         """The prefix in maximal ranges of one and the same decision, in order."""
         return self._cells(self._prepare(prefix.family, flow), prefix.first, prefix.last)
 
-    def doubtful_cells(self, prefixes: Iterable[Prefix], liking: Liking, flow: Flow = ANY) -> Iterator[list[Cell]]:
+    def doubtful_cells(self, prefixes: Sequence[Prefix], liking: Liking, flow: Flow = ANY) -> Iterator[list[Cell]]:
         """For each prefix its cells, in order, but for some of unicast routes whose legs are to this `liking`.
 
         Those that are left out have no variants, and may be parts of cells; where they are, nothing is told.
         """
-        sieve = Sieve(self.met, route_shapes(self.snapshot.routes), liking)
+        sieve = Sieve(self.met, self.snapshot.routes, liking, prefixes=len(prefixes))
         for prefix in prefixes:
             low, high, ready = prefix.first, prefix.last, self._prepare(prefix.family, flow)
             doubtful = self._doubtful(ready, sieve, low, high)
@@ -134,7 +133,9 @@ class Fib:
     def routes(self, prefix: Prefix, *, table: int = TABLE_MAIN) -> tuple[Route, ...]:
         """The routes of exactly this prefix in a table, in the order in which the kernel prefers them."""
         home = self._tables.get(self._home(prefix.family, table))
-        places = home.positions(prefix.network, prefix.length) if home else []
+        places = home.positions(prefix.network, prefix.length) if home else ()
+        if not places:
+            return ()
         found = [route for place in places if (route := self.met[place]).table == table]
         if len(found) > 1:
             found.sort(key=lambda route: (-route.tos, route.metric))

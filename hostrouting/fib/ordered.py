@@ -21,7 +21,7 @@ def pack(networks: Iterable[int], lengths: Iterable[int]) -> list[int]:
 class Ordered:
     """A column in order; equal networks stay in that of the column."""
 
-    __slots__ = ("_everywhere", "_hosts", "_width", "lengths", "networks", "positions")
+    __slots__ = ("_hosts", "_there", "_width", "everywhere", "lengths", "networks", "positions")
 
     def __init__(self, column: Column, width: int) -> None:
         """Sort the column, unless it is sorted, as the kernel's own lists are; `width` is that of an address."""
@@ -34,8 +34,10 @@ class Ordered:
             self.networks = in_order
             self.lengths = [column.lengths[at] for at in places]
             self.positions = [column.positions[at] for at in places]
-        self._hosts = [width - length for length in sorted(set(column.lengths))]
-        self._everywhere = width in self._hosts
+        self._there = frozenset(column.lengths)
+        self._hosts = [width - length for length in sorted(self._there)]
+        # Whether one of them is for every address.
+        self.everywhere = 0 in self._there
 
     def between(self, low: int, high: int) -> tuple[int, int]:
         """The place of the first network from `low` on, and that of the first one beyond `high`."""
@@ -49,6 +51,8 @@ class Ordered:
 
     def of(self, network: int, length: int) -> list[int]:
         """The positions of the routes of exactly this prefix, in the order of the column."""
+        if length not in self._there:
+            return []
         begin, end = self.between(network, network)
         return [self.positions[at] for at in range(begin, end) if self.lengths[at] == length]
 
@@ -72,9 +76,7 @@ class Ordered:
                     place += 1
         return found
 
-    def covers(self, low: int, high: int) -> bool:
-        """Whether a prefix is for all of low … high."""
-        if self._everywhere:
-            return True
+    def covering(self, low: int, high: int) -> list[int]:
+        """The places of the prefixes that are for all of low … high."""
         begin, end = self.between(low, low)
-        return any(self.span(place)[1] >= high for place in (*range(begin, end), *self.around(low)))
+        return [place for place in (*self.around(low), *range(begin, end)) if self.span(place)[1] >= high]

@@ -73,6 +73,10 @@ class Table:
 
     def positions(self, network: int, length: int) -> list[int]:
         """Where the routes of exactly this prefix stand in the snapshot."""
+        if "first" in self.__dict__:
+            key = network << BITS | length
+            return self.more.get(key) or ([self.first[key]] if key in self.first else [])
+        # For a few prefixes there is no need to index all.
         return sorted([position for column in self.columns for position in column.of(network, length)])
 
     @cached_property

@@ -9,7 +9,8 @@ from typing import Self
 
 import attrs
 
-from hostrouting.model.door import Keyed
+from hostrouting.model.door import is_keyed
+from hostrouting.model.followed import Followed
 from hostrouting.model.link import Address, Link
 from hostrouting.model.route import Route
 from hostrouting.model.rule import Rule
@@ -19,7 +20,8 @@ __all__ = ["Snapshot"]
 
 def _frozen_sequence(routes: Iterable[Route]) -> Sequence[Route]:
     # Lists would let a snapshot change behind its index; a lazy sequence promises not to.
-    return routes if isinstance(routes, tuple | Keyed) else tuple(routes)
+    kept = isinstance(routes, tuple) or is_keyed(routes)
+    return routes if kept and isinstance(routes, Sequence) else tuple(routes)
 
 
 @attrs.frozen(kw_only=True)
@@ -40,8 +42,11 @@ class Snapshot:
 
     def with_routes(self, added: Iterable[Route] = (), *, without: Iterable[Route] = ()) -> Self:
         """The same host after routes were taken away, the first of several equal ones, and others came last."""
+        gone = tuple(without)
+        if not gone and not isinstance(self.routes, tuple):
+            return attrs.evolve(self, routes=Followed(self.routes, tuple(added)))
         routes = list(self.routes)
-        for route in without:
+        for route in gone:
             routes.remove(route)
         return attrs.evolve(self, routes=(*routes, *added))
 

@@ -58,7 +58,7 @@ class TestInBulk:
         """Findings, notes and kept ranges are those that are found cell by cell."""
         fib = Fib(data.draw(healthy(block)))
         cidrs = data.draw(st.lists(prefixes(block, wider=True), min_size=1, max_size=4))
-        with patch("hostrouting.fib.bulk._FEW", few):
+        with patch.multiple("hostrouting.fib.bulk", _FEW=few, _LITTLE=0):
             report = check_overlap(fib, cidrs, devs=DEVS, allowed=["wg*"])
         with patch.object(Fib, "doubtful_cells", cell_by_cell):
             assert report == check_overlap(fib, cidrs, devs=DEVS, allowed=["wg*"])
@@ -71,7 +71,7 @@ class TestInBulk:
         fib, judge = Fib(data.draw(healthy(block))), Judge(DEVS, ())
         flow = data.draw(st.sampled_from([ANY, Flow(mark=0), Flow(oif="eth0"), Flow(tos=0x10)]))
         within = data.draw(prefixes(block))
-        with patch("hostrouting.fib.bulk._FEW", few):
+        with patch.multiple("hostrouting.fib.bulk", _FEW=few, _LITTLE=0):
             (cells,) = fib.doubtful_cells([within], judge.likes, flow)
         told = {address: cell.decision for cell in cells for address in range(cell.first, cell.last + 1)}
         assert list(told) == sorted(told)
@@ -88,7 +88,10 @@ class TestInBulk:
         ours = [Route.to(f"30.0.{low}.0/24", dev="eth0", gateway="10.0.0.1") for low in range(256)]
         odd = Route.to("30.0.7.128/25", dev="ib0")
         fib, judge = Fib(plain().with_routes([*ours, odd])), Judge(("eth0",), ())
-        with patch("hostrouting.fib.bulk._FEW", few), patch.object(Judge, "likes", autospec=True) as likes:
+        with (
+            patch.multiple("hostrouting.fib.bulk", _FEW=few, _LITTLE=0),
+            patch.object(Judge, "likes", autospec=True) as likes,
+        ):
             likes.side_effect = lambda _, legs: legs[0].dev == "eth0"
             cidrs = [Prefix.parse("30.0.0.0/17"), Prefix.parse("30.0.128.0/17")]
             found = list(fib.doubtful_cells(cidrs, judge.likes))
@@ -102,7 +105,7 @@ class TestInBulk:
         middle = Prefix.parse("10.1.64.0/18")
         rule = Rule(family=4, priority=100, dst=middle, table=TABLE_MAIN)
         fib = Fib(Snapshot(rules=(rule,), routes=(Route.to("0.0.0.0/0", dev="eth0"),)))
-        with patch("hostrouting.fib.bulk._FEW", few):
+        with patch.multiple("hostrouting.fib.bulk", _FEW=few, _LITTLE=0):
             report = check_overlap(fib, ["10.1.0.0/16"], devs=["eth0"])
         assert [(it.kind, it.first, it.last) for it in report.findings] == [
             ("no-route", 0x0A010000, middle.first - 1),
@@ -112,7 +115,7 @@ class TestInBulk:
     def test_addresses_that_are_what_they_are(self, few: int) -> None:
         """Where an address itself says what it is, nothing is told in bulk."""
         fib = Fib(Snapshot(rules=plain().rules, routes=(Route.to("0.0.0.0/0", dev="eth0"),)))
-        with patch("hostrouting.fib.bulk._FEW", few):
+        with patch.multiple("hostrouting.fib.bulk", _FEW=few, _LITTLE=0):
             for text in ("0.0.0.0/0", "0.0.0.0/32", "224.0.0.0/4", "255.255.255.255/32"):
                 (cells,) = fib.doubtful_cells([Prefix.parse(text)], Judge(("eth0",), ()).likes)
                 assert cells == fib.cells(Prefix.parse(text))
