@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 import attrs
 
 from hostrouting.fib import ANY, Cases, Cell, Decision, Fib, Flow, Variant
-from hostrouting.model import IPV4, Prefix, prefixes_between, width_of
+from hostrouting.model import IPV4, NextHop, Prefix, prefixes_between, width_of
 from hostrouting.uplink import outbound_devs
 
 __all__ = ["Escape", "Finding", "Judge", "Kept", "Note", "OverlapReport", "Verdict", "check_overlap"]
@@ -115,8 +115,9 @@ def check_overlap(
     findings: list[Finding] = []
     notes: list[Note] = []
     kept: list[Kept] = []
-    for cidr in expected:
-        cells = fib.cells(cidr, flow)
+    for cidr, cells in zip(expected, fib.doubtful_cells(expected, judge.likes, flow), strict=True):
+        if not cells:
+            continue
         findings += _findings(cidr, cells, judge)
         notes += _notes(cidr, cells, judge)
         kept += _kept(cidr, cells)
@@ -147,13 +148,16 @@ class Judge:
             return None
         # A way without a device that we know is none that anybody expected; and of the types besides unicast, which no
         # kernel makes, nobody can tell where they lead.
-        if kind == "unicast" and decision.legs:
-            for leg in decision.legs:
-                if leg.dev is None or not self._is_welcome(leg.dev):
-                    break
-            else:
-                return None
+        if kind == "unicast" and self.likes(decision.legs):
+            return None
         return "overlap", tuple(dev for dev in decision.devs if not self._is_welcome(dev))
+
+    def likes(self, legs: tuple[NextHop, ...]) -> bool:
+        """Whether packets that are sent by these legs leave as they should, whichever they take."""
+        for leg in legs:
+            if leg.dev is None or not self._is_welcome(leg.dev):
+                return False
+        return bool(legs)
 
     def _is_welcome(self, dev: str) -> bool:
         if dev not in self._welcome:
@@ -164,12 +168,15 @@ class Judge:
 
 
 def _findings(cidr: Prefix, cells: list[Cell], judge: Judge) -> list[Finding]:
-    """The escapes of one CIDR, neighbours by the same rule and route in one."""
+    """The escapes of one CIDR, neighbours by the same rule and route in one; what is not among its cells is welcome."""
     found: list[Finding] = []
-    # Whether the last finding ends where the next cell begins, but for single own addresses; and how many
-    # addresses of that sort have just gone by.
-    touching, own = False, 0
+    # Whether the last finding ends where the next cell begins, but for single own addresses; how many addresses of
+    # that sort have just gone by; and where the next cell begins if none is left out.
+    touching, own, following = False, 0, cidr.first
     for cell in cells:
+        if cell.first != following:
+            touching, own = False, 0
+        following = cell.last + 1
         escape = judge.escape(cell.decision)
         if escape is None:
             single = cell.first == cell.last and cell.decision.kind in _OWN
@@ -177,18 +184,22 @@ def _findings(cidr: Prefix, cells: list[Cell], judge: Judge) -> list[Finding]:
             if not single:
                 touching = False
             elif touching and _counts_in(found[-1].decision, cell.last):
-                found[-1] = attrs.evolve(found[-1], last=cell.last)
+                found[-1] = _reaching(found[-1], found[-1].first, cell.last)
                 own = 0
             continue
         finding = Finding(cidr, cell.first, cell.last, *escape, cell.decision)
         if touching and _same(found[-1], finding):
-            found[-1] = attrs.evolve(found[-1], last=cell.last)
+            found[-1] = _reaching(found[-1], found[-1].first, cell.last)
         else:
             while own and _counts_in(cell.decision, finding.first - 1):
-                finding, own = attrs.evolve(finding, first=finding.first - 1), own - 1
+                finding, own = _reaching(finding, finding.first - 1, finding.last), own - 1
             found.append(finding)
         touching, own = True, 0
     return found
+
+
+def _reaching(one: Finding, first: int, last: int) -> Finding:
+    return Finding(one.cidr, first, last, one.kind, one.devs, one.decision)
 
 
 def _same(one: Finding, other: Finding) -> bool:

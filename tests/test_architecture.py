@@ -60,7 +60,8 @@ DRAWINGS = {
         framing routes sockets sorts
         alike attributes
         channel decode encode lean questions
-        devices disturbance routedump templates
+        columns devices disturbance templates
+        routedump
         reading
         lookups standing
         refusals
@@ -85,10 +86,10 @@ DRAWINGS = {
         __init__
     """,
     "hostrouting.fib": """
-        answer flow met
+        answer flow met ordered
         table trace worlds
         step
-        branches
+        branches bulk
         stretch
         program straight
         engine
@@ -97,7 +98,9 @@ DRAWINGS = {
     "hostrouting.model": """
         prefix
         link route
-        amended rule
+        door rule
+        followed
+        amended
         snapshot
         wire
         __init__

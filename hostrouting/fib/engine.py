@@ -5,17 +5,18 @@ Not here: how a rule or a table is read (`program`, `table`).
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import attrs
 
 from hostrouting.fib.answer import Cell, Contest, Decision, Kind, Variant
 from hostrouting.fib.branches import End
+from hostrouting.fib.bulk import Liking, Sieve, joined
 from hostrouting.fib.flow import ANY, PLAIN, Flow
 from hostrouting.fib.met import routes_met
 from hostrouting.fib.program import Program
-from hostrouting.fib.step import Outcome
+from hostrouting.fib.step import Outcome, Span
 from hostrouting.fib.straight import straight_route
 from hostrouting.fib.table import Entry, Table
 from hostrouting.model import (
@@ -31,7 +32,7 @@ from hostrouting.model import (
     as_ip,
     default_rules,
     in_order,
-    route_keys,
+    route_columns,
     width_of,
 )
 
@@ -76,12 +77,13 @@ class Fib:
         # Until a namespace gets its first rule of its own, IPv4 keeps the tables local and main in one trie:
         # a longer prefix in main then beats a shorter one in local. (Linux keeps them apart for good after
         # that, even when the rule has gone, which no snapshot shows.)
-        plain = [attrs.evolve(rule, protocol=2) for rule in self._rules[IPV4]]
+        plain = [rule if rule.protocol == 2 else attrs.evolve(rule, protocol=2) for rule in self._rules[IPV4]]
         self._merged = tuple(plain) == default_rules(IPV4) if merged is None else merged
         self._tables: dict[tuple[int, int], Table] = {}
         for family in (IPV4, IPV6):
             self._table(family, TABLE_MAIN)  # which `contests` asks even while it is empty
-        self._index(route_keys(snapshot.routes))
+        for column in route_columns(snapshot.routes):
+            self._table(column.family, column.table).add(column)
         self._ready: dict[tuple[int, Flow], _Ready] = {}
         self._decisions: dict[object, Decision] = {}
 
@@ -92,16 +94,22 @@ class Fib:
 
     def cells(self, prefix: Prefix, flow: Flow = ANY) -> list[Cell]:
         """The prefix in maximal ranges of one and the same decision, in order."""
-        found: list[Cell] = []
-        begin, before = prefix.first, None
-        for place, decision in self._runs(self._prepare(prefix.family, flow), prefix):
-            if decision is not before:
-                if before is not None:
-                    found.append(Cell(begin, place - 1, before))
-                begin, before = place, decision
-        if before is not None:
-            found.append(Cell(begin, prefix.last, before))
-        return found
+        return self._cells(self._prepare(prefix.family, flow), prefix.first, prefix.last)
+
+    def doubtful_cells(self, prefixes: Sequence[Prefix], liking: Liking, flow: Flow = ANY) -> Iterator[list[Cell]]:
+        """For each prefix its cells, in order, but for some of unicast routes whose legs are to this `liking`.
+
+        Those that are left out have no variants, and may be parts of cells; where they are, nothing is told.
+        """
+        sieve = Sieve(self.met, self.snapshot.routes, liking, prefixes=len(prefixes))
+        for prefix in prefixes:
+            low, high, ready = prefix.first, prefix.last, self._prepare(prefix.family, flow)
+            doubtful = self._doubtful(ready, sieve, low, high)
+            yield [
+                cell
+                for first, last in (joined(doubtful) if doubtful else ())
+                for cell in self._cells(ready, max(first, low), min(last, high))
+            ]
 
     def contests(
         self, prefix: Prefix, *, dev: str | None = None, metric: int = 0, ours: int = -1, flow: Flow = ANY
@@ -112,7 +120,7 @@ class Fib:
         ranges cover the prefix, in order; they are not maximal.
         """
         ready = self._prepare(prefix.family, flow)
-        runs, main = list(self._runs(ready, prefix)), self._tables[prefix.family, TABLE_MAIN]
+        runs, main = list(self._runs(ready, prefix.first, prefix.last)), self._tables[prefix.family, TABLE_MAIN]
 
         def beats(entry: Entry) -> int:
             return entry.length + (not _gives_way(entry.route, metric, ours))
@@ -125,7 +133,9 @@ class Fib:
     def routes(self, prefix: Prefix, *, table: int = TABLE_MAIN) -> tuple[Route, ...]:
         """The routes of exactly this prefix in a table, in the order in which the kernel prefers them."""
         home = self._tables.get(self._home(prefix.family, table))
-        places = home.positions(prefix.network, prefix.length) if home else []
+        places = home.positions(prefix.network, prefix.length) if home else ()
+        if not places:
+            return ()
         found = [route for place in places if (route := self.met[place]).table == table]
         if len(found) > 1:
             found.sort(key=lambda route: (-route.tos, route.metric))
@@ -144,21 +154,6 @@ class Fib:
         passed over.
         """
         return self._prepare(family, PLAIN).program.defaults()
-
-    def _index(self, keys: Iterable[tuple[int, int, int, int, int]]) -> None:
-        # Every route of the host comes by here: nothing but a dictionary entry is made for it.
-        of_table, of_family = -1, -1
-        first: dict[int, int] = {}
-        more: dict[int, list[int]] = {}
-        for position, (family, table, network, length, _) in enumerate(keys):
-            if table != of_table or family != of_family:
-                of_table, of_family = table, family
-                home = self._table(family, table)
-                first, more = home.first, home.more
-            key = network << 8 | length
-            standing = first.setdefault(key, position)
-            if standing != position:
-                more.setdefault(key, [standing]).append(position)
 
     def _home(self, family: int, table: int) -> tuple[int, int]:
         together = family == IPV4 and table == TABLE_LOCAL and self._merged
@@ -187,9 +182,31 @@ class Fib:
             ready = self._ready[family, flow] = _Ready(family, program, numbers, regions, {})
         return ready
 
-    def _runs(self, ready: _Ready, prefix: Prefix) -> Iterator[tuple[int, Decision]]:
-        """The decisions in the prefix, each with the place where it begins; neighbours may be one."""
-        low, high = prefix.first, prefix.last
+    def _doubtful(self, ready: _Ready, sieve: Sieve, low: int, high: int) -> list[Span]:
+        """The ranges in low … high, or around, that have to be looked at cell by cell."""
+        if not 0 < low <= high < _SPECIAL[ready.family]:
+            return [(low, high)]
+        found: list[Span] = []
+        regions = ready.regions
+        for at in range(bisect_right(regions, low) - 1, bisect_right(regions, high)):
+            begin, end = max(low, regions[at]), min(high, regions[at + 1] - 1)
+            found += sieve.doubtful(ready.program.stretch(begin).straight, begin, end)
+        return found
+
+    def _cells(self, ready: _Ready, low: int, high: int) -> list[Cell]:
+        found: list[Cell] = []
+        begin, before = low, None
+        for place, decision in self._runs(ready, low, high):
+            if decision is not before:
+                if before is not None:
+                    found.append(Cell(begin, place - 1, before))
+                begin, before = place, decision
+        if before is not None:
+            found.append(Cell(begin, high, before))
+        return found
+
+    def _runs(self, ready: _Ready, low: int, high: int) -> Iterator[tuple[int, Decision]]:
+        """The decisions in low … high, each with the place where it begins; neighbours may be one."""
         within = range(bisect_right(ready.regions, low) - 1, bisect_right(ready.regions, high))
         # Whose turn it is to change at a place: a table's longest prefix, or last of all the region.
         tables = ready.program.tables

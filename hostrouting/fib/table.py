@@ -3,20 +3,19 @@
 Here: longest prefix, then tos, metric and place in the list. Not here: rules.
 """
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from functools import cached_property
 
 from hostrouting.fib.flow import has_tos
 from hostrouting.fib.met import RoutesMet
-from hostrouting.model import TABLE_LOCAL, NextHop, Route
+from hostrouting.fib.ordered import BITS, Ordered, pack
+from hostrouting.model import TABLE_LOCAL, Column, NextHop, Route
 
 __all__ = ["ERRORS", "Entry", "Table"]
 
 # Types that end a lookup, each with an error of its own.
 ERRORS = frozenset({"blackhole", "unreachable", "prohibit"})
 _PATHLESS = ERRORS | {"throw"}
-_BITS = 8  # a prefix is packed as its network, shifted by this, and its length
 
 
 class Entry:
@@ -40,23 +39,49 @@ class Table:
     def __init__(self, routes: RoutesMet, width: int, wary: frozenset[str]) -> None:
         """Index nothing yet; `wary` are the devices whose routes are ignored when they lose their carrier."""
         self.routes, self._width, self._wary = routes, width, wary
-        # The position of the first route of each prefix, and those of all where there are several.
-        self.first: dict[int, int] = {}
-        self.more: dict[int, list[int]] = {}
+        self._columns: list[Column] = []
         self._entries: dict[int, tuple[Entry, ...]] = {}
+
+    def add(self, column: Column) -> None:
+        """Take some routes; all of them are there before anything is asked."""
+        self._columns.append(column)
+
+    @cached_property
+    def columns(self) -> tuple[Ordered, ...]:
+        """The routes by the order of their networks."""
+        return tuple([Ordered(column, self._width) for column in self._columns])
+
+    @cached_property
+    def first(self) -> dict[int, int]:
+        """The position of a route of each prefix."""
+        found: dict[int, int] = {}
+        for column in self._columns:
+            found.update(zip(pack(column.networks, column.lengths), column.positions, strict=True))
+        return found
+
+    @cached_property
+    def more(self) -> dict[int, list[int]]:
+        """The positions of all routes of a prefix where there are several."""
+        several: dict[int, list[int]] = {}
+        if len(self.first) < sum(len(column.positions) for column in self._columns):
+            for column in self._columns:
+                packed = pack(column.networks, column.lengths)
+                for key, position in zip(packed, column.positions, strict=True):
+                    if self.first[key] != position:
+                        several.setdefault(key, [self.first[key]]).append(position)
+        return {key: sorted(places) for key, places in several.items()}
 
     def positions(self, network: int, length: int) -> list[int]:
         """Where the routes of exactly this prefix stand in the snapshot."""
-        key = network << _BITS | length
-        return self.more.get(key) or ([self.first[key]] if key in self.first else [])
-
-    @cached_property
-    def _sorted(self) -> list[int]:
-        return sorted(self.first)
+        if "first" in self.__dict__:
+            key = network << BITS | length
+            return self.more.get(key) or ([self.first[key]] if key in self.first else [])
+        # For a few prefixes there is no need to index all.
+        return sorted([position for column in self.columns for position in column.of(network, length)])
 
     @cached_property
     def _shifts(self) -> list[tuple[int, int]]:
-        lengths = {key & 255 for key in self.first}
+        lengths = {length for column in self._columns for length in set(column.lengths)}
         return [(self._width - length, length) for length in sorted(lengths, reverse=True)]
 
     @property
@@ -84,7 +109,7 @@ class Table:
         """The routes that cover the address and are in use, the one that the kernel prefers first."""
         first, entries = self.first, self._entries
         for host, length in self._shifts:
-            key = address >> host << host + _BITS | length
+            key = address >> host << host + BITS | length
             if key in first:
                 yield from entries.get(key) or self._enter(key)
 
@@ -93,7 +118,7 @@ class Table:
         first, entries, passed = self.first, self._entries, False
         # The same as going through `_covering`, which would take twice as long; most of all lookups end here.
         for host, length in self._shifts:
-            key = address >> host << host + _BITS | length
+            key = address >> host << host + BITS | length
             if key in first:
                 for entry in entries.get(key) or self._enter(key):
                     if entry.route.tos and not has_tos(tos, entry.route.tos):
@@ -104,8 +129,8 @@ class Table:
 
     def of(self, network: int, length: int) -> tuple[Entry, ...]:
         """The routes of exactly this prefix that are in use, the one that the kernel prefers first."""
-        key = network << _BITS | length
-        return (self._entries.get(key) or self._enter(key)) if key in self.first else ()
+        key = network << BITS | length
+        return self._entries.get(key) or self._enter(key)
 
     def runs(self, low: int, high: int) -> Iterator[tuple[int, int]]:
         """The places in low … high at which the longest prefix around an address becomes another, with its key.
@@ -113,13 +138,12 @@ class Table:
         The first is low itself; a key of -1 stands for no prefix at all. Prefixes nest, so that a stack tells them.
         """
         around = [(self._width - length, length) for _, length in reversed(self._shifts)]
-        covering = [low >> host << host + _BITS | length for host, length in around]
+        covering = [low >> host << host + BITS | length for host, length in around]
         stack = [(1 << self._width + 1, -1)]
-        stack += [self._until(key) for key in covering if key in self.first and key >> _BITS < low]
+        stack += [self._until(key) for key in covering if key in self.first and key >> BITS < low]
         place, longest = low, stack[-1][1]
-        keys = self._sorted
-        for key in keys[bisect_left(keys, low << _BITS) : bisect_right(keys, high << _BITS | 255)]:
-            network = key >> _BITS
+        for key in sorted({key for column in self.columns for key in column.packed(low, high)}):
+            network = key >> BITS
             while stack[-1][0] <= network:
                 after, _ = stack.pop()
                 if after > place:
@@ -138,10 +162,10 @@ class Table:
 
     def _until(self, key: int) -> tuple[int, int]:
         """The first place after a prefix, and its key."""
-        return (key >> _BITS) + (1 << self._width - (key & 255)), key
+        return (key >> BITS) + (1 << self._width - (key & 255)), key
 
     def _enter(self, key: int) -> tuple[Entry, ...]:
-        places = self.more.get(key) or (self.first[key],)
+        places = self.positions(key >> BITS, key & 255)
         entries = [Entry(route := self.routes[place], self._in_use(route), place, key & 255) for place in places]
         if len(entries) > 1:
             # The table local comes first where the kernel keeps it and main in one (see the engine).

@@ -5,6 +5,7 @@ them. What the kernel would do with them is `hostrouting.fib`; what anybody want
 IPv4 and IPv6 differ in data, never in code paths.
 """
 
+from hostrouting.model.door import Column, RouteKey, Shapes, Sort, Sorted, route_columns, route_keys, route_shapes
 from hostrouting.model.link import ARPHRD_INFINIBAND, Address, Link
 from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix, as_ip, ip_at, prefixes_between, width_of
 from hostrouting.model.route import (
@@ -25,11 +26,12 @@ from hostrouting.model.route import (
     table_name,
 )
 from hostrouting.model.rule import Rule, RuleAction, default_rules, in_order
-from hostrouting.model.snapshot import RouteKey, Snapshot, Sort, Sorted, route_keys
+from hostrouting.model.snapshot import Snapshot
 
 __all__ = [
     "ARPHRD_INFINIBAND",
     "DEFAULT_METRIC",
+    "Column",
     "IP",
     "IPV4",
     "IPV6",
@@ -51,6 +53,7 @@ __all__ = [
     "RouteType",
     "Rule",
     "RuleAction",
+    "Shapes",
     "Snapshot",
     "Sort",
     "Sorted",
@@ -60,7 +63,9 @@ __all__ = [
     "ip_at",
     "prefixes_between",
     "protocol_name",
+    "route_columns",
     "route_keys",
+    "route_shapes",
     "table_name",
     "width_of",
 ]

@@ -5,33 +5,29 @@ routes that a backend makes when they are looked at, the others need not be made
 """
 
 from bisect import insort
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from itertools import chain
-from typing import TypeAlias, overload
+from typing import overload
 
+from hostrouting.model.door import RouteKey, route_keys
+from hostrouting.model.followed import Followed
 from hostrouting.model.route import Route
 
-__all__ = ["Amendment", "Keys", "RouteKey"]
-
-# Family, table, network, length, protocol.
-RouteKey: TypeAlias = tuple[int, int, int, int, int]
-# Where each of some routes belongs, in their order.
-Keys: TypeAlias = Callable[[Sequence[Route]], Iterable[RouteKey]]
+__all__ = ["Amendment"]
 
 
 class Amendment:
     """What became of the routes of a list. Each has a place; those before all others have negative ones."""
 
-    def __init__(self, routes: Sequence[Route], keys: Keys, *, about: Iterable[Route]) -> None:
+    def __init__(self, routes: Sequence[Route], *, about: Iterable[Route]) -> None:
         """Take the list, and which routes are going to be looked for in it."""
-        self._base, self._keys = routes, keys
+        self._base = routes
         self._changed: dict[int, Route | None] = {}
         self._before: list[Route] = []
         self._after: list[Route] = []
         self._near: dict[tuple[int, ...], list[int]] = {_where(route): [] for route in about}
         if near := self._near:
-            for place, (family, table, network, length, _) in enumerate(keys(routes)):
+            for place, (family, table, network, length, _) in enumerate(route_keys(routes)):
                 if (where := (family, table, network, length)) in near:
                     near[where].append(place)
 
@@ -74,8 +70,12 @@ class Amendment:
         size = len(self._base)
         before = self._left(range(-len(self._before), 0))
         after = self._left(range(size, size + len(self._after)))
-        found = _Amended(self._base, self._keys, before, self._changed, after)
-        return tuple(found) if isinstance(self._base, tuple) else found
+        changed = {place: route for place, route in self._changed.items() if 0 <= place < size}
+        found = _Changed(self._base, changed) if changed else self._base
+        if isinstance(self._base, tuple):
+            return (*before, *found, *after)
+        found = Followed(found, after) if after else found
+        return Followed(before, found) if before else found
 
     def _left(self, places: range) -> tuple[Route, ...]:
         return tuple(route for place in places if (route := self._at(place)) is not None)
@@ -86,38 +86,21 @@ def _where(route: Route) -> tuple[int, ...]:
     return (prefix.family, route.table, prefix.network, prefix.length)
 
 
-def _key(route: Route) -> RouteKey:
-    prefix = route.prefix
-    return (prefix.family, route.table, prefix.network, prefix.length, route.protocol)
+class _Changed(Sequence[Route]):
+    """A list of routes some of which have changed, or are gone."""
 
-
-class _Amended(Sequence[Route]):
-    """A list of routes some of which have changed, between others."""
-
-    def __init__(
-        self,
-        base: Sequence[Route],
-        keys: Keys,
-        before: tuple[Route, ...],
-        changed: dict[int, Route | None],
-        after: tuple[Route, ...],
-    ) -> None:
-        """Take the list, what became of the routes at some of its places, and those at its two ends."""
-        self._base, self._keys, self._before, self._after = base, keys, before, after
-        self._changed = {place: route for place, route in changed.items() if 0 <= place < len(base)}
+    def __init__(self, base: Sequence[Route], changed: dict[int, Route | None]) -> None:
+        """Take the list, and what became of the routes at some of its places."""
+        self._base, self._changed = base, changed
 
     def keys(self) -> Iterator[RouteKey]:
         """Where each route belongs, in order, without making those that have not changed."""
-        inner = self._inner_keys() if self._changed else self._keys(self._base)
-        return chain(map(_key, self._before), inner, map(_key, self._after))
-
-    def _inner_keys(self) -> Iterator[RouteKey]:
         changed = self._changed
-        for place, key in enumerate(self._keys(self._base)):
+        for place, key in enumerate(route_keys(self._base)):
             if place not in changed:
                 yield key
             elif (route := changed[place]) is not None:
-                yield _key(route)
+                yield from route_keys((route,))
 
     @cached_property
     def _kept(self) -> Sequence[int]:
@@ -126,11 +109,11 @@ class _Amended(Sequence[Route]):
         every = range(len(self._base))
         return [place for place in every if place not in gone] if gone else every
 
-    def _inner(self, place: int) -> Route:
+    def _made(self, place: int) -> Route:
         return self._changed.get(place) or self._base[place]
 
     def __len__(self) -> int:
-        return len(self._before) + len(self._kept) + len(self._after)
+        return len(self._kept)
 
     @overload
     def __getitem__(self, place: int) -> Route: ...
@@ -139,17 +122,11 @@ class _Amended(Sequence[Route]):
 
     def __getitem__(self, place: int | slice) -> Route | tuple[Route, ...]:
         if isinstance(place, slice):
-            return tuple(self[at] for at in range(*place.indices(len(self))))
-        at = place + len(self) if place < 0 else place
-        if not 0 <= at < len(self):
-            raise IndexError(place)
-        if at < len(self._before):
-            return self._before[at]
-        at -= len(self._before)
-        return self._inner(self._kept[at]) if at < len(self._kept) else self._after[at - len(self._kept)]
+            return tuple(map(self._made, self._kept[place]))
+        return self._made(self._kept[place])
 
     def __iter__(self) -> Iterator[Route]:
-        return chain(self._before, map(self._inner, self._kept), self._after)
+        return map(self._made, self._kept)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Sequence) or isinstance(other, list):

@@ -1,72 +1,27 @@
-"""A host's routing at one moment, and the narrow door through which its routes are indexed.
+"""A host's routing at one moment.
 
-Here: the snapshot as a value, and what changes it into another. Not here: how one is taken (backends) or
-what follows from it (fib).
+Here: the snapshot as a value, and what changes it into another (`amended` has how). Not here: how one is taken
+(backends), how its routes are indexed (`door`), or what follows from it (fib).
 """
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple, Protocol, Self, runtime_checkable
+from typing import Self
 
 import attrs
 
-from hostrouting.model.amended import Amendment, RouteKey
+from hostrouting.model.amended import Amendment
+from hostrouting.model.door import is_keyed
 from hostrouting.model.link import Address, Link
 from hostrouting.model.route import Route
 from hostrouting.model.rule import Rule
 
-__all__ = ["RouteKey", "Snapshot", "Sort", "Sorted", "route_keys"]
-
-
-@runtime_checkable
-class _Keyed(Protocol):
-    """A sequence of routes that knows where each belongs without making the routes.
-
-    `keys()` goes through the same routes in the same order as the sequence itself. A backend that decodes
-    lazily offers it, so that 100,000 routes can be indexed when only a handful is ever looked at.
-    """
-
-    def keys(self) -> Iterable[RouteKey]: ...
-
-
-def route_keys(routes: Sequence[Route]) -> Iterable[RouteKey]:
-    """Where each of the routes belongs, in their order: the only way in which all of them are ever read."""
-    if isinstance(routes, _Keyed):
-        return routes.keys()
-    return (
-        (prefix.family, route.table, prefix.network, prefix.length, route.protocol)
-        for route in routes
-        for prefix in (route.prefix,)
-    )
-
-
-class Sort(NamedTuple):
-    """Routes that say the same but for their destination: one of them, where they stand, and where they lead to."""
-
-    like: Route
-    places: Sequence[int]
-    prefixes: Sequence[tuple[int, int]]
-    """The length and the network of each."""
-
-
-@runtime_checkable
-class Sorted(Protocol):
-    """A sequence of routes that knows which of them are of one sort without making the routes.
-
-    Not every route is of one, and two sorts may say the same.
-    """
-
-    def sorts(self, protocol: int) -> Sequence[Sort]:
-        """The sorts of the routes of this protocol."""
-        ...
-
-    def part(self, places: Iterable[int]) -> Sequence[Route]:
-        """The routes at these places only."""
-        ...
+__all__ = ["Snapshot"]
 
 
 def _frozen_sequence(routes: Iterable[Route]) -> Sequence[Route]:
     # Lists would let a snapshot change behind its index; a lazy sequence promises not to.
-    return routes if isinstance(routes, tuple | _Keyed) else tuple(routes)
+    kept = isinstance(routes, tuple) or is_keyed(routes)
+    return routes if kept and isinstance(routes, Sequence) else tuple(routes)
 
 
 @attrs.frozen(kw_only=True)
@@ -87,7 +42,7 @@ class Snapshot:
 
     def amended(self, *, about: Iterable[Route]) -> Amendment:
         """Its routes, to be changed one after the other; `about` are those that are going to be looked for."""
-        return Amendment(self.routes, route_keys, about=about)
+        return Amendment(self.routes, about=about)
 
     def with_routes(self, added: Iterable[Route] = (), *, without: Iterable[Route] = ()) -> Self:
         """The same host after routes were taken away, the first of several equal ones, and others came last."""

@@ -3,7 +3,7 @@
 Here: what the ranges mean. Not here: the choice of prefixes (`cover`).
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from itertools import accumulate
 from typing import Literal, TypeAlias
@@ -85,7 +85,7 @@ def propose_repair(
         return Repair((), tuple(lost), (), report)
     task = _Task(fib, report, way, protocol)
     prefixes: list[Prefix] = []
-    for block in _blocks(report.cidrs):
+    for block in _open_blocks(report):
         prefixes += task.close(block, flow)
     if len(prefixes) > TOO_MANY:
         lost = [Unsafe(family, it.first, it.last, "too-many", it.decision) for it in report.findings]
@@ -151,6 +151,14 @@ def _blocks(cidrs: Iterable[Prefix]) -> Iterator[Prefix]:
             spans.append((cidr.family, cidr.first, cidr.last))
     for family, first, last in spans:
         yield from prefixes_between(family, first, last)
+
+
+def _open_blocks(report: OverlapReport) -> Iterator[Prefix]:
+    """Those blocks in which there is something to close: a finding is in one CIDR, and that in one block."""
+    begins = sorted(finding.first for finding in report.findings)
+    for block in _blocks(report.cidrs):
+        if bisect_right(begins, block.last) > bisect_left(begins, block.first):
+            yield block
 
 
 class _Task:

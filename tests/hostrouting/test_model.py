@@ -26,7 +26,9 @@ from hostrouting.model import (
     ip_at,
     prefixes_between,
     protocol_name,
+    route_columns,
     route_keys,
+    route_shapes,
     width_of,
 )
 from tests.support.strategies import blocks, prefixes, snapshots
@@ -413,6 +415,38 @@ def test_lazy_routes_stay_lazy() -> None:
     assert list(route_keys(snapshot.routes)) == list(route_keys(plainly))
     assert snapshot.routes is lazy
     assert lazy.made == 0
+
+
+def test_routes_that_follow_lazy_ones() -> None:
+    """With more routes, a lazy sequence is as its tuple would be; no route is made but those that are looked at."""
+    lazy = LazyRoutes(["10.0.0.0/8", "10.1.0.0/16", "0.0.0.0/0"])
+    more = (Route.to("10.2.0.0/16", dev="ib0"), Route.to("fd00::/8", dev="ib0", table=7))
+    routes = Snapshot(routes=lazy).with_routes(more).routes
+    again = Snapshot(routes=routes).with_routes(more[:1]).routes
+    assert len(routes) == 5
+    assert routes[-1] == routes[4] == more[1]
+    assert lazy.made == 0
+    plainly = (*lazy, *more)
+    assert tuple(routes) == routes == plainly == routes[:]
+    assert (routes[1], routes[-3], routes[1:4], routes[::-2]) == (plainly[1], plainly[-3], plainly[1:4], plainly[::-2])
+    assert again == (*plainly, more[0]) != routes
+    assert hash(routes) == hash(plainly)
+    for these in (routes, again):
+        assert list(route_keys(these)) == list(route_keys(tuple(these)))
+        told = [
+            (position, column.family, column.table, network, length)
+            for column in route_columns(these)
+            for position, network, length in zip(*column[2:], strict=True)
+        ]
+        assert sorted(told) == [(at, *key[:4]) for at, key in enumerate(route_keys(tuple(these)))]
+        shapes = list(route_shapes(these)(range(len(these))))
+        assert shapes[1:4] == list(route_shapes(these)(range(1, 4)))
+        assert [shapes[4], shapes[0]] == list(route_shapes(these)([4, 0]))
+        assert [shapes[1]] == list(route_shapes(these)([1]))
+        assert shapes.index(shapes[3]) == 3
+        assert shapes.index(shapes[0]) == 0
+    with pytest.raises(IndexError):
+        routes[5]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hostrouting.model import Prefix, Route, RouteKey, Snapshot, route_keys
+from hostrouting.model import Prefix, Route, RouteKey, Snapshot, route_columns, route_keys
 from hostrouting.plan import RoutePlan, Step
 
 ROUTES = [
@@ -40,9 +40,24 @@ class Lazy(Sequence[Route]):
         self.made += 1
         return self._routes[place]
 
+    def __eq__(self, other: object) -> bool:
+        return self._routes == other
+
+    def __hash__(self) -> int:
+        return hash(self._routes)
+
     def keys(self) -> Iterator[RouteKey]:
         """Where each belongs."""
         yield from route_keys(self._routes)
+
+
+def columns(routes: Sequence[Route]) -> list[tuple[int, ...]]:
+    """What the columns say of each route, in order."""
+    return sorted(
+        (place, family, table, network, length)
+        for family, table, *column in route_columns(routes)
+        for place, network, length in zip(*column, strict=True)
+    )
 
 
 @given(base=SOME, doings=st.lists(st.tuples(st.integers(0, 4), st.sampled_from(ROUTES), st.sampled_from(ROUTES))))
@@ -79,6 +94,7 @@ def test_it_is_what_becomes_of_a_list(base: list[Route], doings: list[tuple[int,
         assert [routes[at] for at in range(-len(plainly), len(plainly))] == [*plainly, *plainly]
         assert tuple(routes[1:-1]) == tuple(plainly[1:-1])
         assert list(route_keys(routes)) == list(route_keys(tuple(plainly)))
+        assert columns(routes) == columns(tuple(plainly))
         assert routes == tuple(plainly) != (*plainly, ROUTES[0])
         assert hash(routes) == hash(tuple(plainly))
         with pytest.raises(IndexError):

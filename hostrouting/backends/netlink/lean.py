@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from hostrouting.model import IP, NextHop, RouteKey
 
-__all__ = ["keys", "read"]
+__all__ = ["AF_INET", "DST4_NEXT", "TABLE_FIRST", "keys", "read"]
 
 # Attributes (RTA_…) of the simple shapes; those in _IDLE say nothing that a Route holds.
 _DST, _OIF, _GATEWAY, _PRIORITY, _PREFSRC, _TABLE = 1, 4, 5, 6, 7, 15
@@ -42,8 +42,8 @@ def _as_word(length: int, kind: int) -> int:
     return int(word)
 
 
-_TABLE_FIRST, _DST4_NEXT, _DST6_NEXT = _as_word(8, _TABLE), _as_word(8, _DST), _as_word(20, _DST)
-_AF_INET, _AF_INET6 = 2, 10
+TABLE_FIRST, DST4_NEXT, _DST6_NEXT = _as_word(8, _TABLE), _as_word(8, _DST), _as_word(20, _DST)
+AF_INET, _AF_INET6 = 2, 10
 
 
 def keys(data: bytes, offsets: Iterable[int]) -> Iterator[RouteKey]:
@@ -51,9 +51,9 @@ def keys(data: bytes, offsets: Iterable[int]) -> Iterator[RouteKey]:
     unpack = _KEY.unpack_from
     for offset in offsets:
         af, length, protocol, first, table, following, network = unpack(data, offset)
-        if first != _TABLE_FIRST:
+        if first != TABLE_FIRST:
             yield _key(data, offset)
-        elif af == _AF_INET and following == _DST4_NEXT:
+        elif af == AF_INET and following == DST4_NEXT:
             yield (IPV4, table, ntohl(network), length, protocol)
         elif af == _AF_INET6 and following == _DST6_NEXT:
             yield (IPV6, table, int.from_bytes(data[offset + _DST_AT : offset + _DST_AT + 16], "big"), length, protocol)

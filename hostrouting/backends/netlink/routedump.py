@@ -8,17 +8,19 @@ from __future__ import annotations
 import struct
 from array import array
 from collections.abc import Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, overload
 
-from hostrouting.backends.netlink import lean
+from hostrouting.backends.netlink import columns, lean
 from hostrouting.backends.netlink.routes import read_route
 from hostrouting.backends.netlink.sorts import sort_out
 from hostrouting.model import Sort
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Hashable, Iterable, Iterator, Mapping
 
-    from hostrouting.model import NextHop, Route, RouteKey
+    from hostrouting.backends.netlink.columns import Section
+    from hostrouting.model import Column, NextHop, Route, RouteKey
 
 __all__ = ["RouteDump"]
 
@@ -50,6 +52,18 @@ class RouteDump(Sequence["Route"]):
         """The routes at these places only."""
         offsets = array("I", map(self._offsets.__getitem__, places))
         return RouteDump(self._data, offsets, self._names, self._nexthops)
+
+    def columns(self) -> Iterator[Column]:
+        """The same, and more than one route at a time."""
+        return columns.columns(self._data, self._offsets, self._sections)
+
+    def shapes(self, positions: Sequence[int]) -> Iterable[Hashable]:
+        """What is equal only for routes of one type and tos whose legs are equal."""
+        return columns.shapes(self._data, self._offsets, self._sections, positions)
+
+    @cached_property
+    def _sections(self) -> list[Section]:
+        return columns.sections(self._data, self._offsets)
 
     def plainly(self) -> Iterator[Route]:
         """The same routes by the plain path, slowly: for whoever doubts the fast one."""

@@ -1,0 +1,82 @@
+"""Routes of one table in the order of their networks.
+
+Here: which of them lead into a range of addresses, and which are around one. Not here: which of several wins.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+
+from hostrouting.model import Column
+
+__all__ = ["BITS", "Ordered", "pack"]
+
+BITS = 8  # a prefix is packed as its network, shifted by this, and its length
+
+
+def pack(networks: Iterable[int], lengths: Iterable[int]) -> list[int]:
+    """Prefixes as one number each; a block comes before what it contains."""
+    return [network << BITS | length for network, length in zip(networks, lengths, strict=True)]
+
+
+class Ordered:
+    """A column in order; equal networks stay in that of the column."""
+
+    __slots__ = ("_hosts", "_there", "_width", "everywhere", "lengths", "networks", "positions")
+
+    def __init__(self, column: Column, width: int) -> None:
+        """Sort the column, unless it is sorted, as the kernel's own lists are; `width` is that of an address."""
+        networks = list(column.networks)
+        in_order = sorted(networks)
+        self.networks: Sequence[int] = column.networks
+        self.lengths, self.positions, self._width = column.lengths, column.positions, width
+        if in_order != networks:
+            places = sorted(range(len(networks)), key=networks.__getitem__)
+            self.networks = in_order
+            self.lengths = [column.lengths[at] for at in places]
+            self.positions = [column.positions[at] for at in places]
+        self._there = frozenset(column.lengths)
+        self._hosts = [width - length for length in sorted(self._there)]
+        # Whether one of them is for every address.
+        self.everywhere = 0 in self._there
+
+    def between(self, low: int, high: int) -> tuple[int, int]:
+        """The place of the first network from `low` on, and that of the first one beyond `high`."""
+        begin = bisect_left(self.networks, low)
+        return begin, bisect_right(self.networks, high, begin)
+
+    def packed(self, low: int, high: int) -> list[int]:
+        """The prefixes that begin in low … high."""
+        begin, end = self.between(low, high)
+        return pack(self.networks[begin:end], self.lengths[begin:end])
+
+    def of(self, network: int, length: int) -> list[int]:
+        """The positions of the routes of exactly this prefix, in the order of the column."""
+        if length not in self._there:
+            return []
+        begin, end = self.between(network, network)
+        return [self.positions[at] for at in range(begin, end) if self.lengths[at] == length]
+
+    def span(self, place: int) -> tuple[int, int]:
+        """The first and the last address of a prefix."""
+        network = self.networks[place]
+        return network, network | (1 << self._width - self.lengths[place]) - 1
+
+    def around(self, address: int) -> list[int]:
+        """The places of the prefixes that are around the address and begin before it."""
+        networks, found, before = self.networks, [], -1
+        for host in self._hosts:
+            network = address >> host << host
+            if network == address:
+                break  # and so it is of all that are longer
+            if network != before:
+                before, place = network, bisect_left(networks, network)
+                while place < len(networks) and networks[place] == network:
+                    if self.span(place)[1] >= address:
+                        found.append(place)
+                    place += 1
+        return found
+
+    def covering(self, low: int, high: int) -> list[int]:
+        """The places of the prefixes that are for all of low … high."""
+        begin, end = self.between(low, low)
+        return [place for place in (*self.around(low), *range(begin, end)) if self.span(place)[1] >= high]

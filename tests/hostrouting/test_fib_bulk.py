@@ -1,0 +1,139 @@
+"""hostrouting.fib.bulk: what is told in bulk is what each cell says."""
+
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from unittest.mock import patch
+
+import attrs
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hostrouting.fib import ANY, Cell, Fib, Flow
+from hostrouting.fib.bulk import joined
+from hostrouting.model import TABLE_MAIN, NextHop, Prefix, Route, Rule, Snapshot, in_order, ip_at
+from hostrouting.overlap import Judge, check_overlap
+from tests.support.strategies import blocks, prefixes, snapshots
+from tests.support.topologies import plain
+
+BLOCK = blocks()
+TABLES = (TABLE_MAIN, 100)
+DEVS = ("eth0", "eth1")
+WAYS = st.sampled_from([(NextHop("eth0"),)] * 8 + [(NextHop("eth1"), NextHop("eth0")), (NextHop("eth0", dead=True),)])
+
+
+def cell_by_cell(fib: Fib, prefixes: Iterable[Prefix], _: object, flow: Flow = ANY) -> Iterator[list[Cell]]:
+    """The slow path, in the place of the fast one."""
+    return (fib.cells(prefix, flow) for prefix in prefixes)
+
+
+@st.composite
+def healthy(draw: st.DrawFn, block: Prefix) -> Snapshot:
+    """A host on which most is as it should be: some of its routes are any, and the others leave by eth0 or eth1."""
+    whole = draw(snapshots(block, max_rules=draw(st.sampled_from([0, 0, 1, 3]))))
+    odd = draw(st.sets(st.integers(0, len(whole.routes)), max_size=3))
+    routes = [
+        route if at in odd else attrs.evolve(route, type="unicast", tos=0, legs=draw(WAYS))
+        for at, route in enumerate(whole.routes)
+    ]
+    family, main = block.family, draw(st.sampled_from([TABLE_MAIN, 100]))
+    ways = [Route.to(Prefix(family, 0, 0), dev="eth0", table=table) for table in draw(st.sets(st.sampled_from(TABLES)))]
+    # Rules that ask for nothing but a destination.
+    more: tuple[list[Rule], ...] = (
+        [],
+        [Rule(family=family, priority=100, dst=draw(prefixes(block)), table=main)],
+        [Rule(family=family, priority=100, suppress_prefixlength=draw(st.integers(0, block.length + 2)), table=main)],
+    )
+    rules = in_order([*whole.rules, *draw(st.sampled_from(more))])
+    return attrs.evolve(whole, rules=rules, routes=(*routes, *ways))
+
+
+@pytest.mark.parametrize("few", [0, 1024])
+class TestInBulk:
+    """A check says the same with and without the fast path, whether columns are small or large."""
+
+    @given(data=st.data(), block=BLOCK)
+    @settings(max_examples=300)
+    def test_a_check_is_the_same(self, few: int, data: st.DataObject, block: Prefix) -> None:
+        """Findings, notes and kept ranges are those that are found cell by cell."""
+        fib = Fib(data.draw(healthy(block)))
+        cidrs = data.draw(st.lists(prefixes(block, wider=True), min_size=1, max_size=4))
+        with patch.multiple("hostrouting.fib.bulk", _FEW=few, _LITTLE=0):
+            report = check_overlap(fib, cidrs, devs=DEVS, allowed=["wg*"])
+        with patch.object(Fib, "doubtful_cells", cell_by_cell):
+            assert report == check_overlap(fib, cidrs, devs=DEVS, allowed=["wg*"])
+
+    @given(data=st.data(), family=st.sampled_from([4, 6]))
+    @settings(max_examples=200)
+    def test_what_is_left_out(self, few: int, data: st.DataObject, family: int) -> None:
+        """Where no cell is told, a unicast route by welcome devices decides, whatever is not known of the packet."""
+        block = data.draw(blocks(family))
+        fib, judge = Fib(data.draw(healthy(block))), Judge(DEVS, ())
+        flow = data.draw(st.sampled_from([ANY, Flow(mark=0), Flow(oif="eth0"), Flow(tos=0x10)]))
+        within = data.draw(prefixes(block))
+        with patch.multiple("hostrouting.fib.bulk", _FEW=few, _LITTLE=0):
+            (cells,) = fib.doubtful_cells([within], judge.likes, flow)
+        told = {address: cell.decision for cell in cells for address in range(cell.first, cell.last + 1)}
+        assert list(told) == sorted(told)
+        for address in range(within.first, within.last + 1):
+            decision = fib.lookup(ip_at(family, address), flow)
+            assert told.get(address, decision) == decision
+            if address not in told:
+                assert decision.kind == "unicast"
+                assert not decision.variants
+                assert judge.likes(decision.legs)
+
+    def test_only_what_is_odd_is_looked_at(self, few: int) -> None:
+        """Among many welcome routes and an odd one, cells are found where that one leads; and but one route is made."""
+        ours = [Route.to(f"30.0.{low}.0/24", dev="eth0", gateway="10.0.0.1") for low in range(256)]
+        odd = Route.to("30.0.7.128/25", dev="ib0")
+        fib, judge = Fib(plain().with_routes([*ours, odd])), Judge(("eth0",), ())
+        with (
+            patch.multiple("hostrouting.fib.bulk", _FEW=few, _LITTLE=0),
+            patch.object(Judge, "likes", autospec=True) as likes,
+        ):
+            likes.side_effect = lambda _, legs: legs[0].dev == "eth0"
+            cidrs = [Prefix.parse("30.0.0.0/17"), Prefix.parse("30.0.128.0/17")]
+            found = list(fib.doubtful_cells(cidrs, judge.likes))
+        assert [[(cell.first, cell.last, cell.decision.route) for cell in cells] for cells in found] == [
+            [(odd.prefix.first, odd.prefix.last, odd)],
+            [],
+        ]
+
+    def test_what_is_left_out_lies_between(self, few: int) -> None:
+        """Two ranges that escape alike are two findings where what lies between them is welcome, and not told."""
+        middle = Prefix.parse("10.1.64.0/18")
+        rule = Rule(family=4, priority=100, dst=middle, table=TABLE_MAIN)
+        fib = Fib(Snapshot(rules=(rule,), routes=(Route.to("0.0.0.0/0", dev="eth0"),)))
+        with patch.multiple("hostrouting.fib.bulk", _FEW=few, _LITTLE=0):
+            report = check_overlap(fib, ["10.1.0.0/16"], devs=["eth0"])
+        assert [(it.kind, it.first, it.last) for it in report.findings] == [
+            ("no-route", 0x0A010000, middle.first - 1),
+            ("no-route", middle.last + 1, 0x0A01FFFF),
+        ]
+
+    def test_addresses_that_are_what_they_are(self, few: int) -> None:
+        """Where an address itself says what it is, nothing is told in bulk."""
+        fib = Fib(Snapshot(rules=plain().rules, routes=(Route.to("0.0.0.0/0", dev="eth0"),)))
+        with patch.multiple("hostrouting.fib.bulk", _FEW=few, _LITTLE=0):
+            for text in ("0.0.0.0/0", "0.0.0.0/32", "224.0.0.0/4", "255.255.255.255/32"):
+                (cells,) = fib.doubtful_cells([Prefix.parse(text)], Judge(("eth0",), ()).likes)
+                assert cells == fib.cells(Prefix.parse(text))
+
+
+@given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 5))))
+def test_joined_ranges(pairs: list[tuple[int, int]]) -> None:
+    """Joined ranges have the same addresses, in order, and no two of them touch."""
+    spans = [(first, first + more) for first, more in pairs]
+    found = list(joined(spans))
+    assert {it for low, high in found for it in range(low, high + 1)} == {
+        it for low, high in spans for it in range(low, high + 1)
+    }
+    assert all(one[1] + 1 < other[0] for one, other in pairwise(found))
+
+
+def test_families_are_apart() -> None:
+    """What is plain in one family says nothing of the other."""
+    fib = Fib(plain())
+    (cells,) = fib.doubtful_cells([Prefix.parse("2001:db8::/32")], Judge(("eth0",), ()).likes)
+    assert [cell.decision.kind for cell in cells] == ["no-route"]
