@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hostrouting.fib import ANY, Cell, Fib, Flow
 from hostrouting.fib.bulk import joined
-from hostrouting.model import TABLE_MAIN, NextHop, Prefix, Route, Rule, Snapshot, in_order, ip_at
+from hostrouting.model import TABLE_MAIN, NextHop, Prefix, Route, Rule, Snapshot, default_rules, in_order, ip_at
 from hostrouting.overlap import Judge, check_overlap
 from tests.support.strategies import blocks, prefixes, snapshots
 from tests.support.topologies import plain
@@ -111,6 +111,14 @@ class TestInBulk:
             ("no-route", 0x0A010000, middle.first - 1),
             ("no-route", middle.last + 1, 0x0A01FFFF),
         ]
+
+    def test_a_dead_route_covers_nothing(self, few: int) -> None:
+        """A route for all of a CIDR whose leg is dead is none, and what no other route takes is told."""
+        dead = Route(Prefix(4, 0, 0), (NextHop("eth0", dead=True),))
+        fib = Fib(Snapshot(rules=default_rules(4), routes=(dead, Route.to("10.1.0.0/17", dev="eth0"))))
+        with patch.multiple("hostrouting.fib.bulk", _FEW=few, _LITTLE=0):
+            report = check_overlap(fib, ["10.1.0.0/16"], devs=["eth0"])
+        assert [(it.kind, it.first, it.last) for it in report.findings] == [("no-route", 0x0A018000, 0x0A01FFFF)]
 
     def test_addresses_that_are_what_they_are(self, few: int) -> None:
         """Where an address itself says what it is, nothing is told in bulk."""

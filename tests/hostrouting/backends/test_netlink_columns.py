@@ -5,6 +5,7 @@ from array import array
 from collections.abc import Sequence
 from unittest.mock import patch
 
+import attrs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -147,3 +148,14 @@ class TestShapes:
         """Of routes that all leave by one gateway there is one shape, whatever their prefixes."""
         many = [Route.to(f"20.0.{low}.0/{24 + low % 2}", dev="eth0", gateway="10.0.0.1") for low in range(200)]
         assert len(set(dump_of([many]).shapes(range(200)))) == 1
+
+    def test_whatever_tells_them_apart(self) -> None:
+        """Routes that differ in their type, tos, device, gateway or the state of a leg have each another shape."""
+        route = Route.to("20.0.0.0/24", dev="eth0", gateway="10.0.0.1")
+        ways = (Route.to("20.0.0.0/24", dev="ib0", gateway=it) for it in ("10.0.0.1", "10.0.0.2"))
+        (leg,) = route.legs
+        legs = (attrs.evolve(leg, dead=True), attrs.evolve(leg, linkdown=True))
+        states = (attrs.evolve(route, legs=(it,)) for it in legs)
+        others = (attrs.evolve(route, tos=16), attrs.evolve(route, type="local"))
+        every = [route, *ways, *states, *others]
+        assert len(set(dump_of([every]).shapes(range(len(every))))) == len(every)
