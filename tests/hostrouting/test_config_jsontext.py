@@ -24,7 +24,7 @@ if TYPE_CHECKING:
             "[1,",
             (
                 "configuration: is not JSON: Expecting value (line 1, column 4); "
-                "a value belongs here: {…}, […], a text in double quotes, a number, true, false; a last comma is one too many"
+                "a value belongs here: {...}, [...], a text in double quotes, a number, true, false; a last comma is one too many"
             ),
         ),
         (

@@ -1,5 +1,6 @@
 """Values in the words of `ip`, and a namespace furnished with devices: what the tests against a kernel share."""
 
+import time
 from collections.abc import Iterable
 
 from hypothesis import strategies as st
@@ -9,7 +10,7 @@ from hostrouting.model import Link, Prefix, Route, Rule
 from tests.support.namespace import Namespace
 from tests.support.strategies import DEVICES, routes, rules
 
-__all__ = ["LINKS", "furnish", "query", "route_command", "rule_command", "wishes"]
+__all__ = ["LINKS", "furnish", "lose_carriers", "query", "route_command", "rule_command", "wishes"]
 
 # One in a group of its own, and one that heeds a lost carrier.
 LINKS = tuple(
@@ -64,7 +65,16 @@ def furnish(namespace: Namespace, links: Iterable[Link], lost: Iterable[str] = (
             namespace.sysctl(
                 f"{family}/conf/{link.name}/ignore_routes_with_linkdown", int(link.ignore_routes_with_linkdown)
             )
-    namespace.batch(f"link set peer-{name} down" for name in lost)
+    lose_carriers(namespace, lost)
+
+
+def lose_carriers(namespace: Namespace, names: Iterable[str]) -> None:
+    """Take the carrier of these devices, and wait until the kernel has told its routes, which it does a little later."""
+    for name in names:
+        namespace.batch([f"link set peer-{name} down"])
+        end = time.monotonic() + 10
+        while " state UP " in namespace.ip("-o", "link", "show", name).stdout:
+            assert time.monotonic() < end, f"{name} keeps its carrier"
 
 
 def query(address: str, flow: Flow) -> str:

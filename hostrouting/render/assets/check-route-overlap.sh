@@ -31,8 +31,10 @@ level=3
 
 #include nap.sh
 
+say() { printf '<%s>check-route-overlap: %s\n' "$level" "$1" >&2; }
+
 fail() {
-  printf '<%s>check-route-overlap: %s\n' "$level" "$1" >&2
+  say "$1"
   finish 1
 }
 
@@ -73,7 +75,7 @@ main() {
 
   local said status tries=0 waited=0 last=''
   # By whoever ends it, as its unit does one that has no end.
-  trap 'fail "told to stop before there was a verdict"' TERM
+  trap 'say "told to stop before there was a verdict"; trap - TERM; kill -TERM $$' TERM
   while :; do
     ((waited >= wait * 5)) && last=last
     said=$(check "$last")

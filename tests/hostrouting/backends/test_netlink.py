@@ -24,7 +24,7 @@ from hostrouting.errors import (
 )
 from hostrouting.fib import PLAIN, Flow
 from hostrouting.model import Link, NextHop, Prefix, Route, RouteType, Rule, Snapshot, as_ip, ip_at
-from tests.support.commands import furnish, query, route_command, rule_command
+from tests.support.commands import furnish, lose_carriers, query, route_command, rule_command
 from tests.support.namespace import Namespace, private_namespace
 from tests.support.rawkernel import raw_kernel
 from tests.support.strategies import DEVICES, blocks, routes, rules
@@ -230,7 +230,8 @@ class TestSnapshot:
     @pytest.mark.parametrize("where", ["ib0", "all"])
     def test_tells_whether_lost_carriers_count(self, namespace: Namespace, backend: NetlinkBackend, where: str) -> None:
         """A device is said to ignore routes without carrier exactly when the kernel's lookup ignores them."""
-        namespace.batch(["address add 172.16.0.4/16 dev ib0", "link set peer-ib0 down"])
+        namespace.batch(["address add 172.16.0.4/16 dev ib0"])
+        lose_carriers(namespace, ["ib0"])
         for value in (1, 0):
             namespace.sysctl(f"ipv4/conf/{where}/ignore_routes_with_linkdown", value)
             link = backend.snapshot().link("ib0")
