@@ -25,7 +25,8 @@ _DIGITS = 400
 # What Python's reader says of a text, by how it begins, and what JSON has there instead.
 _REMEDIES = {
     "Expecting value": (
-        "a value belongs here: {...}, [...], a text in double quotes, a number, true, false; a last comma is one too many"
+        "a value belongs here: {...}, [...], a text in double quotes, a number, true, false;"
+        " a last comma is one too many"
     ),
     "Expecting property name": (
         "a key belongs there: keys stand in double quotes, no comma follows the last, and JSON has no comments"

@@ -74,12 +74,11 @@ class LocalFiles:
     def read(self, path: str) -> str | None:
         """See Files."""
         try:
-            with open(path, encoding="utf-8") as stream:
+            # What is no UTF-8 is not what we wrote.
+            with open(path, encoding="utf-8", errors="replace") as stream:
                 return stream.read()
         except (FileNotFoundError, NotADirectoryError):
             return None
-        except UnicodeDecodeError:
-            return ""  # whatever it is, it is not what we wrote
         except OSError as error:
             raise _file_error("read", path, error) from error
 
@@ -157,19 +156,22 @@ class LocalFiles:
 
     def try_lock(self, path: str) -> Lock | None:
         """See Files."""
-        return _try_lock(path, os.O_RDWR | os.O_CREAT, os.path.dirname(path), mode=0o600)
+        try:
+            _make_folder(os.path.dirname(path))
+        except OSError as error:
+            raise _file_error("lock", path, error) from error
+        return _try_lock(path, os.O_RDWR | os.O_CREAT, mode=0o600)
 
 
 def lock_folder(path: str) -> Lock | None:
-    """Take the lock of a folder, which is made when it is missing, as `Files.try_lock` does that of a file."""
-    return _try_lock(path, os.O_RDONLY | os.O_DIRECTORY, path, mode=None)
+    """Take the lock of a folder, as `Files.try_lock` does that of a file; it has to be there."""
+    return _try_lock(path, os.O_RDONLY | os.O_DIRECTORY, mode=None)
 
 
-def _try_lock(path: str, flags: int, folder: str, *, mode: int | None) -> Lock | None:
+def _try_lock(path: str, flags: int, *, mode: int | None) -> Lock | None:
     import fcntl  # noqa: PLC0415  not on every system, where all but the lock is of use
 
     try:
-        _make_folder(folder)
         descriptor = os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW, mode or 0)
     except OSError as error:
         raise _file_error("lock", path, error) from error
@@ -247,6 +249,7 @@ def _file_error(verb: str, path: str, error: OSError) -> FileError:
         errno.EROFS: "the file system is read-only: remount it writable, or write into an image (hostrouting render)",
         errno.ENOSPC: "the disk is full: make room",
         errno.EDQUOT: "the quota is used up: make room",
+        errno.ENOENT: "make it, or mount what belongs there",
         errno.ELOOP: "there is a link in its place: remove it",
         errno.EISDIR: "there is a folder in its place: remove it",
     }.get(error.errno or 0, "nothing was changed there")

@@ -61,7 +61,7 @@ class ImageFiles:
 
     def try_lock(self, path: str) -> Lock | None:  # noqa: ARG002  an image is locked as a whole
         """See Files. The root itself is locked, so that no file of ours for the lock is left in the image."""
-        return lock_folder(self._root or "/")
+        return lock_folder(os.path.realpath(self._root or "/"))
 
     def _place(self, path: str) -> str:
         """Where the file is, or the link, wherever that leads."""

@@ -7,7 +7,6 @@ Here: what it is told, and what it says of a unit that failed. Not here: when it
 from __future__ import annotations
 
 import os
-import signal
 from contextlib import suppress
 from typing import Protocol
 
@@ -129,15 +128,15 @@ class SystemdManager:
 
         query = ["--no-pager", "--quiet", "--output=cat", "--lines=20", f"_SYSTEMD_INVOCATION_ID={state.invocation}"]
         said = ""
-        # A unit's last words may be on their way to the journal still.
-        for words in (["--sync"], query):
+        # A unit's last words may be on their way to the journal still; where that hangs, they are done without.
+        for words, limit in ((["--sync"], min(2.0, self._timeout)), (query, self._timeout)):
             with suppress(OSError, subprocess.SubprocessError):
                 said = subprocess.run(  # noqa: S603  an argument list, no shell
                     ["journalctl", *words],  # noqa: S607  the one of this system
                     capture_output=True,
                     text=True,
                     errors="backslashreplace",
-                    timeout=self._timeout,
+                    timeout=limit,
                     check=False,
                 ).stdout
         return tuple(line for line in said.splitlines() if line.strip())
@@ -177,5 +176,5 @@ class SystemdManager:
         except OSError as error:
             raise ManagerError(f"systemctl cannot be run: {error.strerror}") from error
         if done.returncode < 0:
-            raise ManagerError(f"systemctl {' '.join(words)} was ended by {signal.Signals(-done.returncode).name}")
+            raise ManagerError(f"systemctl {' '.join(words)} was ended by signal {-done.returncode}")
         return done.returncode, (done.stderr or done.stdout).strip() if done.returncode else done.stdout

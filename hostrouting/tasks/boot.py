@@ -41,7 +41,8 @@ def set_gate(ctx: phases.Context, host: Host, installation: Installation, *, up:
     act = gate.install if up else gate.remove
     if manager is None:
         if is_news:
-            ctx.log.info("no systemd runs here: %s is as it is to be from the next boot on", installation.unit)
+            when = "takes effect at the next boot" if up else "is gone at the next boot"
+            ctx.log.info("no systemd runs here: %s %s", installation.unit, when)
         return act(files)
     files.write(note, "")  # without a text, there is room for it on a disk that is full
     try:

@@ -112,7 +112,7 @@ def test_without_systemd(repaired: str) -> None:
     said = say("apply", "--config", repaired, host=FakeHost(kernel=h200(), manager=FakeManager(running=False)))
     assert said.code == 0
     told = [line for line in said.err.splitlines() if line.startswith("no systemd runs here: ")]
-    rest = "is as it is to be from the next boot on"
+    rest = "takes effect at the next boot"
     assert told == [f"no systemd runs here: {unit} {rest}" for unit in (HostLayout.routes_unit, HostLayout.check_unit)]
 
 

@@ -168,7 +168,7 @@ def test_no_systemd(machine: Machine, repaired: str) -> None:
     said = machine.hostrouting("apply", "--config", repaired)
     assert said.returncode == 0
     told = [line for line in said.stderr.splitlines() if line.startswith("no systemd runs here: ")]
-    rest = "is as it is to be from the next boot on"
+    rest = "takes effect at the next boot"
     assert told == [f"no systemd runs here: {unit} {rest}" for unit in (HostLayout.routes_unit, HostLayout.check_unit)]
 
 

@@ -106,6 +106,7 @@ class TestImage:
         assert (image / str(here)[1:] / "unit").read_text(encoding="utf-8") == "text"
         assert files.holds(path, "text", mode=0o755)
         assert files.is_there(path)
+        assert files.modified(path) is not None
         assert files.remove(path)
         assert not files.is_there(path)
         assert files.link(path, "/elsewhere")
@@ -133,6 +134,7 @@ class TestImage:
     def test_its_lock(self, tmp_path: Path) -> None:
         """One at a time works on an image, and no file for that is left in it."""
         root = str(tmp_path / "image")
+        (tmp_path / "image").mkdir()
         lock = ImageFiles(root).try_lock(f"{root}/run/lock")
         assert lock
         assert ImageFiles(f"{root}/").try_lock(f"{root}/run/lock") is None
@@ -141,6 +143,24 @@ class TestImage:
         assert again
         again.release()
         assert list((tmp_path / "image").iterdir()) == []
+
+    def test_a_root_that_is_a_link(self, tmp_path: Path) -> None:
+        """Where an image is may be told by a link."""
+        (tmp_path / "image").mkdir()
+        (tmp_path / "current").symlink_to("image")
+        files = ImageFiles(str(tmp_path / "current"))
+        lock = files.try_lock(f"{tmp_path}/current/run/lock")
+        assert lock
+        assert ImageFiles(str(tmp_path / "image")).try_lock(f"{tmp_path}/image/run/lock") is None
+        lock.release()
+        assert files.write(f"{tmp_path}/current/etc/file", "text")
+        assert (tmp_path / "image" / "etc" / "file").is_file()
+
+    def test_a_root_that_is_not_there(self, tmp_path: Path) -> None:
+        """An image that is not mounted, or misspelt, is not made."""
+        with pytest.raises(FileError, match=r"cannot lock .*/imge: No such file or directory; make it, or mount"):
+            ImageFiles(f"{tmp_path}/imge").try_lock(f"{tmp_path}/imge/run/lock")
+        assert not list(tmp_path.iterdir())
 
     def test_nothing_but_what_it_needs(self, tmp_path: Path) -> None:
         """What is configured in an image is all in /etc, and without a file is left when it is removed."""

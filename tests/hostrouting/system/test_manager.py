@@ -95,7 +95,7 @@ class TestSystemdManager:
         """Of a systemctl that was ended by a signal to all of us the unit is not said to have failed; it is stopped."""
         stub |= {"start x.service": (-ended_by, "")}
         log = self.ready(tmp_path, stub)
-        with pytest.raises(ManagerError, match=rf"systemctl .* restart x.service was ended by {ended_by.name}"):
+        with pytest.raises(ManagerError, match=rf"systemctl .* restart x.service was ended by signal {ended_by:d}"):
             SystemdManager().start("x.service", timeout=5)
         assert log.read_text(encoding="utf-8").splitlines()[-1].endswith("stop x.service")
 
@@ -144,6 +144,17 @@ class TestSystemdManager:
         SystemdManager().stop("gone.service")
         with pytest.raises(ManagerError, match="Access denied"):
             SystemdManager().stop("x.service")
+
+    @pytest.mark.usefixtures("stub")
+    def test_a_session_of_its_own(self, tmp_path: Path) -> None:
+        """What a terminal sends to all of us does not reach systemctl: we have the unit stopped, and then report."""
+        program = tmp_path / "systemctl"
+        session = tmp_path / "session"
+        code = f"import os; open({str(session)!r}, 'w').write(str(os.getsid(0)))"
+        program.write_text(f"#!{sys.executable}\n{code}\n", encoding="utf-8")
+        program.chmod(0o755)
+        SystemdManager().reload()
+        assert int(session.read_text(encoding="utf-8")) != os.getsid(0)
 
     @pytest.mark.usefixtures("stub")
     def test_its_environment(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -363,6 +363,9 @@ class TestOthers:
             run(Configure(WANTED, host=host))
         assert ours(host) == []
         assert host.files.texts[path] == OWN
+        assert not {LAYOUT.check_pending_path if "check" in path else LAYOUT.routes_pending_path} & set(
+            host.files.texts
+        )
 
     def test_not_taken_away(self) -> None:
         """With an empty configuration nothing happens at all, and Remove leaves it enabled and running."""

@@ -14,7 +14,7 @@ from hostrouting.errors import RouteOverlapError, Unsettled
 from hostrouting.system import UnitState
 from hostrouting.tasks import CheckRouteOverlap, Configure, Remove
 from hostrouting.testing import FakeFiles, FakeHost, FakeManager, MemoryBackend, h200
-from tests.support.tasks import CIDR, LAYOUT, config, run
+from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, run
 
 
 class TestCheckRouteOverlap:
@@ -204,6 +204,30 @@ class TestCheckRouteOverlap:
         host.files.broken[LAYOUT.ok_path] = "No space left on device"
         with pytest.raises(phases.TaskFailed, match=r"cannot write .*route-overlap\.ok: No space left"):
             run(CheckRouteOverlap(config(cidrs=("10.0.0.0/8",)), host=host))
+
+    def test_what_was_found_before_a_bootstrap_that_fails(self) -> None:
+        """A Configure whose routes cannot be had leaves no marker of an earlier check: it did not come so far."""
+        host = FakeHost(kernel=h200())
+        run(CheckRouteOverlap(config(cidrs=("10.0.0.0/8",)), host=host))
+        with pytest.raises(phases.TaskFailed, match="its key is held"):
+            run(Configure(config("172.16.0.0/16", cidrs=("10.0.0.0/8",)), host=host))
+        assert not {LAYOUT.ok_path, LAYOUT.report_path} & set(host.files.texts)
+
+    def test_what_was_found_meanwhile(self) -> None:
+        """What a machine's start leaves between the gate and the check does not outlive a check that fails."""
+        files = FakeFiles()
+
+        class StartsAMachine(FakeManager):
+            def start(self, unit: str, *, timeout: float) -> None:
+                files.texts[LAYOUT.ok_path] = "ok"
+                super().start(unit, timeout=timeout)
+
+        host = FakeHost(kernel=h200(), files=files, manager=StartsAMachine())
+        host.kernel.faults.fail("lookup", 5)
+        with pytest.raises(phases.TaskFailed):
+            run(Configure(config(*REPAIR, cidrs=("10.0.0.0/8",)), host=host))
+        assert host.kernel.faults.waiting == 0
+        assert LAYOUT.ok_path not in files.texts
 
     def test_what_was_found_earlier(self) -> None:
         """A marker of an earlier check is gone when the examination fails: none stands for what was not examined."""
