@@ -62,8 +62,9 @@ def is_meant(standing: Route, wanted: Route) -> bool:
         and wanted.metric in {0, standing.metric}
         and wanted.protocol in {0, standing.protocol}
         and wanted.prefsrc in {None, standing.prefsrc}
-        and wanted.mtu in {None, standing.mtu}
-        and wanted.advmss in {None, standing.advmss}
+        # Said with a zero these do not match anything, but only none.
+        and wanted.mtu in {None, standing.mtu or 0}
+        and wanted.advmss in {None, standing.advmss or 0}
         and _ways_are_meant(standing, wanted)
     )
 

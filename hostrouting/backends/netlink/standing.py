@@ -108,9 +108,12 @@ class _Shelf:
 
 
 def _is_plain(change: Change) -> bool:
-    """Whether it is known what stands where afterwards: IPv6 makes legs of routes, and `replace` may take another's."""
+    """Whether it is known what stands where afterwards.
+
+    IPv6 makes legs of routes, `replace` may take another's place, and sizes of packets are cut down or, when 0, dropped.
+    """
     route = change.route
-    said = all(leg.dev is not None for leg in route.legs)
+    said = all(leg.dev is not None for leg in route.legs) and route.mtu is route.advmss is None
     return route.prefix.family == IPV4 and change.verb != "replace" and said
 
 
