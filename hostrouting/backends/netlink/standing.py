@@ -110,7 +110,7 @@ class _Shelf:
 def _is_plain(change: Change) -> bool:
     """Whether it is known what stands where afterwards.
 
-    IPv6 makes legs of routes, `replace` may take another's place, and sizes of packets are cut down or, when 0, dropped.
+    IPv6 makes legs of routes, `replace` may take another's place, and sizes of packets are cut down, or dropped when 0.
     """
     route = change.route
     said = all(leg.dev is not None for leg in route.legs) and route.mtu is route.advmss is None
