@@ -63,7 +63,7 @@ def test_a_conflict(written: Callable[..., str]) -> None:
     said = say("plan", "--config", written({"destination": "172.16.0.0/16"}), kernel=h200())
     assert said.code == 1
     assert said.lines[0] == "CONFLICT: 1 route cannot be had, and apply would change nothing at all"
-    assert "172.16.0.0/17 and 172.16.128.0/17 win without touching it" in said.lines[2]
+    assert "write 172.16.0.0/17 and 172.16.128.0/17, which win without touching it" in said.lines[2]
     assert "Do it" not in said.out
 
 
