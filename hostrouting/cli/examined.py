@@ -77,6 +77,12 @@ class Examined:
         return bool(self._plan.changes) and not self._plan.conflicts and not self._plan.pending
 
     @cached_property
+    def contested(self) -> tuple[DesiredRoute, ...]:
+        """The static routes of the configuration that cannot be had, for somebody else holds their keys."""
+        keys = {step.route.key for step in self._plan.conflicts}
+        return tuple(wish for wish in wanted_routes(self.config) if wish.key in keys)
+
+    @cached_property
     def lacking(self) -> tuple[DesiredRoute, ...]:
         """What the configuration lacks: the repair of the host as it would be once the configuration is applied."""
         if not self._plan.changes:
@@ -87,11 +93,12 @@ class Examined:
     def whole(self) -> tuple[DesiredRoute, ...]:
         """All static routes that a configuration of its own would have: those of ours, and what closes the escapes.
 
-        Ours are those that are installed, as they were written; where that is not known, those that are there.
+        Ours are those that are installed, as they were written, and can be had; where that is not known, those that
+        are there.
         """
         closing = self.found.repair.routes if self.installed is None else self.lacking
         ours = self.kept if self.installed is None else wanted_routes(self.installed)
-        taken = {wish.key for wish in closing}
+        taken = {wish.key for wish in (*closing, *self.contested)}
         return (*(wish for wish in ours if wish.key not in taken), *closing)
 
     @property

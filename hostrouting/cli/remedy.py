@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ip_commands", "remedy_lines"]
 
+_THEIRS = "somebody else has a route there, which is not replaced"
+
 
 def remedy_lines(it: Examined, *, config: str = "", cidrs: Sequence[str] = (), again: str = "") -> Iterator[Line]:
     """What the repair costs and what it cannot close, before anyone pastes it; then it, as configuration and commands.
@@ -42,9 +44,13 @@ def remedy_lines(it: Examined, *, config: str = "", cidrs: Sequence[str] = (), a
 
 def _way_out(it: Examined, config: str, cidrs: Sequence[str], again: str) -> Iterator[Line]:
     routes = it.lacking if config else it.whole
-    if it.installed is not None and not it.lacking:
+    if it.installed is not None and not it.lacking and not it.contested:
         start = f"start them, as root: systemctl start {HostLayout.routes_unit}"
         yield line(Painted("What is installed has the routes that close it", "strong"), f"; {start}")
+        return
+    if config and not routes and it.contested:
+        told = f", take out {_named(it.contested)} of staticRoutes.routes of {config}: {_THEIRS}. The others close it; "
+        yield line(Painted("For good", "strong"), f"{told}run, as root: hostrouting apply --config {config}")
         return
     if config and not routes:
         verb = "install them, as root, with: hostrouting apply" if it.is_ready else "see: hostrouting plan"
@@ -66,6 +72,8 @@ def _added_to(it: Examined, routes: Sequence[DesiredRoute], config: str, cidrs: 
         f", add this to staticRoutes.routes of {config} and run, as root: hostrouting apply --config {config}",
     )
     yield from _items(routes)
+    if it.contested:
+        yield line(Painted(f"And take out {_named(it.contested)}: {_THEIRS}.", "warn"))
     if it.takes_place_of(routes):
         yield line("It takes the place of what is there with the same destination and metric.")
     if not it.config.static_routes.enabled:
@@ -90,6 +98,8 @@ def _as_configuration(it: Examined, routes: Sequence[DesiredRoute]) -> Iterator[
     yield line(f'  "routeOverlap": {json.dumps(overlap)}{protocol}}}')
     if it.installed is not None:
         yield line(f"It has what is installed here, too: {_said(it.installed)}.")
+        if it.contested:
+            yield line(Painted(f"It is without {_named(it.contested)}: {_THEIRS}.", "warn"))
         return
     told = "has several ways here, which no configuration can name: printed, it takes those of the default route."
     forked = it.forked
@@ -100,6 +110,12 @@ def _as_configuration(it: Examined, routes: Sequence[DesiredRoute]) -> Iterator[
             f"It has the {count} here already. Where this host's configuration is known, ask with --config FILE: "
             "then its CIDRs and mode stay, too."
         )
+
+
+def _named(wishes: Sequence[DesiredRoute]) -> str:
+    """Wishes by what tells them from each other."""
+    names = [f"{it.destination}{f' metric {it.metric}' if it.metric else ''}" for it in wishes]
+    return spoken(names, most=SHOWN)
 
 
 def _said(installed: HostRoutingConfig) -> str:
