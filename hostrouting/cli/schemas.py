@@ -101,7 +101,7 @@ SCHEMAS: dict[str, dict[str, str]] = {
         "changes": "whether apply would change anything",
         **_STEPS,
         "pending[]": "what is waited for; each a sentence",
-        "files.write[]": "the files that would be written; with a conflict those before it; files is null of a snapshot",
+        "files.write[]": "the files that would be written, if only till it fails; files is null of a snapshot",
         "files.remove[]": "the files that would be removed",
         "verdict": "what check would say afterwards; null where nothing is to be checked, or nobody knows",
     },
