@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 import attrs
 
 from hostrouting.cli.picture import stretches_of
-from hostrouting.cli.source import expected_of, installed_config, looked_at, quiet_context
+from hostrouting.cli.source import expected_of, installed_config, looked_at, quiet_context, start_command
 from hostrouting.fib import Fib
 from hostrouting.kernel import Examination, examine
 from hostrouting.model import IPV4, TABLE_MAIN, NextHop, Prefix, Route, route_keys
@@ -37,10 +37,19 @@ class Examined:
     """What was found, and the host that it was found on, before and after the repair."""
 
     def __init__(
-        self, found: Examination, fib: Fib, config: HostRoutingConfig, installed: HostRoutingConfig | None = None
+        self,
+        found: Examination,
+        fib: Fib,
+        config: HostRoutingConfig,
+        installed: HostRoutingConfig | None = None,
+        *,
+        start: str = "",
     ) -> None:
-        """Keep all of them; nothing more is computed until it is asked for. `installed` is what the boot files say."""
-        self.found, self.fib, self.config, self.installed = found, fib, config, installed
+        """Keep all of them; nothing more is computed until it is asked for.
+
+        `installed` is what the boot files say, and `start` the command that does it.
+        """
+        self.found, self.fib, self.config, self.installed, self.start = found, fib, config, installed, start
 
     def document(self) -> dict[str, Any]:
         """The check as the JSON value `hostrouting/check/1`; where the kernel surprises, that is among its notes."""
@@ -170,10 +179,11 @@ def examined(arguments: argparse.Namespace, host: Callable[[], Host]) -> Examine
     """Do the check on what the arguments name."""
     here = arguments.config is None and arguments.snapshot is None
     installed = installed_config(host()) if here else None
+    start = "" if installed is None else start_command(host())
     config = expected_of(arguments, installed)
     with looked_at(arguments, host) as backend:
         found = examine(quiet_context(), backend, config, wait=0.0 if arguments.snapshot else arguments.wait)
-        return Examined(found, Fib(backend.last), config, installed)
+        return Examined(found, Fib(backend.last), config, installed, start=start)
 
 
 def _is_static(route: Route) -> bool:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from hostrouting.cli.changes import counted
 from hostrouting.cli.page import SHOWN, Line, Painted, capped, line, spoken
 from hostrouting.config import HostRoutingConfig
-from hostrouting.layout import HostLayout
 from hostrouting.tasks import wanted_routes
 from hostrouting.wording import diversion_line, repair_document, unsafe_line
 
@@ -45,8 +44,8 @@ def remedy_lines(it: Examined, *, config: str = "", cidrs: Sequence[str] = (), a
 def _way_out(it: Examined, config: str, cidrs: Sequence[str], again: str) -> Iterator[Line]:
     routes = it.lacking if config else it.whole
     if it.installed is not None and not it.lacking and not it.contested:
-        start = f"start them, as root: systemctl start {HostLayout.routes_unit}"
-        yield line(Painted("What is installed has the routes that close it", "strong"), f"; {start}")
+        start = f"; start them, as root: {it.start}"
+        yield line(Painted("What is installed has the routes that close it", "strong"), start)
         return
     if config and not routes and it.contested:
         told = f", take out {_named(it.contested)} of staticRoutes.routes of {config}: {_THEIRS}. The others close it; "

@@ -131,6 +131,8 @@ SCHEMAS: dict[str, dict[str, str]] = {
         "installed": "whether anything of ours is on this host",
         "routes[]": "our routes, in the words of ip route",
         "missing[]": "routes that the configuration, or else the installed script, has and the host has not",
+        "contested[]": "those of them that cannot be had, for somebody else has a route there",
+        "unfinished[]": "what a run has left that did not come to its end; each a sentence",
         "defaultRoute": "the default route",
         "files[]": "our files",
         "units[].unit": "a unit of ours",

@@ -33,7 +33,16 @@ if TYPE_CHECKING:
     from hostrouting.host import Host
     from hostrouting.model import IP
 
-__all__ = ["address_of", "config_of", "expected_of", "installed_config", "known_devices", "looked_at", "quiet_context"]
+__all__ = [
+    "address_of",
+    "config_of",
+    "expected_of",
+    "installed_config",
+    "known_devices",
+    "looked_at",
+    "quiet_context",
+    "start_command",
+]
 
 T = TypeVar("T")
 
@@ -172,6 +181,13 @@ def _bytes_of(path: str) -> bytes:
         raise SnapshotError(path=path, problem="this is no regular file; save one with: hostrouting snapshot")
     with open(path, "rb") as stream:
         return stream.read(_LIMIT + 1)
+
+
+def start_command(host: Host) -> str:
+    """The command by which the installed static routes are installed now, as root."""
+    if host.manager is not None and host.manager.is_running():
+        return f"systemctl start {host.layout.routes_unit}"
+    return f"/bin/bash {host.layout.routes_script}"
 
 
 def quiet_context() -> phases.Context:
