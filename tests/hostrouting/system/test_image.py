@@ -132,6 +132,7 @@ class TestImage:
 
     def test_its_lock(self, tmp_path: Path) -> None:
         """One at a time works on an image, and no file for that is left in it."""
+        (tmp_path / "image").mkdir()
         root = str(tmp_path / "image")
         lock = ImageFiles(root).try_lock(f"{root}/run/lock")
         assert lock
@@ -141,6 +142,25 @@ class TestImage:
         assert again
         again.release()
         assert list((tmp_path / "image").iterdir()) == []
+
+    def test_behind_a_link(self, tmp_path: Path) -> None:
+        """The image may be where a link leads; by either name it is one image, and locked as one."""
+        (tmp_path / "image").mkdir()
+        (tmp_path / "current").symlink_to("image")
+        link, root = f"{tmp_path}/current", f"{tmp_path}/image"
+        lock = ImageFiles(link).try_lock(f"{link}/run/lock")
+        assert lock
+        assert ImageFiles(root).try_lock(f"{root}/run/lock") is None
+        lock.release()
+        assert ImageFiles(link).write(f"{link}/etc/unit", "text")
+        assert ImageFiles(root).read(f"{root}/etc/unit") == "text"
+
+    def test_no_image_there(self, tmp_path: Path) -> None:
+        """A folder that is not there is no image: nothing is made of a name that was mistyped."""
+        config = HostRoutingConfig({}, {"expectedCidrs": ["172.16.0.0/16"]})
+        with pytest.raises(phases.TaskFailed, match="/nowhere: No such file or directory; mount the image there first"):
+            phases.execute(Configure(config, host=Host.offline(f"{tmp_path}/nowhere")))
+        assert not list(tmp_path.iterdir())
 
     def test_nothing_but_what_it_needs(self, tmp_path: Path) -> None:
         """What is configured in an image is all in /etc, and without a file is left when it is removed."""
