@@ -117,7 +117,8 @@ class Examined:
         if self.installed is None or not self.installed.route_overlap.expected_cidrs:
             return asked
         check = self.installed.route_overlap
-        return attrs.evolve(check, expected_cidrs=(*check.expected_cidrs, *asked.expected_cidrs))
+        devs = asked.expected_devs or check.expected_devs
+        return attrs.evolve(check, expected_cidrs=(*check.expected_cidrs, *asked.expected_cidrs), expected_devs=devs)
 
     @property
     def kept(self) -> tuple[DesiredRoute, ...]:

@@ -150,7 +150,7 @@ def _answer(it: Explanation) -> Line:
     gateways = list(dict.fromkeys(str(leg.gateway) for leg in trace.legs if leg.gateway is not None))
     through = f" through {' or '.join(gateways)}" if gateways else ", straight to the neighbour"
     who = "the configuration expects" if it.named else "the default route would take it by"
-    beside = f"; {who} {', '.join(it.outbound)}" if it.as_expected is False else ""
+    beside = f"; {who} {' or '.join(it.outbound)}" if it.as_expected is False else ""
     return line(address, " leaves by ", devs, through, beside)
 
 

@@ -28,20 +28,22 @@ __all__ = ["ip_commands", "remedy_lines"]
 _THEIRS = "somebody else has a route there, which is not replaced"
 
 
-def remedy_lines(it: Examined, *, config: str = "", cidrs: Sequence[str] = (), again: str = "") -> Iterator[Line]:
+def remedy_lines(
+    it: Examined, *, config: str = "", cidrs: Sequence[str] = (), devs: Sequence[str] = (), again: str = ""
+) -> Iterator[Line]:
     """What the repair costs and what it cannot close, before anyone pastes it; then it, as configuration and commands.
 
-    `config` is the file of the configuration, where there is one, and `cidrs` are those that were named besides. With
-    `again`, a long repair is left to that command.
+    `config` is the file of the configuration, where there is one, `cidrs` and `devs` are those that were named
+    besides. With `again`, a long repair is left to that command.
     """
     repair = it.found.repair
     yield from _price(repair)
     if repair.routes:
         yield line()
-        yield from _way_out(it, config, cidrs, again)
+        yield from _way_out(it, config, cidrs, devs, again)
 
 
-def _way_out(it: Examined, config: str, cidrs: Sequence[str], again: str) -> Iterator[Line]:
+def _way_out(it: Examined, config: str, cidrs: Sequence[str], devs: Sequence[str], again: str) -> Iterator[Line]:
     routes = it.lacking if config else it.whole
     if it.installed is not None and not it.lacking and not it.contested:
         start = f"; start them, as root: {it.start}"
@@ -58,13 +60,15 @@ def _way_out(it: Examined, config: str, cidrs: Sequence[str], again: str) -> Ite
     if again and len(routes) > SHOWN:
         yield line(Painted(counted(len(routes), "static route"), "strong"), f" close it; print them with: {again}")
         return
-    yield from _added_to(it, routes, config, cidrs) if config else _as_configuration(it, routes)
+    yield from _added_to(it, routes, config, cidrs, devs) if config else _as_configuration(it, routes)
     yield line()
     yield line(Painted("Until the next boot", "strong"), ", as root:")
     yield from (line("  ", command) for command in ip_commands(it))
 
 
-def _added_to(it: Examined, routes: Sequence[DesiredRoute], config: str, cidrs: Sequence[str]) -> Iterator[Line]:
+def _added_to(
+    it: Examined, routes: Sequence[DesiredRoute], config: str, cidrs: Sequence[str], devs: Sequence[str]
+) -> Iterator[Line]:
     """What is to be added to a configuration that is there."""
     yield line(
         Painted("For good", "strong"),
@@ -79,6 +83,8 @@ def _added_to(it: Examined, routes: Sequence[DesiredRoute], config: str, cidrs: 
         yield line("Set staticRoutes.enabled to true as well.")
     if cidrs:
         yield line(f"Add to routeOverlap.expectedCidrs, too, what it lacks of: {', '.join(cidrs)}")
+    if devs:
+        yield line(f"Set routeOverlap.expectedDevs to {json.dumps(devs)} as well.")
 
 
 def _as_configuration(it: Examined, routes: Sequence[DesiredRoute]) -> Iterator[Line]:

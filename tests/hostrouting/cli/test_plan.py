@@ -142,7 +142,7 @@ def test_no_default_route_to_judge_by(written: Callable[..., str]) -> None:
     assert said.lines[0] == "NOT READY: apply would wait for an IPv4 default route, by which to judge"
     said = say("apply", "--config", config, "--wait", "0", host=host)
     assert said.code == 3
-    assert any(text.startswith("Wait for it (--wait 30)") for text in said.lines)
+    assert any(text.startswith("Wait longer (--wait 300)") for text in said.lines)
     assert say("status", host=host).code == 3
 
 

@@ -126,6 +126,9 @@ def test_cidrs_that_were_named_besides(written: Callable[..., str]) -> None:
     said = say("check", "172.16.0.0/17", "--config", written(), kernel=h200())
     assert "Add to routeOverlap.expectedCidrs, too, what it lacks of: 172.16.0.0/17" in said.lines
     assert "Set staticRoutes.enabled to true as well." in said.lines
+    assert "expectedDevs" not in said.out
+    said = say("check", "--config", written(), "--dev", "eth0", kernel=h200())
+    assert 'Set routeOverlap.expectedDevs to ["eth0"] as well.' in said.lines
 
 
 def test_a_route_of_ours_that_holds_the_key_is_replaced() -> None:
