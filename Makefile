@@ -33,6 +33,7 @@ clean: ## remove everything that was made here
 # A virtual environment without ensurepip, so that a Debian without python3-venv will do; made once, and again
 # only when pyproject.toml changes.
 .venv/ready: pyproject.toml
+	@echo 'setting up .venv, once'
 	@$(PYTHON) -m venv --without-pip .venv
 	@$(PIP) --python $(BIN)/python install --quiet --disable-pip-version-check --editable '.[test]'
 	@touch $@

@@ -205,13 +205,13 @@ def _way_out(holder: Route, fib: Fib, ours: Collection[int]) -> str:
 def _remedy(prefix: Prefix, metric: int, fib: Fib, ours: Collection[int]) -> str:
     # One route that comes before all others of its prefix is less than two that are longer.
     if metric > DEFAULT_METRIC[prefix.family] and not _held(prefix, fib, ours):
-        return f"a route with metric {DEFAULT_METRIC[prefix.family]} wins without touching it"
+        return f"in its place write one with metric {DEFAULT_METRIC[prefix.family]}, which wins without touching it"
     if prefix.length == width_of(prefix.family):
-        return "remove it: no longer prefix is there to win, and no better metric"
+        return "it has to go first: no longer prefix is there to win, and no better metric"
     left, right = prefix.halves()
     if not any(_held(half, fib, ours) for half in (left, right)):
-        return f"{left} and {right} win without touching it"
-    return f"longer prefixes win without touching it, where they are free ({left} and {right} are not both)"
+        return f"in its place write {left} and {right}, which win without touching it"
+    return f"in its place write longer prefixes, where they are free ({left} and {right} are not both)"
 
 
 def _held(prefix: Prefix, fib: Fib, ours: Collection[int]) -> bool:

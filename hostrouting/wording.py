@@ -43,6 +43,7 @@ _REASONS: dict[UnsafeReason | Literal["no-rule"], str] = {
 
 
 _UNKNOWN = "a device that is not known"
+_PASTED = 20  # routes, out of a log; in the journal a line has an end
 
 
 def no_default_line(instead: str, *, wait: float) -> str:
@@ -68,9 +69,15 @@ def finding_line(finding: Finding, expected_devs: Iterable[str]) -> str:
 
 
 def repair_line(report: OverlapReport, repair: Repair) -> str:
-    """What to do about the findings, in one line that ends in JSON to paste; empty where no route can do anything."""
+    """What to do about the findings, in one line that ends in JSON to paste, or says where that is if it is long.
+
+    Empty where no route can do anything.
+    """
     if not report.findings or not repair.routes:
         return ""
+    if len(repair.routes) > _PASTED:
+        where = "the repair in route-overlap.json, printed by: hostrouting repair"
+        return f"ACTION: add {len(repair.routes)} routes to staticRoutes.routes: {where}"
     import json  # noqa: PLC0415  only a finding needs it
 
     routes = json.dumps(repair_document(repair.routes))

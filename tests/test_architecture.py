@@ -72,8 +72,8 @@ DRAWINGS = {
     "hostrouting.cli": """
         logs page parser reply schemas witness
         changes explanation failure picture source terminal
-        examined explain_document running snapshot status
-        remedy
+        examined explain_document running snapshot standing
+        remedy status
         check
         apply explain plan remove render repair
         program

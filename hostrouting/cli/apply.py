@@ -87,7 +87,8 @@ def _page(done: _Done, arguments: argparse.Namespace, style: Style) -> Iterator[
         yield from evidence_lines(checked, style)
         again = f"hostrouting repair --config {arguments.config}"
         yield from remedy_lines(checked, config=arguments.config, again=again)
-        yield from limit_lines(checked)
+        name = f"name the outbound devices as routeOverlap.expectedDevs in {arguments.config}"
+        yield from limit_lines(checked, advice=f"Wait longer (--wait 300), or {name}.")
         if not done.report.ok:
             yield line()
             yield line("The mode is STRICT: no machine starts on this host until the check passes.")

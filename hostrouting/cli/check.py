@@ -39,9 +39,27 @@ def run(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
 def _page(it: Examined, arguments: argparse.Namespace, style: Style) -> Iterator[Line]:
     yield answer_line(it)
     yield from evidence_lines(it, style)
-    yield from remedy_lines(it, config=arguments.config or "", cidrs=arguments.cidrs, again=_again(arguments))
-    yield from limit_lines(it)
+    yield from remedy_lines(
+        it, config=arguments.config or "", cidrs=arguments.cidrs, devs=arguments.devs, again=_again(arguments)
+    )
+    yield from limit_lines(it, advice=_advice(arguments))
+    if it.found.verdict == "no-default-route":
+        where = f" --snapshot {arguments.snapshot}" if arguments.snapshot else ""
+        yield line(f"Which way it takes now is told by: hostrouting explain {it.found.report.cidrs[0].ip}{where}")
+    yield from _why_expected(it)
     yield from _asked(it, arguments)
+
+
+def _why_expected(it: Examined) -> Iterator[Line]:
+    """Why these devices are the expected ones, where nobody has named them: the default route may be astray itself."""
+    devs = it.found.report.expected_devs
+    if not devs or it.config.route_overlap.expected_devs:
+        return
+    links = [it.fib.snapshot.link(dev) for dev in devs]
+    astray = any(link is not None and link.infiniband for link in links)
+    rest = "where that is wrong, name the right one: --dev DEV" + ("; InfiniBand seldom is" if astray else "")
+    told = f"Expected, {spoken(devs)}, is by where the IPv4 default route leads; {rest}."
+    yield line(Painted(told, "warn" if astray else "soft"))
 
 
 def _asked(it: Examined, arguments: argparse.Namespace) -> Iterator[Line]:
@@ -49,9 +67,10 @@ def _asked(it: Examined, arguments: argparse.Namespace) -> Iterator[Line]:
     if it.installed is None or not (check := it.installed.route_overlap).expected_cidrs:
         return
     asked = it.config.route_overlap
-    if arguments.cidrs and not _has(asked, check):
+    named = arguments.cidrs or arguments.devs
+    if named and not _has(asked, check):
         yield line("The check installed on this host was not asked; that is: hostrouting check")
-    elif not arguments.cidrs:
+    elif not named:
         cidrs = spoken(tuple(map(str, check.expected_cidrs)))
         yield line(f"Asked is what the check installed on this host is for: {cidrs} in {check.mode}.")
 
@@ -65,10 +84,11 @@ def _has(asked: RouteOverlapConfig, check: RouteOverlapConfig) -> bool:
 def answer_line(it: Examined) -> Line:
     """The verdict in one sentence."""
     report, verdict = it.found.report, it.found.verdict
-    cidrs, devs = spoken([str(cidr) for cidr in report.cidrs]), spoken(report.expected_devs)
+    cidrs, devs = spoken([str(cidr) for cidr in report.cidrs]), spoken(report.expected_devs, last="or")
     word = Painted(f"{verdict.upper()}:", _TONES.get(verdict, "warn"))
     if verdict == "no-default-route":
-        return line(word, " there is no IPv4 default route, so nothing is known to be expected of ", cidrs)
+        instead = f"; there is {it.found.instead}" if it.found.instead.startswith("a ") else ""
+        return line(word, " there is no IPv4 default route, so nothing is known to be expected of ", cidrs, instead)
     if verdict == "overlap":
         return line(word, " ", _who_goes_where(it), f", not by {devs}")
     if verdict == "undecided":
@@ -92,7 +112,9 @@ def _others(it: Examined) -> str:
 
 def _who_goes_where(it: Examined) -> str:
     findings = it.found.report.findings
-    ways = list(dict.fromkeys(_way(finding) for finding in findings))
+    ways = list(dict.fromkeys(f"by {_devs(it)}" for it in findings if it.kind == "overlap"))
+    nowhere = list(dict.fromkeys(it.kind.replace("-", " ") for it in findings if it.kind != "overlap"))
+    ways += [f"nowhere ({spoken(nowhere)})"] if nowhere else []
     cidrs = list(dict.fromkeys(finding.cidr for finding in findings))
     whole = all(finding.first == finding.cidr.first and finding.last == finding.cidr.last for finding in findings)
     part = "" if whole else "a part of " if len(findings) == 1 else f"{len(findings):,} ranges of "
@@ -100,14 +122,8 @@ def _who_goes_where(it: Examined) -> str:
     return f"{part}{spoken([str(cidr) for cidr in cidrs])} {verb} {spoken(ways)}"
 
 
-def _way(finding: Finding) -> str:
-    match finding.kind:
-        case "overlap":
-            return f"by {spoken(finding.devs) or 'a device that is not known'}"
-        case "no-route":
-            return "nowhere (no route)"
-        case kind:
-            return f"nowhere ({kind})"
+def _devs(finding: Finding) -> str:
+    return spoken(finding.devs) or "a device that is not known"
 
 
 def evidence_lines(it: Examined, style: Style, *, now: str = "now") -> Iterator[Line]:
@@ -164,19 +180,26 @@ def _maps(it: Examined, style: Style, now: str) -> Iterator[Line]:
         yield line(Painted(f"… and {counted(len(chosen) - _MAPS, 'more CIDR')}, not drawn", "soft"))
 
 
+def _advice(arguments: argparse.Namespace) -> str:
+    """What to do without a default route. Whoever has waited need not be told to; of a snapshot the same is said."""
+    wait = "" if arguments.wait else ", or wait on the host for a default route (--wait 30)"
+    return f"Name the device that is expected (--dev DEV){wait}."
+
+
 def _again(arguments: argparse.Namespace) -> str:
     """How to ask for the repair alone."""
     words = ["hostrouting", "repair", *arguments.cidrs]
+    words += [word for dev in arguments.devs for word in ("--dev", dev)]
     words += ["--config", arguments.config] if arguments.config else []
     words += ["--snapshot", arguments.snapshot] if arguments.snapshot else []
     return " ".join(words)
 
 
-def limit_lines(it: Examined) -> Iterator[Line]:
-    """What the answer holds for."""
+def limit_lines(it: Examined, *, advice: str) -> Iterator[Line]:
+    """What the answer holds for; without a default route the advice alone."""
     if it.found.verdict == "no-default-route":
         yield line()
-        yield line("Wait for it (--wait 30), or name the outbound devices as routeOverlap.expectedDevs in a --config.")
+        yield line(advice)
         return
     notes = [*map(note_line, it.found.report.notes), *it.found.surprises]
     yield line()

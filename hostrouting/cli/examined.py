@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 import attrs
 
 from hostrouting.cli.picture import stretches_of
-from hostrouting.cli.source import expected_of, installed_config, looked_at, quiet_context
+from hostrouting.cli.source import expected_of, installed_config, looked_at, quiet_context, start_command
 from hostrouting.fib import Fib
 from hostrouting.kernel import Examination, examine
 from hostrouting.model import IPV4, TABLE_MAIN, NextHop, Prefix, Route, route_keys
@@ -37,10 +37,19 @@ class Examined:
     """What was found, and the host that it was found on, before and after the repair."""
 
     def __init__(
-        self, found: Examination, fib: Fib, config: HostRoutingConfig, installed: HostRoutingConfig | None = None
+        self,
+        found: Examination,
+        fib: Fib,
+        config: HostRoutingConfig,
+        installed: HostRoutingConfig | None = None,
+        *,
+        start: str = "",
     ) -> None:
-        """Keep all of them; nothing more is computed until it is asked for. `installed` is what the boot files say."""
-        self.found, self.fib, self.config, self.installed = found, fib, config, installed
+        """Keep all of them; nothing more is computed until it is asked for.
+
+        `installed` is what the boot files say, and `start` the command that does it.
+        """
+        self.found, self.fib, self.config, self.installed, self.start = found, fib, config, installed, start
 
     def document(self) -> dict[str, Any]:
         """The check as the JSON value `hostrouting/check/1`; where the kernel surprises, that is among its notes."""
@@ -77,6 +86,12 @@ class Examined:
         return bool(self._plan.changes) and not self._plan.conflicts and not self._plan.pending
 
     @cached_property
+    def contested(self) -> tuple[DesiredRoute, ...]:
+        """The static routes of the configuration that cannot be had, for somebody else holds their keys."""
+        keys = {step.route.key for step in self._plan.conflicts}
+        return tuple(wish for wish in wanted_routes(self.config) if wish.key in keys)
+
+    @cached_property
     def lacking(self) -> tuple[DesiredRoute, ...]:
         """What the configuration lacks: the repair of the host as it would be once the configuration is applied."""
         if not self._plan.changes:
@@ -87,11 +102,12 @@ class Examined:
     def whole(self) -> tuple[DesiredRoute, ...]:
         """All static routes that a configuration of its own would have: those of ours, and what closes the escapes.
 
-        Ours are those that are installed, as they were written; where that is not known, those that are there.
+        Ours are those that are installed, as they were written, and can be had; where that is not known, those that
+        are there.
         """
         closing = self.found.repair.routes if self.installed is None else self.lacking
         ours = self.kept if self.installed is None else wanted_routes(self.installed)
-        taken = {wish.key for wish in closing}
+        taken = {wish.key for wish in (*closing, *self.contested)}
         return (*(wish for wish in ours if wish.key not in taken), *closing)
 
     @property
@@ -101,7 +117,8 @@ class Examined:
         if self.installed is None or not self.installed.route_overlap.expected_cidrs:
             return asked
         check = self.installed.route_overlap
-        return attrs.evolve(check, expected_cidrs=(*check.expected_cidrs, *asked.expected_cidrs))
+        devs = asked.expected_devs or check.expected_devs
+        return attrs.evolve(check, expected_cidrs=(*check.expected_cidrs, *asked.expected_cidrs), expected_devs=devs)
 
     @property
     def kept(self) -> tuple[DesiredRoute, ...]:
@@ -163,10 +180,11 @@ def examined(arguments: argparse.Namespace, host: Callable[[], Host]) -> Examine
     """Do the check on what the arguments name."""
     here = arguments.config is None and arguments.snapshot is None
     installed = installed_config(host()) if here else None
+    start = "" if installed is None else start_command(host())
     config = expected_of(arguments, installed)
     with looked_at(arguments, host) as backend:
         found = examine(quiet_context(), backend, config, wait=0.0 if arguments.snapshot else arguments.wait)
-        return Examined(found, Fib(backend.last), config, installed)
+        return Examined(found, Fib(backend.last), config, installed, start=start)
 
 
 def _is_static(route: Route) -> bool:

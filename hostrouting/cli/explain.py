@@ -86,7 +86,9 @@ def run(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
 def _surprise(it: Explanation, backend: RouteBackend, flow: Flow) -> str:
     """What the kernel itself answers, where that is not what follows from its tables."""
     trace = it.trace
-    if trace.kind != "unicast" or trace.route is None:
+    comes_in = flow.iif not in {None, "lo"}
+    # What comes in from nowhere Linux refuses before it looks at any route.
+    if trace.kind != "unicast" or trace.route is None or (comes_in and flow.source is None):
         return ""
     try:
         [answer] = backend.lookup([trace.address], flow)
@@ -94,9 +96,12 @@ def _surprise(it: Explanation, backend: RouteBackend, flow: Flow) -> str:
         return f"the kernel itself was not heard: {error}"
     if answer.route is not None and (answer.route.prefix, answer.route.devs) == (trace.route.prefix, trace.route.devs):
         return ""
+    if comes_in and answer.kind == "blackhole":
+        reason = f"by rp_filter, or since nothing from {flow.source} can come from there"
+        return f"the kernel itself drops it as it comes in by {flow.iif}: {reason}"
     told = f"the kernel itself answers {answer.route or answer.kind}, which is not what its tables say"
-    comes_in = flow.iif not in {None, "lo"} and answer.kind == "unreachable"
-    return f"{told}; it does so where forwarding is off on {flow.iif}" if comes_in else told
+    is_kept = comes_in and answer.kind == "unreachable"
+    return f"{told}; it does so where forwarding is off on {flow.iif}" if is_kept else told
 
 
 def _page(it: Explanation, checked: Examined, *, surprise: str, style: Style) -> Iterator[Line]:
@@ -145,7 +150,7 @@ def _answer(it: Explanation) -> Line:
     gateways = list(dict.fromkeys(str(leg.gateway) for leg in trace.legs if leg.gateway is not None))
     through = f" through {' or '.join(gateways)}" if gateways else ", straight to the neighbour"
     who = "the configuration expects" if it.named else "the default route would take it by"
-    beside = f"; {who} {', '.join(it.outbound)}" if it.as_expected is False else ""
+    beside = f"; {who} {' or '.join(it.outbound)}" if it.as_expected is False else ""
     return line(address, " leaves by ", devs, through, beside)
 
 

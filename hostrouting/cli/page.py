@@ -70,10 +70,10 @@ def capped(lines: Iterable[Line], total: int, *, where: str = "--json shows all"
         yield line("  ", Painted(f"… and {total - SHOWN:,} more; {where}", "soft"))
 
 
-def spoken(words: Sequence[str], *, most: int = 4) -> str:
-    """Words as one says them; of many, the first ones."""
+def spoken(words: Sequence[str], *, most: int = 4, last: str = "and") -> str:
+    """Words as one says them, with `last` before the last; of many, the first ones."""
     shown = list(words[:most]) + ([f"{len(words) - most:,} more"] if len(words) > most else [])
-    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}" if shown else ""
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} {last} {shown[-1]}" if shown else ""
 
 
 def _painted(piece: Piece) -> Painted:

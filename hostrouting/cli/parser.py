@@ -149,12 +149,14 @@ def _codes(command: str = "") -> str:
 
 def _check(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("cidrs", metavar="CIDR", nargs="*", help="an expected CIDR, such as 172.16.0.0/16")
+    _devs(parser)
     _config(parser)
     _wait(parser, 0)
 
 
 def _explain(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("address", metavar="ADDRESS", help="where the packet goes, such as 172.16.5.9")
+    _devs(parser)
     _config(parser)
     known = parser.add_argument_group("what else is known of the packet")
     known.add_argument("--from", dest="source", metavar="ADDRESS", help="its source address")
@@ -204,6 +206,11 @@ _OPTIONS = {
 
 def _config(parser: argparse.ArgumentParser, *, required: bool = False) -> None:
     parser.add_argument("--config", metavar="FILE", required=required, help="the configuration, as JSON")
+
+
+def _devs(parser: argparse.ArgumentParser) -> None:
+    told = "an expected device, in place of those of the IPv4 default route; may be given again"
+    parser.add_argument("--dev", dest="devs", metavar="DEV", action="append", default=[], help=told)
 
 
 def _snapshot(parser: argparse.ArgumentParser) -> None:

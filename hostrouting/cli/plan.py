@@ -38,6 +38,25 @@ class _Prospect:
     removes: tuple[str, ...]
     after: Examined | None
     saved: bool
+    shuts: bool
+    """Whether no machine starts when apply fails at a route: what would open the gate is not there."""
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether apply would not come to change a route."""
+        return bool(self.routes.conflicts or self.routes.pending)
+
+    @property
+    def changes(self) -> bool:
+        """Whether apply would change anything."""
+        return bool(self.writes or self.removes or (self.routes.changes and not self.is_stuck))
+
+    @property
+    def ends_in_overlap(self) -> bool:
+        """Whether it would fail when all of that is done."""
+        if self.after is None or self.after.config.route_overlap.mode != "STRICT":
+            return False
+        return self.after.found.verdict == "overlap"
 
     @property
     def steps(self) -> Sequence[Step]:
@@ -50,7 +69,7 @@ class _Prospect:
             return FAILED
         if self.routes.pending or (self.after is not None and self.after.found.verdict == "no-default-route"):
             return UNDECIDED
-        return FAILED if self.routes.changes or self.writes or self.removes else FINE
+        return FAILED if self.changes or self.ends_in_overlap else FINE
 
 
 def run(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
@@ -59,19 +78,19 @@ def run(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
     observed = looked_at(arguments, host)
     writes: tuple[str, ...] = ()
     removes: tuple[str, ...] = ()
+    shuts = False
     if arguments.snapshot is not None:
         routes = plan_routes(wanted_routes(config), observed.last, protocol=config.protocol)
     else:
         where = attrs.evolve(host(), backend=lambda: observed)
         previews = [task.plan(quiet_context()) for task in Configure(config, host=where).subtasks]
         routes = next((it.routes for it in previews if it.routes is not None), RoutePlan())
-        writes = tuple(path for it in previews if not it.removes for path in it.files)
-        removes = tuple(path for it in previews if it.removes for path in it.files)
-    if routes.conflicts or routes.pending:
-        writes = removes = ()
-    it = _Prospect(
-        routes, writes, removes, _afterwards(routes, observed.last, config), saved=arguments.snapshot is not None
-    )
+        is_stuck = bool(routes.conflicts or routes.pending)
+        changed = [(it.removes, path) for it in previews for path in (it.gate if is_stuck else it.files)]
+        writes, removes = (tuple(path for goes, path in changed if goes is gone) for gone in (False, True))
+        shuts = is_stuck and not where.files.is_there(where.layout.routes_script_path)
+    after = _afterwards(routes, observed.last, config)
+    it = _Prospect(routes, writes, removes, after, saved=arguments.snapshot is not None, shuts=shuts)
     return Reply(it.code, lambda: _document(it), lambda style: _page(it, arguments, style))
 
 
@@ -99,30 +118,36 @@ def _page(it: _Prospect, arguments: argparse.Namespace, style: Style) -> Iterato
         if it.after.found.report.findings:
             yield from evidence_lines(it.after, style, now="then")
             yield line()
-            if it.after.config.route_overlap.mode == "STRICT":
+            if it.ends_in_overlap and it.changes:
                 told = "apply would do all of this, and then fail, and no machine would start: the mode is STRICT."
                 yield line(Painted(told, "warn"))
             if it.after.found.repair.routes:
                 where = f" --snapshot {arguments.snapshot}" if it.saved else ""
                 again = f"hostrouting repair --config {arguments.config}{where}"
                 yield line(f"What the configuration lacks is printed by: {again}")
-    if it.code == FAILED and not it.routes.conflicts and arguments.snapshot is None:
+    if it.changes and not it.is_stuck and arguments.snapshot is None:
         yield line()
         yield line(f"Do it, as root, with: hostrouting apply --config {arguments.config}")
 
 
 def _answer(it: _Prospect, config: str) -> Line:
+    beside = "; routes only: a snapshot has no files" if it.saved else ""
+    gate = f"{'shut the gate' if it.writes else 'leave the gate shut'} (no machine starts)"
     if it.routes.conflicts:
         count = counted(len(it.routes.conflicts), "route")
-        return line(Painted("CONFLICT:", "bad"), f" {count} cannot be had, and apply would change nothing at all")
+        told = f"change no route, {gate} and fail" if it.shuts else "change no route and fail"
+        return line(Painted("CONFLICT:", "bad"), f" {count} cannot be had; apply would {told}{beside}")
     if it.routes.pending:
-        return line(Painted("NOT READY:", "warn"), " apply would wait for what is not there yet")
+        told = f"{gate}, and wait" if it.shuts else "wait"
+        return line(Painted("NOT READY:", "warn"), f" apply would {told} for what is not there yet{beside}")
     if it.code == UNDECIDED:
         return line(Painted("NOT READY:", "warn"), " apply would wait for an IPv4 default route, by which to judge")
     parts = tally(it.routes.steps, {"add": "add {}", "replace": "replace {}", "delete": "delete {}"})
     parts += [f"write {counted(len(it.writes), 'file')}"] if it.writes else []
     parts += [f"remove {counted(len(it.removes), 'file')}"] if it.removes else []
-    beside = "; routes only: a snapshot has no files" if it.saved else ""
+    if not parts and it.ends_in_overlap:
+        told = f" apply would change nothing, and fail: the mode is STRICT, and no machine starts{beside}"
+        return line(Painted("OVERLAP:", "bad"), told)
     if not parts and it.saved:
         return line(Painted("NOTHING TO DO:", "good"), f" the routes already are as {config} says{beside}")
     if not parts:
@@ -133,7 +158,7 @@ def _answer(it: _Prospect, config: str) -> Line:
 def _document(it: _Prospect) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
-        "changes": it.code == FAILED and not it.routes.conflicts,
+        "changes": it.changes,
         "steps": [step_document(step) for step in it.steps],
         "pending": [str(pending) for pending in it.routes.pending],
         "files": None if it.saved else {"write": list(it.writes), "remove": list(it.removes)},

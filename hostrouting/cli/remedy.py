@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from hostrouting.cli.changes import counted
 from hostrouting.cli.page import SHOWN, Line, Painted, capped, line, spoken
 from hostrouting.config import HostRoutingConfig
-from hostrouting.layout import HostLayout
 from hostrouting.tasks import wanted_routes
 from hostrouting.wording import diversion_line, repair_document, unsafe_line
 
@@ -26,25 +25,33 @@ if TYPE_CHECKING:
 
 __all__ = ["ip_commands", "remedy_lines"]
 
+_THEIRS = "somebody else has a route there, which is not replaced"
 
-def remedy_lines(it: Examined, *, config: str = "", cidrs: Sequence[str] = (), again: str = "") -> Iterator[Line]:
+
+def remedy_lines(
+    it: Examined, *, config: str = "", cidrs: Sequence[str] = (), devs: Sequence[str] = (), again: str = ""
+) -> Iterator[Line]:
     """What the repair costs and what it cannot close, before anyone pastes it; then it, as configuration and commands.
 
-    `config` is the file of the configuration, where there is one, and `cidrs` are those that were named besides. With
-    `again`, a long repair is left to that command.
+    `config` is the file of the configuration, where there is one, `cidrs` and `devs` are those that were named
+    besides. With `again`, a long repair is left to that command.
     """
     repair = it.found.repair
     yield from _price(repair)
     if repair.routes:
         yield line()
-        yield from _way_out(it, config, cidrs, again)
+        yield from _way_out(it, config, cidrs, devs, again)
 
 
-def _way_out(it: Examined, config: str, cidrs: Sequence[str], again: str) -> Iterator[Line]:
+def _way_out(it: Examined, config: str, cidrs: Sequence[str], devs: Sequence[str], again: str) -> Iterator[Line]:
     routes = it.lacking if config else it.whole
-    if it.installed is not None and not it.lacking:
-        start = f"start them, as root: systemctl start {HostLayout.routes_unit}"
-        yield line(Painted("What is installed has the routes that close it", "strong"), f"; {start}")
+    if it.installed is not None and not it.lacking and not it.contested:
+        start = f"; start them, as root: {it.start}"
+        yield line(Painted("What is installed has the routes that close it", "strong"), start)
+        return
+    if config and not routes and it.contested:
+        told = f", take out {_named(it.contested)} of staticRoutes.routes of {config}: {_THEIRS}. The others close it; "
+        yield line(Painted("For good", "strong"), f"{told}run, as root: hostrouting apply --config {config}")
         return
     if config and not routes:
         verb = "install them, as root, with: hostrouting apply" if it.is_ready else "see: hostrouting plan"
@@ -53,25 +60,31 @@ def _way_out(it: Examined, config: str, cidrs: Sequence[str], again: str) -> Ite
     if again and len(routes) > SHOWN:
         yield line(Painted(counted(len(routes), "static route"), "strong"), f" close it; print them with: {again}")
         return
-    yield from _added_to(it, routes, config, cidrs) if config else _as_configuration(it, routes)
+    yield from _added_to(it, routes, config, cidrs, devs) if config else _as_configuration(it, routes)
     yield line()
     yield line(Painted("Until the next boot", "strong"), ", as root:")
     yield from (line("  ", command) for command in ip_commands(it))
 
 
-def _added_to(it: Examined, routes: Sequence[DesiredRoute], config: str, cidrs: Sequence[str]) -> Iterator[Line]:
+def _added_to(
+    it: Examined, routes: Sequence[DesiredRoute], config: str, cidrs: Sequence[str], devs: Sequence[str]
+) -> Iterator[Line]:
     """What is to be added to a configuration that is there."""
     yield line(
         Painted("For good", "strong"),
         f", add this to staticRoutes.routes of {config} and run, as root: hostrouting apply --config {config}",
     )
     yield from _items(routes)
+    if it.contested:
+        yield line(Painted(f"And take out {_named(it.contested)}: {_THEIRS}.", "warn"))
     if it.takes_place_of(routes):
         yield line("It takes the place of what is there with the same destination and metric.")
     if not it.config.static_routes.enabled:
         yield line("Set staticRoutes.enabled to true as well.")
     if cidrs:
         yield line(f"Add to routeOverlap.expectedCidrs, too, what it lacks of: {', '.join(cidrs)}")
+    if devs:
+        yield line(f"Set routeOverlap.expectedDevs to {json.dumps(devs)} as well.")
 
 
 def _as_configuration(it: Examined, routes: Sequence[DesiredRoute]) -> Iterator[Line]:
@@ -90,6 +103,8 @@ def _as_configuration(it: Examined, routes: Sequence[DesiredRoute]) -> Iterator[
     yield line(f'  "routeOverlap": {json.dumps(overlap)}{protocol}}}')
     if it.installed is not None:
         yield line(f"It has what is installed here, too: {_said(it.installed)}.")
+        if it.contested:
+            yield line(Painted(f"It is without {_named(it.contested)}: {_THEIRS}.", "warn"))
         return
     told = "has several ways here, which no configuration can name: printed, it takes those of the default route."
     forked = it.forked
@@ -100,6 +115,12 @@ def _as_configuration(it: Examined, routes: Sequence[DesiredRoute]) -> Iterator[
             f"It has the {count} here already. Where this host's configuration is known, ask with --config FILE: "
             "then its CIDRs and mode stay, too."
         )
+
+
+def _named(wishes: Sequence[DesiredRoute]) -> str:
+    """Wishes by what tells them from each other."""
+    names = [f"{it.destination}{f' metric {it.metric}' if it.metric else ''}" for it in wishes]
+    return spoken(names, most=SHOWN)
 
 
 def _said(installed: HostRoutingConfig) -> str:

@@ -66,4 +66,4 @@ def _page(it: Examined, arguments: argparse.Namespace) -> Iterator[Line]:
         yield line(
             Painted("REPAIR:", "good"), f" {routes} lead{s} every address back, proved on the tables as they are now"
         )
-    yield from remedy_lines(it, config=arguments.config or "", cidrs=arguments.cidrs)
+    yield from remedy_lines(it, config=arguments.config or "", cidrs=arguments.cidrs, devs=arguments.devs)

@@ -33,7 +33,16 @@ if TYPE_CHECKING:
     from hostrouting.host import Host
     from hostrouting.model import IP
 
-__all__ = ["address_of", "config_of", "expected_of", "installed_config", "known_devices", "looked_at", "quiet_context"]
+__all__ = [
+    "address_of",
+    "config_of",
+    "expected_of",
+    "installed_config",
+    "known_devices",
+    "looked_at",
+    "quiet_context",
+    "start_command",
+]
 
 T = TypeVar("T")
 
@@ -41,8 +50,19 @@ _LIMIT = 1 << 30  # bytes of a snapshot; that of 100,000 routes has some 10 MiB
 
 
 def config_of(arguments: argparse.Namespace) -> HostRoutingConfig:
-    """The configuration that was named, or one that asks for nothing."""
-    return HostRoutingConfig() if arguments.config is None else HostRoutingConfig.load(arguments.config)
+    """The configuration that was named, or one that asks for nothing; with the devices that were."""
+    config = HostRoutingConfig() if arguments.config is None else HostRoutingConfig.load(arguments.config)
+    return _with_devs(config, arguments)
+
+
+def _with_devs(config: HostRoutingConfig, arguments: argparse.Namespace) -> HostRoutingConfig:
+    devs = getattr(arguments, "devs", None)
+    if not devs:
+        return config
+    try:
+        return attrs.evolve(config, route_overlap=attrs.evolve(config.route_overlap, expected_devs=devs))
+    except ConfigError as error:
+        raise ConfigError(attrs.evolve(fault, path="--dev") for fault in error.faults) from error
 
 
 def installed_config(host: Host) -> HostRoutingConfig | None:
@@ -75,8 +95,9 @@ def expected_of(arguments: argparse.Namespace, installed: HostRoutingConfig | No
     if arguments.cidrs:
         settings = config.route_overlap if installed is None else RouteOverlapConfig()
         config = attrs.evolve(config, route_overlap=attrs.evolve(settings, expected_cidrs=_cidrs(arguments.cidrs)))
+    config = _with_devs(config, arguments)
     if not config.route_overlap.expected_cidrs:
-        where = "CIDR" if arguments.config is None else arguments.config
+        where = arguments.config or "hostrouting"
         rule = "no expected CIDR is given, so there is nothing to check"
         raise ConfigError([Fault(where, "", rule, "name one, such as 172.16.0.0/16, or a --config that has some")])
     return config
@@ -172,6 +193,13 @@ def _bytes_of(path: str) -> bytes:
         raise SnapshotError(path=path, problem="this is no regular file; save one with: hostrouting snapshot")
     with open(path, "rb") as stream:
         return stream.read(_LIMIT + 1)
+
+
+def start_command(host: Host) -> str:
+    """The command by which the installed static routes are installed now, as root."""
+    if host.manager is not None and host.manager.is_running():
+        return f"systemctl start {host.layout.routes_unit}"
+    return f"/bin/bash {host.layout.routes_script}"
 
 
 def quiet_context() -> phases.Context:

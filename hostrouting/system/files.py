@@ -74,7 +74,7 @@ class LocalFiles:
     def read(self, path: str) -> str | None:
         """See Files."""
         try:
-            # What is no UTF-8 is not what we wrote.
+            # What is no text is not what we wrote; the rest of it says whose it is.
             with open(path, encoding="utf-8", errors="replace") as stream:
                 return stream.read()
         except (FileNotFoundError, NotADirectoryError):
@@ -160,11 +160,11 @@ class LocalFiles:
             _make_folder(os.path.dirname(path))
         except OSError as error:
             raise _file_error("lock", path, error) from error
-        return _try_lock(path, os.O_RDWR | os.O_CREAT, mode=0o600)
+        return _try_lock(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, mode=0o600)
 
 
 def lock_folder(path: str) -> Lock | None:
-    """Take the lock of a folder, as `Files.try_lock` does that of a file; it has to be there."""
+    """Take the lock of a folder, as `Files.try_lock` does that of a file; FileError where there is none."""
     return _try_lock(path, os.O_RDONLY | os.O_DIRECTORY, mode=None)
 
 
@@ -172,7 +172,7 @@ def _try_lock(path: str, flags: int, *, mode: int | None) -> Lock | None:
     import fcntl  # noqa: PLC0415  not on every system, where all but the lock is of use
 
     try:
-        descriptor = os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW, mode or 0)
+        descriptor = os.open(path, flags | os.O_CLOEXEC, mode or 0)
     except OSError as error:
         raise _file_error("lock", path, error) from error
     try:
@@ -246,10 +246,9 @@ def _file_error(verb: str, path: str, error: OSError) -> FileError:
     remedy = {
         errno.EACCES: "run as root",
         errno.EPERM: "run as root, or look whether the file is immutable (lsattr)",
-        errno.EROFS: "the file system is read-only: remount it writable, or write into an image (hostrouting render)",
-        errno.ENOSPC: "the disk is full: make room",
-        errno.EDQUOT: "the quota is used up: make room",
-        errno.ENOENT: "make it, or mount what belongs there",
+        errno.EROFS: "remount it writable",
+        errno.ENOSPC: "make room",
+        errno.EDQUOT: "make room",
         errno.ELOOP: "there is a link in its place: remove it",
         errno.EISDIR: "there is a folder in its place: remove it",
     }.get(error.errno or 0, "nothing was changed there")

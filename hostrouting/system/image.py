@@ -61,7 +61,10 @@ class ImageFiles:
 
     def try_lock(self, path: str) -> Lock | None:  # noqa: ARG002  an image is locked as a whole
         """See Files. The root itself is locked, so that no file of ours for the lock is left in the image."""
-        return lock_folder(os.path.realpath(self._root or "/"))
+        root = self._root or "/"
+        if not os.path.isdir(root):
+            raise FileError(f"cannot lock {root}: No such file or directory; mount the image there first", path=root)
+        return lock_folder(root)
 
     def _place(self, path: str) -> str:
         """Where the file is, or the link, wherever that leads."""

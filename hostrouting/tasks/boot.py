@@ -41,8 +41,7 @@ def set_gate(ctx: phases.Context, host: Host, installation: Installation, *, up:
     act = gate.install if up else gate.remove
     if manager is None:
         if is_news:
-            when = "takes effect at the next boot" if up else "is gone at the next boot"
-            ctx.log.info("no systemd runs here: %s %s", installation.unit, when)
+            ctx.log.info("no systemd runs here: %s", _later(installation.unit, up=up))
         return act(files)
     files.write(note, "")  # without a text, there is room for it on a disk that is full
     try:
@@ -84,6 +83,12 @@ def valid_wait(instance: object, _attribute: object, value: float) -> None:
     """For a task: ValueError when nobody can wait for so many seconds."""
     if not 0 <= value <= _A_DAY:
         raise ValueError(f"{type(instance).__name__}: wait={value} is not between 0 and {_A_DAY} seconds")
+
+
+def _later(unit: str, *, up: bool) -> str:
+    return (
+        f"what is written for {unit} takes effect at the next boot" if up else f"{unit} is gone from the next boot on"
+    )
 
 
 def _listening(host: Host) -> Manager | None:

@@ -55,12 +55,13 @@ class CheckRouteOverlap:
         """The files that do() would write or remove; changes nothing. FileError where it could not write them."""
         if self._is_wanted:
             self._installation.gate.require_installable(self.host.files)
-            return Preview(None, self._installation.differences(self.host.files))
+            changed = self._installation.differences(self.host.files)
+            return Preview(None, changed, gate=changed)
         return self.plan_removal()
 
     def plan_removal(self) -> Preview:
         """The files that undo() would remove; changes nothing."""
-        return Preview(None, self._present(), removes=True)
+        return Preview(None, self._present(), removes=True, gate=self._present())
 
     def undo(self, ctx: phases.Context) -> CheckResult:
         """Take away what was installed for the check, whatever the configuration says."""

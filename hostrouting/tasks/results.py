@@ -21,6 +21,8 @@ class Preview:
     routes: RoutePlan | None
     files: tuple[str, ...] = ()
     removes: bool = False
+    gate: tuple[str, ...] = ()
+    """Those of the files that change first, whatever becomes of the routes."""
 
     @property
     def is_empty(self) -> bool:
@@ -29,7 +31,8 @@ class Preview:
 
     def __add__(self, other: Preview) -> Preview:
         """Both, of which one at most is about routes."""
-        return Preview(self.routes or other.routes, (*self.files, *other.files), self.removes)
+        gate = (*self.gate, *other.gate)
+        return Preview(self.routes or other.routes, (*self.files, *other.files), self.removes, gate)
 
     def to_mapping(self) -> dict[str, object]:
         """The same as plain values."""

@@ -70,12 +70,15 @@ class ConfigureStaticRoutes:
         """What do() would do on this host as it is now; changes nothing. FileError where it could not write."""
         if not self._wanted:
             return self.plan_removal()
-        self._installation.gate.require_installable(self.host.files)
-        return Preview(self._plan_routes(self._wanted), self._installation.differences(self.host.files))
+        installation, files = self._installation, self.host.files
+        installation.gate.require_installable(files)
+        routes, gate = self._plan_routes(self._wanted), installation.gate.differences(files)
+        return Preview(routes, installation.differences(files), gate=gate)
 
     def plan_removal(self) -> Preview:
         """What undo() would do on this host as it is now; changes nothing."""
-        return Preview(self._plan_routes(()), self._installation.present(self.host.files), removes=True)
+        there, gate = (it.present(self.host.files) for it in (self._installation, self._installation.gate))
+        return Preview(self._plan_routes(()), there, removes=True, gate=gate)
 
     def undo(self, ctx: phases.Context) -> RoutesResult:
         """Take our routes and files away, whatever the configuration says."""

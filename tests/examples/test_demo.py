@@ -77,3 +77,14 @@ def test_locale_c(tmp_path: Path) -> None:
     lines = demo(tmp_path, LC_ALL="C")
     assert any(text.startswith("  now       |####") for text in lines)
     story(lines)
+
+
+def test_pipe_closed(tmp_path: Path) -> None:
+    """Whoever has seen enough of it ends it, without a word, and nothing is left behind."""
+    environment = {"PATH": PATH, "TMPDIR": str(tmp_path), "LC_ALL": "C.UTF-8"}
+    with subprocess.Popen(DEMO, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        assert running.stderr is not None
+        running.stdout.close()
+        assert (running.stderr.read(), running.wait(timeout=60)) == ("", 0)
+    assert not list(tmp_path.iterdir())

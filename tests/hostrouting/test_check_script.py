@@ -22,7 +22,7 @@ from hostrouting.overlap import check_overlap
 from hostrouting.render import render_check_script
 from hostrouting.repair import propose_repair
 from hostrouting.uplink import seen_instead
-from hostrouting.wording import check_document, finding_line, no_default_line
+from hostrouting.wording import check_document, finding_line, no_default_line, repair_line
 from tests.support.awks import AWKS, each_awk, only_awk
 from tests.support.commands import LINKS, furnish, route_command, rule_command, wishes
 from tests.support.namespace import Namespace, private_namespace
@@ -167,6 +167,17 @@ class TestOneHost:
             ),
             "<3>ACTION: add to staticRoutes.routes: " + json.dumps(checked.document["repair"]),
         ]
+
+    @pytest.mark.parametrize("count", [20, 21])
+    def test_a_long_repair(self, namespace: Namespace, tmp_path: Path, count: int) -> None:
+        """What to do about it is one line of the journal, which has no room for a repair of any length."""
+        blocks = [f"10.{100 + at}.0.0" for at in range(count)]
+        namespace.batch(f"route add {block}/16 dev ib0" for block in blocks)
+        checked = Checked(namespace, check(*(f"{block}/17" for block in blocks)), tmp_path)
+        fib = Fib(namespace.snapshot())
+        report = check_overlap(fib, [Prefix.parse(f"{block}/17") for block in blocks])
+        assert len(checked.document["repair"]) == count
+        assert checked.said.splitlines()[-1] == f"<3>{repair_line(report, propose_repair(fib, report))}"
 
     def test_repaired(self, namespace: Namespace, tmp_path: Path) -> None:
         """With the routes of the repair there, the check passes, and the marker of the overlap is gone."""

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from hostrouting.errors import FileError
 from hostrouting.installation import Installation, check_installation, former_protocols, routes_installation
+from hostrouting.layout import HostLayout
+from hostrouting.system import LocalFiles
 from hostrouting.testing import FakeFiles
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, config
 
@@ -36,6 +40,17 @@ def test_there_and_back(installation: Installation) -> None:
     assert set(present) == set(expected) == {*files.texts, *files.links}
     assert remove(installation, files) == present
     assert (files.texts, files.links, installation.present(files)) == ({}, {}, ())
+
+
+def test_a_unit_of_somebody_else_that_is_no_utf_8(tmp_path: Path) -> None:
+    """It is somebody else's and not a masked one, and nothing is written."""
+    layout = HostLayout(root=str(tmp_path))
+    unit = Path(layout.routes_unit_path)
+    unit.parent.mkdir(parents=True)
+    unit.write_bytes("[Unit]\nDescription=Ré\n".encode("latin-1"))
+    with pytest.raises(FileError, match="is not ours, and stands where a file of ours belongs"):
+        routes_installation(WANTED, layout).gate.install(LocalFiles())
+    assert [it for it in tmp_path.rglob("*") if it.is_file()] == [unit]
 
 
 @each

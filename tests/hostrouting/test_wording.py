@@ -1,5 +1,7 @@
 """hostrouting.wording: findings, notes and repairs in an operator's words."""
 
+import json
+
 import attrs
 import pytest
 
@@ -14,6 +16,8 @@ from hostrouting.wording import (
     kept_line,
     note_line,
     notes_lines,
+    repair_document,
+    repair_line,
     unsafe_line,
 )
 from tests.support.topologies import h200, host, plain
@@ -26,6 +30,22 @@ def lines(snapshot: Snapshot, cidr: str = "172.16.0.0/16", *devs: str) -> list[s
     """The findings of a check, as lines."""
     report = check_overlap(Fib(snapshot), [Prefix.parse(cidr)], devs=devs)
     return [finding_line(finding, report.expected_devs) for finding in report.findings]
+
+
+@pytest.mark.parametrize("count", [20, 21])
+def test_a_long_repair(count: int) -> None:
+    """What nobody can paste out of a log is not in it: of a long repair it is told where it is."""
+    routes = [Route.to(f"10.{100 + at}.0.0/16", dev="ib0") for at in range(count)]
+    fib = Fib(plain().with_routes(routes))
+    report = check_overlap(fib, [route.prefix.halves()[0] for route in routes])
+    repair = propose_repair(fib, report)
+    assert len(repair.routes) == count
+    told = repair_line(report, repair)
+    if count > 20:
+        rest = "the repair in route-overlap.json, printed by: hostrouting repair"
+        assert told == f"ACTION: add 21 routes to staticRoutes.routes: {rest}"
+    else:
+        assert told == f"ACTION: add to staticRoutes.routes: {json.dumps(repair_document(repair.routes))}"
 
 
 def test_overlap_line() -> None:

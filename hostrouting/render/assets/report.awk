@@ -142,7 +142,9 @@ function finish(verdict, status,   i, level) {
     if (verdict != "overlap") mark[++marks] = note[i]
   }
   if (notes > AT_MOST) print "<4>and " (notes - AT_MOST) " more like these; all are in route-overlap.json"
-  if (repairs) print level "ACTION: add to staticRoutes.routes: " repair_json()
+  if (repairs > AT_MOST) print level "ACTION: add " repairs " routes to staticRoutes.routes: " \
+    "the repair in route-overlap.json, printed by: hostrouting repair"
+  else if (repairs) print level "ACTION: add to staticRoutes.routes: " repair_json()
   write_json(verdict)
   for (i = 1; i <= marks; i++) print "mark " mark[i]
   exit status

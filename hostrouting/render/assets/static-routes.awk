@@ -179,13 +179,14 @@ function state_text(r, leg,   text) {
 
 # What wins without touching the holder: one route that comes before all of its prefix is less than two longer ones.
 function way_out(r,   half, left, right) {
-  if (r_metric[r] > 0 && !is_held(r_net[r], r_len[r])) return "a route with metric 0 wins without touching it"
-  if (r_len[r] == 32) return "remove it: no longer prefix is there to win, and no better metric"
+  if (r_metric[r] > 0 && !is_held(r_net[r], r_len[r]))
+    return "in its place write one with metric 0, which wins without touching it"
+  if (r_len[r] == 32) return "it has to go first: no longer prefix is there to win, and no better metric"
   half = r_net[r] + size[r_len[r] + 1]
   left = prefix_text(r_net[r], r_len[r] + 1); right = prefix_text(half, r_len[r] + 1)
   if (!is_held(r_net[r], r_len[r] + 1) && !is_held(half, r_len[r] + 1))
-    return left " and " right " win without touching it"
-  return "longer prefixes win without touching it, where they are free (" left " and " right " are not both)"
+    return "in its place write " left " and " right ", which win without touching it"
+  return "in its place write longer prefixes, where they are free (" left " and " right " are not both)"
 }
 
 # Whether the best key of a prefix is held by others; what is ours can be had.

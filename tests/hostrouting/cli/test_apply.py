@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hostrouting.errors import FileError
+from hostrouting.errors import FileError, NetlinkUnavailable
 from hostrouting.layout import HostLayout
 from hostrouting.testing import FakeFiles, FakeHost, FakeManager, MemoryBackend, h200
 from tests.support.cli import say
@@ -112,8 +112,17 @@ def test_without_systemd(repaired: str) -> None:
     said = say("apply", "--config", repaired, host=FakeHost(kernel=h200(), manager=FakeManager(running=False)))
     assert said.code == 0
     told = [line for line in said.err.splitlines() if line.startswith("no systemd runs here: ")]
-    rest = "takes effect at the next boot"
-    assert told == [f"no systemd runs here: {unit} {rest}" for unit in (HostLayout.routes_unit, HostLayout.check_unit)]
+    units = (HostLayout.routes_unit, HostLayout.check_unit)
+    assert told == [f"no systemd runs here: what is written for {unit} takes effect at the next boot" for unit in units]
+
+
+def test_remove_without_systemd(repaired: str) -> None:
+    """Where no systemd runs what is removed is gone from the next boot on, and nobody says that it is there."""
+    host = FakeHost(kernel=h200(), manager=FakeManager(running=False))
+    say("apply", "--config", repaired, host=host)
+    told = [line for line in say("remove", host=host).err.splitlines() if line.startswith("no systemd runs here: ")]
+    units = (HostLayout.check_unit, HostLayout.routes_unit)
+    assert told == [f"no systemd runs here: {unit} is gone from the next boot on" for unit in units]
 
 
 def test_two_at_once(repaired: str) -> None:
@@ -216,6 +225,23 @@ def test_remove_that_fails(repaired: str) -> None:
     assert said.code == 1
     assert said.lines[0].startswith(f"FAILED: cannot remove {UNIT}: Operation not permitted")
     assert said.lines[-1] == "What is left can be seen with: hostrouting status"
+
+
+def test_remove_without_netlink(repaired: str) -> None:
+    """Where no route can be asked for, the gates go all the same, and what is left is said; exit code 3."""
+    host = FakeHost(kernel=h200())
+    say("apply", "--config", repaired, host=host)
+
+    def nowhere() -> Never:
+        raise NetlinkUnavailable("there is no netlink here: a container")
+
+    sick = FakeHost(kernel=host.kernel, backend=nowhere, files=host.files)
+    said = say("remove", host=sick)
+    assert said.code == 3
+    assert said.lines[0].startswith("FAILED: there is no netlink here: a container")
+    assert said.lines[-1] == "What is left can be seen with: hostrouting status"
+    gates = {host.layout.routes_drop_in_path, host.layout.check_drop_in_path}
+    assert gates.isdisjoint(host.files.texts)
 
 
 def test_render_that_fails(repaired: str, tmp_path: Path) -> None:

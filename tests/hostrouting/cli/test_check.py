@@ -53,7 +53,7 @@ def test_the_whole_page() -> None:
         '  "routeOverlap": {"expectedCidrs": ["172.16.0.0/16"], "mode": "WARN"}}',
         "",
     ]
-    assert said.lines[-2].startswith("Holds for all IPv4 packets")
+    assert said.lines[-3].startswith("Holds for all IPv4 packets")
 
 
 def test_the_repair_can_be_pasted() -> None:
@@ -83,7 +83,7 @@ def test_the_repair_can_be_pasted() -> None:
             "ok",
             "OK: every address of 10.244.0.0/16 leaves by eth0 or by cni0 (allowed)",
         ),
-        (ecmp_node(), CIDR, 0, "ok", "OK: every address of 172.16.0.0/16 leaves by eth0 and eth1"),
+        (ecmp_node(), CIDR, 0, "ok", "OK: every address of 172.16.0.0/16 leaves by eth0 or eth1"),
         (vpn_node(), CIDR, 1, "overlap", "OVERLAP: 172.16.0.0/16 goes by wg0, not by eth0"),
         (MemoryBackend(), CIDR, 3, "no-default-route", "NO-DEFAULT-ROUTE: there is no IPv4 default route"),
         (h200(), "172.16.5.9", 1, "overlap", "OVERLAP: 172.16.5.9/32 goes by ib0, not by eth0"),
@@ -149,7 +149,7 @@ def test_a_configuration_that_has_a_part_of_the_repair(written: Callable[..., st
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        ((), "CIDR: no expected CIDR is given, so there is nothing to check; name one, such as 172.16.0.0/16"),
+        ((), "hostrouting: no expected CIDR is given, so there is nothing to check; name one, such as 172.16.0.0/16"),
         (("172.16.0.0/33",), "CIDR"),
         (("fd00::/8",), "IPv6"),
         (("nonsense",), "nonsense"),
@@ -216,9 +216,7 @@ def test_addresses_that_go_nowhere() -> None:
     routes = [Route.to("172.16.0.0/17", type="blackhole"), Route.to("172.16.128.0/17", type="unreachable")]
     assert all(outcome.ok for outcome in kernel.change(Change("add", route) for route in routes))
     said = say("check", CIDR, kernel=kernel)
-    assert said.lines[0] == (
-        "OVERLAP: 2 ranges of 172.16.0.0/16 go nowhere (blackhole) and nowhere (unreachable), not by eth0"
-    )
+    assert said.lines[0] == ("OVERLAP: 2 ranges of 172.16.0.0/16 go nowhere (blackhole and unreachable), not by eth0")
     assert "  172.16.0.0/17    blackhole    172.16.0.0/17    main   unspec  32766" in said.lines
 
 
@@ -229,6 +227,84 @@ def test_no_route(tmp_path: Path) -> None:
     said = say("check", CIDR, "--config", str(path), kernel=MemoryBackend())
     assert said.code == 1
     assert said.lines[0] == "OVERLAP: 172.16.0.0/16 goes nowhere (no route), not by eth0"
+
+
+def without_default() -> MemoryBackend:
+    """An H200 node before DHCP."""
+    kernel = h200()
+    [default] = [it for it in kernel.snapshot(family=4).routes if not it.prefix.length]
+    assert kernel.change([Change("delete", default)])[0].ok
+    return kernel
+
+
+def test_several_expected_devices() -> None:
+    """What goes by none of several devices goes by neither the one nor the other."""
+    kernel = ecmp_node()
+    assert all(outcome.ok for outcome in kernel.change([Change("add", Route.to(CIDR, type="blackhole"))]))
+    assert say("check", CIDR, kernel=kernel).lines[0].endswith("goes nowhere (blackhole), not by eth0 or eth1")
+
+
+def test_why_a_device_is_expected() -> None:
+    """Where nobody has named the devices it is said why these are expected: a default route may be astray itself."""
+    kernel = h200()
+    told = "is by where the IPv4 default route leads; where that is wrong, name the right one: --dev DEV"
+    assert f"Expected, eth0, {told}." in say("check", CIDR, kernel=kernel).lines
+    assert kernel.change([Change("add", Route.to("0.0.0.0/0", dev="ib0", gateway="172.16.9.9", metric=50))])[0].ok
+    said = say("check", CIDR, kernel=kernel)
+    assert (said.code, said.lines[0].partition(":")[0]) == (0, "OK")
+    assert f"Expected, ib0, {told}; InfiniBand seldom is." in said.lines
+    named = say("check", CIDR, "--dev", "eth0", kernel=kernel)
+    assert (named.code, named.lines[0]) == (1, "OVERLAP: 172.16.0.0/16 goes by ib0, not by eth0")
+    assert "Expected, " not in named.out
+
+
+@pytest.mark.parametrize("command", ["check", "repair", "explain"])
+def test_devices_that_are_named(command: str, tmp_path: Path) -> None:
+    """Devices that are named are the expected ones, also without a default route, and beside a configuration."""
+    path = tmp_path / "config.json"
+    path.write_text('{"routeOverlap": {"expectedCidrs": ["172.16.0.0/16"], "expectedDevs": ["eth0"]}}')
+    what = "172.16.5.9" if command == "explain" else CIDR
+    kernel = without_default()
+    for more in ((), ("--config", str(path))):
+        document = say(command, what, "--dev", "ib0", "--dev", "ib1", *more, "--json", kernel=kernel).json
+        assert document.get("verdict", "ok") == "ok"
+        assert document.get("expectedDevs", ["ib0", "ib1"]) == ["ib0", "ib1"]
+    said = say(command, what, "--dev", "eth 0", kernel=kernel)
+    assert said.code == 2
+    assert said.err.startswith('hostrouting: --dev: "eth 0" is no device name')
+
+
+def test_named_devices_stay_in_what_is_typed_next() -> None:
+    """The command that prints a long repair has the devices too, and so has the configuration to paste."""
+    kernel = h200()
+    routes = [Route.to(f"10.{at}.0.0/16", dev="ib3") for at in range(100, 130)]
+    assert all(it.ok for it in kernel.change(Change("add", route) for route in routes))
+    again = "hostrouting repair 10.0.0.0/8 --dev eth0"
+    assert again in say("check", "10.0.0.0/8", "--dev", "eth0", kernel=kernel).out
+    assert '"expectedDevs": ["eth0"]' in say(*again.split()[1:], kernel=kernel).out
+
+
+def test_no_default_route_yet(tmp_path: Path) -> None:
+    """Without a default route it is said what there is, and what can be done; to wait, to whoever has not."""
+    kernel = without_default()
+    said = say("check", CIDR, kernel=kernel)
+    assert said.code == 3
+    known = said.lines[2:]
+    assert known == [
+        "Name the device that is expected (--dev DEV), or wait on the host for a default route (--wait 30).",
+        "Which way it takes now is told by: hostrouting explain 172.16.0.0",
+    ]
+    path = tmp_path / "node.json"
+    path.write_text(say("snapshot", kernel=kernel).out)
+    waited = say("check", CIDR, "--wait", "0.01", kernel=kernel)
+    assert waited.lines[2] == "Name the device that is expected (--dev DEV)."
+    assert say("check", CIDR, "--snapshot", str(path)).lines[2:] == [known[0], f"{known[1]} --snapshot {path}"]
+    assert kernel.change([Change("add", Route.to("0.0.0.0/0", type="unreachable"))])[0].ok
+    assert (
+        say("check", CIDR, kernel=kernel)
+        .lines[0]
+        .endswith("; there is a default route that refuses packets (unreachable)")
+    )
 
 
 def test_undecided_is_an_answer(written: Callable[..., str]) -> None:

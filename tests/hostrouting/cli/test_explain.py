@@ -17,6 +17,8 @@ from tests.support.cli import say
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from hostrouting.fib.answer import Kind
+
 KEYS = {
     "schema", "address", "kind", "devs", "expected", "expectedDevs", "rules", "rule", "table", "route", "protocol",
     "legs", "links", "passed", "dropsReplies", "others", "surprise",
@@ -266,13 +268,39 @@ def test_a_device_that_is_not_there(option: str) -> None:
     assert say("explain", "172.16.5.9", option, "eth0", kernel=plain_vm()).code == 0
 
 
-@pytest.mark.parametrize(("words", "hint"), [(("--iif", "eth0"), True), (("--iif", "lo"), False), ((), False)])
-def test_a_kernel_that_does_not_forward(words: tuple[str, ...], *, hint: bool) -> None:
-    """Where the kernel refuses a packet that comes in, the likely reason is told: it does not forward."""
+COMES_IN = ("--iif", "eth0", "--from", "10.0.0.9")
+
+
+def told_by_a_kernel(kind: Kind, *words: str) -> str:
+    """The second line of what is said where no table says that the kernel answers this."""
     kernel = plain_vm()
     backend = kernel.reopen()
-    refusal = Answer("unreachable", None)
-    backend.lookup = lambda *_: (refusal,)  # type: ignore[method-assign]  # no table says that this host does not forward
-    said = say("explain", "172.16.5.9", *words, host=FakeHost(kernel=kernel, backend=lambda: backend))
-    assert said.lines[1].startswith("But the kernel itself answers unreachable")
-    assert ("forwarding is off" in said.lines[1]) is hint
+    backend.lookup = lambda *_: (Answer(kind, None),)  # type: ignore[method-assign]  # no table says what it answers
+    return say("explain", "172.16.5.9", *words, host=FakeHost(kernel=kernel, backend=lambda: backend)).lines[1]
+
+
+@pytest.mark.parametrize(("words", "hint"), [(COMES_IN, True), (("--iif", "lo"), False), ((), False)])
+def test_a_kernel_that_does_not_forward(words: tuple[str, ...], *, hint: bool) -> None:
+    """Where the kernel refuses a packet that comes in, the likely reason is told: it does not forward."""
+    told = told_by_a_kernel("unreachable", *words)
+    assert told.startswith("But the kernel itself answers unreachable")
+    assert ("forwarding is off" in told) is hint
+
+
+@pytest.mark.parametrize("words", [("--iif", "lo"), ()])
+def test_a_kernel_that_answers_blackhole(words: tuple[str, ...]) -> None:
+    """Of a packet of the host's own a blackhole is one."""
+    assert told_by_a_kernel("blackhole", *words).startswith("But the kernel itself answers blackhole")
+
+
+def test_a_packet_that_is_dropped_as_it_comes_in() -> None:
+    """What the kernel says of a source that cannot be there is not called a blackhole: no route of that kind is."""
+    reason = "by rp_filter, or since nothing from 10.0.0.9 can come from there"
+    assert (
+        told_by_a_kernel("blackhole", *COMES_IN) == f"But the kernel itself drops it as it comes in by eth0: {reason}."
+    )
+
+
+def test_what_comes_in_without_a_source() -> None:
+    """The kernel is not asked of a packet that comes in from nowhere: it would refuse that one, whatever its routes."""
+    assert told_by_a_kernel("blackhole", "--iif", "eth0") == ""

@@ -116,6 +116,26 @@ def test_installed_routes_that_are_lost(repaired: str) -> None:
         assert "For good" not in said.out
 
 
+@pytest.mark.parametrize("more", [(), ({"destination": "172.16.0.0/18"}, {"destination": "172.16.64.0/18"})])
+@pytest.mark.parametrize("cidrs", [(), (CIDR,)])
+def test_an_installed_route_is_somebody_elses_now(
+    written: Callable[..., str], tmp_path: Path, cidrs: tuple[str, ...], more: tuple[dict[str, object], ...]
+) -> None:
+    """What is printed is without the route that cannot be had any more, says so, and can be applied as it is."""
+    host = installed(written(*HALVES, *more))
+    with host.kernel.reopen() as backend:
+        ours = [it for it in backend.snapshot(family=4).routes if it.protocol == 213]
+        theirs = Route.to("172.16.0.0/17", dev="ib0", protocol=4)
+        changes = [*(Change("delete", it) for it in ours), Change("add", theirs)]
+        assert all(it.ok for it in backend.change(changes))
+    said = say("check", *cidrs, host=host)
+    path = tmp_path / "pasted.json"
+    path.write_text(pasted(said).to_json())
+    assert "It is without 172.16.0.0/17: somebody else has a route there, which is not replaced." in said.lines
+    assert say("apply", "--config", str(path), host=host).code == 0
+    assert say("check", host=host).code == 0
+
+
 def test_a_part_of_the_installed_routes_is_lost(written: Callable[..., str]) -> None:
     """An installed route that closes a half and is not there stays as it was written; the other half is added."""
     host = installed(written(HALVES[0]))

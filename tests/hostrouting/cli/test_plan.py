@@ -62,8 +62,10 @@ def test_a_conflict(written: Callable[..., str]) -> None:
     """A key that somebody else holds is said first, with the way out; exit code 1."""
     said = say("plan", "--config", written({"destination": "172.16.0.0/16"}), kernel=h200())
     assert said.code == 1
-    assert said.lines[0] == "CONFLICT: 1 route cannot be had, and apply would change nothing at all"
-    assert "172.16.0.0/17 and 172.16.128.0/17 win without touching it" in said.lines[2]
+    assert said.lines[0] == (
+        "CONFLICT: 1 route cannot be had; apply would change no route, shut the gate (no machine starts) and fail"
+    )
+    assert "write 172.16.0.0/17 and 172.16.128.0/17, which win without touching it" in said.lines[2]
     assert "Do it" not in said.out
 
 
@@ -140,29 +142,85 @@ def test_no_default_route_to_judge_by(written: Callable[..., str]) -> None:
     assert said.lines[0] == "NOT READY: apply would wait for an IPv4 default route, by which to judge"
     said = say("apply", "--config", config, "--wait", "0", host=host)
     assert said.code == 3
-    assert any(text.startswith("Wait for it (--wait 30)") for text in said.lines)
+    assert any(text.startswith("Wait longer (--wait 300)") for text in said.lines)
     assert say("status", host=host).code == 3
 
 
-@pytest.mark.parametrize("stuck", ["conflict", "pending"])
-def test_what_cannot_be_done_lists_nothing_that_would_be(written: Callable[..., str], stuck: str) -> None:
-    """With a conflict, or while something is waited for, no file is said to be written, nor other routes to be added."""
-    wish = {"destination": "172.16.0.0/16"} if stuck == "conflict" else {"destination": "9.0.0.0/8", "dev": "eth9"}
-    said = say("plan", "--config", written(HALF, wish), kernel=h200())
-    assert "  write " not in said.out
+STUCK = {"conflict": {"destination": "172.16.0.0/16"}, "pending": {"destination": "9.0.0.0/8", "dev": "eth9"}}
+
+
+@pytest.mark.parametrize("stuck", STUCK)
+def test_what_cannot_be_done_lists_what_would_be_done_all_the_same(written: Callable[..., str], stuck: str) -> None:
+    """With a conflict, or while something is waited for, the files are told that apply writes before it fails."""
+    config, host = written(HALF, STUCK[stuck]), FakeHost(kernel=h200())
+    said = say("plan", "--config", config, host=host)
+    document = say("plan", "--config", config, "--json", host=host).json
+    done = say("apply", "--config", config, "--json", "--wait", "0", host=host)
+    assert done.code
+    assert sorted(document["files"]["write"]) == sorted(done.json["files"]["wrote"])
+    assert document["files"]["write"] == [text.removeprefix("  write ") for text in said.lines if "  write " in text]
+    assert document["changes"] is True
     assert ("  + " in said.out) is (stuck == "pending")
-    document = say("plan", "--config", written(HALF, wish), "--json", kernel=h200()).json
-    assert document["files"] == {"write": [], "remove": []}
-    assert document["changes"] is False
+
+
+@pytest.mark.parametrize(
+    ("stuck", "before", "after"),
+    [
+        (
+            "conflict",
+            "CONFLICT: 1 route cannot be had; apply would change no route, shut the gate (no machine starts) and fail",
+            "CONFLICT: 1 route cannot be had; apply would change no route and fail",
+        ),
+        (
+            "pending",
+            "NOT READY: apply would shut the gate (no machine starts), and wait for what is not there yet",
+            "NOT READY: apply would wait for what is not there yet",
+        ),
+    ],
+)
+def test_whether_the_gate_would_shut(written: Callable[..., str], stuck: str, before: str, after: str) -> None:
+    """Where an earlier run has left what opens the gate, or a snapshot is asked, no gate is said to shut."""
+    config, host = written(HALF, STUCK[stuck]), FakeHost(kernel=h200())
+    assert say("plan", "--config", config, host=host).lines[0] == before
+    if stuck == "conflict":
+        say("apply", "--config", config, host=host)
+        again = say("plan", "--config", config, host=host)
+        assert again.lines[0] == before.replace("shut the gate", "leave the gate shut")
+        assert "  write " not in again.out
+    saved = say("plan", "--config", config, "--snapshot", "-", stdin=say("snapshot", host=host).out.encode())
+    assert saved.lines[0] == f"{after}; routes only: a snapshot has no files"
+    say("apply", "--config", written(HALF, mode="WARN"), host=host)
+    assert say("plan", "--config", config, host=host).lines[0] == after
+
+
+def test_a_conflict_where_the_check_goes(written: Callable[..., str]) -> None:
+    """What the configuration does not have any more goes also where a route cannot be had."""
+    host = FakeHost(kernel=h200())
+    say("apply", "--config", written(HALF, mode="WARN"), host=host)
+    config = written(HALF, STUCK["conflict"], cidrs=())
+    document = say("plan", "--config", config, "--json", host=host).json
+    done = say("apply", "--config", config, "--json", host=host).json
+    assert host.layout.check_drop_in_path in document["files"]["remove"]
+    assert set(done["files"]["removed"]) <= set(document["files"]["remove"])
+    assert document["files"]["write"] == done["files"]["wrote"] == []
 
 
 @pytest.mark.parametrize(("mode", "fails"), [("STRICT", True), ("WARN", False)])
 def test_what_would_not_be_closed(written: Callable[..., str], mode: str, *, fails: bool) -> None:
     """Where something would escape all the same, it is said what prints the repair; in STRICT, that no machine starts."""
     config = written({"destination": "10.98.0.0/16"}, mode=mode)
-    said = say("plan", "--config", config, kernel=h200())
+    host = FakeHost(kernel=h200())
+    said = say("plan", "--config", config, host=host)
     told = "apply would do all of this, and then fail, and no machine would start: the mode is STRICT."
     assert (told in said.lines) is fails
+    say("apply", "--config", config, host=host)
+    done = say("plan", "--config", config, host=host)
+    first = "OVERLAP: apply would change nothing, and fail: the mode is STRICT, and no machine starts"
+    assert (done.code, done.lines[0].partition(":")[0]) == ((1, "OVERLAP") if fails else (0, "NOTHING TO DO"))
+    assert (first in done.lines) is fails
+    assert told not in done.lines
+    assert "Do it" not in done.out
+    assert say("plan", "--config", config, "--json", host=host).json["changes"] is False
     assert f"What the configuration lacks is printed by: hostrouting repair --config {config}" in said.lines
     snapshot = say("snapshot", kernel=h200()).out.encode()
     saved = say("plan", "--config", config, "--snapshot", "-", stdin=snapshot)

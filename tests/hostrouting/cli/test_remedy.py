@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from hostrouting.testing import MemoryBackend
     from tests.support.cli import Said
 
 CIDR, GATEWAY = "172.16.0.0/16", as_ip("10.0.0.1")
@@ -86,11 +87,48 @@ def test_what_a_configuration_lacks_besides(bare: FakeHost, written: Callable[..
     assert say("apply", "--config", written(OTHER, *items(said)), host=bare).code == 0
 
 
+def held(prefix: str) -> MemoryBackend:
+    """An H200 node on which somebody else has a route to the prefix into the fabric."""
+    kernel = h200()
+    with kernel.reopen() as backend:
+        assert all(it.ok for it in backend.change([Change("add", Route.to(prefix, dev="ib0", protocol=4))]))
+    return kernel
+
+
+@pytest.mark.parametrize("command", ["check", "repair"])
+def test_a_configured_route_that_somebody_else_holds(written: Callable[..., str], command: str) -> None:
+    """What cannot be had is to be taken out of the configuration; whoever does as is said has a plan without conflict."""
+    host = FakeHost(kernel=held("172.16.0.0/17"))
+    config = written(HALF, OTHER)
+    said = say(command, "--config", config, host=host)
+    assert "And take out 172.16.0.0/17: somebody else has a route there, which is not replaced." in said.lines
+    followed = written(OTHER, *items(said))
+    assert "conflict" not in steps(host, followed)
+    assert say("apply", "--config", followed, host=host).code == 0
+
+
+def test_a_configuration_that_has_the_way_out_already(written: Callable[..., str]) -> None:
+    """Where the rest closes it, all there is to do is to take out what cannot be had, and that is said."""
+    host = FakeHost(kernel=held("172.16.0.0/17"))
+    quarters = ({"destination": "172.16.0.0/18"}, {"destination": "172.16.64.0/18"})
+    config = written(HALF, OTHER, *quarters)
+    said = say("check", "--config", config, host=host)
+    told = (
+        f"For good, take out 172.16.0.0/17 of staticRoutes.routes of {config}: somebody else has a route there, "
+        f"which is not replaced. The others close it; run, as root: hostrouting apply --config {config}"
+    )
+    assert told in said.lines
+    assert say("apply", "--config", written(OTHER, *quarters), host=host).code == 0
+
+
 def test_cidrs_that_were_named_besides(written: Callable[..., str]) -> None:
     """CIDRs that are named beside a configuration are to be added to it, and its switch is to be set."""
     said = say("check", "172.16.0.0/17", "--config", written(), kernel=h200())
     assert "Add to routeOverlap.expectedCidrs, too, what it lacks of: 172.16.0.0/17" in said.lines
     assert "Set staticRoutes.enabled to true as well." in said.lines
+    assert "expectedDevs" not in said.out
+    said = say("check", "--config", written(), "--dev", "eth0", kernel=h200())
+    assert 'Set routeOverlap.expectedDevs to ["eth0"] as well.' in said.lines
 
 
 def test_a_route_of_ours_that_holds_the_key_is_replaced() -> None:

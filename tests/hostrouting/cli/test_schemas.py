@@ -99,6 +99,7 @@ def documents(written: Callable[..., str], repaired: str, tmp_path: Path) -> lis
         told("status", host=FakeHost(backend=no_netlink)),
         told("apply", "--config", half, host=well),
         told("apply", "--config", repaired, host=full),
+        told("status", "--config", written({"destination": CIDR}), host=full),
         told("status", host=well),
         told("status", "--config", repaired, host=well),
         told("plan", "--config", nothing, host=well),

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from hostrouting.backends.base import Change
 from hostrouting.errors import NetlinkUnavailable
-from hostrouting.model import Rule
+from hostrouting.layout import HostLayout
+from hostrouting.model import Route, Rule
 from hostrouting.testing import FakeHost, FakeManager, h200, plain_vm
 from tests.support.cli import say
 
@@ -16,6 +19,7 @@ if TYPE_CHECKING:
     from hostrouting.backends.base import RouteBackend
 
 UNIT = "static-routes.service"
+LAYOUT = HostLayout()
 
 
 def test_a_host_without_us() -> None:
@@ -97,6 +101,8 @@ def test_schema(repaired: str) -> None:
             "installed",
             "routes",
             "missing",
+            "contested",
+            "unfinished",
             "defaultRoute",
             "files",
             "units",
@@ -128,6 +134,99 @@ def test_routes_that_are_missing(repaired: str, written: Callable[..., str]) -> 
     named = say("status", "--config", third, host=host)
     assert (named.code, named.lines[0]) == (1, f"MISSING: 2 of 3 routes; see: hostrouting plan --config {third}")
     assert len(say("status", "--config", third, "--json", host=host).json["missing"]) == 2
+
+
+def take(host: FakeHost) -> None:
+    """Somebody else has a route now where one of ours was."""
+    with host.kernel.reopen() as backend:
+        one = next(it for it in backend.snapshot(family=4).routes if it.protocol == 213)
+        changes = [Change("delete", one), Change("add", Route.to(one.prefix, dev="ib0", protocol=4))]
+        assert all(it.ok for it in backend.change(changes))
+
+
+def test_a_route_that_somebody_else_holds_now(repaired: str) -> None:
+    """A route that cannot be had is not to be started: who holds its place is told, and what to write instead."""
+    host = FakeHost(kernel=h200())
+    say("apply", "--config", repaired, host=host)
+    take(host)
+    said = say("status", host=host)
+    assert said.code == 1
+    assert said.lines[0] == "CONFLICT: 1 of 2 routes cannot be had, for somebody else has a route there"
+    assert "systemctl start" not in said.out
+    assert "in its place write 172.16.0.0/18 and 172.16.64.0/18" in said.out
+    document = say("status", "--json", host=host).json
+    assert document["contested"] == document["missing"] == ["172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting"]
+
+
+def test_how_to_start_without_systemd(repaired: str) -> None:
+    """Where no systemd runs there is no unit to start: the script is to be run. So says the check."""
+    host = FakeHost(kernel=h200(), manager=FakeManager(running=False))
+    say("apply", "--config", repaired, host=host)
+    with host.kernel.reopen() as backend:
+        ours = [it for it in backend.snapshot(family=4).routes if it.protocol == 213]
+        assert all(it.ok for it in backend.change(Change("delete", it) for it in ours))
+    start = "start them, as root: /bin/bash /etc/aks-flex-node/static-routes.sh"
+    assert say("status", host=host).lines[0] == f"MISSING: 2 of 2 routes; {start}"
+    assert f"What is installed has the routes that close it; {start}" in say("check", host=host).lines
+
+
+def test_a_run_that_failed_half_way(written: Callable[..., str]) -> None:
+    """While a failed run holds the machines back, nothing is said to be installed; exit code 1, and how to end it."""
+    host = FakeHost(kernel=h200())
+    config = written({"destination": "172.16.0.0/16"})
+    assert say("apply", "--config", config, host=host).code == 1
+    said = say("status", host=host)
+    end = "carry it to its end, as root, with: hostrouting apply or remove"
+    assert (said.code, said.lines[0]) == (1, f"UNFINISHED: a run failed or was cut short, and no machine starts; {end}")
+    layout = host.layout
+    missing = f"{layout.routes_script_path} is missing, and {layout.routes_drop_in_path} has machines wait for it"
+    pending = f"{layout.routes_pending_path} is there: systemd has yet to read or run what was written"
+    assert say("status", "--json", host=host).json["unfinished"] == [pending, missing]
+    assert f"  {missing}" in said.lines
+    assert f"  {layout.routes_pending_path}" not in said.lines
+
+
+@pytest.mark.parametrize("note", [LAYOUT.routes_pending_path, LAYOUT.check_pending_path])
+def test_a_note_that_stands(repaired: str, note: str) -> None:
+    """A note that systemd is not done with it is said, though every file is there; it is no file of ours that lasts."""
+    host = FakeHost(kernel=h200())
+    say("apply", "--config", repaired, host=host)
+    host.files.texts |= {note: "", LAYOUT.unfinished_path: "OVERLA"}
+    said = say("status", "--config", repaired, host=host)
+    end = f"carry it to its end, as root, with: hostrouting apply --config {repaired}"
+    assert (said.code, said.lines[0]) == (1, f"UNFINISHED: a run failed, was cut short, or goes on still; {end}")
+    assert not any(text.startswith("  /run/") and text.endswith((".pending", ".new")) for text in said.lines)
+
+
+def test_a_check_without_its_script(written: Callable[..., str]) -> None:
+    """A gate of the check whose script is missing is unfinished, too."""
+    host = FakeHost(kernel=h200())
+    say("apply", "--config", written(mode="WARN"), host=host)
+    del host.files.texts[LAYOUT.check_script_path]
+    said = say("status", host=host)
+    assert said.lines[0].startswith("UNFINISHED: a run failed, was cut short, or goes on still; ")
+    assert said.code == 1
+
+
+def test_routes_that_nothing_brings_back() -> None:
+    """Routes of ours without the script that brings them back are no installation; exit code 1."""
+    kernel = h200()
+    with kernel.reopen() as backend:
+        backend.change([Change("add", Route.to("9.0.0.0/8", dev="eth0", gateway="10.0.0.1", protocol=213))])
+    said = say("status", kernel=kernel)
+    told = "UNTIL THE NEXT BOOT: 1 route of ours is here, and nothing brings it back; hostrouting apply does"
+    assert (said.code, said.lines[0]) == (1, told)
+
+
+def test_nothing_was_checked_yet(repaired: str) -> None:
+    """After a boot a check that is installed has not been made until a machine starts, and that is said at once."""
+    host = FakeHost(kernel=h200())
+    say("apply", "--config", repaired, host=host)
+    for path in [path for path in host.files.texts if path.startswith("/run/")]:
+        del host.files.texts[path]
+    said = say("status", host=host)
+    told = "INSTALLED: 2 routes and 9 files of ours are here; nothing was checked since this host booted"
+    assert (said.code, said.lines[0]) == (0, told)
 
 
 def test_an_undecided_check(written: Callable[..., str]) -> None:

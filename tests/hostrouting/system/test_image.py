@@ -133,8 +133,8 @@ class TestImage:
 
     def test_its_lock(self, tmp_path: Path) -> None:
         """One at a time works on an image, and no file for that is left in it."""
-        root = str(tmp_path / "image")
         (tmp_path / "image").mkdir()
+        root = str(tmp_path / "image")
         lock = ImageFiles(root).try_lock(f"{root}/run/lock")
         assert lock
         assert ImageFiles(f"{root}/").try_lock(f"{root}/run/lock") is None
@@ -144,22 +144,23 @@ class TestImage:
         again.release()
         assert list((tmp_path / "image").iterdir()) == []
 
-    def test_a_root_that_is_a_link(self, tmp_path: Path) -> None:
-        """Where an image is may be told by a link."""
+    def test_behind_a_link(self, tmp_path: Path) -> None:
+        """The image may be where a link leads; by either name it is one image, and locked as one."""
         (tmp_path / "image").mkdir()
         (tmp_path / "current").symlink_to("image")
-        files = ImageFiles(str(tmp_path / "current"))
-        lock = files.try_lock(f"{tmp_path}/current/run/lock")
+        link, root = f"{tmp_path}/current", f"{tmp_path}/image"
+        lock = ImageFiles(link).try_lock(f"{link}/run/lock")
         assert lock
-        assert ImageFiles(str(tmp_path / "image")).try_lock(f"{tmp_path}/image/run/lock") is None
+        assert ImageFiles(root).try_lock(f"{root}/run/lock") is None
         lock.release()
-        assert files.write(f"{tmp_path}/current/etc/file", "text")
-        assert (tmp_path / "image" / "etc" / "file").is_file()
+        assert ImageFiles(link).write(f"{link}/etc/unit", "text")
+        assert ImageFiles(root).read(f"{root}/etc/unit") == "text"
 
-    def test_a_root_that_is_not_there(self, tmp_path: Path) -> None:
-        """An image that is not mounted, or misspelt, is not made."""
-        with pytest.raises(FileError, match=r"cannot lock .*/imge: No such file or directory; make it, or mount"):
-            ImageFiles(f"{tmp_path}/imge").try_lock(f"{tmp_path}/imge/run/lock")
+    def test_no_image_there(self, tmp_path: Path) -> None:
+        """A folder that is not there is no image: nothing is made of a name that was mistyped."""
+        config = HostRoutingConfig({}, {"expectedCidrs": ["172.16.0.0/16"]})
+        with pytest.raises(phases.TaskFailed, match="/nowhere: No such file or directory; mount the image there first"):
+            phases.execute(Configure(config, host=Host.offline(f"{tmp_path}/nowhere")))
         assert not list(tmp_path.iterdir())
 
     def test_nothing_but_what_it_needs(self, tmp_path: Path) -> None:
