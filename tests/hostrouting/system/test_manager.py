@@ -163,6 +163,27 @@ class TestSystemdManager:
         assert names["OTHER"] == "1"
 
     @pytest.mark.usefixtures("stub")
+    def test_its_session(self, tmp_path: Path) -> None:
+        """Ctrl-C does not reach it: it is in a session of its own."""
+        program = tmp_path / "systemctl"
+        look = 'read -r pid name state parent group session rest </proc/self/stat; echo "$pid $session"'
+        program.write_text(f"#!/bin/sh\n{look} >{tmp_path}/session\n", encoding="utf-8")
+        program.chmod(0o755)
+        SystemdManager().reload()
+        pid, session = (tmp_path / "session").read_text(encoding="utf-8").split()
+        assert session == pid
+
+    @pytest.mark.usefixtures("stub")
+    @pytest.mark.parametrize(("number", "name"), [(9, "SIGKILL"), (40, "signal 40")])
+    def test_ended_by_a_signal(self, tmp_path: Path, number: int, name: str) -> None:
+        """A systemctl that was ended is an error that says by what; also by a signal that has no name."""
+        program = tmp_path / "systemctl"
+        program.write_text(f"#!/bin/sh\nkill -{number} $$\n", encoding="utf-8")
+        program.chmod(0o755)
+        with pytest.raises(ManagerError, match=f"systemctl daemon-reload was ended by {name}$"):
+            SystemdManager().reload()
+
+    @pytest.mark.usefixtures("stub")
     def test_without_systemctl(self) -> None:
         """Where there is no systemctl the error says what to do."""
         with pytest.raises(ManagerError, match=r"there is no systemctl here; install systemd, or write into an image"):

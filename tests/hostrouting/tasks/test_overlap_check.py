@@ -14,7 +14,7 @@ from hostrouting.errors import RouteOverlapError, Unsettled
 from hostrouting.system import UnitState
 from hostrouting.tasks import CheckRouteOverlap, Configure, Remove
 from hostrouting.testing import FakeFiles, FakeHost, FakeManager, MemoryBackend, h200
-from tests.support.tasks import CIDR, LAYOUT, config, run
+from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, run
 
 
 class TestCheckRouteOverlap:
@@ -211,6 +211,25 @@ class TestCheckRouteOverlap:
         task = CheckRouteOverlap(config(cidrs=("10.0.0.0/8",)), host=host)
         run(task)
         assert LAYOUT.ok_path in host.files.texts
+        host.kernel.faults.fail("snapshot", 5)
+        with pytest.raises(phases.TaskFailed):
+            run(task)
+        assert not {LAYOUT.ok_path, LAYOUT.report_path} & set(host.files.texts)
+
+    def test_what_was_found_before_the_routes_failed(self) -> None:
+        """A marker of yesterday does not outlive a run whose routes cannot be had, and which checks nothing."""
+        host = FakeHost(kernel=h200())
+        run(Configure(config(*REPAIR, cidrs=(CIDR,)), host=host))
+        assert LAYOUT.ok_path in host.files.texts
+        with pytest.raises(phases.TaskFailed):
+            run(Configure(config(CIDR, cidrs=(CIDR,)), host=host))
+        assert not {LAYOUT.ok_path, LAYOUT.report_path} & set(host.files.texts)
+
+    def test_what_a_machine_found_meanwhile(self) -> None:
+        """What the start of a machine leaves between gate and check does not outlive a check that fails."""
+        host = FakeHost(kernel=h200())
+        task = CheckRouteOverlap(config(cidrs=(CIDR,)), host=host).gated(phases.Context())
+        host.files.texts |= {LAYOUT.ok_path: "ok\n", LAYOUT.report_path: "{}"}
         host.kernel.faults.fail("snapshot", 5)
         with pytest.raises(phases.TaskFailed):
             run(task)
