@@ -98,7 +98,7 @@ def demonstrate(host: Host) -> int:
 
     tell("3. The proof: every address of the CIDR, not one that was tried.")
     assert ask(host, "check", CIDR) == 0
-    print(f"\nAsked for {ADDRESS}, the kernel itself now says: by {way_out(host)}.", flush=True)
+    print(f"\nAsked for {ADDRESS}, the kernel of the node now says: by {way_out(host)}.", flush=True)
     assert way_out(host) == "eth0"
 
     phases.undo(configure, phases.Context(observers=[]))

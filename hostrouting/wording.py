@@ -105,10 +105,10 @@ def unsafe_line(unsafe: Unsafe) -> str:
     return f"{range_name(unsafe.family, unsafe.first, unsafe.last)} {reason}"
 
 
-def diversion_line(diversion: Diversion) -> str:
-    """What the repair takes from other devices, in one sentence."""
+def diversion_line(diversion: Diversion, *, of: str = "") -> str:
+    """What the repair takes from other devices, in one sentence; `of` names the networks where they are several."""
     devs = ", ".join(diversion.devs)
-    what = f"the repair diverts addresses of {diversion.prefix} from {devs}: "
+    what = f"the repair diverts addresses of {of or diversion.prefix} from {devs}: "
     if diversion.connected:
         return f"{what}neighbours there, in the repaired range, become unreachable over IP"
     return f"{what}packets for the repaired range no longer go there"

@@ -58,7 +58,8 @@ def _why_expected(it: Examined) -> Iterator[Line]:
     links = [it.fib.snapshot.link(dev) for dev in devs]
     astray = any(link is not None and link.infiniband for link in links)
     rest = "where that is wrong, name the right one: --dev DEV" + ("; InfiniBand seldom is" if astray else "")
-    told = f"Expected, {spoken(devs)}, is by where the IPv4 default route leads; {rest}."
+    verb = "are" if len(devs) > 1 else "is"
+    told = f"{spoken(devs)} {verb} expected, since the IPv4 default route leads there; {rest}."
     yield line(Painted(told, "warn" if astray else "soft"))
 
 

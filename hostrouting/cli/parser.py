@@ -34,11 +34,21 @@ CHANGING = frozenset({"apply", "remove"})
 
 _CODES = """\
 exit codes:
-  0  fine
-  1  an overlap was found, or applying failed{also}
-  2  bad input: the command line, the configuration or the snapshot
+  0  {fine}
+{wrong}  2  bad input: the command line, the configuration or the snapshot
   3  it cannot be decided: not permitted, no netlink, no default route
 """
+_WRONG = {
+    "": "an overlap was found, something is to be done or is wrong, or it failed",
+    "check": "an overlap was found",
+    "repair": "some of the overlap no route of ours can close",
+    "plan": "there is something to do, or apply would fail",
+    "status": "something of ours is not as it should be, or the last check found an overlap",
+    "apply": "it failed; in STRICT also where an overlap is left",
+    "remove": "not everything could be removed",
+    "render": "not everything could be written",
+}
+"""What exit code 1 says; a command that is not here never says it."""
 _MORE = {
     "check": """\
 Without a configuration the expected devices are those of the IPv4 default route, and the CIDRs are those given here;
@@ -57,12 +67,14 @@ Exit code 1 says that some of the overlap cannot be closed by any route of ours;
 nothing was wrong.
 """,
     "plan": """\
-Exit code 0 says that the host already is as the configuration says; 1 that there is something to do, or that a route
-stands in the way; 3 that it cannot be told yet, for want of a default route or a device.
+Exit code 0 says that the host already is as the configuration says; 1 that there is something to do, that a route
+stands in the way, or that in STRICT an overlap is left; 3 that it cannot be told yet, for want of a default route or
+a device. With --json, "answer" tells these apart.
 """,
     "status": """\
-Exit code 1 says that the last check found an overlap, that a unit of ours has failed, or that routes are missing: of
-the configuration, or without one of those that the installed script has. 3 says that not all could be found out.
+Exit code 1 says that the last check found an overlap, that a unit of ours has failed, that a run did not come to its
+end, that nothing brings our routes back at the next boot, or that routes are missing: of the configuration, or without
+one of those that the installed script has. 3 says that not all could be found out.
 """,
     "snapshot": """\
 On the sick host:   hostrouting snapshot > node.json
@@ -144,7 +156,9 @@ def _listed(title: str, commands: dict[str, str]) -> list[str]:
 
 
 def _codes(command: str = "") -> str:
-    return _CODES.format(also=", or there is something to do" if command == "plan" else "")
+    wrong = _WRONG.get(command)
+    told = "" if wrong is None else f"  1  {wrong}\n"
+    return _CODES.format(fine="fine" if wrong else "it was told, whatever it is", wrong=told)
 
 
 def _check(parser: argparse.ArgumentParser) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
 
@@ -64,12 +64,19 @@ class _Prospect:
         return self.routes.conflicts or self.routes.steps
 
     @property
-    def code(self) -> int:
+    def answer(self) -> Literal["conflict", "not-ready", "to-do", "overlap", "nothing-to-do"]:
+        """The whole in a word."""
         if self.routes.conflicts:
-            return FAILED
+            return "conflict"
         if self.routes.pending or (self.after is not None and self.after.found.verdict == "no-default-route"):
-            return UNDECIDED
-        return FAILED if self.changes or self.ends_in_overlap else FINE
+            return "not-ready"
+        if self.changes:
+            return "to-do"
+        return "overlap" if self.ends_in_overlap else "nothing-to-do"
+
+    @property
+    def code(self) -> int:
+        return {"not-ready": UNDECIDED, "nothing-to-do": FINE}.get(self.answer, FAILED)
 
 
 def run(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
@@ -140,12 +147,12 @@ def _answer(it: _Prospect, config: str) -> Line:
     if it.routes.pending:
         told = f"{gate}, and wait" if it.shuts else "wait"
         return line(Painted("NOT READY:", "warn"), f" apply would {told} for what is not there yet{beside}")
-    if it.code == UNDECIDED:
+    if it.answer == "not-ready":
         return line(Painted("NOT READY:", "warn"), " apply would wait for an IPv4 default route, by which to judge")
     parts = tally(it.routes.steps, {"add": "add {}", "replace": "replace {}", "delete": "delete {}"})
     parts += [f"write {counted(len(it.writes), 'file')}"] if it.writes else []
     parts += [f"remove {counted(len(it.removes), 'file')}"] if it.removes else []
-    if not parts and it.ends_in_overlap:
+    if it.answer == "overlap":
         told = f" apply would change nothing, and fail: the mode is STRICT, and no machine starts{beside}"
         return line(Painted("OVERLAP:", "bad"), told)
     if not parts and it.saved:
@@ -158,6 +165,7 @@ def _answer(it: _Prospect, config: str) -> Line:
 def _document(it: _Prospect) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
+        "answer": it.answer,
         "changes": it.changes,
         "steps": [step_document(step) for step in it.steps],
         "pending": [str(pending) for pending in it.routes.pending],

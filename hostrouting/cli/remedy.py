@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from hostrouting.cli.examined import Examined
     from hostrouting.model import Route
-    from hostrouting.repair import Repair
+    from hostrouting.repair import Diversion, Repair
     from hostrouting.uplink import DesiredRoute
 
 __all__ = ["ip_commands", "remedy_lines"]
@@ -141,8 +141,11 @@ def _price(repair: Repair) -> Iterator[Line]:
     if repair.diverted:
         yield line()
         yield line(Painted("What the repair costs", "strong"), ":")
-        lines = (line("  ", Painted(diversion_line(it), "warn")) for it in repair.diverted[:SHOWN])
-        yield from capped(lines, len(repair.diverted))
+        alike: dict[object, list[Diversion]] = {}
+        for it in repair.diverted:
+            alike.setdefault((it.devs, it.connected), []).append(it)
+        told = [diversion_line(them[0], of=spoken([str(it.prefix) for it in them])) for them in alike.values()]
+        yield from capped((line("  ", Painted(text, "warn")) for text in told[:SHOWN]), len(told))
     if repair.unsafe:
         yield line()
         yield line(Painted("What no static route can close", "strong"), ":")

@@ -98,6 +98,7 @@ SCHEMAS: dict[str, dict[str, str]] = {
         "diverted[]": "what the repair costs; each a sentence",
     },
     "hostrouting/plan/1": {
+        "answer": "conflict, not-ready, to-do, overlap (nothing to do, and apply would fail) or nothing-to-do",
         "changes": "whether apply would change anything",
         **_STEPS,
         "pending[]": "what is waited for; each a sentence",

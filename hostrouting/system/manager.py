@@ -7,6 +7,7 @@ Here: what it is told, and what it says of a unit that failed. Not here: when it
 from __future__ import annotations
 
 import os
+import signal
 from contextlib import suppress
 from typing import Protocol
 
@@ -176,5 +177,13 @@ class SystemdManager:
         except OSError as error:
             raise ManagerError(f"systemctl cannot be run: {error.strerror}") from error
         if done.returncode < 0:
-            raise ManagerError(f"systemctl {' '.join(words)} was ended by signal {-done.returncode}")
+            raise ManagerError(f"systemctl {' '.join(words)} was ended by {_signal_name(-done.returncode)}")
         return done.returncode, (done.stderr or done.stdout).strip() if done.returncode else done.stdout
+
+
+def _signal_name(number: int) -> str:
+    """A signal's name; most of those for real-time programs have none."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -41,7 +41,7 @@ def story(lines: list[str]) -> None:
         lines.index("OVERLAP: 172.16.0.0/16 goes by ib0, not by eth0"),
         next(at for at, text in enumerate(lines) if text.startswith("bootstrap: ok after ")),
         lines.index("OK: every address of 172.16.0.0/16 leaves by eth0, or stays on this host as it should"),
-        lines.index("Asked for 172.16.5.9, the kernel itself now says: by eth0."),
+        lines.index("Asked for 172.16.5.9, the kernel of the node now says: by eth0."),
     ]
     assert places == sorted(places)
     assert lines[-2].endswith("Nothing is left behind.")

@@ -22,11 +22,12 @@ from tests.support.gate import (
 pytestmark = gate_tests
 
 
+@pytest.mark.parametrize("name", ["SYSTEMD_OFFLINE", "SYSTEMD_IN_CHROOT"])
 @pytest.mark.parametrize("settings", [config(mode=Mode.STRICT), config(StaticRoute(CIDR))], ids=["check", "routes"])
-def test_an_environment_in_which_systemctl_does_nothing(settings: HostRoutingConfig) -> None:
+def test_an_environment_in_which_systemctl_does_nothing(settings: HostRoutingConfig, name: str) -> None:
     """The gate stays shut where the manager's environment makes any systemctl succeed without doing anything."""
     with host(settings) as system:
-        system.must("systemctl", "set-environment", "SYSTEMD_OFFLINE=1")
+        system.must("systemctl", "set-environment", f"{name}=1")
         assert start(system) == 1
         assert not pid(system)
 

@@ -247,15 +247,15 @@ def test_several_expected_devices() -> None:
 def test_why_a_device_is_expected() -> None:
     """Where nobody has named the devices it is said why these are expected: a default route may be astray itself."""
     kernel = h200()
-    told = "is by where the IPv4 default route leads; where that is wrong, name the right one: --dev DEV"
-    assert f"Expected, eth0, {told}." in say("check", CIDR, kernel=kernel).lines
+    told = "is expected, since the IPv4 default route leads there; where that is wrong, name the right one: --dev DEV"
+    assert f"eth0 {told}." in say("check", CIDR, kernel=kernel).lines
     assert kernel.change([Change("add", Route.to("0.0.0.0/0", dev="ib0", gateway="172.16.9.9", metric=50))])[0].ok
     said = say("check", CIDR, kernel=kernel)
     assert (said.code, said.lines[0].partition(":")[0]) == (0, "OK")
-    assert f"Expected, ib0, {told}; InfiniBand seldom is." in said.lines
+    assert f"ib0 {told}; InfiniBand seldom is." in said.lines
     named = say("check", CIDR, "--dev", "eth0", kernel=kernel)
     assert (named.code, named.lines[0]) == (1, "OVERLAP: 172.16.0.0/16 goes by ib0, not by eth0")
-    assert "Expected, " not in named.out
+    assert "expected, since" not in named.out
 
 
 @pytest.mark.parametrize("command", ["check", "repair", "explain"])

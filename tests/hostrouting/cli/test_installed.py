@@ -100,6 +100,15 @@ def test_nothing_installed_is_lost(
     assert say("check", *(cidrs or (CIDR,)), host=host).code == 0
 
 
+def test_devices_that_are_named_beside_it(written: Callable[..., str]) -> None:
+    """Devices that are named take the place of the installed check's, also in what is printed; that is said."""
+    host = installed(written(cidrs=(OTHER,)))
+    said = say("check", CIDR, "--dev", "eth0", host=host)
+    assert pasted(said).route_overlap.expected_devs == ("eth0",)
+    assert "The check installed on this host was not asked; that is: hostrouting check" in said.lines
+    assert "was not asked" in say("check", "--dev", "eth0", host=host).out
+
+
 def test_installed_routes_that_are_lost(repaired: str) -> None:
     """Where the installed routes would close it and are not there, they are to be started; nothing is to be pasted."""
     host = installed(repaired)

@@ -46,6 +46,7 @@ def test_help_of_each_command(command: str) -> None:
     assert f"{command}: {COMMANDS[command]}" in said.out
     assert f"hostrouting/{command}/1" in said.out
     assert "  3  it cannot be decided" in said.out
+    assert ("\n  1  " in said.out) is (command not in {"explain", "snapshot"})
     assert said.out.isascii()
 
 

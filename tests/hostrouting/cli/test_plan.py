@@ -92,7 +92,7 @@ def test_schema(repaired: str, *, from_snapshot: bool) -> None:
     where = ("--snapshot", "-") if from_snapshot else ()
     said = say("plan", "--config", repaired, "--json", *where, kernel=h200(), stdin=snapshot)
     document = said.json
-    assert set(document) == {"schema", "changes", "steps", "pending", "files", "verdict"}
+    assert set(document) == {"schema", "answer", "changes", "steps", "pending", "files", "verdict"}
     assert (document["schema"], document["changes"], document["verdict"]) == ("hostrouting/plan/1", True, "ok")
     assert document["steps"][0] == {
         "action": "add",
@@ -191,6 +191,38 @@ def test_whether_the_gate_would_shut(written: Callable[..., str], stuck: str, be
     assert saved.lines[0] == f"{after}; routes only: a snapshot has no files"
     say("apply", "--config", written(HALF, mode="WARN"), host=host)
     assert say("plan", "--config", config, host=host).lines[0] == after
+
+
+@pytest.mark.parametrize(
+    ("wishes", "kernel", "answer", "code"),
+    [
+        ((HALF, STUCK["conflict"]), h200, "conflict", 1),
+        ((HALF, STUCK["pending"]), h200, "not-ready", 3),
+        ((), MemoryBackend, "not-ready", 3),
+        ((HALF,), h200, "to-do", 1),
+    ],
+)
+def test_the_answer_in_a_word(
+    written: Callable[..., str],
+    wishes: tuple[dict[str, object], ...],
+    kernel: Callable[[], MemoryBackend],
+    answer: str,
+    code: int,
+) -> None:
+    """A program is told by a word what a person reads first, where several answers have one exit code."""
+    config, host = written(*wishes), FakeHost(kernel=kernel())
+    said = say("plan", "--config", config, "--json", host=host)
+    assert (said.json["answer"], said.code) == (answer, code)
+    first = say("plan", "--config", config, host=host).lines[0]
+    assert first.partition(":")[0].lower().replace(" ", "-") == answer
+
+
+def test_the_answer_when_all_is_done(written: Callable[..., str]) -> None:
+    """Where nothing is left to do, whether apply would fail all the same is in the word."""
+    for mode, answer in (("WARN", "nothing-to-do"), ("STRICT", "overlap")):
+        config, host = written(HALF, mode=mode), FakeHost(kernel=h200())
+        say("apply", "--config", config, host=host)
+        assert say("plan", "--config", config, "--json", host=host).json["answer"] == answer
 
 
 def test_a_conflict_where_the_check_goes(written: Callable[..., str]) -> None:

@@ -87,6 +87,18 @@ def test_ecmp() -> None:
     )
 
 
+def test_a_price_of_many_lines() -> None:
+    """What is lost to one device is told in one line, however many networks it is of; the JSON has each."""
+    kernel = h200()
+    routes = [Route.to(f"10.{100 + at}.0.0/16", dev="ib3") for at in range(6)]
+    assert all(it.ok for it in kernel.change(Change("add", route) for route in routes))
+    said = say("repair", "10.0.0.0/8", kernel=kernel)
+    [told] = [text for text in said.lines if "diverts" in text]
+    networks = "10.100.0.0/16, 10.101.0.0/16, 10.102.0.0/16, 10.103.0.0/16 and 2 more"
+    assert told.startswith(f"  the repair diverts addresses of {networks} from ib3: ")
+    assert len(say("repair", "10.0.0.0/8", "--json", kernel=kernel).json["diverted"]) == 6
+
+
 def test_schema() -> None:
     """The JSON is `hostrouting/repair/1`, and its routes are a configuration's."""
     document = say("repair", CIDR, "--json", kernel=h200()).json

@@ -144,6 +144,14 @@ class TestImage:
         again.release()
         assert list((tmp_path / "image").iterdir()) == []
 
+    def test_when_a_file_was_written(self, tmp_path: Path) -> None:
+        """The time of a file is that of where its links lead within the image, not of a file of this machine."""
+        (tmp_path / "etc").mkdir()
+        (tmp_path / "etc" / "unit").write_text("text", encoding="utf-8")
+        os.utime(tmp_path / "etc" / "unit", (0, 86_400))
+        (tmp_path / "unit").symlink_to("/etc/unit")
+        assert ImageFiles(str(tmp_path)).modified(f"{tmp_path}/unit") == 86_400
+
     def test_behind_a_link(self, tmp_path: Path) -> None:
         """The image may be where a link leads; by either name it is one image, and locked as one."""
         (tmp_path / "image").mkdir()

@@ -95,7 +95,7 @@ class TestSystemdManager:
         """Of a systemctl that was ended by a signal to all of us the unit is not said to have failed; it is stopped."""
         stub |= {"start x.service": (-ended_by, "")}
         log = self.ready(tmp_path, stub)
-        with pytest.raises(ManagerError, match=rf"systemctl .* restart x.service was ended by signal {ended_by:d}"):
+        with pytest.raises(ManagerError, match=rf"systemctl .* restart x.service was ended by {ended_by.name}"):
             SystemdManager().start("x.service", timeout=5)
         assert log.read_text(encoding="utf-8").splitlines()[-1].endswith("stop x.service")
 
@@ -146,17 +146,6 @@ class TestSystemdManager:
             SystemdManager().stop("x.service")
 
     @pytest.mark.usefixtures("stub")
-    def test_a_session_of_its_own(self, tmp_path: Path) -> None:
-        """What a terminal sends to all of us does not reach systemctl: we have the unit stopped, and then report."""
-        program = tmp_path / "systemctl"
-        session = tmp_path / "session"
-        code = f"import os; open({str(session)!r}, 'w').write(str(os.getsid(0)))"
-        program.write_text(f"#!{sys.executable}\n{code}\n", encoding="utf-8")
-        program.chmod(0o755)
-        SystemdManager().reload()
-        assert int(session.read_text(encoding="utf-8")) != os.getsid(0)
-
-    @pytest.mark.usefixtures("stub")
     def test_its_environment(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """What would have systemctl do nothing and say that all is well does not reach it; all else does."""
         for name in ("SYSTEMD_OFFLINE", "SYSTEMD_IN_CHROOT", "OTHER"):
@@ -172,6 +161,27 @@ class TestSystemdManager:
         assert not {"SYSTEMD_OFFLINE", "SYSTEMD_IN_CHROOT"} & names.keys()
         assert names["SYSTEMD_IGNORE_CHROOT"] == "1"
         assert names["OTHER"] == "1"
+
+    @pytest.mark.usefixtures("stub")
+    def test_its_session(self, tmp_path: Path) -> None:
+        """Ctrl-C does not reach it: it is in a session of its own."""
+        program = tmp_path / "systemctl"
+        look = 'read -r pid name state parent group session rest </proc/self/stat; echo "$pid $session"'
+        program.write_text(f"#!/bin/sh\n{look} >{tmp_path}/session\n", encoding="utf-8")
+        program.chmod(0o755)
+        SystemdManager().reload()
+        pid, session = (tmp_path / "session").read_text(encoding="utf-8").split()
+        assert session == pid
+
+    @pytest.mark.usefixtures("stub")
+    @pytest.mark.parametrize(("number", "name"), [(9, "SIGKILL"), (40, "signal 40")])
+    def test_ended_by_a_signal(self, tmp_path: Path, number: int, name: str) -> None:
+        """A systemctl that was ended is an error that says by what; also by a signal that has no name."""
+        program = tmp_path / "systemctl"
+        program.write_text(f"#!/bin/sh\nkill -{number} $$\n", encoding="utf-8")
+        program.chmod(0o755)
+        with pytest.raises(ManagerError, match=f"systemctl daemon-reload was ended by {name}$"):
+            SystemdManager().reload()
 
     @pytest.mark.usefixtures("stub")
     def test_without_systemctl(self) -> None:

@@ -205,36 +205,31 @@ class TestCheckRouteOverlap:
         with pytest.raises(phases.TaskFailed, match=r"cannot write .*route-overlap\.ok: No space left"):
             run(CheckRouteOverlap(config(cidrs=("10.0.0.0/8",)), host=host))
 
-    def test_what_was_found_before_a_bootstrap_that_fails(self) -> None:
-        """A Configure whose routes cannot be had leaves no marker of an earlier check: it did not come so far."""
-        host = FakeHost(kernel=h200())
-        run(CheckRouteOverlap(config(cidrs=("10.0.0.0/8",)), host=host))
-        with pytest.raises(phases.TaskFailed, match="its key is held"):
-            run(Configure(config("172.16.0.0/16", cidrs=("10.0.0.0/8",)), host=host))
-        assert not {LAYOUT.ok_path, LAYOUT.report_path} & set(host.files.texts)
-
-    def test_what_was_found_meanwhile(self) -> None:
-        """What a machine's start leaves between the gate and the check does not outlive a check that fails."""
-        files = FakeFiles()
-
-        class StartsAMachine(FakeManager):
-            def start(self, unit: str, *, timeout: float) -> None:
-                files.texts[LAYOUT.ok_path] = "ok"
-                super().start(unit, timeout=timeout)
-
-        host = FakeHost(kernel=h200(), files=files, manager=StartsAMachine())
-        host.kernel.faults.fail("lookup", 5)
-        with pytest.raises(phases.TaskFailed):
-            run(Configure(config(*REPAIR, cidrs=("10.0.0.0/8",)), host=host))
-        assert host.kernel.faults.waiting == 0
-        assert LAYOUT.ok_path not in files.texts
-
     def test_what_was_found_earlier(self) -> None:
         """A marker of an earlier check is gone when the examination fails: none stands for what was not examined."""
         host = FakeHost(kernel=h200())
         task = CheckRouteOverlap(config(cidrs=("10.0.0.0/8",)), host=host)
         run(task)
         assert LAYOUT.ok_path in host.files.texts
+        host.kernel.faults.fail("snapshot", 5)
+        with pytest.raises(phases.TaskFailed):
+            run(task)
+        assert not {LAYOUT.ok_path, LAYOUT.report_path} & set(host.files.texts)
+
+    def test_what_was_found_before_the_routes_failed(self) -> None:
+        """A marker of yesterday does not outlive a run whose routes cannot be had, and which checks nothing."""
+        host = FakeHost(kernel=h200())
+        run(Configure(config(*REPAIR, cidrs=(CIDR,)), host=host))
+        assert LAYOUT.ok_path in host.files.texts
+        with pytest.raises(phases.TaskFailed):
+            run(Configure(config(CIDR, cidrs=(CIDR,)), host=host))
+        assert not {LAYOUT.ok_path, LAYOUT.report_path} & set(host.files.texts)
+
+    def test_what_a_machine_found_meanwhile(self) -> None:
+        """What the start of a machine leaves between gate and check does not outlive a check that fails."""
+        host = FakeHost(kernel=h200())
+        task = CheckRouteOverlap(config(cidrs=(CIDR,)), host=host).gated(phases.Context())
+        host.files.texts |= {LAYOUT.ok_path: "ok\n", LAYOUT.report_path: "{}"}
         host.kernel.faults.fail("snapshot", 5)
         with pytest.raises(phases.TaskFailed):
             run(task)
