@@ -38,8 +38,12 @@ class Followed(Sequence[Route]):
         parts: list[Iterable[Hashable]] = []
         for last, some in groupby(positions, begin.__le__):
             part = list(some)
-            shapes = route_shapes(self._added if last else self._routes)
-            parts.append(shapes([position - begin for position in part] if last else part))
+            if last:
+                # A shape may be no more than a place, of which the first ones have the same.
+                shapes = route_shapes(self._added)([position - begin for position in part])
+                parts.append((begin, shape) for shape in shapes)
+            else:
+                parts.append(route_shapes(self._routes)(part))
         return chain.from_iterable(parts)
 
     def __len__(self) -> int:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hostrouting.fib import ANY, Cell, Fib, Flow
 from hostrouting.fib.bulk import joined
-from hostrouting.model import TABLE_MAIN, NextHop, Prefix, Route, Rule, Snapshot, default_rules, in_order, ip_at
+from hostrouting.model import TABLE_MAIN, Link, NextHop, Prefix, Route, Rule, Snapshot, default_rules, in_order, ip_at
 from hostrouting.overlap import Judge, check_overlap
 from tests.support.strategies import blocks, prefixes, snapshots
 from tests.support.topologies import plain
@@ -48,6 +48,38 @@ def healthy(draw: st.DrawFn, block: Prefix) -> Snapshot:
     return attrs.evolve(whole, rules=rules, routes=(*routes, *ways))
 
 
+SIXTEEN = st.builds(
+    lambda low, length: Prefix.around(4, 0x0A000000 + low, length), st.integers(0, 15), st.integers(27, 32)
+)
+LEGS = [(NextHop("eth0"),)] * 4 + [
+    (NextHop("ib0"),),
+    (NextHop("eth0", dead=True),),
+    (NextHop("eth0", linkdown=True),),
+    (NextHop("eth0"), NextHop("ib0")),
+]
+
+
+@st.composite
+def crowded(draw: st.DrawFn) -> Snapshot:
+    """A host on which few routes meet at the same few addresses, where edges fall together."""
+    way, tos = st.sampled_from(LEGS), st.sampled_from([0, 0, 0, 0x10])
+    some = st.builds(lambda prefix, legs, tos: Route(prefix, legs, tos=tos), SIXTEEN, way, tos)
+    rules: tuple[tuple[Rule, ...], ...] = (
+        (),
+        (Rule(family=4, priority=100, dst=draw(SIXTEEN), table=draw(st.sampled_from(TABLES))),),
+        (Rule(family=4, priority=100, suppress_prefixlength=draw(st.integers(0, 32)), table=TABLE_MAIN),),
+    )
+    links = tuple(
+        Link(name=name, index=at, ignore_routes_with_linkdown=draw(st.booleans()))
+        for at, name in enumerate(("eth0", "ib0"), 1)
+    )
+    return Snapshot(
+        links=links,
+        rules=in_order([*default_rules(4), *draw(st.sampled_from(rules))]),
+        routes=(Route.to("0.0.0.0/0", dev="eth0"), *draw(st.lists(some, min_size=1, max_size=4))),
+    )
+
+
 @pytest.mark.parametrize("few", [0, 1024])
 class TestInBulk:
     """A check says the same with and without the fast path, whether columns are small or large."""
@@ -62,6 +94,16 @@ class TestInBulk:
             report = check_overlap(fib, cidrs, devs=DEVS, allowed=["wg*"])
         with patch.object(Fib, "doubtful_cells", cell_by_cell):
             assert report == check_overlap(fib, cidrs, devs=DEVS, allowed=["wg*"])
+
+    @given(snapshot=crowded(), cidrs=st.lists(SIXTEEN, min_size=1, max_size=2))
+    @settings(max_examples=1000)
+    def test_a_check_is_the_same_where_edges_meet(self, few: int, snapshot: Snapshot, cidrs: list[Prefix]) -> None:
+        """The same for a few routes that begin and end where the CIDRs do."""
+        fib = Fib(snapshot)
+        with patch.multiple("hostrouting.fib.bulk", _FEW=few, _LITTLE=0):
+            report = check_overlap(fib, cidrs, devs=["eth0"])
+        with patch.object(Fib, "doubtful_cells", cell_by_cell):
+            assert report == check_overlap(fib, cidrs, devs=["eth0"])
 
     @given(data=st.data(), family=st.sampled_from([4, 6]))
     @settings(max_examples=200)
@@ -99,6 +141,35 @@ class TestInBulk:
             [(odd.prefix.first, odd.prefix.last, odd)],
             [],
         ]
+
+    @pytest.mark.parametrize(
+        ("odd", "cidr"),
+        [
+            ("10.0.0.0/24", "10.0.0.255/32"),
+            ("10.0.0.0/24", "10.0.0.0/32"),
+            ("10.0.0.255/32", "10.0.0.0/24"),
+            ("10.0.0.0/32", "10.0.0.0/24"),
+            ("10.0.0.0/24", "10.0.0.0/24"),
+        ],
+    )
+    def test_the_edges(self, few: int, odd: str, cidr: str) -> None:
+        """An odd route is met at the first and at the last address that it has in common with a CIDR."""
+        routes = (Route.to("0.0.0.0/0", dev="eth0"), Route.to(odd, dev="ib0"))
+        fib = Fib(Snapshot(rules=default_rules(4), routes=routes))
+        with patch.multiple("hostrouting.fib.bulk", _FEW=few, _LITTLE=0):
+            report = check_overlap(fib, [cidr], devs=["eth0"])
+        (found,) = report.findings
+        inner = max(Prefix.parse(odd), Prefix.parse(cidr), key=lambda it: it.length)
+        assert (found.first, found.last) == (inner.first, inner.last)
+
+    def test_for_one_tos(self, few: int) -> None:
+        """A route that takes packets of one tos alone is met, although it covers nothing."""
+        aside = attrs.evolve(Route.to("10.0.0.0/24", dev="eth0"), tos=0x10)
+        routes = (Route.to("0.0.0.0/0", dev="ib0"), aside, Route.to("10.0.0.0/25", dev="eth0"))
+        fib = Fib(Snapshot(rules=default_rules(4), routes=routes))
+        with patch.multiple("hostrouting.fib.bulk", _FEW=few, _LITTLE=0):
+            report = check_overlap(fib, ["10.0.0.0/24"], devs=["eth0"])
+        assert [(it.first & 0xFF, it.last & 0xFF) for it in report.findings] == [(128, 255)]
 
     def test_what_is_left_out_lies_between(self, few: int) -> None:
         """Two ranges that escape alike are two findings where what lies between them is welcome, and not told."""

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hostrouting.model import Prefix, Route, RouteKey, Snapshot, route_columns, route_keys
+from hostrouting.model.followed import Followed
 from hostrouting.plan import RoutePlan, Step
 
 ROUTES = [
@@ -120,3 +121,11 @@ def test_a_plan_looks_at_what_it_is_about() -> None:
     after = plan.apply_to(Snapshot(routes=lazy))
     assert lazy.made == len(gone)
     assert after.routes == (*routes[500:], *come)
+
+
+def test_shapes_of_two_parts_are_not_taken_for_one_another() -> None:
+    """Where a part tells no more than a place, the places of both parts are told apart."""
+    first, last = (Lazy([Route.to("10.0.0.0/8", dev=dev)]) for dev in ("eth0", "ib0"))
+    one, other = Followed(first, last).shapes([0, 1])
+    assert one != other
+    assert len(set(Followed(first, Followed(last, last)).shapes([0, 1, 2]))) == 3

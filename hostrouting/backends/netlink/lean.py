@@ -1,7 +1,7 @@
 """Routes out of raw messages at the speed of `struct`: the fast path of reading.
 
 Why: decoding a route with pyroute2 takes some 140 µs, 14 s for 100,000 of them; most are of the few simple shapes
-that are known here. For anything else `read` says None, and `decode.read_route` is the one to ask. That both say the
+that are known here. For anything else `read` says None, and `routes.read_route` is the one to ask. That both say the
 same of the same message is checked by a property test against the kernel.
 """
 

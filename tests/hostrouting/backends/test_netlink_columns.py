@@ -26,6 +26,8 @@ def message_of(route: Route) -> bytes:
         attributes += pack_attribute(1, route.prefix.network.to_bytes(length, "big"))
     if route.metric:
         attributes += pack_attribute(6, struct.pack("=I", route.metric))
+    if route.prefsrc is not None:
+        attributes += pack_attribute(7, route.prefsrc.packed)
     flags = 0
     if len(route.legs) == 1:
         flags = route.legs[0].dead | 0x10 * route.legs[0].linkdown
@@ -157,5 +159,8 @@ class TestShapes:
         legs = (attrs.evolve(leg, dead=True), attrs.evolve(leg, linkdown=True))
         states = (attrs.evolve(route, legs=(it,)) for it in legs)
         others = (attrs.evolve(route, tos=16), attrs.evolve(route, type="local"))
-        every = [route, *ways, *states, *others]
+        # What is a gateway in the one is a source in the other, and all else is alike, byte for byte.
+        direct = Route.to("20.0.0.0/24", dev="eth0", scope=route.scope)
+        sourced = attrs.evolve(direct, prefsrc=leg.gateway)
+        every = [route, *ways, *states, *others, sourced]
         assert len(set(dump_of([every]).shapes(range(len(every))))) == len(every)
