@@ -101,7 +101,7 @@ def plan_routes(
     steps = [step for it in resolved if isinstance(it, Route) for step in _steps(it, fib, ours)]
     unwanted: dict[tuple[object, ...], Route] = {}
     for position, key in enumerate(route_keys(snapshot.routes)):
-        if key[4] in ours and (route := fib.met[position]).key not in settled:
+        if key[4] in ours and (route := snapshot.routes[position]).key not in settled:
             unwanted.setdefault(route.key, route)
     for one in unwanted.values():
         holders = [route for route in fib.routes(one.prefix, table=one.table) if route.key == one.key]

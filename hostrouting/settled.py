@@ -52,7 +52,7 @@ def set_aside(desired: Iterable[DesiredRoute], snapshot: Snapshot, *, protocol: 
     if not ours or not blocks.is_each_once:
         return nothing
     rest = without({place for sort in ours for place in sort.places})
-    contested = blocks.among(rest)
+    blocks.leave_out(rest)
     # Nothing is concluded from routes of ours, so these need not be there.
     uplink = Uplink(Fib(rest), protocol=protocol, former=former)
     known: dict[tuple[object, ...], dict[Block, int]] = {}
@@ -65,9 +65,8 @@ def set_aside(desired: Iterable[DesiredRoute], snapshot: Snapshot, *, protocol: 
         standing = known.get(way)
         if standing is None:
             standing = known[way] = blocks.of(uplink.resolve(wish))
-        block = (destination.length, destination.network)
-        place = standing.get(block)
-        if place is None or block in contested:
+        place = standing.get((destination.length, destination.network))
+        if place is None:
             left.append(wish)
             continue
         other = kept.setdefault(place, wish)
@@ -91,13 +90,12 @@ class _Blocks:
             self.places |= places
         self.is_each_once = len(self.places) == sum(len(sort.places) for sort in sorts)
 
-    def among(self, snapshot: Snapshot) -> set[Block]:
-        """Those to which a route of the snapshot leads too."""
-        return {
-            block
-            for family, table, network, length, _ in route_keys(snapshot.routes)
-            if family == IPV4 and table == TABLE_MAIN and (block := (length, network)) in self.places
-        }
+    def leave_out(self, rest: Snapshot) -> None:
+        """Have none of those to which another route leads too."""
+        for family, table, network, length, _ in route_keys(rest.routes):
+            if family == IPV4 and table == TABLE_MAIN and (length, network) in self.places:
+                for _, places in self._sorts:
+                    places.pop((length, network), None)
 
     def of(self, wanted: Route | Pending) -> dict[Block, int]:
         """Those to which a route leads as it is wanted, but for its destination."""

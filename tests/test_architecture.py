@@ -86,7 +86,7 @@ DRAWINGS = {
         __init__
     """,
     "hostrouting.fib": """
-        answer flow met ordered
+        answer flow ordered
         table trace worlds
         step
         branches bulk

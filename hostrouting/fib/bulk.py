@@ -11,7 +11,6 @@ from bisect import bisect_left
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import TypeAlias
 
-from hostrouting.fib.met import RoutesMet
 from hostrouting.fib.ordered import Ordered
 from hostrouting.fib.step import Span, Step
 from hostrouting.model import NextHop, Route, route_shapes
@@ -29,10 +28,10 @@ _LITTLE = 512
 class Sieve:
     """What is known of routes by their shapes: whether they are plain."""
 
-    def __init__(self, met: RoutesMet, routes: Sequence[Route], liking: Liking, *, prefixes: int) -> None:
+    def __init__(self, routes: Sequence[Route], liking: Liking, *, prefixes: int) -> None:
         """Take the routes, which legs will do, and how many `prefixes` will be asked about."""
         self._few, self._little = _FEW * prefixes, prefixes * len(routes) <= _LITTLE
-        self._met, self._shapes, self._liking = met, route_shapes(routes), liking
+        self._routes, self._shapes, self._liking = routes, route_shapes(routes), liking
         self._plain: dict[Hashable, bool] = {}
         # Where in a small column some route is not plain: by its id, the ranges, and their last addresses.
         self._known: dict[int, tuple[list[Span], list[int]]] = {}
@@ -90,7 +89,7 @@ class Sieve:
         return [at for at, shape in enumerate(shapes) if shape in odd] if odd else []
 
     def _is_plain(self, position: int) -> bool:
-        route = self._met[position]
+        route = self._routes[position]
         in_use = not any(leg.dead or leg.linkdown for leg in route.legs)
         return route.type == "unicast" and not route.tos and in_use and self._liking(route.legs)
 

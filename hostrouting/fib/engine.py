@@ -13,8 +13,7 @@ import attrs
 from hostrouting.fib.answer import Cell, Contest, Decision, Kind, Variant
 from hostrouting.fib.branches import End
 from hostrouting.fib.bulk import Liking, Sieve, joined
-from hostrouting.fib.flow import ANY, PLAIN, Flow
-from hostrouting.fib.met import routes_met
+from hostrouting.fib.flow import ANY, Flow
 from hostrouting.fib.program import Program
 from hostrouting.fib.step import Outcome, Span
 from hostrouting.fib.straight import straight_route
@@ -68,7 +67,6 @@ class Fib:
         `merged` is whether the namespace never had a rule of its own, for those who know; None: as its rules look.
         """
         self.snapshot = snapshot
-        self.met = routes_met(snapshot.routes)
         self._groups: dict[str, int] = {"lo": 0, **{link.name: link.group for link in snapshot.links}}
         self._wary = frozenset(link.name for link in snapshot.links if link.ignore_routes_with_linkdown)
         self._rules = {
@@ -101,7 +99,7 @@ class Fib:
 
         Those that are left out have no variants, and may be parts of cells; where they are, nothing is told.
         """
-        sieve = Sieve(self.met, self.snapshot.routes, liking, prefixes=len(prefixes))
+        sieve = Sieve(self.snapshot.routes, liking, prefixes=len(prefixes))
         for prefix in prefixes:
             low, high, ready = prefix.first, prefix.last, self._prepare(prefix.family, flow)
             doubtful = self._doubtful(ready, sieve, low, high)
@@ -133,19 +131,23 @@ class Fib:
     def routes(self, prefix: Prefix, *, table: int = TABLE_MAIN) -> tuple[Route, ...]:
         """The routes of exactly this prefix in a table, in the order in which the kernel prefers them."""
         home = self._tables.get(self._home(prefix.family, table))
-        places = home.positions(prefix.network, prefix.length) if home else ()
+        return () if home is None else self._routes(home, prefix.network, prefix.length, table)
+
+    def _routes(self, home: Table, network: int, length: int, table: int) -> tuple[Route, ...]:
+        places = home.positions(network, length)
         if not places:
             return ()
-        found = [route for place in places if (route := self.met[place]).table == table]
+        found = [route for place in places if (route := self.snapshot.routes[place]).table == table]
         if len(found) > 1:
             found.sort(key=lambda route: (-route.tos, route.metric))
         return tuple(found)
 
     def around(self, address: IP, *, table: int = TABLE_MAIN) -> Iterator[Route]:
         """The routes of a table to any prefix around the address, the longest first."""
-        home = self._tables.get(self._home(address.version, table))
-        for length in home.lengths if home else ():
-            yield from self.routes(Prefix.around(address.version, int(address), length), table=table)
+        home, number = self._tables.get(self._home(address.version, table)), int(address)
+        if home is not None:
+            for host, length in home.shifts:
+                yield from self._routes(home, number >> host << host, length, table)
 
     def defaults(self, family: int) -> Iterator[Entry]:
         """The default routes in use, in the order in which a plain packet of the host's own would take them.
@@ -153,7 +155,7 @@ class Fib:
         A route that refuses packets is among them, and hides those after it. What suppresses default routes is
         passed over.
         """
-        return self._prepare(family, PLAIN).program.defaults()
+        return self._prepare(family, ANY).program.defaults()
 
     def _home(self, family: int, table: int) -> tuple[int, int]:
         together = family == IPV4 and table == TABLE_LOCAL and self._merged
@@ -162,7 +164,7 @@ class Fib:
     def _table(self, family: int, table: int) -> Table:
         home = self._home(family, table)
         if home not in self._tables:
-            self._tables[home] = Table(self.met, width_of(family), self._wary)
+            self._tables[home] = Table(self.snapshot.routes, width_of(family), self._wary)
         return self._tables[home]
 
     def _prepare(self, family: int, flow: Flow) -> _Ready:

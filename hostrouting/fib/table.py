@@ -3,11 +3,10 @@
 Here: longest prefix, then tos, metric and place in the list. Not here: rules.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 from hostrouting.fib.flow import has_tos
-from hostrouting.fib.met import RoutesMet
 from hostrouting.fib.ordered import BITS, Ordered, pack
 from hostrouting.model import TABLE_LOCAL, Column, NextHop, Route
 
@@ -36,7 +35,7 @@ class Entry:
 class Table:
     """The routes of one table, by prefix. Routes are only looked at where a lookup comes by."""
 
-    def __init__(self, routes: RoutesMet, width: int, wary: frozenset[str]) -> None:
+    def __init__(self, routes: Sequence[Route], width: int, wary: frozenset[str]) -> None:
         """Index nothing yet; `wary` are the devices whose routes are ignored when they lose their carrier."""
         self.routes, self._width, self._wary = routes, width, wary
         self._columns: list[Column] = []
@@ -80,14 +79,10 @@ class Table:
         return sorted([position for column in self.columns for position in column.of(network, length)])
 
     @cached_property
-    def _shifts(self) -> list[tuple[int, int]]:
+    def shifts(self) -> list[tuple[int, int]]:
+        """The lengths of the prefixes, the longest first, each behind how many bits it leaves to the host."""
         lengths = {length for column in self._columns for length in set(column.lengths)}
         return [(self._width - length, length) for length in sorted(lengths, reverse=True)]
-
-    @property
-    def lengths(self) -> Iterator[int]:
-        """The lengths of the prefixes, the longest first."""
-        return (length for _, length in self._shifts)
 
     def chain(self, address: int, tos: int | None, oif: str | None) -> tuple[Entry, ...]:
         """The routes one of which is taken, for a bound device: by packets of other tos and then by all that are left.
@@ -108,7 +103,7 @@ class Table:
     def _covering(self, address: int) -> Iterator[Entry]:
         """The routes that cover the address and are in use, the one that the kernel prefers first."""
         first, entries = self.first, self._entries
-        for host, length in self._shifts:
+        for host, length in self.shifts:
             key = address >> host << host + BITS | length
             if key in first:
                 yield from entries.get(key) or self._enter(key)
@@ -117,7 +112,7 @@ class Table:
         """The route that the kernel prefers for this tos and bound device, and whether tos ruled out others."""
         first, entries, passed = self.first, self._entries, False
         # The same as going through `_covering`, which would take twice as long; most of all lookups end here.
-        for host, length in self._shifts:
+        for host, length in self.shifts:
             key = address >> host << host + BITS | length
             if key in first:
                 for entry in entries.get(key) or self._enter(key):
@@ -137,7 +132,7 @@ class Table:
 
         The first is low itself; a key of -1 stands for no prefix at all. Prefixes nest, so that a stack tells them.
         """
-        around = [(self._width - length, length) for _, length in reversed(self._shifts)]
+        around = [(self._width - length, length) for _, length in reversed(self.shifts)]
         covering = [low >> host << host + BITS | length for host, length in around]
         stack = [(1 << self._width + 1, -1)]
         stack += [self._until(key) for key in covering if key in self.first and key >> BITS < low]

@@ -3,7 +3,8 @@
 Here: what can be told of many routes without looking at any. Not here: how a backend comes to know it, and the index.
 
 A backend that decodes lazily offers `keys`, so that 100,000 routes can be indexed when only a handful is ever looked
-at; if it can, it offers `columns` and `shapes` too, or `sorts`. What a sequence does not offer is made of what it does.
+at, each of them several times; if it can, it offers `columns` and `shapes` too, or `sorts`. What a sequence does not
+offer is made of what it does.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence

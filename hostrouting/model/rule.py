@@ -4,6 +4,7 @@ Here: one rule as the kernel lists it. Not here: whether it matches a packet (th
 """
 
 from collections.abc import Iterable
+from functools import cache
 from typing import Literal, TypeAlias
 
 import attrs
@@ -86,6 +87,7 @@ def in_order(rules: Iterable[Rule]) -> tuple[Rule, ...]:
     return tuple(sorted(rules, key=lambda rule: rule.priority))
 
 
+@cache
 def default_rules(family: int) -> tuple[Rule, ...]:
     """The rules that every namespace starts with: local, main and, in IPv4, default."""
     local = Rule(family=family, priority=0, table=TABLE_LOCAL, protocol=2)

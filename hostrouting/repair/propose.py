@@ -243,12 +243,14 @@ class _Task:
     def _divert(self, decision: Decision) -> None:
         """Note the networks of other devices' own that will be reached by ours instead."""
         route = decision.route
-        if route is not None and any(leg.gateway is None for leg in route.legs):
+        if route is None or route.prefix in self.diverted:
+            return
+        if any(leg.gateway is None for leg in route.legs):
             near = [it for it in self._fib.routes(route.prefix, table=route.table) if it.type == "unicast"]
             devs = tuple(dict.fromkeys(dev for it in near for dev in it.devs if dev not in self._way.devs))
             # The kernel itself makes a route for the network of each address.
             connected = any(it.protocol == PROTOCOL_KERNEL for it in near)
-            self.diverted.setdefault(route.prefix, Diversion(route.prefix, devs, connected))
+            self.diverted[route.prefix] = Diversion(route.prefix, devs, connected)
 
 
 def _merged(spans: list[Span]) -> list[Span]:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import phases
-from hostrouting.backends.base import Change
+from hostrouting.backends.base import Change, Watch
 from hostrouting.errors import NotReady, Unsettled
 from hostrouting.fib import PLAIN, Fib
 from hostrouting.kernel import await_plan, examine, is_any_route_ours, read
@@ -46,6 +46,23 @@ def test_never_ready() -> None:
     with pytest.raises(NotReady, match=r"gave up after 12\.5 s: 10\.77\.0\.0/16: waiting for an IPv4 default route"):
         await_plan(ctx, kernel, WANTED, protocol=OURS, wait=12.5)
     assert ctx.clock.now() == pytest.approx(began + 12.5)
+
+
+def test_ready_before_anybody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What comes between the first look and the beginning of the watch, which does not tell of it, is not waited for."""
+    kernel = plain_vm()
+    ctx = context(kernel)
+    default = next(route for route in kernel.snapshot().routes if route.prefix.length == 0)
+    kernel.change([Change("delete", default)])
+    watch, began = kernel.watch, ctx.clock.now()
+
+    def late() -> Watch:
+        kernel.change([Change("add", default)])
+        return watch()
+
+    monkeypatch.setattr(kernel, "watch", late)
+    plan, _ = await_plan(ctx, kernel, WANTED, protocol=OURS, wait=30)
+    assert (len(plan.changes), ctx.clock.now()) == (1, began)
 
 
 def test_read_of_a_host_that_never_rests() -> None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Alike"]
 
 _MOST = 4096  # sorts that are remembered
+_SAID = tuple(field for field in attrs.fields_dict(Route) if field != "prefix")
 
 
 class Alike:
@@ -38,6 +39,6 @@ class Alike:
             return make(Prefix(IPV4, int.from_bytes(data[DST:REST], "big"), data[LENGTH]))
         route = self._read(data)
         if is_usual(data, 0) and len(self._made) < _MOST:
-            said = {field: getattr(route, field) for field in attrs.fields_dict(Route) if field != "prefix"}
+            said = {field: getattr(route, field) for field in _SAID}
             self._made[sort] = partial(Route, **said)
         return route

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from hostrouting.model import IP, RuleAction
 
-__all__ = ["Settings", "read_addresses", "read_device", "read_links", "read_rules", "read_settings"]
+__all__ = ["Settings", "as_text", "read_addresses", "read_device", "read_links", "read_rules", "read_settings"]
 
 # The fixed part of a message, behind its header; then come attributes.
 _LINK = struct.Struct("=16xBxHiI4x")  # struct ifinfomsg: family, type, number, flags
@@ -65,9 +65,13 @@ def _number(raw: Mapping[int, bytes], kind: int) -> int:
     return int.from_bytes(raw.get(kind, b""), byteorder)
 
 
-def _text(raw: Mapping[int, bytes], kind: int) -> str | None:
+def as_text(packed: bytes) -> str:
     """A name; what is no text in it can be read, and is no name by which a device is found."""
-    return raw[kind].partition(b"\0")[0].decode(errors="backslashreplace") if kind in raw else None
+    return packed.partition(b"\0")[0].decode(errors="backslashreplace")
+
+
+def _text(raw: Mapping[int, bytes], kind: int) -> str | None:
+    return as_text(raw[kind]) if kind in raw else None
 
 
 def _ip(packed: bytes | None) -> IP | None:
@@ -132,8 +136,9 @@ def _addresses(messages: Iterable[bytes], names: Mapping[int, str]) -> Iterator[
             continue
         raw = attributes_of(data, _ADDRESS.size)
         # Where both are given, LOCAL is ours and ADDRESS the other end's (of which IPv4 repeats ours).
-        other = _ip(raw.get(_IFA_ADDRESS))
-        ours = _ip(raw.get(_IFA_LOCAL)) or other
+        other = raw.get(_IFA_ADDRESS)
+        packed = raw.get(_IFA_LOCAL) or other
+        ours = _ip(packed)
         if ours is None:
             continue
         yield Address(
@@ -141,7 +146,7 @@ def _addresses(messages: Iterable[bytes], names: Mapping[int, str]) -> Iterator[
             length=length,
             dev=name_of(device, names),
             scope=scope,
-            peer=None if other == ours else other,
+            peer=None if other == packed else _ip(other),
             broadcast=_ip(raw.get(_IFA_BROADCAST)),
         )
 

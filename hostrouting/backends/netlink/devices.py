@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import errno
+import fcntl
+import struct
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from hostrouting.backends.netlink.decode import read_device
+from hostrouting.backends.netlink.decode import as_text, read_device
 from hostrouting.backends.netlink.framing import KernelError
 from hostrouting.backends.netlink.questions import ask_device, numbered
 from hostrouting.errors import BackendError
@@ -17,6 +19,9 @@ if TYPE_CHECKING:
     from hostrouting.backends.netlink.channel import Channel
 
 __all__ = ["Names", "NoDevice", "index_of"]
+
+_SIOCGIFNAME = 0x8910
+_IFREQ = struct.Struct("=16si20x")  # struct ifreq: the name, the number, room
 
 
 class NoDevice(Exception):  # noqa: N818  reads as what is wrong
@@ -35,7 +40,7 @@ def index_of(channel: Channel, name: str) -> int:
     packed = name.encode(errors="replace")
     if not 0 < len(packed) < 16 or b"\0" in packed or packed.decode() != name:
         raise NoDevice(name)
-    asked = ask_device(name=packed)
+    asked = ask_device(packed)
     try:
         answer = channel.ask(lambda number: numbered(asked, number))
     except KernelError as error:
@@ -51,7 +56,10 @@ def index_of(channel: Channel, name: str) -> int:
 
 
 class Names(Mapping[int, str]):
-    """The names of devices by number, each asked for when it is first wanted: of hundreds few are met in an answer."""
+    """The names of devices by number, each asked for when it is first wanted: of hundreds few are met in an answer.
+
+    They are asked for by the socket's ioctl, for what netlink says of a device are forty things beside its name.
+    """
 
     def __init__(self, channel: Channel) -> None:
         """Ask for none yet."""
@@ -59,16 +67,17 @@ class Names(Mapping[int, str]):
         self._known: dict[int, str] = {}
 
     def __getitem__(self, index: int) -> str:
-        if index not in self._known:
-            asked = ask_device(index=index)
+        name = self._known.get(index)
+        if name is None:
             try:
-                _, self._known[index] = read_device(self._channel.ask(lambda number: numbered(asked, number)))
-            except KernelError as error:
-                if error.number == errno.ENODEV:
+                said = fcntl.ioctl(self._channel.open(), _SIOCGIFNAME, _IFREQ.pack(b"", index))
+            except OSError as error:
+                if error.errno == errno.ENODEV:
                     raise KeyError(index) from error
-                raise BackendError(f"the kernel does not say which device has the number {index}", errno=error.number,
-                                   kernel=error.words) from error  # fmt: skip
-        return self._known[index]
+                raise BackendError(f"the kernel does not say which device has the number {index}", errno=error.errno,
+                                   kernel=error.strerror or "") from error  # fmt: skip
+            name = self._known[index] = as_text(_IFREQ.unpack(said)[0])
+        return name
 
     def __iter__(self) -> Iterator[int]:
         """Those that were asked for."""

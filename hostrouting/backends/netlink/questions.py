@@ -50,10 +50,10 @@ def ask_list(kind: int, family: int, table: int = 0, protocol: int = 0) -> bytes
     return message(kind, family.to_bytes(1, "big").ljust(_SIZES[kind], b"\0"), flags=n.NLM_F_DUMP)
 
 
-def ask_device(*, name: bytes = b"", index: int = 0) -> bytes:
-    """The question for one device, by its name or its number."""
-    said = [(_IFNAME, name + b"\0")] if name else []
-    return message(n.RTM_GETLINK, _LINK.pack(0, 0, index, 0, 0), [*said, (_EXT_MASK, _SKIP_STATS)])
+def ask_device(name: bytes) -> bytes:
+    """The question for one device, by its name."""
+    said = [(_IFNAME, name + b"\0"), (_EXT_MASK, _SKIP_STATS)]
+    return message(n.RTM_GETLINK, _LINK.pack(0, 0, 0, 0, 0), said)
 
 
 def encode_lookup(family: int, flow: Flow, index_of: Callable[[str], int], *, entry: int = 1, **raw: int) -> bytes:

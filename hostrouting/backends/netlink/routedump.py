@@ -1,6 +1,7 @@
 """The routes of a snapshot as the kernel sent them: raw bytes, of which Route objects are made where one is looked at.
 
-Why: 100,000 Route objects take half a second to make and some 100 MB to keep; the bytes take 7 MB.
+Why: 100,000 Route objects take half a second to make and some 100 MB to keep; the bytes take 7 MB. What is looked at
+by its place is kept, for a check and a plan look at some routes several times; what is gone through is not.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ class RouteDump(Sequence["Route"]):
         """Messages, where each begins, the names of devices by number, and the legs of next hop objects."""
         self._data, self._offsets, self._names, self._nexthops = data, offsets, names, nexthops
         self._legs: dict[tuple[int, bytes, int], NextHop] = {}
+        # Those that somebody has looked at, by where their message begins.
+        self._made: dict[int, Route] = {}
 
     def keys(self) -> Iterator[RouteKey]:
         """Where each route belongs, in order, without making the routes."""
@@ -53,13 +56,18 @@ class RouteDump(Sequence["Route"]):
         offsets = array("I", map(self._offsets.__getitem__, places))
         return RouteDump(self._data, offsets, self._names, self._nexthops)
 
-    def columns(self) -> Iterator[Column]:
+    def columns(self) -> tuple[Column, ...]:
         """The same, and more than one route at a time."""
-        return columns.columns(self._data, self._offsets, self._sections)
+        return self._columns
 
     def shapes(self, positions: Sequence[int]) -> Iterable[Hashable]:
         """What is equal only for routes of one type and tos whose legs are equal."""
         return columns.shapes(self._data, self._offsets, self._sections, positions)
+
+    @cached_property
+    def _columns(self) -> tuple[Column, ...]:
+        # A repair is proved on the same routes and a few more.
+        return tuple(columns.columns(self._data, self._offsets, self._sections))
 
     @cached_property
     def _sections(self) -> list[Section]:
@@ -87,7 +95,8 @@ class RouteDump(Sequence["Route"]):
     def __getitem__(self, place: int | slice) -> Route | tuple[Route, ...]:
         if isinstance(place, slice):
             return tuple(map(self._at, self._offsets[place]))
-        return self._at(self._offsets[place])
+        offset = self._offsets[place]
+        return self._made.get(offset) or self._made.setdefault(offset, self._at(offset))
 
     def __iter__(self) -> Iterator[Route]:
         return map(self._at, self._offsets)
