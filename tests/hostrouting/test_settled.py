@@ -160,6 +160,18 @@ def test_a_former_default_route_says_nothing() -> None:
     assert plan == plan_routes(wishes, whole, former={77})
 
 
+def test_a_former_default_route_that_is_the_only_one() -> None:
+    """Where the only default route may go, nothing that leaves its way open is settled."""
+    blocks = [Prefix(4, (30 << 24) + (number << 8), 24) for number in range(20)]
+    former = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", protocol=77)
+    rest = tuple(route for route in plain().routes if route.prefix.length)
+    known = attrs.evolve(plain(), routes=SortedRoutes((*rest, former, *map(routes_on, blocks))))
+    wishes = [DesiredRoute(block) for block in blocks]
+    assert set_aside(wishes, known, protocol=OURS, former={77}).kept == ()
+    assert len(set_aside(wishes, known, protocol=OURS, former=()).kept) == 20
+    assert len(plan_routes(wishes, known, former={77}).pending) == 20
+
+
 @pytest.mark.parametrize("gateway", [None, "10.0.0.7"])
 def test_two_wishes_for_one_key(gateway: str | None) -> None:
     """Two different wishes for one key are refused, also where what is there is what one of them says."""
