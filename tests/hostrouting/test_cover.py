@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from hostrouting.model import Prefix
 from hostrouting.repair.cover import Span, SpanKind, cover
+from tests.support.examples import scaled
 
 BLOCK = Prefix.parse("172.16.0.0/29")
 EVERY = [BLOCK]
@@ -47,7 +48,7 @@ def taken(chosen: tuple[Prefix, ...], spans: list[Span]) -> int:
 
 
 @given(puzzles(), st.sets(st.sampled_from(EVERY), max_size=4))
-@settings(max_examples=300)
+@settings(max_examples=scaled(300))
 def test_as_good_as_brute_force(spans: list[Span], held: set[Prefix]) -> None:
     """The choice solves the puzzle with usable prefixes only, and none is smaller or takes less that is free."""
     choice = cover(BLOCK, spans, usable=lambda prefix: prefix not in held)

@@ -13,6 +13,7 @@ from hostrouting.fib import ANY, Cell, Fib, Flow
 from hostrouting.fib.bulk import joined
 from hostrouting.model import TABLE_MAIN, Link, NextHop, Prefix, Route, Rule, Snapshot, default_rules, in_order, ip_at
 from hostrouting.overlap import Judge, check_overlap
+from tests.support.examples import scaled
 from tests.support.strategies import blocks, prefixes, snapshots
 from tests.support.topologies import plain
 
@@ -85,7 +86,6 @@ class TestInBulk:
     """A check says the same with and without the fast path, whether columns are small or large."""
 
     @given(data=st.data(), block=BLOCK)
-    @settings(max_examples=300)
     def test_a_check_is_the_same(self, few: int, data: st.DataObject, block: Prefix) -> None:
         """Findings, notes and kept ranges are those that are found cell by cell."""
         fib = Fib(data.draw(healthy(block)))
@@ -96,7 +96,7 @@ class TestInBulk:
             assert report == check_overlap(fib, cidrs, devs=DEVS, allowed=["wg*"])
 
     @given(snapshot=crowded(), cidrs=st.lists(SIXTEEN, min_size=1, max_size=2))
-    @settings(max_examples=1000)
+    @settings(max_examples=scaled(500))
     def test_a_check_is_the_same_where_edges_meet(self, few: int, snapshot: Snapshot, cidrs: list[Prefix]) -> None:
         """The same for a few routes that begin and end where the CIDRs do."""
         fib = Fib(snapshot)
@@ -106,7 +106,6 @@ class TestInBulk:
             assert report == check_overlap(fib, cidrs, devs=["eth0"])
 
     @given(data=st.data(), family=st.sampled_from([4, 6]))
-    @settings(max_examples=200)
     def test_what_is_left_out(self, few: int, data: st.DataObject, family: int) -> None:
         """Where no cell is told, a unicast route by welcome devices decides, whatever is not known of the packet."""
         block = data.draw(blocks(family))

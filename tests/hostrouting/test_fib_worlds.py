@@ -12,6 +12,7 @@ from hostrouting.fib.flow import Ask
 from hostrouting.fib.trace import trace_route
 from hostrouting.model import Link, Prefix, Route, Rule, Snapshot, default_rules, ip_at
 from hostrouting.uplink import outbound_devs
+from tests.support.examples import scaled
 from tests.support.strategies import blocks, snapshots
 
 LOCAL, *REST = default_rules(4)
@@ -75,7 +76,7 @@ class TestAllThatIsPossibleIsSaidAndNoMore:
     """The variants of an answer are the answers to packets that there can be."""
 
     @given(st.data(), st.sampled_from([4, 6]).flatmap(blocks))
-    @settings(max_examples=150)
+    @settings(max_examples=scaled(150))
     def test_every_variant_has_a_packet(self, data: st.DataObject, block: Prefix) -> None:
         """For each variant there is a packet that fares so; and no packet fares otherwise than is said."""
         snapshot = data.draw(snapshots(block, max_rules=3))
@@ -266,7 +267,7 @@ class TestAllThatIsPossibleIsSaidAndNoMore:
         assert Fib(snapshot).lookup("fd00::1", PLAIN).devs == ("eth0",)
 
     @given(st.data())
-    @settings(max_examples=60)
+    @settings(max_examples=scaled(60))
     def test_rules_that_collide(self, data: st.DataObject) -> None:
         """Of up to seven rules on a few marks, users and tos, what is possible is said: for every packet, and no more."""
         rules = sorted(data.draw(st.lists(colliding(), min_size=1, max_size=7)), key=lambda rule: rule.priority)

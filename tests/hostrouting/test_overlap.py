@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hostrouting.fib import Fib, Flow
 from hostrouting.model import NextHop, Prefix, Route, RouteType, Rule, Snapshot, as_ip, default_rules, ip_at
 from hostrouting.overlap import Judge, OverlapReport, check_overlap
+from tests.support.examples import scaled
 from tests.support.strategies import blocks, prefixes, routes, snapshots
 from tests.support.topologies import h200, host, plain
 
@@ -41,7 +42,7 @@ class TestEveryAddressIsJudged:
     """Escapes: another device; no route; unreachable, blackhole, prohibit. Not: own, broadcast, multicast."""
 
     @given(st.data(), BLOCK)
-    @settings(max_examples=200)
+    @settings(max_examples=scaled(200))
     def test_findings_are_the_escapes(self, data: st.DataObject, block: Prefix) -> None:
         """An address is in a finding exactly if it escapes, but for single own addresses that are counted in."""
         fib = Fib(data.draw(snapshots(block)))
@@ -68,7 +69,7 @@ class TestEveryAddressIsJudged:
             assert finding.prefixes[-1].last == finding.last
 
     @given(st.data(), BLOCK)
-    @settings(max_examples=100)
+    @settings(max_examples=scaled(100))
     def test_routes_outside_do_not_matter(self, data: st.DataObject, block: Prefix) -> None:
         """Routes outside of a CIDR never change its verdict."""
         snapshot = data.draw(snapshots(block))

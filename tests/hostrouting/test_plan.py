@@ -11,6 +11,7 @@ from hostrouting.fib import Fib
 from hostrouting.model import OURS, Link, NextHop, Prefix, Route, Snapshot, as_ip, default_rules
 from hostrouting.plan import RoutePlan, Step, plan_routes
 from hostrouting.uplink import DesiredRoute, Pending, resolve_route
+from tests.support.examples import scaled
 from tests.support.strategies import blocks, links, prefixes, routes
 from tests.support.topologies import connected, h200, plain
 
@@ -70,7 +71,7 @@ class TestThePlanLeadsToWhatIsWanted:
     """Against the kernel's table, by all attributes; a route that is not ours is never changed."""
 
     @given(st.data(), BLOCK)
-    @settings(max_examples=200)
+    @settings(max_examples=scaled(200))
     def test_plan_after_apply_is_empty(self, data: st.DataObject, block: Prefix) -> None:
         """plan(apply(plan)) changes nothing, and has the same conflicts and the same that is pending."""
         snapshot, desired = data.draw(hosts(block)), data.draw(wishes(block))
@@ -81,7 +82,7 @@ class TestThePlanLeadsToWhatIsWanted:
         assert again.pending == plan.pending
 
     @given(st.data(), BLOCK)
-    @settings(max_examples=100)
+    @settings(max_examples=scaled(100))
     def test_what_is_there_afterwards(self, data: st.DataObject, block: Prefix) -> None:
         """Afterwards each wish holds its key first or was refused, nothing else is ours, and others' routes stand."""
         snapshot, desired = data.draw(hosts(block)), data.draw(wishes(block))
@@ -104,7 +105,7 @@ class TestThePlanLeadsToWhatIsWanted:
         assert theirs == still
 
     @given(st.data(), BLOCK)
-    @settings(max_examples=100)
+    @settings(max_examples=scaled(100))
     def test_only_ours_is_changed(self, data: st.DataObject, block: Prefix) -> None:
         """No step that changes the kernel names a route that is not ours."""
         plan = plan_routes(data.draw(wishes(block)), data.draw(hosts(block)))
@@ -113,7 +114,7 @@ class TestThePlanLeadsToWhatIsWanted:
             assert step.held is None or step.held.protocol == OURS
 
     @given(st.data(), BLOCK)
-    @settings(max_examples=100)
+    @settings(max_examples=scaled(100))
     def test_order_of_the_input(self, data: st.DataObject, block: Prefix) -> None:
         """The order in which routes are wanted does not matter."""
         snapshot, desired = data.draw(hosts(block)), data.draw(wishes(block))
@@ -121,7 +122,7 @@ class TestThePlanLeadsToWhatIsWanted:
         assert plan_routes(desired, snapshot) == plan_routes(shuffled, snapshot)
 
     @given(st.data(), BLOCK)
-    @settings(max_examples=100)
+    @settings(max_examples=scaled(100))
     def test_inverse(self, data: st.DataObject, block: Prefix) -> None:
         """The plan and then its inverse leave the routes that were there."""
         snapshot, desired = data.draw(hosts(block)), data.draw(wishes(block))
@@ -134,7 +135,7 @@ class TestThePlanLeadsToWhatIsWanted:
                 assert now[0] == was[0]
 
     @given(st.data(), BLOCK)
-    @settings(max_examples=50)
+    @settings(max_examples=scaled(50))
     def test_make_before_break(self, data: st.DataObject, block: Prefix) -> None:
         """Nothing is deleted before all that is new is there."""
         plan = plan_routes(data.draw(wishes(block)), data.draw(hosts(block)))

@@ -13,6 +13,7 @@ from hostrouting.model import OURS, NextHop, Prefix, Route, Rule, Snapshot, as_i
 from hostrouting.overlap import Judge, OverlapReport, check_overlap
 from hostrouting.repair import TOO_MANY, Repair, propose_repair
 from hostrouting.wording import unsafe_line
+from tests.support.examples import scaled
 from tests.support.strategies import blocks, links, prefixes, routes, rules
 from tests.support.topologies import connected, h200, host, plain
 
@@ -98,7 +99,7 @@ class TestRepairClosesEveryEscape:
     """The fewest static routes that close every escape without touching a route that is not ours."""
 
     @given(st.data(), BLOCK)
-    @settings(max_examples=200)
+    @settings(max_examples=scaled(200))
     def test_nothing_is_found_afterwards(self, data: st.DataObject, block: Prefix) -> None:
         """With the repair there nothing escapes but what was called unsafe, and what did not escape goes as before."""
         snapshot = data.draw(hosts(block))
@@ -117,7 +118,7 @@ class TestRepairClosesEveryEscape:
         assert repair.proof == check_overlap(fib, [block], devs=["eth0"], allowed=["wg*"])
 
     @given(st.data(), BLOCK)
-    @settings(max_examples=150)
+    @settings(max_examples=scaled(150))
     def test_none_can_be_left_out(self, data: st.DataObject, block: Prefix) -> None:
         """Leaving out any one route of the repair leaves something open again."""
         snapshot = data.draw(hosts(block))
@@ -129,7 +130,7 @@ class TestRepairClosesEveryEscape:
             assert escaping(applied(snapshot, rest), block) > whole
 
     @given(st.data(), BLOCK)
-    @settings(max_examples=60)
+    @settings(max_examples=scaled(60))
     def test_as_few_as_brute_force(self, data: st.DataObject, block: Prefix) -> None:
         """No smaller set of prefixes does what the repair does."""
         snapshot = data.draw(hosts(block))
@@ -144,7 +145,7 @@ class TestRepairClosesEveryEscape:
                 assert not (spared and escaping(fib, block) == goal), f"{few} would do"
 
     @given(st.data(), BLOCK)
-    @settings(max_examples=100)
+    @settings(max_examples=scaled(100))
     def test_unsafe_means_unsafe(self, data: st.DataObject, block: Prefix) -> None:
         """Where a range is called unsafe, no route of ours with a free key closes any of it; unless no way is known."""
         snapshot = data.draw(hosts(block))
@@ -157,7 +158,7 @@ class TestRepairClosesEveryEscape:
                 assert open_still >= {n for n in range(it.first, it.last + 1) if n in escaping(Fib(snapshot), block)}
 
     @given(st.data(), BLOCK)
-    @settings(max_examples=50)
+    @settings(max_examples=scaled(50))
     def test_several_cidrs(self, data: st.DataObject, block: Prefix) -> None:
         """Overlapping and neighbouring CIDRs are repaired together, and nothing outside of them is touched."""
         snapshot = data.draw(hosts(block))
@@ -395,7 +396,7 @@ class TestRepairCanBePasted:
         st.data(),
         st.sampled_from(["0.0.0.0/6", "126.0.0.0/7", "216.0.0.0/5", "240.0.0.0/4", "0.0.0.0/0", "224.0.0.0/3"]),
     )
-    @settings(max_examples=100)
+    @settings(max_examples=scaled(100))
     def test_the_configuration_takes_it(self, data: st.DataObject, cidr: str) -> None:
         """Whatever escapes, no route leads where the configuration lets none lead, and what stays open is unsafe."""
         block = Prefix.parse(cidr)

@@ -16,6 +16,7 @@ from hostrouting.plan import RoutePlan, Step, plan_routes
 from hostrouting.settled import set_aside
 from hostrouting.steps import Steps
 from hostrouting.uplink import DesiredRoute
+from tests.support.examples import scaled
 from tests.support.topologies import plain
 
 BLOCKS = [Prefix(4, (30 << 24) + (number << 16), 16) for number in range(6)]
@@ -104,7 +105,7 @@ def sorted_host(routes: Sequence[Route], apart: Iterable[int]) -> tuple[Snapshot
 
 
 @given(wishes=WISHES, routes=ROUTES, apart=st.sets(st.integers(0, 12)), former=st.sets(st.just(77)))
-@settings(max_examples=400)
+@settings(max_examples=scaled(400))
 def test_the_plan_is_the_same(
     wishes: list[DesiredRoute], routes: list[Route], apart: set[int], former: set[int]
 ) -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hostrouting.backends.netlink import columns, lean
 from hostrouting.backends.netlink.routedump import RouteDump
 from hostrouting.model import ROUTE_TYPES, NextHop, Prefix, Route, route_columns, route_shapes, width_of
+from tests.support.examples import scaled
 from tests.support.rawmessages import pack_attribute
 from tests.support.strategies import DEVICES, blocks, routes
 
@@ -96,7 +97,7 @@ class TestColumns:
         assert list(dump) == list(dump.plainly()) == [route for piece in pieces for route in piece]
 
     @given(listed(), st.sampled_from([(2, 8), (2, 1024), (64, 1024)]))
-    @settings(max_examples=200, deadline=None)  # pyroute2 is loaded in one of them
+    @settings(max_examples=scaled(200), deadline=None)  # pyroute2 is loaded in one of them
     def test_they_are_the_keys(self, pieces: list[list[Route]], sizes: tuple[int, int]) -> None:
         """By columns, each position has the family, table, network and length of its route."""
         dump = dump_of(pieces)
@@ -129,7 +130,7 @@ class TestShapes:
     """Shapes tell apart what has to be told apart."""
 
     @given(listed(), st.sampled_from([(2, 8), (64, 1024)]), st.data())
-    @settings(max_examples=200, deadline=None)  # as above
+    @settings(max_examples=scaled(200), deadline=None)  # as above
     def test_one_shape_is_one_decision(
         self, pieces: list[list[Route]], sizes: tuple[int, int], data: st.DataObject
     ) -> None:
