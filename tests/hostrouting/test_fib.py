@@ -127,7 +127,7 @@ class TestLookupIsTheKernelsDecision:
     """Rules by priority; longest prefix, tos, metric, list order; types, throw, suppression, goto."""
 
     @given(st.data(), BLOCK)
-    @settings(max_examples=scaled(400))
+    @settings(max_examples=scaled(200))
     def test_equals_a_scan(self, data: st.DataObject, block: Prefix) -> None:
         """Lookup equals a naive scan of all rules and routes, for every address and any packet."""
         snapshot = data.draw(snapshots(block))
@@ -188,7 +188,7 @@ class TestCellsPartitionThePrefix:
                 assert fib.lookup(ip_at(block.family, address), flow) == cell.decision
 
     @given(st.data(), BLOCK)
-    @settings(max_examples=scaled(300))
+    @settings(max_examples=scaled(150))
     def test_the_fast_path_is_the_walk(self, data: st.DataObject, block: Prefix) -> None:
         """Cells are the same, and equal decisions are one, where the walk through the rules is asked everywhere."""
         snapshot = data.draw(snapshots(block, max_rules=data.draw(st.sampled_from([0, 3]))))
@@ -229,7 +229,7 @@ class TestCellsPartitionThePrefix:
         assert walked == {"1"}  # where 172.16/16 is the longest: eight devices have it
 
     @given(st.data(), BLOCK)
-    @settings(max_examples=scaled(300))
+    @settings(max_examples=scaled(150))
     def test_contests(self, data: st.DataObject, block: Prefix) -> None:
         """A new route in main decides exactly where its prefix is as long as the contest there asks for."""
         snapshot = data.draw(snapshots(block, max_routes=6))
