@@ -98,7 +98,7 @@ DRAWINGS = {
     "hostrouting.model": """
         prefix
         link route
-        door rule
+        door lazy rule
         followed
         amended
         snapshot

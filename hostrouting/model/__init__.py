@@ -6,6 +6,7 @@ IPv4 and IPv6 differ in data, never in code paths.
 """
 
 from hostrouting.model.door import Column, RouteKey, Shapes, Sort, Sorted, route_columns, route_keys, route_shapes
+from hostrouting.model.lazy import LazyRoutes
 from hostrouting.model.link import ARPHRD_INFINIBAND, Address, Link
 from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix, as_ip, ip_at, prefixes_between, width_of
 from hostrouting.model.route import (
@@ -45,6 +46,7 @@ __all__ = [
     "TABLE_LOCAL",
     "TABLE_MAIN",
     "Address",
+    "LazyRoutes",
     "Link",
     "NextHop",
     "Prefix",

@@ -11,6 +11,7 @@ from typing import overload
 
 from hostrouting.model.door import RouteKey, route_keys
 from hostrouting.model.followed import Followed
+from hostrouting.model.lazy import LazyRoutes
 from hostrouting.model.route import Route
 
 __all__ = ["Amendment"]
@@ -86,7 +87,7 @@ def _where(route: Route) -> tuple[int, ...]:
     return (prefix.family, route.table, prefix.network, prefix.length)
 
 
-class _Changed(Sequence[Route]):
+class _Changed(LazyRoutes):
     """A list of routes some of which have changed, or are gone."""
 
     def __init__(self, base: Sequence[Route], changed: dict[int, Route | None]) -> None:
@@ -127,14 +128,3 @@ class _Changed(Sequence[Route]):
 
     def __iter__(self) -> Iterator[Route]:
         return map(self._made, self._kept)
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Sequence) or isinstance(other, list):
-            return NotImplemented
-        return len(self) == len(other) and all(mine == theirs for mine, theirs in zip(self, other, strict=True))
-
-    def __hash__(self) -> int:
-        return hash(tuple(self))
-
-    def __repr__(self) -> str:
-        return f"<{len(self)} routes, some of them changed>"

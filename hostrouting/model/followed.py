@@ -8,13 +8,14 @@ from itertools import chain, groupby
 from typing import overload
 
 from hostrouting.model.door import Column, RouteKey, route_columns, route_keys, route_shapes
+from hostrouting.model.lazy import LazyRoutes
 from hostrouting.model.route import Route
 
 __all__ = ["Followed"]
 
 
-class Followed(Sequence[Route]):
-    """An immutable sequence of routes; equal to any other sequence of equal routes."""
+class Followed(LazyRoutes):
+    """Routes, and others behind them."""
 
     def __init__(self, routes: Sequence[Route], added: Sequence[Route]) -> None:
         """Take the routes that come first, and those that come last; neither changes."""
@@ -62,14 +63,3 @@ class Followed(Sequence[Route]):
 
     def __iter__(self) -> Iterator[Route]:
         return chain(self._routes, self._added)
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Sequence):
-            return NotImplemented
-        return len(self) == len(other) and all(mine == theirs for mine, theirs in zip(self, other, strict=True))
-
-    def __hash__(self) -> int:
-        return hash(tuple(self))
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} of {len(self)} routes>"

@@ -109,7 +109,7 @@ def test_what_does_not_change_is_not_made() -> None:
     after = Snapshot(routes=lazy).with_routes([new], without=[old]).with_replaced(new, old)
     assert len(list(route_keys(after.routes))) == 1000
     assert (after.routes[-1], lazy.made) == (old, 1)
-    assert repr(after.routes) == "<1000 routes, some of them changed>"
+    assert repr(after.routes) == "<_Changed of 1000 routes>"
 
 
 def test_a_plan_looks_at_what_it_is_about() -> None:

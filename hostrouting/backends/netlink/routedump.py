@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import struct
 from array import array
-from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, overload
 
 from hostrouting.backends.netlink import columns, lean
 from hostrouting.backends.netlink.routes import read_route
 from hostrouting.backends.netlink.sorts import sort_out
-from hostrouting.model import Sort
+from hostrouting.model import LazyRoutes, Sort
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Iterator, Mapping
+    from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 
     from hostrouting.backends.netlink.columns import Section
     from hostrouting.model import Column, NextHop, Route, RouteKey
@@ -26,8 +25,8 @@ if TYPE_CHECKING:
 __all__ = ["RouteDump"]
 
 
-class RouteDump(Sequence["Route"]):
-    """An immutable sequence of routes; equal to any other sequence of equal routes."""
+class RouteDump(LazyRoutes):
+    """The routes of a listing, in its order."""
 
     def __init__(
         self,
@@ -100,14 +99,3 @@ class RouteDump(Sequence["Route"]):
 
     def __iter__(self) -> Iterator[Route]:
         return map(self._at, self._offsets)
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, tuple | RouteDump):
-            return NotImplemented
-        return len(self) == len(other) and all(mine == theirs for mine, theirs in zip(self, other, strict=True))
-
-    def __hash__(self) -> int:
-        return hash(tuple(self))
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} of {len(self)} routes>"
