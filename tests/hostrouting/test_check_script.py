@@ -24,7 +24,7 @@ from hostrouting.repair import propose_repair
 from hostrouting.uplink import seen_instead
 from hostrouting.wording import check_document, finding_line, no_default_line, repair_line
 from tests.support.awks import AWKS, each_awk, only_awk
-from tests.support.commands import LINKS, furnish, route_command, rule_command, wishes
+from tests.support.commands import LINKS, fabric_host, furnish, route_command, rule_command, wishes
 from tests.support.namespace import Namespace, private_namespace
 from tests.support.strategies import blocks, prefixes
 
@@ -135,9 +135,7 @@ def test_the_script_equals_the_engine(data: st.DataObject, tmp_path_factory: pyt
 @pytest.fixture
 def namespace() -> Iterator[Namespace]:
     """The host that all this is for: eth0 leads out, ib0 has a connected 172.16.0.0/16."""
-    with private_namespace() as private:
-        furnish(private, LINKS, set())
-        private.batch(["route add default via 10.0.0.1 dev eth0", "address add 172.16.1.5/16 dev ib0"])
+    with fabric_host() as private:
         yield private
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from hostrouting.config import HostRoutingConfig, StaticRoute, StaticRoutesConfig
 from hostrouting.render import render_static_routes_script
-from tests.support.commands import LINKS, furnish
-from tests.support.namespace import Namespace, private_namespace
+from tests.support.commands import fabric_host
+from tests.support.namespace import Namespace
 from tests.support.routes_script import HALVES, Ran, ours
 
 pytestmark = [
@@ -24,9 +24,7 @@ pytestmark = [
 @pytest.fixture
 def namespace() -> Iterator[Namespace]:
     """A host with eth0, which leads out, and the fabric's ib0."""
-    with private_namespace() as private:
-        furnish(private, LINKS, set())
-        private.batch(["route add default via 10.0.0.1 dev eth0", "address add 172.16.1.5/16 dev ib0"])
+    with fabric_host() as private:
         yield private
 
 

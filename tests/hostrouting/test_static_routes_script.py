@@ -19,7 +19,7 @@ from hostrouting.model import IPV4, OURS, Prefix, Route, Snapshot
 from hostrouting.plan import RoutePlan, plan_routes
 from hostrouting.uplink import DesiredRoute, bare_leg
 from tests.support.awks import AWKS, each_awk
-from tests.support.commands import LINKS, furnish, route_command
+from tests.support.commands import LINKS, fabric_host, furnish, route_command
 from tests.support.namespace import Namespace, private_namespace
 from tests.support.routes_script import HALVES, Ran, ours
 from tests.support.strategies import blocks, prefixes, routes
@@ -166,9 +166,7 @@ def firsts(snapshot: Snapshot) -> dict[tuple[object, ...], Route]:
 @pytest.fixture
 def namespace() -> Iterator[Namespace]:
     """A host with eth0, which leads out, and the fabric's ib0."""
-    with private_namespace() as private:
-        furnish(private, LINKS, set())
-        private.batch(["route add default via 10.0.0.1 dev eth0", "address add 172.16.1.5/16 dev ib0"])
+    with fabric_host() as private:
         yield private
 
 

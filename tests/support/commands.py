@@ -1,16 +1,17 @@
 """Values in the words of `ip`, and a namespace furnished with devices: what the tests against a kernel share."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 from hypothesis import strategies as st
 
 from hostrouting.fib import Flow
 from hostrouting.model import Link, Prefix, Route, Rule
-from tests.support.namespace import Namespace
+from tests.support.namespace import Namespace, private_namespace
 from tests.support.strategies import DEVICES, routes, rules
 
-__all__ = ["LINKS", "furnish", "lose_carriers", "query", "route_command", "rule_command", "wishes"]
+__all__ = ["LINKS", "fabric_host", "furnish", "lose_carriers", "query", "route_command", "rule_command", "wishes"]
 
 # One in a group of its own, and one that heeds a lost carrier.
 LINKS = tuple(
@@ -66,6 +67,15 @@ def furnish(namespace: Namespace, links: Iterable[Link], lost: Iterable[str] = (
                 f"{family}/conf/{link.name}/ignore_routes_with_linkdown", int(link.ignore_routes_with_linkdown)
             )
     lose_carriers(namespace, lost)
+
+
+@contextmanager
+def fabric_host() -> Iterator[Namespace]:
+    """The host that all this is for: eth0 leads out, and the fabric's ib0 has a connected 172.16.0.0/16."""
+    with private_namespace() as private:
+        furnish(private, LINKS, set())
+        private.batch(["route add default via 10.0.0.1 dev eth0", "address add 172.16.1.5/16 dev ib0"])
+        yield private
 
 
 def lose_carriers(namespace: Namespace, names: Iterable[str]) -> None:
