@@ -87,7 +87,7 @@ class SystemdManager:
         try:
             code, words = self._run(_ALONE, "restart", unit, timeout=timeout)
         except BaseException:
-            # Whatever ends a systemctl that waits, its job goes on.
+            # A time-out, a signal, Ctrl-C: whatever ends a systemctl that waits, its job goes on.
             with suppress(ManagerError):
                 self.stop(unit)
             raise
