@@ -171,9 +171,11 @@ def _await(
     """Attempt, and again whenever the kernel says that something has changed, for so many seconds."""
     end = ctx.clock.now() + wait
     ctx.check()
-    found, _ = attempt()
+    found, missing = attempt()
     if found is not None:
         return found  # as nearly always: then nobody has to listen
+    if not wait:
+        raise _gave_up(missing, wait)
     told = False
     with backend.watch() as watch, ctx.on_cancel(watch.wake):
         while True:
@@ -184,8 +186,12 @@ def _await(
                 return found
             left = end - ctx.clock.now()
             if left <= 0:
-                raise NotReady(f"gave up after {wait:g} s: {missing}")
+                raise _gave_up(missing, wait)
             if not told:
                 ctx.log.info("not yet, and waited for up to %g s: %s", wait, missing)
                 told = True
             watch.wait(left)
+
+
+def _gave_up(missing: str, wait: float) -> NotReady:
+    return NotReady(f"gave up after {wait:g} s: {missing}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest import mock
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -46,6 +48,17 @@ def test_never_ready() -> None:
     with pytest.raises(NotReady, match=r"gave up after 12\.5 s: 10\.77\.0\.0/16: waiting for an IPv4 default route"):
         await_plan(ctx, kernel, WANTED, protocol=OURS, wait=12.5)
     assert ctx.clock.now() == pytest.approx(began + 12.5)
+
+
+def test_nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where nobody waits, the host is read once and nobody listens; what is missing is named as ever."""
+    kernel = MemoryBackend()
+    snapshot = mock.Mock(wraps=kernel.snapshot)
+    monkeypatch.setattr(kernel, "snapshot", snapshot)
+    monkeypatch.delattr(MemoryBackend, "watch")
+    with pytest.raises(NotReady, match=r"gave up after 0 s: 10\.77\.0\.0/16: waiting for an IPv4 default route"):
+        await_plan(context(kernel), kernel, WANTED, protocol=OURS, wait=0)
+    assert snapshot.call_count == 1
 
 
 def test_ready_before_anybody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
