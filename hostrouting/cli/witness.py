@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Self
 
 import attrs
 
+from hostrouting.errors import Unsettled
+from hostrouting.model import Snapshot
 from hostrouting.plan import Step
 from hostrouting.uplink import bare_leg
 
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from hostrouting.fib import Flow
     from hostrouting.host import Host
     from hostrouting.layout import HostLayout
-    from hostrouting.model import IP, Prefix, Route, Snapshot
+    from hostrouting.model import IP, Prefix, Route
     from hostrouting.system import Files, Lock
 
 __all__ = ["Observed", "Witness", "WitnessedFiles"]
@@ -145,7 +147,12 @@ class Observed:
         prefixes: Collection[Prefix] | None = None,
     ) -> Snapshot:
         """See RouteBackend."""
-        self.taken = self._backend.snapshot(family=family, table=table, protocol=protocol, prefixes=prefixes)
+        try:
+            self.taken = self._backend.snapshot(family=family, table=table, protocol=protocol, prefixes=prefixes)
+        except Unsettled as error:
+            # Whoever makes do with the last reading has concluded from it.
+            self.taken = error.last if isinstance(error.last, Snapshot) else self.taken
+            raise
         return self.taken
 
     def lookup(self, destinations: Sequence[IP], flow: Flow | None = None) -> tuple[Answer, ...]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import re
 from typing import TYPE_CHECKING
+from unittest import mock
 
 import pytest
 
 from hostrouting import HostRoutingConfig
 from hostrouting.backends.base import Change
+from hostrouting.errors import Unsettled
 from hostrouting.model import Link, Route, Rule
 from hostrouting.testing import FakeHost, MemoryBackend, cni_node, ecmp_node, h200, plain_vm, vpn_node
 from tests.support.cli import say
@@ -208,6 +210,17 @@ def test_the_kernel_is_asked_too() -> None:
     assert said.code == 3
     assert said.lines[0].startswith("UNDECIDED:")
     assert "which is not what its tables say" in said.out
+
+
+def test_tables_that_never_rest() -> None:
+    """On a host that never rests the last reading has to do, and there is no bare ok; exit code 3."""
+    kernel = plain_vm()
+    backend, last = kernel.reopen(), kernel.snapshot(family=4)
+    restless = mock.Mock(side_effect=Unsettled("busy", last=last))
+    backend.snapshot = restless  # type: ignore[method-assign]  # tables that change all the while
+    said = say("check", CIDR, host=FakeHost(kernel=kernel, backend=lambda: backend))
+    assert said.code == 3
+    assert "changed all the while they were read" in said.out
 
 
 def test_addresses_that_go_nowhere() -> None:
