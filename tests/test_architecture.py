@@ -72,10 +72,10 @@ DRAWINGS = {
     "hostrouting.cli": """
         logs page parser reply schemas witness
         changes explanation failure picture source terminal
-        examined explain_document running snapshot standing
-        remedy status
-        check
-        apply explain plan remove render repair
+        examined explain_document running snapshot
+        remedy verdicts
+        check standing
+        apply explain plan remove render repair status
         program
         __init__
     """,

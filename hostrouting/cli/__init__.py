@@ -9,6 +9,7 @@ failure      what an error means to an operator and to a program
 picture      a CIDR as a map
 schemas      every key of the JSON documents, with what it means
 examined     a check, with the host that it was made on; `remedy` has the words for its repair
+standing     what of ours is on a host; `verdicts` judges it as it is now, and reads what the last check left
 explanation  what there is to know about one packet's way; `explain_document` is its JSON
 witness      wrappers that remember what a command saw and did; `changes` has the words for it
 running      a task run from the command line: progress, signals, failures

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from hostrouting.host import Host
     from hostrouting.overlap import Finding
 
-__all__ = ["answer_line", "evidence_lines", "limit_lines", "run"]
+__all__ = ["answer_line", "check_name", "evidence_lines", "limit_lines", "run"]
 
 _BLOCKS = 3  # of one range are shown as blocks; more are shown as its ends
 _MAPS = 3
@@ -72,14 +72,19 @@ def _asked(it: Examined, arguments: argparse.Namespace) -> Iterator[Line]:
     if named and not _has(asked, check):
         yield line("The check installed on this host was not asked; that is: hostrouting check")
     elif not named:
-        cidrs = spoken(tuple(map(str, check.expected_cidrs)))
-        yield line(f"Asked is what the check installed on this host is for: {cidrs} in {check.mode}.")
+        yield line(f"Asked is what the check installed on this host is for: {check_name(check)}.")
 
 
 def _has(asked: RouteOverlapConfig, check: RouteOverlapConfig) -> bool:
     """Whether the one asks all that the other does."""
     same = (asked.expected_devs, asked.allowed_devs) == (check.expected_devs, check.allowed_devs)
     return same and set(check.expected_cidrs) <= set(asked.expected_cidrs)
+
+
+def check_name(check: RouteOverlapConfig) -> str:
+    """What a check is for, and its mode."""
+    devs = f" by {spoken(check.expected_devs, last='or')}" if check.expected_devs else ""
+    return f"{spoken(tuple(map(str, check.expected_cidrs)))}{devs} in {check.mode}"
 
 
 def answer_line(it: Examined) -> Line:

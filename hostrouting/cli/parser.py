@@ -18,7 +18,7 @@ LOOKS = {
     "explain": "the way of a packet: rule, table, route, owner, device",
     "repair": "the fewest static routes that close what check finds, to paste",
     "plan": "what apply would do; changes nothing",
-    "status": "what of ours is on this host, and what the last check said",
+    "status": "what of ours is on this host, and what its check says now",
     "snapshot": "links, addresses, rules and routes as JSON, to be looked at elsewhere with --snapshot",
 }
 CHANGES = {
@@ -43,7 +43,7 @@ _WRONG = {
     "check": "an overlap was found",
     "repair": "some of the overlap no route of ours can close",
     "plan": "there is something to do, or apply would fail",
-    "status": "something of ours is not as it should be, or the last check found an overlap",
+    "status": "something of ours is not as it should be, or there is an overlap now",
     "apply": "it failed; in STRICT also where an overlap is left",
     "remove": "not everything could be removed",
     "render": "not everything could be written",
@@ -72,9 +72,12 @@ stands in the way, or that in STRICT an overlap is left; 3 that it cannot be tol
 a device. With --json, "answer" tells these apart.
 """,
     "status": """\
-Exit code 1 says that the last check found an overlap, that a unit of ours has failed, that a run did not come to its
-end, that nothing brings our routes back at the next boot, or that routes are missing: of the configuration, or without
-one of those that the installed script has. 3 says that not all could be found out.
+The host is judged as it is now: by the configuration where one that expects CIDRs is given, else by the check that is
+installed. What the last check said stands beside that, with whether it still holds; no exit code comes from it.
+
+Exit code 1 says that there is an overlap now, that a unit of ours has failed, that a run did not come to its end, that
+nothing brings our routes back at the next boot, or that routes are missing: of the configuration, or without one of
+those that the installed script has. 3 says that not all could be found out, or that it is undecided.
 """,
     "snapshot": """\
 On the sick host:   hostrouting snapshot > node.json

@@ -1,21 +1,21 @@
-"""What of ours is on a host, whether it is in force, and what the last check said: facts, each question asked once.
+"""What of ours is on a host, whether it is in force, and the verdict on it: facts, each question asked once.
 
 Here: what is found out, and the exit code that it means. Not here: sentences and tables (`status`).
 """
 
 from __future__ import annotations
 
-import json
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import attrs
 
 from hostrouting.cli.reply import FAILED, FINE, UNDECIDED
 from hostrouting.cli.source import installed_config, quiet_context, start_command
+from hostrouting.cli.verdicts import find_last_check, judge
+from hostrouting.cli.witness import Observed
 from hostrouting.errors import BackendError, FileError, ManagerError
 from hostrouting.fib import Fib
-from hostrouting.model import IPV4, route_keys
+from hostrouting.model import route_keys
 from hostrouting.plan import RoutePlan, plan_routes
 from hostrouting.tasks import Remove, wanted_routes
 from hostrouting.uplink import default_route
@@ -23,6 +23,7 @@ from hostrouting.uplink import default_route
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from hostrouting.cli.verdicts import LastCheck, Now
     from hostrouting.config import HostRoutingConfig
     from hostrouting.host import Host
     from hostrouting.model import Route
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Standing", "find_standing"]
 
-_VERDICTS = {"ok", "overlap", "undecided", "no-default-route"}
+_REFUSING = {"overlap", "no-default-route"}
+"""The verdicts with which the unit of a STRICT check fails."""
 
 
 @attrs.frozen(kw_only=True)
@@ -54,12 +56,15 @@ class Standing:
     lasting: bool
     """Whether the script that brings the routes back is there."""
     checking: bool
-    """Whether a check is installed."""
+    """Whether machines wait for a check."""
     units: tuple[tuple[str, UnitState], ...]
+    check_unit: str
+    """Which of the units makes the check."""
     manager: bool
-    verdict: str
-    findings: int
-    checked_at: str
+    now: Now | None
+    """None where there is nothing to judge by, or it could not be judged."""
+    last: LastCheck | None
+    """None where there was no check since the host booted."""
     troubles: tuple[str, ...]
 
     @property
@@ -73,12 +78,36 @@ class Standing:
         return bool(self.routes) and not self.lasting
 
     @property
+    def failed(self) -> tuple[str, ...]:
+        """The units that have failed, but for the check's where that says no more than its last verdict.
+
+        That verdict holds no more, or it is the one now.
+        """
+        return tuple(unit for unit, state in self.units if not state.ok and not self._is_verdict(unit, state))
+
+    def _is_verdict(self, unit: str, state: UnitState) -> bool:
+        judged = self.now is not None and self.now.is_installed
+        refused = self.last is not None and self.last.verdict in _REFUSING
+        return judged and refused and unit == self.check_unit and (state.result, state.status) == ("exit-code", 1)
+
+    @property
+    def heals(self) -> bool:
+        """Whether what escapes now is closed when a machine starts, by installed routes that come before the check."""
+        return self.now is not None and self.now.in_force and self.now.heals and not self.failed and not self.unfinished
+
+    @property
+    def is_adrift(self) -> bool:
+        """Whether the last check found something wrong, and nothing tells whether that is so now."""
+        return self.now is None and self.last is not None and self.last.verdict != "ok"
+
+    @property
     def code(self) -> int:
-        """What a program exits with for it."""
-        failed = any(not state.ok for _, state in self.units)
-        if failed or self.missing or self.unfinished or self.fleeting or self.verdict == "overlap":
+        """What a program exits with for it. What the last check said does not count, only what is so now."""
+        verdict = "" if self.now is None else self.now.verdict
+        if self.failed or self.missing or self.unfinished or self.fleeting or verdict == "overlap":
             return FAILED
-        return UNDECIDED if self.troubles or self.verdict in {"undecided", "no-default-route"} else FINE
+        unknown = self.troubles or self.is_adrift or verdict in {"undecided", "no-default-route"}
+        return UNDECIDED if unknown else FINE
 
 
 def find_standing(host: Host, config: HostRoutingConfig, *, named: bool) -> Standing:
@@ -87,25 +116,39 @@ def find_standing(host: Host, config: HostRoutingConfig, *, named: bool) -> Stan
     routes: tuple[Route, ...] = ()
     default: Route | None = None
     plan = RoutePlan()
-    wanted, layout, files = config, host.layout, host.files
+    now: Now | None = None
+    last: LastCheck | None = None
+    installed: HostRoutingConfig | None = None
+    layout, files = host.layout, host.files
+    checking = files.is_there(layout.check_drop_in_path)
     try:
-        wanted = config if named else installed_config(host) or config
+        installed = installed_config(host)
+        lost = installed is None or not installed.route_overlap.expected_cidrs
+        if lost and checking and files.is_there(layout.check_script_path):
+            told = f"{layout.check_script_path} is not as we wrote it; write it anew with: hostrouting apply"
+            troubles.append(f"the installed check: {told}")
     except FileError as error:
         troubles.append(f"the installed script: {error}")
+    wanted = config if named else installed or config
     try:
         if host.backend is not None:
-            with host.backend() as backend:
-                snapshot = backend.snapshot(family=IPV4)
+            with Observed(host.backend()) as backend:
+                try:
+                    now = judge(backend, config, installed, gated=checking)
+                except BackendError as error:
+                    if backend.taken is None:
+                        raise
+                    troubles.append(f"the verdict now: {error}")
+                snapshot = backend.last
             # Of 100,000 routes only ours are looked at.
             ours = [at for at, key in enumerate(route_keys(snapshot.routes)) if key[4] == wanted.protocol]
             routes = tuple(snapshot.routes[at] for at in ours)
-            default = default_route(Fib(snapshot))
+            default = default_route(Fib(snapshot) if now is None else now.checked.fib)
             plan = plan_routes(wanted_routes(wanted), snapshot, protocol=wanted.protocol)
     except BackendError as error:
         troubles.append(f"the route table: {error}")
-    verdict, findings, checked_at = "", 0, ""
     try:
-        verdict, findings, checked_at = _last_check(host)
+        last = find_last_check(host)
     except FileError as error:
         troubles.append(f"the last check: {error}")
     units: list[tuple[str, UnitState]] = []
@@ -128,12 +171,12 @@ def find_standing(host: Host, config: HostRoutingConfig, *, named: bool) -> Stan
         unfinished=tuple(_unfinished(host)),
         shut=files.is_there(layout.routes_drop_in_path) and not files.is_there(layout.routes_script_path),
         lasting=files.is_there(layout.routes_script_path),
-        checking=files.is_there(layout.check_drop_in_path),
+        checking=checking,
         units=tuple(units),
+        check_unit=layout.check_unit,
         manager=running,
-        verdict=verdict,
-        findings=findings,
-        checked_at=checked_at,
+        now=now,
+        last=last,
         troubles=tuple(troubles),
     )
 
@@ -157,30 +200,3 @@ def _unfinished(host: Host) -> Iterator[str]:
     for gate, script in gates.items():
         if files.is_there(gate) and not files.is_there(script):
             yield f"{script} is missing, and {gate} has machines wait for it"
-
-
-def _last_check(host: Host) -> tuple[str, int, str]:
-    """The verdict of the last check, how many findings it had, and when it was; empty where there was none."""
-    path = host.layout.report_path
-    if (text := host.files.read(path)) is None:
-        return "", 0, ""
-    document = _parsed(text)
-    if (verdict := document.get("verdict")) not in _VERDICTS:
-        raise FileError(f"{path} is no report of a check; write it anew with: hostrouting apply", path=path)
-    return str(verdict), len(document.get("findings", ())), _when(host.files.modified(path))
-
-
-def _parsed(text: str) -> dict[str, Any]:
-    with suppress(ValueError):
-        document = json.loads(text)
-        if isinstance(document, dict):
-            return document
-    return {}
-
-
-def _when(seconds: float | None) -> str:
-    from datetime import UTC, datetime  # noqa: PLC0415  only where there was a check
-
-    if seconds is None:
-        return ""
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

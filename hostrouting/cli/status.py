@@ -1,10 +1,14 @@
-"""`status`: what of ours is on this host, whether it is in force, and what the last check said. Changes nothing."""
+"""`status`: what of ours is on this host, whether it is in force, and what the check says now. Changes nothing.
+
+What the last check said stands beside what is so now, with whether it still holds.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from hostrouting.cli.changes import counted
+from hostrouting.cli.check import answer_line, check_name
 from hostrouting.cli.page import SHOWN, Line, Painted, Tone, capped, line, table
 from hostrouting.cli.reply import Reply
 from hostrouting.cli.source import config_of
@@ -14,6 +18,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterator
 
+    from hostrouting.cli.verdicts import Now
     from hostrouting.host import Host
     from hostrouting.system import UnitState
 
@@ -21,6 +26,15 @@ __all__ = ["SCHEMA", "run"]
 
 SCHEMA = "hostrouting/status/1"
 _TONES: dict[str, Tone] = {"ok": "good", "overlap": "bad"}
+_LET_IN = "no machine is refused for this."
+_FOLLOWS = {
+    ("STRICT", "overlap"): "a machine that is started now is refused; one that runs keeps running.",
+    ("STRICT", "no-default-route"): "a machine that is started now waits for one, and is refused where none comes; "
+    "one that runs keeps running.",
+    ("WARN", "overlap"): _LET_IN,
+    ("WARN", "no-default-route"): _LET_IN,
+}
+"""What a mode makes of a verdict."""
 
 
 def run(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
@@ -30,11 +44,12 @@ def run(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
 
 
 def _page(it: Standing, config: str | None) -> Iterator[Line]:
-    yield _answer(it, config)
+    yield from _answer(it, config)
     yield line()
     rows: list[tuple[str, str | Painted]] = []
     if it.default is not None or not it.troubles:
         rows.append(("default route", Painted("there is none", "bad") if it.default is None else str(it.default)))
+    rows += _judged(it, config)
     rows.append(("last check", _told(it)))
     rows += [(unit, _state(state)) for unit, state in it.units]
     if not it.manager:
@@ -66,48 +81,76 @@ def _page(it: Standing, config: str | None) -> Iterator[Line]:
         yield from (line("  ", Painted(trouble, "warn")) for trouble in it.troubles)
 
 
-def _answer(it: Standing, config: str | None) -> Line:
-    return _wrong(it, config) or _doubt(it, config) or _well(it)
+def _answer(it: Standing, config: str | None) -> Iterator[Line]:
+    """What is wrong, first of all with the way of the packets; else what is not known; else that all is well."""
+    told = [*_escapes(it, config), *_wrong(it, config)]
+    yield from told or [_unknown(it) or _well(it, config)]
 
 
-def _wrong(it: Standing, config: str | None) -> Line | None:
+def _escapes(it: Standing, config: str | None) -> Iterator[Line]:
+    """What the check says now unless it passes, what follows, and what to do."""
+    now = it.now
+    if now is None or now.verdict == "ok":
+        return
+    yield answer_line(now.checked)
+    if now.verdict != "undecided":
+        yield line("  ", _follows(now, config, heals=it.heals))
+    yield line("  ", _ways(now, config, heals=it.heals))
+
+
+def _follows(now: Now, config: str | None, *, heals: bool) -> str:
+    if heals:
+        return "The static routes that are installed close it: a machine that is started now gets them first."
+    if now.in_force:
+        mode = now.checked.config.route_overlap.mode
+        return f"The mode is {mode}: {_FOLLOWS[mode, now.verdict]}"
+    if now.is_installed:
+        return "The drop-in by which machines wait for this check is missing; bring it back with: hostrouting apply"
+    return f"{config} is not what is installed here: no machine waits for this."
+
+
+def _ways(now: Now, config: str | None, *, heals: bool) -> str:
+    """The commands that lead on."""
+    if now.verdict == "no-default-route":
+        return "See: ip route show default"
+    by = f" --config {config}" if now.named else ""
+    if now.checked.found.repair.routes and not heals:
+        repair = f"hostrouting repair{by}"
+        return f"Close it with what is printed by: {repair}; see all of it with: hostrouting check{by}"
+    return f"See: hostrouting check{by}"
+
+
+def _wrong(it: Standing, config: str | None) -> Iterator[Line]:
     """What of ours is not as it should be."""
     if it.unfinished:
         end = f"hostrouting apply{f' --config {config}' if config else ' or remove'}"
         told = (
             "failed or was cut short, and no machine starts" if it.shut else "failed, was cut short, or goes on still"
         )
-        return line(Painted("UNFINISHED:", "bad"), f" a run {told}; carry it to its end, as root, with: {end}")
-    failed = [unit for unit, state in it.units if not state.ok]
-    if failed:
-        return line(Painted("FAILED:", "bad"), f" {' and '.join(failed)}; see journalctl -u {failed[0]}")
-    if it.contested:
+        yield line(Painted("UNFINISHED:", "bad"), f" a run {told}; carry it to its end, as root, with: {end}")
+    elif it.failed:
+        yield line(Painted("FAILED:", "bad"), f" {' and '.join(it.failed)}; see journalctl -u {it.failed[0]}")
+    elif it.contested:
         count = f" {len(it.contested):,} of {counted(it.wanted, 'route')}"
-        return line(Painted("CONFLICT:", "bad"), f"{count} cannot be had, for somebody else has a route there")
-    if it.missing:
+        yield line(Painted("CONFLICT:", "bad"), f"{count} cannot be had, for somebody else has a route there")
+    elif it.missing:
         count = f" {len(it.missing):,} of {counted(it.wanted, 'route')}"
         start = f"start them, as root: {it.start}"
-        return line(
+        yield line(
             Painted("MISSING:", "bad"), f"{count}; {f'see: hostrouting plan --config {config}' if config else start}"
         )
-    return None
 
 
-def _doubt(it: Standing, config: str | None) -> Line | None:
-    """What the last check found, and what is not known."""
-    check = f"hostrouting check --config {config}" if config else "hostrouting check"
-    if it.verdict == "overlap":
-        return line(Painted("OVERLAP:", "bad"), f" the last check found one; see: {check}")
-    if it.verdict == "no-default-route":
-        return line(Painted("NO-DEFAULT-ROUTE:", "warn"), " the last check found none; see: ip route show default")
-    if it.verdict == "undecided":
-        return line(Painted("UNDECIDED:", "warn"), f" the last check could not answer for all packets; see: {check}")
+def _unknown(it: Standing) -> Line | None:
     if it.troubles:
         return line(Painted("UNKNOWN:", "warn"), " not everything could be found out")
+    if it.is_adrift and it.last is not None:
+        told = f" the last check ended with {it.last.verdict}, and no check is installed to judge by now"
+        return line(Painted("UNKNOWN:", "warn"), told)
     return None
 
 
-def _well(it: Standing) -> Line:
+def _well(it: Standing, config: str | None) -> Line:
     ours = [counted(len(it.routes), "route")] if it.routes else []
     ours += [counted(len(it.files), "file")] if it.files else []
     here = f"{' and '.join(ours)} of ours {'are' if len(it.routes) + len(it.files) > 1 else 'is'} here"
@@ -117,18 +160,45 @@ def _well(it: Standing) -> Line:
         told = "is here, and nothing brings it" if len(it.routes) == 1 else "are here, and nothing brings them"
         routes = f"{counted(len(it.routes), 'route')} of ours {told} back; hostrouting apply does"
         return line(Painted("UNTIL THE NEXT BOOT:", "warn"), f" {routes}")
-    passed = ", and the last check passed" if it.verdict == "ok" else ""
-    unknown = "; nothing was checked since this host booted" if it.checking and not it.verdict else ""
-    return line(Painted("INSTALLED:", "good"), f" {here}{passed}{unknown}")
+    passed = ""
+    if it.now is not None:
+        passed = f", and {'' if it.now.is_installed else f'by {config} '}nothing escapes now"
+    return line(Painted("INSTALLED:", "good"), f" {here}{passed}")
+
+
+def _judged(it: Standing, config: str | None) -> Iterator[tuple[str, Painted]]:
+    """The verdict now, and by which check it was found."""
+    now = it.now
+    if now is None:
+        if it.checking:
+            yield ("now", Painted("not known", "warn"))
+        return
+    yield ("now", _verdict(now.verdict, len(now.checked.found.report.findings)))
+    by = "the check installed here" if not now.named else f"{config}{', as it is installed' * now.is_installed}"
+    yield ("judged by", Painted(f"{by}: {check_name(now.checked.config.route_overlap)}", ""))
+    if now.installed is not None and not now.is_installed:
+        other = f"another, {check_name(now.installed)}; judge by it with: hostrouting status"
+        yield ("installed check", Painted(other, "warn"))
+
+
+def _verdict(verdict: str, findings: int) -> Painted:
+    count = f" ({counted(findings, 'finding')})" if findings else ""
+    return Painted(f"{verdict}{count}", _TONES.get(verdict, "warn"))
 
 
 def _told(it: Standing) -> Painted:
-    if not it.verdict:
+    """What the last check said, when, and whether that still holds."""
+    if it.last is None:
         return Painted("none since this host booted", "soft")
-    count = f" ({counted(it.findings, 'finding')})" if it.findings else ""
-    return Painted(
-        f"{it.verdict}{count}{f', {it.checked_at}' if it.checked_at else ''}", _TONES.get(it.verdict, "warn")
-    )
+    said = _verdict(it.last.verdict, len(it.last.findings))
+    text = f"{said.text}, {it.last.at}" if it.last.at else said.text
+    if it.last.is_out_of_date(it.now):
+        # Where the kernel does not do as its tables say, these need not have changed.
+        same = it.now is not None and it.now.checked.found.surprises
+        why = ": the answer now is another" if same else ": since then the routes or rules have changed"
+        return Painted(f"{text}; out of date{why}", "warn")
+    other = it.now is not None and it.now.installed is not None and not it.now.is_installed
+    return Painted(f"{text}, by the check installed here" if other else text, said.tone)
 
 
 def _state(state: UnitState) -> Painted:
@@ -153,6 +223,26 @@ def _document(it: Standing) -> dict[str, Any]:
             for unit, x in it.units
         ],
         "manager": it.manager,
-        "lastCheck": {"verdict": it.verdict, "findings": it.findings, "at": it.checked_at} if it.verdict else None,
+        "now": None if it.now is None else _now_document(it.now),
+        "lastCheck": None
+        if it.last is None
+        else {
+            "verdict": it.last.verdict,
+            "findings": len(it.last.findings),
+            "at": it.last.at,
+            "outOfDate": it.last.is_out_of_date(it.now),
+        },
         "troubles": list(it.troubles),
+    }
+
+
+def _now_document(now: Now) -> dict[str, Any]:
+    """The document of the check, and by which check it was made."""
+    settings, check = now.checked.config.route_overlap, now.checked.document()
+    del check["schema"]
+    return {
+        "by": "config" if now.named else "installed",
+        "inForce": now.in_force,
+        "expectedCidrs": [str(cidr) for cidr in settings.expected_cidrs],
+        **check,
     }

@@ -194,6 +194,10 @@ def test_a_configuration_is_asked_alone(written: Callable[..., str]) -> None:
 def test_status_leads_to_it(written: Callable[..., str]) -> None:
     """What status says to type next works as it stands."""
     host = installed(written())
-    [first, *_] = say("status", host=host).lines
-    assert first == "OVERLAP: the last check found one; see: hostrouting check"
-    assert say(*first.partition("see: hostrouting ")[2].split(), host=host).code == 1
+    [first, *_] = say("check", host=host).lines
+    assert say("status", host=host).lines[0] == first
+    for config in ((), ("--config", written(cidrs=(CIDR, OTHER)))):
+        [told] = [text for text in say("status", *config, host=host).lines if "hostrouting repair" in text]
+        ways = [part.partition("hostrouting ")[2].split() for part in told.split(";")]
+        assert ways == [["repair", *config], ["check", *config]]
+        assert [say(*words, host=host).code for words in ways] == [0, 1]

@@ -87,6 +87,37 @@ def test_from_nothing_to_the_proof(machine: Machine, repaired: str) -> None:
     assert machine.shell("find /etc -type f").split() == ["/etc/ld.so.cache"]
 
 
+def test_an_address_comes_after_the_check(written: Callable[..., str]) -> None:
+    """After the check at boot ib0 gets its address: status says OVERLAP, and that the last verdict is out of date.
+
+    The next check at boot says the same as status; and when the address goes, that verdict is out of date, too.
+    """
+    with private_machine() as machine:
+        machine.batch(line for line in H200 if "172.16." not in line)
+        assert machine.hostrouting("apply", "--config", written()).returncode == 0
+
+        def checked_at_boot() -> str:
+            return machine.shell(f"bash {HostLayout().check_script} 2>/dev/null; echo -n $?")
+
+        def status() -> tuple[int, str, str, bool]:
+            said = machine.hostrouting("status", "--json")
+            document = json.loads(said.stdout)
+            last = document["lastCheck"]
+            return said.returncode, document["now"]["verdict"], last["verdict"], last["outOfDate"]
+
+        assert checked_at_boot() == "0"
+        assert status() == (0, "ok", "ok", False)
+        machine.batch(["address add 172.16.1.10/16 dev ib0"])
+        assert status() == (1, "overlap", "ok", True)
+        lines = machine.hostrouting("status", before=AS_ANYONE).stdout.splitlines()
+        assert lines[0] == "OVERLAP: 172.16.0.0/16 goes by ib0, not by eth0"
+        assert any(line.startswith("  last check") and "Z; out of date: since then" in line for line in lines)
+        assert checked_at_boot() == "1"
+        assert status() == (1, "overlap", "overlap", False)
+        machine.batch(["address del 172.16.1.10/16 dev ib0"])
+        assert status() == (0, "ok", "overlap", True)
+
+
 def test_the_printed_commands_work(machine: Machine) -> None:
     """The commands that check prints can be pasted into a shell as they are, and do what they are for."""
     said = machine.hostrouting("check", CIDR).stdout

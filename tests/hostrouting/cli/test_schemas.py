@@ -81,7 +81,9 @@ def documents(written: Callable[..., str], repaired: str, tmp_path: Path) -> lis
     unit = "/etc/systemd/system/static-routes.service"
     full = FakeHost(kernel=h200(), files=FakeFiles(broken={unit: "the disk is full"}))
     stuck, well = FakeHost(kernel=h200(), files=Stuck()), FakeHost(kernel=leftover())
+    escaping = FakeHost(kernel=refusing())
     say("apply", "--config", repaired, host=stuck)
+    say("apply", "--config", written(), host=escaping)
 
     def told(*words: str, **where: Any) -> dict[str, Any]:
         document: dict[str, Any] = say(*words, "--json", **where).json
@@ -101,6 +103,7 @@ def documents(written: Callable[..., str], repaired: str, tmp_path: Path) -> lis
         told("apply", "--config", repaired, host=full),
         told("status", "--config", written({"destination": CIDR}), host=full),
         told("status", host=well),
+        told("status", host=escaping),
         told("status", "--config", repaired, host=well),
         told("plan", "--config", nothing, host=well),
         told("apply", "--config", nothing, host=well),

@@ -1,4 +1,4 @@
-"""`status`: what of ours is on this host, and what the last check said."""
+"""`status`: what of ours is on this host, and whether it is in force. What is escaping now is in test_verdicts.py."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ def test_a_host_that_is_well(repaired: str) -> None:
     say("apply", "--config", repaired, host=host)
     said = say("status", host=host)
     assert said.code == 0
-    assert said.lines[0] == "INSTALLED: 2 routes and 9 files of ours are here, and the last check passed"
+    assert said.lines[0] == "INSTALLED: 2 routes and 9 files of ours are here, and nothing escapes now"
+    assert "  now                    ok" in said.lines
     assert "  last check             ok" in said.lines
     assert "  172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting" in said.lines
     assert "  /etc/systemd/system/static-routes.service" in said.lines
@@ -48,12 +49,13 @@ def test_a_host_that_is_well(repaired: str) -> None:
 
 
 def test_an_overlap(written: Callable[..., str]) -> None:
-    """What the last check found comes first, and how to look at it; exit code 1."""
+    """What escapes now comes first, and beside it what the last check said; exit code 1."""
     host = FakeHost(kernel=h200())
     say("apply", "--config", written(mode="WARN"), host=host)
     said = say("status", host=host)
     assert said.code == 1
-    assert said.lines[0] == "OVERLAP: the last check found one; see: hostrouting check"
+    assert said.lines[0] == "OVERLAP: 172.16.0.0/16 goes by ib0, not by eth0"
+    assert "  now            overlap (1 finding)" in said.lines
     assert "  last check     overlap (1 finding)" in said.lines
 
 
@@ -90,7 +92,7 @@ def test_schema(repaired: str) -> None:
     """The JSON is `hostrouting/status/1`, with exactly these keys."""
     host = FakeHost(kernel=h200())
     empty = say("status", "--json", host=host).json
-    assert empty["lastCheck"] is None
+    assert empty["lastCheck"] is empty["now"] is None
     say("apply", "--config", repaired, host=host)
     document = say("status", "--json", host=host).json
     assert (
@@ -107,20 +109,22 @@ def test_schema(repaired: str) -> None:
             "files",
             "units",
             "manager",
+            "now",
             "lastCheck",
             "troubles",
         }
     )
     assert document["schema"] == "hostrouting/status/1"
     assert document["installed"] is True
-    assert document["lastCheck"] == {"verdict": "ok", "findings": 0, "at": ""}
+    assert document["lastCheck"] == {"verdict": "ok", "findings": 0, "at": "", "outOfDate": False}
+    assert document["now"]["verdict"] == "ok"
     assert document["units"] == [
         {"unit": UNIT, "load": "loaded", "active": "inactive", "result": "success", "status": 0}
     ]
 
 
 def test_routes_that_are_missing(repaired: str, written: Callable[..., str]) -> None:
-    """Routes of the installed script, or of a configuration, that are not there are named first; exit code 1."""
+    """Routes of the installed script, or of a configuration, that are not there are named after what escapes for that; exit code 1."""
     host = FakeHost(kernel=h200())
     say("apply", "--config", repaired, host=host)
     with host.kernel.reopen() as backend:
@@ -128,11 +132,12 @@ def test_routes_that_are_missing(repaired: str, written: Callable[..., str]) -> 
         assert all(it.ok for it in backend.change([Change("delete", one)]))
     said = say("status", host=host)
     assert said.code == 1
-    assert said.lines[0] == "MISSING: 1 of 2 routes; start them, as root: systemctl start static-routes.service"
+    assert said.lines[0] == "OVERLAP: a part of 172.16.0.0/16 goes by ib0, not by eth0"
+    assert said.lines[3] == "MISSING: 1 of 2 routes; start them, as root: systemctl start static-routes.service"
     assert "  172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting" in said.lines
     third = written({"destination": "172.16.128.0/17"}, {"destination": "9.0.0.0/8"}, {"destination": "11.0.0.0/8"})
     named = say("status", "--config", third, host=host)
-    assert (named.code, named.lines[0]) == (1, f"MISSING: 2 of 3 routes; see: hostrouting plan --config {third}")
+    assert (named.code, named.lines[3]) == (1, f"MISSING: 2 of 3 routes; see: hostrouting plan --config {third}")
     assert len(say("status", "--config", third, "--json", host=host).json["missing"]) == 2
 
 
@@ -151,7 +156,7 @@ def test_a_route_that_somebody_else_holds_now(repaired: str) -> None:
     take(host)
     said = say("status", host=host)
     assert said.code == 1
-    assert said.lines[0] == "CONFLICT: 1 of 2 routes cannot be had, for somebody else has a route there"
+    assert said.lines[3] == "CONFLICT: 1 of 2 routes cannot be had, for somebody else has a route there"
     assert "systemctl start" not in said.out
     assert "in its place write 172.16.0.0/18 and 172.16.64.0/18" in said.out
     document = say("status", "--json", host=host).json
@@ -166,7 +171,7 @@ def test_how_to_start_without_systemd(repaired: str) -> None:
         ours = [it for it in backend.snapshot(family=4).routes if it.protocol == 213]
         assert all(it.ok for it in backend.change(Change("delete", it) for it in ours))
     start = "start them, as root: /bin/bash /etc/aks-flex-node/static-routes.sh"
-    assert say("status", host=host).lines[0] == f"MISSING: 2 of 2 routes; {start}"
+    assert say("status", host=host).lines[3] == f"MISSING: 2 of 2 routes; {start}"
     assert f"What is installed has the routes that close it; {start}" in say("check", host=host).lines
 
 
@@ -177,7 +182,7 @@ def test_a_run_that_failed_half_way(written: Callable[..., str]) -> None:
     assert say("apply", "--config", config, host=host).code == 1
     said = say("status", host=host)
     end = "carry it to its end, as root, with: hostrouting apply or remove"
-    assert (said.code, said.lines[0]) == (1, f"UNFINISHED: a run failed or was cut short, and no machine starts; {end}")
+    assert (said.code, said.lines[3]) == (1, f"UNFINISHED: a run failed or was cut short, and no machine starts; {end}")
     layout = host.layout
     missing = f"{layout.routes_script_path} is missing, and {layout.routes_drop_in_path} has machines wait for it"
     pending = f"{layout.routes_pending_path} is there: systemd has yet to read or run what was written"
@@ -219,18 +224,19 @@ def test_routes_that_nothing_brings_back() -> None:
 
 
 def test_nothing_was_checked_yet(repaired: str) -> None:
-    """After a boot a check that is installed has not been made until a machine starts, and that is said at once."""
+    """After a boot a check that is installed has not been made until a machine starts; the host is judged all the same."""
     host = FakeHost(kernel=h200())
     say("apply", "--config", repaired, host=host)
     for path in [path for path in host.files.texts if path.startswith("/run/")]:
         del host.files.texts[path]
     said = say("status", host=host)
-    told = "INSTALLED: 2 routes and 9 files of ours are here; nothing was checked since this host booted"
+    told = "INSTALLED: 2 routes and 9 files of ours are here, and nothing escapes now"
     assert (said.code, said.lines[0]) == (0, told)
+    assert "  last check             none since this host booted" in said.lines
 
 
 def test_an_undecided_check(written: Callable[..., str]) -> None:
-    """A last check that was undecided is no bare ok; exit code 3."""
+    """A check that is undecided is not a bare ok; exit code 3."""
     kernel = plain_vm()
     kernel.add_rule(Rule(family=4, priority=100, fwmark=7, fwmask=0xFFFFFFFF, action="prohibit"))
     host = FakeHost(kernel=kernel)
@@ -238,9 +244,8 @@ def test_an_undecided_check(written: Callable[..., str]) -> None:
     say("apply", "--config", config, host=host)
     said = say("status", "--config", config, host=host)
     assert said.code == 3
-    assert said.lines[0].startswith(
-        "UNDECIDED: the last check could not answer for all packets; see: hostrouting check"
-    )
+    assert said.lines[0].startswith("UNDECIDED: a plain packet to 172.16.0.0/16 leaves by eth0; packets with fwmark")
+    assert said.lines[1] == f"  See: hostrouting check --config {config}"
     assert say("status", "--json", host=host).json["lastCheck"]["verdict"] == "undecided"
 
 
