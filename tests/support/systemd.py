@@ -111,10 +111,14 @@ class System:
         stdin.flush()
         self._await_boot(0)
 
+    def command(self, *words: str) -> list[str]:
+        """What to start from here so that a program runs inside."""
+        return ["nsenter", f"--target={self._leader}", "--all", "--", *words]
+
     def run(self, *command: str, stdin: str = "", timeout: float = 60) -> subprocess.CompletedProcess[str]:
         """Run a program inside; its exit status is the caller's to look at."""
         return subprocess.run(
-            ["nsenter", f"--target={self._leader}", "--all", "--", *command],
+            self.command(*command),
             capture_output=True,
             text=True,
             check=False,
