@@ -1,19 +1,21 @@
 #!/bin/bash
-# Boots a real systemd on a throw-away copy of this host's files, and boots it again whenever it reboots.
+# Boots a real systemd on a throw-away copy of a tree of files, and boots it again whenever it reboots.
 # Runs as the first process of its own mount and pid namespaces (see systemd.py); ends when the system is off.
-#   boot_system.sh WORK GROUP VISIBLE
+#   boot_system.sh WORK GROUP VISIBLE TREE
 # WORK: an empty directory. GROUP: a name for the control group. VISIBLE: a directory to show live at its own path.
+# TREE: the root of the files; / for those of this host.
 set -euo pipefail
-work=$1 group=$2 visible=$3
+work=$1 group=$2 visible=$3 tree=$4
 
 mount --make-rprivate /
 mount -t tmpfs tmpfs "$work"
 mkdir "$work"/{upper,work,root,seed}
-mount -t overlay overlay -o "lowerdir=/,upperdir=$work/upper,workdir=$work/work" "$work/root"
+mount -t overlay overlay -o "lowerdir=$tree,upperdir=$work/upper,workdir=$work/work" "$work/root"
 root=$work/root
 
-# What the host itself starts is none of our business here.
+# What the tree itself starts is none of our business here.
 rm -rf "$root"/etc/systemd/system/*.wants "$root"/etc/systemd/system/*.requires
+ln -sf /dev/null "$root/etc/systemd/system/systemd-modules-load.service"
 : >"$root/etc/machine-id"
 mount -t tmpfs tmpfs /run/systemd
 

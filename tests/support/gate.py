@@ -4,10 +4,10 @@ Its eth0 leads out, and its ib0 is a fabric whose network hides the cluster's. I
 `Host.offline`; on the running host they are run inside of it, as an agent runs them.
 """
 
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -16,7 +16,8 @@ from hostrouting.config import HostRoutingConfig, Mode, RouteOverlapConfig, Stat
 from hostrouting.host import Host
 from hostrouting.layout import HostLayout
 from hostrouting.tasks import Configure
-from tests.support.systemd import PROJECT, System, booted, missing, wait_for
+from tests.support.agents import Outcome, agents
+from tests.support.systemd import THIS_HOST, System, booted, missing, wait_for
 
 __all__ = [
     "CIDR",
@@ -92,6 +93,7 @@ def host(
     late: int = 0,
     more: Mapping[str, str] | None = None,
     machines: tuple[str, ...] = ("kube1",),
+    tree: Path = THIS_HOST,
 ) -> Iterator[System]:
     """A booted host, whose image the tasks have prepared; `late` is by how many seconds its default route is."""
     network = "/etc/systemd/system/test-network.service"
@@ -106,25 +108,24 @@ def host(
         links={"/etc/systemd/system/sysinit.target.wants/test-network.service": network},
         machines=machines,
         furnish=furnish,
+        tree=tree,
     ) as system:
         system.settled()
         yield system
 
 
-def run_task(
-    system: System, name: str, settings: HostRoutingConfig, *, wait: int = 0
-) -> subprocess.CompletedProcess[str]:
+def run_task(system: System, name: str, settings: HostRoutingConfig, *, wait: int = 0) -> Outcome:
     """Run a task inside, as an agent does."""
-    program = [sys.executable, str(PROJECT / "tests" / "support" / "run_task.py")]
-    done = system.run(*program, name, str(wait), stdin=settings.to_json())
-    sys.stdout.write(done.stdout + done.stderr)  # seen when the test fails
+    with agents(system) as crew:
+        done = crew.begin(name, settings, wait=wait).wait()
+    sys.stdout.write(done.stdout)  # seen when the test fails
     return done
 
 
 def configure(system: System, settings: HostRoutingConfig, *, wait: int = 0) -> str:
     """Run Configure inside; what it said. It has to go well."""
     done = run_task(system, "Configure", settings, wait=wait)
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.returncode == 0, done.stdout
     return done.stdout
 
 
@@ -143,8 +144,12 @@ def pid(system: System, name: str = "kube1") -> int:
 
 
 def end(system: System) -> None:
-    """End the machine at once: one that has only begun to boot does not hear a polite request."""
-    system.must("systemctl", "kill", "--signal=KILL", KUBE1)
+    """End the machine at once, if it runs: one that has only begun to boot does not hear a polite request.
+
+    It is its first process that is killed: systemd-nspawn sees that, and clears away what the next start would refuse.
+    """
+    if leader := system.run("machinectl", "show", "--property=Leader", "--value", "kube1").stdout.strip():
+        system.must("kill", "-KILL", leader)
     wait_for("the machine to end", lambda: system.show(KUBE1, "ActiveState") in {"inactive", "failed"})
     wait_for("the machine to be forgotten", lambda: system.run("machinectl", "show", "kube1").returncode != 0)
     system.run("systemctl", "reset-failed", KUBE1)

@@ -2,6 +2,10 @@
 
 Nothing of it reaches the host: it has namespaces of its own (mount, pid, network, …), its files live on a tmpfs over a
 read-only view of the host's, and all of it ends with the block, also when the test run is killed.
+
+Other systemds are booted from other trees: roots of other distributions, which somebody has put into one directory, as
+debootstrap makes them, with systemd-container, dbus, iproute2 and mawk. HOSTROUTING_SYSTEMS names that directory.
+Tasks are run in all of them alike, by `agents`.
 """
 
 import os
@@ -14,9 +18,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-__all__ = ["System", "booted", "missing", "wait_for"]
+__all__ = ["THIS_HOST", "System", "booted", "missing", "trees", "wait_for"]
 
 PROJECT = Path(__file__).resolve().parents[2]
+THIS_HOST = Path("/")
+"""The tree of this host's own files."""
+
 _GROUP = "hostrouting-test-"
 
 MACHINE_SETTINGS = """\
@@ -41,6 +48,15 @@ def missing() -> str:
     return f"{', '.join(tools)} is not installed" if tools else ""
 
 
+def trees() -> list[Path]:
+    """The roots that can be booted: this host's own, and those in the directory that HOSTROUTING_SYSTEMS names."""
+    directory = os.environ.get("HOSTROUTING_SYSTEMS")
+    if not directory:
+        return [THIS_HOST]
+    found = sorted(it for it in Path(directory).resolve(strict=True).iterdir() if (it / "usr/bin/systemctl").exists())
+    return [THIS_HOST, *found]
+
+
 def wait_for(what: str, happened: Callable[[], bool], *, seconds: float = 10) -> None:
     """Ask `happened` until it says yes."""
     end = time.monotonic() + seconds
@@ -57,6 +73,11 @@ class System:
         """Take what `boot_system.sh` runs in; nothing is booted yet."""
         self._outer, self._work, self._leader = outer, work, 0
 
+    @property
+    def leader(self) -> int:
+        """The process id of its systemd, seen from here; 0 before the boot."""
+        return self._leader
+
     def lay(self, path: str, text: str, *, mode: int = 0o644) -> None:
         """Put a file in its place, before the boot or later, by plain writing."""
         target = self.outside(path)
@@ -71,7 +92,7 @@ class System:
         place.symlink_to(target)
 
     def add_machine(self, name: str) -> None:
-        """Furnish a machine that `machinectl start` can boot: this host's programs, and nothing of its settings."""
+        """Furnish a machine that `machinectl start` can boot: the system's programs, and nothing of its settings."""
         for directory in ("dev", "etc", "proc", "run", "sys", "tmp", "usr", "var", "root"):
             self.outside(f"/var/lib/machines/{name}/{directory}").mkdir(parents=True)
         for directory in ("bin", "sbin", "lib", "lib64"):
@@ -90,10 +111,14 @@ class System:
         stdin.flush()
         self._await_boot(0)
 
+    def command(self, *words: str) -> list[str]:
+        """What to start from here so that a program runs inside."""
+        return ["nsenter", f"--target={self._leader}", "--all", "--", *words]
+
     def run(self, *command: str, stdin: str = "", timeout: float = 60) -> subprocess.CompletedProcess[str]:
         """Run a program inside; its exit status is the caller's to look at."""
         return subprocess.run(
-            ["nsenter", f"--target={self._leader}", "--all", "--", *command],
+            self.command(*command),
             capture_output=True,
             text=True,
             check=False,
@@ -159,8 +184,9 @@ def booted(
     links: Mapping[str, str] | None = None,
     machines: tuple[str, ...] = (),
     furnish: Callable[[str], None] = lambda _root: None,
+    tree: Path = THIS_HOST,
 ) -> Iterator[System]:
-    """A system with these files (and programs, and symbolic links) laid over this host's, and these machines.
+    """A system with these files (and programs, and symbolic links) laid over a tree's, and these machines.
 
     `furnish` is given where the root of its files is, before it boots.
     """
@@ -169,7 +195,7 @@ def booted(
     command = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
     script = PROJECT / "tests" / "support" / "boot_system.sh"
     outer = subprocess.Popen(
-        ["setpriv", "--pdeathsig", "KILL", *command, str(script), str(work), work.name, str(PROJECT)],
+        ["setpriv", "--pdeathsig", "KILL", *command, str(script), str(work), work.name, str(PROJECT), str(tree)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

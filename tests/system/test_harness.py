@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.systemd import PROJECT, booted, missing, wait_for
+from hostrouting.config import Mode
+from tests.support.agents import agents
+from tests.support.gate import HALVES, config, end, host, ours, pid, start
+from tests.support.systemd import PROJECT, THIS_HOST, booted, missing, trees, wait_for
 
 pytestmark = [
     pytest.mark.processes,
@@ -47,6 +50,50 @@ def test_it_is_alone() -> None:
         assert system.settled() == "running"
     assert not Path("/etc/hello").exists()
     assert not remains(os.getpid())
+
+
+@pytest.mark.parametrize("tree", trees(), ids=str)
+def test_every_tree(tree: Path) -> None:
+    """Whatever tree it is booted from: tasks work on it from here, machines start and end in it, and it reboots."""
+    with host(tree=tree) as system:
+        with agents(system) as crew:
+            done = crew.begin("Configure", config(*HALVES, mode=Mode.STRICT)).wait()
+            assert done.returncode == 0, done.stdout
+        assert len(ours(system)) == 2
+        for _ in range(2):
+            assert start(system) == 0
+            assert pid(system)
+            end(system)
+        system.reboot()
+        assert system.settled() == "running"
+        assert len(ours(system)) == 2
+
+
+def test_which_trees(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside this host's own, those that have a systemd in the directory that is named."""
+    monkeypatch.delenv("HOSTROUTING_SYSTEMS", raising=False)
+    assert trees() == [THIS_HOST]
+    for name in ("b/usr/bin", "a/usr/bin", "c"):
+        (tmp_path / name).mkdir(parents=True)
+    for name in "ab":
+        (tmp_path / name / "usr/bin/systemctl").touch()
+    monkeypatch.setenv("HOSTROUTING_SYSTEMS", str(tmp_path))
+    assert trees() == [THIS_HOST, tmp_path / "a", tmp_path / "b"]
+
+
+def test_an_agent_is_killed() -> None:
+    """An agent can be killed while it works: its lock is free again, and the others go on."""
+    with host() as system, agents(system) as crew:
+        system.must("ip", "route", "del", "default")
+        waiting, other = (crew.begin("Configure", config(*HALVES), wait=30) for _ in range(2))
+        wait_for("a gate", lambda: start(system) == 1)
+        waiting.kill()
+        other.kill()
+        assert (waiting.wait().returncode, other.wait().returncode) == (-9, -9)
+        system.must("ip", "route", "add", "default", "via", "10.0.0.1", "dev", "eth0")
+        done = crew.begin("Configure", config(*HALVES)).wait()
+        assert done.returncode == 0, done.stdout
+        waiting.kill()  # it has ended already
 
 
 def test_an_interrupted_run_leaves_no_process() -> None:

@@ -1,0 +1,233 @@
+"""Agents: programs that run tasks on a booted system, of whatever distribution, and can be killed at any moment.
+
+The Python of an older distribution is too old for the library, and has none of its dependencies. So an agent is a
+process of this host's Python that has imported everything and then entered all of the system's namespaces: from there
+on files, kernel, systemctl and lock are the system's, by the same edges as in production (`Host.local`). The one that
+has entered forks an agent per task, which takes milliseconds.
+
+Here: what asks for agents (`agents`), and the program that enters (`python -m tests.support.agents PID FD`). Not here:
+which task is run when (the tests).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import importlib
+import logging
+import os
+import pkgutil
+import select
+import signal
+import subprocess
+import sys
+import time
+import traceback
+from contextlib import contextmanager, suppress
+from multiprocessing.connection import Connection, Pipe
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import attrs
+
+import hostrouting
+import phases
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hostrouting.config import HostRoutingConfig
+    from tests.support.systemd import System
+
+__all__ = ["Agent", "Agents", "Outcome", "agents"]
+
+PROJECT = Path(__file__).resolve().parents[2]
+
+# What is imported only when it is first needed, by the library's own modules and by those they import. An agent that
+# misses one says so: there is no such file where it is.
+_LATER = (
+    "concurrent.futures",
+    "encodings.ascii",
+    "encodings.idna",
+    "encodings.latin_1",
+    "fcntl",
+    "json",
+    "linecache",
+    "pyroute2.netlink.rtnl",
+)
+# Only what is forked after that is in the last, the one of processes.
+_NAMESPACES = ("cgroup", "ipc", "uts", "net", "mnt", "pid")
+
+
+@attrs.frozen
+class Outcome:
+    """How an agent ended: the exit status, negative for a signal, and everything that it said."""
+
+    returncode: int
+    stdout: str
+
+
+class Agent:
+    """A task that is being run."""
+
+    def __init__(self, crew: Agents, pid: int) -> None:
+        """Take what has been forked; the crew knows its outcome."""
+        self._crew, self._pid = crew, pid
+
+    def kill(self) -> None:
+        """End it at once, as the kernel does when memory runs out; fine when it has ended already."""
+        self._crew.ask(("kill", self._pid))
+
+    def has_ended(self) -> bool:
+        """Whether there is an outcome."""
+        return self._crew.has_ended(self._pid)
+
+    def wait(self, seconds: float = 120) -> Outcome:
+        """Wait until it has ended."""
+        return self._crew.outcome(self._pid, seconds)
+
+
+class Agents:
+    """What has entered a system, and forks an agent for every task."""
+
+    def __init__(self, connection: Connection) -> None:
+        """Speak with it through this."""
+        self._connection = connection
+        self._ended: dict[int, Outcome] = {}
+
+    def begin(self, task: str, config: HostRoutingConfig, *, wait: float = 0) -> Agent:
+        """Begin a task: Configure, ConfigureStaticRoutes, CheckRouteOverlap or Remove."""
+        return Agent(self, self.ask(("run", task, config.to_json(), wait)))
+
+    def ask(self, request: tuple[object, ...]) -> int:
+        """Have something done; the process that it was done to."""
+        self._connection.send(request)
+        while not (pid := self._heard(60)):
+            pass
+        return pid
+
+    def has_ended(self, pid: int) -> bool:
+        """Whether an agent has."""
+        while self._connection.poll():
+            self._heard(0)
+        return pid in self._ended
+
+    def outcome(self, pid: int, seconds: float) -> Outcome:
+        """Wait until an agent has ended."""
+        end = time.monotonic() + seconds
+        while pid not in self._ended:
+            self._heard(max(0.0, end - time.monotonic()))
+        return self._ended.pop(pid)
+
+    def _heard(self, seconds: float) -> int:
+        """Hear one message; the process of an answer, and 0 for the news that an agent has ended."""
+        if not self._connection.poll(seconds):
+            raise TimeoutError("the agents have not answered in time")
+        kind, pid, *rest = self._connection.recv()
+        if kind == "ended":
+            self._ended[pid] = Outcome(*rest)
+            return 0
+        return int(pid)
+
+
+@contextmanager
+def agents(system: System) -> Iterator[Agents]:
+    """Agents that can work on this system, until the block ends or the system reboots."""
+    ours, theirs = Pipe()
+    program = [sys.executable, "-m", "tests.support.agents", str(system.leader), str(theirs.fileno())]
+    process = subprocess.Popen(
+        ["setpriv", "--pdeathsig", "KILL", *program],
+        cwd=PROJECT,
+        stdin=subprocess.DEVNULL,
+        pass_fds=[theirs.fileno()],
+    )
+    theirs.close()
+    try:
+        with ours:
+            if not ours.poll(60) or ours.recv() != "ready":
+                raise RuntimeError("no agent could enter the system")
+            yield Agents(ours)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _import_everything() -> None:
+    for package in (hostrouting, phases):
+        for it in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            if not it.name.endswith(".__main__") and ".testing" not in it.name:
+                importlib.import_module(it.name)
+    for name in _LATER:
+        importlib.import_module(name)
+
+
+def _enter(leader: int) -> None:
+    """Go where this process is, for good."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    opened = [os.open(f"/proc/{leader}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC) for name in _NAMESPACES]
+    for name, descriptor in zip(_NAMESPACES, opened, strict=True):
+        if libc.setns(descriptor, 0):
+            raise OSError(ctypes.get_errno(), f"setns: {name}")
+        os.close(descriptor)
+
+
+def _serve(connection: Connection) -> None:
+    """Fork an agent for every task, and tell how each ended, until nobody is left to ask."""
+    running: dict[int, tuple[int, int]] = {}
+    while True:
+        ready = select.select([connection.fileno(), *running], [], [])[0]
+        for handle in set(ready) & running.keys():
+            pid, output = running.pop(handle)
+            code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+            os.close(handle)
+            os.lseek(output, 0, os.SEEK_SET)
+            with os.fdopen(output, errors="replace") as stream:
+                connection.send(("ended", pid, code, stream.read()))
+        if connection.fileno() not in ready:
+            continue
+        kind, *request = connection.recv()
+        if kind == "kill":
+            (pid,) = request
+            if pid in {it for it, _ in running.values()}:
+                os.kill(pid, signal.SIGKILL)
+        else:
+            output = os.memfd_create("output")
+            pid = os.fork()
+            if not pid:
+                _become_agent(output, *request)
+            running[os.pidfd_open(pid)] = pid, output
+        connection.send(("done", pid))
+
+
+def _become_agent(output: int, name: str, settings: str, wait: float) -> None:
+    """Run the task in this process, which was forked for it, and end."""
+    code = 70  # the task did not even begin
+    try:
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        logging.basicConfig(level=logging.INFO, stream=sys.stdout, format="%(levelname)s %(message)s")
+        config = hostrouting.HostRoutingConfig.from_json(settings)
+        task = hostrouting.Remove(config) if name == "Remove" else getattr(hostrouting, name)(config, wait=wait)
+        report = phases.run(task)
+        sys.stdout.write(f"{report}\n")
+        code = report.exit_code
+    except BaseException:  # noqa: BLE001  nothing is above it but the one that forks
+        traceback.print_exc()
+    finally:
+        with suppress(OSError):
+            sys.stdout.flush()
+        os._exit(code)
+
+
+def _main(leader: int, descriptor: int) -> None:
+    connection = Connection(descriptor)
+    _import_everything()
+    _enter(leader)
+    gc.freeze()
+    connection.send("ready")
+    with suppress(EOFError, ConnectionError):
+        _serve(connection)
+
+
+if __name__ == "__main__":
+    _main(*map(int, sys.argv[1:]))

@@ -1,0 +1,66 @@
+"""The gate in a storm: what `storm` finds in a few rounds, and that it would find it."""
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support.gate import KUBE1, gate_tests
+from tests.support.systemd import trees
+from tests.system.storm import CALM, KILLED, KINDS, PLAIN, REEXEC, SETTINGS, Choice, Round, Tally, raging
+
+pytestmark = gate_tests
+
+STARTS = 200 if os.environ.get("HYPOTHESIS_PROFILE") == "long" else 20
+SEED = 0 if os.environ.get("CI") else time.time_ns() % 1_000_000
+OVERRIDE = f"/etc/systemd/system/{KUBE1}.d/99-override.conf"
+
+
+def round_of(before: str, after: str, kind: str = PLAIN) -> Round:
+    """A round in which everything begins at once."""
+    first, second = (Choice(SETTINGS[name]) for name in (before, after))
+    return Round(first, second, kind, begins=0, comes=0, is_from_nothing=True, is_loaded=False)
+
+
+@pytest.mark.parametrize("tree", trees(), ids=str)
+def test_the_gate_holds(tree: Path) -> None:
+    """A machine does not start where both configurations hold it back, and starts where neither does, at any moment.
+
+    Only a systemd that executes itself anew may lose a start, for it loses whoever waits for it.
+    """
+    with raging(SEED, tree=tree) as storm:
+        storm.compare()
+        for _ in range(STARTS):
+            storm.play(storm.draw())
+    told = f"\n{storm.tally}"
+    assert storm.tally.total("violations") == 0, told
+    assert storm.tally.total("false refusals") == storm.tally.total("false refusals", REEXEC), told
+    assert not storm.tally.surprises, told
+
+
+def test_what_a_storm_sees() -> None:
+    """A gate that was opened by hand is a violation, one that was blocked is a false refusal, in a calm round already."""
+    with raging(0) as storm:
+        storm.system.lay(OVERRIDE, "[Service]\nExecStartPre=\n")
+        assert storm.play(round_of("strict", "strict", CALM)) == "violations"
+        assert storm.play(round_of("strict", "conflict")) == "violations"
+        storm.system.lay(OVERRIDE, "[Service]\nExecStartPre=/bin/false\n")
+        assert storm.play(round_of("warn", "warn", CALM)) == "false refusals"
+        assert storm.play(round_of("warn", "strict")) == ""
+    assert storm.tally.total("starts") == 4
+    assert "strict -> conflict" in str(storm.tally)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("ran", [True, False])
+def test_what_a_round_comes_to(kind: str, ran: bool) -> None:  # noqa: FBT001  it is a parameter
+    """Both verdicts alike: that one is right. Otherwise, and where a task was cut short that might allow, either is."""
+    tally = Tally(seed=0)
+    assert tally.count(round_of("strict", "conflict", kind), ran=ran) == ("violations" if ran else "")
+    assert tally.count(round_of("warn", "nothing", kind), ran=ran) == ("" if ran else "false refusals")
+    assert not tally.count(round_of("warn", "strict", kind), ran=ran)
+    for settings in (("strict", "strict"), ("strict", "halves"), ("halves", "halves")):
+        fault = tally.count(round_of(*settings, KILLED), ran=ran, is_cut_short=True)
+        assert fault == ("violations" if ran and settings == ("strict", "strict") else "")
+    assert tally.total("starts") == 6
