@@ -34,8 +34,14 @@ class HostLayout:
 
     routes_unit = "static-routes.service"
     check_unit = "check-route-overlap.service"
+    gate_unit = "host-routing-gate.service"
     machine_unit = "systemd-nspawn@.service"
     """The template of the machines that are held back."""
+
+    @property
+    def machines(self) -> str:
+        """What matches the units of all machines."""
+        return self.machine_unit.replace("@", "@*")
 
     def __attrs_post_init__(self) -> None:
         """Refuse a root that leads somewhere else from another directory."""
@@ -96,19 +102,59 @@ class HostLayout:
         )
 
     @property
-    def machine_drop_in_directory(self) -> str:
-        """Where the machines' drop-ins are."""
-        return self.at(f"{self.unit_directory}/{self.machine_unit}.d")
+    def gate_drop_in(self) -> str:
+        """The drop-in by which machines ask the gate, as the host sees it.
+
+        Its name sorts before those of others: systemd runs their commands after ours, and cannot lose ours with theirs.
+        """
+        return f"{self.unit_directory}/{self.machine_unit}.d/00-host-routing.conf"
 
     @property
-    def routes_drop_in_path(self) -> str:
-        """Where the drop-in is that holds machines back until the static routes are there."""
-        return f"{self.machine_drop_in_directory}/50-static-routes.conf"
+    def gate_script(self) -> str:
+        """The script of the gate, as the host sees it."""
+        return f"{self.config_directory}/host-routing-gate.sh"
 
     @property
-    def check_drop_in_path(self) -> str:
-        """Where the drop-in is that has the check run before a machine starts."""
-        return f"{self.machine_drop_in_directory}/60-check-route-overlap.conf"
+    def gate_steps(self) -> str:
+        """The list of the gate's steps, as the host sees it."""
+        return f"{self.config_directory}/host-routing-gate.conf"
+
+    @property
+    def lock(self) -> str:
+        """The file whose lock serialises two runs, as the host sees it."""
+        return f"{self.state_directory}/host-routing.lock"
+
+    @property
+    def gate_drop_in_path(self) -> str:
+        """Where the drop-in is by which machines ask the gate."""
+        return self.at(self.gate_drop_in)
+
+    @property
+    def gate_unit_path(self) -> str:
+        """Where the unit is that takes the gate's steps."""
+        return self.at(f"{self.unit_directory}/{self.gate_unit}")
+
+    @property
+    def gate_script_path(self) -> str:
+        """Where the script of the gate is."""
+        return self.at(self.gate_script)
+
+    @property
+    def gate_steps_path(self) -> str:
+        """Where the list of the gate's steps is."""
+        return self.at(self.gate_steps)
+
+    @property
+    def former_drop_in_paths(self) -> tuple[str, ...]:
+        """Where the first installations had a drop-in for each task."""
+        names = ("50-static-routes.conf", "60-check-route-overlap.conf")
+        return tuple(self.at(f"{self.unit_directory}/{self.machine_unit}.d/{name}") for name in names)
+
+    @property
+    def former_note_paths(self) -> tuple[str, ...]:
+        """Where the first installations noted what a run had not finished."""
+        names = ("static-routes.pending", "check-route-overlap.pending")
+        return tuple(self.at(f"{self.state_directory}/{name}") for name in names)
 
     @property
     def protocol_name_path(self) -> str:
@@ -136,19 +182,6 @@ class HostLayout:
         return self.at(f"{self.state_directory}/route-overlap.new")
 
     @property
-    def routes_pending_path(self) -> str:
-        """The note that systemd has yet to read, stop or run what was written for the static routes.
-
-        Like the check's it goes by itself at a reboot, which does all of that.
-        """
-        return self.at(f"{self.state_directory}/static-routes.pending")
-
-    @property
-    def check_pending_path(self) -> str:
-        """The note that systemd has yet to read or stop what was written for the check."""
-        return self.at(f"{self.state_directory}/check-route-overlap.pending")
-
-    @property
     def lock_path(self) -> str:
         """The file whose lock serialises two runs."""
-        return self.at(f"{self.state_directory}/host-routing.lock")
+        return self.at(self.lock)

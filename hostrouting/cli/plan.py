@@ -11,7 +11,7 @@ from hostrouting.cli.check import answer_line, evidence_lines
 from hostrouting.cli.examined import Examined
 from hostrouting.cli.page import Line, Painted, Style, line
 from hostrouting.cli.reply import FAILED, FINE, UNDECIDED, Reply
-from hostrouting.cli.source import config_of, looked_at, quiet_context
+from hostrouting.cli.source import config_of, looked_at
 from hostrouting.plan import RoutePlan, plan_routes
 from hostrouting.tasks import Configure, wanted_routes
 
@@ -90,12 +90,10 @@ def run(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
         routes = plan_routes(wanted_routes(config), observed.last, protocol=config.protocol)
     else:
         where = attrs.evolve(host(), backend=lambda: observed)
-        previews = [task.plan(quiet_context()) for task in Configure(config, host=where).subtasks]
-        routes = next((it.routes for it in previews if it.routes is not None), RoutePlan())
-        is_stuck = bool(routes.conflicts or routes.pending)
-        changed = [(it.removes, path) for it in previews for path in (it.gate if is_stuck else it.files)]
-        writes, removes = (tuple(path for goes, path in changed if goes is gone) for gone in (False, True))
-        shuts = is_stuck and not where.files.is_there(where.layout.routes_script_path)
+        look = Configure(config, host=where).preview()
+        routes = look.routes or RoutePlan()
+        writes, removes = look.files.writes, look.files.removes
+        shuts = bool(routes.conflicts or routes.pending)
     after = _afterwards(routes, observed.last, config)
     it = _Prospect(routes, writes, removes, after, saved=arguments.snapshot is not None, shuts=shuts)
     return Reply(it.code, lambda: _document(it), lambda style: _page(it, arguments, style))

@@ -49,11 +49,11 @@ def _page(before: Preview, report: phases.Report | None) -> Iterator[Line]:
         yield line("What is left can be seen with: hostrouting status")
         return
     parts = [counted(len(steps), "route")] if steps else []
-    parts += [counted(len(before.files), "file")] if before.files else []
+    parts += [counted(len(before.files.removes), "file")] if before.files.removes else []
     yield line(Painted("DONE:", "good"), f" {' and '.join(parts)} removed; nothing of ours is left")
     yield line()
     yield from step_lines(steps)
-    yield from file_lines("removed", before.files)
+    yield from file_lines("removed", before.files.removes)
 
 
 def _document(before: Preview, report: phases.Report | None) -> dict[str, Any]:
@@ -63,6 +63,6 @@ def _document(before: Preview, report: phases.Report | None) -> dict[str, Any]:
         "schema": SCHEMA,
         "ok": ok,
         "routes": [str(step.route) for step in steps] if ok else [],
-        "files": list(before.files) if ok else [],
+        "files": list(before.files.removes) if ok else [],
         "failures": [] if report is None else failure_documents(report),
     }

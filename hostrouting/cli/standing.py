@@ -15,6 +15,7 @@ from hostrouting.cli.verdicts import find_last_check, judge
 from hostrouting.cli.witness import Observed
 from hostrouting.errors import BackendError, FileError, ManagerError
 from hostrouting.fib import Fib
+from hostrouting.gate import Gate
 from hostrouting.model import route_keys
 from hostrouting.plan import RoutePlan, plan_routes
 from hostrouting.tasks import Remove, wanted_routes
@@ -28,9 +29,12 @@ if TYPE_CHECKING:
     from hostrouting.host import Host
     from hostrouting.model import Route
     from hostrouting.plan import Step
+    from hostrouting.render import GateStep
     from hostrouting.system import UnitState
 
 __all__ = ["Standing", "find_standing"]
+
+CHECK = "check-route-overlap"
 
 _REFUSING = {"overlap", "no-default-route"}
 """The verdicts with which the unit of a STRICT check fails."""
@@ -120,7 +124,8 @@ def find_standing(host: Host, config: HostRoutingConfig, *, named: bool) -> Stan
     last: LastCheck | None = None
     installed: HostRoutingConfig | None = None
     layout, files = host.layout, host.files
-    checking = files.is_there(layout.check_drop_in_path)
+    steps = Gate(host).steps if files.is_there(layout.gate_drop_in_path) else ()
+    checking = any(step.name == CHECK for step in steps)
     try:
         installed = installed_config(host)
         lost = installed is None or not installed.route_overlap.expected_cidrs
@@ -159,7 +164,7 @@ def find_standing(host: Host, config: HostRoutingConfig, *, named: bool) -> Stan
             units = [(unit, state) for unit, state in states if state.load != "not-found"]
     except ManagerError as error:
         troubles.append(f"the units: {error}")
-    present = Remove(config, host=attrs.evolve(host, backend=None)).plan(quiet_context()).files
+    present = Remove(config, host=attrs.evolve(host, backend=None)).plan(quiet_context()).files.removes
     return Standing(
         routes=routes,
         wanted=len(wanted_routes(wanted)),
@@ -168,8 +173,8 @@ def find_standing(host: Host, config: HostRoutingConfig, *, named: bool) -> Stan
         start=start_command(host),
         default=default,
         files=tuple(sorted(path for path in present if not path.startswith(layout.at(layout.state_directory)))),
-        unfinished=tuple(_unfinished(host)),
-        shut=files.is_there(layout.routes_drop_in_path) and not files.is_there(layout.routes_script_path),
+        unfinished=tuple(_unfinished(host, steps)),
+        shut=files.is_there(layout.gate_drop_in_path),
         lasting=files.is_there(layout.routes_script_path),
         checking=checking,
         units=tuple(units),
@@ -187,16 +192,17 @@ def _missing(plan: RoutePlan) -> Iterator[str]:
     yield from map(str, plan.pending)
 
 
-def _unfinished(host: Host) -> Iterator[str]:
+def _unfinished(host: Host, steps: tuple[GateStep, ...]) -> Iterator[str]:
     """What no run leaves that came to its end."""
     layout, files = host.layout, host.files
-    for note in (layout.routes_pending_path, layout.check_pending_path):
-        if files.is_there(note):
-            yield f"{note} is there: systemd has yet to read or run what was written"
-    gates = {
-        layout.routes_drop_in_path: layout.routes_script_path,
-        layout.check_drop_in_path: layout.check_script_path,
-    }
-    for gate, script in gates.items():
-        if files.is_there(gate) and not files.is_there(script):
-            yield f"{script} is missing, and {gate} has machines wait for it"
+    if not files.is_there(layout.gate_drop_in_path):
+        return
+    for path in (layout.gate_unit_path, layout.gate_script_path, layout.gate_steps_path):
+        if not files.is_there(path):
+            yield f"{path} is missing, and every machine asks it before it starts"
+    for step in steps:
+        script = layout.at(f"{layout.config_directory}/{step.name}.sh")
+        if step.kind == "changing":
+            yield f"{layout.gate_steps_path} says that {step.name} is changing"
+        elif step.kind == "requires" and not files.is_there(script):
+            yield f"{script} is missing, and every machine requires it before it starts"

@@ -67,7 +67,6 @@ class WitnessedFiles:
         """Wrap these files."""
         self._files = files
         self._passing = {layout.ok_path, layout.detected_path, layout.report_path}
-        self._passing |= {layout.routes_pending_path, layout.check_pending_path}
         self._wrote: dict[str, None] = {}
         self._removed: dict[str, None] = {}
 

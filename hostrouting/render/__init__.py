@@ -3,12 +3,23 @@
 Here: text. Not here: writing it anywhere (`system`), and which of the files a host needs (`tasks`).
 
 scripts     the two boot scripts: a static body, and the settings as data in one block
-units       units, drop-ins and the name of our route protocol
+units       the units that run one script each, and the name of our route protocol
+gate        the drop-in, unit, script and list of steps that hold machines back
 assets/     the bodies: shell and awk, which mean what they say wherever they are opened
 """
 
+from hostrouting.render.gate import (
+    GateStep,
+    StepKind,
+    parse_gate_steps,
+    render_gate_drop_in,
+    render_gate_script,
+    render_gate_steps,
+    render_gate_unit,
+)
 from hostrouting.render.scripts import (
     DEFAULT_WAIT,
+    MOST_WAIT,
     CheckScript,
     RoutesScript,
     parse_check_script,
@@ -18,11 +29,9 @@ from hostrouting.render.scripts import (
 )
 from hostrouting.render.units import (
     parse_protocol_name,
-    render_check_drop_in,
     render_check_unit,
     render_preset,
     render_protocol_name,
-    render_routes_drop_in,
     render_routes_unit,
 )
 
@@ -35,11 +44,18 @@ __all__ = [
     "RoutesScript",
     "CheckScript",
     "DEFAULT_WAIT",
-    # units and drop-ins
+    "MOST_WAIT",
+    # their units
     "render_routes_unit",
     "render_check_unit",
-    "render_routes_drop_in",
-    "render_check_drop_in",
+    # the gate
+    "render_gate_drop_in",
+    "render_gate_unit",
+    "render_gate_script",
+    "render_gate_steps",
+    "parse_gate_steps",
+    "GateStep",
+    "StepKind",
     # the name of our route protocol
     "render_preset",
     "render_protocol_name",

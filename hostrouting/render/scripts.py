@@ -15,8 +15,10 @@ from hostrouting.model import protocol_name
 
 __all__ = [
     "DEFAULT_WAIT",
+    "MOST_WAIT",
     "CheckScript",
     "RoutesScript",
+    "filled",
     "parse_check_script",
     "parse_static_routes_script",
     "render_check_script",
@@ -25,10 +27,13 @@ __all__ = [
 
 _OPENING, _CLOSING = "configuration=(", ")"
 _INCLUDE = "#include "
-_LETTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-/*?= ")
+_LETTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-/*?=@ ")
 
 DEFAULT_WAIT = 30
 """How many seconds a task or a boot script waits at most for what it needs of the host."""
+
+MOST_WAIT = 60
+"""How many a boot script can be told to wait: the start of a machine takes 90 s at most, by default."""
 
 
 @attrs.frozen
@@ -54,7 +59,7 @@ def render_static_routes_script(config: HostRoutingConfig, *, wait: int = DEFAUL
     settings = [f"protocol {config.protocol}", f"wait {wait}"]
     settings += map(_route_setting, config.static_routes.routes)
     settings += _names()
-    return _filled("static-routes.sh", settings)
+    return filled("static-routes.sh", settings)
 
 
 def parse_static_routes_script(text: str) -> RoutesScript:
@@ -76,7 +81,7 @@ def render_check_script(
     settings += [f"device {dev}" for dev in check.expected_devs]
     settings += [f"allow {pattern}" for pattern in check.allowed_devs]
     settings += _names()
-    return _filled("check-route-overlap.sh", settings)
+    return filled("check-route-overlap.sh", settings)
 
 
 def parse_check_script(text: str) -> CheckScript:
@@ -108,7 +113,7 @@ def _route(words: str) -> StaticRoute:
     return StaticRoute(destination, given["gateway"], given["dev"], int(given["metric"]))
 
 
-def _filled(asset: str, settings: Iterable[str]) -> str:
+def filled(asset: str, settings: Iterable[str]) -> str:
     """The asset with the settings in its data block."""
     head, tail = _body(asset)
     return head + "".join(f"  '{_plain(line)}'\n" for line in settings) + tail

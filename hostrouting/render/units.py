@@ -1,40 +1,30 @@
-"""Units, drop-ins, and the name of our route protocol.
+"""The units that run one script each, the preset that keeps one enabled, and the name of our route protocol.
 
-The construction holds a machine back without being able to touch one that runs: the machine's own start begins with
-`systemctl start` of our oneshots (ExecStartPre; the names of the drop-ins bring the routes' first), and none of these
-units requires or wants another. A oneshot does not stay active when it is done, so that every start does its work
-anew; nothing limits how often.
+None of these units requires or wants another, so that none can touch a machine that runs. A oneshot does not stay
+active when it is done, so that every start does its work anew; nothing limits how often.
 """
 
-from hostrouting.config import DEFAULT_PROTOCOL, Mode
+from hostrouting.config import DEFAULT_PROTOCOL
 from hostrouting.layout import HostLayout
 from hostrouting.model import OURS, protocol_name
 from hostrouting.render.scripts import DEFAULT_WAIT
 
 __all__ = [
+    "HEADER",
+    "SHELL",
     "parse_protocol_name",
-    "render_check_drop_in",
     "render_check_unit",
+    "render_oneshot",
     "render_preset",
     "render_protocol_name",
-    "render_routes_drop_in",
     "render_routes_unit",
 ]
 
-_HEADER = "# Written by hostrouting; changes are overwritten.\n"
+HEADER = "# Written by hostrouting; changes are overwritten.\n"
+# By its name, so that a script can be run where /etc is mounted noexec. -p: without what BASH_ENV and SHELLOPTS say.
+SHELL = "/bin/bash -p"
 
-# Where every host has it, also one whose /bin is not /usr/bin. With one of these in the manager's environment it would
-# succeed without doing anything.
-_GATE = """
-[Service]
-UnsetEnvironment=SYSTEMD_OFFLINE SYSTEMD_IN_CHROOT
-ExecStartPre={whatever}/bin/systemctl start {unit}
-"""
-# So that a script can be run where /etc is mounted noexec.
-_SHELL = "/bin/bash"
-
-# What a script does besides waiting, its looks between the naps included, takes less. With the 60 s that it waits at
-# most, one that hangs is ended before the machine's own start is, which has 90 s by default, and in WARN goes on.
+# What a script does apart from waiting, its looks between the naps included, takes less.
 _GRACE = 20
 
 # `ip` and netlink still work in this; a lookup takes no capability at all.
@@ -73,88 +63,68 @@ UMask=0022
 """
 
 
+def render_oneshot(
+    description: str,
+    *,
+    after: str = "",
+    command: str,
+    timeout: int,
+    state_directory: str = "",
+    capabilities: str = "",
+    wanted_by: str = "",
+) -> str:
+    """A sandboxed oneshot that runs one script of ours."""
+    lines = [
+        "[Unit]",
+        f"Description={description}",
+        "Wants=network-online.target",
+        f"After=network-online.target {after}".rstrip(),
+        "StartLimitIntervalSec=0",
+        "",
+        "[Service]",
+        "Type=oneshot",
+        f"ExecStart={SHELL} {command}",
+        f"TimeoutStartSec={timeout}",
+        "TimeoutStopSec=5",
+        "UnsetEnvironment=BASH_ENV SHELLOPTS BASHOPTS LD_PRELOAD LD_LIBRARY_PATH",
+    ]
+    if state_directory:
+        lines += [f"RuntimeDirectory={state_directory.removeprefix('/run/')}", "RuntimeDirectoryPreserve=yes"]
+    text = "\n".join(lines) + "\n" + _SANDBOX.format(capabilities=capabilities)
+    return HEADER + text + (f"\n[Install]\nWantedBy={wanted_by}\n" if wanted_by else "")
+
+
 def render_routes_unit(layout: HostLayout | None = None, *, wait: int = DEFAULT_WAIT) -> str:
-    """The oneshot that installs the static routes, at every boot and before every start of a machine."""
-    where = layout or HostLayout()
-    return (
-        f"{_HEADER}"
-        "[Unit]\n"
-        "Description=Static routes of this host\n"
-        "Wants=network-online.target\n"
-        "After=network-online.target\n"
-        "StartLimitIntervalSec=0\n"
-        "\n"
-        "[Service]\n"
-        "Type=oneshot\n"
-        f"ExecStart={_SHELL} {where.routes_script}\n"
-        f"TimeoutStartSec={wait + _GRACE}\n"
-        f"{_SANDBOX.format(capabilities='CAP_NET_ADMIN')}"
-        "\n"
-        "[Install]\n"
-        "WantedBy=multi-user.target\n"
+    """The oneshot that installs the static routes at every boot, whether or not a machine starts."""
+    return render_oneshot(
+        "Static routes of this host",
+        command=(layout or HostLayout()).routes_script,
+        timeout=wait + _GRACE,
+        capabilities="CAP_NET_ADMIN",
+        wanted_by="multi-user.target",
     )
 
 
 def render_check_unit(layout: HostLayout | None = None, *, wait: int = DEFAULT_WAIT) -> str:
-    """The oneshot that checks for overlaps; machines pull it in, so nothing enables it."""
+    """The oneshot that makes the check when somebody asks for it; nothing enables it."""
     where = layout or HostLayout()
-    return (
-        f"{_HEADER}"
-        "[Unit]\n"
-        "Description=Check that expected networks leave by the expected device\n"
-        "Wants=network-online.target\n"
-        f"After=network-online.target {where.routes_unit}\n"
-        "StartLimitIntervalSec=0\n"
-        "\n"
-        "[Service]\n"
-        "Type=oneshot\n"
-        f"ExecStart={_SHELL} {where.check_script}\n"
-        f"TimeoutStartSec={wait + _GRACE}\n"
-        f"RuntimeDirectory={where.state_directory.removeprefix('/run/')}\n"
-        "RuntimeDirectoryPreserve=yes\n"
-        f"{_SANDBOX.format(capabilities='')}"
+    return render_oneshot(
+        "Check that expected networks leave by the expected device",
+        after=where.routes_unit,
+        command=where.check_script,
+        timeout=wait + _GRACE,
+        state_directory=where.state_directory,
     )
-
-
-def render_routes_drop_in(layout: HostLayout | None = None) -> str:
-    """What makes every machine install the static routes first, and not start when they cannot be had."""
-    where = layout or HostLayout()
-    return (
-        f"{_HEADER}"
-        "[Unit]\n"
-        "Wants=network-online.target\n"
-        f"After=network-online.target {where.routes_unit}\n"
-        f"{_gate(where.routes_unit)}"
-    )
-
-
-def render_check_drop_in(mode: Mode, layout: HostLayout | None = None) -> str:
-    """What has the check run before every machine: in STRICT the machine starts only if it passes.
-
-    In WARN the machine starts when the check is done, whatever became of it.
-    """
-    where = layout or HostLayout()
-    return (
-        f"{_HEADER}"
-        "[Unit]\n"
-        "Wants=network-online.target\n"
-        f"After=network-online.target {where.check_unit}\n"
-        f"{_gate(where.check_unit, whatever=mode is Mode.WARN)}"
-    )
-
-
-def _gate(unit: str, *, whatever: bool = False) -> str:
-    return _GATE.format(unit=unit, whatever="-" if whatever else "")
 
 
 def render_preset(layout: HostLayout | None = None) -> str:
     """What keeps the routes' unit enabled through `systemctl preset-all`, as some images do at their first boot."""
-    return f"{_HEADER}enable {(layout or HostLayout()).routes_unit}\n"
+    return f"{HEADER}enable {(layout or HostLayout()).routes_unit}\n"
 
 
 def render_protocol_name(protocol: int = DEFAULT_PROTOCOL) -> str:
     """What makes `ip route` show the name of our protocol instead of its number."""
-    return f"{_HEADER}{protocol} {protocol_name(OURS)}\n"
+    return f"{HEADER}{protocol} {protocol_name(OURS)}\n"
 
 
 def parse_protocol_name(text: str) -> int:

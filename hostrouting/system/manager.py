@@ -9,11 +9,14 @@ from __future__ import annotations
 import os
 import signal
 from contextlib import suppress
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import attrs
 
 from hostrouting.errors import ManagerError, UnitFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 __all__ = ["Manager", "SystemdManager", "UnitState"]
 
@@ -21,6 +24,8 @@ _DO_NOTHING = {"SYSTEMD_OFFLINE", "SYSTEMD_IN_CHROOT"}
 # A machine that requires our unit, by whatever tie of its own, would be stopped or restarted with it; and a start waits
 # for no target that may itself be waiting for whoever starts it.
 _ALONE = "--job-mode=ignore-dependencies"
+# A stop is cancelled when somebody starts the unit at that moment, as a machine does whose start waits for it.
+_STOPS = 10
 
 
 @attrs.frozen
@@ -65,6 +70,10 @@ class Manager(Protocol):
         """What it knows of the unit."""
         ...
 
+    def show(self, names: Sequence[str], *units: str) -> tuple[Mapping[str, str], ...]:
+        """These properties of each unit, in systemd's words; for a pattern (`a@*.service`), of each that is loaded."""
+        ...
+
 
 class SystemdManager:
     """The systemd of this machine."""
@@ -97,9 +106,12 @@ class SystemdManager:
 
     def stop(self, unit: str) -> None:
         """See Manager."""
-        code, words = self._run(_ALONE, "stop", unit)
-        if code not in {0, 5}:  # 5: there is no such unit
-            raise ManagerError(f"systemctl stop {unit}: {words}")
+        words = ""
+        for _ in range(_STOPS):
+            code, words = self._run(_ALONE, "stop", unit)
+            if code in {0, 5}:  # 5: there is no such unit
+                return
+        raise ManagerError(f"systemctl stop {unit}: {words}")
 
     def state(self, unit: str) -> UnitState:
         """See Manager."""
@@ -110,8 +122,7 @@ class SystemdManager:
             "ExecMainStatus": "status",
             "InvocationID": "invocation",
         }
-        text = self._ask("show", "--property", ",".join(names), unit)
-        found = dict(line.partition("=")[::2] for line in text.splitlines())
+        [found] = self.show(tuple(names), unit)
         known = {field: found[name] for name, field in names.items() if found.get(name)}
         return UnitState(
             load=known.get("load", "not-found"),
@@ -120,6 +131,12 @@ class SystemdManager:
             status=int(known.get("status", 0)),
             invocation=known.get("invocation", ""),
         )
+
+    def show(self, names: Sequence[str], *units: str) -> tuple[Mapping[str, str], ...]:
+        """See Manager."""
+        text = self._ask("show", "--all", "--property", ",".join(names), "--", *units)
+        blocks = (block.splitlines() for block in text.split("\n\n"))
+        return tuple(dict(line.partition("=")[::2] for line in block) for block in blocks if block)
 
     def _journal(self, state: UnitState) -> tuple[str, ...]:
         """The unit's own words in the run that failed."""

@@ -1,82 +1,34 @@
-"""What the tasks tell the manager about what they write and remove, so that the next boot is as this one.
+"""What every task of ours is to the others, and how it is carried out: with the host locked, and behind the gate.
 
-Here: the gate, put up and taken away; the run of a unit; how long anything may be waited for. Not here: which files
-there are (`installation`).
+Here: the order. Not here: what a task does (a module for each), and how the gate changes (`gate`).
 """
 
 from __future__ import annotations
 
-from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
-from hostrouting.errors import FileError, HostRoutingError, ManagerError, UnitFailed
+import attrs
+
+import phases
+from hostrouting.config import needs_config
+from hostrouting.errors import HostRoutingError, UnitFailed
+from hostrouting.gate import Gate
+from hostrouting.host import Host
+from hostrouting.render import DEFAULT_WAIT
+from hostrouting.tasks.results import Preview
 
 if TYPE_CHECKING:
-    import phases
-    from hostrouting.host import Host
-    from hostrouting.installation import Installation
-    from hostrouting.system import Manager
+    from collections.abc import Sequence
 
-__all__ = ["run_once", "set_gate", "valid_wait"]
+    from hostrouting.config import HostRoutingConfig
+    from hostrouting.gate import Part
+
+__all__ = ["HostTask", "preview", "run_once", "valid_wait"]
 
 _A_DAY = 86_400
 _GRACE = 90.0  # seconds for a unit beyond its own waiting
 
-
-def set_gate(ctx: phases.Context, host: Host, installation: Installation, *, up: bool) -> tuple[str, ...]:
-    """Put up the gate, or take it away, and have the manager know; the paths that changed.
-
-    The unit is stopped when anything of the installation is not as it will be: a run of what was there before would
-    outlive it. A note stands from the first write until the manager is done with this unit, so that whoever is
-    interrupted here is made up for by the next run, although it finds no file to change. What is still to be written
-    and run when the gate is up leaves the note to `run_once`.
-    """
-    files, note, gate = host.files, installation.note, installation.gate
-    if not (installation.differences(files) if up else installation.present(files)):
-        return ()
-    if up:
-        gate.require_room(files)
-    manager, foreign = _listening(host), gate.foreign(files)
-    is_news = bool(files.is_there(note) or (gate.differences(files) if up else gate.present(files)))
-    act = gate.install if up else gate.remove
-    if manager is None:
-        if is_news:
-            ctx.log.info("no systemd runs here: %s", _later(installation.unit, up=up))
-        return act(files)
-    files.write(note, "")  # without a text, there is room for it on a disk that is full
-    try:
-        changed = act(files)
-    except FileError:
-        with suppress(ManagerError):
-            manager.reload()  # of a gate the drop-in is enough, and that may be there by now
-        raise
-    if is_news:
-        manager.reload()
-    if not foreign:
-        manager.stop(installation.unit)
-    if not (up and installation.program.files):
-        files.remove(note)
-    return changed
-
-
-def run_once(ctx: phases.Context, host: Host, installation: Installation, *, wait: float) -> bool:
-    """Run the unit that the next boot depends on once now; whether it was run.
-
-    Not when nothing was changed, now or by a run that did not come so far, and it went well the last time.
-    """
-    manager, unit = _listening(host), installation.unit
-    if manager is None or not (host.files.is_there(installation.note) or not manager.state(unit).ok):
-        return False
-    try:
-        with ctx.on_cancel(lambda: manager.stop(unit)):
-            manager.start(unit, timeout=wait + _GRACE)
-    except HostRoutingError as error:
-        ctx.check()  # a unit that was stopped because we were told to has not failed
-        if isinstance(error, UnitFailed):
-            host.files.remove(installation.note)  # its state says that it has to be run again
-        raise
-    host.files.remove(installation.note)
-    return True
+ResultT = TypeVar("ResultT")
 
 
 def valid_wait(instance: object, _attribute: object, value: float) -> None:
@@ -85,12 +37,108 @@ def valid_wait(instance: object, _attribute: object, value: float) -> None:
         raise ValueError(f"{type(instance).__name__}: wait={value} is not between 0 and {_A_DAY} seconds")
 
 
-def _later(unit: str, *, up: bool) -> str:
-    return (
-        f"what is written for {unit} takes effect at the next boot" if up else f"{unit} is gone from the next boot on"
-    )
+@attrs.frozen
+class HostTask(Generic[ResultT]):
+    """A task with a part in the gate. A new one says what its part is, when it is wanted, and what it does besides.
+
+    Whatever it does comes after the gate: a failure leaves the gate with what the configuration asks for.
+    """
+
+    name: ClassVar[str]
+    nothing: ClassVar[str]
+    """What the task says when it is neither wanted nor here."""
+    config: HostRoutingConfig = attrs.field(validator=needs_config)
+    host: Host = attrs.field(factory=Host.local, kw_only=True)
+    wait: float = attrs.field(default=DEFAULT_WAIT, validator=valid_wait, kw_only=True)
+    """How many seconds are waited for what is needed of the host, now and, but no more than 60, at every boot."""
+
+    @property
+    def part(self) -> Part:
+        """What it has on the host."""
+        raise NotImplementedError
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether the configuration asks for it."""
+        raise NotImplementedError
+
+    @property
+    def has_files(self) -> bool:
+        """Whether files of it are on the host."""
+        return bool(self.part.present(self.host.files))
+
+    def is_here(self) -> bool:
+        """Whether anything of it is on the host."""
+        return self.has_files
+
+    def install(self, ctx: phases.Context, changed: tuple[str, ...]) -> ResultT:
+        """Do the work. The gate is as it should be; these paths were changed for it."""
+        raise NotImplementedError
+
+    def remove(self, ctx: phases.Context, changed: tuple[str, ...]) -> ResultT:
+        """Take the work back. Its part of the gate is gone; these paths were changed for it."""
+        raise NotImplementedError
+
+    def look(self, *, up: bool) -> Preview:
+        """What `install` or `remove` would do; changes nothing."""
+        raise NotImplementedError
+
+    def do(self, ctx: phases.Context) -> ResultT | phases.Skip:
+        """See the class."""
+        if not self.is_wanted and not self.is_here():
+            return phases.Skip(self.nothing)
+        with self.host.locked(ctx) as host:
+            return attrs.evolve(self, host=host)._behind_its_gate(ctx, up=self.is_wanted)
+
+    def undo(self, ctx: phases.Context) -> ResultT:
+        """Take away what the task installs, whatever the configuration says."""
+        with self.host.locked(ctx) as host:
+            return attrs.evolve(self, host=host)._behind_its_gate(ctx, up=False)
+
+    def plan(self, _ctx: phases.Context) -> Preview:
+        """What do() would do on this host as it is now; changes nothing. FileError where it could not write."""
+        return preview(self.host, (self,)) if self.is_wanted or self.is_here() else Preview()
+
+    def behind_gate(self, ctx: phases.Context, changed: tuple[str, ...]) -> ResultT | phases.Skip:
+        """Do what is to be done when the gate has been changed already, together with that of other tasks."""
+        if self.is_wanted:
+            return self.install(ctx, changed)
+        return self.remove(ctx, changed) if changed or self.is_here() else phases.Skip(self.nothing)
+
+    def _behind_its_gate(self, ctx: phases.Context, *, up: bool) -> ResultT:
+        part = self.part
+        changed = Gate(self.host).change(ctx, *(((part,), ()) if up else ((), (part,)))).get(part.name, ())
+        return self.install(ctx, changed) if up else self.remove(ctx, changed)
 
 
-def _listening(host: Host) -> Manager | None:
-    """The manager; None where there is none, as in an image, or where it does not run."""
-    return host.manager if host.manager is not None and host.manager.is_running() else None
+def preview(host: Host, tasks: Sequence[HostTask[Any]], *, up: bool = True) -> Preview:
+    """What these tasks would do together, or, with `up` false, what it would take to undo them.
+
+    FileError where a file cannot be written.
+    """
+    gate = Gate(host)
+    rising = tuple(task.part for task in tasks if up and task.is_wanted)
+    falling = tuple(task.part for task in tasks if not (up and task.is_wanted))
+    if rising:
+        gate.require_installable(rising)
+    found = Preview(None, gate.changes(rising, falling))
+    for task in tasks:
+        found += task.look(up=up and task.is_wanted)
+    if not found.files and (rising or gate.present()):
+        found += Preview(unread=gate.is_unread((*rising, *falling)))
+    return found
+
+
+def run_once(ctx: phases.Context, host: Host, unit: str, *, wait: float, is_new: bool) -> bool:
+    """Run the unit that the next boot depends on once now, when its script is new or its last run failed."""
+    manager = host.manager if host.manager is not None and host.manager.is_running() else None
+    if manager is None or not (is_new or not manager.state(unit).ok):
+        return False
+    try:
+        with ctx.on_cancel(lambda: manager.stop(unit)):
+            manager.start(unit, timeout=wait + _GRACE)
+    except HostRoutingError as error:
+        if isinstance(error, UnitFailed):
+            ctx.check()  # a unit that was stopped because we were told to has not failed
+        raise
+    return True

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
 
 import phases
 from hostrouting.config import needs_config
 from hostrouting.errors import HostRoutingError
+from hostrouting.gate import Gate
 from hostrouting.host import Host
 from hostrouting.render import DEFAULT_WAIT
-from hostrouting.tasks.boot import valid_wait
+from hostrouting.tasks.boot import HostTask, preview, valid_wait
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 
@@ -20,16 +21,22 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hostrouting.config import HostRoutingConfig
+    from hostrouting.gate import Changed
     from hostrouting.tasks.results import Preview
 
 __all__ = ["Configure", "Remove"]
 
 
+TASKS: tuple[type[HostTask[Any]], ...] = (ConfigureStaticRoutes, CheckRouteOverlap)
+"""Every task that has a part in the gate, in the order in which they are carried out."""
+
+
 @attrs.frozen
 class Configure:
-    """Both, in order: the static routes, then the check that they do what they are there for.
+    """All of our tasks, in order: the static routes, then the check that they do what they are there for.
 
-    Both gates are put up before either task acts, so that whatever fails on the way leaves both of them shut.
+    The gate is changed once, before any of them acts, so that whatever fails on the way leaves it with what the
+    configuration asks for.
     """
 
     name: ClassVar[str] = "configure"
@@ -39,32 +46,50 @@ class Configure:
     """How many seconds each waits for what it needs of the host, now and, but no more than 60, at every boot."""
 
     @property
-    def subtasks(self) -> tuple[ConfigureStaticRoutes, CheckRouteOverlap]:
-        """The two, as they appear in plans and reports."""
-        return (
-            ConfigureStaticRoutes(self.config, host=self.host, wait=self.wait),
-            CheckRouteOverlap(self.config, host=self.host, wait=self.wait),
-        )
+    def subtasks(self) -> tuple[HostTask[Any], ...]:
+        """The tasks, as they appear in plans and reports."""
+        return tuple(make(self.config, host=self.host, wait=self.wait) for make in TASKS)
 
     def do(self, ctx: phases.Context) -> tuple[object, ...]:
         """See the class."""
-        if not any(task.is_due for task in self.subtasks):
+        if not any(task.is_wanted or task.has_files for task in self.subtasks):
             return phases.serial(*self.subtasks, name=self.name).do(ctx)
         with self.host.locked(ctx) as host:
-            tasks = [
-                task if ctx.run.leaves_out(task, ctx.path) else task.gated(ctx)
-                for task in attrs.evolve(self, host=host).subtasks
-            ]
-            return phases.serial(*tasks, name=self.name).do(ctx)
+            tasks = attrs.evolve(self, host=host).subtasks
+            chosen = [task for task in tasks if not ctx.run.leaves_out(task, ctx.path)]
+            up = [task.part for task in chosen if task.is_wanted]
+            down = [task.part for task in chosen if not task.is_wanted]
+            changed = Gate(host).change(ctx, up, down) if chosen else {}
+            behind = [_BehindGate(task, changed.get(task.part.name, ())) for task in tasks]
+            return phases.serial(*behind, name=self.name).do(ctx)
 
     def undo(self, ctx: phases.Context) -> object:
         """Everything of ours goes, whatever is configured: what Remove does."""
         return Remove(self.config, host=self.host).do(ctx)
 
+    def preview(self) -> Preview:
+        """What all of them would do together; changes nothing. FileError where a file cannot be written."""
+        return preview(self.host, self.subtasks)
+
+
+@attrs.frozen
+class _BehindGate:
+    """A task whose part of the gate was changed together with that of the others."""
+
+    task: HostTask[Any]
+    changed: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        return self.task.name
+
+    def do(self, ctx: phases.Context) -> object:
+        return self.task.behind_gate(ctx, self.changed)
+
 
 @attrs.frozen
 class Remove:
-    """Take away everything of ours, and nothing else: routes, units, scripts, drop-ins, markers.
+    """Take away everything of ours, and nothing else: routes, units, scripts, the gate, markers.
 
     A running machine is not touched; machines that start from now on are not held back by us.
     """
@@ -75,29 +100,32 @@ class Remove:
 
     def do(self, ctx: phases.Context) -> tuple[str, ...]:
         """Go on past a failure, so that as much as possible is gone, and then report all of them."""
-        failures: list[HostRoutingError] = []
+        failures: list[Exception] = []
         gone: list[str] = []
-        ready: list[ConfigureStaticRoutes | CheckRouteOverlap] = []
         with self.host.locked(ctx) as host:
-            for task in reversed(Configure(self.config, host=host).subtasks):
-                with _collected(failures):
-                    ready.append(task.gated(ctx, up=False))
-            for task in ready:
-                with _collected(failures):
-                    gone += task.undo(ctx).files
+            tasks = Configure(self.config, host=host).subtasks[::-1]
+            changed: Changed = {}
+            with _collected(failures):
+                changed = Gate(host).change(ctx, down=[task.part for task in tasks])
+            for task in tasks:
+                # Routes stay where a file could come back and install them again.
+                if not task.part.present(host.files):
+                    with _collected(failures):
+                        gone += task.remove(ctx, changed.get(task.part.name, ())).files
         if failures:
             raise failures[0] if len(failures) == 1 else ExceptionGroup("not everything could be removed", failures)
         return tuple(gone)
 
     def plan(self, _ctx: phases.Context) -> Preview:
         """The routes and files that would go; changes nothing."""
-        routes, check = Configure(self.config, host=self.host).subtasks
-        return check.plan_removal() + routes.plan_removal()
+        return preview(self.host, Configure(self.config, host=self.host).subtasks[::-1], up=False)
 
 
 @contextmanager
-def _collected(failures: list[HostRoutingError]) -> Iterator[None]:
+def _collected(failures: list[Exception]) -> Iterator[None]:
     try:
         yield
     except HostRoutingError as error:
         failures.append(error)
+    except ExceptionGroup as several:
+        failures += several.exceptions

@@ -2,33 +2,32 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
-import phases
-from hostrouting.config import needs_config
+from hostrouting.config import Mode
 from hostrouting.errors import FileError, RouteOverlapError
-from hostrouting.host import Host
-from hostrouting.installation import Installation, check_installation
+from hostrouting.fileset import File, FileSet, unit_file
+from hostrouting.gate import Part
 from hostrouting.kernel import Examination, examine
-from hostrouting.render import DEFAULT_WAIT
-from hostrouting.tasks.boot import set_gate, valid_wait
+from hostrouting.render import MOST_WAIT, GateStep, render_check_script, render_check_unit
+from hostrouting.tasks.boot import HostTask
 from hostrouting.tasks.results import CheckResult, Preview
 from hostrouting.wording import check_document, finding_line, no_default_line, notes_lines, repair_line, unsafe_line
 
 if TYPE_CHECKING:
+    import phases
     from hostrouting.backends.base import RouteBackend
-    from hostrouting.config import HostRoutingConfig
 
 __all__ = ["CheckRouteOverlap"]
 
-_NOTHING = "no expected CIDRs are configured, and nothing of the check is here"
 _AT_MOST = 20  # lines of one kind in a log or an error
 
 
 @attrs.frozen
-class CheckRouteOverlap:
+class CheckRouteOverlap(HostTask[CheckResult]):
     """Check that every address of the expected CIDRs leaves by an expected device, now and before every machine.
 
     The gate is in place before the verdict is known, so that a bootstrap that fails here leaves it shut. In WARN an
@@ -37,92 +36,56 @@ class CheckRouteOverlap:
     """
 
     name: ClassVar[str] = "check-route-overlap"
-    config: HostRoutingConfig = attrs.field(validator=needs_config)
-    host: Host = attrs.field(factory=Host.local, kw_only=True)
-    wait: float = attrs.field(default=DEFAULT_WAIT, validator=valid_wait, kw_only=True)
-    """How many seconds are waited for what is needed of the host, now and, but no more than 60, at every boot."""
-    gate_changed: tuple[str, ...] | None = attrs.field(default=None, kw_only=True, repr=False, eq=False)
-    """What `gated` wrote or removed; None before that."""
-
-    def do(self, ctx: phases.Context) -> CheckResult | phases.Skip:
-        """See the class."""
-        if not self._is_wanted:
-            return self.undo(ctx) if self.gate_changed or self.is_due else phases.Skip(_NOTHING)
-        with self.host.locked(ctx) as host:
-            return attrs.evolve(self, host=host).gated(ctx)._check(ctx)
-
-    def plan(self, _ctx: phases.Context) -> Preview:
-        """The files that do() would write or remove; changes nothing. FileError where it could not write them."""
-        if self._is_wanted:
-            self._installation.gate.require_installable(self.host.files)
-            changed = self._installation.differences(self.host.files)
-            return Preview(None, changed, gate=changed)
-        return self.plan_removal()
-
-    def plan_removal(self) -> Preview:
-        """The files that undo() would remove; changes nothing."""
-        return Preview(None, self._present(), removes=True, gate=self._present())
-
-    def undo(self, ctx: phases.Context) -> CheckResult:
-        """Take away what was installed for the check, whatever the configuration says."""
-        with self.host.locked(ctx) as host:
-            return CheckResult(None, attrs.evolve(self, host=host).gated(ctx, up=False).gate_changed or ())
+    nothing: ClassVar[str] = "no expected CIDRs are configured, and nothing of the check is here"
 
     @property
-    def is_due(self) -> bool:
-        """Whether there is anything to check, or files of the check are there."""
-        return bool(self._is_wanted or self._present())
-
-    def gated(self, ctx: phases.Context, *, up: bool | None = None) -> CheckRouteOverlap:
-        """The task with its gate up or away: as the configuration wants it, unless told. The host has to be locked.
-
-        What was found earlier goes before the gate comes: no marker stands for what has not been examined. It goes
-        after the gate, since a check that is under way ends with that, and leaves no more markers.
-        """
-        if self.gate_changed is not None:
-            return self
-        if self._is_wanted if up is None else up:
-            self._forget()
-            changed = set_gate(ctx, self.host, self._installation, up=True)
-        else:
-            gone = set_gate(ctx, self.host, self._installation, up=False)
-            changed = (*gone, *(path for path in self._remains if self.host.files.remove(path)))
-        return attrs.evolve(self, gate_changed=changed)
+    def part(self) -> Part:
+        """The script, which every start of a machine runs and in STRICT requires, and a unit to run it by hand."""
+        layout, seconds = self.host.layout, min(math.ceil(self.wait), MOST_WAIT)
+        text = render_check_unit(layout, wait=seconds)
+        script = render_check_script(self.config, layout=layout, wait=seconds)
+        files = FileSet(
+            (
+                unit_file(layout.check_unit_path, text, script=layout.check_script, layout=layout),
+                File(layout.check_script_path, script, mode=0o755),
+            ),
+            obsolete=(
+                *layout.obsolete_paths(layout.check_unit),
+                layout.at(f"{layout.unit_directory}/multi-user.target.wants/{layout.check_unit}"),
+            ),
+        )
+        step = GateStep(
+            60, "wants" if self.config.route_overlap.mode is Mode.WARN else "requires", "check-route-overlap"
+        )
+        return Part(step, files, layout.check_unit, (*self._markers, layout.unfinished_path))
 
     @property
-    def _is_wanted(self) -> bool:
+    def is_wanted(self) -> bool:
+        """Whether any CIDRs are expected."""
         return bool(self.config.route_overlap.expected_cidrs)
 
-    @property
-    def _installation(self) -> Installation:
-        return check_installation(self.config, self.host.layout, wait=self.wait)
+    def look(self, *, up: bool) -> Preview:  # noqa: ARG002  all of it is in the gate
+        """Nothing but the files of the gate."""
+        return Preview()
+
+    def install(self, ctx: phases.Context, changed: tuple[str, ...]) -> CheckResult:
+        """The check, now."""
+        if self.host.backend is None:
+            return CheckResult(None, changed)
+        # No marker may speak of what has not been examined.
+        for path in self._markers:
+            self.host.files.remove(path)
+        with self.host.backend() as backend:
+            return CheckResult(self._examine(ctx, backend), changed)
+
+    def remove(self, _ctx: phases.Context, changed: tuple[str, ...]) -> CheckResult:
+        """There is nothing to take back but files, which are gone."""
+        return CheckResult(None, changed)
 
     @property
     def _markers(self) -> tuple[str, ...]:
         layout = self.host.layout
         return (layout.ok_path, layout.detected_path, layout.report_path)
-
-    @property
-    def _remains(self) -> tuple[str, ...]:
-        """The markers, and what a check that was killed at boot had not finished."""
-        return (*self._markers, self.host.layout.unfinished_path)
-
-    def _present(self) -> tuple[str, ...]:
-        remains = tuple(path for path in self._remains if self.host.files.is_there(path))
-        return (*self._installation.present(self.host.files), *remains)
-
-    def _forget(self) -> None:
-        """Take away what was found earlier, by a task or at a machine's start."""
-        for path in self._markers:
-            self.host.files.remove(path)
-
-    def _check(self, ctx: phases.Context) -> CheckResult:
-        changed = self.gate_changed or ()
-        if self.host.backend is None:
-            return CheckResult(None, changed)
-        self._forget()
-        with self.host.backend() as backend:
-            return CheckResult(self._examine(ctx, backend), changed)
 
     def _examine(self, ctx: phases.Context, backend: RouteBackend) -> Examination:
         found = examine(ctx, backend, self.config, wait=self.wait)

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from hostrouting.fileset import Changes
+
 if TYPE_CHECKING:
     from hostrouting.apply import Applied
     from hostrouting.kernel import Examination
@@ -18,21 +20,20 @@ __all__ = ["CheckResult", "Preview", "RoutesResult"]
 class Preview:
     """What a task would do: the steps to the routes that are wanted, and the files that would change."""
 
-    routes: RoutePlan | None
-    files: tuple[str, ...] = ()
-    removes: bool = False
-    gate: tuple[str, ...] = ()
-    """Those of the files that change first, whatever becomes of the routes."""
+    routes: RoutePlan | None = None
+    files: Changes = attrs.field(factory=Changes)
+    unread: bool = False
+    """Whether systemd has yet to read what is in the files."""
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing would be changed."""
-        return not self.files and (self.routes is None or not (self.routes.changes or self.routes.conflicts))
+        is_settled = self.routes is None or not (self.routes.changes or self.routes.conflicts)
+        return is_settled and not self.files and not self.unread
 
     def __add__(self, other: Preview) -> Preview:
         """Both, of which one at most is about routes."""
-        gate = (*self.gate, *other.gate)
-        return Preview(self.routes or other.routes, (*self.files, *other.files), self.removes, gate)
+        return Preview(self.routes or other.routes, self.files + other.files, self.unread or other.unread)
 
     def to_mapping(self) -> dict[str, object]:
         """The same as plain values."""
@@ -40,13 +41,15 @@ class Preview:
         return {
             "steps": [{"action": it.action, "route": str(it.route), "reason": it.reason} for it in steps],
             "pending": [] if self.routes is None else [str(it) for it in self.routes.pending],
-            "removes" if self.removes else "writes": list(self.files),
+            "writes": list(self.files.writes),
+            "removes": list(self.files.removes),
         }
 
     def __str__(self) -> str:
         lines = [str(self.routes)] if self.routes is not None and (self.routes.steps or self.routes.pending) else []
-        verb = "remove" if self.removes else "write"
-        lines += [f"{verb} {path}" for path in self.files]
+        lines += [f"write {path}" for path in self.files.writes]
+        lines += [f"remove {path}" for path in self.files.removes]
+        lines += ["have systemd read its files again"] if self.unread else []
         return "\n".join(lines) or "nothing to do"
 
 

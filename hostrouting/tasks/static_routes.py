@@ -2,29 +2,40 @@
 
 from __future__ import annotations
 
+import math
+from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
-import phases
 from hostrouting.apply import Applied, apply_plan
-from hostrouting.config import needs_config
-from hostrouting.host import Host
-from hostrouting.installation import Installation, former_protocols, routes_installation
+from hostrouting.config import HostRoutingConfig
+from hostrouting.errors import ConfigError
+from hostrouting.fileset import Changes, File, FileSet, unit_file
+from hostrouting.gate import Part
 from hostrouting.kernel import await_plan, is_any_route_ours, read
 from hostrouting.model import Prefix
 from hostrouting.plan import RoutePlan, plan_routes
-from hostrouting.render import DEFAULT_WAIT
-from hostrouting.tasks.boot import run_once, set_gate, valid_wait
+from hostrouting.render import (
+    MOST_WAIT,
+    GateStep,
+    parse_protocol_name,
+    parse_static_routes_script,
+    render_preset,
+    render_protocol_name,
+    render_routes_unit,
+    render_static_routes_script,
+)
+from hostrouting.tasks.boot import HostTask, run_once
 from hostrouting.tasks.results import Preview, RoutesResult
 from hostrouting.uplink import DesiredRoute
 
 if TYPE_CHECKING:
-    from hostrouting.config import HostRoutingConfig
+    import phases
+    from hostrouting.layout import HostLayout
+    from hostrouting.system import Files
 
 __all__ = ["ConfigureStaticRoutes", "wanted_routes"]
-
-_NOTHING = "no static routes are configured, and none of ours are here"
 
 
 def wanted_routes(config: HostRoutingConfig) -> tuple[DesiredRoute, ...]:
@@ -37,102 +48,96 @@ def wanted_routes(config: HostRoutingConfig) -> tuple[DesiredRoute, ...]:
 
 
 @attrs.frozen
-class ConfigureStaticRoutes:
+class ConfigureStaticRoutes(HostTask[RoutesResult]):
     """Install the static routes of the configuration, now and at every boot, before any machine starts.
 
     1. With none configured and none of ours there, nothing at all happens.
-    2. Unit and drop-in are written where they differ: from now on no machine starts without the routes.
+    2. Unit, script and gate are written where they differ: from now on no machine starts without the routes.
     3. What is left open in a route is taken from the default route, which is waited for.
-    4. The routes are planned against the kernel's table; a key that somebody else holds is a RouteConflict.
+    4. The routes are planned against the kernel's table; a key that a route of another owner holds is a RouteConflict.
     5. The plan is applied whole or not at all.
-    6. The script is written where it differs, and run once: this opens the gate.
+    6. The script is run once, where it is new or failed the last time.
     7. With none configured any more all of it goes, in the same order. A running machine is never touched.
 
     Ours are the routes that carry the configured protocol number, and those that carry the one before it.
     """
 
     name: ClassVar[str] = "configure-static-routes"
-    config: HostRoutingConfig = attrs.field(validator=needs_config)
-    host: Host = attrs.field(factory=Host.local, kw_only=True)
-    wait: float = attrs.field(default=DEFAULT_WAIT, validator=valid_wait, kw_only=True)
-    """How many seconds are waited for what is needed of the host, now and, but no more than 60, at every boot."""
-    gate_changed: tuple[str, ...] | None = attrs.field(default=None, kw_only=True, repr=False, eq=False)
-    """What `gated` wrote or removed; None before that."""
-
-    def do(self, ctx: phases.Context) -> RoutesResult | phases.Skip:
-        """See the class."""
-        if not self._wanted:
-            return self.undo(ctx) if self.gate_changed or self._is_anything_ours() else phases.Skip(_NOTHING)
-        with self.host.locked(ctx) as host:
-            return attrs.evolve(self, host=host).gated(ctx)._install(ctx)
-
-    def plan(self, _ctx: phases.Context) -> Preview:
-        """What do() would do on this host as it is now; changes nothing. FileError where it could not write."""
-        if not self._wanted:
-            return self.plan_removal()
-        installation, files = self._installation, self.host.files
-        installation.gate.require_installable(files)
-        routes, gate = self._plan_routes(self._wanted), installation.gate.differences(files)
-        return Preview(routes, installation.differences(files), gate=gate)
-
-    def plan_removal(self) -> Preview:
-        """What undo() would do on this host as it is now; changes nothing."""
-        there, gate = (it.present(self.host.files) for it in (self._installation, self._installation.gate))
-        return Preview(self._plan_routes(()), there, removes=True, gate=gate)
-
-    def undo(self, ctx: phases.Context) -> RoutesResult:
-        """Take our routes and files away, whatever the configuration says."""
-        with self.host.locked(ctx) as host:
-            return attrs.evolve(self, host=host).gated(ctx, up=False)._remove(ctx)
+    nothing: ClassVar[str] = "no static routes are configured, and none of ours are here"
 
     @property
-    def is_due(self) -> bool:
-        """Whether any routes are configured, or files of ours are there."""
-        return bool(self._wanted or self._installation.present(self.host.files))
+    def part(self) -> Part:
+        """The script, which every start of a machine requires, and the unit that runs it at every boot."""
+        layout, seconds = self.host.layout, min(math.ceil(self.wait), MOST_WAIT)
+        text = render_routes_unit(layout, wait=seconds)
+        files = FileSet(
+            (
+                unit_file(layout.routes_unit_path, text, script=layout.routes_script, layout=layout),
+                File(layout.routes_preset_path, render_preset(layout)),
+                File(layout.routes_script_path, render_static_routes_script(self.config, wait=seconds), mode=0o755),
+            ),
+            links=((layout.routes_enabled_path, f"{layout.unit_directory}/{layout.routes_unit}"),),
+            obsolete=layout.obsolete_paths(layout.routes_unit),
+        )
+        return Part(GateStep(50, "requires", "static-routes"), files, layout.routes_unit)
 
-    def gated(self, ctx: phases.Context, *, up: bool | None = None) -> ConfigureStaticRoutes:
-        """The task with its gate up or away: as the configuration wants it, unless told. The host has to be locked.
+    @property
+    def is_wanted(self) -> bool:
+        """Whether any routes are configured."""
+        return bool(self._wanted)
 
-        What systemd reads goes before anything else, in both directions: whatever comes after may fail.
-        """
-        if self.gate_changed is not None:
-            return self
-        up = bool(self._wanted) if up is None else up
-        return attrs.evolve(self, gate_changed=set_gate(ctx, self.host, self._installation, up=up))
+    @property
+    def has_files(self) -> bool:
+        """Whether files of the routes are on the host, the name of our protocol included."""
+        return bool(self.part.present(self.host.files) or self._name.present(self.host.files))
 
-    def _install(self, ctx: phases.Context) -> RoutesResult:
+    def is_here(self) -> bool:
+        """Whether files of the routes are on the host, or routes of ours in its kernel."""
+        if self.has_files:
+            return True
+        if self.host.backend is None:
+            return False
+        with self.host.backend() as backend:
+            return is_any_route_ours(backend, self.config.protocol)
+
+    def look(self, *, up: bool) -> Preview:
+        """The steps to the routes. The name of our protocol is written after they are there, and goes after them."""
+        routes, files = self._plan_routes(self._wanted if up else ()), self.host.files
+        if not up:
+            return Preview(routes, Changes(removes=self._name.present(files)))
+        is_stuck = routes is not None and (routes.conflicts or routes.pending)
+        return Preview(routes, Changes() if is_stuck else self._name.differences(files))
+
+    def install(self, ctx: phases.Context, changed: tuple[str, ...]) -> RoutesResult:
+        """The routes, now; and the proof that the script that the next boot depends on runs."""
         former = self._former
         applied = self._route(ctx, self._wanted, former)
-        changed = (*(self.gate_changed or ()), *self._installation.program.install(self.host.files))
-        started = run_once(ctx, self.host, self._installation, wait=self.wait)
+        is_new = self.host.layout.routes_script_path in changed or bool(former)
+        changed = (*changed, *self._name.install(self.host.files))
+        started = run_once(ctx, self.host, self.part.unit, wait=self.wait, is_new=is_new)
         if started:
-            # Between the stop and the new script, a machine's start may have run the old one.
+            # Whoever ran the old script meanwhile: what is wanted now is there in the end.
             self._route(ctx, self._wanted, former)
         return RoutesResult(applied, changed, started)
 
-    def _remove(self, ctx: phases.Context) -> RoutesResult:
+    def remove(self, ctx: phases.Context, changed: tuple[str, ...]) -> RoutesResult:
+        """The routes that are ours, whatever is configured."""
         applied = self._route(ctx, (), self._former)
-        return RoutesResult(applied, (*(self.gate_changed or ()), *self._installation.program.remove(self.host.files)))
+        return RoutesResult(applied, (*changed, *self._name.remove(self.host.files)))
 
     @property
     def _wanted(self) -> tuple[DesiredRoute, ...]:
         return wanted_routes(self.config)
 
     @property
-    def _installation(self) -> Installation:
-        return routes_installation(self.config, self.host.layout, wait=self.wait)
+    def _name(self) -> FileSet:
+        """The name of our protocol number: it says which routes in the kernel are ours, so it follows them."""
+        path = self.host.layout.protocol_name_path
+        return FileSet((File(path, render_protocol_name(self.config.protocol)),))
 
     @property
     def _former(self) -> frozenset[int]:
         return former_protocols(self.host.files, self.host.layout, now=self.config.protocol)
-
-    def _is_anything_ours(self) -> bool:
-        if self.is_due:
-            return True
-        if self.host.backend is None:
-            return False
-        with self.host.backend() as backend:
-            return is_any_route_ours(backend, self.config.protocol)
 
     def _plan_routes(self, wanted: tuple[DesiredRoute, ...]) -> RoutePlan | None:
         if self.host.backend is None:
@@ -150,3 +155,27 @@ class ConfigureStaticRoutes:
             # Ctrl-C must not tear the transaction; the order to stop is seen by ctx.check, which undoes it.
             with ctx.shielded():
                 return apply_plan(plan, backend, before=before, protocol=protocol, former=former, check=ctx.check)
+
+
+def former_protocols(files: Files, layout: HostLayout, *, now: int) -> frozenset[int]:
+    """The route protocol numbers other than `now` by which routes are ours: those that our files on the host name.
+
+    There are some after the number was changed in the configuration. A file that we did not write names none, nor does
+    one that names a number which nobody could configure, for that would make routes ours that are not.
+    """
+    found = set()
+    if (script := files.read(layout.routes_script_path)) is not None:
+        with suppress(ValueError):
+            found.add(parse_static_routes_script(script).protocol)
+    if (name := files.read(layout.protocol_name_path)) is not None:
+        with suppress(ValueError):
+            found.add(parse_protocol_name(name))
+    return frozenset(it for it in found if it != now and _can_be_ours(it))
+
+
+def _can_be_ours(protocol: int) -> bool:
+    try:
+        HostRoutingConfig(protocol=protocol)
+    except ConfigError:
+        return False
+    return True

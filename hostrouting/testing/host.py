@@ -18,7 +18,7 @@ from hostrouting.system import UnitState
 from hostrouting.testing.topologies import plain_vm
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from hostrouting.backends.base import Answer, Change, Outcome, RouteBackend, Watch
     from hostrouting.model import IP, Snapshot
@@ -117,6 +117,15 @@ class FakeManager:
     failing: dict[str, tuple[str, ...]] = attrs.field(factory=dict)
     """Units whose start fails, each with the words that it says."""
     states: dict[str, UnitState] = attrs.field(factory=dict)
+    properties: dict[str, dict[str, str]] = attrs.field(factory=dict)
+    """Of units, what `show` says of them."""
+    files: FakeFiles | None = None
+    """The files of the host, whose units it has read at its start and at every reload."""
+    read: dict[str, str] = attrs.field(init=False, factory=dict)
+
+    def __attrs_post_init__(self) -> None:
+        """Read the units that are there."""
+        self.read = self._units()
 
     def is_running(self) -> bool:
         """See Manager."""
@@ -125,6 +134,7 @@ class FakeManager:
     def reload(self) -> None:
         """See Manager."""
         self.calls.append("reload")
+        self.read = self._units()
 
     def start(self, unit: str, *, timeout: float) -> None:  # noqa: ARG002  nothing takes time here
         """See Manager."""
@@ -141,6 +151,22 @@ class FakeManager:
     def state(self, unit: str) -> UnitState:
         """See Manager."""
         return self.states.get(unit, UnitState("not-found", "inactive"))
+
+    def show(self, names: Sequence[str], *units: str) -> tuple[Mapping[str, str], ...]:
+        """See Manager. Units are loaded that are in `properties`; each needs a reload while any file was not read."""
+        unread = "yes" if self._units() != self.read else "no"
+        found = []
+        for unit in units:
+            known = {"Id": unit, "NeedDaemonReload": unread, **self.properties.get(unit, {})}
+            if "*" not in unit or unit in self.properties:
+                found.append({name: known.get(name, "") for name in names})
+        return tuple(found)
+
+    def _units(self) -> dict[str, str]:
+        if self.files is None:
+            return {}
+        there = {**self.files.texts, **self.files.links}
+        return {path: text for path, text in there.items() if "/systemd/system/" in path}
 
 
 @attrs.define
@@ -194,3 +220,9 @@ class FakeHost(Host):
     files: FakeFiles = attrs.field(factory=FakeFiles)
     manager: FakeManager | None = attrs.field(factory=FakeManager)
     layout: HostLayout = attrs.field(factory=HostLayout)
+
+    def __attrs_post_init__(self) -> None:
+        """Have the manager read the units that are among the files."""
+        if self.manager is not None and self.manager.files is None:
+            self.manager.files = self.files
+            self.manager.read = {}

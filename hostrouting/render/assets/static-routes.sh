@@ -16,6 +16,8 @@ wait=30
 for line in "${configuration[@]:0:2}"; do
   case $line in 'wait '*) wait=${line#* } ;; esac
 done
+# Whoever runs this may have less time.
+[[ ${1-} ]] && ((wait > $1)) && wait=$1
 
 #include nap.sh
 

@@ -1,0 +1,143 @@
+#!/bin/bash
+finished='' && trap '[[ $finished ]] || exit 1' EXIT # a script that was cut short fails
+# Holds machines back until the routing of this host is right. Written by hostrouting.
+#
+#   host-routing-gate.sh       run by host-routing-gate.service: takes the steps in host-routing-gate.conf, in order
+#   host-routing-gate.sh ask   run by the start of a machine: has systemd run that service, and waits for its result
+#
+# Exit status: 0, or 1 when the machine must not start. A step is a line "RANK KIND NAME":
+#   50 requires NAME   NAME.sh runs, and the machine starts only if it succeeds
+#   50 wants NAME      NAME.sh runs, and the machine starts whatever the result
+#   50 changing NAME   a run of hostrouting began to change NAME.sh and did not finish: the machine does not start
+
+# Data, and nothing else: no line of it is ever run.
+configuration=(
+)
+
+set -u
+# With one of these set, systemctl succeeds without doing anything.
+unset SYSTEMD_OFFLINE SYSTEMD_IN_CHROOT
+export LC_ALL=C PATH=/usr/sbin:/usr/bin:/sbin:/bin
+
+unit='' scripts='' steps='' drop_in='' lock=''
+for line in "${configuration[@]}"; do
+  case $line in
+    'unit '*) unit=${line#* } ;;
+    'scripts '*) scripts=${line#* } ;;
+    'steps '*) steps=${line#* } ;;
+    'drop-in '*) drop_in=${line#* } ;;
+    'lock '*) lock=${line#* } ;;
+  esac
+done
+
+pass() { finished=1 && exit 0; }
+
+refuse() {
+  printf '<3>host-routing-gate: no machine starts: %s\n' "$1" >&2
+  finished=1 && exit 1
+}
+
+# --- host-routing-gate.sh ask
+
+# A failed `systemctl start` is not always a refusal: the service was stopped because hostrouting changes it, or systemd
+# executed itself anew and dropped the connection. Then the question is asked again, which joins a run that goes on.
+ask() {
+  local begin nap
+  read -r begin _ </proc/uptime
+  begin=${begin/./}0000 # microseconds
+  for nap in 0.1 0.2 0.4 0.8 1 1 1 ''; do
+    systemctl --no-ask-password start "$unit" && pass
+    [[ -e $drop_in ]] || pass # hostrouting was removed from this host meanwhile
+    has_refused && refuse "see journalctl -u $unit"
+    [[ $nap ]] && sleep "$nap"
+  done
+  refuse "$unit does not run to its end; see journalctl -u $unit"
+}
+
+# Whether the service has failed by itself since we asked, or cannot be started at all.
+has_refused() {
+  local name value load='' active='' result='' ended=0
+  while IFS='=' read -r name value; do
+    case $name in
+      LoadState) load=$value ;;
+      ActiveState) active=$value ;;
+      Result) result=$value ;;
+      ExecMainExitTimestampMonotonic) ended=$value ;;
+    esac
+  done < <(systemctl show --property LoadState,ActiveState,Result,ExecMainExitTimestampMonotonic "$unit")
+  [[ $load && $load != loaded ]] && return 0
+  [[ $active == failed && $result != signal ]] && ((ended >= begin))
+}
+
+# --- host-routing-gate.sh
+
+# How many seconds a step may wait for what the host lacks. Only the first has long: the start of a machine takes 90 s
+# at most, by default.
+patience=60
+
+take_steps() {
+  local held line rest all=()
+  read_steps
+  # With no step left, hostrouting is being removed.
+  ((${#all[@]})) || pass
+  # A run of hostrouting holds the lock while it changes the steps. The scripts run without it: whoever changes them
+  # stops this service first.
+  if [[ -e $lock ]]; then
+    { exec {held}<"$lock"; } 2>/dev/null || refuse "cannot open $lock"
+    flock --shared --timeout "$patience" "$held" ||
+      refuse "a run of hostrouting has been at work for $patience s; see: fuser $lock"
+    exec {held}<&-
+    read_steps
+  fi
+  for line in "${all[@]}"; do
+    rest=${line#* }
+    case $rest in
+      'requires '*) require "${rest#* }" ;;
+      'wants '*) want "${rest#* }" ;;
+      'changing '*)
+        refuse "a run of hostrouting did not finish changing ${rest#* }.sh; run it again: hostrouting apply"
+        ;;
+      *) refuse "$steps: the line '$line' is not a step; write it again with: hostrouting apply" ;;
+    esac
+  done
+  pass
+}
+
+# Sets `all`. The last line says that the list is whole.
+read_steps() {
+  local lines=() line
+  if [[ ! -e $steps ]]; then
+    [[ -e $drop_in ]] || pass # hostrouting was removed from this host meanwhile
+    refuse "$steps is missing; write it again with: hostrouting apply"
+  fi
+  mapfile -t lines <"$steps" || refuse "cannot read $steps"
+  ((${#lines[@]})) && [[ ${lines[-1]} == end ]] ||
+    refuse "$steps is cut short; write it again with: hostrouting apply"
+  all=()
+  for line in "${lines[@]}"; do
+    [[ $line == '#'* || $line == end ]] || all+=("$line")
+  done
+}
+
+require() {
+  /bin/bash -p "$scripts/$1.sh" "$patience" </dev/null || refuse "$1.sh failed"
+  patience=15
+}
+
+# A script that hangs is left to systemd, which ends it with this service.
+want() {
+  local status='' what='did not end in time'
+  read -r -t "$((patience + 15))" status < <(
+    /bin/bash -p "$scripts/$1.sh" "$patience" </dev/null >&2
+    echo $?
+  )
+  patience=15
+  [[ $status == 0 ]] && return
+  [[ $status ]] && what="failed"
+  printf '<4>host-routing-gate: %s.sh %s; the machine starts all the same\n' "$1" "$what" >&2
+}
+
+case ${1-} in
+  ask) ask ;;
+  *) take_steps ;;
+esac
