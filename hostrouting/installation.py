@@ -30,9 +30,17 @@ from hostrouting.render import (
 )
 
 if TYPE_CHECKING:
+    from hostrouting.config import StaticRoutesConfig
     from hostrouting.system import Files
 
-__all__ = ["FileSet", "Installation", "check_installation", "former_protocols", "routes_installation"]
+__all__ = [
+    "FileSet",
+    "Installation",
+    "check_installation",
+    "former_protocols",
+    "installed_routes",
+    "routes_installation",
+]
 
 _SCRIPT = 0o755
 _WAIT_AT_BOOT = 60  # seconds at most: its unit has 20 besides, and the machine's own start has 90
@@ -192,6 +200,14 @@ def check_installation(config: HostRoutingConfig, layout: HostLayout, *, wait: f
 def _unit(path: str, text: str, script: str) -> _File:
     # By its script, or by what it says it is ordered before, the published original's unit is known.
     return _File(path, text, marks=(_OURS, f"ExecStart={script}", f"Before={HostLayout.machine_unit}"))
+
+
+def installed_routes(files: Files, layout: HostLayout) -> StaticRoutesConfig | None:
+    """The static routes that our script on the host brings back; None where there is none."""
+    script = files.read(layout.routes_script_path)
+    with suppress(ValueError):
+        return None if script is None else parse_static_routes_script(script).config
+    return None
 
 
 def former_protocols(files: Files, layout: HostLayout, *, now: int) -> frozenset[int]:

@@ -10,17 +10,18 @@ import phases
 from hostrouting.apply import Applied, apply_plan
 from hostrouting.config import needs_config
 from hostrouting.host import Host
-from hostrouting.installation import Installation, former_protocols, routes_installation
+from hostrouting.installation import Installation, former_protocols, installed_routes, routes_installation
 from hostrouting.kernel import await_plan, is_any_route_ours, read
-from hostrouting.model import Prefix
+from hostrouting.model import Prefix, Route, Snapshot
 from hostrouting.plan import RoutePlan, plan_routes
 from hostrouting.render import DEFAULT_WAIT
 from hostrouting.tasks.boot import run_once, set_gate, valid_wait
 from hostrouting.tasks.results import Preview, RoutesResult
 from hostrouting.uplink import DesiredRoute
+from hostrouting.wording import foreseen_line, stays_line
 
 if TYPE_CHECKING:
-    from hostrouting.config import HostRoutingConfig
+    from hostrouting.config import HostRoutingConfig, StaticRoutesConfig
 
 __all__ = ["ConfigureStaticRoutes", "wanted_routes"]
 
@@ -29,7 +30,10 @@ _NOTHING = "no static routes are configured, and none of ours are here"
 
 def wanted_routes(config: HostRoutingConfig) -> tuple[DesiredRoute, ...]:
     """The static routes of a configuration, as what is to be planned."""
-    static = config.static_routes
+    return _wanted_of(config.static_routes)
+
+
+def _wanted_of(static: StaticRoutesConfig) -> tuple[DesiredRoute, ...]:
     return tuple(
         DesiredRoute(Prefix.of(it.destination), gateway=it.gateway, dev=it.dev, metric=it.metric)
         for it in (static.routes if static.enabled else ())
@@ -72,13 +76,17 @@ class ConfigureStaticRoutes:
             return self.plan_removal()
         installation, files = self._installation, self.host.files
         installation.gate.require_installable(files)
-        routes, gate = self._plan_routes(self._wanted), installation.gate.differences(files)
+        before, gate = self._read(), installation.gate.differences(files)
+        routes = None if before is None else self._plan_routes(self._wanted, before)
         return Preview(routes, installation.differences(files), gate=gate)
 
     def plan_removal(self) -> Preview:
         """What undo() would do on this host as it is now; changes nothing."""
         there, gate = (it.present(self.host.files) for it in (self._installation, self._installation.gate))
-        return Preview(self._plan_routes(()), there, removes=True, gate=gate)
+        before = self._read()
+        if before is None:
+            return Preview(None, there, removes=True, gate=gate)
+        return Preview(self._plan_routes((), before), there, removes=True, gate=gate, stays=self._stays(before))
 
     def undo(self, ctx: phases.Context) -> RoutesResult:
         """Take our routes and files away, whatever the configuration says."""
@@ -102,8 +110,10 @@ class ConfigureStaticRoutes:
 
     def _install(self, ctx: phases.Context) -> RoutesResult:
         former = self._former
-        applied = self._route(ctx, self._wanted, former)
+        applied, _ = self._route(ctx, self._wanted, former)
         changed = (*(self.gate_changed or ()), *self._installation.program.install(self.host.files))
+        for foreseen in applied.plan.foreseen if applied is not None else ():
+            ctx.log.warning("%s", foreseen_line(foreseen))
         started = run_once(ctx, self.host, self._installation, wait=self.wait)
         if started:
             # Between the stop and the new script, a machine's start may have run the old one.
@@ -111,7 +121,9 @@ class ConfigureStaticRoutes:
         return RoutesResult(applied, changed, started)
 
     def _remove(self, ctx: phases.Context) -> RoutesResult:
-        applied = self._route(ctx, (), self._former)
+        applied, before = self._route(ctx, (), self._former)
+        for route in () if before is None else self._stays(before):
+            ctx.log.warning("%s", stays_line(route))
         return RoutesResult(applied, (*(self.gate_changed or ()), *self._installation.program.remove(self.host.files)))
 
     @property
@@ -134,19 +146,33 @@ class ConfigureStaticRoutes:
         with self.host.backend() as backend:
             return is_any_route_ours(backend, self.config.protocol)
 
-    def _plan_routes(self, wanted: tuple[DesiredRoute, ...]) -> RoutePlan | None:
+    def _read(self) -> Snapshot | None:
         if self.host.backend is None:
             return None
         with self.host.backend() as backend:
-            before, _ = read(backend)
+            return read(backend)[0]
+
+    def _plan_routes(self, wanted: tuple[DesiredRoute, ...], before: Snapshot) -> RoutePlan:
         return plan_routes(wanted, before, protocol=self.config.protocol, former=self._former)
 
-    def _route(self, ctx: phases.Context, wanted: tuple[DesiredRoute, ...], former: frozenset[int]) -> Applied | None:
+    def _stays(self, before: Snapshot) -> tuple[Route, ...]:
+        """The routes that are there as they are wanted, or were until now, and are not ours."""
+        installed = installed_routes(self.host.files, self.host.layout)
+        wanted = self._wanted or (() if installed is None else _wanted_of(installed))
+        ours = {self.config.protocol, *self._former}
+        steps = self._plan_routes(wanted, before).steps if wanted else ()
+        return tuple(it.route for it in steps if it.action == "keep" and it.route.protocol not in ours)
+
+    def _route(
+        self, ctx: phases.Context, wanted: tuple[DesiredRoute, ...], former: frozenset[int]
+    ) -> tuple[Applied, Snapshot] | tuple[None, None]:
+        """What was done to the routes, and what was there before; nothing where there is no kernel."""
         if self.host.backend is None:
-            return None
+            return None, None
         protocol = self.config.protocol
         with self.host.backend() as backend:
             plan, before = await_plan(ctx, backend, wanted, protocol=protocol, former=former, wait=self.wait)
             # Ctrl-C must not tear the transaction; the order to stop is seen by ctx.check, which undoes it.
             with ctx.shielded():
-                return apply_plan(plan, backend, before=before, protocol=protocol, former=former, check=ctx.check)
+                applied = apply_plan(plan, backend, before=before, protocol=protocol, former=former, check=ctx.check)
+            return applied, before
