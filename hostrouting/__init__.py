@@ -55,6 +55,7 @@ A tour, in the order in which the names are needed: an agent's author needs 1 an
     DesiredRoute            a route that is wanted; what it leaves open is taken from the default route
     resolve_route, Pending  what such a route comes to on a host, or what it waits for
     RoutePlan               the steps from what is to what is wanted, each with its reason; printed, it is the dry run
+    Foreseen                of these, a route that does not last, for an address brings another in its place
     OURS                    the route protocol number that marks a route as ours
 
 5. What touches a kernel
@@ -113,7 +114,7 @@ if TYPE_CHECKING:
     from hostrouting.layout import HostLayout
     from hostrouting.model import OURS, Address, Link, NextHop, Prefix, Route, Rule, Snapshot, default_rules
     from hostrouting.overlap import Finding, Kept, Note, OverlapReport, Verdict, check_overlap
-    from hostrouting.plan import RoutePlan, plan_routes
+    from hostrouting.plan import Foreseen, RoutePlan, plan_routes
     from hostrouting.repair import Diversion, Repair, Unsafe, propose_repair
     from hostrouting.tasks import (
         CheckResult,
@@ -170,6 +171,7 @@ __all__ = [
     "Fib",
     "Finding",
     "Flow",
+    "Foreseen",
     "Kept",
     "Note",
     "OverlapReport",
@@ -233,7 +235,7 @@ _HOMES = {
     "layout": ("HostLayout",),
     "model": ("OURS", "Address", "Link", "NextHop", "Prefix", "Route", "Rule", "Snapshot", "default_rules"),
     "overlap": ("Finding", "Kept", "Note", "OverlapReport", "Verdict", "check_overlap"),
-    "plan": ("RoutePlan", "plan_routes"),
+    "plan": ("Foreseen", "RoutePlan", "plan_routes"),
     "repair": ("Diversion", "Repair", "Unsafe", "propose_repair"),
     "tasks": ("CheckResult", "CheckRouteOverlap", "Configure", "ConfigureStaticRoutes", "Remove", "RoutesResult"),
     "uplink": ("DesiredRoute", "Pending", "resolve_route"),

@@ -71,7 +71,7 @@ def apply_plan(
     A plan that changes nothing writes nothing.
     """
     if plan.conflicts:
-        raise RouteConflict([f"{step.route.prefix}: {step.reason}" for step in plan.conflicts])
+        raise RouteConflict([f"{step.route.prefix}: {step.why}" for step in plan.conflicts])
     if plan.pending:
         raise ValueError(f"the plan is not ready: {'; '.join(map(str, plan.pending))}")
     if not plan.changes:

@@ -55,6 +55,8 @@ class Part:
     files: FileSet
     unit: str
     """The unit that runs the step's script at other times than the start of a machine."""
+    program: FileSet = attrs.field(factory=FileSet)
+    """Files that come with the others; the task itself removes them, when its work is taken back."""
     remains: tuple[str, ...] = ()
     """Files that its runs leave, and that go with it."""
 
@@ -63,8 +65,16 @@ class Part:
         """The name of the step."""
         return self.step.name
 
+    @property
+    def all_files(self) -> FileSet:
+        """Everything that is written for it."""
+        files, program = self.files, self.program
+        return FileSet(
+            (*files.files, *program.files), (*files.links, *program.links), (*files.obsolete, *program.obsolete)
+        )
+
     def present(self, files: Files) -> tuple[str, ...]:
-        """The paths that are there."""
+        """The paths that are there and go with the gate."""
         return (*self.files.present(files), *(path for path in self.remains if files.is_there(path)))
 
 
@@ -118,7 +128,7 @@ class Gate:
             is_listed = files.holds(self.layout.gate_steps_path, render_gate_steps(steps))
             found += Changes(() if is_listed else (self.layout.gate_steps_path,)) + self.rest.differences(files)
         for part in up:
-            found += part.files.differences(files)
+            found += part.all_files.differences(files)
         for part in down:
             found += Changes(removes=part.present(files))
         return found
@@ -158,7 +168,7 @@ class Gate:
 
     def _sets(self, up: Sequence[Part]) -> tuple[FileSet, ...]:
         own = (self.drop_in, self.rest) if up else ()
-        return (*own, *(part.files for part in up))
+        return (*own, *(part.all_files for part in up))
 
     def _steps_after(self, up: Iterable[Part], down: Iterable[Part]) -> tuple[GateStep, ...]:
         """The steps as they will be, in order."""
@@ -186,7 +196,7 @@ class _Change:
 
     def put_up(self, up: Sequence[Part], down: Sequence[Part], steps: Sequence[GateStep]) -> None:
         """Shut the gate, change what differs, have systemd read it, and open the gate to these steps."""
-        stale = [part for part in up if part.files.differences(self._files)]
+        stale = [part for part in up if part.all_files.differences(self._files)]
         leaving = [part for part in down if part.present(self._files)]
         names = {part.name for part in stale}
         failure: FileError | None = None
@@ -194,7 +204,7 @@ class _Change:
             self._list([attrs.evolve(it, kind="changing") if it.name in names else it for it in steps])
             self._note("", self._gate.rest.install(self._files))
             for part in stale:
-                self._note(part.name, part.files.install(self._files))
+                self._note(part.name, part.all_files.install(self._files))
             for part in leaving:
                 self._note(part.name, part.files.remove(self._files))
         except FileError as error:

@@ -9,13 +9,17 @@ from typing import Self
 
 import attrs
 
+from hostrouting.connected import connected_routes
 from hostrouting.fib import Fib
+from hostrouting.foresight import Foreseen, foresee
+from hostrouting.leftover import deletion_command, is_left_behind
 from hostrouting.model import DEFAULT_METRIC, OURS, Prefix, Route, Snapshot, protocol_name, route_keys, width_of
 from hostrouting.settled import set_aside
 from hostrouting.steps import Action, Place, Step, Steps, in_order
 from hostrouting.uplink import DesiredRoute, Pending, Uplink, bare_leg
+from hostrouting.way_round import is_held, way_round
 
-__all__ = ["Action", "Place", "RoutePlan", "Step", "plan_routes"]
+__all__ = ["Action", "Foreseen", "Place", "RoutePlan", "Step", "plan_routes"]
 
 _THERE = "it is there"
 _TWIN = "ours, but someone else's identical destination and metric already says what is wanted"
@@ -28,6 +32,8 @@ class RoutePlan:
 
     steps: Sequence[Step] = ()
     pending: tuple[Pending, ...] = ()
+    foreseen: tuple[Foreseen, ...] = ()
+    """Of the routes that are had, or will be, those that do not last."""
 
     @property
     def changes(self) -> tuple[Step, ...]:
@@ -89,12 +95,13 @@ def plan_routes(
     Routes that carry a `former` number are ours too: they are replaced where they are wanted, and go otherwise. Two
     wishes for one destination and metric that are not the same are refused with ValueError.
     """
-    aside = set_aside(desired, snapshot, protocol=protocol, former=former)
-    desired, routes, snapshot = aside.desired, snapshot.routes, aside.snapshot
+    wishes = tuple(desired)
+    aside = set_aside(wishes, snapshot, protocol=protocol, former=former)
+    routes, snapshot = snapshot.routes, aside.snapshot
     fib = Fib(snapshot)
     ours = frozenset({protocol, *former})
     uplink = Uplink(fib, protocol=protocol, former=former)
-    resolved = [uplink.resolve(wish) for wish in _distinct(desired)]
+    resolved = [uplink.resolve(wish) for wish in _distinct(aside.desired)]
     pending = tuple(it for it in resolved if isinstance(it, Pending))
     # What is there for a wish that waits stays until it is known what is wanted.
     settled = {it.desired.key if isinstance(it, Pending) else it.key for it in resolved}
@@ -109,13 +116,15 @@ def plan_routes(
         steps += _deletions(holders, gone, "ours, and no longer wanted")
     steps = [_renumbered(step, former) for step in steps] if former else steps
     others = in_order(steps)
+    refused = {step.route.key for step in others if step.action == "conflict"} | {it.desired.key for it in pending}
+    foreseen = tuple(foresee(wishes, fib, uplink, ours=ours, refused=refused))
     if not aside.kept:
-        return RoutePlan(others, pending)
+        return RoutePlan(others, pending, foreseen)
 
     def keep() -> Iterator[Step]:
         return (Step("keep", routes[place], _THERE) for place in aside.kept)
 
-    return RoutePlan(Steps(others, len(aside.kept), keep), pending)
+    return RoutePlan(Steps(others, len(aside.kept), keep), pending, foreseen)
 
 
 def _distinct(desired: Iterable[DesiredRoute]) -> list[DesiredRoute]:
@@ -155,7 +164,9 @@ def _steps(wanted: Route, fib: Fib, ours: Collection[int]) -> Iterator[Step]:
         behind = [at for at, route in enumerate(holders) if at and route.protocol in ours]
         yield from _deletions(holders, behind, _BEHIND)
     elif standing:
-        yield Step("conflict", wanted, _way_out(standing[0], fib, ours), standing[0])
+        holder = standing[0]
+        remedy = _remedy(holder, fib.snapshot) if is_left_behind(holder, wanted) else ""
+        yield Step("conflict", wanted, _way_out(holder, fib, ours), holder, remedy=remedy)
     else:
         yield Step("add", wanted, f"it is not there{shadow}")
 
@@ -199,25 +210,29 @@ def _why_kept(route: Route, ours: Collection[int]) -> str:
 def _way_out(holder: Route, fib: Fib, ours: Collection[int]) -> str:
     """Who holds the key, and what wins without touching them."""
     prefix = holder.prefix
-    return f"its key is held by [{holder}], which is not ours: {_remedy(prefix, holder.metric, fib, ours)}"
+    found = way_round(prefix, holder.metric, lambda it: is_held(it, fib, ours))
+    return f"its key is held by [{holder}], which is not ours: {_said(prefix, found)}"
 
 
-def _remedy(prefix: Prefix, metric: int, fib: Fib, ours: Collection[int]) -> str:
-    # One route that comes before all others of its prefix is less than two that are longer.
-    if metric > DEFAULT_METRIC[prefix.family] and not _held(prefix, fib, ours):
+def _said(prefix: Prefix, found: tuple[Prefix, ...]) -> str:
+    if found == (prefix,):
         return f"in its place write one with metric {DEFAULT_METRIC[prefix.family]}, which wins without touching it"
     if prefix.length == width_of(prefix.family):
         return "it has to go first: no longer prefix is there to win, and no better metric"
     left, right = prefix.halves()
-    if not any(_held(half, fib, ours) for half in (left, right)):
+    if found:
         return f"in its place write {left} and {right}, which win without touching it"
     return f"in its place write longer prefixes, where they are free ({left} and {right} are not both)"
 
 
-def _held(prefix: Prefix, fib: Fib, ours: Collection[int]) -> bool:
-    """Whether somebody else has a route to the prefix with the best metric; what is ours can be had."""
-    best = DEFAULT_METRIC[prefix.family]
-    return any(not route.tos and route.metric <= best and route.protocol not in ours for route in fib.routes(prefix))
+def _remedy(holder: Route, snapshot: Snapshot) -> str:
+    """What can be done about a route that a script has left; alone it is not enough where the kernel's belongs."""
+    told = f"where an earlier script left it there, delete it with: {deletion_command(holder)}"
+    comes = next((address for address, route in connected_routes(snapshot).items() if route.key == holder.key), None)
+    if comes is None:
+        return told
+    why = f"for {comes.dev} has the address {comes.ip}/{comes.length}"
+    return f"{told}; but then the kernel's own route to {holder.prefix} belongs there, {why}"
 
 
 def _undo(step: Step) -> Step:

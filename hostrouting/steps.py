@@ -35,12 +35,19 @@ class Step:
     reason: str
     held: Route | None = None
     place: Place = "only"
+    remedy: str = ""
+    """What else can be done about a conflict; the boot script, which says the reason too, does not know of it."""
+
+    @property
+    def why(self) -> str:
+        """The reason, and what else can be done."""
+        return f"{self.reason}; {self.remedy}" if self.remedy else self.reason
 
     def __str__(self) -> str:
         sign = _SIGNS[self.action]
         before = f"- {self.held}\n" if self.action == "replace" else ""
         sign = "+" if self.action == "replace" else sign
-        return f"{before}{sign} {self.route}    # {self.action}: {self.reason}"
+        return f"{before}{sign} {self.route}    # {self.action}: {self.why}"
 
 
 class Steps(Sequence[Step]):

@@ -7,7 +7,9 @@ from collections.abc import Iterable
 from typing import Any, Literal
 
 from hostrouting.fib import Decision
-from hostrouting.model import TABLE_MAIN, Prefix, ip_at, protocol_name, table_name
+from hostrouting.foresight import Foreseen
+from hostrouting.leftover import deletion_command
+from hostrouting.model import TABLE_MAIN, Prefix, Route, ip_at, protocol_name, table_name, width_of
 from hostrouting.overlap import Finding, Kept, Note, OverlapReport
 from hostrouting.packets import packets_line
 from hostrouting.repair import TOO_MANY, Diversion, Repair, Unsafe, UnsafeReason
@@ -18,6 +20,7 @@ __all__ = [
     "check_document",
     "diversion_line",
     "finding_line",
+    "foreseen_line",
     "kept_line",
     "no_default_line",
     "note_line",
@@ -26,6 +29,7 @@ __all__ = [
     "range_name",
     "repair_document",
     "repair_line",
+    "stays_line",
     "unsafe_line",
 ]
 
@@ -66,6 +70,44 @@ def finding_line(finding: Finding, expected_devs: Iterable[str]) -> str:
     how = "is refused" if finding.kind == "prohibit" else f"is {finding.kind}"
     how = "vanishes in a blackhole" if finding.kind == "blackhole" else how
     return f"{finding.kind.upper()}: {what} {how} [{_holder(finding.decision)}]; expected via {expected}"
+
+
+def foreseen_line(foreseen: Foreseen) -> str:
+    """That a route does not last, why, and what to write in its place, in one sentence."""
+    wanted, first = foreseen.wanted, foreseen.addresses[0]
+    route = " ".join([str(wanted.prefix), *map(str, wanted.legs if len(wanted.legs) == 1 else ())])
+    more = len(foreseen.addresses) - 1
+    others = "1 more device is" if more == 1 else f"{more:,} more devices are"
+    return (
+        f"{route} does not last: {first.dev} has the address {first.ip}/{first.length}"
+        f"{f' (and {others} on the same network)' if more else ''}, and so the kernel's own route to {wanted.prefix}"
+        " belongs there; where that one comes first, as it can at the next boot, the route cannot be had, and no"
+        f" machine starts; {_way_round(foreseen)}"
+    )
+
+
+def stays_line(route: Route) -> str:
+    """That a route stays when ours go, and how it is deleted, in one sentence."""
+    return (
+        f"[{route}] stays: it is what the configuration asked for, but hostrouting did not install it;"
+        f" where nothing else needs it, delete it with: {deletion_command(route)}"
+    )
+
+
+def _way_round(foreseen: Foreseen) -> str:
+    prefix, instead = foreseen.wanted.prefix, foreseen.instead
+    names = " and ".join(str(it.destination) for it in instead)
+    if not instead and prefix.length == width_of(prefix.family):
+        return "no longer prefix is there to win, and no better metric: one of the two has to go"
+    if not instead:
+        left, right = prefix.halves()
+        return f"in its place write longer prefixes, where they are free ({left} and {right} are not both)"
+    win = "wins" if len(instead) == 1 else "win"
+    if instead[0].destination == prefix:
+        names = f"one with metric {instead[0].metric}"
+    if not foreseen.lacking:
+        return f"take it out: {names} {'is' if win == 'wins' else 'are'} wanted as well, and {win} without touching it"
+    return f"in its place write {names}, which {win} without touching it"
 
 
 def repair_line(report: OverlapReport, repair: Repair) -> str:

@@ -26,9 +26,9 @@ DRAWINGS = {
     "hostrouting": """
         errors layout
         config model system
-        fib host render
-        backends installation packets steps uplink
-        overlap restore settled testing
+        connected fib host render
+        backends installation packets steps uplink way_round
+        foresight leftover overlap restore settled testing
         plan
         apply
         repair
@@ -74,7 +74,7 @@ DRAWINGS = {
         changes explanation failure picture source terminal
         examined explain_document running snapshot
         remedy verdicts
-        check standing
+        check foreseen standing
         apply explain plan remove render repair status
         program
         __init__

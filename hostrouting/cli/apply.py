@@ -9,6 +9,7 @@ import attrs
 from hostrouting.cli.changes import counted, file_lines, step_document, step_lines, tally
 from hostrouting.cli.check import answer_line, evidence_lines, limit_lines
 from hostrouting.cli.examined import Examined
+from hostrouting.cli.foreseen import foreseen_document, foreseen_lines
 from hostrouting.cli.page import Line, Painted, Style, line
 from hostrouting.cli.remedy import remedy_lines
 from hostrouting.cli.reply import Reply
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     import phases
     from hostrouting.config import HostRoutingConfig
     from hostrouting.host import Host
-    from hostrouting.plan import Step
+    from hostrouting.plan import Foreseen, Step
 
 __all__ = ["SCHEMA", "run"]
 
@@ -43,6 +44,7 @@ class _Done:
     wrote: tuple[str, ...]
     removed: tuple[str, ...]
     checked: Examined | None
+    foreseen: tuple[Foreseen, ...]
 
     @property
     def changed(self) -> bool:
@@ -70,6 +72,7 @@ def _done(report: phases.Report, witness: Witness, config: HostRoutingConfig) ->
         witness.files.wrote,
         witness.files.removed,
         Examined(found, Fib(last), config) if isinstance(found, Examination) and last else None,
+        routes.applied.plan.foreseen if routes and routes.applied else (),
     )
 
 
@@ -83,6 +86,7 @@ def _page(done: _Done, arguments: argparse.Namespace, style: Style) -> Iterator[
     if checked is not None:
         yield answer_line(checked)
     yield from _changes(done)
+    yield from foreseen_lines(done.foreseen, config=arguments.config)
     if checked is not None and overlaps:
         yield from evidence_lines(checked, style)
         again = f"hostrouting repair --config {arguments.config}"
@@ -120,6 +124,7 @@ def _document(done: _Done) -> dict[str, Any]:
         "ok": done.report.ok,
         "changed": done.changed,
         "steps": [step_document(step) for step in done.steps],
+        "foreseen": [foreseen_document(foreseen) for foreseen in done.foreseen],
         "files": {"wrote": list(done.wrote), "removed": list(done.removed)},
         "check": None if done.checked is None else done.checked.document(),
         "failures": failure_documents(done.report),

@@ -43,4 +43,4 @@ def counted(count: int, noun: str) -> str:
 
 def step_document(step: Step) -> dict[str, Any]:
     """A step as plain values."""
-    return {"action": step.action, "route": str(step.route), "reason": step.reason}
+    return {"action": step.action, "route": str(step.route), "reason": step.why}

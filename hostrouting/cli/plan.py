@@ -9,6 +9,7 @@ import attrs
 from hostrouting.cli.changes import counted, file_lines, step_document, step_lines, tally
 from hostrouting.cli.check import answer_line, evidence_lines
 from hostrouting.cli.examined import Examined
+from hostrouting.cli.foreseen import foreseen_document, foreseen_lines
 from hostrouting.cli.page import Line, Painted, Style, line
 from hostrouting.cli.reply import FAILED, FINE, UNDECIDED, Reply
 from hostrouting.cli.source import config_of, looked_at
@@ -112,6 +113,7 @@ def _page(it: _Prospect, arguments: argparse.Namespace, style: Style) -> Iterato
         yield line()
     yield from step_lines(it.steps)
     yield from (line("  ", Painted(f"? {pending}", "warn")) for pending in it.routes.pending)
+    yield from foreseen_lines(it.routes.foreseen, config=arguments.config)
     if it.writes or it.removes:
         yield line()
     yield from file_lines("write", it.writes)
@@ -167,6 +169,7 @@ def _document(it: _Prospect) -> dict[str, Any]:
         "changes": it.changes,
         "steps": [step_document(step) for step in it.steps],
         "pending": [str(pending) for pending in it.routes.pending],
+        "foreseen": [foreseen_document(foreseen) for foreseen in it.routes.foreseen],
         "files": None if it.saved else {"write": list(it.writes), "remove": list(it.removes)},
         "verdict": None if it.after is None else it.after.found.verdict,
     }

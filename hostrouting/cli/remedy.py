@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from hostrouting.repair import Diversion, Repair
     from hostrouting.uplink import DesiredRoute
 
-__all__ = ["ip_commands", "remedy_lines"]
+__all__ = ["ip_commands", "remedy_lines", "route_lines"]
 
 _THEIRS = "somebody else has a route there, which is not replaced"
 
@@ -74,7 +74,7 @@ def _added_to(
         Painted("For good", "strong"),
         f", add this to staticRoutes.routes of {config} and run, as root: hostrouting apply --config {config}",
     )
-    yield from _items(routes)
+    yield from route_lines(routes)
     if it.contested:
         yield line(Painted(f"And take out {_named(it.contested)}: {_THEIRS}.", "warn"))
     if it.takes_place_of(routes):
@@ -94,7 +94,7 @@ def _as_configuration(it: Examined, routes: Sequence[DesiredRoute]) -> Iterator[
         ", put this into the configuration and run, as root: hostrouting apply --config FILE",
     )
     yield line('  {"staticRoutes": {"enabled": true, "routes": [')
-    yield from _items(routes)
+    yield from route_lines(routes)
     yield line("  ]},")
     usual, overlap = HostRoutingConfig(), it.lasting.to_mapping()
     common = {key: value for key, value in usual.route_overlap.to_mapping().items() if key != "mode"}
@@ -131,7 +131,8 @@ def _said(installed: HostRoutingConfig) -> str:
     return "; ".join(parts)
 
 
-def _items(routes: Sequence[DesiredRoute]) -> Iterator[Line]:
+def route_lines(routes: Sequence[DesiredRoute]) -> Iterator[Line]:
+    """The routes as they are pasted into a list of them, one line each."""
     documents = [json.dumps(it) for it in repair_document(routes)]
     for at, text in enumerate(documents, start=1):
         yield line(f"    {text}{',' if at < len(documents) else ''}")

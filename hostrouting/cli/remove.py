@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from hostrouting.cli.changes import counted, file_lines, step_lines
-from hostrouting.cli.page import Line, Painted, line
+from hostrouting.cli.page import SHOWN, Line, Painted, capped, line
 from hostrouting.cli.reply import FINE, Reply
 from hostrouting.cli.running import code_of_run, failure_documents, failure_lines, run_task
 from hostrouting.cli.source import config_of, quiet_context
 from hostrouting.errors import BackendError
+from hostrouting.leftover import deletion_command
 from hostrouting.tasks import Preview, Remove
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ def _page(before: Preview, report: phases.Report | None) -> Iterator[Line]:
     steps = () if before.routes is None else before.routes.changes
     if report is None:
         yield line(Painted("NOTHING TO DO:", "good"), " nothing of ours is on this host")
+        yield from _stays(before)
         return
     if not report.ok:
         yield from failure_lines(report)
@@ -54,6 +56,18 @@ def _page(before: Preview, report: phases.Report | None) -> Iterator[Line]:
     yield line()
     yield from step_lines(steps)
     yield from file_lines("removed", before.files.removes)
+    yield from _stays(before)
+
+
+def _stays(before: Preview) -> Iterator[Line]:
+    """What was wanted and is not ours, and the commands that delete it."""
+    routes = before.stays
+    if routes:
+        yield line()
+        yield line("These routes stay: the configuration asked for them, but hostrouting did not install them.")
+        yield from capped((line("  ", str(route)) for route in routes[:SHOWN]), len(routes))
+        yield line("Where nothing else needs them, delete them, as root, with:")
+        yield from capped((line("  ", deletion_command(route)) for route in routes[:SHOWN]), len(routes))
 
 
 def _document(before: Preview, report: phases.Report | None) -> dict[str, Any]:
@@ -64,5 +78,6 @@ def _document(before: Preview, report: phases.Report | None) -> dict[str, Any]:
         "ok": ok,
         "routes": [str(step.route) for step in steps] if ok else [],
         "files": list(before.files.removes) if ok else [],
+        "stays": [{"route": str(route), "command": deletion_command(route)} for route in before.stays],
         "failures": [] if report is None else failure_documents(report),
     }

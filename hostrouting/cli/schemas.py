@@ -30,6 +30,13 @@ _STEPS = {
     "steps[].route": "the route, in the words of ip route",
     "steps[].reason": "why",
 }
+_FORESEEN = {
+    "foreseen[].route": "a route that is had for now, where the kernel's own route to a network belongs",
+    "foreseen[].addresses[].address": "an address that brings that one",
+    "foreseen[].addresses[].dev": "the device that has it",
+    **{f"foreseen[].instead[].{key}": says for key, says in _ROUTE.items()},
+    "foreseen[].text": "what becomes of it, and what to write in its place: a sentence",
+}
 _ERROR = {
     "error": "the kind of error",
     "message": "what is wrong and what to do about it",
@@ -101,6 +108,7 @@ SCHEMAS: dict[str, dict[str, str]] = {
         "answer": "conflict, not-ready, to-do, overlap (nothing to do, and apply would fail) or nothing-to-do",
         "changes": "whether apply would change anything",
         **_STEPS,
+        **_FORESEEN,
         "pending[]": "what is waited for; each a sentence",
         "files.write[]": "the files that would be written, if only till it fails; files is null of a snapshot",
         "files.remove[]": "the files that would be removed",
@@ -110,6 +118,7 @@ SCHEMAS: dict[str, dict[str, str]] = {
         "ok": "whether everything that was wanted was done",
         "changed": "whether anything was changed",
         **_STEPS,
+        **_FORESEEN,
         "files.wrote[]": "the files that were written",
         "files.removed[]": "the files that were removed",
         "check": "the check that followed, as hostrouting/check/1; null where there was none",
@@ -119,6 +128,8 @@ SCHEMAS: dict[str, dict[str, str]] = {
         "ok": "whether everything of ours is gone",
         "routes[]": "the routes that were removed",
         "files[]": "the files that were removed",
+        "stays[].route": "a route that the configuration, or else the installed script, has and that is not ours",
+        "stays[].command": "what a shell is told to delete it, and no other",
         **_FAILURES,
     },
     "hostrouting/render/1": {

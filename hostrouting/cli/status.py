@@ -67,7 +67,7 @@ def _page(it: Standing, config: str | None) -> Iterator[Line]:
     if it.contested:
         yield line()
         yield line("Cannot be had:")
-        told = (line("  ", Painted(f"{step.route.prefix}: {step.reason}", "bad")) for step in it.contested[:SHOWN])
+        told = (line("  ", Painted(f"{step.route.prefix}: {step.why}", "bad")) for step in it.contested[:SHOWN])
         yield from capped(told, len(it.contested))
     if it.routes:
         yield line()

@@ -5,7 +5,7 @@ Here: what the host says about its devices. Not here: which of them anybody expe
 
 import attrs
 
-from hostrouting.model.prefix import IP
+from hostrouting.model.prefix import IP, Prefix
 
 __all__ = ["ARPHRD_INFINIBAND", "Address", "Link"]
 
@@ -51,3 +51,13 @@ class Address:
     scope: int = 0
     peer: IP | None = None
     broadcast: IP | None = None
+    # The metric of the route that it brings to its network; 0 where nobody gave one.
+    metric: int = 0
+    # Whether it brings one at all: `noprefixroute` is what keeps it from that.
+    prefix_route: bool = True
+
+    @property
+    def network(self) -> Prefix:
+        """The network that it says to be on: its peer's, when it has one."""
+        far = self.peer or self.ip
+        return Prefix.around(far.version, int(far), self.length)

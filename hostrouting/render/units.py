@@ -27,7 +27,8 @@ SHELL = "/bin/bash -p"
 # What a script does apart from waiting, its looks between the naps included, takes less.
 _GRACE = 20
 
-# `ip` and netlink still work in this; a lookup takes no capability at all.
+# `ip` and netlink still work in this; a lookup takes no capability at all. ProtectSystem= leaves /run and /dev/shm
+# writable, and whoever is root may end other processes of root and read its files without any capability.
 _SANDBOX = """\
 NoNewPrivileges=yes
 CapabilityBoundingSet={capabilities}
@@ -37,8 +38,11 @@ IPAddressDeny=any
 SystemCallArchitectures=native
 SystemCallFilter=@system-service
 SystemCallFilter=~@privileged @resources
+SystemCallFilter=~kill tkill tgkill rt_sigqueueinfo rt_tgsigqueueinfo pidfd_send_signal
 SystemCallErrorNumber=EPERM
 ProtectSystem=strict
+ReadOnlyPaths=/run
+InaccessiblePaths=-/dev/shm -/run/initctl -/etc/shadow -/etc/shadow- -/etc/gshadow -/etc/gshadow-
 ProtectHome=yes
 PrivateTmp=yes
 PrivateDevices=yes

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 import attrs
 
 from hostrouting.fileset import Changes
+from hostrouting.wording import foreseen_line, stays_line
 
 if TYPE_CHECKING:
     from hostrouting.apply import Applied
     from hostrouting.kernel import Examination
+    from hostrouting.model import Route
     from hostrouting.plan import RoutePlan
 
 __all__ = ["CheckResult", "Preview", "RoutesResult"]
@@ -24,6 +26,8 @@ class Preview:
     files: Changes = attrs.field(factory=Changes)
     unread: bool = False
     """Whether systemd has yet to read what is in the files."""
+    stays: tuple[Route, ...] = ()
+    """Of a removal, the routes that were wanted and are not ours."""
 
     @property
     def is_empty(self) -> bool:
@@ -33,16 +37,18 @@ class Preview:
 
     def __add__(self, other: Preview) -> Preview:
         """Both, of which one at most is about routes."""
-        return Preview(self.routes or other.routes, self.files + other.files, self.unread or other.unread)
+        files, stays = self.files + other.files, (*self.stays, *other.stays)
+        return Preview(self.routes or other.routes, files, self.unread or other.unread, stays)
 
     def to_mapping(self) -> dict[str, object]:
         """The same as plain values."""
         steps = () if self.routes is None else self.routes.steps
         return {
-            "steps": [{"action": it.action, "route": str(it.route), "reason": it.reason} for it in steps],
+            "steps": [{"action": it.action, "route": str(it.route), "reason": it.why} for it in steps],
             "pending": [] if self.routes is None else [str(it) for it in self.routes.pending],
             "writes": list(self.files.writes),
             "removes": list(self.files.removes),
+            "notes": list(self._notes),
         }
 
     def __str__(self) -> str:
@@ -50,7 +56,13 @@ class Preview:
         lines += [f"write {path}" for path in self.files.writes]
         lines += [f"remove {path}" for path in self.files.removes]
         lines += ["have systemd read its files again"] if self.unread else []
-        return "\n".join(lines) or "nothing to do"
+        return "\n".join((*(lines or ["nothing to do"]), *self._notes))
+
+    @property
+    def _notes(self) -> tuple[str, ...]:
+        """What else there is to know, each in a sentence."""
+        foreseen = () if self.routes is None else self.routes.foreseen
+        return (*map(foreseen_line, foreseen), *map(stays_line, self.stays))
 
 
 @attrs.frozen
@@ -62,9 +74,11 @@ class RoutesResult:
     started: bool = False
 
     def log_fields(self) -> dict[str, object]:
-        """How many routes were added, replaced, deleted and kept; which files were written."""
+        """How many routes were added, replaced, deleted and kept, and do not last; how many files were written."""
         fields = {} if self.applied is None else self.applied.log_fields()
-        return {**fields, **({"files": len(self.files)} if self.files else {})}
+        foreseen = 0 if self.applied is None else len(self.applied.plan.foreseen)
+        counts = {"foreseen": foreseen, "files": len(self.files)}
+        return {**fields, **{name: count for name, count in counts.items() if count}}
 
 
 @attrs.frozen

@@ -14,7 +14,7 @@ from hostrouting.errors import ConfigError
 from hostrouting.fileset import Changes, File, FileSet, unit_file
 from hostrouting.gate import Part
 from hostrouting.kernel import await_plan, is_any_route_ours, read
-from hostrouting.model import Prefix
+from hostrouting.model import Prefix, Route, Snapshot
 from hostrouting.plan import RoutePlan, plan_routes
 from hostrouting.render import (
     MOST_WAIT,
@@ -29,9 +29,11 @@ from hostrouting.render import (
 from hostrouting.tasks.boot import HostTask, run_once
 from hostrouting.tasks.results import Preview, RoutesResult
 from hostrouting.uplink import DesiredRoute
+from hostrouting.wording import foreseen_line, stays_line
 
 if TYPE_CHECKING:
     import phases
+    from hostrouting.config import StaticRoutesConfig
     from hostrouting.layout import HostLayout
     from hostrouting.system import Files
 
@@ -40,7 +42,10 @@ __all__ = ["ConfigureStaticRoutes", "wanted_routes"]
 
 def wanted_routes(config: HostRoutingConfig) -> tuple[DesiredRoute, ...]:
     """The static routes of a configuration, as what is to be planned."""
-    static = config.static_routes
+    return _wanted_of(config.static_routes)
+
+
+def _wanted_of(static: StaticRoutesConfig) -> tuple[DesiredRoute, ...]:
     return tuple(
         DesiredRoute(Prefix.of(it.destination), gateway=it.gateway, dev=it.dev, metric=it.metric)
         for it in (static.routes if static.enabled else ())
@@ -74,12 +79,12 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
             (
                 unit_file(layout.routes_unit_path, text, script=layout.routes_script, layout=layout),
                 File(layout.routes_preset_path, render_preset(layout)),
-                File(layout.routes_script_path, render_static_routes_script(self.config, wait=seconds), mode=0o755),
             ),
             links=((layout.routes_enabled_path, f"{layout.unit_directory}/{layout.routes_unit}"),),
             obsolete=layout.obsolete_paths(layout.routes_unit),
         )
-        return Part(GateStep(50, "requires", "static-routes"), files, layout.routes_unit)
+        script = File(layout.routes_script_path, render_static_routes_script(self.config, wait=seconds), mode=0o755)
+        return Part(GateStep(50, "requires", "static-routes"), files, layout.routes_unit, FileSet((script,)))
 
     @property
     def is_wanted(self) -> bool:
@@ -88,8 +93,9 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
 
     @property
     def has_files(self) -> bool:
-        """Whether files of the routes are on the host, the name of our protocol included."""
-        return bool(self.part.present(self.host.files) or self._name.present(self.host.files))
+        """Whether files of the routes are on the host."""
+        part, files = self.part, self.host.files
+        return bool(part.present(files) or part.program.present(files) or self._name.present(files))
 
     def is_here(self) -> bool:
         """Whether files of the routes are on the host, or routes of ours in its kernel."""
@@ -101,29 +107,35 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
             return is_any_route_ours(backend, self.config.protocol)
 
     def look(self, *, up: bool) -> Preview:
-        """The steps to the routes. The name of our protocol is written after they are there, and goes after them."""
-        routes, files = self._plan_routes(self._wanted if up else ()), self.host.files
-        if not up:
-            return Preview(routes, Changes(removes=self._name.present(files)))
-        is_stuck = routes is not None and (routes.conflicts or routes.pending)
-        return Preview(routes, Changes() if is_stuck else self._name.differences(files))
+        """The steps to the routes, and the files that follow them."""
+        before, part, files = self._read(), self.part, self.host.files
+        routes = None if before is None else self._plan_routes(self._wanted if up else (), before)
+        if up:
+            is_stuck = routes is not None and (routes.conflicts or routes.pending)
+            return Preview(routes, Changes() if is_stuck else self._name.differences(files))
+        removes = (*part.program.present(files), *self._name.present(files))
+        return Preview(routes, Changes(removes=removes), stays=() if before is None else self._stays(before))
 
     def install(self, ctx: phases.Context, changed: tuple[str, ...]) -> RoutesResult:
-        """The routes, now; and the proof that the script that the next boot depends on runs."""
+        """The routes, now, and one run of the script that the next boot depends on; then the name of our protocol."""
         former = self._former
-        applied = self._route(ctx, self._wanted, former)
-        is_new = self.host.layout.routes_script_path in changed or bool(former)
-        changed = (*changed, *self._name.install(self.host.files))
+        applied, _ = self._route(ctx, self._wanted, former)
+        for foreseen in applied.plan.foreseen if applied is not None else ():
+            ctx.log.warning("%s", foreseen_line(foreseen))
+        is_new = self.host.layout.routes_script_path in changed or bool(self._name.differences(self.host.files))
         started = run_once(ctx, self.host, self.part.unit, wait=self.wait, is_new=is_new)
         if started:
-            # Whoever ran the old script meanwhile: what is wanted now is there in the end.
+            # Another run of the former script may have ended between the plan and this one.
             self._route(ctx, self._wanted, former)
-        return RoutesResult(applied, changed, started)
+        return RoutesResult(applied, (*changed, *self._name.install(self.host.files)), started)
 
     def remove(self, ctx: phases.Context, changed: tuple[str, ...]) -> RoutesResult:
-        """The routes that are ours, whatever is configured."""
-        applied = self._route(ctx, (), self._former)
-        return RoutesResult(applied, (*changed, *self._name.remove(self.host.files)))
+        """The routes that are ours, whatever is configured; last what says which routes these are."""
+        applied, before = self._route(ctx, (), self._former)
+        for route in () if before is None else self._stays(before):
+            ctx.log.warning("%s", stays_line(route))
+        files = self.host.files
+        return RoutesResult(applied, (*changed, *self.part.program.remove(files), *self._name.remove(files)))
 
     @property
     def _wanted(self) -> tuple[DesiredRoute, ...]:
@@ -131,7 +143,7 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
 
     @property
     def _name(self) -> FileSet:
-        """The name of our protocol number: it says which routes in the kernel are ours, so it follows them."""
+        """The name of our protocol number. It says which routes in the kernel are ours, so it follows them."""
         path = self.host.layout.protocol_name_path
         return FileSet((File(path, render_protocol_name(self.config.protocol)),))
 
@@ -139,22 +151,44 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
     def _former(self) -> frozenset[int]:
         return former_protocols(self.host.files, self.host.layout, now=self.config.protocol)
 
-    def _plan_routes(self, wanted: tuple[DesiredRoute, ...]) -> RoutePlan | None:
+    def _read(self) -> Snapshot | None:
         if self.host.backend is None:
             return None
         with self.host.backend() as backend:
-            before, _ = read(backend)
+            return read(backend)[0]
+
+    def _plan_routes(self, wanted: tuple[DesiredRoute, ...], before: Snapshot) -> RoutePlan:
         return plan_routes(wanted, before, protocol=self.config.protocol, former=self._former)
 
-    def _route(self, ctx: phases.Context, wanted: tuple[DesiredRoute, ...], former: frozenset[int]) -> Applied | None:
+    def _stays(self, before: Snapshot) -> tuple[Route, ...]:
+        """The routes that are there as they are wanted, or were until now, and are not ours."""
+        installed = installed_routes(self.host.files, self.host.layout)
+        wanted = self._wanted or (() if installed is None else _wanted_of(installed))
+        ours = {self.config.protocol, *self._former}
+        steps = self._plan_routes(wanted, before).steps if wanted else ()
+        return tuple(it.route for it in steps if it.action == "keep" and it.route.protocol not in ours)
+
+    def _route(
+        self, ctx: phases.Context, wanted: tuple[DesiredRoute, ...], former: frozenset[int]
+    ) -> tuple[Applied, Snapshot] | tuple[None, None]:
+        """What was done to the routes, and what was there before; nothing where there is no kernel."""
         if self.host.backend is None:
-            return None
+            return None, None
         protocol = self.config.protocol
         with self.host.backend() as backend:
             plan, before = await_plan(ctx, backend, wanted, protocol=protocol, former=former, wait=self.wait)
             # Ctrl-C must not tear the transaction; the order to stop is seen by ctx.check, which undoes it.
             with ctx.shielded():
-                return apply_plan(plan, backend, before=before, protocol=protocol, former=former, check=ctx.check)
+                applied = apply_plan(plan, backend, before=before, protocol=protocol, former=former, check=ctx.check)
+            return applied, before
+
+
+def installed_routes(files: Files, layout: HostLayout) -> StaticRoutesConfig | None:
+    """The static routes that our script on the host brings back; None where there is none."""
+    script = files.read(layout.routes_script_path)
+    with suppress(ValueError):
+        return None if script is None else parse_static_routes_script(script).config
+    return None
 
 
 def former_protocols(files: Files, layout: HostLayout, *, now: int) -> frozenset[int]:

@@ -148,7 +148,13 @@ def snapshots(draw: st.DrawFn, within: Prefix, *, max_rules: int = 4, max_routes
     """Any host. Its rules are in the kernel's order; half of the hosts have the default ones only."""
     extra = draw(st.lists(rules(within), max_size=max_rules)) if draw(st.booleans()) else []
     standing = [rule for rule in default_rules(within.family) if not extra or draw(st.integers(0, 9))]
-    address = Address(ip=ip_at(within.family, within.first + 1), length=width_of(within.family), dev="eth0")
+    address = Address(
+        ip=ip_at(within.family, within.first + 1),
+        length=draw(st.sampled_from([width_of(within.family), within.length])),
+        dev="eth0",
+        metric=draw(st.sampled_from([0, 0, 100])),
+        prefix_route=draw(st.booleans()),
+    )
     return Snapshot(
         links=draw(links()),
         addresses=(address,),

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hostrouting.model import OURS, NextHop, Prefix, Route, Snapshot, Sort, as_ip
+from hostrouting.model import OURS, Address, NextHop, Prefix, Route, Snapshot, Sort, as_ip, ip_at
 from hostrouting.plan import RoutePlan, Step, plan_routes
 from hostrouting.settled import set_aside
 from hostrouting.steps import Steps
@@ -98,19 +98,38 @@ ROUTES = st.lists(
 )
 
 
-def sorted_host(routes: Sequence[Route], apart: Iterable[int]) -> tuple[Snapshot, Snapshot]:
+ADDRESSES = st.lists(
+    st.builds(
+        lambda block, metric: Address(ip=ip_at(4, block.first + 1), length=block.length, dev="eth0", metric=metric),
+        st.sampled_from([it for it in BLOCKS if it.family == 4 and it.length < 31]),
+        st.sampled_from([0, 0, 7]),
+    ),
+    max_size=2,
+)
+
+
+def sorted_host(
+    routes: Sequence[Route], apart: Iterable[int], addresses: Sequence[Address] = ()
+) -> tuple[Snapshot, Snapshot]:
     """The same host twice: its routes a tuple, and routes of which the sorts are known."""
     whole = plain().with_routes(routes)
+    whole = attrs.evolve(whole, addresses=(*whole.addresses, *addresses))
     return whole, attrs.evolve(whole, routes=SortedRoutes(whole.routes, apart=apart))
 
 
-@given(wishes=WISHES, routes=ROUTES, apart=st.sets(st.integers(0, 12)), former=st.sets(st.just(77)))
+@given(
+    wishes=WISHES,
+    routes=ROUTES,
+    apart=st.sets(st.integers(0, 12)),
+    former=st.sets(st.just(77)),
+    addresses=ADDRESSES,
+)
 @settings(max_examples=scaled(400))
 def test_the_plan_is_the_same(
-    wishes: list[DesiredRoute], routes: list[Route], apart: set[int], former: set[int]
+    wishes: list[DesiredRoute], routes: list[Route], apart: set[int], former: set[int], addresses: list[Address]
 ) -> None:
-    """Whatever is there and wanted: the steps, their reasons and their order, and what is pending."""
-    whole, known = sorted_host(routes, apart)
+    """Whatever is there and wanted: the steps, their reasons and order, what is pending, and what does not last."""
+    whole, known = sorted_host(routes, apart, addresses)
     plan, fast = (plan_routes(wishes, it, former=former) for it in (whole, known))
     assert fast == plan
     assert (fast.changes, fast.conflicts, fast.kept, str(fast)) == (plan.changes, plan.conflicts, plan.kept, str(plan))

@@ -170,6 +170,8 @@ def _address(entry: dict[str, Any], dev: str) -> Address:
         scope=int(entry["scope"]),
         peer=_ip(entry.get("address")),
         broadcast=_ip(entry.get("broadcast")),
+        metric=entry.get("metric", 0),
+        prefix_route=not entry.get("noprefixroute", False),
     )
 
 

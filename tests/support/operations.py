@@ -128,18 +128,23 @@ def addresses(family: int) -> st.SearchStrategy[Address]:
     """An address on a device: few, so that networks and addresses repeat."""
     lengths = [28, 28, 28, 30, 31, 32] if family == 4 else [124, 124, 126, 127, 128]
     return st.builds(
-        lambda ip, length, dev, scope, broadcast: Address(
+        lambda ip, length, dev, scope, broadcast, metric, brings: Address(
             ip=ip,
             length=length,
             dev=dev,
             scope=scope if family == 4 else 0,
             broadcast=broadcast if family == 4 else None,
+            # Known limit: the fake kernel's IPv6 heeds neither.
+            metric=metric if family == 4 else 0,
+            prefix_route=brings or family != 4,
         ),
         st.sampled_from([1, 2, 5, 6]).map(lambda number: ip_at(family, _base(family) + number)),
         st.sampled_from(lengths),
         st.sampled_from(DEVICES),
         st.sampled_from([0] * 6 + [SCOPE_LINK, SCOPE_HOST]),
         st.sampled_from([None] * 4 + [as_ip("172.16.0.15"), as_ip("172.16.0.7")]),
+        st.sampled_from([0] * 4 + [5, 100]),
+        st.sampled_from([True] * 5 + [False]),
     )
 
 

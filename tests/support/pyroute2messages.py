@@ -17,6 +17,7 @@ Shape: TypeAlias = Literal["link", "address", "rule", "route", "nexthop", "netco
 _ACTIONS: Any = {1: "to_table", 2: "goto", 3: "nop", 6: "blackhole", 7: "unreachable", 8: "prohibit"}
 _FAMILIES = {2: 4, 10: 6}
 _UNSET = 0xFFFFFFFF
+_NOPREFIXROUTE = 0x200
 
 
 def parse(shape: Shape, data: bytes) -> Any:
@@ -84,6 +85,8 @@ def address_of(data: bytes, names: Mapping[int, str]) -> Address:
         scope=address["scope"],
         peer=None if other is None or as_ip(other) == ours else as_ip(other),
         broadcast=None if broadcast is None else as_ip(broadcast),
+        metric=address.get_attr("IFA_RT_PRIORITY") or 0,
+        prefix_route=not (address.get_attr("IFA_FLAGS") or 0) & _NOPREFIXROUTE,
     )
 
 

@@ -66,6 +66,7 @@ _VERBS = {
     "replace": (_NEWROUTE, _CREATE | _REPLACE),
     "delete": (_DELROUTE, 0),
 }
+_NOPREFIXROUTE = 0x200
 _PEER = "far-"  # what the other end of each link is called
 
 
@@ -330,6 +331,8 @@ class RawKernel:
         index = self._indexes.get(address.dev, 0)
         body = struct.pack("=4BI", AF[address.ip.version], address.length, nodad, address.scope, index)
         body += pack_attribute(2, address.ip.packed) + pack_attribute(1, (address.peer or address.ip).packed)
+        body += pack_attribute(9, struct.pack("=I", address.metric)) if address.metric else b""
+        body += b"" if address.prefix_route else pack_attribute(8, struct.pack("=I", _NOPREFIXROUTE | nodad))
         return body + (pack_attribute(4, address.broadcast.packed) if address.broadcast else b"")
 
     def _route(self, route: Route) -> bytes:
@@ -417,4 +420,6 @@ class RawKernel:
             scope=scope,
             peer=far if far != own else None,
             broadcast=read_ip(family, attributes[4]) if 4 in attributes else None,
+            metric=read_number(attributes[9]) if 9 in attributes else 0,
+            prefix_route=not (8 in attributes and read_number(attributes[8]) & _NOPREFIXROUTE),
         )

@@ -38,8 +38,7 @@ class Holding:
     @property
     def network(self) -> Prefix:
         """The network that it says to be on: its peer's, when it has one."""
-        far = self.address.peer or self.address.ip
-        return Prefix.around(far.version, int(far), self.address.length)
+        return self.address.network
 
 
 @attrs.define(eq=False)

@@ -6,6 +6,8 @@ Here: primary and secondary addresses and their connected, local and broadcast r
 
 import errno
 
+import attrs
+
 from hostrouting.backends.memory.devices import Device, Holding
 from hostrouting.backends.memory.ipv4_routes import Routes4
 from hostrouting.backends.memory.refused import Refused
@@ -126,7 +128,9 @@ class Addresses4:
             self._routes.bring(_route("broadcast", Prefix.of(broadcast), device, source))
         if held.secondary or not network.network or (held.length == 32 and network.ip == held.ip):
             return
-        self._routes.bring(_route("local" if device.loopback else "unicast", network, device, source))
+        if held.address.prefix_route:
+            connected = _route("local" if device.loopback else "unicast", network, device, source)
+            self._routes.bring(attrs.evolve(connected, metric=held.address.metric))
         if held.length < 31:
             self._routes.bring(_route("broadcast", Prefix.of(ip_at(IPV4, network.last)), device, source))
 
@@ -143,7 +147,9 @@ class Addresses4:
             primary = found
         elif network.network and not (gone.length == 32 and network.ip == gone.ip):
             kind: RouteType = "local" if device.loopback else "unicast"
-            self._routes.take(_route(kind, network, device, primary.ip))
+            # Of whatever metric: to Linux, a request to delete that says 0 matches any.
+            if gone.address.prefix_route:
+                self._routes.take(_route(kind, network, device, primary.ip))
             connected = True
         others = _sharing(device, gone, primary, under)
         local, broadcasts = _still_needed(others)

@@ -32,7 +32,7 @@ _NETCONF_SIZE, _FAMILY_AT = 20, 16
 _IFNAME, _MASTER, _LINKINFO, _GROUP, _CARRIER, _LINK_NETNSID, _INFO_KIND = 3, 10, 18, 27, 33, 37, 1
 # Of the forty that are said of a device.
 _OF_LINK = frozenset({_IFNAME, _MASTER, _LINKINFO, _GROUP, _CARRIER, _LINK_NETNSID})
-_IFA_ADDRESS, _IFA_LOCAL, _IFA_BROADCAST = 1, 2, 4
+_IFA_ADDRESS, _IFA_LOCAL, _IFA_BROADCAST, _IFA_FLAGS, _IFA_RT_PRIORITY = 1, 2, 4, 8, 9
 _NETCONF_IFINDEX, _NETCONF_RP_FILTER, _NETCONF_WARY = 1, 3, 6
 _DST, _SRC, _IIFNAME, _GOTO, _PRIORITY, _FWMARK, _TABLE, _FWMASK, _OIFNAME = 1, 2, 3, 4, 6, 10, 15, 16, 17
 _SUPPRESS_IFGROUP, _SUPPRESS_PREFIXLEN, _L3MDEV, _UID_RANGE, _PROTOCOL, _IP_PROTO = 13, 14, 19, 20, 21, 22
@@ -41,6 +41,7 @@ _SPORT_RANGE, _DPORT_RANGE = 23, 24
 _SIGNED, _PORTS, _UIDS = struct.Struct("=i"), struct.Struct("=HH"), struct.Struct("=II")
 
 _IFF_UP = 0x1
+_IFA_F_NOPREFIXROUTE = 0x200
 _FIB_RULE_INVERT = 0x2
 _UNSET = 0xFFFFFFFF
 _ACTIONS: dict[int, RuleAction] = {
@@ -148,6 +149,8 @@ def _addresses(messages: Iterable[bytes], names: Mapping[int, str]) -> Iterator[
             scope=scope,
             peer=None if other == packed else _ip(other),
             broadcast=_ip(raw.get(_IFA_BROADCAST)),
+            metric=_number(raw, _IFA_RT_PRIORITY),
+            prefix_route=not _number(raw, _IFA_FLAGS) & _IFA_F_NOPREFIXROUTE,
         )
 
 

@@ -87,12 +87,12 @@ class TestReading:
 
     @given(family=st.sampled_from([4, 6]), data=st.data())
     def test_of_an_address(self, family: int, data: st.DataObject) -> None:
-        """With and without another end, a broadcast address and a label."""
+        """With and without another end, a broadcast address, a label, flags and a metric."""
         text = addresses_of(family)
         said = data.draw(
-            attributes(IFA_LOCAL=text, IFA_BROADCAST=text, IFA_LABEL=NAMES, IFA_FLAGS=WORDS).flatmap(
-                lambda said: text.map(lambda address: [*said, ("IFA_ADDRESS", address)])
-            )
+            attributes(
+                IFA_LOCAL=text, IFA_BROADCAST=text, IFA_LABEL=NAMES, IFA_FLAGS=WORDS, IFA_RT_PRIORITY=WORDS
+            ).flatmap(lambda said: text.map(lambda address: [*said, ("IFA_ADDRESS", address)]))
         )
         fields = {"family": n.AF_OF[family], "prefixlen": data.draw(st.integers(0, 32)), "index": 2, "scope": 253}
         message = encode("address", RTM_NEWADDR, fields=fields, attributes=said)
@@ -239,6 +239,7 @@ def namespace() -> Iterator[Namespace]:
         furnish(made, tuple(Link(name=name, index=0, group=7 * (name == "eth1")) for name in DEVICES), {"ib0"})
         made.batch(["link add bridge type bridge", "link set eth1 master bridge"])
         made.batch(["address add 10.9.0.1 peer 10.9.0.2/32 dev wg0", "address add fd00:9::1 peer fd00:9::2 dev wg0"])
+        made.batch(["address add 10.10.0.1/24 dev wg0 metric 7", "address add 10.11.0.1/24 dev wg0 noprefixroute"])
         yield made
 
 

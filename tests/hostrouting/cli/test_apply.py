@@ -81,7 +81,7 @@ def test_not_ready(repaired: str) -> None:
 
 def test_schema(repaired: str, written: Callable[..., str]) -> None:
     """The JSON is `hostrouting/apply/1`, for a run that went well and for one that did not."""
-    keys = {"schema", "ok", "changed", "steps", "files", "check", "failures"}
+    keys = {"schema", "ok", "changed", "steps", "foreseen", "files", "check", "failures"}
     good = say("apply", "--config", repaired, "--json", kernel=h200()).json
     assert set(good) == keys
     assert (good["schema"], good["ok"], good["changed"]) == ("hostrouting/apply/1", True, True)
@@ -173,7 +173,7 @@ def test_remove_schema(repaired: str) -> None:
     host = FakeHost(kernel=h200())
     say("apply", "--config", repaired, host=host)
     document = say("remove", "--json", host=host).json
-    assert set(document) == {"schema", "ok", "routes", "files", "failures"}
+    assert set(document) == {"schema", "ok", "routes", "files", "stays", "failures"}
     assert (document["schema"], document["ok"], len(document["routes"])) == ("hostrouting/remove/1", True, 2)
     assert say("remove", "--json", host=host).json["files"] == []
 

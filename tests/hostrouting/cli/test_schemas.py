@@ -56,6 +56,13 @@ def leftover() -> MemoryBackend:
     return kernel
 
 
+def overwritten() -> MemoryBackend:
+    """An H200 node where a script has put its route before InfiniBand's own."""
+    kernel = h200()
+    kernel.ip_route("prepend", Route.to(CIDR, dev="eth0", gateway="10.0.0.1", protocol=3))
+    return kernel
+
+
 class Stuck(FakeFiles):
     """Files of which one cannot be removed."""
 
@@ -82,6 +89,7 @@ def documents(written: Callable[..., str], repaired: str, tmp_path: Path) -> lis
     full = FakeHost(kernel=h200(), files=FakeFiles(broken={unit: "the disk is full"}))
     stuck, well = FakeHost(kernel=h200(), files=Stuck()), FakeHost(kernel=leftover())
     escaping = FakeHost(kernel=refusing())
+    left = FakeHost(kernel=overwritten())
     say("apply", "--config", repaired, host=stuck)
     say("apply", "--config", written(), host=escaping)
 
@@ -110,6 +118,7 @@ def documents(written: Callable[..., str], repaired: str, tmp_path: Path) -> lis
         told("apply", "--config", repaired, host=well),
         told("remove", host=well),
         told("remove", host=stuck),
+        *(told(verb, "--config", written({"destination": CIDR}), host=left) for verb in ("plan", "apply", "remove")),
         told("render", "--config", repaired, "--root", str(image)),
         told("render", "--config", nothing, "--root", str(image)),
         told("render", "--config", repaired, "--root", str(broken)),

@@ -11,7 +11,7 @@ import pytest
 import phases
 from hostrouting.backends.netlink import NetlinkBackend
 from hostrouting.config import HostRoutingConfig
-from hostrouting.errors import RouteOverlapError
+from hostrouting.errors import RouteConflict, RouteOverlapError
 from hostrouting.host import Host
 from hostrouting.tasks import CheckRouteOverlap, Configure, ConfigureStaticRoutes, Remove
 from hostrouting.testing import FakeFiles, FakeManager
@@ -84,6 +84,75 @@ def test_another_protocol_number() -> None:
             assert [(str(it.prefix), it.protocol) for it in ours] == [(it["destination"], number) for it in routes]
         phases.execute(Remove(HostRoutingConfig(), host=node), ctx)
         assert namespace.routes(4) == before
+
+
+ONE_IB = [line for line in H200 if not any(f"ib{number}" in line for number in range(1, 8))]
+UPLINK_AGAIN = ["link set eth0 down", "link set eth0 up", "route add default via 10.0.0.1 dev eth0 proto dhcp"]
+
+
+@pytest.mark.parametrize(
+    "before",
+    [f"route replace {CIDR} via 10.0.0.1 dev eth0", f"route del {CIDR} dev ib0"],
+    ids=["what the Go original left", "a place that is free"],
+)
+def test_a_route_that_does_not_last(before: str, caplog: pytest.LogCaptureFixture) -> None:
+    """What was foretold happens: ib0's own route comes back behind, and once the uplink was down it is a conflict."""
+    config = HostRoutingConfig({"enabled": True, "routes": [{"destination": CIDR}]})
+    with private_namespace() as namespace:
+        namespace.batch([*ONE_IB, before])
+        node, ctx = host(namespace), phases.Context(observers=[])
+
+        def again() -> object:
+            return phases.execute(ConfigureStaticRoutes(config, host=node), ctx)
+
+        def taken() -> tuple[str, ...]:
+            return next(it.devs for it in namespace.routes(4) if str(it.prefix) == CIDR)
+
+        result = again()
+        assert result.log_fields()["foreseen"] == 1  # type: ignore[attr-defined]  # a RoutesResult
+        assert "172.16.0.0/16 via 10.0.0.1 dev eth0 does not last: ib0 has the address 172.16.1.10/16" in caplog.text
+        namespace.batch(["link set ib0 down", "link set ib0 up"])
+        again()
+        assert taken() == ("eth0",)
+        namespace.batch(UPLINK_AGAIN)
+        assert taken() == ("ib0",)
+        with pytest.raises(phases.TaskFailed) as caught:
+            again()
+        assert isinstance(caught.value.cause, RouteConflict)
+
+
+def test_the_halves_last() -> None:
+    """The routes that are offered in its place stay to be had, whatever goes down and up, and ib0's own route too."""
+    halves = [{"destination": "172.16.0.0/17"}, {"destination": "172.16.128.0/17"}]
+    config = HostRoutingConfig({"enabled": True, "routes": halves}, {"expectedCidrs": [CIDR], "mode": "STRICT"})
+    with private_namespace() as namespace:
+        namespace.batch([*ONE_IB, f"route replace {CIDR} via 10.0.0.1 dev eth0"])
+        task = Configure(config, host=host(namespace))
+        for happening in ([], ["link set ib0 down", "link set ib0 up"], UPLINK_AGAIN):
+            namespace.batch(happening)
+            report = phases.run(task, observers=[])
+            assert report.ok, str(report)
+            assert "foreseen" not in report.find("configure-static-routes").fields
+            assert report.find("check-route-overlap").fields["verdict"] == "ok"
+        connected = [it for it in namespace.routes(4) if (str(it.prefix), it.devs) == (CIDR, ("ib0",))]
+        assert [it.protocol for it in connected] == [2]
+
+
+def test_what_stays_after_remove(caplog: pytest.LogCaptureFixture) -> None:
+    """A route that was wanted and is not ours stays; the command that is named for it deletes it."""
+    config = HostRoutingConfig({"enabled": True, "routes": [{"destination": CIDR}]})
+    with private_namespace() as namespace:
+        namespace.batch(ONE_IB)
+        before = namespace.routes(4)
+        namespace.batch([f"route append {CIDR} via 10.0.0.1 dev eth0", f"route del {CIDR} dev ib0"])
+        node, ctx = host(namespace), phases.Context(observers=[])
+        phases.execute(ConfigureStaticRoutes(config, host=node), ctx)
+        phases.execute(Remove(HostRoutingConfig(), host=node), ctx)
+        [said] = [it.getMessage() for it in caplog.records if " stays: " in it.getMessage()]
+        command = said.rpartition("delete it with: ")[2]
+        assert namespace.run("sh", "-c", command).returncode == 0
+        namespace.batch(["link set ib0 down", "link set ib0 up"])
+        assert set(namespace.routes(4)) == set(before)
 
 
 @pytest.mark.parametrize("task", [ConfigureStaticRoutes, CheckRouteOverlap])

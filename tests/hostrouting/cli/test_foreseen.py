@@ -1,0 +1,123 @@
+"""What `plan` and `apply` say of a route whose place belongs to an address, and what `remove` says of what stays."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from hostrouting.model import Route
+from hostrouting.testing import FakeHost, MemoryBackend, h200, plain_vm
+from tests.support.cli import say
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+WHOLE = {"destination": "172.16.0.0/16"}
+HALVES = ["172.16.0.0/17", "172.16.128.0/17"]
+FORETOLD = (
+    "172.16.0.0/16 via 10.0.0.1 dev eth0 does not last: ib0 has the address 172.16.1.10/16, and so the kernel's own "
+    "route to 172.16.0.0/16 belongs there; where that one comes first, as it can at the next boot, the route cannot be "
+    "had, and no machine starts; in its place write 172.16.0.0/17 and 172.16.128.0/17, which win without touching it"
+)
+DELETION = "ip route del 172.16.0.0/16 via 10.0.0.1 dev eth0 table main proto boot scope global metric 0"
+
+
+def one_ib() -> MemoryBackend:
+    """A plain VM with one InfiniBand link."""
+    kernel = plain_vm()
+    kernel.add_link("ib0")
+    kernel.add_address("ib0", "172.16.1.10/16")
+    return kernel
+
+
+def overwritten(gateway: str = "10.0.0.1") -> MemoryBackend:
+    """The same after the Go original ran: `ip route replace` has put its route in the place of ib0's own."""
+    kernel = one_ib()
+    kernel.ip_route("replace", Route.to("172.16.0.0/16", dev="eth0", gateway=gateway, protocol=3))
+    return kernel
+
+
+def gone() -> MemoryBackend:
+    """The same after somebody deleted ib0's own route: its place is free, until the kernel needs it."""
+    kernel = one_ib()
+    kernel.ip_route("delete", Route.to("172.16.0.0/16", dev="ib0", protocol=2))
+    return kernel
+
+
+@pytest.mark.parametrize("kernel", [overwritten, gone], ids=["kept", "added"])
+@pytest.mark.parametrize("command", ["plan", "apply"])
+def test_a_route_that_does_not_last(
+    written: Callable[..., str], kernel: Callable[[], MemoryBackend], command: str
+) -> None:
+    """What an address will bring is said at once, with the two halves to paste; the exit code is as without it."""
+    path = written(WHOLE)
+    said = say(command, "--config", path, kernel=kernel())
+    assert said.code == (1 if command == "plan" else 0)
+    assert f"  {FORETOLD}" in said.lines
+    at = said.lines.index(f"In its place, put this into staticRoutes.routes of {path}:")
+    assert said.lines[at + 1 : at + 3] == [
+        '    {"destination": "172.16.0.0/17", "gateway": "", "dev": "", "metric": 0},',
+        '    {"destination": "172.16.128.0/17", "gateway": "", "dev": "", "metric": 0}',
+    ]
+    [document] = say(command, "--config", path, "--json", kernel=kernel()).json["foreseen"]
+    assert document["text"] == FORETOLD
+    assert document["addresses"] == [{"address": "172.16.1.10/16", "dev": "ib0"}]
+    assert [it["destination"] for it in document["instead"]] == HALVES
+
+
+def test_on_the_h200(written: Callable[..., str]) -> None:
+    """Eight devices are named as one says them; where their routes come behind, it is the same."""
+    kernel = h200()
+    kernel.ip_route("prepend", Route.to("172.16.0.0/16", dev="eth0", gateway="10.0.0.1", protocol=3))
+    said = say("plan", "--config", written(WHOLE), kernel=kernel)
+    assert "ib0 has the address 172.16.1.10/16 (and 7 more devices are on the same network)" in said.out
+
+
+def test_nothing_is_foretold(written: Callable[..., str], repaired: str) -> None:
+    """Of halves, and of the route that is a conflict already, nothing is foretold."""
+    for path, kernel in ((repaired, one_ib), (repaired, overwritten), (written(WHOLE), one_ib)):
+        assert say("plan", "--config", path, "--json", kernel=kernel()).json["foreseen"] == []
+        assert "does not last" not in say("plan", "--config", path, kernel=kernel()).out
+
+
+def test_the_halves_are_there_already(written: Callable[..., str]) -> None:
+    """Where the configuration has the halves as well, the remedy is to take the whole out."""
+    path = written(WHOLE, *({"destination": it} for it in HALVES))
+    [document] = say("plan", "--config", path, "--json", kernel=overwritten()).json["foreseen"]
+    assert document["instead"] == []
+    assert document["text"].endswith(
+        "take it out: 172.16.0.0/17 and 172.16.128.0/17 are wanted as well, and win without touching it"
+    )
+    assert "In its place" not in say("plan", "--config", path, kernel=overwritten()).out
+
+
+def test_another_gateway(written: Callable[..., str]) -> None:
+    """What the original left with another gateway is a conflict; the command that deletes it, and only it, is said."""
+    kernel = plain_vm()
+    kernel.ip_route("add", Route.to("172.16.0.0/16", dev="eth0", gateway="10.0.0.9", protocol=3))
+    remedy = f"; where an earlier script left it there, delete it with: {DELETION.replace('10.0.0.1', '10.0.0.9')}"
+    path = written(WHOLE)
+    assert remedy in say("plan", "--config", path, kernel=kernel).out
+    assert say("plan", "--config", path, "--json", kernel=kernel).json["steps"][0]["reason"].endswith(remedy)
+    host = FakeHost(kernel=kernel)
+    assert remedy in say("apply", "--config", path, host=host).out
+    assert remedy in say("status", "--config", path, host=host).out
+    also = "; but then the kernel's own route to 172.16.0.0/16 belongs there, for ib0 has the address 172.16.1.10/16"
+    assert remedy + also in say("plan", "--config", path, kernel=overwritten("10.0.0.9")).out
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_what_stays(written: Callable[..., str], *, named: bool) -> None:
+    """`remove` names the route that was wanted and is not ours, with the command that deletes it."""
+    host, path = FakeHost(kernel=overwritten()), written(WHOLE)
+    say("apply", "--config", path, host=host)
+    words = ("remove", "--config", path) if named else ("remove",)
+    said = say(*words, host=host)
+    assert said.code == 0
+    assert "  172.16.0.0/16 via 10.0.0.1 dev eth0 proto boot" in said.lines
+    assert f"  {DELETION}" in said.lines
+    again: dict[str, Any] = say(*words, "--json", host=host).json
+    stays = [{"route": "172.16.0.0/16 via 10.0.0.1 dev eth0 proto boot", "command": DELETION}]
+    # Without a configuration, what was wanted is known as long as our script is there.
+    assert again["stays"] == (stays if named else [])

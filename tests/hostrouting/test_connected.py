@@ -1,0 +1,111 @@
+"""hostrouting.connected: the routes that addresses bring, told from the addresses alone."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import attrs
+import pytest
+
+from hostrouting.backends.netlink import NetlinkBackend
+from hostrouting.connected import connected_routes
+from hostrouting.model import PROTOCOL_KERNEL, TABLE_MAIN, Address, Link, Snapshot, as_ip
+from tests.support.namespace import private_namespace
+from tests.support.topologies import h200
+
+if TYPE_CHECKING:
+    from hostrouting.model import Route
+
+IB0 = Link(name="ib0", index=2)
+
+
+def brought(address: Address, *links: Link) -> list[str]:
+    """The routes that the address brings, as text."""
+    return list(map(str, connected_routes(Snapshot(links=links, addresses=(address,))).values()))
+
+
+def address(text: str, **more: object) -> Address:
+    """An address of ib0's."""
+    ip, _, length = text.partition("/")
+    return Address(ip=as_ip(ip), length=int(length), dev="ib0", **more)  # type: ignore[arg-type]  # any of its fields
+
+
+def of_the_kernel(snapshot: Snapshot) -> set[Route]:
+    """The kernel's own routes in the table main, without the state of their links."""
+    bare = [
+        attrs.evolve(it, legs=tuple(attrs.evolve(leg, linkdown=False) for leg in it.legs)) for it in snapshot.routes
+    ]
+    return {it for it in bare if (it.table, it.protocol) == (TABLE_MAIN, PROTOCOL_KERNEL)}
+
+
+def test_the_h200_node() -> None:
+    """Where nobody has taken any away, they are the connected routes that stand there."""
+    assert set(connected_routes(h200()).values()) == of_the_kernel(h200())
+
+
+@pytest.mark.parametrize(
+    ("text", "more", "expected"),
+    [
+        ("172.16.1.10/16", {}, ["172.16.0.0/16 dev ib0 proto kernel scope link src 172.16.1.10"]),
+        ("172.16.1.10/16", {"metric": 7}, ["172.16.0.0/16 dev ib0 proto kernel scope link src 172.16.1.10 metric 7"]),
+        ("172.16.1.10/16", {"prefix_route": False}, []),
+        ("172.16.1.10/32", {}, []),
+        ("172.16.1.10/32", {"peer": as_ip("172.16.9.9")}, ["172.16.9.9/32 dev ib0 proto kernel scope link src 172.16.1.10"]),
+        ("fd00::1/64", {}, []),
+    ],
+)  # fmt: skip
+def test_of_an_address(text: str, more: dict[str, object], expected: list[str]) -> None:
+    """What an address brings is what its network, its metric and `noprefixroute` say."""
+    assert brought(address(text, **more), IB0) == expected
+
+
+@pytest.mark.parametrize(
+    "links",
+    [
+        (),
+        (attrs.evolve(IB0, up=False),),
+        (attrs.evolve(IB0, type=772),),
+        (attrs.evolve(IB0, master="blue"), Link(name="blue", index=3, kind="vrf")),
+    ],
+    ids=["gone", "down", "loopback", "in a VRF"],
+)
+def test_of_a_device(links: tuple[Link, ...]) -> None:
+    """A device that is not up, or whose routes are in another table, brings none."""
+    assert brought(address("172.16.1.10/16"), *links) == []
+
+
+def test_of_a_port() -> None:
+    """A master that is not a VRF makes no difference."""
+    assert len(brought(address("172.16.1.10/16"), attrs.evolve(IB0, master="br0"), Link(name="br0", index=3))) == 1
+
+
+@pytest.mark.processes
+@pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace takes root")
+def test_law_they_are_what_linux_makes() -> None:
+    """On Linux, whatever the addresses: what is told beforehand is what stands there after everything was deleted."""
+    with private_namespace() as namespace:
+        namespace.batch(
+            [
+                "link set lo up",
+                *(f"link add {name} type veth peer name peer-{name}" for name in ("eth0", "ib0", "ib1")),
+                *(f"link set {name} up" for name in ("eth0", "ib0", "peer-ib0")),
+                "address add 10.0.0.4/24 dev eth0",
+                "address add 10.0.0.5/24 dev eth0",
+                "address add 172.16.1.10/16 dev ib0",
+                "address add 172.17.1.10/16 dev ib0 metric 7",
+                "address add 172.18.1.10/16 dev ib0 noprefixroute",
+                "address add 172.18.1.11/16 dev ib0",
+                "address add 172.19.1.10/32 dev ib0",
+                "address add 172.20.1.10 peer 172.20.1.11/32 dev ib0",
+                "address add 172.21.1.10/16 dev ib1",
+            ]
+        )
+        with NetlinkBackend(netns=namespace.path) as backend:
+            before = backend.snapshot(family=4)
+            namespace.batch(["route flush table main proto kernel"])
+            foretold = connected_routes(backend.snapshot(family=4))
+            namespace.batch([f"link set {name} {state}" for name in ("eth0", "ib0") for state in ("down", "up")])
+            after = backend.snapshot(family=4)
+        assert set(foretold.values()) == of_the_kernel(before) == of_the_kernel(after)
+        assert len(foretold) == 4

@@ -1,0 +1,152 @@
+"""hostrouting.foresight: which routes do not last, and what lasts in their place."""
+
+from __future__ import annotations
+
+from ipaddress import IPv4Network
+from typing import Any
+
+import attrs
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hostrouting.apply import apply_plan
+from hostrouting.backends.base import Change
+from hostrouting.model import OURS, Address, Prefix, Route, as_ip
+from hostrouting.plan import plan_routes
+from hostrouting.testing import MemoryBackend, plain_vm
+from hostrouting.uplink import DesiredRoute
+from hostrouting.wording import foreseen_line
+from tests.support.examples import scaled
+
+CIDR = Prefix.parse("172.16.0.0/16")
+PREFIXES = [CIDR, *CIDR.halves(), Prefix.parse("172.16.0.0/18"), Prefix.parse("172.16.1.10/32")]
+DEFAULT = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", protocol=16, metric=100)
+
+ADDRESSES = st.builds(
+    lambda number, length, dev, metric, brings: Address(
+        ip=as_ip(f"172.16.{number}.10"), length=length, dev=dev, metric=metric, prefix_route=brings
+    ),
+    st.sampled_from([1, 2, 130]),
+    st.sampled_from([16, 16, 17, 18, 32]),
+    st.sampled_from(["ib0", "ib1"]),
+    st.sampled_from([0, 0, 0, 5]),
+    st.sampled_from([True, True, True, False]),
+)
+WISHES = st.lists(
+    st.builds(
+        lambda prefix, gateway, metric: DesiredRoute(prefix, gateway=gateway and as_ip(gateway), metric=metric),
+        st.sampled_from(PREFIXES),
+        st.sampled_from([None, "10.0.0.9"]),
+        st.sampled_from([0, 0, 5]),
+    ),
+    max_size=4,
+    unique_by=lambda wish: wish.key,
+)
+
+
+def furnished(*addresses: Address) -> MemoryBackend:
+    """A plain VM with two more devices that have these addresses, each once; their own routes are gone."""
+    kernel = plain_vm()
+    for dev in ("ib0", "ib1"):
+        kernel.add_link(dev)
+    for address in {(it.dev, it.ip): it for it in addresses}.values():
+        kernel.add_address(address.dev, address)
+    for route in kernel.snapshot().routes:
+        if route.table == 254 and {"ib0", "ib1"} & set(route.devs):
+            kernel.ip_route("delete", route)
+    return kernel
+
+
+def rebooted(kernel: MemoryBackend) -> MemoryBackend:
+    """The same host after all its devices were down, ours gone, and the InfiniBand ones back first."""
+    for dev in ("eth0", "ib0", "ib1"):
+        kernel.set_down(dev)
+    for dev in ("ib0", "ib1", "eth0"):
+        kernel.set_up(dev)
+    kernel.ip_route("add", DEFAULT)
+    return kernel
+
+
+@given(addresses=st.lists(ADDRESSES, max_size=3), wishes=WISHES, others=st.booleans())
+@settings(max_examples=scaled(200))
+def test_law_what_is_foreseen_comes(addresses: list[Address], wishes: list[DesiredRoute], *, others: bool) -> None:
+    """After a boot the wanted routes that cannot be had are those that were foreseen, and no others."""
+    kernel = furnished(*addresses)
+    if others:
+        kernel.change([Change("append", Route.to(CIDR, dev="eth0", gateway="10.0.0.1", protocol=3))])
+    before = kernel.snapshot()
+    plan = plan_routes(wishes, before)
+    had = [it for it in wishes if it.key not in {step.route.key for step in plan.conflicts}]
+    apply_plan(plan_routes(had, before), kernel, before=before)
+    later = plan_routes(had, rebooted(kernel).snapshot())
+    assert {it.wanted.key for it in plan.foreseen} == {step.route.key for step in later.conflicts}
+    # And what is offered in their place is had, then and later.
+    kept = {it.key: it for it in had if it.key not in {one.wanted.key for one in plan.foreseen}}
+    kept |= {it.key: it for one in plan.foreseen for it in one.lacking}
+    assert plan_routes(kept.values(), kernel.snapshot()).conflicts == ()
+
+
+@given(addresses=st.lists(ADDRESSES, max_size=3), wishes=WISHES, data=st.data())
+@settings(max_examples=scaled(50))
+def test_order_of_the_input(addresses: list[Address], wishes: list[DesiredRoute], data: st.DataObject) -> None:
+    """The order in which routes are wanted does not matter, nor whether they are there."""
+    kernel = furnished(*addresses)
+    before = kernel.snapshot()
+    plan = plan_routes(wishes, before)
+    assert plan_routes(iter(data.draw(st.permutations(wishes))), before).foreseen == plan.foreseen
+    apply_plan(plan, kernel, before=before)
+    assert plan_routes(wishes, kernel.snapshot()).foreseen == plan.foreseen
+
+
+def told(*addresses: Address, **wish: Any) -> str:
+    """The sentence about the one route that is wanted; empty where it lasts."""
+    snapshot = furnished(*addresses).snapshot()
+    destination = Prefix.of(IPv4Network(wish.pop("destination", "172.16.0.0/16")))
+    found = plan_routes([DesiredRoute(destination, **wish)], snapshot, protocol=OURS).foreseen
+    return "".join(map(foreseen_line, found))
+
+
+IB0 = Address(ip=as_ip("172.16.1.10"), length=16, dev="ib0")
+IB1 = Address(ip=as_ip("172.16.2.11"), length=16, dev="ib1")
+
+
+@pytest.mark.parametrize(
+    ("addresses", "wish", "end"),
+    [
+        ([IB0], {}, "in its place write 172.16.0.0/17 and 172.16.128.0/17, which win without touching it"),
+        ([IB0], {"metric": 5}, ""),
+        ([attrs.evolve(IB0, prefix_route=False)], {}, ""),
+        (
+            [attrs.evolve(IB0, metric=5)],
+            {"metric": 5},
+            "in its place write one with metric 0, which wins without touching it",
+        ),
+        (
+            [attrs.evolve(IB0, metric=5), IB1],
+            {"metric": 5},
+            "in its place write 172.16.0.0/17 and 172.16.128.0/17, which win without touching it",
+        ),
+        (
+            [IB0, attrs.evolve(IB1, length=17)],
+            {},
+            "where they are free (172.16.0.0/17 and 172.16.128.0/17 are not both)",
+        ),
+        (
+            [attrs.evolve(IB0, length=32, peer=as_ip("172.16.9.9"))],
+            {"destination": "172.16.9.9/32"},
+            "no longer prefix is there to win, and no better metric: one of the two has to go",
+        ),
+    ],
+)
+def test_the_way_round(addresses: list[Address], wish: dict[str, Any], end: str) -> None:
+    """What to write in its place is free now, and stays so when all devices have their own routes again."""
+    said = told(*addresses, **wish)
+    assert said.endswith(end)
+    assert bool(said) is bool(end)
+
+
+def test_who_brings_it() -> None:
+    """The first of the devices is named with its address, the others are counted."""
+    assert "ib0 has the address 172.16.1.10/16, and so " in told(IB0)
+    assert "ib0 has the address 172.16.1.10/16 (and 1 more device is on the same network), and so " in told(IB0, IB1)

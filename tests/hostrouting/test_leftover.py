@@ -1,0 +1,83 @@
+"""hostrouting.leftover: the command that deletes one route, and no other."""
+
+from __future__ import annotations
+
+import os
+
+import attrs
+import pytest
+
+from hostrouting.leftover import deletion_command, is_left_behind
+from hostrouting.model import NextHop, Prefix, Route, as_ip
+from tests.support.namespace import private_namespace
+
+PREFIX = "172.16.0.0/16"
+LEFT = Route.to(PREFIX, dev="eth0", gateway="10.0.0.9", protocol=3)
+WANTED = Route.to(PREFIX, dev="eth0", gateway="10.0.0.1", protocol=213)
+
+
+def test_the_whole_command() -> None:
+    """All that the kernel compares is in it."""
+    assert deletion_command(LEFT) == (
+        "ip route del 172.16.0.0/16 via 10.0.0.9 dev eth0 table main proto boot scope global metric 0"
+    )
+
+
+@pytest.mark.parametrize(
+    ("standing", "left"),
+    [
+        (LEFT, True),
+        (attrs.evolve(LEFT, protocol=4), True),
+        (attrs.evolve(LEFT, protocol=16), False),
+        (attrs.evolve(LEFT, protocol=2), False),
+        (Route.to(PREFIX, dev="eth0", protocol=3), False),
+        (Route.to(PREFIX, dev="ib0", gateway="10.0.0.9", protocol=3), False),
+        (Route.to(PREFIX, type="blackhole", protocol=3), False),
+    ],
+)
+def test_what_a_script_has_left(standing: Route, *, left: bool) -> None:
+    """A route through the same device to a gateway, that somebody wrote by hand."""
+    assert is_left_behind(standing, WANTED) is left
+
+
+@pytest.mark.processes
+@pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace takes root")
+def test_law_it_deletes_that_route_only() -> None:
+    """On Linux each route of many that differ in one thing goes by its own command, and only the first time."""
+    both = (NextHop("eth0", gateway=as_ip("10.0.0.1")), NextHop("eth0", gateway=as_ip("10.0.0.9"), weight=2))
+    src = attrs.evolve(LEFT, prefix=Prefix.parse("172.17.0.0/16"), prefsrc=as_ip("10.0.0.5"))
+    with private_namespace() as namespace:
+        namespace.batch(
+            [
+                "link set lo up",
+                "link add eth0 type veth peer name peer",
+                "link add ib0 type veth peer name peer-ib0",
+                *(f"link set {name} up" for name in ("eth0", "peer", "ib0", "peer-ib0")),
+                "address add 10.0.0.4/24 dev eth0",
+                "address add 10.0.0.5/24 dev eth0",
+                "address add 172.16.1.10/16 dev ib0",
+                f"route replace {PREFIX} via 10.0.0.9 dev eth0",
+                f"route append {PREFIX} via 10.0.0.1 dev eth0",
+                f"route append {PREFIX} via 10.0.0.9 dev eth0 proto static",
+                f"route append {PREFIX} via 10.0.0.9 dev eth0 proto 213",
+                f"route append {PREFIX} via 10.0.0.9 dev eth0 mtu 1400",
+                f"route append {PREFIX} nexthop via 10.0.0.1 dev eth0 nexthop via 10.0.0.9 dev eth0 weight 2",
+                f"route append {PREFIX} dev eth0 proto 99",
+                f"route add {PREFIX} via 10.0.0.9 dev eth0 metric 5",
+                f"route add {PREFIX} via 10.0.0.9 dev eth0 tos 0x10",
+                f"route add {PREFIX} via 10.0.0.9 dev eth0 table 100",
+                f"route add {src.prefix} via 10.0.0.9 dev eth0 src 10.0.0.5",
+                f"route add blackhole {PREFIX} metric 9",
+                "link set ib0 down",
+                "link set ib0 up",
+            ]
+        )
+        there = [it for it in namespace.routes(4) if str(it.prefix).startswith("172.1") and it.table in {254, 100}]
+        for route in (LEFT, src, attrs.evolve(LEFT, legs=both), attrs.evolve(LEFT, mtu=1400)):
+            assert route in there
+        assert len(there) == 13
+        for route in there:
+            before = namespace.routes(4)
+            done = namespace.run("sh", "-c", deletion_command(route))
+            assert done.returncode == 0, (deletion_command(route), done.stderr)
+            assert [it for it in before if it not in namespace.routes(4)] == [route]
