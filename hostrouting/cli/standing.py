@@ -17,6 +17,7 @@ from hostrouting.errors import BackendError, FileError, ManagerError
 from hostrouting.fib import Fib
 from hostrouting.gate import Gate
 from hostrouting.model import route_keys
+from hostrouting.openings import GateState, find_gate_state
 from hostrouting.plan import RoutePlan, plan_routes
 from hostrouting.tasks import Remove, wanted_routes
 from hostrouting.uplink import default_route
@@ -27,9 +28,9 @@ if TYPE_CHECKING:
     from hostrouting.cli.verdicts import LastCheck, Now
     from hostrouting.config import HostRoutingConfig
     from hostrouting.host import Host
+    from hostrouting.layout import HostLayout
     from hostrouting.model import Route
     from hostrouting.plan import Step
-    from hostrouting.render import GateStep
     from hostrouting.system import UnitState
 
 __all__ = ["Standing", "find_standing"]
@@ -53,16 +54,14 @@ class Standing:
     """The command by which those that can be had are installed."""
     default: Route | None
     files: tuple[str, ...]
-    unfinished: tuple[str, ...]
-    """What a run has left that did not come to its end; each a sentence."""
-    shut: bool
-    """Whether no machine starts for that."""
+    gate: GateState
+    """Whether machines are held back."""
     lasting: bool
     """Whether the script that brings the routes back is there."""
     checking: bool
     """Whether machines wait for a check."""
     units: tuple[tuple[str, UnitState], ...]
-    check_unit: str
+    layout: HostLayout
     """Which of the units makes the check."""
     manager: bool
     now: Now | None
@@ -83,21 +82,23 @@ class Standing:
 
     @property
     def failed(self) -> tuple[str, ...]:
-        """The units that have failed, but for the check's where that says no more than its last verdict.
+        """The units whose last run failed, without those whose failure says nothing of the host as it is now."""
+        return tuple(unit for unit, state in self.units if not state.ok and not self._is_past(unit, state))
 
-        That verdict holds no more, or it is the one now.
-        """
-        return tuple(unit for unit, state in self.units if not state.ok and not self._is_verdict(unit, state))
-
-    def _is_verdict(self, unit: str, state: UnitState) -> bool:
+    def _is_past(self, unit: str, state: UnitState) -> bool:
+        """Whether a unit failed for a reason that was judged anew: the routes that are there, the verdict now."""
+        has_refused = (state.result, state.status) == ("exit-code", 1)
+        if unit == self.layout.gate_unit:
+            return has_refused  # a machine, and why is judged now
+        if unit == self.layout.routes_unit:
+            return not self.missing and any(it.ok and it.invocation for name, it in self.units if name != unit)
         judged = self.now is not None and self.now.is_installed
-        refused = self.last is not None and self.last.verdict in _REFUSING
-        return judged and refused and unit == self.check_unit and (state.result, state.status) == ("exit-code", 1)
+        return judged and has_refused and self.last is not None and self.last.verdict in _REFUSING
 
     @property
     def heals(self) -> bool:
         """Whether what escapes now is closed when a machine starts, by installed routes that come before the check."""
-        return self.now is not None and self.now.in_force and self.now.heals and not self.failed and not self.unfinished
+        return self.now is not None and self.now.in_force and self.now.heals and not self.failed and not self.gate.bars
 
     @property
     def is_adrift(self) -> bool:
@@ -108,10 +109,16 @@ class Standing:
     def code(self) -> int:
         """What a program exits with for it. What the last check said does not count, only what is so now."""
         verdict = "" if self.now is None else self.now.verdict
-        if self.failed or self.missing or self.unfinished or self.fleeting or verdict == "overlap":
+        is_wrong = self.failed or self.missing or self.gate.bars or self.gate.openings or self.fleeting
+        if is_wrong or verdict == "overlap":
             return FAILED
         unknown = self.troubles or self.is_adrift or verdict in {"undecided", "no-default-route"}
         return UNDECIDED if unknown else FINE
+
+
+def units_of(layout: HostLayout) -> tuple[str, ...]:
+    """The units of ours, in the order in which they run."""
+    return (layout.routes_unit, layout.gate_unit, layout.check_unit)
 
 
 def find_standing(host: Host, config: HostRoutingConfig, *, named: bool) -> Standing:
@@ -124,8 +131,12 @@ def find_standing(host: Host, config: HostRoutingConfig, *, named: bool) -> Stan
     last: LastCheck | None = None
     installed: HostRoutingConfig | None = None
     layout, files = host.layout, host.files
-    steps = Gate(host).steps if files.is_there(layout.gate_drop_in_path) else ()
-    checking = any(step.name == CHECK for step in steps)
+    gate = GateState()
+    try:
+        gate = find_gate_state(host)
+    except (FileError, ManagerError) as error:
+        troubles.append(f"the gate: {error}")
+    checking = gate.is_up and any(step.name == CHECK for step in Gate(host).steps)
     try:
         installed = installed_config(host)
         lost = installed is None or not installed.route_overlap.expected_cidrs
@@ -160,7 +171,7 @@ def find_standing(host: Host, config: HostRoutingConfig, *, named: bool) -> Stan
     running = host.manager is not None and host.manager.is_running()
     try:
         if host.manager is not None and running:
-            states = [(unit, host.manager.state(unit)) for unit in (host.layout.routes_unit, host.layout.check_unit)]
+            states = [(unit, host.manager.state(unit)) for unit in units_of(layout)]
             units = [(unit, state) for unit, state in states if state.load != "not-found"]
     except ManagerError as error:
         troubles.append(f"the units: {error}")
@@ -173,12 +184,11 @@ def find_standing(host: Host, config: HostRoutingConfig, *, named: bool) -> Stan
         start=start_command(host),
         default=default,
         files=tuple(sorted(path for path in present if not path.startswith(layout.at(layout.state_directory)))),
-        unfinished=tuple(_unfinished(host, steps)),
-        shut=files.is_there(layout.gate_drop_in_path),
+        gate=gate,
         lasting=files.is_there(layout.routes_script_path),
         checking=checking,
         units=tuple(units),
-        check_unit=layout.check_unit,
+        layout=layout,
         manager=running,
         now=now,
         last=last,
@@ -190,19 +200,3 @@ def _missing(plan: RoutePlan) -> Iterator[str]:
     """The routes that are wanted and not there, or not as they are wanted."""
     yield from (str(step.route) for step in (*plan.changes, *plan.conflicts) if step.action != "delete")
     yield from map(str, plan.pending)
-
-
-def _unfinished(host: Host, steps: tuple[GateStep, ...]) -> Iterator[str]:
-    """What no run leaves that came to its end."""
-    layout, files = host.layout, host.files
-    if not files.is_there(layout.gate_drop_in_path):
-        return
-    for path in (layout.gate_unit_path, layout.gate_script_path, layout.gate_steps_path):
-        if not files.is_there(path):
-            yield f"{path} is missing, and every machine asks it before it starts"
-    for step in steps:
-        script = layout.at(f"{layout.config_directory}/{step.name}.sh")
-        if step.kind == "changing":
-            yield f"{layout.gate_steps_path} says that {step.name} is changing"
-        elif step.kind == "requires" and not files.is_there(script):
-            yield f"{script} is missing, and every machine requires it before it starts"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from hostrouting.cli.changes import counted
 from hostrouting.cli.check import answer_line, check_name
+from hostrouting.cli.gates import gate_document, gate_lines
 from hostrouting.cli.page import SHOWN, Line, Painted, Tone, capped, line, table
 from hostrouting.cli.reply import Reply
 from hostrouting.cli.source import config_of
@@ -57,10 +58,7 @@ def _page(it: Standing, config: str | None) -> Iterator[Line]:
     width = max(len(name) for name, _ in rows)
     for name, fact in rows:
         yield line("  ", Painted(f"{name:<{width}}  ", "soft"), fact)
-    if it.unfinished:
-        yield line()
-        yield line("Unfinished:")
-        yield from (line("  ", Painted(text, "bad")) for text in it.unfinished)
+    yield from gate_lines(it.gate)
     if it.missing:
         yield line()
         yield from capped(table(("missing",), [(text,) for text in it.missing[:SHOWN]]), len(it.missing))
@@ -122,12 +120,10 @@ def _ways(now: Now, config: str | None, *, heals: bool) -> str:
 
 def _wrong(it: Standing, config: str | None) -> Iterator[Line]:
     """What of ours is not as it should be."""
-    if it.unfinished:
-        end = f"hostrouting apply{f' --config {config}' if config else ' or remove'}"
-        told = (
-            "failed or was cut short, and no machine starts" if it.shut else "failed, was cut short, or goes on still"
-        )
-        yield line(Painted("UNFINISHED:", "bad"), f" a run {told}; carry it to its end, as root, with: {end}")
+    if it.gate.openings:
+        yield line(Painted("OPEN:", "bad"), f" {_more(it.gate.openings)}")
+    if it.gate.bars:
+        yield line(Painted("SHUT:", "bad"), f" {_more(it.gate.bars)}")
     elif it.failed:
         yield line(Painted("FAILED:", "bad"), f" {' and '.join(it.failed)}; see journalctl -u {it.failed[0]}")
     elif it.contested:
@@ -139,6 +135,11 @@ def _wrong(it: Standing, config: str | None) -> Iterator[Line]:
         yield line(
             Painted("MISSING:", "bad"), f"{count}; {f'see: hostrouting plan --config {config}' if config else start}"
         )
+
+
+def _more(sentences: tuple[str, ...]) -> str:
+    """The first sentence, and how many there are below."""
+    return sentences[0] + (f" (and {len(sentences) - 1} more, below)" if len(sentences) > 1 else "")
 
 
 def _unknown(it: Standing) -> Line | None:
@@ -215,7 +216,7 @@ def _document(it: Standing) -> dict[str, Any]:
         "routes": [str(route) for route in it.routes],
         "missing": list(it.missing),
         "contested": [str(step.route) for step in it.contested],
-        "unfinished": list(it.unfinished),
+        "gate": gate_document(it.gate),
         "defaultRoute": None if it.default is None else str(it.default),
         "files": list(it.files),
         "units": [

@@ -28,6 +28,7 @@ from hostrouting.render.scripts import (
     render_static_routes_script,
 )
 from hostrouting.render.units import (
+    SHELL,
     parse_protocol_name,
     render_check_unit,
     render_preset,
@@ -48,6 +49,7 @@ __all__ = [
     # their units
     "render_routes_unit",
     "render_check_unit",
+    "SHELL",
     # the gate
     "render_gate_drop_in",
     "render_gate_unit",

@@ -5,6 +5,7 @@ Here: the doubles of the edges in `hostrouting.system`. Not here: the fake kerne
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Self
 
 import attrs
@@ -16,6 +17,7 @@ from hostrouting.host import Host
 from hostrouting.layout import HostLayout
 from hostrouting.system import UnitState
 from hostrouting.testing.topologies import plain_vm
+from hostrouting.testing.units import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -153,14 +155,19 @@ class FakeManager:
         return self.states.get(unit, UnitState("not-found", "inactive"))
 
     def show(self, names: Sequence[str], *units: str) -> tuple[Mapping[str, str], ...]:
-        """See Manager. Units are loaded that are in `properties`; each needs a reload while any file was not read."""
+        """See Manager. What it has read says the rest; what `properties` has of a unit comes first."""
         unread = "yes" if self._units() != self.read else "no"
         found = []
         for unit in units:
-            known = {"Id": unit, "NeedDaemonReload": unread, **self.properties.get(unit, {})}
-            if "*" not in unit or unit in self.properties:
-                found.append({name: known.get(name, "") for name in names})
-        return tuple(found)
+            if "*" not in unit:
+                known = {"Id": unit, "NeedDaemonReload": unread, **shown(unit, self.read)}
+                found.append({**known, **self.properties.get(unit, {})})
+        for unit in self.properties:
+            if any(fnmatchcase(unit, pattern) for pattern in units if "*" in pattern):
+                found.append(
+                    {"Id": unit, "NeedDaemonReload": unread, **shown(unit, self.read), **self.properties[unit]}
+                )
+        return tuple({name: it.get(name, "") for name in names} for it in found)
 
     def _units(self) -> dict[str, str]:
         if self.files is None:

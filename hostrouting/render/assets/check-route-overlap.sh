@@ -77,7 +77,7 @@ main() {
 
   local said status tries=0 waited=0 last=''
   # By whoever ends it, as its unit does one that has no end.
-  trap 'say "told to stop before there was a verdict"; trap - TERM; kill -TERM $$' TERM
+  trap 'say "told to stop before there was a verdict"; finished=1; exit 143' TERM
   while :; do
     ((waited >= wait * 5)) && last=last
     said=$(check "$last")

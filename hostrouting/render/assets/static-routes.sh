@@ -31,7 +31,7 @@ readonly DONE=10 NOT_YET=11 FAILED=12
 main() {
   local said='' status waited=0 last=''
   # By whoever ends it, as its unit does one that has no end.
-  trap 'complain "told to stop before all of it was done"; explain "$said"; trap - TERM; kill -TERM $$' TERM
+  trap 'complain "told to stop before all of it was done"; explain "$said"; finished=1; exit 143' TERM
   while :; do
     ((waited >= wait * 5)) && last=last
     said=$(run_awk -v final="$last" -v waited="$wait" -v DONE=$DONE -v NOT_YET=$NOT_YET -v FAILED=$FAILED)
