@@ -42,16 +42,24 @@ def require_file(path: str, mode: int) -> None:
         raise NotAFile(kind, path)
 
 
-def open_file(path: str, flags: int = os.O_RDONLY) -> int:
-    """A descriptor of the regular file at the path, which may be made with it (0600, by os.O_CREAT); else OSError."""
+def open_file(path: str, flags: int = os.O_RDONLY, *, fifo: bool = False) -> int:
+    """A descriptor of the regular file at the path, which may be made with it (0600, by os.O_CREAT); else OSError.
+
+    Where a fifo will do as well, it is opened without a wait for its writer, and does not block a read either.
+    """
+
+    def require(mode: int) -> None:
+        if not (fifo and stat.S_ISFIFO(mode)):
+            require_file(path, mode)
+
     try:
-        require_file(path, os.lstat(path).st_mode if flags & os.O_NOFOLLOW else os.stat(path).st_mode)
+        require(os.lstat(path).st_mode if flags & os.O_NOFOLLOW else os.stat(path).st_mode)
     except FileNotFoundError:
         if not flags & os.O_CREAT:
             raise
     descriptor = os.open(path, flags | _AT_ONCE, 0o600)
     try:
-        require_file(path, os.fstat(descriptor).st_mode)
+        require(os.fstat(descriptor).st_mode)
     except BaseException:
         os.close(descriptor)
         raise
