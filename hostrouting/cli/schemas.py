@@ -142,7 +142,7 @@ SCHEMAS: dict[str, dict[str, str]] = {
         "units[].result": "in systemd's words",
         "units[].status": "the exit status of its last run",
         "manager": "whether a systemd runs here",
-        "lastCheck.verdict": "what the last check said; lastCheck is null where there was none since boot",
+        "lastCheck.verdict": "what the last check said; lastCheck is null where none is on record since boot",
         "lastCheck.findings": "how many findings it had",
         "lastCheck.at": "when it was",
         "troubles[]": "what could not be found out; each a sentence",

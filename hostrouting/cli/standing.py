@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from hostrouting.cli.reply import FAILED, FINE, UNDECIDED
-from hostrouting.cli.source import installed_config, quiet_context, start_command
+from hostrouting.cli.source import installed_config, start_command
 from hostrouting.errors import BackendError, FileError, ManagerError
 from hostrouting.fib import Fib
 from hostrouting.model import IPV4, route_keys
 from hostrouting.plan import RoutePlan, plan_routes
-from hostrouting.tasks import Remove, wanted_routes
+from hostrouting.tasks import Configure, wanted_routes
 from hostrouting.uplink import default_route
 
 if TYPE_CHECKING:
@@ -116,7 +116,12 @@ def find_standing(host: Host, config: HostRoutingConfig, *, named: bool) -> Stan
             units = [(unit, state) for unit, state in states if state.load != "not-found"]
     except ManagerError as error:
         troubles.append(f"the units: {error}")
-    present = Remove(config, host=attrs.evolve(host, backend=None)).plan(quiet_context()).files
+    present: list[str] = []
+    for task in Configure(config, host=attrs.evolve(host, backend=None)).subtasks:
+        try:
+            present += task.plan_removal().files
+        except FileError as error:
+            troubles.append(f"the files: {error}")
     return Standing(
         routes=routes,
         wanted=len(wanted_routes(wanted)),
@@ -164,14 +169,18 @@ def _last_check(host: Host) -> tuple[str, int, str]:
     path = host.layout.report_path
     if (text := host.files.read(path)) is None:
         return "", 0, ""
+    if host.files.is_frozen(path):
+        reason = "is on a read-only file system, and may be of an earlier check; remount that writable"
+        raise FileError(f"{path} {reason}", path=path)
     document = _parsed(text)
-    if (verdict := document.get("verdict")) not in _VERDICTS:
+    verdict, findings = document.get("verdict"), document.get("findings", [])
+    if not (isinstance(verdict, str) and verdict in _VERDICTS and isinstance(findings, list)):
         raise FileError(f"{path} is no report of a check; write it anew with: hostrouting apply", path=path)
-    return str(verdict), len(document.get("findings", ())), _when(host.files.modified(path))
+    return verdict, len(findings), _when(host.files.modified(path))
 
 
 def _parsed(text: str) -> dict[str, Any]:
-    with suppress(ValueError):
+    with suppress(ValueError, RecursionError):
         document = json.loads(text)
         if isinstance(document, dict):
             return document

@@ -118,13 +118,13 @@ def _well(it: Standing) -> Line:
         routes = f"{counted(len(it.routes), 'route')} of ours {told} back; hostrouting apply does"
         return line(Painted("UNTIL THE NEXT BOOT:", "warn"), f" {routes}")
     passed = ", and the last check passed" if it.verdict == "ok" else ""
-    unknown = "; nothing was checked since this host booted" if it.checking and not it.verdict else ""
+    unknown = "; no check is on record since this host booted" if it.checking and not it.verdict else ""
     return line(Painted("INSTALLED:", "good"), f" {here}{passed}{unknown}")
 
 
 def _told(it: Standing) -> Painted:
     if not it.verdict:
-        return Painted("none since this host booted", "soft")
+        return Painted("none on record since this host booted", "soft")
     count = f" ({counted(it.findings, 'finding')})" if it.findings else ""
     return Painted(
         f"{it.verdict}{count}{f', {it.checked_at}' if it.checked_at else ''}", _TONES.get(it.verdict, "warn")
