@@ -161,11 +161,10 @@ class LocalFiles:
 
     def remove(self, path: str) -> bool:
         """See Files."""
-        # Where there is nothing to remove, a file system that is read-only has nothing to refuse.
-        if not os.path.lexists(path) and not os.path.lexists(_temporary(path)):
-            return False
         try:
             _cleared(path)
+            if not os.path.lexists(path):
+                return False
             os.unlink(path)
             _flush_folder(path)
         except (FileNotFoundError, NotADirectoryError):
@@ -396,14 +395,10 @@ def _cleared(path: str) -> str:
 
     One name is enough, since whoever writes holds the lock on the host.
     """
-    temporary = _temporary(path)
-    with suppress(FileNotFoundError, NotADirectoryError):
+    temporary = f"{path}.new"
+    if os.path.lexists(temporary):  # a file system that is read-only refuses to remove what is not there, too
         os.unlink(temporary)
     return temporary
-
-
-def _temporary(path: str) -> str:
-    return f"{path}.new"
 
 
 def _flush_folder(path: str) -> None:
@@ -428,10 +423,14 @@ _REMEDIES = {
 }
 
 
+_IN_THE_WAY = {errno.EISDIR, errno.ENOTDIR, errno.EPERM}
+
+
 def _file_error(verb: str, path: str, error: OSError) -> FileError:
     remedy = (
         "remove it" if isinstance(error, NotAFile) else _REMEDIES.get(error.errno or 0, "nothing was changed there")
     )
-    # What the system could not do it to, where that is another path, such as the temporary one or a folder's.
-    other = f"{error.filename}: " if error.filename not in {None, path} and error.filename2 is None else ""
+    # Where another path is in the way, such as the temporary one or a folder's, that is the one to look at.
+    elsewhere = error.errno in _IN_THE_WAY and error.filename not in {None, path} and error.filename2 is None
+    other = f"{error.filename}: " if elsewhere else ""
     return FileError(f"cannot {verb} {path}: {other}{error.strerror}; {remedy}", path=path, errno=error.errno)

@@ -32,7 +32,8 @@ class CheckRouteOverlap:
     """Check that every address of the expected CIDRs leaves by an expected device, now and before every machine.
 
     The gate is in place before the verdict is known, so that a bootstrap that fails here leaves it shut. In WARN an
-    overlap is logged; in STRICT it raises RouteOverlapError. Without expected CIDRs there is nothing to
+    overlap is logged; in STRICT it raises RouteOverlapError. That the markers cannot be written or removed is a warning
+    in both, as with a /run that is full: the routes alone decide. Without expected CIDRs there is nothing to
     check, and what was installed for it goes.
     """
 
@@ -82,7 +83,8 @@ class CheckRouteOverlap:
         if self.gate_changed is not None:
             return self
         if self._is_wanted if up is None else up:
-            self._forget()
+            for error in self._forget():
+                ctx.log.warning("%s; what it says is of an earlier check", error)
             changed = set_gate(ctx, self.host, self._installation, up=True)
         else:
             gone = set_gate(ctx, self.host, self._installation, up=False)
@@ -111,16 +113,21 @@ class CheckRouteOverlap:
         remains = tuple(path for path in self._remains if self.host.files.is_there(path))
         return (*self._installation.present(self.host.files), *remains)
 
-    def _forget(self) -> None:
-        """Take away what was found earlier, by a task or at a machine's start."""
+    def _forget(self) -> list[FileError]:
+        """Take away what was found earlier, by a task or at a machine's start; why not, for each that is left."""
+        failures = []
         for path in self._markers:
-            self.host.files.remove(path)
+            try:
+                self.host.files.remove(path)
+            except FileError as error:
+                failures.append(error)
+        return failures
 
     def _check(self, ctx: phases.Context) -> CheckResult:
         changed = self.gate_changed or ()
         if self.host.backend is None:
             return CheckResult(None, changed)
-        self._forget()
+        self._forget()  # what cannot be removed was told with the gate
         with self.host.backend() as backend:
             return CheckResult(self._examine(ctx, backend), changed)
 
@@ -135,8 +142,6 @@ class CheckRouteOverlap:
         try:
             self._mark(found, account)
         except FileError as error:
-            if strict and not failing:
-                raise
             ctx.log.warning("%s", error)
         if failing:
             raise RouteOverlapError("; ".join((*_first(account.wrong), *_first(account.remedy))), report=found)
