@@ -8,6 +8,7 @@
     ├── ApplyError           the host's: routes could not be applied; says what is true now
     ├── RouteOverlapError    the host's: expected CIDRs do not leave as expected, and the mode is STRICT
     ├── NotReady             the host's: what the routes need was not there by the deadline
+    ├── HostBusy             the host's: another run, or another process, does not let go of the lock
     ├── FileError            the host's: a file cannot be read, written or removed
     ├── ManagerError         the host's: the service manager does not answer
     │   └── UnitFailed           a unit that was started has failed; has its own words
@@ -47,6 +48,7 @@ __all__ = [
     "FileError",
     "ForeignPhases",
     "GatewayNotOnLink",
+    "HostBusy",
     "HostRoutingError",
     "InvalidRoute",
     "ManagerError",
@@ -186,6 +188,12 @@ class RouteOverlapError(HostRoutingError):
 
 class NotReady(HostRoutingError):  # noqa: N818  reads as what is wrong
     """What the routes need was not there by the deadline; says what was seen last."""
+
+    can_retry = True
+
+
+class HostBusy(HostRoutingError):  # noqa: N818  reads as what is wrong
+    """Another process holds the lock on the host for longer than is waited; says which, where that is known."""
 
     can_retry = True
 

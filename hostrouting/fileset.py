@@ -122,7 +122,7 @@ class FileSet:
         The first failure ends it, unless there is a list that takes all of them.
         """
         gone = []
-        for path in self._paths(files):
+        for path in self._paths(files, failures):
             try:
                 gone += [path] if files.remove(path) else []
             except FileError as error:
@@ -131,11 +131,21 @@ class FileSet:
                 failures.append(error)
         return tuple(gone)
 
-    def _paths(self, files: Files) -> tuple[str, ...]:
-        foreign = self.foreign(files)
-        own = tuple(it.path for it in self.files if it.path not in foreign)
+    def _paths(self, files: Files, failures: list[FileError] | None = None) -> tuple[str, ...]:
+        """The paths of what is ours. What cannot be read is not, and is among the failures."""
+        own, all_ours = [], True
+        for it in self.files:
+            try:
+                is_foreign = it.is_foreign(files)
+            except FileError as error:
+                if failures is None:
+                    raise
+                failures.append(error)
+                is_foreign = True
+            own += [] if is_foreign else [it.path]
+            all_ours = all_ours and not is_foreign
         # A link that enables a unit belongs to whoever wrote the unit.
-        return own if foreign else (*own, *(path for path, _ in self.links), *self.obsolete)
+        return (*own, *(path for path, _ in self.links), *self.obsolete) if all_ours else tuple(own)
 
 
 def unit_file(path: str, text: str, *, script: str, layout: HostLayout) -> File:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Self
 
 import attrs
 
+from hostrouting.errors import HostBusy
 from hostrouting.layout import HostLayout
 from hostrouting.system import Files, ImageFiles, LocalFiles, Manager, SystemdManager
 
@@ -33,6 +34,8 @@ class Host:
     manager: Manager | None
     """None for an image: what is enabled takes effect when it boots."""
     layout: HostLayout = attrs.field(factory=HostLayout)
+    lock_wait: float = 60.0
+    """How many seconds are waited for the lock on the host, at most: who holds it may hang."""
     is_locked: bool = False
     """Whether whoever has this value holds the lock on the host, as `locked` gives it."""
 
@@ -53,18 +56,25 @@ class Host:
 
     @contextmanager
     def locked(self, ctx: phases.Context) -> Iterator[Self]:
-        """Give the host, and nobody else of ours works on it in the meantime; waits for as long as the run allows.
+        """Give the host, and nobody else of ours works on it in the meantime.
 
-        What is given takes no lock again, so that one lock can be held around several tasks.
+        HostBusy, which says who holds the lock, when it cannot be had within `lock_wait` seconds; the deadline of the
+        run may come before. What is given takes no lock again, so that one lock can be held around several tasks.
         """
         if self.is_locked:
             yield self
             return
-        told, path = False, self.layout.lock_path
-        while (lock := self.files.try_lock(path)) is None:
-            if not told:
-                ctx.log.info("another run of hostrouting is at work on this host; waiting for it (see: fuser %s)", path)
-                told = True
+        files, path = self.files, self.layout.lock_path
+        since = None
+        while (lock := files.try_lock(path)) is None:
+            now = ctx.clock.now()
+            if since is None:
+                since = now
+                text = "another run of hostrouting is at work on this host; waiting up to %g s for it (%s)"
+                ctx.log.info(text, self.lock_wait, files.holder(path))
+            if now - since >= self.lock_wait:
+                text = f"another run has not been done with this host within {self.lock_wait:g} s: {files.holder(path)}"
+                raise HostBusy(f"{text}; wait for it, or end it if it hangs")
             ctx.sleep(0.1)
         try:
             yield attrs.evolve(self, is_locked=True)

@@ -129,7 +129,8 @@ def _edited(host: Host, steps: tuple[GateStep, ...]) -> Iterator[str]:
         if (step.kind, step.name) == ("requires", "check-route-overlap"):
             with suppress(ValueError, LookupError):
                 if parse_check_script(host.files.read(path) or "").config.mode is Mode.WARN:
-                    yield f"{path} was edited: it says WARN where STRICT was installed; undo that with: hostrouting apply"
+                    told = "was edited: it says WARN, and STRICT was installed"
+                    yield f"{path} {told}; undo that with: hostrouting apply"
 
 
 def _bars(host: Host) -> Iterator[str]:

@@ -24,7 +24,7 @@ DRAWINGS = {
         __init__
     """,
     "hostrouting": """
-        errors layout
+        errors layout opening
         config model system
         connected fib host render
         backends installation packets steps uplink way_round

@@ -10,6 +10,7 @@ from hostrouting.cli.changes import counted, file_lines, step_document, step_lin
 from hostrouting.cli.check import answer_line, evidence_lines, limit_lines
 from hostrouting.cli.examined import Examined
 from hostrouting.cli.foreseen import foreseen_document, foreseen_lines
+from hostrouting.cli.gates import after_a_failure, gate_document, gate_lines, looked_at_gate
 from hostrouting.cli.page import Line, Painted, Style, line
 from hostrouting.cli.remedy import remedy_lines
 from hostrouting.cli.reply import Reply
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     import phases
     from hostrouting.config import HostRoutingConfig
     from hostrouting.host import Host
+    from hostrouting.openings import GateState
     from hostrouting.plan import Foreseen, Step
 
 __all__ = ["SCHEMA", "run"]
@@ -45,6 +47,8 @@ class _Done:
     removed: tuple[str, ...]
     checked: Examined | None
     foreseen: tuple[Foreseen, ...]
+    gate: GateState
+    """The gate as the run left it."""
 
     @property
     def changed(self) -> bool:
@@ -53,13 +57,14 @@ class _Done:
 
 def run(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
     """See the module."""
-    config, witness = config_of(arguments), Witness(host())
+    config, here = config_of(arguments), host()
+    witness = Witness(here)
     report = run_task(Configure(config, host=witness.host, wait=arguments.wait))
-    done = _done(report, witness, config)
+    done = _done(report, witness, config, looked_at_gate(here))
     return Reply(code_of_run(report), lambda: _document(done), lambda style: _page(done, arguments, style))
 
 
-def _done(report: phases.Report, witness: Witness, config: HostRoutingConfig) -> _Done:
+def _done(report: phases.Report, witness: Witness, config: HostRoutingConfig, gate: GateState) -> _Done:
     results = [node.result for node in report.walk()]
     routes = next((it for it in results if isinstance(it, RoutesResult)), None)
     check = next((it for it in results if isinstance(it, CheckResult)), None)
@@ -73,6 +78,7 @@ def _done(report: phases.Report, witness: Witness, config: HostRoutingConfig) ->
         witness.files.removed,
         Examined(found, Fib(last), config) if isinstance(found, Examination) and last else None,
         routes.applied.plan.foreseen if routes and routes.applied else (),
+        gate,
     )
 
 
@@ -93,9 +99,15 @@ def _page(done: _Done, arguments: argparse.Namespace, style: Style) -> Iterator[
         yield from remedy_lines(checked, config=arguments.config, again=again)
         name = f"name the outbound devices as routeOverlap.expectedDevs in {arguments.config}"
         yield from limit_lines(checked, advice=f"Wait longer (--wait 300), or {name}.")
-        if not done.report.ok:
+        if not done.report.ok and done.gate.holds:
             yield line()
             yield line("The mode is STRICT: no machine starts on this host until the check passes.")
+            return
+    if not done.report.ok:
+        yield line()
+        yield after_a_failure(done.gate)
+    else:
+        yield from gate_lines(done.gate)
 
 
 def _answer(done: _Done, config: str) -> Line:
@@ -127,5 +139,6 @@ def _document(done: _Done) -> dict[str, Any]:
         "foreseen": [foreseen_document(foreseen) for foreseen in done.foreseen],
         "files": {"wrote": list(done.wrote), "removed": list(done.removed)},
         "check": None if done.checked is None else done.checked.document(),
+        "gate": gate_document(done.gate),
         "failures": failure_documents(done.report),
     }

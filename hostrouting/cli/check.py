@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hostrouting.cli.changes import counted
 from hostrouting.cli.examined import Examined, examined
+from hostrouting.cli.gates import gate_lines, looked_at_gate
 from hostrouting.cli.page import SHOWN, Line, Painted, Piece, Style, Tone, capped, line, spoken, table
 from hostrouting.cli.picture import draw_map, stretches_of
 from hostrouting.cli.remedy import remedy_lines
 from hostrouting.cli.reply import FAILED, FINE, UNDECIDED, Reply
 from hostrouting.model import protocol_name, table_name
+from hostrouting.openings import GateState
 from hostrouting.packets import packets_line
 from hostrouting.wording import note_line, prefix_name, range_name
 
@@ -33,10 +35,16 @@ _TONES: dict[str, Tone] = {"ok": "good", "overlap": "bad"}
 def run(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
     """See the module."""
     it = examined(arguments, host)
-    return Reply(_CODES[it.found.verdict], it.document, lambda style: _page(it, arguments, style))
+    gate = GateState() if arguments.snapshot else looked_at_gate(host())
+
+    def document() -> dict[str, Any]:
+        found = it.document()
+        return {**found, "notes": [*found["notes"], *gate.openings]}
+
+    return Reply(_CODES[it.found.verdict], document, lambda style: _page(it, gate, arguments, style))
 
 
-def _page(it: Examined, arguments: argparse.Namespace, style: Style) -> Iterator[Line]:
+def _page(it: Examined, gate: GateState, arguments: argparse.Namespace, style: Style) -> Iterator[Line]:
     yield answer_line(it)
     yield from evidence_lines(it, style)
     yield from remedy_lines(
@@ -48,6 +56,7 @@ def _page(it: Examined, arguments: argparse.Namespace, style: Style) -> Iterator
         yield line(f"Which way it takes now is told by: hostrouting explain {it.found.report.cidrs[0].ip}{where}")
     yield from _why_expected(it)
     yield from _asked(it, arguments)
+    yield from gate_lines(gate)
 
 
 def _why_expected(it: Examined) -> Iterator[Line]:

@@ -31,8 +31,13 @@ __all__ = ["code_of", "document_of", "errors_in", "words_of"]
 _DENIED = {errno.EACCES, errno.EPERM}
 
 
-def code_of(error: BaseException) -> int:
-    """What a program exits with for this error; of several, what failed is above what could not be decided."""
+def code_of(error: BaseException, *, looks: bool = False) -> int:
+    """What a program exits with for this error; of several, what failed is above what could not be decided.
+
+    For a command that only looks, a file that cannot be read is an answer that it does not have, and not a bad one.
+    """
+    if looks and isinstance(error, FileError):
+        return UNDECIDED
     if isinstance(error, BaseExceptionGroup):
         codes = {code_of(one) for one in error.exceptions}
         return FAILED if FAILED in codes else min(codes)

@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
     from hostrouting.host import Host
 
-__all__ = ["gate_document", "gate_lines", "looked_at_gate"]
+__all__ = ["after_a_failure", "gate_document", "gate_lines", "looked_at_gate"]
 
 
 def looked_at_gate(host: Host) -> GateState:
-    """The gate as it is; what cannot be found out is not an answer to a question that was not about the gate."""
+    """The gate as it is. What cannot be found out counts as an opening, for it may be one."""
     try:
         return find_gate_state(host)
     except (FileError, ManagerError) as error:
@@ -26,11 +26,11 @@ def looked_at_gate(host: Host) -> GateState:
 
 def gate_document(gate: GateState) -> dict[str, Any]:
     """The gate as plain values."""
-    return {"isUp": gate.is_up, "openings": list(gate.openings), "bars": list(gate.bars)}
+    return {"up": gate.is_up, "openings": list(gate.openings), "bars": list(gate.bars)}
 
 
 def gate_lines(gate: GateState) -> Iterator[Line]:
-    """What opens the gate, and what bars it; nothing where it does what it is there for."""
+    """What opens the gate, and what keeps it shut; nothing where it judges every machine."""
     for title, sentences in (
         ("Machines start without being judged:", gate.openings),
         ("No machine starts:", gate.bars),
@@ -39,3 +39,16 @@ def gate_lines(gate: GateState) -> Iterator[Line]:
             yield line()
             yield line(title)
             yield from (line("  ", Painted(text, "bad")) for text in sentences)
+
+
+def after_a_failure(gate: GateState) -> Line:
+    """Whether a machine starts now, in one line: the last of a run that failed."""
+    if gate.openings or not gate.is_up:
+        why = gate.openings[0] if gate.openings else "the gate is not up"
+        ways = (
+            "keep machines from starting with: systemctl mask --runtime machines.target, or mend this and apply again"
+        )
+        return line(Painted("A machine that is started now is NOT held back:", "bad"), f" {why}; {ways}")
+    if gate.bars:
+        return line(Painted("No machine starts now:", "warn"), f" {gate.bars[0]}")
+    return line("A machine that is started now is judged by what is installed; see: hostrouting status")

@@ -10,9 +10,11 @@ from hostrouting.cli.changes import counted, file_lines, step_document, step_lin
 from hostrouting.cli.check import answer_line, evidence_lines
 from hostrouting.cli.examined import Examined
 from hostrouting.cli.foreseen import foreseen_document, foreseen_lines
+from hostrouting.cli.gates import gate_document, gate_lines, looked_at_gate
 from hostrouting.cli.page import Line, Painted, Style, line
 from hostrouting.cli.reply import FAILED, FINE, UNDECIDED, Reply
 from hostrouting.cli.source import config_of, looked_at
+from hostrouting.openings import GateState
 from hostrouting.plan import RoutePlan, plan_routes
 from hostrouting.tasks import Configure, wanted_routes
 
@@ -39,8 +41,8 @@ class _Prospect:
     removes: tuple[str, ...]
     after: Examined | None
     saved: bool
-    shuts: bool
-    """Whether no machine starts when apply fails at a route: what would open the gate is not there."""
+    gate: GateState
+    """The gate as it is now."""
 
     @property
     def is_stuck(self) -> bool:
@@ -86,7 +88,7 @@ def run(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
     observed = looked_at(arguments, host)
     writes: tuple[str, ...] = ()
     removes: tuple[str, ...] = ()
-    shuts = False
+    gate = GateState()
     if arguments.snapshot is not None:
         routes = plan_routes(wanted_routes(config), observed.last, protocol=config.protocol)
     else:
@@ -94,9 +96,9 @@ def run(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
         look = Configure(config, host=where).preview()
         routes = look.routes or RoutePlan()
         writes, removes = look.files.writes, look.files.removes
-        shuts = bool(routes.conflicts or routes.pending)
+        gate = looked_at_gate(where)
     after = _afterwards(routes, observed.last, config)
-    it = _Prospect(routes, writes, removes, after, saved=arguments.snapshot is not None, shuts=shuts)
+    it = _Prospect(routes, writes, removes, after, saved=arguments.snapshot is not None, gate=gate)
     return Reply(it.code, lambda: _document(it), lambda style: _page(it, arguments, style))
 
 
@@ -132,6 +134,7 @@ def _page(it: _Prospect, arguments: argparse.Namespace, style: Style) -> Iterato
                 where = f" --snapshot {arguments.snapshot}" if it.saved else ""
                 again = f"hostrouting repair --config {arguments.config}{where}"
                 yield line(f"What the configuration lacks is printed by: {again}")
+    yield from gate_lines(it.gate)
     if it.changes and not it.is_stuck and arguments.snapshot is None:
         yield line()
         yield line(f"Do it, as root, with: hostrouting apply --config {arguments.config}")
@@ -139,14 +142,14 @@ def _page(it: _Prospect, arguments: argparse.Namespace, style: Style) -> Iterato
 
 def _answer(it: _Prospect, config: str) -> Line:
     beside = "; routes only: a snapshot has no files" if it.saved else ""
-    gate = f"{'shut the gate' if it.writes else 'leave the gate shut'} (no machine starts)"
+    until, none = ("", "") if it.saved else (", and no machine starts until then", ", and no machine starts")
     if it.routes.conflicts:
         count = counted(len(it.routes.conflicts), "route")
-        told = f"change no route, {gate} and fail" if it.shuts else "change no route and fail"
-        return line(Painted("CONFLICT:", "bad"), f" {count} cannot be had; apply would {told}{beside}")
+        told = f" {count} cannot be had; apply would change no route and fail{none}{beside}"
+        return line(Painted("CONFLICT:", "bad"), told)
     if it.routes.pending:
-        told = f"{gate}, and wait" if it.shuts else "wait"
-        return line(Painted("NOT READY:", "warn"), f" apply would {told} for what is not there yet{beside}")
+        told = f" apply would wait for what is not there yet{until}{beside}"
+        return line(Painted("NOT READY:", "warn"), told)
     if it.answer == "not-ready":
         return line(Painted("NOT READY:", "warn"), " apply would wait for an IPv4 default route, by which to judge")
     parts = tally(it.routes.steps, {"add": "add {}", "replace": "replace {}", "delete": "delete {}"})
@@ -172,4 +175,5 @@ def _document(it: _Prospect) -> dict[str, Any]:
         "foreseen": [foreseen_document(foreseen) for foreseen in it.routes.foreseen],
         "files": None if it.saved else {"write": list(it.writes), "remove": list(it.removes)},
         "verdict": None if it.after is None else it.after.found.verdict,
+        "gate": None if it.saved else gate_document(it.gate),
     }

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 
 from hostrouting import __version__
-from hostrouting.cli.parser import CHANGING, Misused, make_parser
+from hostrouting.cli.parser import CHANGING, LOOKS, Misused, make_parser
 
 TYPE_CHECKING = False  # `typing` costs as much as parsing does
 if TYPE_CHECKING:
@@ -48,7 +48,8 @@ def main(argv: Sequence[str] | None = None, *, host: Callable[[], Host] | None =
         _say("interrupted")
         return _answered(_INTERRUPTED, _complaint("Interrupted", "interrupted")) if arguments.json else _INTERRUPTED
     except Exception as error:  # noqa: BLE001  whatever it is, the exit code must not be taken for a verdict
-        code, shown = _failed(error, as_json=arguments.json)
+        looks = arguments.command in LOOKS and arguments.command != "plan"
+        code, shown = _failed(error, looks=looks, as_json=arguments.json)
         return _answered(code, shown)
     return _answered(reply.code, shown)
 
@@ -90,7 +91,7 @@ def _answered(code: int, write: Callable[[Terminal], None]) -> int:
     return code
 
 
-def _failed(error: Exception, *, as_json: bool) -> tuple[int, Callable[[Terminal], None]]:
+def _failed(error: Exception, *, looks: bool, as_json: bool) -> tuple[int, Callable[[Terminal], None]]:
     """What went wrong is said on standard error; to a program also as its document."""
     from hostrouting.cli.failure import code_of, document_of, words_of  # noqa: PLC0415  as above
     from hostrouting.errors import HostRoutingError  # noqa: PLC0415  as above
@@ -102,7 +103,7 @@ def _failed(error: Exception, *, as_json: bool) -> tuple[int, Callable[[Terminal
     else:
         _say(*words_of(error))
     text = _json(document_of(error)) if as_json else ""
-    return code_of(error), lambda terminal: terminal.write_json(text) if text else None
+    return code_of(error, looks=looks), lambda terminal: terminal.write_json(text) if text else None
 
 
 def _say(*paragraphs: str) -> None:

@@ -50,6 +50,11 @@ _FAILURES = {
     "failures[].error": _ERROR["error"],
     "failures[].message": _ERROR["message"],
 }
+_GATE = {
+    "gate.up": "whether the drop-in is there by which machines ask before they start",
+    "gate.openings[]": "what lets a machine start without being judged; each a sentence",
+    "gate.bars[]": "what keeps every machine from starting, whatever the routing; each a sentence",
+}
 _CHECK = {
     "verdict": "ok, overlap, undecided or no-default-route",
     "mode": "WARN or STRICT",
@@ -113,6 +118,7 @@ SCHEMAS: dict[str, dict[str, str]] = {
         "files.write[]": "the files that would be written, if only till it fails; files is null of a snapshot",
         "files.remove[]": "the files that would be removed",
         "verdict": "what check would say afterwards; null where nothing is to be checked, or nobody knows",
+        **_GATE,
     },
     "hostrouting/apply/1": {
         "ok": "whether everything that was wanted was done",
@@ -122,6 +128,7 @@ SCHEMAS: dict[str, dict[str, str]] = {
         "files.wrote[]": "the files that were written",
         "files.removed[]": "the files that were removed",
         "check": "the check that followed, as hostrouting/check/1; null where there was none",
+        **_GATE,
         **_FAILURES,
     },
     "hostrouting/remove/1": {
@@ -144,7 +151,7 @@ SCHEMAS: dict[str, dict[str, str]] = {
         "routes[]": "our routes, in the words of ip route",
         "missing[]": "routes that the configuration, or else the installed script, has and the host has not",
         "contested[]": "those of them that cannot be had, for somebody else has a route there",
-        "unfinished[]": "what a run has left that did not come to its end; each a sentence",
+        **_GATE,
         "defaultRoute": "the default route",
         "files[]": "our files",
         "units[].unit": "a unit of ours",
@@ -157,7 +164,7 @@ SCHEMAS: dict[str, dict[str, str]] = {
         "now.inForce": "whether machines wait for a check that judges like this",
         "now.expectedCidrs[]": "what it was judged for",
         **{f"now.{key}": says for key, says in _CHECK.items()},
-        "lastCheck.verdict": "what the last check said; lastCheck is null where there was none since boot",
+        "lastCheck.verdict": "what the last check said; lastCheck is null where none is on record since boot",
         "lastCheck.findings": "how many findings it had",
         "lastCheck.at": "when it was",
         "lastCheck.outOfDate": "whether now has another answer; null where it cannot be compared",

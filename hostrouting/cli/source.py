@@ -6,7 +6,6 @@ Here: arguments become values, and their faults ConfigError or SnapshotError. No
 from __future__ import annotations
 
 import os
-import stat
 import sys
 from contextlib import suppress
 from ipaddress import IPv6Address, ip_address
@@ -22,6 +21,7 @@ from hostrouting.config import HostRoutingConfig, RouteOverlapConfig
 from hostrouting.config.shape import show
 from hostrouting.errors import ConfigError, Fault, NetlinkUnavailable, SnapshotError
 from hostrouting.model import Snapshot
+from hostrouting.opening import NotAFile, open_file
 from hostrouting.render import CheckScript, parse_check_script, parse_static_routes_script
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ __all__ = [
 
 T = TypeVar("T")
 
+_WRITER = 10.0  # seconds in which whoever writes into a fifo has to have opened it
 _LIMIT = 1 << 30  # bytes of a snapshot; that of 100,000 routes has some 10 MiB
 
 
@@ -185,14 +186,35 @@ def _read(path: str) -> str:
 
 
 def _bytes_of(path: str) -> bytes:
-    # Only a regular file, or a pipe that somebody gave us: not a folder, not a device without an end.
-    mode = os.stat(path).st_mode
-    if stat.S_ISDIR(mode):
-        raise SnapshotError(path=path, problem="this is a directory; name the file in it")
-    if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode)):
-        raise SnapshotError(path=path, problem="this is no regular file; save one with: hostrouting snapshot")
-    with open(path, "rb") as stream:
-        return stream.read(_LIMIT + 1)
+    """What is in a regular file, or comes out of a pipe, as a shell makes it of <(...): not a folder, nor a device."""
+    try:
+        descriptor = open_file(path, fifo=True)
+    except NotAFile as error:
+        if error.kind == "a folder":
+            raise SnapshotError(path=path, problem="this is a directory; name the file in it") from error
+        problem = f"this is {error.kind}, not a regular file; save one with: hostrouting snapshot"
+        raise SnapshotError(path=path, problem=problem) from error
+    with os.fdopen(descriptor, "rb") as stream:
+        first = _first_of(descriptor, path)
+        # Whoever writes into a pipe may take his time; to wait for him ends with Ctrl-C and SIGTERM.
+        os.set_blocking(descriptor, True)
+        return first + stream.read(_LIMIT + 1)
+
+
+def _first_of(descriptor: int, path: str) -> bytes:
+    """What had to be read to see that a fifo has a writer; without one there is nothing to wait for."""
+    import select  # noqa: PLC0415  only a snapshot needs it
+
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    if poll.poll(_WRITER * 1000):  # a regular file always is ready
+        return b""
+    with suppress(BlockingIOError):  # a writer is there, and has not written yet
+        if first := os.read(descriptor, 1):
+            return first
+        problem = f"this is a fifo that no program has opened for writing within {_WRITER:g} s; start that one first"
+        raise SnapshotError(path=path, problem=problem)
+    return b""
 
 
 def start_command(host: Host) -> str:

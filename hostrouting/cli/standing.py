@@ -5,12 +5,12 @@ Here: what is found out, and the exit code that it means. Not here: sentences an
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import attrs
 
 from hostrouting.cli.reply import FAILED, FINE, UNDECIDED
-from hostrouting.cli.source import installed_config, quiet_context, start_command
+from hostrouting.cli.source import installed_config, start_command
 from hostrouting.cli.verdicts import find_last_check, judge
 from hostrouting.cli.witness import Observed
 from hostrouting.errors import BackendError, FileError, ManagerError
@@ -19,11 +19,11 @@ from hostrouting.gate import Gate
 from hostrouting.model import route_keys
 from hostrouting.openings import GateState, find_gate_state
 from hostrouting.plan import RoutePlan, plan_routes
-from hostrouting.tasks import Remove, wanted_routes
+from hostrouting.tasks import Configure, wanted_routes
 from hostrouting.uplink import default_route
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from hostrouting.cli.verdicts import LastCheck, Now
     from hostrouting.config import HostRoutingConfig
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from hostrouting.system import UnitState
 
 __all__ = ["Standing", "find_standing"]
+
+T = TypeVar("T")
 
 CHECK = "check-route-overlap"
 
@@ -116,11 +118,6 @@ class Standing:
         return UNDECIDED if unknown else FINE
 
 
-def units_of(layout: HostLayout) -> tuple[str, ...]:
-    """The units of ours, in the order in which they run."""
-    return (layout.routes_unit, layout.gate_unit, layout.check_unit)
-
-
 def find_standing(host: Host, config: HostRoutingConfig, *, named: bool) -> Standing:
     """Everything that can be found out; one question that fails does not keep the others from being asked."""
     troubles: list[str] = []
@@ -128,23 +125,15 @@ def find_standing(host: Host, config: HostRoutingConfig, *, named: bool) -> Stan
     default: Route | None = None
     plan = RoutePlan()
     now: Now | None = None
-    last: LastCheck | None = None
-    installed: HostRoutingConfig | None = None
     layout, files = host.layout, host.files
-    gate = GateState()
-    try:
-        gate = find_gate_state(host)
-    except (FileError, ManagerError) as error:
-        troubles.append(f"the gate: {error}")
-    checking = gate.is_up and any(step.name == CHECK for step in Gate(host).steps)
-    try:
-        installed = installed_config(host)
-        lost = installed is None or not installed.route_overlap.expected_cidrs
-        if lost and checking and files.is_there(layout.check_script_path):
-            told = f"{layout.check_script_path} is not as we wrote it; write it anew with: hostrouting apply"
-            troubles.append(f"the installed check: {told}")
-    except FileError as error:
-        troubles.append(f"the installed script: {error}")
+    gate = _asked(troubles, "the gate", lambda: find_gate_state(host)) or GateState()
+    steps = _asked(troubles, "the gate's steps", lambda: Gate(host).steps) or ()
+    checking = gate.is_up and any(step.name == CHECK for step in steps)
+    installed = _asked(troubles, "the installed script", lambda: installed_config(host))
+    lost = installed is None or not installed.route_overlap.expected_cidrs
+    if lost and checking and files.is_there(layout.check_script_path):
+        told = f"{layout.check_script_path} is not as we wrote it; write it anew with: hostrouting apply"
+        troubles.append(f"the installed check: {told}")
     wanted = config if named else installed or config
     try:
         if host.backend is not None:
@@ -163,19 +152,6 @@ def find_standing(host: Host, config: HostRoutingConfig, *, named: bool) -> Stan
             plan = plan_routes(wanted_routes(wanted), snapshot, protocol=wanted.protocol)
     except BackendError as error:
         troubles.append(f"the route table: {error}")
-    try:
-        last = find_last_check(host)
-    except FileError as error:
-        troubles.append(f"the last check: {error}")
-    units: list[tuple[str, UnitState]] = []
-    running = host.manager is not None and host.manager.is_running()
-    try:
-        if host.manager is not None and running:
-            states = [(unit, host.manager.state(unit)) for unit in units_of(layout)]
-            units = [(unit, state) for unit, state in states if state.load != "not-found"]
-    except ManagerError as error:
-        troubles.append(f"the units: {error}")
-    present = Remove(config, host=attrs.evolve(host, backend=None)).plan(quiet_context()).files.removes
     return Standing(
         routes=routes,
         wanted=len(wanted_routes(wanted)),
@@ -183,17 +159,44 @@ def find_standing(host: Host, config: HostRoutingConfig, *, named: bool) -> Stan
         contested=plan.conflicts,
         start=start_command(host),
         default=default,
-        files=tuple(sorted(path for path in present if not path.startswith(layout.at(layout.state_directory)))),
+        files=_files_of(host, config, troubles),
         gate=gate,
         lasting=files.is_there(layout.routes_script_path),
         checking=checking,
-        units=tuple(units),
+        units=_asked(troubles, "the units", lambda: _units_of(host)) or (),
         layout=layout,
-        manager=running,
+        manager=host.manager is not None and host.manager.is_running(),
         now=now,
-        last=last,
+        last=_asked(troubles, "the last check", lambda: find_last_check(host)),
         troubles=tuple(troubles),
     )
+
+
+def _asked(troubles: list[str], what: str, question: Callable[[], T]) -> T | None:
+    """The answer, or a trouble more."""
+    try:
+        return question()
+    except (FileError, ManagerError) as error:
+        troubles.append(f"{what}: {error}")
+        return None
+
+
+def _units_of(host: Host) -> tuple[tuple[str, UnitState], ...]:
+    """The state of each unit of ours, in the order in which they run."""
+    manager, layout = host.manager, host.layout
+    if manager is None or not manager.is_running():
+        return ()
+    states = [(unit, manager.state(unit)) for unit in (layout.routes_unit, layout.gate_unit, layout.check_unit)]
+    return tuple((unit, state) for unit, state in states if state.load != "not-found")
+
+
+def _files_of(host: Host, config: HostRoutingConfig, troubles: list[str]) -> tuple[str, ...]:
+    """The files of ours, without those under /run."""
+    found: set[str] = set()
+    for look in (Gate(host).present, *(task.paths for task in Configure(config, host=host).subtasks)):
+        found.update(_asked(troubles, "the files", look) or ())
+    state = host.layout.at(host.layout.state_directory)
+    return tuple(sorted(path for path in found if not path.startswith(f"{state}/")))
 
 
 def _missing(plan: RoutePlan) -> Iterator[str]:

@@ -190,7 +190,7 @@ def _verdict(verdict: str, findings: int) -> Painted:
 def _told(it: Standing) -> Painted:
     """What the last check said, when, and whether that still holds."""
     if it.last is None:
-        return Painted("none since this host booted", "soft")
+        return Painted("none on record since this host booted", "soft")
     said = _verdict(it.last.verdict, len(it.last.findings))
     text = f"{said.text}, {it.last.at}" if it.last.at else said.text
     if it.last.is_out_of_date(it.now):

@@ -109,15 +109,18 @@ def find_last_check(host: Host) -> LastCheck | None:
     path = host.layout.report_path
     if (text := host.files.read(path)) is None:
         return None
+    if host.files.is_frozen(path):
+        reason = "is on a read-only file system, and may be of an earlier check; remount that writable"
+        raise FileError(f"{path} {reason}", path=path)
     document = _parsed(text)
     verdict, findings = document.get("verdict"), document.get("findings", [])
-    if verdict not in _VERDICTS or not isinstance(findings, list):
+    if not isinstance(verdict, str) or verdict not in _VERDICTS or not isinstance(findings, list):
         raise FileError(f"{path} is no report of a check; write it anew with: hostrouting apply", path=path)
     return LastCheck(verdict, tuple(findings), _when(host.files.modified(path)))
 
 
 def _parsed(text: str) -> dict[str, Any]:
-    with suppress(ValueError):
+    with suppress(ValueError, RecursionError):
         document = json.loads(text)
         if isinstance(document, dict):
             return document

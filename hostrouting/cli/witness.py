@@ -112,9 +112,17 @@ class WitnessedFiles:
         """See Files."""
         return self._files.modified(path)
 
+    def is_frozen(self, path: str) -> bool:
+        """See Files."""
+        return self._files.is_frozen(path)
+
     def try_lock(self, path: str) -> Lock | None:
         """See Files."""
         return self._files.try_lock(path)
+
+    def holder(self, path: str) -> str:
+        """See Files."""
+        return self._files.holder(path)
 
     def _note(self, where: dict[str, None], path: str, *, done: bool) -> bool:
         if done and path not in self._passing:

@@ -6,11 +6,11 @@ No message quotes the text: an agent's larger file holds secrets.
 from __future__ import annotations
 
 import os
-import stat
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from hostrouting.config.shape import WHOLE, show
 from hostrouting.errors import ConfigError, Fault
+from hostrouting.opening import NotAFile, open_file
 
 if TYPE_CHECKING:
     import json
@@ -92,7 +92,13 @@ def read(path: str) -> bytes:
     """The bytes of a configuration file; whatever keeps them from being read is a ConfigError naming it."""
     name = printable(path)
     try:
-        mode, content = _mode_and_content(path)
+        content = _content(path)
+    except NotAFile as error:
+        if error.kind == "a folder":
+            _fail(name, "is a directory", "name the file in it", cause=error)
+        # A pipe without a writer would hold a booting machine for ever.
+        rule = f"is {error.kind}, not a regular file"
+        _fail(name, rule, "name the file that holds the configuration", cause=error)
     except FileNotFoundError as error:
         _fail(name, "does not exist", "check the path", cause=error)
     except PermissionError as error:
@@ -101,10 +107,6 @@ def read(path: str) -> bytes:
         _fail(name, f"cannot be read: {error.strerror}", cause=error)
     except ValueError as error:
         _fail(name, "is not a path", "check it for stray characters", cause=error)
-    if stat.S_ISDIR(mode):
-        _fail(name, "is a directory", "name the file in it")
-    if not stat.S_ISREG(mode):
-        _fail(name, "is not a regular file", "name the file that holds the configuration")
     if len(content) > SIZE_LIMIT:
         _fail(name, f"is larger than {SIZE_LIMIT // 1024 // 1024} MiB", "check that this is the configuration")
     return content
@@ -115,13 +117,9 @@ def printable(path: str) -> str:
     return path if path and path.isprintable() else show(path)
 
 
-def _mode_and_content(path: str) -> tuple[int, bytes]:
-    # Only a regular file is opened: a pipe without a writer would hold a booting machine for ever.
-    mode = os.stat(path).st_mode
-    if not stat.S_ISREG(mode):
-        return mode, b""
-    with open(path, "rb") as stream:
-        return mode, stream.read(SIZE_LIMIT + 1)
+def _content(path: str) -> bytes:
+    with os.fdopen(open_file(path), "rb") as stream:
+        return stream.read(SIZE_LIMIT + 1)
 
 
 def _decoded(data: bytes, source: str | None) -> str:

@@ -10,18 +10,30 @@ import errno
 import os
 import stat
 from contextlib import suppress
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from hostrouting.errors import FileError
+from hostrouting.opening import NotAFile, kind_of, open_file, require_file
 
-__all__ = ["Files", "LocalFiles", "Lock", "lock_folder"]
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["Files", "LocalFiles", "Lock", "holder_of", "lock_file"]
+
+_LIMIT = 256 * 1024 * 1024  # bytes; a script with the routes of the largest configuration has less than half of it
+_CHUNK = 1024 * 1024
+_NULL = os.makedev(1, 3)  # /dev/null
 
 
 class Files(Protocol):
-    """The files of a host. Paths are absolute, as `HostLayout` gives them. FileError names the path and the remedy."""
+    """The files of a host. Paths are absolute, as `HostLayout` gives them. FileError names the path and the remedy.
+
+    Nothing here waits for anybody. A fifo, a socket, a device or a folder in the place of a file is a FileError; only
+    `remove` takes all but the folder away, and `is_there` and `modified` answer.
+    """
 
     def read(self, path: str) -> str | None:
-        """The text of a file; None when there is none."""
+        """The text of a file, as it is; None when there is none. A link to /dev/null leads to an empty one."""
         ...
 
     def holds(self, path: str, text: str, *, mode: int = 0o644) -> bool:
@@ -56,8 +68,19 @@ class Files(Protocol):
         """When the file was last written, in seconds since 1970; None where there is none, or nobody knows."""
         ...
 
+    def is_frozen(self, path: str) -> bool:
+        """Whether nobody can change what is at the path, for its file system is read-only."""
+        ...
+
     def try_lock(self, path: str) -> Lock | None:
-        """Take the lock of this file without waiting; None when somebody else holds it. Goes with its process."""
+        """Take the lock of this file without waiting; None when another process holds it. Goes with its process.
+
+        Only the user who runs this, and root, can hold it: a file that belongs to another user is a FileError.
+        """
+        ...
+
+    def holder(self, path: str) -> str:
+        """Who holds the lock of this file, in a clause: the processes, or the command that tells them."""
         ...
 
 
@@ -74,9 +97,8 @@ class LocalFiles:
     def read(self, path: str) -> str | None:
         """See Files."""
         try:
-            # What is no text is not what we wrote; the rest of it says whose it is.
-            with open(path, encoding="utf-8", errors="replace") as stream:
-                return stream.read()
+            # Bytes that are not text are not what we wrote; the rest of it says whose it is.
+            return _content(path).decode("utf-8", errors="replace")
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
@@ -84,16 +106,18 @@ class LocalFiles:
 
     def holds(self, path: str, text: str, *, mode: int = 0o644) -> bool:
         """See Files."""
+        data = text.encode()
         try:
             found = os.lstat(path)
+            require_file(path, found.st_mode)
+            # Root runs what is in some of them: nobody else is to own one. Whoever merely looks may be anybody.
+            is_own = found.st_uid in {0, os.geteuid()}
+            is_like = stat.S_ISREG(found.st_mode) and stat.S_IMODE(found.st_mode) == mode
+            return is_own and is_like and found.st_size == len(data) and _content(path) == data
         except (FileNotFoundError, NotADirectoryError):
             return False
         except OSError as error:
             raise _file_error("read", path, error) from error
-        # Root runs what is in some of them: nobody else is to own one. Whoever merely looks may be anybody.
-        is_own = found.st_uid in {0, os.geteuid()}
-        is_like = stat.S_ISREG(found.st_mode) and stat.S_IMODE(found.st_mode) == mode
-        return is_own and is_like and self.read(path) == text
 
     def write(self, path: str, text: str, *, mode: int = 0o644) -> bool:
         """See Files."""
@@ -101,9 +125,10 @@ class LocalFiles:
             target = os.readlink(path)
             what = "the unit is masked: systemctl unmask it" if target == "/dev/null" else "remove the link"
             raise FileError(f"{path} is a link to {target}, and nothing is written through a link; {what}", path=path)
-        if self.holds(path, text, mode=mode):
-            return False
         try:
+            _require_replaceable(path)
+            if self.holds(path, text, mode=mode):
+                return False
             _make_folder(os.path.dirname(path))
             _write_whole(path, text.encode("utf-8"), mode)
         except OSError as error:
@@ -113,9 +138,12 @@ class LocalFiles:
     def leads(self, path: str, target: str) -> bool:
         """See Files."""
         try:
+            _require_replaceable(path)
             return os.readlink(path) == target
+        except NotAFile as error:
+            raise _file_error("link", path, error) from error
         except OSError:
-            return False  # there is none, or it is no link
+            return False  # there is nothing, or a file
 
     def link(self, path: str, target: str) -> bool:
         """See Files."""
@@ -135,10 +163,14 @@ class LocalFiles:
         """See Files."""
         try:
             _cleared(path)
+            if not os.path.lexists(path):
+                return False
             os.unlink(path)
             _flush_folder(path)
         except (FileNotFoundError, NotADirectoryError):
             return False
+        except IsADirectoryError as error:
+            raise _file_error("remove", path, NotAFile("a folder", path)) from error
         except OSError as error:
             raise _file_error("remove", path, error) from error
         return True
@@ -150,48 +182,183 @@ class LocalFiles:
     def modified(self, path: str) -> float | None:
         """See Files."""
         try:
-            return os.stat(path).st_mtime
+            found = os.stat(path)
         except OSError:
             return None
+        return None if kind_of(found.st_mode) else found.st_mtime
+
+    def is_frozen(self, path: str) -> bool:
+        """See Files. Not where it is only this process that may not write, as in a sandbox: others may have written."""
+        try:
+            number = os.lstat(path).st_dev
+            with open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as lines:
+                return any(_is_read_only(line.split(), f"{os.major(number)}:{os.minor(number)}") for line in lines)
+        except OSError:
+            return False
 
     def try_lock(self, path: str) -> Lock | None:
-        """See Files."""
+        """See Files.
+
+        The file is root's alone (0600) from the moment it is there, so that no other user can open it, and to hold a
+        lock takes that. Nor may another user be able to replace the file: the folder is looked at as well.
+        """
+        folder = os.path.dirname(path)
         try:
-            _make_folder(os.path.dirname(path))
+            _make_folder(folder)
+            _require_own_folder(folder, path)
         except OSError as error:
+            if error.errno == errno.EROFS:
+                return _NoLock()
             raise _file_error("lock", path, error) from error
-        return _try_lock(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, mode=0o600)
+        return lock_file(path)
+
+    def holder(self, path: str) -> str:
+        """See Files."""
+        return holder_of(path)
 
 
-def lock_folder(path: str) -> Lock | None:
-    """Take the lock of a folder, as `Files.try_lock` does that of a file; FileError where there is none."""
-    return _try_lock(path, os.O_RDONLY | os.O_DIRECTORY, mode=None)
+def lock_file(path: str, *, passing: bool = False) -> Lock | None:
+    """Take the lock of a file, as `Files.try_lock` does; one that is passing is removed when it is released.
 
-
-def _try_lock(path: str, flags: int, *, mode: int | None) -> Lock | None:
+    On a file system that is read-only nobody can make the file: where there is none, there is nobody to wait for.
+    """
     import fcntl  # noqa: PLC0415  not on every system, where all but the lock is of use
 
     try:
-        descriptor = os.open(path, flags | os.O_CLOEXEC, mode or 0)
+        descriptor = open_file(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)
     except OSError as error:
-        raise _file_error("lock", path, error) from error
+        if error.errno != errno.EROFS:
+            raise _file_error("lock", path, error) from error
+        try:
+            descriptor = open_file(path, os.O_RDONLY | os.O_NOFOLLOW)
+        except FileNotFoundError:
+            return _NoLock()
+        except OSError as error:
+            raise _file_error("lock", path, error) from error
     try:
-        if mode is not None:
-            os.fchmod(descriptor, mode)  # whoever can open it can hold it, and everybody waits
+        found = os.fstat(descriptor)
+        if found.st_uid not in {0, os.geteuid()}:
+            text = f"cannot lock {path}: it belongs to user {found.st_uid}, who could hold it for ever; remove it"
+            raise FileError(text, path=path)  # noqa: TRY301  closed below, as after any other
+        if stat.S_IMODE(found.st_mode) & 0o077:
+            with suppress(OSError):  # on a file system that is read-only
+                os.fchmod(descriptor, 0o600)  # whoever can open it can hold it, and everybody waits
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+        # Whoever had it before may have removed it since it was opened: then it is not the lock any more.
+        if os.path.samestat(os.lstat(path), found):
+            return _LocalLock(descriptor, path if passing else "")
+    except (BlockingIOError, FileNotFoundError):
+        pass
+    except BaseException:
         os.close(descriptor)
-        return None
-    return _LocalLock(descriptor)
+        raise
+    os.close(descriptor)
+    return None
+
+
+def holder_of(path: str) -> str:
+    """Who holds the lock of the file, as `Files.holder` says it."""
+    try:
+        holders = [f"process {pid} ({name})" for pid, name in _holders(os.stat(path))]
+    except OSError:
+        holders = []
+    if holders:
+        return f"{' and '.join(holders)} {'have' if len(holders) > 1 else 'has'} locked {path}"
+    return f"to see who has locked {path}: fuser {path}"
+
+
+def _holders(found: os.stat_result) -> Iterator[tuple[int, str]]:
+    """The processes that hold a lock of this file by flock, and their names."""
+    with open("/proc/locks", encoding="ascii", errors="replace") as lines:
+        # 1: FLOCK  ADVISORY  WRITE 4711 00:19:1234 0 EOF
+        locks = [line.split()[4:6] for line in lines if line.split()[1:2] == ["FLOCK"]]
+    for pid, place in locks:
+        number, _, inode = place.rpartition(":")
+        if inode != str(found.st_ino):
+            continue
+        # What stat calls the device, the kernel's list may call by another number: btrfs, overlay.
+        same = number == f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}" or _has_open(pid, found)
+        with suppress(OSError):
+            with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as stream:
+                name = stream.read().strip()
+            if same:
+                yield int(pid), name if name.isprintable() else ascii(name)
+
+
+def _has_open(pid: str, found: os.stat_result) -> bool:
+    with suppress(OSError), os.scandir(f"/proc/{pid}/fd") as descriptors:
+        for it in descriptors:
+            with suppress(OSError):
+                if os.path.samestat(os.stat(it.path), found):
+                    return True
+    return False
+
+
+def _is_read_only(mount: list[str], device: str) -> bool:
+    """Whether a line of mountinfo is of this device, and says that its file system, not only the mount, is so."""
+    return mount[2] == device and "ro" in mount[-1].split(",")
+
+
+def _require_own_folder(folder: str, path: str) -> None:
+    """FileError where another user could replace what is in the folder; who may not write there is told so later."""
+    if not os.access(folder, os.W_OK):
+        return
+    found = os.stat(folder)
+    trusted = {0, os.getegid()}
+    open_to = stat.S_IWOTH if found.st_gid in trusted else stat.S_IWOTH | stat.S_IWGRP
+    if found.st_uid not in {0, os.geteuid()}:
+        who, remedy = f"belongs to user {found.st_uid}", f"chown root: {folder}"
+    elif found.st_mode & open_to and not found.st_mode & stat.S_ISVTX:
+        who, remedy = "can be written by other users", f"chmod go-w {folder}"
+    else:
+        return
+    raise FileError(f"cannot lock {path}: {folder} {who}, who could take the lock away; {remedy}", path=path)
 
 
 class _LocalLock:
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: int, removed: str) -> None:
         self._descriptor = descriptor
+        self._removed = removed
 
     def release(self) -> None:
         """See Lock."""
+        # While it is held: whoever has opened it meanwhile finds that it is not there any more.
+        with suppress(OSError):
+            if self._removed:
+                os.unlink(self._removed)
         os.close(self._descriptor)
+
+
+class _NoLock:
+    """What is held where nobody can lock anything, nor change it."""
+
+    def release(self) -> None:
+        """See Lock."""
+
+
+def _content(path: str) -> bytes:
+    """The bytes of a file, of which there may not be more than any of ours has."""
+    found = os.stat(path)
+    if stat.S_ISCHR(found.st_mode) and found.st_rdev == _NULL:
+        return b""
+    descriptor = open_file(path)
+    try:
+        size = os.fstat(descriptor).st_size
+        chunks = [os.read(descriptor, min(size + 1, _CHUNK))] if size <= _LIMIT else []
+        while chunks and chunks[-1] and size <= _LIMIT:
+            chunks.append(os.read(descriptor, _CHUNK))
+            size = max(size, sum(map(len, chunks)))
+    finally:
+        os.close(descriptor)
+    if size > _LIMIT:
+        raise OSError(errno.EFBIG, f"it is larger than {_LIMIT >> 20} MiB, and not a file of ours")
+    return b"".join(chunks)
+
+
+def _require_replaceable(path: str) -> None:
+    """NotAFile where something is that is neither a file nor a link."""
+    with suppress(FileNotFoundError, NotADirectoryError):
+        require_file(path, os.lstat(path).st_mode)
 
 
 def _make_folder(path: str) -> None:
@@ -229,7 +396,7 @@ def _cleared(path: str) -> str:
     One name is enough, since whoever writes holds the lock on the host.
     """
     temporary = f"{path}.new"
-    with suppress(FileNotFoundError, NotADirectoryError):
+    if os.path.lexists(temporary):  # a file system that is read-only refuses to remove what is not there, too
         os.unlink(temporary)
     return temporary
 
@@ -242,14 +409,28 @@ def _flush_folder(path: str) -> None:
         os.close(descriptor)
 
 
+_REMEDIES = {
+    errno.EACCES: "run as root",
+    errno.EPERM: "run as root, or look whether the file is immutable (lsattr)",
+    errno.EROFS: "remount it writable",
+    errno.ENOSPC: "make room",
+    errno.EDQUOT: "make room",
+    errno.ELOOP: "there is a link in its place: remove it",
+    errno.EISDIR: "there is a folder in its place: remove it",
+    errno.ENOTDIR: "something on the way to it is not a folder: remove that",
+    errno.EAGAIN: "another program has a lease on it (lslocks)",
+    errno.EFBIG: "remove it",
+}
+
+
+_IN_THE_WAY = {errno.EISDIR, errno.ENOTDIR, errno.EPERM}
+
+
 def _file_error(verb: str, path: str, error: OSError) -> FileError:
-    remedy = {
-        errno.EACCES: "run as root",
-        errno.EPERM: "run as root, or look whether the file is immutable (lsattr)",
-        errno.EROFS: "remount it writable",
-        errno.ENOSPC: "make room",
-        errno.EDQUOT: "make room",
-        errno.ELOOP: "there is a link in its place: remove it",
-        errno.EISDIR: "there is a folder in its place: remove it",
-    }.get(error.errno or 0, "nothing was changed there")
-    return FileError(f"cannot {verb} {path}: {error.strerror}; {remedy}", path=path, errno=error.errno)
+    remedy = (
+        "remove it" if isinstance(error, NotAFile) else _REMEDIES.get(error.errno or 0, "nothing was changed there")
+    )
+    # Where another path is in the way, such as the temporary one or a folder's, that is the one to look at.
+    elsewhere = error.errno in _IN_THE_WAY and error.filename not in {None, path} and error.filename2 is None
+    other = f"{error.filename}: " if elsewhere else ""
+    return FileError(f"cannot {verb} {path}: {other}{error.strerror}; {remedy}", path=path, errno=error.errno)

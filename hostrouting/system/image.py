@@ -9,7 +9,7 @@ import os
 from typing import TYPE_CHECKING
 
 from hostrouting.errors import FileError
-from hostrouting.system.files import LocalFiles, lock_folder
+from hostrouting.system.files import LocalFiles, holder_of, lock_file
 
 if TYPE_CHECKING:
     from hostrouting.system.files import Lock
@@ -59,12 +59,30 @@ class ImageFiles:
         """See Files."""
         return self._files.modified(self._followed(path))
 
+    def is_frozen(self, path: str) -> bool:
+        """See Files."""
+        return self._files.is_frozen(self._place(path))
+
     def try_lock(self, path: str) -> Lock | None:  # noqa: ARG002  an image is locked as a whole
-        """See Files. The root itself is locked, so that no file of ours for the lock is left in the image."""
-        root = self._root or "/"
-        if not os.path.isdir(root):
-            raise FileError(f"cannot lock {root}: No such file or directory; mount the image there first", path=root)
-        return lock_folder(root)
+        """See Files. The lock is a file in the root of the image, which is removed with it.
+
+        The root folder itself would do without a file, but to hold its lock takes no more than to open it, which any
+        user may: one who does would keep everybody waiting. A lock that takes the right to write (fcntl) cannot be had
+        of a folder. This file only its owner can open. A run that is killed leaves it, empty, until the next one.
+        """
+        if not os.path.isdir(self._root or "/"):
+            raise FileError(
+                f"cannot lock {self._root}: No such file or directory; mount the image there first", path=self._root
+            )
+        return lock_file(self._lock_path, passing=True)
+
+    def holder(self, path: str) -> str:  # noqa: ARG002  as above
+        """See Files."""
+        return holder_of(self._lock_path)
+
+    @property
+    def _lock_path(self) -> str:
+        return f"{self._root}/.hostrouting.lock"
 
     def _place(self, path: str) -> str:
         """Where the file is, or the link, wherever that leads."""

@@ -62,14 +62,16 @@ class HostTask(Generic[ResultT]):
         """Whether the configuration asks for it."""
         raise NotImplementedError
 
-    @property
-    def has_files(self) -> bool:
-        """Whether files of it are on the host."""
-        return bool(self.part.present(self.host.files))
+    def paths(self) -> tuple[str, ...]:
+        """The paths of its files that are on the host."""
+        return self.part.present(self.host.files)
 
     def is_here(self) -> bool:
         """Whether anything of it is on the host."""
-        return self.has_files
+        return bool(self.paths())
+
+    def prepare(self, ctx: phases.Context) -> None:
+        """What comes before the gate is changed, as a rule nothing."""
 
     def install(self, ctx: phases.Context, changed: tuple[str, ...]) -> ResultT:
         """Do the work. The gate is as it should be; these paths were changed for it."""
@@ -107,6 +109,8 @@ class HostTask(Generic[ResultT]):
 
     def _behind_its_gate(self, ctx: phases.Context, *, up: bool) -> ResultT:
         part = self.part
+        if up:
+            self.prepare(ctx)
         changed = Gate(self.host).change(ctx, *(((part,), ()) if up else ((), (part,)))).get(part.name, ())
         return self.install(ctx, changed) if up else self.remove(ctx, changed)
 

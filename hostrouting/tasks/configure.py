@@ -52,13 +52,16 @@ class Configure:
 
     def do(self, ctx: phases.Context) -> tuple[object, ...]:
         """See the class."""
-        if not any(task.is_wanted or task.has_files for task in self.subtasks):
+        if not any(task.is_wanted or task.paths() for task in self.subtasks):
             return phases.serial(*self.subtasks, name=self.name).do(ctx)
         with self.host.locked(ctx) as host:
             tasks = attrs.evolve(self, host=host).subtasks
             chosen = [task for task in tasks if not ctx.run.leaves_out(task, ctx.path)]
             up = [task.part for task in chosen if task.is_wanted]
             down = [task.part for task in chosen if not task.is_wanted]
+            for task in chosen:
+                if task.is_wanted:
+                    task.prepare(ctx)
             changed = Gate(host).change(ctx, up, down) if chosen else {}
             behind = [_BehindGate(task, changed.get(task.part.name, ())) for task in tasks]
             return phases.serial(*behind, name=self.name).do(ctx)

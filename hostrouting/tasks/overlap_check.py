@@ -31,7 +31,8 @@ class CheckRouteOverlap(HostTask[CheckResult]):
     """Check that every address of the expected CIDRs leaves by an expected device, now and before every machine.
 
     The gate is in place before the verdict is known, so that a bootstrap that fails here leaves it shut. In WARN an
-    overlap is logged; in STRICT it raises RouteOverlapError. Without expected CIDRs there is nothing to
+    overlap is logged; in STRICT it raises RouteOverlapError. That the markers cannot be written or removed is a warning
+    in both, as with a /run that is full: the routes alone decide. Without expected CIDRs there is nothing to
     check, and what was installed for it goes.
     """
 
@@ -72,9 +73,7 @@ class CheckRouteOverlap(HostTask[CheckResult]):
         """The check, now."""
         if self.host.backend is None:
             return CheckResult(None, changed)
-        # No marker may speak of what has not been examined.
-        for path in self._markers:
-            self.host.files.remove(path)
+        self._forget()  # what a machine's start has found meanwhile; what cannot be removed was told before
         with self.host.backend() as backend:
             return CheckResult(self._examine(ctx, backend), changed)
 
@@ -87,6 +86,16 @@ class CheckRouteOverlap(HostTask[CheckResult]):
         layout = self.host.layout
         return (layout.ok_path, layout.detected_path, layout.report_path)
 
+    def prepare(self, ctx: phases.Context) -> None:
+        """Take away what was found earlier: no marker may speak of what has not been examined."""
+        for error in self._forget():
+            ctx.log.warning("%s; what it says is of an earlier check", error)
+
+    def _forget(self) -> list[FileError]:
+        failures: list[FileError] = []
+        FileSet(obsolete=self._markers).remove(self.host.files, failures)
+        return failures
+
     def _examine(self, ctx: phases.Context, backend: RouteBackend) -> Examination:
         found = examine(ctx, backend, self.config, wait=self.wait)
         account = _Account.of(found, wait=self.wait)
@@ -98,8 +107,6 @@ class CheckRouteOverlap(HostTask[CheckResult]):
         try:
             self._mark(found, account)
         except FileError as error:
-            if strict and not failing:
-                raise
             ctx.log.warning("%s", error)
         if failing:
             raise RouteOverlapError("; ".join((*_first(account.wrong), *_first(account.remedy))), report=found)

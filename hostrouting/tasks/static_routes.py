@@ -91,15 +91,14 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
         """Whether any routes are configured."""
         return bool(self._wanted)
 
-    @property
-    def has_files(self) -> bool:
-        """Whether files of the routes are on the host."""
+    def paths(self) -> tuple[str, ...]:
+        """The paths of its files that are on the host."""
         part, files = self.part, self.host.files
-        return bool(part.present(files) or part.program.present(files) or self._name.present(files))
+        return (*part.present(files), *part.program.present(files), *self._name.present(files))
 
     def is_here(self) -> bool:
         """Whether files of the routes are on the host, or routes of ours in its kernel."""
-        if self.has_files:
+        if self.paths():
             return True
         if self.host.backend is None:
             return False

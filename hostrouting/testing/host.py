@@ -39,20 +39,27 @@ class FakeFiles:
     """Every path that was written, linked, removed or locked, in order."""
     broken: dict[str, str] = attrs.field(factory=dict)
     """Paths that cannot be written or removed, each with the reason."""
+    strange: dict[str, str] = attrs.field(factory=dict)
+    """What is no file, by its path: "a fifo", "a socket", "a device", "a folder"."""
+    frozen: bool = False
+    """Whether their file system is read-only, as `is_frozen` says it; what cannot be written is `broken`."""
     locked: set[str] = attrs.field(factory=set)
     times: dict[str, float] = attrs.field(factory=dict)
     """When files were written, for those that this is to be known of."""
 
     def read(self, path: str) -> str | None:
         """See Files."""
+        self._require_file("read", path)
         return self.texts.get(path)
 
     def holds(self, path: str, text: str, *, mode: int = 0o644) -> bool:
         """See Files."""
+        self._require_file("read", path)
         return path not in self.links and self.texts.get(path) == text and self.modes.get(path) == mode
 
     def write(self, path: str, text: str, *, mode: int = 0o644) -> bool:
         """See Files."""
+        self._require_file("write", path)
         if path in self.broken:
             raise FileError(f"cannot write {path}: {self.broken[path]}", path=path)
         if path in self.links:
@@ -65,10 +72,12 @@ class FakeFiles:
 
     def leads(self, path: str, target: str) -> bool:
         """See Files."""
+        self._require_file("link", path)
         return self.links.get(path) == target
 
     def link(self, path: str, target: str) -> bool:
         """See Files."""
+        self._require_file("link", path)
         if path in self.broken:
             raise FileError(f"cannot link {path}: {self.broken[path]}", path=path)
         if self.leads(path, target):
@@ -80,29 +89,45 @@ class FakeFiles:
     def remove(self, path: str) -> bool:
         """See Files."""
         there = self.is_there(path)
+        if self.strange.get(path) == "a folder":
+            self._require_file("remove", path)
         if there and path in self.broken:
             raise FileError(f"cannot remove {path}: {self.broken[path]}", path=path)
         self.texts.pop(path, None)
         self.links.pop(path, None)
+        self.strange.pop(path, None)
         if there:
             self.writes.append(path)
         return there
 
     def is_there(self, path: str) -> bool:
         """See Files."""
-        return path in self.texts or path in self.links
+        return path in self.texts or path in self.links or path in self.strange
 
     def modified(self, path: str) -> float | None:
         """See Files."""
         return self.times.get(path) if path in self.texts else None
 
+    def is_frozen(self, path: str) -> bool:
+        """See Files."""
+        return self.frozen and self.is_there(path)
+
+    def holder(self, path: str) -> str:
+        """See Files."""
+        return f"process 4711 (hostrouting) has locked {path}" if path in self.locked else f"fuser {path}"
+
     def try_lock(self, path: str) -> _FakeLock | None:
         """See Files."""
+        self._require_file("lock", path)
         if path in self.locked:
             return None
         self.writes.append(path)
         self.locked.add(path)
         return _FakeLock(lambda: self.locked.discard(path))
+
+    def _require_file(self, verb: str, path: str) -> None:
+        if path in self.strange:
+            raise FileError(f"cannot {verb} {path}: there is {self.strange[path]} in its place; remove it", path=path)
 
 
 @attrs.frozen
@@ -162,11 +187,11 @@ class FakeManager:
             if "*" not in unit:
                 known = {"Id": unit, "NeedDaemonReload": unread, **shown(unit, self.read)}
                 found.append({**known, **self.properties.get(unit, {})})
-        for unit in self.properties:
-            if any(fnmatchcase(unit, pattern) for pattern in units if "*" in pattern):
-                found.append(
-                    {"Id": unit, "NeedDaemonReload": unread, **shown(unit, self.read), **self.properties[unit]}
-                )
+        patterns = [unit for unit in units if "*" in unit]
+        loaded = [unit for unit in self.properties if any(fnmatchcase(unit, pattern) for pattern in patterns)]
+        for unit in loaded:
+            known = {"Id": unit, "NeedDaemonReload": unread, **shown(unit, self.read)}
+            found.append({**known, **self.properties[unit]})
         return tuple({name: it.get(name, "") for name in names} for it in found)
 
     def _units(self) -> dict[str, str]:

@@ -74,7 +74,8 @@ class Checked:
         done = namespace.run("unshare", "--mount", "bash", "-c", f"{before} && {{ {run}\n}}", **environment)
         self.status, self.said = done.returncode, done.stderr
         state = directory / "left"
-        self.left = {path.name: path.read_text() for path in state.iterdir()} if state.is_dir() else {}
+        left = [path for path in state.iterdir() if path.is_file()] if state.is_dir() else []
+        self.left = {path.name: path.read_text() for path in left}
         self.document: dict[str, Any] = json.loads(self.left.get("route-overlap.json", "{}"))
 
 
@@ -386,17 +387,81 @@ class TestOneHost:
     def test_no_room_for_what_was_found(
         self, namespace: Namespace, tmp_path: Path, awk: str, mode: str, *, escaping: bool
     ) -> None:
-        """With a full disk the journal has what was found and what could not be written, of which nothing is left."""
+        """With a full disk the journal has what was found, and why it could not be written; the routes decide.
+
+        What an earlier run left there goes all the same.
+        """
         config = check(*["172.16.0.0/16"] * escaping, "10.0.0.0/8", mode=mode)
         state = tmp_path / "state"
         state.mkdir()
-        full = f"mount -t tmpfs -o size=4k none {state} && ! cat /dev/zero 2>&- >{state}/all"
+        full = f"mount -t tmpfs -o size=4k none {state} && ! cat /dev/zero 2>&- >{state}/all && : >{state}/route-overlap.ok"
         checked = Checked(namespace, config, tmp_path, awk=awk, before=full)
         assert ("OVERLAP: " if escaping else "ok: every expected CIDR") in checked.said
-        assert f"check-route-overlap: cannot write {state}/route-overlap.json" in checked.said
-        assert checked.said.splitlines()[-1].startswith("<3>" if mode == "STRICT" else "<4>")
+        reason = f"cannot write {state}/route-overlap.json: No space left on device"
+        assert checked.said.splitlines()[-1] == f"<4>check-route-overlap: {reason}"
         assert checked.left.keys() == {"all"}
-        assert checked.status == (mode == "STRICT")
+        assert checked.status == (escaping and mode == "STRICT")
+
+    @each_awk
+    @pytest.mark.parametrize("mode", ["WARN", "STRICT"])
+    @pytest.mark.parametrize("escaping", [False, True], ids=["ok", "overlap"])
+    @pytest.mark.parametrize("stale", [False, True])
+    def test_what_was_found_cannot_be_changed(
+        self, namespace: Namespace, tmp_path: Path, awk: str, mode: str, *, escaping: bool, stale: bool
+    ) -> None:
+        """On a read-only file system the routes decide as well; what is left there is said to be of an earlier check."""
+        config = check(*["172.16.0.0/16"] * escaping, "10.0.0.0/8", mode=mode)
+        state = tmp_path / "state"
+        state.mkdir()
+        leave = f"touch {state}/route-overlap.new; echo ok >{state}/route-overlap.ok" if stale else ":"
+        before = f"mount -t tmpfs none {state} && {{ {leave}; }} && mount -o remount,ro {state}"
+        checked = Checked(namespace, config, tmp_path, awk=awk, before=before)
+        assert ("OVERLAP: " if escaping else "ok: every expected CIDR") in checked.said
+        why = "Read-only file system"
+        said = [line.removeprefix("<4>check-route-overlap: ") for line in checked.said.splitlines()]
+        told = f"cannot remove {state}/route-overlap.ok: {why}; what it says is of an earlier check"
+        assert (said[0] == told) is stale
+        assert said[-1] == f"cannot write {state}/route-overlap.json: {why}"
+        assert checked.status == (escaping and mode == "STRICT")
+
+    @pytest.mark.parametrize("kind", ["mkfifo", "mkdir", "ln -s /nowhere/at/all", "touch"])
+    def test_what_is_in_the_place_of_what_is_left(self, namespace: Namespace, tmp_path: Path, kind: str) -> None:
+        """Nothing in the place of a file that the script leaves keeps it waiting, or has it refuse."""
+        state = tmp_path / "state"
+        paths = [f"{state}/route-overlap.{name}" for name in ("new", "json", "ok")]
+        before = f"mkdir {state}; for path in {' '.join(paths)}; do {kind} $path; done"
+        checked = Checked(namespace, check("10.0.0.0/8"), tmp_path, before=before)
+        assert checked.status == 0, checked.said
+        if kind == "mkdir":
+            assert f"cannot remove {state}/route-overlap.json: Is a directory" in checked.said
+            assert f"cannot write {state}/route-overlap.json: " in checked.said
+        else:
+            assert checked.left.keys() == {"route-overlap.json", "route-overlap.ok"}
+
+    @pytest.mark.parametrize("kind", ["mkfifo", "touch"])
+    def test_what_is_in_the_place_of_the_directory(self, namespace: Namespace, tmp_path: Path, kind: str) -> None:
+        """Where there is no directory for it, and none can be made, that is said, and the routes decide."""
+        state = tmp_path / "other" / "state"
+        before = f"mkdir -p {tmp_path}/other {tmp_path}/state; {kind} {state}"
+        script = tmp_path / "check.sh"
+        script.write_text(render_check_script(check("10.0.0.0/8"), wait=0))
+        done = namespace.run("bash", "-c", f"{before}; RUNTIME_DIRECTORY={state} timeout 20 bash {script}")
+        assert done.returncode == 0, done.stderr
+        assert f"<4>check-route-overlap: cannot make {state}: File exists" in done.stderr
+        assert f"<4>check-route-overlap: cannot write {state}/route-overlap.json: Not a directory" in done.stderr
+
+    @pytest.mark.parametrize("mode", ["WARN", "STRICT"])
+    def test_what_was_found_may_wait_for_nobody(self, namespace: Namespace, tmp_path: Path, mode: str) -> None:
+        """A fifo that cannot be removed is not written into: whoever would read it may never come."""
+        state = tmp_path / "state"
+        state.mkdir()
+        before = f"mount -t tmpfs none {state} && mkfifo {state}/route-overlap.new && mount -o remount,ro {state}"
+        script = tmp_path / "check.sh"
+        script.write_text(render_check_script(check("10.0.0.0/8", mode=mode), wait=0))
+        run = f"{before} && RUNTIME_DIRECTORY={state} timeout 20 bash {script}"
+        done = namespace.run("unshare", "--mount", "bash", "-c", run)
+        assert done.returncode == 0, done.stderr
+        assert f"cannot write {state}/route-overlap.json: Read-only file system" in done.stderr
 
     @pytest.mark.parametrize("step", ["100000", "-100000"])
     def test_a_clock_that_is_set(self, namespace: Namespace, tmp_path: Path, step: str) -> None:

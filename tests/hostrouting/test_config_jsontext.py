@@ -190,7 +190,7 @@ def test_load_of_a_directory(tmp_path: Path) -> None:
 def test_load_of_a_pipe(tmp_path: Path) -> None:
     """A pipe without a writer is refused instead of waited for."""
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(ConfigError, match="pipe: is not a regular file; name the file that holds"):
+    with pytest.raises(ConfigError, match="pipe: is a fifo, not a regular file; name the file that holds"):
         HostRoutingConfig.load(tmp_path / "pipe")
 
 

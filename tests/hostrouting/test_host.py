@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import phases
-from hostrouting.errors import FileError
+from hostrouting.errors import FileError, HostBusy
 from hostrouting.host import Host
 from hostrouting.layout import HostLayout
 from hostrouting.system import LocalFiles, SystemdManager
@@ -39,6 +39,18 @@ class TestLocked:
                 pytest.fail("two at once")
         with host.locked(phases.Context(clock=clock)):
             assert host.files.locked
+
+    def test_not_for_ever(self) -> None:
+        """After a minute of waiting there is an error, which may be tried again, and says who holds the lock."""
+        host, clock = FakeHost(), FakeClock()
+        host.files.locked.add(host.layout.lock_path)
+        begin = clock.now()
+        with pytest.raises(HostBusy) as caught, host.locked(phases.Context(clock=clock)):
+            pytest.fail("two at once")
+        assert 60 <= clock.now() - begin < 61
+        holder = f"process 4711 (hostrouting) has locked {host.layout.lock_path}"
+        told = f"another run has not been done with this host within 60 s: {holder}; wait for it, or end it if it hangs"
+        assert (str(caught.value), caught.value.can_retry) == (told, True)
 
     def test_let_go_after_a_failure(self) -> None:
         """What is raised in the block comes out of it, and the lock is free."""

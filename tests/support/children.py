@@ -6,10 +6,12 @@ import pickle
 import select
 import signal
 import struct
-from collections.abc import Callable
-from typing import TypeVar
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import IO, TypeVar
 
-__all__ = ["enter_namespace", "in_child", "refuse_netlink", "refuse_strict_checking"]
+__all__ = ["as_nobody", "enter_namespace", "in_child", "refuse_netlink", "refuse_strict_checking", "running"]
 
 T = TypeVar("T")
 
@@ -47,6 +49,23 @@ def in_child(work: Callable[[], T], *, seconds: float = 20.0) -> T:
     if not done:
         raise value
     return value  # type: ignore[no-any-return]  # pickle does not know what work returns
+
+
+@contextmanager
+def running(*command: str, seconds: int = 60) -> Iterator[tuple[int, IO[str]]]:
+    """A program that runs until the block ends, and for so many seconds at most; its id and what it says."""
+    words = ["timeout", "--foreground", "--kill-after=1", str(seconds), *command]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, start_new_session=True) as child:
+        assert child.stdout is not None
+        try:
+            yield child.pid, child.stdout
+        finally:
+            os.killpg(child.pid, signal.SIGKILL)
+
+
+def as_nobody(script: str) -> AbstractContextManager[tuple[int, IO[str]]]:
+    """The same of a shell script, as a user without any rights."""
+    return running("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "sh", "-c", script)
 
 
 def enter_namespace(path: str) -> None:

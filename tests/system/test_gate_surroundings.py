@@ -41,6 +41,24 @@ def test_no_program_can_be_run_in_etc() -> None:
         assert pid(system)
 
 
+@pytest.mark.parametrize("option", ["rw", "ro"], ids=["full", "read-only"])
+def test_no_room_for_what_was_found(option: str) -> None:
+    """Where what was found cannot be written, in STRICT the routes alone open the gate, and shut it."""
+    with host(config(*HALVES, mode=Mode.STRICT)) as system:
+        state = LAYOUT.state_directory
+        system.must("mkdir", "--parents", state)
+        system.must("mount", "-t", "tmpfs", "-o", "size=4k,mode=755", "none", state)
+        system.run("sh", "-c", f"cat /dev/zero >{state}/all")
+        system.must("mount", "-o", f"remount,{option}", state)
+        assert start(system) == 0
+        assert f"cannot write {LAYOUT.report_path}: " in system.journal(LAYOUT.check_unit)
+        end(system)
+        system.must("sed", "-i", "s/^  'route .*//", LAYOUT.routes_script_path)
+        system.must("ip", "route", "flush", "proto", "213")
+        assert start(system) == 1
+        assert not pid(system)
+
+
 @pytest.mark.parametrize("mode", [Mode.WARN, Mode.STRICT])
 def test_a_machine_is_ordered_behind_what_it_asks_for(mode: Mode) -> None:
     """At a boot a machine waits its turn; so the waiting does not count against the time that its own start has."""

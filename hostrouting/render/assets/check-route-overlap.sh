@@ -5,6 +5,7 @@ finished='' && trap '[[ $finished ]] || exit 1' EXIT # a script that was cut sho
 # Exact: the kernel is asked at every place where its answer can change, so that what holds there holds everywhere.
 # Exit status: 0, or 1 when the machine must not start. What was found is in the journal and in the state directory:
 # route-overlap.json, and then route-overlap.ok or route-overlap.detected. None of those is there before it is found.
+# Where they cannot be written or removed, as in a full or read-only /run, that is a warning: the routes alone decide.
 # A task may write them at the same moment, without a lock in common: each is whole, and each run ends with its own. Who
 # reads takes route-overlap.json, which cannot contradict itself.
 
@@ -35,6 +36,9 @@ level=3
 
 say() { printf '<%s>check-route-overlap: %s\n' "$level" "$1" >&2; }
 
+# The same as a warning: what could not be done, and the reason, which is the end of what a command says.
+complain() { level=4 say "$1: ${2##*: }${3:-}"; }
+
 fail() {
   say "$1"
   finish 1
@@ -58,22 +62,42 @@ check() {
     -v NO_DEFAULT_ROUTE=$NO_DEFAULT_ROUTE -v NOT_YET=$NOT_YET -v DIFFERING=$DIFFERING -v FAILED=$FAILED
 }
 
-# Whole under its name, or not there. Nothing here goes through a temporary file elsewhere, as here-strings do.
+# Whole under its name, or not there. Nothing here goes through a temporary file elsewhere, as here-strings do; nor into
+# a fifo, which would wait for its reader.
 leave() {
+  local why
+  put "$1" "$2" 2>/dev/null && return
+  why=$(put "$1" "$2" 2>&1) && return # again, for the reason
+  rm -f "$directory/route-overlap.new" 2>/dev/null
+  complain "cannot write $1" "$why"
+  return 1
+}
+
+put() {
   local new=$directory/route-overlap.new
-  { printf '%s' "$2" >"$new" && mv -f "$new" "$1"; } 2>/dev/null && return
-  rm -f "$new"
-  fail "cannot write $1"
+  if [[ -e $new || -L $new ]]; then rm -f "$new" || return; fi
+  if [[ -d $1 ]]; then echo 'Is a directory' >&2 && return 1; fi
+  printf '%s' "$2" >"$new" && mv -f "$new" "$1"
+}
+
+# What an earlier run has left.
+forget() {
+  local name path why there=()
+  for name in ok detected json new; do
+    path=$directory/route-overlap.$name
+    if [[ -e $path || -L $path ]]; then there+=("$path"); fi
+  done
+  ((${#there[@]})) || return
+  rm -f "${there[@]}" 2>/dev/null && return
+  for path in "${there[@]}"; do
+    why=$(rm -f "$path" 2>&1) || complain "cannot remove $path" "$why" '; what it says is of an earlier check'
+  done
 }
 
 main() {
-  if [[ ! -d $directory ]]; then mkdir -p "$directory" || fail "cannot make $directory"; fi
-  for stale in "$directory"/route-overlap.{ok,detected,json,new}; do
-    if [[ -e $stale || -L $stale ]]; then
-      rm -f "$directory"/route-overlap.{ok,detected,json,new} || fail "cannot remove $stale"
-      break
-    fi
-  done
+  local why
+  if [[ ! -d $directory ]]; then why=$(mkdir -p "$directory" 2>&1) || complain "cannot make $directory" "$why"; fi
+  forget
 
   local said status tries=0 waited=0 last=''
   # By whoever ends it, as its unit does one that has no end.
@@ -108,8 +132,7 @@ main() {
     *) fail "awk failed with status $status" ;;
   esac
   [[ $json && $mark ]] || fail "awk left no account of what it found"
-  leave "$directory/route-overlap.json" "$json"
-  leave "$directory/route-overlap.$marker" "$mark"
+  leave "$directory/route-overlap.json" "$json" && leave "$directory/route-overlap.$marker" "$mark"
   [[ $marker == ok ]]
   finish $?
 }

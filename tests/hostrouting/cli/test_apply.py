@@ -134,7 +134,9 @@ def test_two_at_once(repaired: str) -> None:
     said = say("apply", "--config", repaired, host=host)
     later.join()
     assert said.code == 0
-    assert "another run of hostrouting is at work on this host; waiting for it" in said.err
+    path = host.layout.lock_path
+    told = f"waiting up to 60 s for it (process 4711 (hostrouting) has locked {path})"
+    assert f"another run of hostrouting is at work on this host; {told}" in said.err
 
 
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM, signal.SIGINT])

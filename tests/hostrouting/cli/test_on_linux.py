@@ -223,6 +223,59 @@ def test_etc_cannot_be_written(machine: Machine, repaired: str, spoil: str, reas
     assert machine.shell("find /etc -name '*.new'") == ""
 
 
+@pytest.mark.parametrize(
+    ("spoil", "reason"),
+    [
+        (
+            "for it in *; do echo stale >$it; done; mount -o remount,ro /run",
+            "Read-only file system; remount it writable",
+        ),
+        ("rm *; cat /dev/zero >/run/fill || true", "No space left on device; make room"),
+    ],
+    ids=["read-only", "full"],
+)
+def test_run_cannot_be_written(machine: Machine, repaired: str, spoil: str, reason: str) -> None:
+    """With /run full or read-only STRICT passes while the routes are right, and refuses while they are not."""
+    assert machine.hostrouting("apply", "--config", repaired).returncode == 0
+    machine.shell(f"cd /run/aks-flex-node && {{ {spoil}; }} 2>/dev/null")
+    said = machine.hostrouting("apply", "--config", repaired)
+    assert said.returncode == 0, said.stdout
+    assert f"cannot write /run/aks-flex-node/route-overlap.json: {reason}" in said.stderr
+    left = machine.shell("cat /run/aks-flex-node/route-overlap.* 2>/dev/null || true")
+    assert bool(left) == ("Read-only" in reason)
+    stale = f"cannot remove /run/aks-flex-node/route-overlap.ok: {reason}; what it says is of an earlier check"
+    assert (stale in said.stderr) == bool(left)
+    status = machine.hostrouting("status")
+    assert (status.returncode, status.stdout.split(":")[0]) == ((3, "UNKNOWN") if left else (0, "INSTALLED"))
+    assert "none on record since this host booted" in status.stdout
+    machine.batch(["route del 172.16.0.0/17 proto 213"])
+    failed = machine.hostrouting("check")
+    assert (failed.returncode, failed.stdout.split(":")[0]) == (1, "OVERLAP")
+
+
+def test_a_fifo_in_the_place_of_a_file(machine: Machine, repaired: str) -> None:
+    """Whichever path of ours a fifo is at: apply, plan, status and remove answer in seconds, and name it."""
+    layout = HostLayout()
+    assert machine.hostrouting("apply", "--config", repaired).returncode == 0
+    for path in (
+        layout.routes_script_path,
+        layout.check_unit_path,
+        layout.routes_drop_in_path,
+        layout.routes_preset_path,
+        layout.lock_path,
+    ):
+        machine.shell(f"path={path}; mv $path /run/kept; mkfifo $path")
+        looks_same = path in {layout.lock_path, layout.routes_preset_path}
+        for words in (("status",), ("plan", "--config", repaired), ("apply", "--config", repaired), ("remove",)):
+            said = machine.hostrouting(*words, before=("timeout", "20"))
+            told = f"{path}: there is a fifo in its place; remove it" in said.stdout + said.stderr
+            assert said.returncode in ({0, 1, 3} if looks_same or words[0] == "remove" else {1, 3}), (path, words, said)
+            assert told or words[0] == "remove" or (looks_same and words[0] != "apply"), (path, words, said)
+            assert "Traceback" not in said.stderr
+        machine.shell(f"rm -rf {path}; mv /run/kept {path}")
+        assert machine.hostrouting("apply", "--config", repaired).returncode == 0
+
+
 def test_two_at_once(machine: Machine, repaired: str) -> None:
     """Five runs at once all end well, one after the other, and the host is as if there had been one."""
     runs = [

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
 import sys
+import time
 from argparse import Namespace
 from typing import TYPE_CHECKING
 
 import pytest
 
+from hostrouting.cli import source
 from hostrouting.cli.source import looked_at
 from hostrouting.errors import SnapshotError
 from hostrouting.testing import FakeHost, h200
+from tests.support.children import in_child
 from tests.support.cli import say
 
 if TYPE_CHECKING:
@@ -76,7 +81,63 @@ def test_a_device_is_no_snapshot() -> None:
     """What has no end is not read."""
     said = say("check", "--snapshot", "/dev/zero", "10.0.0.0/8")
     assert said.code == 2
-    assert "this is no regular file" in said.err
+    assert "snapshot: /dev/zero: this is a device, not a regular file; save one with" in said.err
+
+
+@pytest.mark.processes
+def test_a_pipe_that_nobody_writes_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A named pipe whose other end nobody opens is bad input after a while, and so is one that was left empty."""
+    monkeypatch.setattr(source, "_WRITER", 0.2)
+    os.mkfifo(tmp_path / "pipe")
+    words = ("check", "--snapshot", str(tmp_path / "pipe"), "10.0.0.0/8")
+    said = in_child(lambda: say(*words), seconds=20)
+    assert said.code == 2
+    assert "pipe: this is a fifo that no program has opened for writing within 0.2 s; start that one first" in said.err
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("name", ["fifo", "/dev/stdin", "/dev/fd"])
+def test_a_pipe_whose_writer_is_slow(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever has the other end open may take his time, as ssh does that asks for a password."""
+    monkeypatch.setattr(source, "_WRITER", 0.2)
+    text = say("snapshot", kernel=h200()).out
+    os.mkfifo(tmp_path / "fifo")
+    reader, writer = os.pipe()
+    path = {"fifo": f"{tmp_path}/fifo", "/dev/fd": f"/dev/fd/{reader}"}.get(name, name)
+    if os.fork() == 0:
+        out = os.open(path, os.O_WRONLY) if name == "fifo" else writer
+        time.sleep(0.7)
+        with os.fdopen(out, "w") as stream:
+            stream.write(text[:1000])
+            stream.flush()
+            time.sleep(0.3)
+            stream.write(text[1000:])
+        os._exit(0)
+    os.close(writer)
+
+    def work() -> int:
+        if name == "/dev/stdin":
+            os.dup2(reader, 0)
+        return say("check", "--snapshot", path, "172.16.0.0/16").code
+
+    assert in_child(work, seconds=20) == 1
+    os.close(reader)
+    os.wait()
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_told_to_stop_while_it_waits_for_a_pipe(number: signal.Signals, tmp_path: Path) -> None:
+    """Ctrl-C and SIGTERM end a command that waits for what a pipe brings."""
+    os.mkfifo(tmp_path / "pipe")
+    with (tmp_path / "pipe").open("r+b", buffering=0):
+        words = ["check", "--snapshot", str(tmp_path / "pipe"), "10.0.0.0/8"]
+        run = subprocess.Popen([sys.executable, "-m", "hostrouting", *words], stderr=subprocess.PIPE)
+        time.sleep(1)
+        assert run.poll() is None
+        run.send_signal(number)
+        run.communicate(timeout=20)
+    assert run.returncode in {-number, 128 + number}
 
 
 @pytest.mark.processes

@@ -30,7 +30,7 @@ def test_a_host_without_us() -> None:
         "NOTHING: nothing of ours is on this host",
         "",
         "  default route  default via 10.0.0.1 dev eth0 proto dhcp metric 100",
-        "  last check     none since this host booted",
+        "  last check     none on record since this host booted",
     ]
 
 
@@ -257,6 +257,72 @@ def test_something_installed_that_cannot_be_looked_at(repaired: str) -> None:
     said = say("status", host=host)
     assert said.code == 3
     assert said.lines[0] == "UNKNOWN: not everything could be found out"
+    assert "is no report of a check" in said.lines[-1]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        LAYOUT.routes_script_path,
+        LAYOUT.check_script_path,
+        LAYOUT.report_path,
+        LAYOUT.routes_unit_path,
+        LAYOUT.check_unit_path,
+        LAYOUT.routes_drop_in_path,
+        LAYOUT.check_drop_in_path,
+    ],
+)
+@pytest.mark.parametrize("kind", ["a fifo", "a folder"])
+def test_what_is_no_file(repaired: str, path: str, kind: str) -> None:
+    """Something else in the place of a file of ours is told, once, beside all that can be found out; exit code 3."""
+    host = FakeHost(kernel=h200())
+    say("apply", "--config", repaired, host=host)
+    host.files.texts.pop(path, None)
+    host.files.strange[path] = kind
+    said = say("status", host=host)
+    assert (said.code, said.err) == (3, "")
+    assert said.lines[0] == "UNKNOWN: not everything could be found out"
+    assert said.out.count(f"cannot read {path}: there is {kind} in its place; remove it") == 1
+    assert "  /etc/aks-flex-node/static-routes.sh" in said.lines or "routes" in path
+    assert "  /etc/systemd/system/check-route-overlap.service" in said.lines or "check" in path
+    if path.startswith(LAYOUT.config_directory):
+        assert "  last check             ok" in said.lines
+
+
+@pytest.mark.parametrize("command", ["check", "repair"])
+def test_what_is_no_file_does_not_escape(repaired: str, command: str) -> None:
+    """Where the installed check cannot be read, nothing is said to escape: that it cannot be decided is exit code 3."""
+    host = FakeHost(kernel=h200())
+    say("apply", "--config", repaired, host=host)
+    del host.files.texts[LAYOUT.check_script_path]
+    host.files.strange[LAYOUT.check_script_path] = "a fifo"
+    said = say(command, host=host)
+    assert said.code == 3
+    assert f"cannot read {LAYOUT.check_script_path}: there is a fifo in its place; remove it" in said.err
+
+
+def test_a_report_that_cannot_be_renewed(repaired: str) -> None:
+    """On a read-only file system a report may be of any earlier check: it is not taken for the last one."""
+    host = FakeHost(kernel=h200())
+    say("apply", "--config", repaired, host=host)
+    host.files.frozen = True
+    said = say("status", host=host)
+    assert said.code == 3
+    assert said.lines[0] == "UNKNOWN: not everything could be found out"
+    reason = "is on a read-only file system, and may be of an earlier check; remount that writable"
+    assert said.lines[-1] == f"  the last check: {LAYOUT.report_path} {reason}"
+    assert "  last check             none on record since this host booted" in said.lines
+    assert say("status", "--json", host=host).json["lastCheck"] is None
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"verdict": ["ok"]}', '{"verdict": "ok", "findings": 5}'])
+def test_what_is_no_report(repaired: str, text: str) -> None:
+    """Whatever there is in the place of the report, that it is none is told."""
+    host = FakeHost(kernel=h200())
+    say("apply", "--config", repaired, host=host)
+    host.files.texts[LAYOUT.report_path] = text
+    said = say("status", host=host)
+    assert said.code == 3
     assert "is no report of a check" in said.lines[-1]
 
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
+import re
+import socket
 import stat
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,6 +15,7 @@ import pytest
 from hostrouting.errors import FileError
 from hostrouting.system import Files, LocalFiles
 from hostrouting.testing import FakeFiles
+from tests.support.children import in_child, running
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -103,6 +107,72 @@ class TestBoth:
         again.release()
 
 
+VERBS: dict[str, Callable[[Files, str], object]] = {
+    "read": lambda files, path: files.read(path),
+    "read again": lambda files, path: files.holds(path, "x"),
+    "write": lambda files, path: files.write(path, "x"),
+    "link": lambda files, path: files.leads(path, "/nowhere"),
+    "link again": lambda files, path: files.link(path, "/nowhere"),
+    "lock": lambda files, path: files.try_lock(path),
+}
+
+
+@pytest.mark.processes
+class TestWhatIsNotAFile:
+    """Something else in the place of a file is an error at once, for to open it may wait for ever."""
+
+    def put(self, files: Files, path: str, kind: str) -> None:
+        """Put it there, in the world that these files are of."""
+        if isinstance(files, FakeFiles):
+            files.strange[path] = kind
+        elif kind == "a fifo":
+            os.mkfifo(path)
+        elif kind == "a folder":
+            os.mkdir(path)
+        elif kind == "a socket":
+            with socket.socket(socket.AF_UNIX) as end:
+                end.bind(path)
+        else:
+            os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(1, 5))
+
+    @pytest.mark.parametrize("verb", VERBS)
+    @pytest.mark.parametrize("kind", ["a fifo", "a folder", "a socket", "a device"])
+    def test_refused(self, files: Files, tmp_path: Path, kind: str, verb: str) -> None:
+        """The path, what is there and what to do about it are named; it is left as it is."""
+        if kind == "a device" and os.geteuid():
+            pytest.skip("to make a device takes root")
+        path = str(tmp_path / "it")
+        self.put(files, path, kind)
+        with pytest.raises(FileError) as caught:
+            in_child(lambda: VERBS[verb](files, path), seconds=10)
+        assert (
+            str(caught.value) == f"cannot {verb.removesuffix(' again')} {path}: there is {kind} in its place; remove it"
+        )
+        assert caught.value.path == path
+        assert files.is_there(path)
+        assert files.modified(path) is None
+
+    def test_read_through_a_link(self, tmp_path: Path) -> None:
+        """Where a link leads to a fifo it is the same."""
+        os.mkfifo(tmp_path / "fifo")
+        (tmp_path / "it").symlink_to("fifo")
+        with pytest.raises(FileError, match=r"cannot read .*/it: there is a fifo in its place; remove it"):
+            in_child(lambda: LocalFiles().read(str(tmp_path / "it")), seconds=10)
+
+    @pytest.mark.parametrize("kind", ["a fifo", "a socket"])
+    def test_removed(self, files: Files, tmp_path: Path, kind: str) -> None:
+        """To remove it opens nothing: it goes like a file, so that a marker's place can be had again."""
+        path = str(tmp_path / "it")
+        self.put(files, path, kind)
+        assert in_child(lambda: files.remove(path), seconds=10)
+
+    def test_a_fifo_under_the_temporary_name(self, tmp_path: Path) -> None:
+        """A fifo where the next text is prepared is not written into."""
+        os.mkfifo(tmp_path / "file.new")
+        assert in_child(lambda: LocalFiles().write(str(tmp_path / "file"), "x"), seconds=10)
+        assert [it.name for it in tmp_path.iterdir()] == ["file"]
+
+
 class TestLocalFiles:
     """What only a real file system shows."""
 
@@ -168,10 +238,62 @@ class TestLocalFiles:
     def test_a_folder_in_its_place(self, tmp_path: Path) -> None:
         """A folder where a file should be is an error that names it."""
         (tmp_path / "file").mkdir()
-        with pytest.raises(FileError, match=r"/file: Is a directory; there is a folder in its place: remove it"):
+        with pytest.raises(FileError, match=r"cannot write .*/file: there is a folder in its place; remove it$"):
             LocalFiles().write(str(tmp_path / "file"), "x")
-        with pytest.raises(FileError, match="cannot remove"):
+        with pytest.raises(FileError, match=r"cannot remove .*/file: there is a folder in its place; remove it$"):
             LocalFiles().remove(str(tmp_path / "file"))
+
+    def test_a_folder_in_the_place_of_the_temporary_name(self, tmp_path: Path) -> None:
+        """The error names the path that is in the way, besides the one that was to be written."""
+        (tmp_path / "file.new").mkdir()
+        steps: list[Callable[[str], object]] = [
+            lambda path: LocalFiles().write(path, "x"),
+            lambda path: LocalFiles().link(path, "/nowhere"),
+        ]
+        for step in steps:
+            with pytest.raises(
+                FileError, match=r"cannot (write|link) .*/file: .*/file\.new: Is a directory; .*remove it"
+            ):
+                step(str(tmp_path / "file"))
+
+    def test_a_fifo_on_the_way(self, tmp_path: Path) -> None:
+        """What is not a folder, where one belongs, is named."""
+        os.mkfifo(tmp_path / "folder")
+        path = f"{tmp_path}/folder/file"
+        assert LocalFiles().read(path) is None
+        assert not LocalFiles().remove(path)
+        with pytest.raises(FileError, match=r"/folder.* Not a directory; something on the way to it is not a folder"):
+            LocalFiles().write(path, "x")
+
+    def test_masked(self, tmp_path: Path) -> None:
+        """What a link to /dev/null leads to is read as the empty text that systemd reads there."""
+        (tmp_path / "unit").symlink_to("/dev/null")
+        assert LocalFiles().read(str(tmp_path / "unit")) == ""
+
+    def test_a_device_without_an_end(self, tmp_path: Path) -> None:
+        """No device is opened but that one: a read of it may have no end, or an effect."""
+        (tmp_path / "unit").symlink_to("/dev/zero")
+        with pytest.raises(FileError, match=r"cannot read .*/unit: there is a device in its place; remove it"):
+            LocalFiles().read(str(tmp_path / "unit"))
+
+    def test_a_huge_file(self, tmp_path: Path) -> None:
+        """A file far larger than any of ours is not read, and is written over where a small one belongs."""
+        path = tmp_path / "file"
+        with path.open("wb") as stream:
+            stream.truncate(1 << 40)
+        with pytest.raises(FileError, match=r"cannot read .*/file: it is larger than 256 MiB, and not a file of ours"):
+            LocalFiles().read(str(path))
+        assert not LocalFiles().holds(str(path), "text")
+        assert LocalFiles().write(str(path), "text")
+        assert path.stat().st_size == 4
+
+    def test_other_ends_of_lines(self, tmp_path: Path) -> None:
+        """A text with other ends of lines, which a shell would not run, is another text."""
+        path = tmp_path / "script"
+        path.write_bytes(b"#!/bin/sh\r\nexit\r\n")
+        path.chmod(0o755)
+        assert not LocalFiles().holds(str(path), "#!/bin/sh\nexit\n", mode=0o755)
+        assert LocalFiles().read(str(path)) == "#!/bin/sh\r\nexit\r\n"
 
     def test_a_temporary_file_that_was_left(self, tmp_path: Path) -> None:
         """What an interrupted run left beside the file, or somebody planted there, is not written through."""
@@ -231,6 +353,58 @@ class TestLocalFiles:
         assert lock
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         lock.release()
+
+    @pytest.mark.skipif(os.geteuid() != 0, reason="giving a file away takes root")
+    def test_a_lock_that_belongs_to_another_user(self, tmp_path: Path) -> None:
+        """A file that another user has made beforehand is refused: he could hold it whatever its mode is."""
+        path = tmp_path / "lock"
+        path.touch(0o600)
+        os.chown(path, 65534, 65534)
+        with pytest.raises(FileError, match=r"/lock: it belongs to user 65534, who could hold it for ever; remove it"):
+            LocalFiles().try_lock(str(path))
+
+    @pytest.mark.skipif(os.geteuid() != 0, reason="giving a folder away takes root")
+    def test_a_lock_in_the_folder_of_another_user(self, tmp_path: Path) -> None:
+        """A folder in which another user could replace the lock is refused, with the command that mends it."""
+        folder = tmp_path / "run"
+        folder.mkdir(0o755)
+        os.chown(folder, 65534, 65534)
+        remedy = f"chown root: {folder}"
+        with pytest.raises(FileError, match=rf"belongs to user 65534, who could take the lock away; {remedy}$"):
+            LocalFiles().try_lock(f"{folder}/lock")
+        os.chown(folder, 0, 65534)
+        for mode in (0o757, 0o775):
+            folder.chmod(mode)
+            with pytest.raises(FileError, match=rf"can be written by other users, .*; chmod go-w {folder}$"):
+                LocalFiles().try_lock(f"{folder}/lock")
+        folder.chmod(0o1777)
+        lock = LocalFiles().try_lock(f"{folder}/lock")
+        assert lock, "nobody takes away what is another's there"
+        lock.release()
+
+    def test_a_lock_that_was_removed(self, tmp_path: Path) -> None:
+        """Whoever removes the file of a lock does not part those who come after from each other."""
+        path = tmp_path / "lock"
+        locks = []
+        for _ in range(2):
+            locks.append(LocalFiles().try_lock(str(path)))
+            assert LocalFiles().try_lock(str(path)) is None
+            path.unlink()
+        for lock in locks:
+            assert lock
+            lock.release()
+
+    @pytest.mark.processes
+    def test_who_holds_a_lock(self, tmp_path: Path) -> None:
+        """The process is named, with the words of a terminal that it may try to steer; where none is, the command."""
+        path = tmp_path / "lock"
+        assert LocalFiles().holder(str(path)) == f"to see who has locked {path}: fuser {path}"
+        code = "import fcntl, time; open('/proc/self/comm', 'w').write('\\x1b[31m'); lock = open(%r, 'w')"
+        code += "; fcntl.flock(lock, fcntl.LOCK_EX); print(flush=True); time.sleep(60)"
+        with running(sys.executable, "-c", code % str(path)) as (_, stdout):
+            stdout.readline()
+            said = LocalFiles().holder(str(path))
+        assert re.fullmatch(rf"process \d+ \('\\x1b\[31m'\) has locked {path}", said)
 
     def test_a_lock_that_is_a_link(self, tmp_path: Path) -> None:
         """A link in the place of the lock is not followed."""

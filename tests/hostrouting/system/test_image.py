@@ -5,19 +5,23 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
+import attrs
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 import phases
 from hostrouting.config import HostRoutingConfig
-from hostrouting.errors import FileError
+from hostrouting.errors import FileError, HostBusy
 from hostrouting.host import Host
 from hostrouting.system import ImageFiles
 from hostrouting.tasks import Configure, Remove
+from tests.support.children import as_nobody, running
 
 NAMES = st.sampled_from(["a", "b", "c", ".", ".."])
 PATHS = st.lists(NAMES, min_size=1, max_size=5).map("/".join)
@@ -143,6 +147,87 @@ class TestImage:
         assert again
         again.release()
         assert list((tmp_path / "image").iterdir()) == []
+
+    def test_what_a_killed_run_left(self, tmp_path: Path) -> None:
+        """The file of a lock whose run was killed is in nobody's way, and goes with the next."""
+        (tmp_path / ".hostrouting.lock").touch()
+        lock = ImageFiles(str(tmp_path)).try_lock("/run/lock")
+        assert lock
+        lock.release()
+        assert list(tmp_path.iterdir()) == []
+
+    def test_a_lock_that_was_released_meanwhile(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Whoever has opened the file of a lock before it was removed does not hold the lock of the next one."""
+        files = ImageFiles(str(tmp_path))
+        first = files.try_lock("/run/lock")
+        assert first
+        opened = os.open
+
+        def late(path: str, *rest: int) -> int:
+            descriptor = opened(path, *rest)
+            first.release()
+            return descriptor
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "open", late)
+            assert files.try_lock("/run/lock") is None
+        again = files.try_lock("/run/lock")
+        assert again
+        again.release()
+
+    @pytest.mark.processes
+    @pytest.mark.skipif(os.geteuid() != 0, reason="to be another user takes root")
+    def test_a_user_who_may_only_look(self) -> None:
+        """Whatever an unprivileged process locks of an image, it keeps nobody from working on it."""
+        with tempfile.TemporaryDirectory(dir="/tmp") as name:  # the folder for tests is closed to other users
+            root = Path(name)
+            root.chmod(0o755)
+            host = attrs.evolve(Host.offline(name), lock_wait=0.0)
+            with as_nobody(f"exec flock {root} sh -c 'echo locked; sleep 60'") as (_, stdout):
+                assert stdout.readline() == "locked\n"
+                phases.execute(Configure(HostRoutingConfig(None, {"expectedCidrs": ["10.0.0.0/8"]}), host=host))
+            assert (root / "etc/aks-flex-node/check-route-overlap.sh").exists()
+            with (
+                host.locked(phases.Context()),
+                as_nobody(f"exec flock -n {root}/.hostrouting.lock true 2>&1") as (_, out),
+            ):
+                assert "Permission denied" in out.read()
+
+    @pytest.mark.processes
+    def test_who_has_locked_it(self, tmp_path: Path) -> None:
+        """An image that another process works on is an error after a while, with that process and the file."""
+        lock = tmp_path / ".hostrouting.lock"
+        with running("flock", str(lock), "sh", "-c", "echo $PPID; sleep 60") as (_, stdout):
+            pid = stdout.readline().strip()
+            host = attrs.evolve(Host.offline(str(tmp_path)), lock_wait=0.2)
+            with pytest.raises(HostBusy) as caught, host.locked(phases.Context(observers=[])):
+                pytest.fail("two at once")
+        assert f"within 0.2 s: process {pid} (flock) has locked {lock}; wait for it" in str(caught.value)
+
+    @pytest.mark.processes
+    @pytest.mark.skipif(os.geteuid() != 0, reason="mounting takes root")
+    @pytest.mark.parametrize("there", [False, True])
+    def test_an_image_that_is_read_only(self, tmp_path: Path, *, there: bool) -> None:
+        """Of an image that nobody can change it can be told that it is as it should be; one at a time, as ever."""
+        code = f"""if True:
+            from hostrouting.system import ImageFiles
+            files = ImageFiles({str(tmp_path)!r})
+            lock = files.try_lock("/run/lock")
+            assert lock
+            assert (files.try_lock("/run/lock") is None) == {there}
+            lock.release()
+            assert files.is_frozen({str(tmp_path / ".hostrouting.lock")!r}) == {there}
+        """
+        mount = f"mount -t tmpfs none {tmp_path} && {'touch' if there else ': '} {tmp_path}/.hostrouting.lock"
+        script = f'{mount} && mount -o remount,ro {tmp_path} && exec "$@"'
+        done = subprocess.run(
+            ["unshare", "--mount", "sh", "-c", script, "sh", sys.executable, "-c", code],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=30,
+        )
+        assert done.returncode == 0, done.stderr
 
     def test_when_a_file_was_written(self, tmp_path: Path) -> None:
         """The time of a file is that of where its links lead within the image, not of a file of this machine."""

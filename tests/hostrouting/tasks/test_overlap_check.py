@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 
 import attrs
 import pytest
@@ -198,12 +198,42 @@ class TestCheckRouteOverlap:
             assert f"OVERLAP: expected CIDR {CIDR}" in caplog.text
         assert f"cannot write {path}: No space left on device" in caplog.text
 
-    def test_a_marker_of_no_overlap_that_cannot_be_left(self) -> None:
-        """In STRICT whoever waits for the marker is told why there is none."""
+    @pytest.mark.parametrize("path", [LAYOUT.report_path, LAYOUT.ok_path])
+    @pytest.mark.parametrize("mode", ["WARN", "STRICT"])
+    def test_a_marker_of_no_overlap_that_cannot_be_left(
+        self, mode: str, path: str, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """Where the routes are right nothing fails for a marker: whoever waits for it is told why there is none."""
         host = FakeHost(kernel=h200())
-        host.files.broken[LAYOUT.ok_path] = "No space left on device"
-        with pytest.raises(phases.TaskFailed, match=r"cannot write .*route-overlap\.ok: No space left"):
-            run(CheckRouteOverlap(config(cidrs=("10.0.0.0/8",)), host=host))
+        host.files.broken[path] = "No space left on device"
+        result = run(CheckRouteOverlap(config(cidrs=("10.0.0.0/8",), mode=mode), host=host))
+        assert result.log_fields()["verdict"] == "ok"  # type: ignore[attr-defined]  # a CheckResult
+        assert f"cannot write {path}: No space left on device" in caplog.text
+
+    @pytest.mark.parametrize("mode", ["WARN", "STRICT"])
+    @pytest.mark.parametrize("cidr", [CIDR, "10.0.0.0/8"])
+    def test_a_marker_that_cannot_be_removed(self, mode: str, cidr: str, caplog: pytest.LogCaptureFixture) -> None:
+        """Where what was found earlier cannot be removed, it is said of what it is, once; the routes decide."""
+        host = FakeHost(kernel=h200())
+        run(CheckRouteOverlap(config(cidrs=("10.0.0.0/8",), mode=mode), host=host))
+        for path in (LAYOUT.ok_path, LAYOUT.report_path):
+            host.files.broken[path] = "Read-only file system"
+        caplog.clear()
+        host.files.texts[LAYOUT.ok_path] = "left earlier\n"
+        fails = (mode, cidr) == ("STRICT", CIDR)
+        with pytest.raises(phases.TaskFailed, match="OVERLAP: ") if fails else nullcontext():
+            run(CheckRouteOverlap(config(cidrs=(cidr,), mode=mode), host=host))
+        said = f"cannot remove {LAYOUT.ok_path}: Read-only file system; what it says is of an earlier check"
+        assert caplog.text.count(said) == 1
+        assert f"cannot write {LAYOUT.report_path}: Read-only file system" in caplog.text
+
+    @pytest.mark.parametrize("kind", ["a fifo", "a socket"])
+    def test_what_is_in_the_place_of_a_marker(self, kind: str) -> None:
+        """What is no file goes from the place of a marker, as an old marker does."""
+        host = FakeHost(kernel=h200())
+        host.files.strange |= dict.fromkeys((LAYOUT.ok_path, LAYOUT.detected_path, LAYOUT.report_path), kind)
+        run(CheckRouteOverlap(config(cidrs=("10.0.0.0/8",)), host=host))
+        assert (host.files.strange, host.files.texts[LAYOUT.ok_path]) == ({}, "ok\n")
 
     def test_what_was_found_earlier(self) -> None:
         """A marker of an earlier check is gone when the examination fails: none stands for what was not examined."""
