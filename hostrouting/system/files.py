@@ -25,6 +25,10 @@ _CHUNK = 1024 * 1024
 _NULL = os.makedev(1, 3)  # /dev/null
 
 
+# The errors with which a file system refuses a new file to everybody.
+_NO_ROOM = {errno.EROFS, errno.ENOSPC, errno.EDQUOT}
+
+
 class Files(Protocol):
     """The files of a host. Paths are absolute, as `HostLayout` gives them. FileError names the path and the remedy.
 
@@ -207,7 +211,7 @@ class LocalFiles:
             _make_folder(folder)
             _require_own_folder(folder, path)
         except OSError as error:
-            if error.errno == errno.EROFS:
+            if error.errno in _NO_ROOM:
                 return _NoLock()
             raise _file_error("lock", path, error) from error
         return lock_file(path)
@@ -220,14 +224,14 @@ class LocalFiles:
 def lock_file(path: str, *, passing: bool = False) -> Lock | None:
     """Take the lock of a file, as `Files.try_lock` does; one that is passing is removed when it is released.
 
-    On a file system that is read-only nobody can make the file: where there is none, there is nobody to wait for.
+    On a file system that is read-only or full nobody can make the file: where there is none, nobody holds it.
     """
     import fcntl  # noqa: PLC0415  not on every system, where all but the lock is of use
 
     try:
         descriptor = open_file(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)
     except OSError as error:
-        if error.errno != errno.EROFS:
+        if error.errno not in _NO_ROOM:
             raise _file_error("lock", path, error) from error
         try:
             descriptor = open_file(path, os.O_RDONLY | os.O_NOFOLLOW)

@@ -123,7 +123,7 @@ class SystemdManager:
             "InvocationID": "invocation",
         }
         [found] = self.show(tuple(names), unit)
-        known = {field: found[name] for name, field in names.items() if found.get(name)}
+        known = {field: found[name] for name, field in names.items() if found[name]}
         return UnitState(
             load=known.get("load", "not-found"),
             active=known.get("active", "inactive"),
@@ -135,8 +135,11 @@ class SystemdManager:
     def show(self, names: Sequence[str], *units: str) -> tuple[Mapping[str, str], ...]:
         """See Manager."""
         text = self._ask("show", "--all", "--property", ",".join(names), "--", *units)
-        blocks = (block.splitlines() for block in text.split("\n\n"))
-        return tuple(dict(line.partition("=")[::2] for line in block) for block in blocks if block)
+        found = []
+        for block in filter(None, text.strip("\n").split("\n\n")):
+            known = dict(line.partition("=")[::2] for line in block.splitlines())
+            found.append({name: known.get(name, "") for name in names})  # an empty list of commands is not printed
+        return tuple(found)
 
     def _journal(self, state: UnitState) -> tuple[str, ...]:
         """The unit's own words in the run that failed."""

@@ -5,25 +5,26 @@ Here: the order. Not here: what a task does (a module for each), and how the gat
 
 from __future__ import annotations
 
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import attrs
 
 import phases
 from hostrouting.config import needs_config
-from hostrouting.errors import HostRoutingError, UnitFailed
+from hostrouting.errors import FileError, HostRoutingError, UnitFailed
 from hostrouting.gate import Gate
 from hostrouting.host import Host
 from hostrouting.render import DEFAULT_WAIT
 from hostrouting.tasks.results import Preview
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from hostrouting.config import HostRoutingConfig
     from hostrouting.gate import Part
 
-__all__ = ["HostTask", "preview", "run_once", "valid_wait"]
+__all__ = ["HostTask", "locked", "preview", "run_once", "valid_wait"]
 
 _A_DAY = 86_400
 _GRACE = 90.0  # seconds for a unit beyond its own waiting
@@ -35,6 +36,20 @@ def valid_wait(instance: object, _attribute: object, value: float) -> None:
     """For a task: ValueError when nobody can wait for so many seconds."""
     if not 0 <= value <= _A_DAY:
         raise ValueError(f"{type(instance).__name__}: wait={value} is not between 0 and {_A_DAY} seconds")
+
+
+@contextmanager
+def locked(host: Host, ctx: phases.Context, parts: Sequence[Part]) -> Iterator[Host]:
+    """The host, locked. Where it cannot be, the gate is put up for these parts all the same, before that is raised."""
+    with ExitStack() as stack:
+        try:
+            inside = stack.enter_context(host.locked(ctx))
+        except FileError:
+            if parts:
+                with suppress(HostRoutingError):
+                    Gate(host).change(ctx, parts)
+            raise
+        yield inside
 
 
 @attrs.frozen
@@ -89,7 +104,7 @@ class HostTask(Generic[ResultT]):
         """See the class."""
         if not self.is_wanted and not self.is_here():
             return phases.Skip(self.nothing)
-        with self.host.locked(ctx) as host:
+        with locked(self.host, ctx, (self.part,) if self.is_wanted else ()) as host:
             return attrs.evolve(self, host=host)._behind_its_gate(ctx, up=self.is_wanted)
 
     def undo(self, ctx: phases.Context) -> ResultT:

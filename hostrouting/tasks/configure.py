@@ -13,7 +13,7 @@ from hostrouting.errors import HostRoutingError
 from hostrouting.gate import Gate
 from hostrouting.host import Host
 from hostrouting.render import DEFAULT_WAIT
-from hostrouting.tasks.boot import HostTask, preview, valid_wait
+from hostrouting.tasks.boot import HostTask, locked, preview, valid_wait
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 
@@ -54,11 +54,11 @@ class Configure:
         """See the class."""
         if not any(task.is_wanted or task.paths() for task in self.subtasks):
             return phases.serial(*self.subtasks, name=self.name).do(ctx)
-        with self.host.locked(ctx) as host:
+        chosen = [task for task in self.subtasks if not ctx.run.leaves_out(task, ctx.path)]
+        up = [task.part for task in chosen if task.is_wanted]
+        down = [task.part for task in chosen if not task.is_wanted]
+        with locked(self.host, ctx, up) as host:
             tasks = attrs.evolve(self, host=host).subtasks
-            chosen = [task for task in tasks if not ctx.run.leaves_out(task, ctx.path)]
-            up = [task.part for task in chosen if task.is_wanted]
-            down = [task.part for task in chosen if not task.is_wanted]
             for task in chosen:
                 if task.is_wanted:
                     task.prepare(ctx)
