@@ -46,6 +46,9 @@ def contests(folder: Path) -> Iterator[Contest | LeftOut]:
     from tests.benchmarks.boot import boot_contests  # noqa: PLC0415  as above
 
     yield from boot_contests()
+    from tests.benchmarks.gate import gate_contests  # noqa: PLC0415  as above
+
+    yield from gate_contests()
     yield from _with_kernel(folder)
 
 
