@@ -27,8 +27,8 @@ DRAWINGS = {
         errors layout
         config model system
         fib host render
-        backends installation packets steps uplink
-        overlap restore settled testing
+        backends fileset packets steps uplink
+        gate overlap restore settled testing
         plan
         apply
         repair
@@ -108,6 +108,7 @@ DRAWINGS = {
     "hostrouting.render": """
         scripts
         units
+        gate
         __init__
     """,
     "hostrouting.repair": """
@@ -121,7 +122,8 @@ DRAWINGS = {
         __init__
     """,
     "hostrouting.tasks": """
-        boot results
+        results
+        boot
         overlap_check static_routes
         configure
         __init__
