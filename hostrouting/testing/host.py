@@ -5,6 +5,7 @@ Here: the doubles of the edges in `hostrouting.system`. Not here: the fake kerne
 
 from __future__ import annotations
 
+import fnmatch
 from typing import TYPE_CHECKING, Any, Self
 
 import attrs
@@ -119,6 +120,8 @@ class FakeManager:
     states: dict[str, UnitState] = attrs.field(factory=dict)
     properties: dict[str, dict[str, str]] = attrs.field(factory=dict)
     """Of units, what `show` says of them."""
+    asked: list[tuple[tuple[str, ...], *tuple[str, ...]]] = attrs.field(factory=list)
+    """What `show` was asked: the names of properties, and then units."""
     files: FakeFiles | None = None
     """The files of the host, whose units it has read at its start and at every reload."""
     read: dict[str, str] = attrs.field(init=False, factory=dict)
@@ -153,12 +156,13 @@ class FakeManager:
         return self.states.get(unit, UnitState("not-found", "inactive"))
 
     def show(self, names: Sequence[str], *units: str) -> tuple[Mapping[str, str], ...]:
-        """See Manager. Units are loaded that are in `properties`; each needs a reload while any file was not read."""
+        """See Manager. A pattern means those in `properties`; every unit needs a reload while any file was not read."""
+        self.asked.append((tuple(names), *units))
         unread = "yes" if self._units() != self.read else "no"
         found = []
         for unit in units:
-            known = {"Id": unit, "NeedDaemonReload": unread, **self.properties.get(unit, {})}
-            if "*" not in unit or unit in self.properties:
+            for it in fnmatch.filter(self.properties, unit) if "*" in unit else (unit,):
+                known = {"Id": it, "NeedDaemonReload": unread, **self.properties.get(it, {})}
                 found.append({name: known.get(name, "") for name in names})
         return tuple(found)
 

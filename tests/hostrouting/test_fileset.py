@@ -1,4 +1,4 @@
-"""hostrouting.installation: sets of files on a host, made to be what they should, and taken away."""
+"""hostrouting.fileset: sets of files on a host, made to be what they should, and taken away."""
 
 from __future__ import annotations
 
@@ -7,104 +7,141 @@ from pathlib import Path
 import pytest
 
 from hostrouting.errors import FileError
-from hostrouting.installation import Installation, check_installation, former_protocols, routes_installation
+from hostrouting.fileset import Changes, File, FileSet
+from hostrouting.gate import Gate, Part
 from hostrouting.layout import HostLayout
 from hostrouting.system import LocalFiles
-from hostrouting.testing import FakeFiles
+from hostrouting.tasks import CheckRouteOverlap, ConfigureStaticRoutes
+from hostrouting.testing import FakeFiles, FakeHost
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, config
 
 WANTED = config(*REPAIR, cidrs=(CIDR,))
-BOTH = {"routes": routes_installation(WANTED, LAYOUT), "check": check_installation(WANTED, LAYOUT)}
-each = pytest.mark.parametrize("installation", BOTH.values(), ids=BOTH)
+HOST = FakeHost()
+PARTS: dict[str, Part] = {
+    "routes": ConfigureStaticRoutes(WANTED, host=HOST).part,
+    "check": CheckRouteOverlap(WANTED, host=HOST).part,
+}
+SETS = {**{name: part.files for name, part in PARTS.items()}, "drop-in": Gate(HOST).drop_in, "gate": Gate(HOST).rest}
+each_set = pytest.mark.parametrize("files_of", SETS.values(), ids=SETS)
+each_marked = pytest.mark.parametrize(
+    ("files_of", "path"),
+    [
+        (SETS["routes"], LAYOUT.routes_unit_path),
+        (SETS["check"], LAYOUT.check_unit_path),
+        (SETS["gate"], LAYOUT.gate_unit_path),
+        (SETS["drop-in"], LAYOUT.gate_drop_in_path),
+    ],
+    ids=SETS,
+)
+OWN = "[Service]\nExecStart=/opt/x\n"
 
 
-def install(installation: Installation, files: FakeFiles) -> tuple[str, ...]:
-    """Gate and program."""
-    return (*installation.gate.install(files), *installation.program.install(files))
-
-
-def remove(installation: Installation, files: FakeFiles) -> tuple[str, ...]:
-    """Gate and program."""
-    return (*installation.gate.remove(files), *installation.program.remove(files))
-
-
-@each
-def test_there_and_back(installation: Installation) -> None:
+@each_set
+def test_there_and_back(files_of: FileSet) -> None:
     """What differs is what is written, what is present is what is removed; a second time there is nothing to do."""
     files = FakeFiles()
-    expected = installation.differences(files)
-    assert install(installation, files) == expected
-    assert installation.differences(files) == ()
-    assert install(installation, files) == ()
-    present = installation.present(files)
-    assert set(present) == set(expected) == {*files.texts, *files.links}
-    assert remove(installation, files) == present
-    assert (files.texts, files.links, installation.present(files)) == ({}, {}, ())
+    expected = files_of.differences(files)
+    assert expected.removes == ()
+    assert files_of.install(files) == expected.writes
+    assert not files_of.differences(files)
+    assert files_of.install(files) == ()
+    present = files_of.present(files)
+    assert set(present) == set(expected.writes) == {*files.texts, *files.links}
+    assert files_of.remove(files) == present
+    assert (files.texts, files.links, files_of.present(files)) == ({}, {}, ())
 
 
-def test_a_unit_of_somebody_else_that_is_no_utf_8(tmp_path: Path) -> None:
-    """It is somebody else's and not a masked one, and nothing is written."""
+def test_changes() -> None:
+    """Changes that come together have each path once, in order; without a path there are none."""
+    both = Changes(("/a", "/b", "/a"), ("/c",)) + Changes(("/b",), ("/c", "/d"))
+    assert both == Changes(("/a", "/b"), ("/c", "/d"))
+    assert Changes((), ("/a",))
+    assert Changes(("/a",))
+    assert not Changes()
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o755])
+def test_another_mode_is_a_difference(mode: int) -> None:
+    """A file with the right text and another mode is written anew."""
+    files, wanted = FakeFiles(), FileSet((File("/x", "text\n"),))
+    files.write("/x", "text\n", mode=mode)
+    assert wanted.differences(files) == Changes(("/x",))
+    assert wanted.install(files) == ("/x",)
+    assert files.modes["/x"] == 0o644
+
+
+def test_a_unit_of_others_that_is_not_utf_8(tmp_path: Path) -> None:
+    """It is a file that we did not write, and not a masked one, and nothing is written."""
     layout = HostLayout(root=str(tmp_path))
     unit = Path(layout.routes_unit_path)
     unit.parent.mkdir(parents=True)
     unit.write_bytes("[Unit]\nDescription=Ré\n".encode("latin-1"))
+    part = ConfigureStaticRoutes(WANTED, host=FakeHost(layout=layout)).part
     with pytest.raises(FileError, match="is not ours, and stands where a file of ours belongs"):
-        routes_installation(WANTED, layout).gate.install(LocalFiles())
+        part.files.require_installable(LocalFiles())
+    assert part.files.present(LocalFiles()) == ()
     assert [it for it in tmp_path.rglob("*") if it.is_file()] == [unit]
 
 
-@each
-def test_the_gate_is_shut_first(installation: Installation) -> None:
-    """The drop-in is the first file of a gate to come and to go: alone it shuts the gate, and without it there is none."""
-    paths = tuple(it.path for it in installation.gate.files)
-    assert paths[0].endswith(".conf")
-    files = FakeFiles()
-    assert install(installation, files)[: len(paths)] == paths
-    assert installation.gate.remove(files)[: len(paths)] == paths
-
-
-@each
-def test_ties_of_others(installation: Installation) -> None:
+@pytest.mark.parametrize("part", PARTS.values(), ids=PARTS)
+def test_ties_of_others(part: Part) -> None:
     """By whatever link, lasting or of this boot, another installer tied the unit to the machines: it goes."""
     files = FakeFiles()
     for directory in ("/etc/systemd/system", "/run/systemd/system"):
-        files.links[f"{directory}/systemd-nspawn@.service.requires/{installation.unit}"] = "/x"
-    if installation.unit == LAYOUT.check_unit:
+        files.links[f"{directory}/systemd-nspawn@.service.requires/{part.unit}"] = "/x"
+    if part.unit == LAYOUT.check_unit:
         files.links["/etc/systemd/system/multi-user.target.wants/check-route-overlap.service"] = "/x"
     ties = set(files.links)
-    assert ties <= set(installation.differences(files))
-    install(installation, files)
+    assert ties == set(part.files.differences(files).removes)
+    part.files.install(files)
     assert not ties & set(files.links)
 
 
-@each
-def test_what_the_manager_is_not_done_with(installation: Installation) -> None:
-    """The note that the manager has yet to read, stop or run what was written is a difference, and is present."""
+@each_marked
+def test_of_others(files_of: FileSet, path: str) -> None:
+    """A unit or drop-in that we did not write is an error before anything is written, and it is not ours to remove."""
     files = FakeFiles()
-    install(installation, files)
-    files.write(installation.note, "")
-    assert installation.differences(files) == (installation.note,)
-    assert installation.note in installation.present(files)
+    files.texts[path] = OWN
+    files.links |= dict(files_of.links)
+    for require in (files_of.require_room, files_of.require_installable):
+        with pytest.raises(FileError, match=f"{path} is not ours") as caught:
+            require(files)
+        assert caught.value.path == path
+    assert files_of.foreign(files) == (path,)
+    assert files_of.present(files) == files_of.remove(files) == ()
+    assert files.texts == {path: OWN}
 
 
-@each
-def test_somebody_elses(installation: Installation) -> None:
-    """A unit that is not ours is not written over, nor anything beside it; it is not present, nor is what leads to it."""
+@each_marked
+def test_masked(files_of: FileSet, path: str) -> None:
+    """A masked one has its place, stays masked, and is an error when it is to be written."""
     files = FakeFiles()
-    [unit] = [it.path for it in installation.gate.files if it.path.endswith(".service")]
-    files.texts[unit] = "[Service]\nExecStart=/opt/x\n"
-    files.links |= dict(installation.gate.links)
-    with pytest.raises(FileError, match=f"{unit} is not ours") as caught:
-        installation.gate.install(files)
-    assert caught.value.path == unit
-    assert files.writes == []
-    assert installation.present(files) == ()
+    files.texts[path] = ""
+    files_of.require_room(files)
+    remedy = f"systemctl unmask {path.rpartition('/')[2]}" if path.endswith(".service") else "remove it"
+    for attempt in (files_of.require_installable, files_of.install):
+        with pytest.raises(FileError, match=f"{path} is empty: somebody masked what belongs there; {remedy}"):
+            attempt(files)
+    assert path not in files_of.present(files)
+    assert files.texts[path] == ""
 
 
-def test_former_protocols() -> None:
-    """The number that our files name is a former one as soon as another is configured."""
-    files = FakeFiles()
-    assert former_protocols(files, LAYOUT, now=214) == frozenset()
-    install(BOTH["routes"], files)
-    assert former_protocols(files, LAYOUT, now=213) == frozenset()
-    assert former_protocols(files, LAYOUT, now=214) == {213}
+def test_what_was_written_before_a_failure_stays() -> None:
+    """Files are written in order, up to the one that cannot be."""
+    files = FakeFiles(broken={"/b": "No space left on device"})
+    with pytest.raises(FileError, match="No space left"):
+        FileSet((File("/a", "1"), File("/b", "2"), File("/c", "3"))).install(files)
+    assert files.texts == {"/a": "1"}
+
+
+def test_removing_goes_on_past_failures() -> None:
+    """With a list that takes failures the rest goes all the same; without one the first failure ends it."""
+    wanted = FileSet((File("/a", "1"), File("/b", "2")), obsolete=("/c",))
+    files = FakeFiles(texts={"/a": "1", "/b": "2", "/c": ""}, broken={"/a": "Read-only file system"})
+    with pytest.raises(FileError, match="Read-only"):
+        wanted.remove(files)
+    assert set(files.texts) == {"/a", "/b", "/c"}
+    failures: list[FileError] = []
+    assert wanted.remove(files, failures) == ("/b", "/c")
+    assert [error.path for error in failures] == ["/a"]
+    assert set(files.texts) == {"/a"}
