@@ -187,12 +187,15 @@ class _Change:
         self._files, self._layout, self._manager = gate.files, gate.layout, gate.manager
         self._changed: dict[str, dict[str, None]] = {}
         self._is_unread = False
+        self._listed = gate.files.read(gate.layout.gate_steps_path)
 
     def done(self, parts: Sequence[Part]) -> Changed:
         """The paths that were changed, the gate's own with those of the first part."""
         found = {part.name: tuple(self._changed.get(part.name, ())) for part in parts}
-        first = parts[0].name
-        return {**found, first: (*self._changed.get("", ()), *found[first])}
+        first, path, own = parts[0].name, self._layout.gate_steps_path, self._changed.get("", {})
+        if self._files.read(path) == self._listed:
+            own.pop(path, None)  # it said `changing` meanwhile, and says again what it said before
+        return {**found, first: (*own, *found[first])}
 
     def put_up(self, up: Sequence[Part], down: Sequence[Part], steps: Sequence[GateStep]) -> None:
         """Shut the gate, change what differs, have systemd read it, and open the gate to these steps."""
@@ -229,19 +232,23 @@ class _Change:
     def take_away(self, down: Sequence[Part]) -> None:
         """Open the gate, take it away, and then what was behind it; as much of it as can be."""
         failures: list[FileError] = []
-        if self._files.is_there(self._layout.gate_steps_path):
-            # Machines that are starting pass it now. If the drop-in went first, systemd would leave out the commands
-            # of other drop-ins.
+        gate, path = self._gate, self._layout.gate_steps_path
+        is_asked = bool(gate.drop_in.present(self._files)) or self._files.is_there(path)
+        if is_asked:
             with suppress(FileError):
                 self._list(())
+        if is_asked or gate.former.present(self._files):
+            # Machines that are starting pass now. If a drop-in went first, systemd would leave out the commands of
+            # others.
             self._await_starts()
-        for it in (self._gate.drop_in, self._gate.former):
+        for it in (gate.drop_in, gate.former):
             self._note("", it.remove(self._files, failures))
         self._reload(down)
         for part in down:
             self._note(part.name, part.files.remove(self._files, failures))
-        for it in (FileSet(obsolete=(self._layout.gate_steps_path,)), self._gate.rest):
-            self._note("", it.remove(self._files, failures))
+        if not gate.drop_in.present(self._files):  # else machines go on asking, and have to pass
+            for it in (FileSet(obsolete=(path,)), gate.rest):
+                self._note("", it.remove(self._files, failures))
         self._reload(down)
         self._stop(down)
         self._forget(down, failures)

@@ -27,9 +27,9 @@ DRAWINGS = {
         errors layout opening
         config model system
         connected fib host render
-        backends installation packets steps uplink way_round
-        foresight leftover overlap restore settled testing
-        plan
+        backends fileset packets steps uplink way_round
+        foresight gate leftover overlap restore settled testing
+        openings plan
         apply
         repair
         kernel wording
@@ -72,7 +72,7 @@ DRAWINGS = {
     "hostrouting.cli": """
         logs page parser reply schemas witness
         changes explanation failure picture source terminal
-        examined explain_document running snapshot
+        examined explain_document gates running snapshot
         remedy verdicts
         check foreseen standing
         apply explain plan remove render repair status
@@ -108,6 +108,7 @@ DRAWINGS = {
     "hostrouting.render": """
         scripts
         units
+        gate
         __init__
     """,
     "hostrouting.repair": """
@@ -121,7 +122,8 @@ DRAWINGS = {
         __init__
     """,
     "hostrouting.tasks": """
-        boot results
+        results
+        boot
         overlap_check static_routes
         configure
         __init__

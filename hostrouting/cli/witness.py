@@ -5,17 +5,18 @@ Here: the last snapshot that was taken, the routes and files that were changed. 
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
 import attrs
 
-from hostrouting.errors import Unsettled
+from hostrouting.errors import FileError, Unsettled
 from hostrouting.model import Snapshot
 from hostrouting.plan import Step
 from hostrouting.uplink import bare_leg
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
     from types import TracebackType
 
     from hostrouting.backends.base import Answer, Change, Outcome, RouteBackend, Watch
@@ -61,24 +62,38 @@ class Witness:
 
 
 class WitnessedFiles:
-    """Files that remember what was changed: `wrote` and `removed`, each path once, but for what passes under /run."""
+    """Files that remember what was changed: `wrote` and `removed`, each path once, but for what passes under /run.
+
+    Both are about the end: a file that was written and then made what it was before is none of them.
+    """
 
     def __init__(self, files: Files, layout: HostLayout) -> None:
         """Wrap these files."""
         self._files = files
         self._passing = {layout.ok_path, layout.detected_path, layout.report_path}
-        self._wrote: dict[str, None] = {}
-        self._removed: dict[str, None] = {}
+        self._before: dict[str, str | None] = {}
+        self._changes: dict[str, int] = {}
 
     @property
     def wrote(self) -> tuple[str, ...]:
         """The files and links that were made or rewritten."""
-        return tuple(self._wrote)
+        return tuple(path for path in self._lasting() if self._files.is_there(path))
 
     @property
     def removed(self) -> tuple[str, ...]:
         """The files and links that were removed."""
-        return tuple(self._removed)
+        return tuple(path for path in self._lasting() if not self._files.is_there(path))
+
+    def _lasting(self) -> Iterator[str]:
+        """What is not as it was before. What was changed once is another, if only in its mode or as a link."""
+        for path, count in self._changes.items():
+            if count == 1 or self._text(path) != self._before[path]:
+                yield path
+
+    def _text(self, path: str) -> str | None:
+        with suppress(FileError):  # whoever writes it hears why not
+            return self._files.read(path)
+        return None
 
     def read(self, path: str) -> str | None:
         """See Files."""
@@ -94,15 +109,18 @@ class WitnessedFiles:
 
     def write(self, path: str, text: str, *, mode: int = 0o644) -> bool:
         """See Files."""
-        return self._note(self._wrote, path, done=self._files.write(path, text, mode=mode))
+        before = self._text(path)
+        return self._note(path, before, done=self._files.write(path, text, mode=mode))
 
     def link(self, path: str, target: str) -> bool:
         """See Files."""
-        return self._note(self._wrote, path, done=self._files.link(path, target))
+        before = self._text(path)
+        return self._note(path, before, done=self._files.link(path, target))
 
     def remove(self, path: str) -> bool:
         """See Files."""
-        return self._note(self._removed, path, done=self._files.remove(path))
+        before = self._text(path)
+        return self._note(path, before, done=self._files.remove(path))
 
     def is_there(self, path: str) -> bool:
         """See Files."""
@@ -124,9 +142,10 @@ class WitnessedFiles:
         """See Files."""
         return self._files.holder(path)
 
-    def _note(self, where: dict[str, None], path: str, *, done: bool) -> bool:
+    def _note(self, path: str, before: str | None, *, done: bool) -> bool:
         if done and path not in self._passing:
-            where[path] = None
+            self._before.setdefault(path, before)
+            self._changes[path] = self._changes.get(path, 0) + 1
         return done
 
 

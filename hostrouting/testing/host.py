@@ -5,7 +5,7 @@ Here: the doubles of the edges in `hostrouting.system`. Not here: the fake kerne
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
+import fnmatch
 from typing import TYPE_CHECKING, Any, Self
 
 import attrs
@@ -146,6 +146,8 @@ class FakeManager:
     states: dict[str, UnitState] = attrs.field(factory=dict)
     properties: dict[str, dict[str, str]] = attrs.field(factory=dict)
     """Of units, what `show` says of them."""
+    asked: list[tuple[tuple[str, ...], *tuple[str, ...]]] = attrs.field(factory=list)
+    """What `show` was asked: the names of properties, and then units."""
     files: FakeFiles | None = None
     """The files of the host, whose units it has read at its start and at every reload."""
     read: dict[str, str] = attrs.field(init=False, factory=dict)
@@ -180,19 +182,18 @@ class FakeManager:
         return self.states.get(unit, UnitState("not-found", "inactive"))
 
     def show(self, names: Sequence[str], *units: str) -> tuple[Mapping[str, str], ...]:
-        """See Manager. What it has read says the rest; what `properties` has of a unit comes first."""
+        """See Manager. What it has read says the rest; what `properties` has of a unit comes first.
+
+        A pattern means those in `properties`; every unit needs a reload while any file was not read.
+        """
+        self.asked.append((tuple(names), *units))
         unread = "yes" if self._units() != self.read else "no"
         found = []
         for unit in units:
-            if "*" not in unit:
-                known = {"Id": unit, "NeedDaemonReload": unread, **shown(unit, self.read)}
-                found.append({**known, **self.properties.get(unit, {})})
-        patterns = [unit for unit in units if "*" in unit]
-        loaded = [unit for unit in self.properties if any(fnmatchcase(unit, pattern) for pattern in patterns)]
-        for unit in loaded:
-            known = {"Id": unit, "NeedDaemonReload": unread, **shown(unit, self.read)}
-            found.append({**known, **self.properties[unit]})
-        return tuple({name: it.get(name, "") for name in names} for it in found)
+            for it in fnmatch.filter(self.properties, unit) if "*" in unit else (unit,):
+                known = {"Id": it, "NeedDaemonReload": unread, **shown(it, self.read), **self.properties.get(it, {})}
+                found.append({name: known.get(name, "") for name in names})
+        return tuple(found)
 
     def _units(self) -> dict[str, str]:
         if self.files is None:

@@ -16,17 +16,32 @@ def test_where_everything_is() -> None:
         "check_unit_path": "/etc/systemd/system/check-route-overlap.service",
         "routes_enabled_path": "/etc/systemd/system/multi-user.target.wants/static-routes.service",
         "routes_preset_path": "/etc/systemd/system-preset/50-hostrouting.preset",
-        "routes_drop_in_path": "/etc/systemd/system/systemd-nspawn@.service.d/50-static-routes.conf",
-        "check_drop_in_path": "/etc/systemd/system/systemd-nspawn@.service.d/60-check-route-overlap.conf",
+        "gate_drop_in_path": "/etc/systemd/system/systemd-nspawn@.service.d/00-host-routing.conf",
+        "gate_unit_path": "/etc/systemd/system/host-routing-gate.service",
+        "gate_script_path": "/etc/aks-flex-node/host-routing-gate.sh",
+        "gate_steps_path": "/etc/aks-flex-node/host-routing-gate.conf",
         "protocol_name_path": "/etc/iproute2/rt_protos.d/hostrouting.conf",
         "detected_path": "/run/aks-flex-node/route-overlap.detected",
         "ok_path": "/run/aks-flex-node/route-overlap.ok",
         "report_path": "/run/aks-flex-node/route-overlap.json",
         "unfinished_path": "/run/aks-flex-node/route-overlap.new",
-        "routes_pending_path": "/run/aks-flex-node/static-routes.pending",
-        "check_pending_path": "/run/aks-flex-node/check-route-overlap.pending",
         "lock_path": "/run/aks-flex-node/host-routing.lock",
     }
+
+
+def test_where_the_first_installations_had_more() -> None:
+    """Their drop-ins and notes are known by their paths, so that they can be taken away."""
+    layout = HostLayout()
+    drop_ins = "/etc/systemd/system/systemd-nspawn@.service.d"
+    assert layout.former_drop_in_paths == (f"{drop_ins}/50-static-routes.conf", f"{drop_ins}/60-check-route-overlap.conf")
+    names = ("static-routes", "check-route-overlap")
+    assert layout.former_note_paths == tuple(f"/run/aks-flex-node/{name}.pending" for name in names)
+    assert all(layout.gate_drop_in_path < path for path in layout.former_drop_in_paths)
+
+
+def test_machines() -> None:
+    """What matches the units of all machines does not match the template itself."""
+    assert HostLayout().machines == "systemd-nspawn@*.service"
 
 
 @pytest.mark.parametrize("root", ["/mnt/image", "/mnt/image/", "/mnt/my image"])
@@ -35,8 +50,10 @@ def test_rooted_elsewhere(root: str) -> None:
     host, image = HostLayout(), HostLayout(root=root)
     for name in (name for name in dir(host) if name.endswith("_path")):
         assert getattr(image, name) == root.rstrip("/") + getattr(host, name)
-    assert image.routes_script == host.routes_script
-    assert image.check_script == host.check_script
+    for name in (name for name in dir(host) if name.startswith("former_")):
+        assert getattr(image, name) == tuple(root.rstrip("/") + path for path in getattr(host, name))
+    for name in ("routes_script", "check_script", "gate_script", "gate_steps", "gate_drop_in", "lock"):
+        assert getattr(image, name) == getattr(host, name)
 
 
 @pytest.mark.parametrize("name", [it.name for it in attrs.fields(HostLayout)])

@@ -1,29 +1,36 @@
 """hostrouting.render: the text of boot files, as laws and against the programs that read them."""
 
+import re
 import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hostrouting.render
-from hostrouting.config import HostRoutingConfig, Mode, RouteOverlapConfig, StaticRoute, StaticRoutesConfig
+from hostrouting.config import HostRoutingConfig, RouteOverlapConfig, StaticRoute, StaticRoutesConfig
 from hostrouting.layout import HostLayout
 from hostrouting.render import (
     CheckScript,
+    GateStep,
     RoutesScript,
+    StepKind,
     parse_check_script,
+    parse_gate_steps,
     parse_protocol_name,
     parse_static_routes_script,
-    render_check_drop_in,
     render_check_script,
     render_check_unit,
+    render_gate_drop_in,
+    render_gate_script,
+    render_gate_steps,
+    render_gate_unit,
     render_preset,
     render_protocol_name,
-    render_routes_drop_in,
     render_routes_unit,
     render_static_routes_script,
 )
@@ -45,6 +52,21 @@ ODD = HostRoutingConfig(
 )
 
 
+STEPS = (GateStep(50, "requires", "static-routes"), GateStep(60, "wants", "check-route-overlap"))
+UNITS = {
+    HostLayout.routes_unit: render_routes_unit(),
+    HostLayout.check_unit: render_check_unit(),
+    HostLayout.gate_unit: render_gate_unit(),
+}
+
+
+def gate_steps() -> st.SearchStrategy[GateStep]:
+    """Any step of a gate."""
+    kinds = st.sampled_from(get_args(StepKind))
+    names = st.text("abcdefghijklmnopqrstuvwxyz0123456789-", min_size=1, max_size=30)
+    return st.builds(GateStep, st.integers(0, 10_000), kinds, names)
+
+
 def block_of(text: str) -> tuple[list[str], list[str]]:
     """The lines of the data block, and all others."""
     lines = text.splitlines()
@@ -62,13 +84,20 @@ def texts(config: HostRoutingConfig) -> list[str]:
     """Every text there is."""
     return [
         *scripts(config),
-        render_routes_unit(),
-        render_check_unit(),
-        render_routes_drop_in(),
-        *(render_check_drop_in(mode) for mode in Mode),
+        *UNITS.values(),
+        render_gate_drop_in(),
+        render_gate_script(),
+        render_gate_steps(STEPS),
         render_preset(),
         render_protocol_name(config.protocol),
     ]
+
+
+SCRIPTS = {
+    "static-routes": render_static_routes_script(ODD),
+    "check-route-overlap": render_check_script(ODD),
+    "host-routing-gate": render_gate_script(),
+}
 
 
 class TestWhatIsRenderedIsReadBack:
@@ -91,6 +120,32 @@ class TestWhatIsRenderedIsReadBack:
     def test_protocol_name(self, protocol: int) -> None:
         """The number comes back from the file that names it."""
         assert parse_protocol_name(render_protocol_name(protocol)) == protocol
+
+    @given(st.lists(gate_steps()))
+    def test_gate_steps(self, steps: list[GateStep]) -> None:
+        """The steps of the gate come back from the list, in the order in which they were given."""
+        assert parse_gate_steps(render_gate_steps(steps)) == tuple(steps)
+
+    @given(st.lists(gate_steps()), st.floats(0, 1, exclude_max=True))
+    def test_a_list_that_was_cut_short(self, steps: list[GateStep], place: float) -> None:
+        """Wherever the list is cut, what is left is a ValueError; only its last newline may be missing."""
+        text = render_gate_steps(steps).removesuffix("\n")
+        with pytest.raises(ValueError, match=r"is cut short|is not a step|is not a name"):
+            parse_gate_steps(text[: int(place * len(text))])
+
+    @pytest.mark.parametrize(
+        "line", ["", "50", "50 requires", "50 requires ", "x requires a", "-1 wants a", "50 needs a", "50 wants A b"]
+    )
+    def test_a_line_that_is_not_a_step(self, line: str) -> None:
+        """Any other line in the list of steps is a ValueError."""
+        with pytest.raises(ValueError, match=r"is not a step|is not a name"):
+            parse_gate_steps(f"{line}\nend\n")
+
+    @pytest.mark.parametrize("name", ["", "a b", "../a", "A", "a\n", "$(a)"])
+    def test_a_step_whose_name_is_more_than_a_name(self, name: str) -> None:
+        """A step whose name could mean anything else in a path or in the list is refused."""
+        with pytest.raises(ValueError, match=r"name: .* is not a name"):
+            GateStep(50, "wants", name)
 
     @pytest.mark.parametrize("parse", [parse_static_routes_script, parse_check_script, parse_protocol_name])
     @pytest.mark.parametrize("text", ["", "configuration=(\n", "configuration=(\n  nonsense\n)\n", "# 7 hostrouting\n"])
@@ -156,77 +211,80 @@ class TestTexts:
             assert "\r" not in text
 
     def test_no_unit_requires_another(self) -> None:
-        """Nothing that could take a running machine down with it stands in any unit."""
-        for text in texts(ODD)[2:]:
+        """Nothing that could take a running machine down with it stands in any unit or drop-in."""
+        for text in (*UNITS.values(), render_gate_drop_in()):
             for word in ("Requires", "Requisite", "BindsTo", "PartOf", "RequiredBy", "RemainAfterExit", "Before="):
                 assert word not in text
 
-    def test_only_strict_gates(self) -> None:
-        """The check is asked by the machine's own start, and what it says counts in STRICT only."""
-        start = "/bin/systemctl start check-route-overlap.service"
-        strict, warn = (render_check_drop_in(mode).splitlines() for mode in (Mode.STRICT, Mode.WARN))
-        assert [line for line in strict if line not in warn] == [f"ExecStartPre={start}"]
-        assert [line for line in warn if line not in strict] == [f"ExecStartPre=-{start}"]
-
-    def test_neither_drop_in_knows_of_the_other(self) -> None:
-        """Each can come and go alone."""
-        assert "check-route-overlap" not in render_routes_drop_in()
-        assert not [mode for mode in Mode if "static-routes" in render_check_drop_in(mode)]
+    def test_machines_ask_the_gate_before_anything_else(self) -> None:
+        """The drop-in has one command, which must succeed, and says after what; it sorts before those of others."""
+        text = render_gate_drop_in().splitlines()
+        assert text[-1] == "ExecStartPre=/bin/bash -p /etc/aks-flex-node/host-routing-gate.sh ask"
+        assert "After=network-online.target static-routes.service host-routing-gate.service" in text
+        assert "Wants=network-online.target" in text
+        assert HostLayout().gate_drop_in.rpartition("/")[2] < "10-other.conf"
 
     def test_units_wait_longer_than_their_scripts(self) -> None:
         """A script is given the time for which it waits, and some more."""
         assert "TimeoutStartSec=50\n" in render_routes_unit()
         assert "TimeoutStartSec=120\n" in render_check_unit(wait=100)
 
+    def test_the_gate_ends_within_the_start_of_a_machine(self) -> None:
+        """The gate is given less than the 90 s that systemd gives the start of a machine by default."""
+        assert "TimeoutStartSec=85\n" in render_gate_unit()
+
+    def test_no_start_is_left_out(self) -> None:
+        """A unit of ours does its work anew at every start, however often it is started."""
+        for text in UNITS.values():
+            assert "Type=oneshot\n" in text
+            assert "StartLimitIntervalSec=0\n" in text
+
     def test_another_layout(self) -> None:
         """Paths are those of the layout, as the host itself sees them."""
         layout = HostLayout(root="/mnt", config_directory="/etc/other", state_directory="/run/other/place")
-        assert "ExecStart=/bin/bash /etc/other/static-routes.sh\n" in render_routes_unit(layout)
-        assert "ExecStart=/bin/bash /etc/other/check-route-overlap.sh\n" in render_check_unit(layout)
+        assert "ExecStart=/bin/bash -p /etc/other/static-routes.sh\n" in render_routes_unit(layout)
+        assert "ExecStart=/bin/bash -p /etc/other/check-route-overlap.sh\n" in render_check_unit(layout)
         assert "RuntimeDirectory=other/place\n" in render_check_unit(layout)
         assert "  'state /run/other/place'" in render_check_script(ODD, layout=layout).splitlines()
+        assert "ExecStart=/bin/bash -p /etc/other/host-routing-gate.sh\n" in render_gate_unit(layout)
+        assert "RuntimeDirectory=other/place\n" in render_gate_unit(layout)
+        assert "ExecStartPre=/bin/bash -p /etc/other/host-routing-gate.sh ask\n" in render_gate_drop_in(layout)
+        block = block_of(render_gate_script(layout))[0]
+        assert "  'steps /etc/other/host-routing-gate.conf'" in block
+        assert "  'lock /run/other/place/host-routing.lock'" in block
 
 
 @pytest.mark.processes
 class TestReaders:
     """The programs that read these texts find nothing to complain about."""
 
-    @pytest.mark.parametrize("which", [0, 1], ids=["static-routes", "check-route-overlap"])
-    def test_bash(self, which: int) -> None:
+    @pytest.mark.parametrize("which", SCRIPTS)
+    def test_bash(self, which: str) -> None:
         """Bash parses the scripts."""
-        subprocess.run(["bash", "-n"], input=scripts(ODD)[which], text=True, check=True)
+        subprocess.run(["bash", "-n"], input=SCRIPTS[which], text=True, check=True)
 
     @pytest.mark.skipif(shutil.which("shellcheck") is None, reason="shellcheck is not installed")
-    @pytest.mark.parametrize("which", [0, 1], ids=["static-routes", "check-route-overlap"])
-    def test_shellcheck(self, which: int) -> None:
+    @pytest.mark.parametrize("which", SCRIPTS)
+    def test_shellcheck(self, which: str) -> None:
         """Shellcheck has nothing to say about the scripts, as they are rendered."""
         done = subprocess.run(
-            ["shellcheck", "-"], input=scripts(ODD)[which], text=True, capture_output=True, check=False
+            ["shellcheck", "-"], input=SCRIPTS[which], text=True, capture_output=True, check=False
         )
         assert done.stdout == ""
 
     @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
     def test_systemd_analyze(self, tmp_path: Path) -> None:
-        """`systemd-analyze verify` is silent about the units and about a machine with both drop-ins."""
+        """`systemd-analyze verify` is silent about the units and about a machine with the drop-in."""
         program = tmp_path / "program"
         program.touch(mode=0o755)
         unit = tmp_path / "units"
         drop_ins = unit / "systemd-nspawn@.service.d"
         drop_ins.mkdir(parents=True)
-        layout = HostLayout()
-        routes, check = (
-            text.replace(f"ExecStart=/bin/bash {script}", f"ExecStart={program}")
-            for text, script in (
-                (render_routes_unit(), layout.routes_script),
-                (render_check_unit(), layout.check_script),
-            )
-        )
-        (unit / layout.routes_unit).write_text(routes)
-        (unit / layout.check_unit).write_text(check)
+        for name, text in UNITS.items():
+            (unit / name).write_text(re.sub(r"(?m)^ExecStart=.*$", f"ExecStart={program}", text))
         (unit / "systemd-nspawn@kube1.service").write_text(f"[Service]\nExecStart={program}\n")
-        (drop_ins / "50-static-routes.conf").write_text(render_routes_drop_in())
-        (drop_ins / "60-check-route-overlap.conf").write_text(render_check_drop_in(Mode.STRICT))
-        names = [layout.routes_unit, layout.check_unit, "systemd-nspawn@kube1.service"]
+        (drop_ins / "00-host-routing.conf").write_text(render_gate_drop_in())
+        names = [*UNITS, "systemd-nspawn@kube1.service"]
         done = subprocess.run(
             ["systemd-analyze", "verify", *(str(unit / name) for name in names)],
             capture_output=True,
@@ -241,7 +299,7 @@ def test_assets_are_scripts_of_their_own() -> None:
     included = {
         line.split()[1] for path in ASSETS.glob("*.sh") for line in path.read_text().splitlines() if "#include" in line
     }
-    assert {path.name for path in ASSETS.iterdir()} == included | {"static-routes.sh", "check-route-overlap.sh"}
+    assert {path.name for path in ASSETS.iterdir()} == included | {f"{name}.sh" for name in SCRIPTS}
 
 
 def test_assets_can_be_read_on_a_console() -> None:

@@ -111,7 +111,7 @@ read_steps() {
     refuse "$steps is missing; write it again with: hostrouting apply"
   fi
   mapfile -t lines <"$steps" || refuse "cannot read $steps"
-  ((${#lines[@]})) && [[ ${lines[-1]} == end ]] ||
+  [[ ${#lines[@]} -gt 0 && ${lines[-1]} == end ]] ||
     refuse "$steps is cut short; write it again with: hostrouting apply"
   all=()
   for line in "${lines[@]}"; do

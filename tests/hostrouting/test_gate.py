@@ -1,0 +1,510 @@
+"""hostrouting.gate: put up, changed and taken away, one change at a time, and never half of one and half of another."""
+
+from __future__ import annotations
+
+from itertools import count, product
+from typing import TYPE_CHECKING
+
+import attrs
+import pytest
+
+import phases
+from hostrouting.errors import FileError, HostRoutingError
+from hostrouting.fileset import File, FileSet
+from hostrouting.gate import Changed, Gate, Part
+from hostrouting.render import GateStep, parse_gate_steps, render_gate_steps
+from hostrouting.tasks import Configure
+from hostrouting.testing import FakeFiles, FakeHost, FakeManager, h200
+from phases.testing import FakeClock
+from tests.support.mishaps import Killed, Mishaps, busy, full, killed, mishap_host
+from tests.support.tasks import CIDR, LAYOUT, REPAIR, config
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from hostrouting.config import HostRoutingConfig
+
+CONFIGS = {
+    "nothing": config(),
+    "one route": config(REPAIR[0]),
+    "two routes": config(*REPAIR),
+    "another number": config(*REPAIR, protocol=214),
+    "warn": config(cidrs=(CIDR,), mode="WARN"),
+    "strict": config(cidrs=(CIDR,)),
+    "a route, warn": config(REPAIR[0], cidrs=(CIDR,), mode="WARN"),
+    "two routes, strict": config(*REPAIR, cidrs=(CIDR,)),
+}
+SOMETHING = [name for name in CONFIGS if name != "nothing"]
+PAIRS = [pair for pair in product(CONFIGS, CONFIGS) if pair[0] != pair[1]]
+each_pair = pytest.mark.parametrize(("one", "other"), PAIRS, ids=[f"{a} to {b}" for a, b in PAIRS])
+
+STEPS, DROP_IN = LAYOUT.gate_steps_path, LAYOUT.gate_drop_in_path
+STOP = f"stop {LAYOUT.gate_unit}"
+CONSTANT = (DROP_IN, LAYOUT.gate_unit_path, LAYOUT.gate_script_path)
+MACHINE = "systemd-nspawn@kube1.service"
+
+
+def parts(host: FakeHost, wanted: HostRoutingConfig) -> tuple[list[Part], list[Part]]:
+    """What goes up and what goes down for this configuration."""
+    tasks = Configure(wanted, host=host).subtasks
+    return [it.part for it in tasks if it.is_wanted], [it.part for it in tasks if not it.is_wanted]
+
+
+def context() -> phases.Context:
+    """A run on a clock on which nobody waits."""
+    return phases.Context(clock=FakeClock(), observers=[])
+
+
+def change(host: FakeHost, wanted: HostRoutingConfig) -> Changed:
+    """Make the gate what this configuration says."""
+    return Gate(host).change(context(), *parts(host, wanted))
+
+
+def is_whole(host: FakeHost, wanted: HostRoutingConfig) -> bool:
+    """Whether the gate is what the configuration says, read by systemd, and nothing is to be done."""
+    assert host.manager is not None
+    up, down = parts(host, wanted)
+    gate = Gate(host)
+    read = host.manager.show(("NeedDaemonReload",), LAYOUT.gate_unit)[0]["NeedDaemonReload"] == "no"
+    return read and not gate.changes(up, down) and not gate.is_unread((*up, *down)) and not has_changing(host)
+
+
+def has_changing(host: FakeHost) -> bool:
+    """Whether any step is changing."""
+    return any(step.kind == "changing" for step in Gate(host).steps)
+
+
+def listed(host: FakeHost) -> tuple[GateStep, ...] | None:
+    """The steps in the list, which must be whole; None without a list."""
+    text = host.files.read(STEPS)
+    return None if text is None else parse_gate_steps(text)
+
+
+def interrupted(one: str, other: str, error: Callable[[str], BaseException]) -> Iterator[tuple[FakeHost, FakeFiles]]:
+    """The host after each change of a run that was ended there, and its files before that run."""
+    for nth in count(1):
+        host, mishaps = mishap_host()
+        change(host, CONFIGS[one])
+        before = attrs.evolve(host.files, texts=dict(host.files.texts), links=dict(host.files.links))
+        mishaps.arm(nth, error)
+        try:
+            change(host, CONFIGS[other])
+        except (Killed, HostRoutingError):
+            mishaps.disarm()
+            yield host, before
+        else:
+            if len(mishaps.events) < nth:
+                return
+            mishaps.disarm()  # it went on past the failure
+            yield host, before
+
+
+class TestNeverAMixture:
+    """A machine that starts is judged by what was before, or by what is after."""
+
+    @pytest.mark.parametrize("error", [killed, full], ids=["killed", "refused"])
+    @each_pair
+    def test_whatever_ends_it(self, one: str, other: str, error: Callable[[str], BaseException]) -> None:
+        """Wherever a change ends, the list is the old one with the old files, or each step is the new one or changing."""
+        for host, before in interrupted(one, other, error):
+            up, _ = parts(host, CONFIGS[other])
+            old = [path for part in parts(host, CONFIGS[one])[0] for path in part.files.present(before)]
+            has_old = all(
+                host.files.texts.get(path) == before.texts.get(path)
+                and host.files.links.get(path) == before.links.get(path)
+                for path in (STEPS, *old)
+            )
+            if has_old:
+                continue
+            steps = listed(host)
+            if not up:
+                assert steps == () or DROP_IN not in host.files.texts
+                continue
+            assert steps is not None
+            found = {step.name: step for step in steps}
+            assert set(found) == {part.name for part in up}
+            for part in up:
+                if found[part.name].kind == "changing":
+                    continue
+                assert found[part.name] == part.step
+                assert not part.files.differences(host.files)
+
+    @pytest.mark.parametrize("error", [killed, full], ids=["killed", "refused"])
+    @each_pair
+    def test_made_up_for(self, one: str, other: str, error: Callable[[str], BaseException]) -> None:
+        """The next run ends with all of it, whether it is told the same or what was before."""
+        for back in (False, True):
+            for host, _ in interrupted(one, other, error):
+                wanted = CONFIGS[one if back else other]
+                change(host, wanted)
+                assert is_whole(host, wanted)
+
+    @each_pair
+    def test_each_file_that_cannot_be_changed(self, one: str, other: str) -> None:
+        """A failure at any file leaves the drop-in there and read, and the gate shut or as it was."""
+        host, mishaps = mishap_host()
+        change(host, CONFIGS[one])
+        mishaps.disarm()
+        change(host, CONFIGS[other])
+        up, _ = parts(host, CONFIGS[other])
+        for path in [event.partition(" ")[2] for event in mishaps.events if "/" in event] if up else []:
+            host, _ = mishap_host()
+            change(host, CONFIGS[one])
+            before = dict(host.files.texts)
+            host.files.broken[path] = "No space left on device"
+            with pytest.raises(FileError, match="No space left on device"):
+                change(host, CONFIGS[other])
+            assert host.manager is not None
+            assert host.manager.read.get(DROP_IN) == host.files.texts.get(DROP_IN), path
+            assert (DROP_IN in host.files.texts) == (path != DROP_IN), path
+            is_missing = not {LAYOUT.gate_script_path, STEPS} <= set(host.files.texts)
+            is_as_before = host.files.texts.get(STEPS) == before.get(STEPS)
+            assert is_missing or is_as_before or has_changing(host) or path not in parts_paths(up), path
+            host.files.broken.clear()
+            change(host, CONFIGS[other])
+            assert is_whole(host, CONFIGS[other])
+
+
+def parts_paths(of: list[Part]) -> set[str]:
+    """The paths of all their files and links."""
+    return {path for part in of for path in (*(it.path for it in part.files.files), *dict(part.files.links))}
+
+
+class TestOrder:
+    """What comes before what."""
+
+    @each_pair
+    def test_stopped_first(self, one: str, other: str) -> None:
+        """The gate's unit is stopped before anything else changes, and the list is the last file of a step's change."""
+        host, mishaps = mishap_host()
+        change(host, CONFIGS[one])
+        mishaps.disarm()
+        change(host, CONFIGS[other])
+        assert mishaps.events[0] == STOP
+        assert mishaps.events.count(STOP) == 1
+        up = parts_paths(parts(host, CONFIGS[other])[0])
+        files = [event for event in mishaps.events if "/" in event]
+        if any(event.partition(" ")[2] in up for event in files):
+            assert files[-1] == mishaps.events[-1] == f"write {STEPS}"
+
+    @pytest.mark.parametrize("name", SOMETHING)
+    def test_up(self, name: str) -> None:
+        """On a new host the list shuts the gate before its script is there, and the drop-in comes after all but it."""
+        host, mishaps = mishap_host()
+        change(host, CONFIGS[name])
+        written = [event.partition(" ")[2] for event in mishaps.events if "/" in event]
+        assert written[:3] == [STEPS, LAYOUT.gate_script_path, LAYOUT.gate_unit_path]
+        assert written[-2:] == [DROP_IN, STEPS]
+        events = mishaps.events
+        assert events.index(f"write {DROP_IN}") < events.index("reload") < len(events) - 1
+        assert events[-1] == f"write {STEPS}"
+
+    @pytest.mark.parametrize("name", CONFIGS)
+    def test_again(self, name: str) -> None:
+        """Where the gate is what it should be, nothing is changed, and nothing is stopped."""
+        host, mishaps = mishap_host()
+        change(host, CONFIGS[name])
+        mishaps.disarm()
+        assert change(host, CONFIGS[name]) == {}
+        assert mishaps.events == []
+
+    @each_pair
+    def test_what_is_announced(self, one: str, other: str) -> None:
+        """What `changes` names is what `change` writes and removes, the list only where it is another in the end."""
+        host = FakeHost(kernel=h200())
+        change(host, CONFIGS[one])
+        up, down = parts(host, CONFIGS[other])
+        announced = Gate(host).changes(up, down)
+        there = {**host.files.texts, **host.files.links}
+        changed = {path for paths in change(host, CONFIGS[other]).values() for path in paths}
+        assert changed == {*announced.writes, *announced.removes}
+        now = {*host.files.texts, *host.files.links}
+        assert set(announced.removes) == set(there) - now
+        assert set(announced.writes) <= now
+
+    def test_a_stop_that_fails(self) -> None:
+        """While the gate's unit cannot be stopped, nothing is changed."""
+        for one, other in PAIRS:
+            host, mishaps = mishap_host()
+            change(host, CONFIGS[one])
+            before = dict(host.files.texts)
+            mishaps.arm(1, busy)
+            with pytest.raises(HostRoutingError, match="did not answer"):
+                change(host, CONFIGS[other])
+            assert host.files.texts == before
+
+
+class TestConstant:
+    """What systemd reads of the gate never changes."""
+
+    def test_the_same_for_every_configuration(self) -> None:
+        """Drop-in, unit and script have one text, whatever is configured and whatever was before."""
+        host, mishaps = mishap_host()
+        change(host, CONFIGS["two routes"])
+        texts = {path: host.files.texts[path] for path in CONSTANT}
+        for name in (*SOMETHING, *reversed(SOMETHING)):
+            mishaps.disarm()
+            change(host, CONFIGS[name])
+            assert {path: host.files.texts[path] for path in CONSTANT} == texts
+            assert not [event for event in mishaps.events if event.partition(" ")[2] in CONSTANT]
+
+    def test_no_reload_for_another_list(self) -> None:
+        """Where only the list and scripts change, systemd is not told to read anything."""
+        host, mishaps = mishap_host()
+        change(host, CONFIGS["a route, warn"])
+        mishaps.disarm()
+        change(host, CONFIGS["two routes, strict"])
+        assert "reload" not in mishaps.events
+
+
+def another(name: str, text: str = "#!/bin/sh\n") -> Part:
+    """The part of a task that we have never heard of."""
+    files = FileSet((File(f"{LAYOUT.config_directory}/{name}.sh", text, 0o755),))
+    return Part(GateStep(70, "wants", name), files, f"{name}.service")
+
+
+class TestOthers:
+    """Parts that come and go one at a time."""
+
+    @pytest.mark.parametrize("kind", ["requires", "wants", "changing"])
+    def test_steps_of_others_stay(self, kind: str) -> None:
+        """A step that is neither put up nor taken away stays as it is in the list, whatever its name."""
+        host = FakeHost(kernel=h200())
+        theirs = GateStep.parse(f"55 {kind} something-else")
+        host.files.write(STEPS, render_gate_steps([theirs]))
+        [routes], [check] = parts(host, CONFIGS["one route"])
+        gate = Gate(host)
+        gate.change(context(), (routes,))
+        assert gate.steps == (routes.step, theirs)
+        gate.change(context(), (check,))
+        assert gate.steps == (routes.step, theirs, check.step)
+        gate.change(context(), (), (routes,))
+        assert gate.steps == (theirs, check.step)
+        gate.change(context(), (), (check,))
+        assert gate.steps == (theirs,)
+        assert DROP_IN in host.files.texts
+
+    def test_by_rank(self) -> None:
+        """Steps stand in the list by their ranks, and by their names where these are the same."""
+        host = FakeHost()
+        gate = Gate(host)
+        for name in ("b", "a", "c"):
+            gate.change(context(), (attrs.evolve(another(name), step=GateStep(9 if name == "c" else 70, "wants", name)),))
+        assert [step.name for step in gate.steps] == ["c", "a", "b"]
+
+    def test_the_last_one_goes(self) -> None:
+        """With the last step everything of the gate goes."""
+        host = FakeHost()
+        gate = Gate(host)
+        gate.change(context(), (another("a"), another("b")))
+        gate.change(context(), (), (another("a"),))
+        assert set(CONSTANT) <= set(host.files.texts)
+        gate.change(context(), (), (another("b"),))
+        assert host.files.texts == {}
+        assert gate.present() == ()
+
+    def test_changed_paths_by_part(self) -> None:
+        """Each part is told its own paths, and the first one those of the gate, too."""
+        host = FakeHost()
+        changed = Gate(host).change(context(), (another("a"), another("b")))
+        assert changed["b"] == ("/etc/aks-flex-node/b.sh",)
+        assert set(changed["a"]) == {STEPS, *CONSTANT, "/etc/aks-flex-node/a.sh"}
+
+    def test_a_broken_list(self) -> None:
+        """Lines that are not steps are left out when the list is written anew."""
+        host = FakeHost()
+        host.files.write(STEPS, "50 requires a\nnonsense\n60 wants b")
+        Gate(host).change(context(), (another("c"),))
+        assert listed(host) == (GateStep(50, "requires", "a"), GateStep(60, "wants", "b"), another("c").step)
+
+    def test_what_remains_of_its_runs(self) -> None:
+        """Files that the runs of a part leave go with it."""
+        host = FakeHost()
+        part = attrs.evolve(another("a"), remains=("/run/a.ok",))
+        Gate(host).change(context(), (part, another("b")))
+        host.files.write("/run/a.ok", "")
+        assert "/run/a.ok" in part.present(host.files)
+        assert "/run/a.ok" in Gate(host).change(context(), (another("b"),), (part,))["a"]
+        assert "/run/a.ok" not in host.files.texts
+
+    def test_a_unit_that_is_not_ours_is_not_stopped(self) -> None:
+        """Of a part whose unit we did not write, the unit goes on running when the part is taken away."""
+        host, mishaps = mishap_host()
+        change(host, CONFIGS["two routes, strict"])
+        host.files.texts[LAYOUT.check_unit_path] = "[Service]\nExecStart=/opt/x\n"
+        mishaps.disarm()
+        change(host, CONFIGS["nothing"])
+        assert f"stop {LAYOUT.check_unit}" not in mishaps.events
+        assert f"stop {LAYOUT.routes_unit}" in mishaps.events
+
+
+@attrs.define
+class Starting(FakeManager):
+    """A manager under which a machine is at its commands before the start while so often is asked."""
+
+    looks: int = 10**6
+    seen: Callable[[], object] = lambda: None
+
+    def show(self, names: object, *units: str) -> tuple[dict[str, str], ...]:  # type: ignore[override]  # one answer
+        """See Manager."""
+        if "SubState" not in names:  # type: ignore[operator]  # a tuple of names
+            return ({"NeedDaemonReload": "yes" if self._units() != self.read else "no"},)
+        assert units == (LAYOUT.machines,)
+        self.seen()
+        self.looks -= 1
+        return ({"Id": MACHINE, "SubState": "start-pre" if self.looks >= 0 else "running"},)
+
+
+def former_host(looks: int) -> FakeHost:
+    """A host of a first installation, on which a machine starts."""
+    host = FakeHost(kernel=h200(), manager=Starting(looks=looks))
+    for path in (*LAYOUT.former_drop_in_paths, *LAYOUT.former_note_paths):
+        host.files.write(path, "# Written by hostrouting\n")
+    assert host.manager is not None
+    host.manager.reload()
+    return host
+
+
+class TestFormer:
+    """The drop-ins of the first installations."""
+
+    @pytest.mark.parametrize("looks", [0, 3])
+    def test_they_go_last(self, looks: int) -> None:
+        """They go when the gate is open to the new steps, and no machine is at its commands before the start."""
+        host = former_host(looks)
+        change(host, CONFIGS["two routes, strict"])
+        assert host.files.writes[-4:] == [*LAYOUT.former_drop_in_paths, *LAYOUT.former_note_paths]
+        assert host.files.writes[-5] == STEPS
+        assert host.manager is not None
+        assert host.manager.calls[-1] == "reload"
+        assert is_whole(host, CONFIGS["two routes, strict"])
+
+    def test_they_stay_while_a_machine_starts(self, caplog: pytest.LogCaptureFixture) -> None:
+        """While a machine's start is among their commands they stay, a warning says so, and the next run takes them."""
+        host = former_host(10**6)
+        wanted = CONFIGS["two routes, strict"]
+        ctx = context()
+        Gate(host).change(ctx, *parts(host, wanted))
+        assert 15 < ctx.clock.now() < 60
+        assert set(LAYOUT.former_drop_in_paths) <= set(host.files.texts)
+        assert f"{MACHINE} is still starting: the former drop-ins go with the next run" in caplog.text
+        assert Gate(host).steps == tuple(part.step for part in parts(host, wanted)[0])
+        up, down = parts(host, wanted)
+        assert set(Gate(host).changes(up, down).removes) == {*LAYOUT.former_drop_in_paths, *LAYOUT.former_note_paths}
+        assert isinstance(host.manager, Starting)
+        host.manager.looks = 0
+        change(host, wanted)
+        assert is_whole(host, wanted)
+        assert not set(LAYOUT.former_drop_in_paths) & set(host.files.texts)
+
+    def test_of_others(self) -> None:
+        """A drop-in with one of these names that we did not write stays."""
+        host = FakeHost(kernel=h200())
+        path = LAYOUT.former_drop_in_paths[0]
+        host.files.texts[path] = "[Service]\n"
+        change(host, CONFIGS["two routes"])
+        change(host, CONFIGS["nothing"])
+        assert host.files.texts == {path: "[Service]\n"}
+
+
+class TestTakenAway:
+    """Machines pass first, and then all of it goes."""
+
+    @pytest.mark.parametrize("name", SOMETHING)
+    def test_in_order(self, name: str) -> None:
+        """The list is opened, then the drop-in goes and systemd reads that, then the steps' files, then the rest."""
+        host, mishaps = mishap_host()
+        change(host, CONFIGS[name])
+        up = parts_paths(parts(host, CONFIGS[name])[0])
+        mishaps.disarm()
+        change(host, CONFIGS["nothing"])
+        events = mishaps.events
+        assert events[:4] == [STOP, f"write {STEPS}", f"remove {DROP_IN}", "reload"]
+        mine = [at for at, event in enumerate(events) if event.partition(" ")[2] in up]
+        assert mine == list(range(4, 4 + len(mine)))
+        rest = [f"remove {path}" for path in (STEPS, LAYOUT.gate_script_path, LAYOUT.gate_unit_path)]
+        assert events[4 + len(mine) :][:4] == [*rest, "reload"]
+        assert host.files.texts == host.files.links == {}
+
+    @pytest.mark.parametrize("looks", [0, 5, 10**6])
+    def test_starting_machines_are_waited_for(self, looks: int) -> None:
+        """The drop-in stays until machines that are starting have passed, or for 20 s; then it goes all the same."""
+        manager = Starting(looks=looks)
+        host = FakeHost(kernel=h200(), manager=manager)
+        change(host, CONFIGS["two routes"])
+        opened: list[bool] = []
+        manager.seen = lambda: opened.append(Gate(host).steps == () and DROP_IN in host.files.texts)
+        ctx = context()
+        Gate(host).change(ctx, *parts(host, CONFIGS["nothing"]))
+        assert opened
+        assert all(opened)
+        assert ctx.clock.now() == pytest.approx(min(looks / 10, 20), abs=0.2)
+        assert host.files.texts == {}
+
+    @pytest.mark.parametrize("substate", ["condition", "start-pre"])
+    def test_which_machines_are_starting(self, substate: str) -> None:
+        """A machine is starting while its unit is at its conditions or at its commands before the start."""
+        host = FakeHost()
+        assert host.manager is not None
+        host.manager.properties = {MACHINE: {"SubState": substate}, "systemd-nspawn@b.service": {"SubState": "running"}}
+        assert Gate(host).starting() == (MACHINE,)
+
+    def test_past_failures(self) -> None:
+        """Whichever files cannot be removed, all others go, and each that is left is named."""
+        host, mishaps = mishap_host()
+        change(host, CONFIGS["two routes, strict"])
+        mishaps.disarm()
+        change(host, CONFIGS["nothing"])
+        paths = {event.partition(" ")[2] for event in mishaps.events if "/" in event}
+        for broken in ({path} for path in paths):
+            host, _ = mishap_host()
+            change(host, CONFIGS["two routes, strict"])
+            host.files.broken |= dict.fromkeys(broken, "Read-only file system")
+            with pytest.raises(FileError, match=f"cannot remove {next(iter(broken))}: Read-only"):
+                change(host, CONFIGS["nothing"])
+            if broken == {DROP_IN}:
+                assert Gate(host).steps == ()
+                assert set(host.files.texts) == {STEPS, *CONSTANT}, "machines go on asking, and pass"
+            else:
+                assert {*host.files.texts, *host.files.links} == broken
+            host.files.broken.clear()
+            change(host, CONFIGS["nothing"])
+            assert {*host.files.texts, *host.files.links} == set()
+
+    def test_several_failures(self) -> None:
+        """Several failures are one error with all of them."""
+        host = FakeHost(kernel=h200())
+        change(host, CONFIGS["two routes"])
+        broken = {LAYOUT.gate_unit_path, LAYOUT.routes_script_path}
+        host.files.broken |= dict.fromkeys(broken, "Read-only file system")
+        with pytest.raises(ExceptionGroup, match="not everything could be removed") as caught:
+            change(host, CONFIGS["nothing"])
+        assert {error.path for error in caught.value.exceptions if isinstance(error, FileError)} == broken
+
+
+class TestImage:
+    """A host on which no systemd runs."""
+
+    @pytest.mark.parametrize("manager", [None, FakeManager(running=False)])
+    def test_files_alone(self, manager: FakeManager | None) -> None:
+        """The same files come and go, and nobody is asked."""
+        host = FakeHost(kernel=h200(), manager=manager)
+        change(host, CONFIGS["two routes, strict"])
+        with_systemd = FakeHost(kernel=h200())
+        change(with_systemd, CONFIGS["two routes, strict"])
+        assert (host.files.texts, host.files.links) == (with_systemd.files.texts, with_systemd.files.links)
+        assert change(host, CONFIGS["two routes, strict"]) == {}
+        assert not manager or not (manager.calls or manager.asked)
+        change(host, CONFIGS["nothing"])
+        assert host.files.texts == {}
+
+
+def test_mishaps_count_every_change() -> None:
+    """The double of these tests sees each change once: without that, none of them would see anything."""
+    host, mishaps = mishap_host()
+    assert isinstance(mishaps, Mishaps)
+    change(host, CONFIGS["two routes, strict"])
+    assert host.manager is not None
+    paths = [event.partition(" ")[2] for event in mishaps.events if "/" in event]
+    assert paths == host.files.writes
+    assert [event for event in mishaps.events if "/" not in event] == host.manager.calls

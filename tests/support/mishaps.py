@@ -1,0 +1,121 @@
+"""A host in memory on which something goes wrong: the agent is killed, a file cannot be written, systemd refuses.
+
+Every change, of files and by the manager, is written down in one list, and one of them can raise instead of happening.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from hostrouting.errors import FileError, ManagerError
+from hostrouting.testing import FakeFiles, FakeHost, FakeManager, h200
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["Killed", "MishapFiles", "MishapManager", "Mishaps", "busy", "full", "killed", "mishap_host"]
+
+
+class Killed(BaseException):
+    """The agent is gone at this moment."""
+
+
+def killed(_event: str) -> BaseException:
+    """The agent is gone before this change."""
+    return Killed()
+
+
+def full(event: str) -> BaseException:
+    """A file cannot be written, and a manager does not answer."""
+    verb, _, path = event.partition(" ")
+    if path.startswith("/"):
+        return FileError(f"cannot {verb} {path}: No space left on device; make room", path=path)
+    return busy(event)
+
+
+def busy(event: str) -> BaseException:
+    """The manager does not answer."""
+    return ManagerError(f"systemctl {event} did not answer")
+
+
+@attrs.define
+class Mishaps:
+    """Everything that happened on a host, in order; the nth change since `arm` raises instead."""
+
+    events: list[str] = attrs.field(factory=list)
+    nth: int = 0
+    error: Callable[[str], BaseException] = killed
+    watch: Callable[[str], object] = lambda _event: None
+    """Called before each change."""
+
+    def arm(self, nth: int, error: Callable[[str], BaseException] = killed) -> None:
+        """Begin to count."""
+        self.events.clear()
+        self.nth, self.error = nth, error
+
+    def disarm(self) -> None:
+        """Nothing goes wrong any more."""
+        self.arm(0)
+
+    def before(self, event: str) -> None:
+        """What is called before each change."""
+        self.watch(event)
+        self.events.append(event)
+        if len(self.events) == self.nth:
+            raise self.error(event)
+
+
+@attrs.define
+class MishapFiles(FakeFiles):
+    """Files of such a host."""
+
+    mishaps: Mishaps = attrs.field(factory=Mishaps)
+
+    def write(self, path: str, text: str, *, mode: int = 0o644) -> bool:
+        """See Files."""
+        if not self.holds(path, text, mode=mode):
+            self.mishaps.before(f"write {path}")
+        return super().write(path, text, mode=mode)
+
+    def link(self, path: str, target: str) -> bool:
+        """See Files."""
+        if not self.leads(path, target):
+            self.mishaps.before(f"link {path}")
+        return super().link(path, target)
+
+    def remove(self, path: str) -> bool:
+        """See Files."""
+        if self.is_there(path):
+            self.mishaps.before(f"remove {path}")
+        return super().remove(path)
+
+
+@attrs.define
+class MishapManager(FakeManager):
+    """The manager of such a host."""
+
+    mishaps: Mishaps = attrs.field(factory=Mishaps)
+
+    def reload(self) -> None:
+        """See Manager."""
+        self.mishaps.before("reload")
+        super().reload()
+
+    def start(self, unit: str, *, timeout: float) -> None:
+        """See Manager."""
+        self.mishaps.before(f"start {unit}")
+        super().start(unit, timeout=timeout)
+
+    def stop(self, unit: str) -> None:
+        """See Manager."""
+        self.mishaps.before(f"stop {unit}")
+        super().stop(unit)
+
+
+def mishap_host() -> tuple[FakeHost, Mishaps]:
+    """A host whose default route is eth0's and whose fabric has 172.16.0.0/16, and what happens on it."""
+    mishaps = Mishaps()
+    files, manager = MishapFiles(mishaps=mishaps), MishapManager(mishaps=mishaps)
+    return FakeHost(kernel=h200(), files=files, manager=manager), mishaps
