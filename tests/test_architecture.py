@@ -129,7 +129,7 @@ DRAWINGS = {
         __init__
     """,
     "hostrouting.testing": """
-        config_strategies contract strategies topologies
+        config_strategies contract strategies topologies units
         host plugin
         __init__
     """,

@@ -289,7 +289,9 @@ class TestOthers:
         host = FakeHost()
         gate = Gate(host)
         for name in ("b", "a", "c"):
-            gate.change(context(), (attrs.evolve(another(name), step=GateStep(9 if name == "c" else 70, "wants", name)),))
+            gate.change(
+                context(), (attrs.evolve(another(name), step=GateStep(9 if name == "c" else 70, "wants", name)),)
+            )
         assert [step.name for step in gate.steps] == ["c", "a", "b"]
 
     def test_the_last_one_goes(self) -> None:
