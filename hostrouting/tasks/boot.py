@@ -40,12 +40,12 @@ def valid_wait(instance: object, _attribute: object, value: float) -> None:
 
 @contextmanager
 def locked(host: Host, ctx: phases.Context, parts: Sequence[Part]) -> Iterator[Host]:
-    """The host, locked. Where it cannot be, the gate is put up for these parts all the same, before that is raised."""
+    """The host, locked. Where a running host cannot be, the gate is put up for these parts before that is raised."""
     with ExitStack() as stack:
         try:
             inside = stack.enter_context(host.locked(ctx))
         except FileError:
-            if parts:
+            if parts and host.manager is not None:
                 with suppress(HostRoutingError):
                     Gate(host).change(ctx, parts)
             raise
