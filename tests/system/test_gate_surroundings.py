@@ -46,8 +46,9 @@ def test_a_machine_is_ordered_behind_what_it_asks_for(mode: Mode) -> None:
     """At a boot a machine waits its turn; so the waiting does not count against the time that its own start has."""
     with host(config(*HALVES, mode=mode)) as system:
         after = system.show(KUBE1, "After").split()
-        assert {"network-online.target", LAYOUT.routes_unit, LAYOUT.check_unit} <= set(after)
-        assert LAYOUT.routes_unit in system.show(LAYOUT.check_unit, "After").split()
+        assert {"network-online.target", LAYOUT.routes_unit, LAYOUT.gate_unit} <= set(after)
+        for unit in (LAYOUT.gate_unit, LAYOUT.check_unit):
+            assert {"network-online.target", LAYOUT.routes_unit} <= set(system.show(unit, "After").split())
 
 
 def test_a_unit_of_somebody_else() -> None:
@@ -61,20 +62,20 @@ def test_a_unit_of_somebody_else() -> None:
 
 @pytest.mark.parametrize("mode", [Mode.WARN, Mode.STRICT])
 def test_the_check_comes_after_the_routes(mode: Mode) -> None:
-    """At every start the routes are put back, once, before the check looks."""
+    """At every start the gate is asked once, and the routes are put back before the check looks."""
     with host(config(*HALVES, mode=mode)) as system:
         system.settled()
         system.must("ip", "route", "flush", "proto", "213")
-        before = system.journal(LAYOUT.routes_unit).count("Starting ")
+        before = system.journal(LAYOUT.gate_unit).count("Starting ")
         assert start(system) == 0
-        assert system.journal(LAYOUT.routes_unit).count("Starting ") == before + 1
+        assert system.journal(LAYOUT.gate_unit).count("Starting ") == before + 1
         assert markers(system) == {LAYOUT.ok_path}
 
 
 OPENINGS = {
     "revert": "systemctl revert systemd-nspawn@.service",
-    "a condition": "mkdir {etc}/{check}.d; printf '[Unit]\\nConditionPathExists=/gone\\n' >{etc}/{check}.d/9.conf",
-    "another program": "mkdir {etc}/{check}.d; printf '[Service]\\nExecStart=\\nExecStart=/bin/true\\n' >{etc}/{check}.d/9.conf",
+    "a condition": "mkdir {etc}/{gate}.d; printf '[Unit]\\nConditionPathExists=/gone\\n' >{etc}/{gate}.d/9.conf",
+    "another program": "mkdir {etc}/{gate}.d; printf '[Service]\\nExecStart=\\nExecStart=/bin/true\\n' >{etc}/{gate}.d/9.conf",
     "an empty list": "mkdir {etc}/{kube1}.d; printf '[Service]\\nExecStartPre=\\n' >{etc}/{kube1}.d/99.conf",
 }
 
@@ -86,7 +87,7 @@ def test_what_opens_the_gate(command: str) -> None:
     with host(settings) as system:
         assert start(system) == 1
         units = "/etc/systemd/system"
-        system.must("sh", "-c", command.format(etc=units, check=LAYOUT.check_unit, kube1=KUBE1))
+        system.must("sh", "-c", command.format(etc=units, gate=LAYOUT.gate_unit, kube1=KUBE1))
         system.must("systemctl", "daemon-reload")
         assert start(system) == 0
         assert pid(system)
