@@ -21,15 +21,41 @@ from tests.support.gate import (
 
 pytestmark = gate_tests
 
+EXIT = "/etc/test-exit"
 
-@pytest.mark.parametrize("name", ["SYSTEMD_OFFLINE", "SYSTEMD_IN_CHROOT"])
-@pytest.mark.parametrize("settings", [config(mode=Mode.STRICT), config(StaticRoute(CIDR))], ids=["check", "routes"])
-def test_an_environment_in_which_systemctl_does_nothing(settings: HostRoutingConfig, name: str) -> None:
-    """The gate stays shut where the manager's environment makes any systemctl succeed without doing anything."""
-    with host(settings) as system:
-        system.must("systemctl", "set-environment", f"{name}=1")
-        assert start(system) == 1
-        assert not pid(system)
+
+# With these a systemctl succeeds without doing anything, or a bash without running its script.
+ENVIRONMENTS = (
+    "SYSTEMD_OFFLINE=1",
+    "SYSTEMD_IN_CHROOT=1",
+    "SHELLOPTS=noexec",
+    "SHELLOPTS=errexit:nounset:noglob",
+    f"BASH_ENV={EXIT}",
+    f"ENV={EXIT}",
+    "BASHOPTS=extdebug:failglob:nocasematch:nullglob",
+    "POSIXLY_CORRECT=1",
+    "LC_ALL=tr_TR.UTF-8",
+    "IFS=aeiou",
+    "PATH=/nowhere",
+)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [(config(mode=Mode.STRICT), config(*HALVES, mode=Mode.STRICT)), (config(StaticRoute(CIDR)), config(*HALVES))],
+    ids=["check", "routes"],
+)
+def test_whatever_is_in_the_environment_of_systemd(before: HostRoutingConfig, after: HostRoutingConfig) -> None:
+    """Nothing in the manager's environment opens the gate, nor shuts it."""
+    with host(scripts={EXIT: "exit 0\n"}) as system:
+        for settings, code in ((before, 1), (after, 0)):
+            assert run_task(system, "Configure", settings).returncode == code
+            for it in ENVIRONMENTS:
+                system.must("systemctl", "set-environment", it)
+                assert start(system) == code, it
+                assert bool(pid(system)) is not bool(code), it
+                end(system)
+                system.must("systemctl", "unset-environment", it.partition("=")[0])
 
 
 def test_no_program_can_be_run_in_etc() -> None:

@@ -111,9 +111,8 @@ read_steps() {
     refuse "$steps is missing; write it again with: hostrouting apply"
   fi
   mapfile -t lines <"$steps" || refuse "cannot read $steps"
-  if ((${#lines[@]} == 0)) || [[ ${lines[-1]} != end ]]; then
+  [[ ${#lines[@]} -gt 0 && ${lines[-1]} == end ]] ||
     refuse "$steps is cut short; write it again with: hostrouting apply"
-  fi
   all=()
   for line in "${lines[@]}"; do
     [[ $line == '#'* || $line == end ]] || all+=("$line")
