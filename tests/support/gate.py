@@ -24,11 +24,15 @@ __all__ = [
     "HALVES",
     "KUBE1",
     "LAYOUT",
+    "await_start",
+    "begin_start",
     "config",
     "configure",
     "end",
     "gate_tests",
+    "has_started",
     "host",
+    "is_starting",
     "many_times",
     "markers",
     "ours",
@@ -92,6 +96,7 @@ def host(
     wait: int = 0,
     late: int = 0,
     more: Mapping[str, str] | None = None,
+    scripts: Mapping[str, str] | None = None,
     machines: tuple[str, ...] = ("kube1",),
     tree: Path = THIS_HOST,
 ) -> Iterator[System]:
@@ -104,7 +109,7 @@ def host(
 
     with booted(
         {network: _NETWORK_UNIT.format(type="exec" if late else "oneshot"), **(more or {})},
-        scripts={"/etc/test-network.sh": _NETWORK.format(late=late)},
+        scripts={"/etc/test-network.sh": _NETWORK.format(late=late), **(scripts or {})},
         links={"/etc/systemd/system/sysinit.target.wants/test-network.service": network},
         machines=machines,
         furnish=furnish,
@@ -136,6 +141,38 @@ def start(system: System, name: str = "kube1") -> int:
         # Seen when a test fails that expected it to start.
         sys.stdout.write(done.stderr + system.journal(f"systemd-nspawn@{name}.service"))
     return done.returncode
+
+
+def begin_start(system: System, *names: str) -> None:
+    """Have systemd start these machines, or kube1, at one moment, and wait for nothing."""
+    units = [f"systemd-nspawn@{name}.service" for name in names or ("kube1",)]
+    system.must("systemctl", "start", "--no-block", *units)
+
+
+def is_starting(system: System, name: str = "kube1") -> bool:
+    """Whether the machine's start is at the commands that come before the machine."""
+    return system.show(f"systemd-nspawn@{name}.service", "SubState") == "start-pre"
+
+
+def await_start(system: System, name: str = "kube1", *, seconds: float = 30) -> bool:
+    """Wait until the start that was begun has ended; whether systemd takes the machine for running."""
+    unit = f"systemd-nspawn@{name}.service"
+
+    def state() -> str:
+        done = system.run("systemctl", "show", "-p", "Job,ActiveState", unit)
+        told = dict(line.split("=", 1) for line in done.stdout.splitlines())
+        return told.get("ActiveState", "") if told.get("Job", "") in {"", "0"} else ""
+
+    wait_for(f"the start of {name} to end", lambda: state() in {"active", "inactive", "failed"}, seconds=seconds)
+    return state() == "active"
+
+
+def has_started(system: System, name: str = "kube1", *, seconds: float = 30) -> bool:
+    """Wait until the start that was begun has ended; whether the machine runs."""
+    if await_start(system, name, seconds=seconds) and pid(system, name):
+        return True
+    sys.stdout.write(system.journal(f"systemd-nspawn@{name}.service"))  # seen when a test expected it to start
+    return False
 
 
 def pid(system: System, name: str = "kube1") -> int:

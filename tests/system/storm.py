@@ -31,8 +31,8 @@ import attrs
 
 from hostrouting.config import HostRoutingConfig, Mode, StaticRoute
 from tests.support.agents import agents
-from tests.support.gate import CIDR, HALVES, KUBE1, config, end, host
-from tests.support.systemd import THIS_HOST, missing, wait_for
+from tests.support.gate import CIDR, HALVES, KUBE1, await_start, config, end, host
+from tests.support.systemd import THIS_HOST, missing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -285,9 +285,8 @@ class Storm:
         heard, completed = self._rage(one)
         if not heard:
             return ""
-        self._await_the_end()
-        ran = self._has_run()
-        if not ran and self.system.show(KUBE1, "ActiveState") == "active":
+        runs, ran = await_start(self.system, seconds=100), self._has_run()
+        if runs and not ran:
             raise RuntimeError(f"the machine runs, and has not left word: {one}")
         fault = self.tally.count(one, ran=ran, is_cut_short=not completed)
         if fault and fault not in self.tally.first:
@@ -350,16 +349,6 @@ class Storm:
         self.system.outside(_WORD).write_text("")
         self.system.run("systemctl", "reset-failed")
         self.system.run("ip", "-batch", "-", stdin="".join(f"route flush proto {it}\n" for it in PROTOCOLS))
-
-    def _await_the_end(self) -> None:
-        """Wait until the start has ended in one way or the other."""
-
-        def is_over() -> bool:
-            done = self.system.run("systemctl", "show", "-p", "Job,ActiveState", KUBE1)
-            told = dict(line.split("=", 1) for line in done.stdout.splitlines())
-            return told.get("Job", "") in {"", "0"} and told.get("ActiveState") in {"active", "inactive", "failed"}
-
-        wait_for("the start to end", is_over, seconds=100)
 
     def _has_run(self) -> bool:
         return bool(self.system.outside(_WORD).read_text())

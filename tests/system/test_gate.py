@@ -42,13 +42,13 @@ def test_strict_blocks() -> None:
         assert done.returncode == 1
         assert f"Job for {KUBE1} failed" in done.stderr
         assert not pid(system)
-        said = system.journal(LAYOUT.check_unit)
+        said = system.journal(LAYOUT.gate_unit)
         for text in (failed.stdout, said):
             assert f"OVERLAP: expected CIDR {RANGE} routes via ib0 [172.16.0.0/16 proto kernel], expected eth0" in text
         (action,) = re.findall(r"^ACTION: add to staticRoutes.routes: (.*)$", said, re.MULTILINE)
         assert f"ACTION: add to staticRoutes.routes: {action}" in failed.stdout
         assert markers(system) == {LAYOUT.detected_path}
-        errors = system.must("journalctl", "--quiet", "--priority=err", "--output=cat", "-u", LAYOUT.check_unit)
+        errors = system.must("journalctl", "--quiet", "--priority=err", "--output=cat", "-u", LAYOUT.gate_unit)
         assert "OVERLAP" in errors
         # The repair is what it says: with it, the machine starts.
         repair = HostRoutingConfig(StaticRoutesConfig(enabled=True, routes=json.loads(action)))
@@ -70,7 +70,7 @@ def test_warn_starts() -> None:
         detected = system.read(LAYOUT.detected_path)
         assert detected is not None
         assert detected.startswith(f"OVERLAP: expected CIDR {RANGE}")
-        assert detected in system.journal(LAYOUT.check_unit)
+        assert detected in system.journal(LAYOUT.gate_unit)
 
 
 @many_times
@@ -91,9 +91,9 @@ def test_repaired_starts_after_every_boot() -> None:
             assert "172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting" in system.must("ip", "route")
             times = {
                 unit: int(system.show(unit, "ExecMainStartTimestampMonotonic"))
-                for unit in (LAYOUT.routes_unit, LAYOUT.check_unit, KUBE1)
+                for unit in (LAYOUT.routes_unit, LAYOUT.gate_unit, KUBE1)
             }
-            assert times[LAYOUT.routes_unit] < times[LAYOUT.check_unit] < times[KUBE1]
+            assert times[LAYOUT.routes_unit] < times[LAYOUT.gate_unit] < times[KUBE1]
             assert markers(system) == {LAYOUT.ok_path}
 
 
@@ -104,7 +104,7 @@ def test_routes_that_cannot_be_installed_block(mode: Mode | None) -> None:
     with host(config(StaticRoute(CIDR), *HALVES, mode=mode)) as system:
         assert start(system) == 1
         assert not pid(system)
-        said = system.journal(LAYOUT.routes_unit)
+        said = system.journal(LAYOUT.gate_unit)
         assert (
             "172.16.0.0/16: its key is held by [172.16.0.0/16 dev ib0 proto kernel scope link src 172.16.1.5]" in said
         )
@@ -124,7 +124,7 @@ def test_a_route_that_is_lost_to_another_blocks() -> None:
         assert done.returncode == 1
         assert held in done.stdout
         assert start(system) == 1
-        assert held in system.journal(LAYOUT.routes_unit)
+        assert held in system.journal(LAYOUT.gate_unit)
 
 
 @many_times
@@ -152,12 +152,12 @@ def test_every_start_begins_anew() -> None:
         end(system)
         system.must("ip", "address", "add", "172.16.200.5/24", "dev", "ib0")
         assert start(system) == 1
-        assert "172.16.200.0–172.16.200.255" in system.journal(LAYOUT.check_unit)  # noqa: RUF001  a dash
+        assert "172.16.200.0–172.16.200.255" in system.journal(LAYOUT.gate_unit)  # noqa: RUF001  a dash
         assert markers(system) == {LAYOUT.detected_path}
 
 
 def test_however_often() -> None:
-    """As often as machines are started, within however short a time, routes and check are run; none is refused."""
+    """As often as machines are started, within however short a time, the gate is asked anew; none is refused."""
     with host() as system:
         configure(system, config(*HALVES, mode=Mode.STRICT))
         for overlap, code in (("add", 1), ("del", 0)):
@@ -180,7 +180,7 @@ def test_two_machines() -> None:
 
 
 def test_a_late_default_route_is_awaited() -> None:
-    """A default route that comes seconds after the boot is awaited: by the task, and by both scripts at a boot."""
+    """A default route that comes seconds after the boot is awaited: by the task, and by the scripts at a boot."""
     with host(late=3) as system:
         configure(system, config(*HALVES, mode=Mode.STRICT), wait=20)
         assert len(ours(system)) == 2
@@ -196,6 +196,6 @@ def test_no_default_route() -> None:
         system.must("ip", "route", "del", "default")
         assert start(system) == 1
         assert system.run("systemctl", "start", LAYOUT.check_unit).returncode == 1
-        assert "172.16.0.0/17: waiting for an IPv4 default route" in system.journal(LAYOUT.routes_unit)
+        assert "172.16.0.0/17: waiting for an IPv4 default route" in system.journal(LAYOUT.gate_unit)
         assert "NO-DEFAULT-ROUTE: " in system.journal(LAYOUT.check_unit)
         assert system.read(LAYOUT.detected_path) == "no-default-route\n"

@@ -1,84 +1,150 @@
 """Whatever breaks on the way to a machine's start: in STRICT the gate stays shut, in WARN the check holds nobody back."""
 
 import re
+from pathlib import Path
 
 import pytest
 
-from hostrouting.config import Mode
-from tests.support.gate import HALVES, KUBE1, LAYOUT, config, end, gate_tests, host, pid, start
+from hostrouting.config import HostRoutingConfig, Mode
+from tests.support.gate import HALVES, KUBE1, LAYOUT, config, configure, end, gate_tests, host, pid, start
+from tests.support.systemd import System, trees
 
 pytestmark = gate_tests
 
+_MASK = ["ln", "--symbolic", "--force", "/dev/null"]
 
-@pytest.mark.parametrize("unit", [LAYOUT.routes_unit, LAYOUT.check_unit])
-def test_whatever_breaks_keeps_the_gate_shut(unit: str) -> None:
+
+def shut_by(system: System, *command: str) -> None:
+    """Break what the last word names, see that no machine starts, and mend it."""
+    path = command[-1]
+    system.must("cp", "--archive", path, "/root/kept")
+    system.must(*command)
+    system.must("systemctl", "daemon-reload")
+    assert start(system) == 1, command
+    assert not pid(system), command
+    system.run("rm", "-f", path)
+    system.must("cp", "--archive", "/root/kept", path)
+
+
+def breaks(script: str) -> list[list[str]]:
+    """Ways to break a script."""
+    return [
+        ["rm", script],
+        ["sed", "-i", "3i if", script],
+        ["sed", "-i", "3i kill -9 $$", script],
+        ["truncate", "--size=500", script],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("settings", "script"),
+    [(config(*HALVES), LAYOUT.routes_script_path), (config(mode=Mode.STRICT), LAYOUT.check_script_path)],
+    ids=["routes", "check"],
+)
+def test_whatever_breaks_keeps_the_gate_shut(settings: HostRoutingConfig, script: str) -> None:
     """Routes that cannot be installed, a check that cannot be made in STRICT: no break opens the gate."""
-    is_check = unit == LAYOUT.check_unit
-    script = LAYOUT.check_script_path if is_check else LAYOUT.routes_script_path
-    unit_path = LAYOUT.check_unit_path if is_check else LAYOUT.routes_unit_path
-    with host(config(mode=Mode.STRICT) if is_check else config(*HALVES)) as system:
-        if is_check:
+    with host(settings) as system:
+        if settings.route_overlap.expected_cidrs:
             system.must("ip", "address", "del", "172.16.1.5/16", "dev", "ib0")
         awk, ip = (system.must("readlink", "--canonicalize", f"/usr/bin/{name}").strip() for name in ("awk", "ip"))
         if awk != "/usr/bin/mawk":
             system.run("rm", "-f", "/usr/bin/mawk")  # which the scripts would take as well
-        for command in (
-            ["rm", script],
-            ["sed", "-i", "3i if", script],
-            ["sed", "-i", "3i kill -9 $$", script],
-            ["truncate", "--size=500", script],
-            ["rm", unit_path],
-            ["ln", "-sf", "/dev/null", unit_path],
-            ["rm", awk],
-            ["rm", ip],
-        ):
-            path = command[-1]
-            system.must("cp", "--archive", path, "/root/kept")
-            system.must(*command)
-            system.must("systemctl", "daemon-reload")
-            assert start(system) == 1, command
-            assert not pid(system), command
-            system.run("rm", "-f", path)
-            system.must("cp", "--archive", "/root/kept", path)
+        for command in (*breaks(script), ["rm", awk], ["rm", ip]):
+            shut_by(system, *command)
         system.must("systemctl", "daemon-reload")
         assert start(system) == 0, "all of it was mended"
 
 
+def test_a_broken_gate_is_shut() -> None:
+    """Whatever the gate itself lacks keeps it shut, also where nothing about the routing is wrong, until it is mended."""
+    settings = config(*HALVES, mode=Mode.WARN)
+    with host(settings) as system:
+        steps, unit = LAYOUT.gate_steps_path, LAYOUT.gate_unit_path
+        flock = system.must("readlink", "--canonicalize", "/usr/bin/flock").strip()
+        configure(system, settings)  # from now on there is a lock
+        for command in (
+            *breaks(LAYOUT.gate_script_path),
+            ["rm", steps],
+            ["truncate", "--size=0", steps],
+            ["sed", "-i", "$d", steps],
+            ["sed", "-i", "s/^50 .*/50 required static-routes/", steps],
+            ["sed", "-i", "s/^50 .*/50/", steps],
+            ["rm", unit],
+            [*_MASK, unit],
+            ["rm", flock],
+        ):
+            shut_by(system, *command)
+        system.must("systemctl", "daemon-reload")
+        assert start(system) == 0, "all of it was mended"
+        end(system)
+        system.must("rm", LAYOUT.gate_script_path, steps, unit)
+        configure(system, settings)
+        assert start(system) == 0, "all of it was written again"
+
+
+def test_without_the_drop_in_there_is_no_gate() -> None:
+    """The drop-in alone is what shuts the gate: systemd that has read that it is gone starts machines, whatever is left."""
+    with host(config(mode=Mode.STRICT)) as system:
+        assert start(system) == 1
+        system.must("rm", LAYOUT.gate_drop_in_path)
+        system.must("systemctl", "daemon-reload")
+        assert start(system) == 0
+
+
+def test_no_machine_waits_for_the_units_of_the_steps() -> None:
+    """The routes' unit and the check's unit can be masked, missing or failing: the gate runs the scripts, not them."""
+    with host(config(*HALVES, mode=Mode.STRICT)) as system:
+        for unit in (LAYOUT.routes_unit_path, LAYOUT.check_unit_path):
+            for command in (["sed", "-i", "s,^ExecStart=.*,ExecStart=/bin/false,", unit], [*_MASK, unit], ["rm", unit]):
+                system.must(*command)
+                system.must("systemctl", "daemon-reload")
+                assert start(system) == 0, command
+                end(system)
+        system.must("ip", "address", "add", "172.16.200.5/24", "dev", "ib0")
+        assert start(system) == 1, "nor do they open it"
+
+
 def test_a_hanging_check_keeps_the_gate_shut() -> None:
-    """In STRICT, a check that hangs is ended by its own time-out and fails."""
+    """In STRICT, a check that hangs is ended by the gate's own time-out, which is a refusal."""
     with host(config(*HALVES, mode=Mode.STRICT)) as system:
         system.must("sed", "-i", "3i sleep 60", LAYOUT.check_script_path)
-        system.must("sed", "-i", "s/^TimeoutStartSec=.*/TimeoutStartSec=1/", LAYOUT.check_unit_path)
+        system.must("sed", "-i", "s/^TimeoutStartSec=.*/TimeoutStartSec=1/", LAYOUT.gate_unit_path)
         system.must("systemctl", "daemon-reload")
         assert start(system) == 1
         assert not pid(system)
-        assert system.show(LAYOUT.check_unit, "Result") == "timeout"
+        assert system.show(LAYOUT.gate_unit, "Result") == "timeout"
+        assert system.journal(LAYOUT.gate_unit).count("Starting ") == 1, "it is not asked again"
 
 
 def test_in_warn_nothing_about_the_check_holds_a_machine_back() -> None:
     """In WARN the machine starts whatever becomes of the check: hanging, broken, missing or masked."""
     with host(config(mode=Mode.WARN)) as system:
-        system.must("sed", "-i", "s/^TimeoutStartSec=.*/TimeoutStartSec=1/", LAYOUT.check_unit_path)
-        for command in (
-            ["sed", "-i", "3i sleep 60", LAYOUT.check_script_path],
-            ["sed", "-i", "3i exit 1", LAYOUT.check_script_path],
-            ["rm", LAYOUT.check_script_path],
-            ["ln", "-sf", "/dev/null", LAYOUT.check_unit_path],
-            ["rm", LAYOUT.check_unit_path],
+        system.must("sed", "-i", "s/patience + 15/1/; s/kill-after=5/kill-after=0.5/", LAYOUT.gate_script_path)
+        for command, said in (
+            (["sed", "-i", "3i sleep 60", LAYOUT.check_script_path], "did not end in time"),
+            (["sed", "-i", "3i trap '' TERM; sleep 60", LAYOUT.check_script_path], "did not end in time"),
+            (["sed", "-i", "3i exit 1", LAYOUT.check_script_path], "failed"),
+            (["rm", LAYOUT.check_script_path], "failed"),
+            ([*_MASK, LAYOUT.check_unit_path], "failed"),
+            (["rm", LAYOUT.check_unit_path], "failed"),
         ):
             system.must(*command)
             system.must("systemctl", "daemon-reload")
             assert start(system) == 0, command
             assert pid(system)
             end(system)
+            last = system.journal(LAYOUT.gate_unit).rpartition("Starting ")[2]
+            assert f"check-route-overlap.sh {said}; the machine starts all the same" in last
 
 
-def test_the_units_are_sandboxed() -> None:
-    """`systemd-analyze security` finds little to say about either unit, and they work like that."""
-    with host(config(*HALVES, mode=Mode.STRICT)) as system:
+@pytest.mark.parametrize("tree", trees(), ids=str)
+def test_the_units_are_sandboxed(tree: Path) -> None:
+    """`systemd-analyze` finds nothing wrong with any unit and little to say about its security, and it works like that."""
+    with host(config(*HALVES, mode=Mode.STRICT), tree=tree) as system:
         assert start(system) == 0
-        for unit in (LAYOUT.routes_unit, LAYOUT.check_unit):
+        units = (LAYOUT.gate_unit, LAYOUT.routes_unit, LAYOUT.check_unit)
+        for unit in units:
             said = system.must("systemd-analyze", "security", "--no-pager", unit)
             (level,) = re.findall(r"exposure level for \S+: ([0-9.]+)", said)
             assert float(level) <= 2.0
-        assert not system.run("systemd-analyze", "verify", LAYOUT.routes_unit, LAYOUT.check_unit, KUBE1).stderr
+        assert not system.run("systemd-analyze", "verify", *units, KUBE1).stderr

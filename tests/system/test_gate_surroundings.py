@@ -21,15 +21,41 @@ from tests.support.gate import (
 
 pytestmark = gate_tests
 
+EXIT = "/etc/test-exit"
 
-@pytest.mark.parametrize("name", ["SYSTEMD_OFFLINE", "SYSTEMD_IN_CHROOT"])
-@pytest.mark.parametrize("settings", [config(mode=Mode.STRICT), config(StaticRoute(CIDR))], ids=["check", "routes"])
-def test_an_environment_in_which_systemctl_does_nothing(settings: HostRoutingConfig, name: str) -> None:
-    """The gate stays shut where the manager's environment makes any systemctl succeed without doing anything."""
-    with host(settings) as system:
-        system.must("systemctl", "set-environment", f"{name}=1")
-        assert start(system) == 1
-        assert not pid(system)
+
+# With these a systemctl succeeds without doing anything, or a bash without running its script.
+ENVIRONMENTS = (
+    "SYSTEMD_OFFLINE=1",
+    "SYSTEMD_IN_CHROOT=1",
+    "SHELLOPTS=noexec",
+    "SHELLOPTS=errexit:nounset:noglob",
+    f"BASH_ENV={EXIT}",
+    f"ENV={EXIT}",
+    "BASHOPTS=extdebug:failglob:nocasematch:nullglob",
+    "POSIXLY_CORRECT=1",
+    "LC_ALL=tr_TR.UTF-8",
+    "IFS=aeiou",
+    "PATH=/nowhere",
+)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [(config(mode=Mode.STRICT), config(*HALVES, mode=Mode.STRICT)), (config(StaticRoute(CIDR)), config(*HALVES))],
+    ids=["check", "routes"],
+)
+def test_whatever_is_in_the_environment_of_systemd(before: HostRoutingConfig, after: HostRoutingConfig) -> None:
+    """Nothing in the manager's environment opens the gate, nor shuts it."""
+    with host(scripts={EXIT: "exit 0\n"}) as system:
+        for settings, code in ((before, 1), (after, 0)):
+            assert run_task(system, "Configure", settings).returncode == code
+            for it in ENVIRONMENTS:
+                system.must("systemctl", "set-environment", it)
+                assert start(system) == code, it
+                assert bool(pid(system)) is not bool(code), it
+                end(system)
+                system.must("systemctl", "unset-environment", it.partition("=")[0])
 
 
 def test_no_program_can_be_run_in_etc() -> None:
@@ -64,8 +90,9 @@ def test_a_machine_is_ordered_behind_what_it_asks_for(mode: Mode) -> None:
     """At a boot a machine waits its turn; so the waiting does not count against the time that its own start has."""
     with host(config(*HALVES, mode=mode)) as system:
         after = system.show(KUBE1, "After").split()
-        assert {"network-online.target", LAYOUT.routes_unit, LAYOUT.check_unit} <= set(after)
-        assert LAYOUT.routes_unit in system.show(LAYOUT.check_unit, "After").split()
+        assert {"network-online.target", LAYOUT.routes_unit, LAYOUT.gate_unit} <= set(after)
+        for unit in (LAYOUT.gate_unit, LAYOUT.check_unit):
+            assert {"network-online.target", LAYOUT.routes_unit} <= set(system.show(unit, "After").split())
 
 
 def test_a_unit_of_somebody_else() -> None:
@@ -79,20 +106,20 @@ def test_a_unit_of_somebody_else() -> None:
 
 @pytest.mark.parametrize("mode", [Mode.WARN, Mode.STRICT])
 def test_the_check_comes_after_the_routes(mode: Mode) -> None:
-    """At every start the routes are put back, once, before the check looks."""
+    """At every start the gate is asked once, and the routes are put back before the check looks."""
     with host(config(*HALVES, mode=mode)) as system:
         system.settled()
         system.must("ip", "route", "flush", "proto", "213")
-        before = system.journal(LAYOUT.routes_unit).count("Starting ")
+        before = system.journal(LAYOUT.gate_unit).count("Starting ")
         assert start(system) == 0
-        assert system.journal(LAYOUT.routes_unit).count("Starting ") == before + 1
+        assert system.journal(LAYOUT.gate_unit).count("Starting ") == before + 1
         assert markers(system) == {LAYOUT.ok_path}
 
 
 OPENINGS = {
     "revert": "systemctl revert systemd-nspawn@.service",
-    "a condition": "mkdir {etc}/{check}.d; printf '[Unit]\\nConditionPathExists=/gone\\n' >{etc}/{check}.d/9.conf",
-    "another program": "mkdir {etc}/{check}.d; printf '[Service]\\nExecStart=\\nExecStart=/bin/true\\n' >{etc}/{check}.d/9.conf",
+    "a condition": "mkdir {etc}/{gate}.d; printf '[Unit]\\nConditionPathExists=/gone\\n' >{etc}/{gate}.d/9.conf",
+    "another program": "mkdir {etc}/{gate}.d; printf '[Service]\\nExecStart=\\nExecStart=/bin/true\\n' >{etc}/{gate}.d/9.conf",
     "an empty list": "mkdir {etc}/{kube1}.d; printf '[Service]\\nExecStartPre=\\n' >{etc}/{kube1}.d/99.conf",
 }
 
@@ -104,7 +131,7 @@ def test_what_opens_the_gate(command: str) -> None:
     with host(settings) as system:
         assert start(system) == 1
         units = "/etc/systemd/system"
-        system.must("sh", "-c", command.format(etc=units, check=LAYOUT.check_unit, kube1=KUBE1))
+        system.must("sh", "-c", command.format(etc=units, gate=LAYOUT.gate_unit, kube1=KUBE1))
         system.must("systemctl", "daemon-reload")
         assert start(system) == 0
         assert pid(system)

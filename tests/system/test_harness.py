@@ -10,7 +10,7 @@ import pytest
 
 from hostrouting.config import Mode
 from tests.support.agents import agents
-from tests.support.gate import HALVES, config, end, host, ours, pid, start
+from tests.support.gate import HALVES, LAYOUT, config, end, host, ours, pid, start
 from tests.support.systemd import PROJECT, THIS_HOST, booted, missing, trees, wait_for
 
 pytestmark = [
@@ -86,7 +86,7 @@ def test_an_agent_is_killed() -> None:
     with host() as system, agents(system) as crew:
         system.must("ip", "route", "del", "default")
         waiting, other = (crew.begin("Configure", config(*HALVES), wait=30) for _ in range(2))
-        wait_for("a gate", lambda: start(system) == 1)
+        wait_for("a gate", lambda: system.read(LAYOUT.gate_steps_path) is not None)
         waiting.kill()
         other.kill()
         assert (waiting.wait().returncode, other.wait().returncode) == (-9, -9)

@@ -75,7 +75,7 @@ def test_the_units() -> None:
     with host() as system:
         configure(system, config(*HALVES, mode=Mode.STRICT))
         machine = Running(system)
-        units = (LAYOUT.routes_unit, LAYOUT.check_unit)
+        units = (LAYOUT.routes_unit, LAYOUT.check_unit, LAYOUT.gate_unit)
         verbs = (
             "start",
             "restart",
@@ -104,8 +104,8 @@ def test_the_units() -> None:
             assert system.run("systemctl", "restart", unit).returncode == 1
             machine.untouched(f"{unit} failing")
         for path in (
-            *(LAYOUT.routes_drop_in_path, LAYOUT.check_drop_in_path, LAYOUT.routes_unit_path, LAYOUT.check_unit_path),
-            *(LAYOUT.routes_script_path, LAYOUT.check_script_path),
+            *(LAYOUT.gate_drop_in_path, LAYOUT.gate_unit_path, LAYOUT.routes_unit_path, LAYOUT.check_unit_path),
+            *(LAYOUT.gate_steps_path, LAYOUT.gate_script_path, LAYOUT.routes_script_path, LAYOUT.check_script_path),
         ):
             system.must("rm", path)
         system.must("systemctl", "daemon-reload")

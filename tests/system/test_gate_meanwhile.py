@@ -1,0 +1,187 @@
+"""What changes while a machine starts: the start is judged by what was before or by what is after, and always ends."""
+
+import random
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from hostrouting.config import HostRoutingConfig, Mode, StaticRoute
+from tests.support.agents import agents
+from tests.support.gate import (
+    CIDR,
+    HALVES,
+    KUBE1,
+    LAYOUT,
+    begin_start,
+    config,
+    configure,
+    end,
+    gate_tests,
+    has_started,
+    host,
+    is_starting,
+    many_times,
+    ours,
+    pid,
+    run_task,
+    start,
+)
+from tests.support.systemd import System, wait_for
+
+pytestmark = gate_tests
+
+ALLOWS, REFUSES = config(*HALVES, mode=Mode.STRICT), config(StaticRoute("10.77.0.0/16"), mode=Mode.STRICT)
+BY_HAND = StaticRoute("172.16.0.0/17", gateway="10.0.0.1", dev="eth0")  # needs no default route
+# Stands in for systemctl: whoever has units read anew is kept waiting.
+SLOW = """\
+#!/bin/sh
+case "$*" in *daemon-reload*) touch /run/waits; while [ ! -e /run/go ]; do sleep 0.02; done ;; esac
+exec /usr/bin/systemctl.real "$@"
+"""
+KEEPER = {"/etc/systemd/system/keeps-it-loaded.target": f"[Unit]\nAfter={KUBE1}\n"}
+OTHER = {
+    "/etc/systemd/system/systemd-nspawn@.service.d/70-other.conf": "[Service]\nExecStartPre=/bin/touch /run/other\n"
+}
+
+
+@contextmanager
+def halfway(system: System, before: HostRoutingConfig, after: HostRoutingConfig) -> Iterator[None]:
+    """Apply one configuration, and then another, which has come half its way at the beginning of the block."""
+    run_task(system, "Configure", before)
+    system.must("mv", "/usr/bin/systemctl", "/usr/bin/systemctl.real")
+    system.lay("/usr/bin/systemctl", SLOW, mode=0o755)
+    with agents(system) as crew:
+        applying = crew.begin("Configure", after, wait=1)  # a wait that is another has another unit
+        wait_for("the apply to come half its way", lambda: system.outside("/run/waits").exists())
+        yield
+        applying.wait()
+
+
+def settings_of(system: System) -> set[str]:
+    """Every file below /etc."""
+    return set(system.must("find", "/etc", "-xdev", "-not", "-type", "d").splitlines())
+
+
+def reloads(system: System) -> int:
+    """How often systemd has read its units anew since the boot."""
+    system.must("journalctl", "--sync")
+    said = system.must("journalctl", "--quiet", "--boot", "--output=cat", "_PID=1")
+    return sum(line.startswith(("Reloading.", "Reloading requested")) for line in said.splitlines())
+
+
+@pytest.mark.parametrize(("before", "after"), [(REFUSES, ALLOWS), (ALLOWS, REFUSES)], ids=["opens", "shuts"])
+def test_a_start_during_an_apply(before: HostRoutingConfig, after: HostRoutingConfig) -> None:
+    """A start that falls together with an apply waits for it, and is judged by the new configuration alone."""
+    with host() as system:
+        with halfway(system, before, after):
+            begin_start(system)
+            time.sleep(1)
+            assert is_starting(system)
+            system.lay("/run/go", "")
+            assert has_started(system) is (after is ALLOWS)
+        assert len(ours(system)) == len(after.static_routes.routes)
+        end(system)
+        assert start(system) == (0 if after is ALLOWS else 1), "after it, as during it"
+
+
+@many_times
+@pytest.mark.parametrize("allows", [True, False])
+def test_a_start_that_waits_for_what_is_replaced(allows: bool) -> None:  # noqa: FBT001  it is a parameter
+    """An apply does not wait for a start that waits for a default route: that asks again, and finds what is new."""
+    with host(config(*HALVES), wait=30) as system:
+        system.must("ip", "route", "del", "default")
+        begin_start(system)
+        wait_for("the gate", lambda: system.show(LAYOUT.gate_unit, "SubState") == "start")
+        time.sleep(0.3)  # the script is waiting by now
+        since = time.monotonic()
+        wanted = config(BY_HAND) if allows else config(BY_HAND, StaticRoute(CIDR, gateway="10.0.0.1", dev="ib0"))
+        assert run_task(system, "Configure", wanted).returncode == (0 if allows else 1)
+        assert has_started(system, seconds=10) is allows
+        assert time.monotonic() - since < 15
+        assert not allows or ours(system) == ["172.16.0.0/17"]
+        assert start(system) == (0 if allows else 1)
+
+
+def test_what_systemd_has_not_read_is_read() -> None:
+    """A drop-in that came and was never read, while no file differs and the machine's unit is loaded, is read next time."""
+    settings = config(mode=Mode.STRICT)
+    with host(settings, more=KEEPER) as system:
+        system.must("systemctl", "start", "keeps-it-loaded.target")
+        system.must("mv", LAYOUT.gate_drop_in_path, "/root/kept")
+        system.must("systemctl", "daemon-reload")
+        system.must("mv", "/root/kept", LAYOUT.gate_drop_in_path)
+        assert start(system) == 0, "as after an agent that was killed"
+        end(system)
+        assert system.show(KUBE1, "NeedDaemonReload") == "yes"
+        assert run_task(system, "Configure", settings).returncode == 1
+        assert system.show(KUBE1, "NeedDaemonReload") == "no"
+        assert start(system) == 1
+
+
+def test_from_warn_to_strict_takes_no_reload() -> None:
+    """What a configuration says is in no unit: from WARN to STRICT and back nothing is read anew, and it holds at once."""
+    with host(more=KEEPER) as system:
+        system.must("systemctl", "start", "keeps-it-loaded.target")
+        configure(system, config(mode=Mode.WARN))
+        before = reloads(system)
+        for mode, code in ((Mode.STRICT, 1), (Mode.WARN, 0), (Mode.STRICT, 1)):
+            assert run_task(system, "Configure", config(mode=mode)).returncode == code
+            assert start(system) == code
+            end(system)
+        assert reloads(system) == before > 0
+
+
+@many_times
+@pytest.mark.parametrize("machine", ["loaded", "not loaded"])
+def test_remove_during_a_start(machine: str) -> None:
+    """A start that Remove falls into passes, with the commands of every other drop-in; nothing of ours is left."""
+    with host(more=KEEPER | OTHER) as system:
+        if machine == "loaded":
+            system.must("systemctl", "start", "keeps-it-loaded.target")
+        before = settings_of(system)
+        configure(system, config(*HALVES, mode=Mode.STRICT), wait=30)
+        system.must("ip", "route", "del", "default")
+        system.must("ip", "route", "flush", "proto", "213")
+        begin_start(system)
+        wait_for("the gate", lambda: system.show(LAYOUT.gate_unit, "SubState") == "start")
+        assert run_task(system, "Remove", config()).returncode == 0
+        assert has_started(system)
+        assert system.read("/run/other") is not None
+        assert settings_of(system) == before
+        assert not ours(system)
+        assert not system.run("pgrep", "-f", LAYOUT.config_directory).stdout
+
+
+@many_times
+def test_machines_that_start_at_one_moment() -> None:
+    """Machines that are started together get one answer, each of them."""
+    names = ("kube1", "kube2", "kube3")
+    with host(machines=names) as system:
+        assert run_task(system, "Configure", REFUSES).returncode == 1
+        begin_start(system, *names)
+        assert [has_started(system, name) for name in names] == [False] * len(names)
+        configure(system, ALLOWS)
+        begin_start(system, *names)
+        assert [has_started(system, name) for name in names] == [True] * len(names)
+        assert len({pid(system, name) for name in names}) == len(names)
+
+
+@many_times
+@pytest.mark.parametrize("settings", [ALLOWS, REFUSES], ids=["allows", "refuses"])
+def test_systemd_executes_itself_anew(settings: HostRoutingConfig, again: int) -> None:
+    """A start outlasts a daemon-reexec at any of its moments: it ends as without one."""
+    chance = random.Random(again)  # noqa: S311  no secret
+    with host(machines=("kube1", "kube2")) as system:
+        run_task(system, "Configure", settings)
+        since = time.monotonic()
+        start(system, "kube2")
+        length = time.monotonic() - since
+        for _ in range(3):
+            begin_start(system)
+            moment = chance.uniform(0, 1.2 * length)
+            time.sleep(moment)
+            system.run("systemctl", "daemon-reexec")
+            assert has_started(system) is (settings is ALLOWS), f"daemon-reexec after {moment:.3f} s"
+            end(system)
