@@ -1,7 +1,7 @@
 """The files of a host, and the lock on it: written whole or not at all, and only when they differ.
 
-Here: how a file comes to be what it should. Not here: which files a host needs (`tasks`), and their text (`render`). The double
-is `hostrouting.testing.FakeFiles`.
+Here: how a file comes to be what it should. Not here: which files a host needs (`tasks`), and their text (`render`).
+The double is `hostrouting.testing.FakeFiles`.
 """
 
 from __future__ import annotations
@@ -66,6 +66,10 @@ class Files(Protocol):
 
     def is_there(self, path: str) -> bool:
         """Whether there is a file or link at the path, wherever a link leads."""
+        ...
+
+    def names(self, folder: str) -> tuple[str, ...]:
+        """The names in a folder, sorted; none where there is no such folder."""
         ...
 
     def modified(self, path: str) -> float | None:
@@ -182,6 +186,15 @@ class LocalFiles:
     def is_there(self, path: str) -> bool:
         """See Files."""
         return os.path.lexists(path)
+
+    def names(self, folder: str) -> tuple[str, ...]:
+        """See Files."""
+        try:
+            return tuple(sorted(os.listdir(folder)))
+        except (FileNotFoundError, NotADirectoryError):
+            return ()
+        except OSError as error:
+            raise _file_error("read", folder, error) from error
 
     def modified(self, path: str) -> float | None:
         """See Files."""
