@@ -64,8 +64,8 @@ class HostTask(Generic[ResultT]):
 
     @property
     def has_files(self) -> bool:
-        """Whether files of it are on the host."""
-        return bool(self.part.present(self.host.files))
+        """Whether files of it are on the host, or a gate that nobody has a step in."""
+        return bool(self.part.present(self.host.files)) or Gate(self.host).is_left
 
     def is_here(self) -> bool:
         """Whether anything of it is on the host."""

@@ -89,7 +89,7 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
     @property
     def has_files(self) -> bool:
         """Whether files of the routes are on the host, the name of our protocol included."""
-        return bool(self.part.present(self.host.files) or self._name.present(self.host.files))
+        return super().has_files or bool(self._name.present(self.host.files))
 
     def is_here(self) -> bool:
         """Whether files of the routes are on the host, or routes of ours in its kernel."""
@@ -112,13 +112,13 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
         """The routes, now; and the proof that the script that the next boot depends on runs."""
         former = self._former
         applied = self._route(ctx, self._wanted, former)
-        is_new = self.host.layout.routes_script_path in changed or bool(former)
-        changed = (*changed, *self._name.install(self.host.files))
+        # The name comes last: while it is missing, nobody has seen the script run to its end.
+        is_new = self.host.layout.routes_script_path in changed or bool(former or self._name.differences(self.host.files))
         started = run_once(ctx, self.host, self.part.unit, wait=self.wait, is_new=is_new)
         if started:
             # Whoever ran the old script meanwhile: what is wanted now is there in the end.
             self._route(ctx, self._wanted, former)
-        return RoutesResult(applied, changed, started)
+        return RoutesResult(applied, (*changed, *self._name.install(self.host.files)), started)
 
     def remove(self, ctx: phases.Context, changed: tuple[str, ...]) -> RoutesResult:
         """The routes that are ours, whatever is configured."""
