@@ -71,6 +71,9 @@ class HostTask(Generic[ResultT]):
         """Whether anything of it is on the host."""
         return self.has_files
 
+    def forget(self) -> None:
+        """Take back what earlier runs said of this host: it may be so no more, and this run may not come to its end."""
+
     def install(self, ctx: phases.Context, changed: tuple[str, ...]) -> ResultT:
         """Do the work. The gate is as it should be; these paths were changed for it."""
         raise NotImplementedError

@@ -60,6 +60,9 @@ class Configure:
             up = [task.part for task in chosen if task.is_wanted]
             down = [task.part for task in chosen if not task.is_wanted]
             changed = Gate(host).change(ctx, up, down) if chosen else {}
+            for task in chosen:
+                if task.is_wanted:
+                    task.forget()
             behind = [_BehindGate(task, changed.get(task.part.name, ())) for task in tasks]
             return phases.serial(*behind, name=self.name).do(ctx)
 

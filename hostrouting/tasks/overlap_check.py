@@ -68,13 +68,16 @@ class CheckRouteOverlap(HostTask[CheckResult]):
         """Nothing but the files of the gate."""
         return Preview()
 
+    def forget(self) -> None:
+        """No marker may speak of what has not been examined."""
+        for path in self._markers:
+            self.host.files.remove(path)
+
     def install(self, ctx: phases.Context, changed: tuple[str, ...]) -> CheckResult:
         """The check, now."""
         if self.host.backend is None:
             return CheckResult(None, changed)
-        # No marker may speak of what has not been examined.
-        for path in self._markers:
-            self.host.files.remove(path)
+        self.forget()  # what a machine that started meanwhile found
         with self.host.backend() as backend:
             return CheckResult(self._examine(ctx, backend), changed)
 
