@@ -18,7 +18,8 @@ from hostrouting.fib import Fib
 from hostrouting.gate import Gate
 from hostrouting.model import route_keys
 from hostrouting.plan import RoutePlan, plan_routes
-from hostrouting.tasks import Remove, wanted_routes
+from hostrouting.render import parse_gate_steps, render_gate_steps
+from hostrouting.tasks import Configure, Remove, wanted_routes
 from hostrouting.uplink import default_route
 
 if TYPE_CHECKING:
@@ -29,12 +30,12 @@ if TYPE_CHECKING:
     from hostrouting.host import Host
     from hostrouting.model import Route
     from hostrouting.plan import Step
-    from hostrouting.render import GateStep
     from hostrouting.system import UnitState
 
 __all__ = ["Standing", "find_standing"]
 
-CHECK = "check-route-overlap"
+_ROUTES, _CHECK = "static-routes", "check-route-overlap"
+"""The steps of the gate."""
 
 _REFUSING = {"overlap", "no-default-route"}
 """The verdicts with which the unit of a STRICT check fails."""
@@ -61,6 +62,8 @@ class Standing:
     """Whether the script that brings the routes back is there."""
     checking: bool
     """Whether machines wait for a check."""
+    holding: bool
+    """Whether machines wait for these routes."""
     units: tuple[tuple[str, UnitState], ...]
     check_unit: str
     """Which of the units makes the check."""
@@ -124,8 +127,10 @@ def find_standing(host: Host, config: HostRoutingConfig, *, named: bool) -> Stan
     last: LastCheck | None = None
     installed: HostRoutingConfig | None = None
     layout, files = host.layout, host.files
-    steps = Gate(host).steps if files.is_there(layout.gate_drop_in_path) else ()
-    checking = any(step.name == CHECK for step in steps)
+    gate = Gate(host)
+    asked = {step.name for step in gate.steps} if files.is_there(layout.gate_drop_in_path) else set()
+    checking = _CHECK in asked
+    unfinished = [*_unfinished(host)]
     try:
         installed = installed_config(host)
         lost = installed is None or not installed.route_overlap.expected_cidrs
@@ -135,6 +140,7 @@ def find_standing(host: Host, config: HostRoutingConfig, *, named: bool) -> Stan
     except FileError as error:
         troubles.append(f"the installed script: {error}")
     wanted = config if named else installed or config
+    holding = _ROUTES in asked and installed is not None and wanted_routes(wanted) == wanted_routes(installed)
     try:
         if host.backend is not None:
             with Observed(host.backend()) as backend:
@@ -162,6 +168,8 @@ def find_standing(host: Host, config: HostRoutingConfig, *, named: bool) -> Stan
         if host.manager is not None and running:
             states = [(unit, host.manager.state(unit)) for unit in (host.layout.routes_unit, host.layout.check_unit)]
             units = [(unit, state) for unit, state in states if state.load != "not-found"]
+            if gate.present() and gate.is_unread(task.part for task in Configure(wanted, host=host).subtasks):
+                unfinished.append((False, "systemd has yet to read the units and drop-ins that are there"))
     except ManagerError as error:
         troubles.append(f"the units: {error}")
     present = Remove(config, host=attrs.evolve(host, backend=None)).plan(quiet_context()).files.removes
@@ -173,10 +181,11 @@ def find_standing(host: Host, config: HostRoutingConfig, *, named: bool) -> Stan
         start=start_command(host),
         default=default,
         files=tuple(sorted(path for path in present if not path.startswith(layout.at(layout.state_directory)))),
-        unfinished=tuple(_unfinished(host, steps)),
-        shut=files.is_there(layout.gate_drop_in_path),
+        unfinished=tuple(text for _, text in unfinished),
+        shut=any(shuts for shuts, _ in unfinished),
         lasting=files.is_there(layout.routes_script_path),
         checking=checking,
+        holding=holding,
         units=tuple(units),
         check_unit=layout.check_unit,
         manager=running,
@@ -192,17 +201,23 @@ def _missing(plan: RoutePlan) -> Iterator[str]:
     yield from map(str, plan.pending)
 
 
-def _unfinished(host: Host, steps: tuple[GateStep, ...]) -> Iterator[str]:
-    """What no run leaves that came to its end."""
+def _unfinished(host: Host) -> Iterator[tuple[bool, str]]:
+    """What no run leaves that came to its end, each with whether it keeps machines from starting."""
     layout, files = host.layout, host.files
-    if not files.is_there(layout.gate_drop_in_path):
-        return
+    asked = files.is_there(layout.gate_drop_in_path)
     for path in (layout.gate_unit_path, layout.gate_script_path, layout.gate_steps_path):
-        if not files.is_there(path):
-            yield f"{path} is missing, and every machine asks it before it starts"
+        if asked and not files.is_there(path):
+            yield True, f"{path} is missing, and every machine asks it before it starts"
+    try:
+        steps = parse_gate_steps(files.read(layout.gate_steps_path) or render_gate_steps(()))
+    except ValueError as error:
+        yield asked, f"{layout.gate_steps_path}: {error}"
+        return
     for step in steps:
         script = layout.at(f"{layout.config_directory}/{step.name}.sh")
         if step.kind == "changing":
-            yield f"{layout.gate_steps_path} says that {step.name} is changing"
-        elif step.kind == "requires" and not files.is_there(script):
-            yield f"{script} is missing, and every machine requires it before it starts"
+            yield asked, f"{layout.gate_steps_path} says that {step.name} is changing"
+        elif not files.is_there(script):
+            required = step.kind == "requires"
+            verb = "requires" if required else "runs"
+            yield asked and required, f"{script} is missing, and every machine {verb} it before it starts"

@@ -124,15 +124,15 @@ def _wrong(it: Standing, config: str | None) -> Iterator[Line]:
     """What of ours is not as it should be."""
     if it.unfinished:
         end = f"hostrouting apply{f' --config {config}' if config else ' or remove'}"
-        told = (
-            "failed or was cut short, and no machine starts" if it.shut else "failed, was cut short, or goes on still"
-        )
+        what = "failed, was cut short, or goes on still"
+        told = f"{what}, and no machine starts" if it.shut else what
         yield line(Painted("UNFINISHED:", "bad"), f" a run {told}; carry it to its end, as root, with: {end}")
     elif it.failed:
         yield line(Painted("FAILED:", "bad"), f" {' and '.join(it.failed)}; see journalctl -u {it.failed[0]}")
     elif it.contested:
         count = f" {len(it.contested):,} of {counted(it.wanted, 'route')}"
-        yield line(Painted("CONFLICT:", "bad"), f"{count} cannot be had, for somebody else has a route there")
+        follows = ", and no machine starts until that is mended" if it.holding else ""
+        yield line(Painted("CONFLICT:", "bad"), f"{count} cannot be had, for somebody else has a route there{follows}")
     elif it.missing:
         count = f" {len(it.missing):,} of {counted(it.wanted, 'route')}"
         start = f"start them, as root: {it.start}"
