@@ -16,6 +16,7 @@ from hostrouting.cli.witness import Observed
 from hostrouting.errors import BackendError, FileError, ManagerError
 from hostrouting.fib import Fib
 from hostrouting.gate import Gate
+from hostrouting.layout import HostLayout
 from hostrouting.model import route_keys
 from hostrouting.plan import RoutePlan, plan_routes
 from hostrouting.render import parse_gate_steps, render_gate_steps
@@ -86,11 +87,12 @@ class Standing:
 
     @property
     def failed(self) -> tuple[str, ...]:
-        """The units that have failed, but for the check's where that says no more than its last verdict.
+        """The units that have failed, but for the gate's, which failed for what was so when a machine last started.
 
-        That verdict holds no more, or it is the one now.
+        Nor the check's where that says no more than its last verdict, which holds no more, or is the one now.
         """
-        return tuple(unit for unit, state in self.units if not state.ok and not self._is_verdict(unit, state))
+        failed = [(unit, state) for unit, state in self.units if not state.ok and unit != HostLayout.gate_unit]
+        return tuple(unit for unit, state in failed if not self._is_verdict(unit, state))
 
     def _is_verdict(self, unit: str, state: UnitState) -> bool:
         judged = self.now is not None and self.now.is_installed
@@ -166,7 +168,8 @@ def find_standing(host: Host, config: HostRoutingConfig, *, named: bool) -> Stan
     running = host.manager is not None and host.manager.is_running()
     try:
         if host.manager is not None and running:
-            states = [(unit, host.manager.state(unit)) for unit in (host.layout.routes_unit, host.layout.check_unit)]
+            names = (layout.routes_unit, layout.check_unit, layout.gate_unit)
+            states = [(unit, host.manager.state(unit)) for unit in names]
             units = [(unit, state) for unit, state in states if state.load != "not-found"]
             if gate.present() and gate.is_unread(task.part for task in Configure(wanted, host=host).subtasks):
                 unfinished.append((False, "systemd has yet to read the units and drop-ins that are there"))

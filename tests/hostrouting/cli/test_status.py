@@ -10,6 +10,7 @@ from hostrouting.backends.base import Change
 from hostrouting.errors import NetlinkUnavailable
 from hostrouting.layout import HostLayout
 from hostrouting.model import Route, Rule
+from hostrouting.system import UnitState
 from hostrouting.testing import FakeHost, FakeManager, h200, plain_vm
 from tests.support.cli import say
 from tests.support.mishaps import full, mishap_host
@@ -69,6 +70,18 @@ def test_a_unit_that_failed(repaired: str) -> None:
     assert said.code == 1
     assert said.lines[0] == f"FAILED: {UNIT}; see journalctl -u {UNIT}"
     assert "its last run ended with exit-code (exit status 1)" in said.out
+
+
+def test_a_gate_that_refused_a_machine(repaired: str) -> None:
+    """How the gate's last run ended is shown; it tells of the last start of a machine, so it is not a failure now."""
+    host = FakeHost(kernel=h200())
+    say("apply", "--config", repaired, host=host)
+    assert host.manager is not None
+    host.manager.states[LAYOUT.gate_unit] = UnitState("loaded", "failed", "exit-code", 1)
+    said = say("status", host=host)
+    assert said.code == 0
+    row = f"  {LAYOUT.gate_unit}  failed, its last run ended with exit-code (exit status 1)"
+    assert row in said.lines
 
 
 def test_what_cannot_be_found_out() -> None:
