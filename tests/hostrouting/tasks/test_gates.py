@@ -424,8 +424,7 @@ class TestOthers:
         host.files.texts |= dict.fromkeys(MARKED, OWN)
         host.files.links[LAYOUT.routes_enabled_path] = LAYOUT.routes_unit_path
         assert host.manager is not None
-        host.manager.reload()
-        host.manager.calls.clear()
+        host.manager.boot()
         before = dict(host.files.texts), dict(host.files.links)
         run(Configure(HostRoutingConfig(), host=host))
         assert host.files.writes == []
@@ -434,8 +433,7 @@ class TestOthers:
         assert host.manager.calls == []
         former = LAYOUT.former_drop_in_paths[0]
         host.files.texts[former] = "# Written by hostrouting\n"
-        host.manager.reload()
-        host.manager.calls.clear()
+        host.manager.boot()
         run(Remove(HostRoutingConfig(), host=host))
         assert (host.files.texts, host.files.links) == before
         assert host.manager.calls == [STOP, "reload"]
@@ -449,7 +447,7 @@ class TestOthers:
         if as_link:
             host.files.links[path] = "/dev/null"
         assert host.manager is not None
-        host.manager.reload()
+        host.manager.boot()
         run(Configure(HostRoutingConfig(), host=host))
         assert host.files.writes == []
         run(Remove(HostRoutingConfig(), host=host))
