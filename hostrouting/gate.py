@@ -112,6 +112,11 @@ class Gate:
             *self.rest.present(self.files),
         )
 
+    @property
+    def is_left(self) -> bool:
+        """Whether it is there without a step: a run that took it away was cut short."""
+        return not self.steps and bool(self.present())
+
     def starting(self) -> tuple[str, ...]:
         """The machines whose start is at the commands that come before the machine itself."""
         if self.manager is None:

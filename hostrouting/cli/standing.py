@@ -37,7 +37,8 @@ __all__ = ["Standing", "find_standing"]
 
 T = TypeVar("T")
 
-CHECK = "check-route-overlap"
+_ROUTES, _CHECK = "static-routes", "check-route-overlap"
+"""The steps of the gate."""
 
 _REFUSING = {"overlap", "no-default-route"}
 """The verdicts with which the unit of a STRICT check fails."""
@@ -62,6 +63,8 @@ class Standing:
     """Whether the script that brings the routes back is there."""
     checking: bool
     """Whether machines wait for a check."""
+    holding: bool
+    """Whether machines wait for these routes."""
     units: tuple[tuple[str, UnitState], ...]
     layout: HostLayout
     """Which of the units makes the check."""
@@ -128,13 +131,15 @@ def find_standing(host: Host, config: HostRoutingConfig, *, named: bool) -> Stan
     layout, files = host.layout, host.files
     gate = _asked(troubles, "the gate", lambda: find_gate_state(host)) or GateState()
     steps = _asked(troubles, "the gate's steps", lambda: Gate(host).steps) or ()
-    checking = gate.is_up and any(step.name == CHECK for step in steps)
+    asked = {step.name for step in steps} if gate.is_up else set()
+    checking = _CHECK in asked
     installed = _asked(troubles, "the installed script", lambda: installed_config(host))
     lost = installed is None or not installed.route_overlap.expected_cidrs
     if lost and checking and files.is_there(layout.check_script_path):
         told = f"{layout.check_script_path} is not as we wrote it; write it anew with: hostrouting apply"
         troubles.append(f"the installed check: {told}")
     wanted = config if named else installed or config
+    holding = _ROUTES in asked and installed is not None and wanted_routes(wanted) == wanted_routes(installed)
     try:
         if host.backend is not None:
             with Observed(host.backend()) as backend:
@@ -163,6 +168,7 @@ def find_standing(host: Host, config: HostRoutingConfig, *, named: bool) -> Stan
         gate=gate,
         lasting=files.is_there(layout.routes_script_path),
         checking=checking,
+        holding=holding,
         units=_asked(troubles, "the units", lambda: _units_of(host)) or (),
         layout=layout,
         manager=host.manager is not None and host.manager.is_running(),

@@ -128,7 +128,8 @@ def _wrong(it: Standing, config: str | None) -> Iterator[Line]:
         yield line(Painted("FAILED:", "bad"), f" {' and '.join(it.failed)}; see journalctl -u {it.failed[0]}")
     elif it.contested:
         count = f" {len(it.contested):,} of {counted(it.wanted, 'route')}"
-        yield line(Painted("CONFLICT:", "bad"), f"{count} cannot be had, for somebody else has a route there")
+        follows = ", and no machine starts until that is mended" if it.holding else ""
+        yield line(Painted("CONFLICT:", "bad"), f"{count} cannot be had, for somebody else has a route there{follows}")
     elif it.missing:
         count = f" {len(it.missing):,} of {counted(it.wanted, 'route')}"
         start = f"start them, as root: {it.start}"

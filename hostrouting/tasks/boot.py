@@ -81,9 +81,14 @@ class HostTask(Generic[ResultT]):
         """The paths of its files that are on the host."""
         return self.part.present(self.host.files)
 
+    @property
+    def has_files(self) -> bool:
+        """Whether files of it are on the host, or a gate without any step."""
+        return bool(self.paths()) or Gate(self.host).is_left
+
     def is_here(self) -> bool:
         """Whether anything of it is on the host."""
-        return bool(self.paths())
+        return self.has_files
 
     def prepare(self, ctx: phases.Context) -> None:
         """What comes before the gate is changed, as a rule nothing."""

@@ -52,7 +52,7 @@ class Configure:
 
     def do(self, ctx: phases.Context) -> tuple[object, ...]:
         """See the class."""
-        if not any(task.is_wanted or task.paths() for task in self.subtasks):
+        if not any(task.is_wanted or task.has_files for task in self.subtasks):
             return phases.serial(*self.subtasks, name=self.name).do(ctx)
         chosen = [task for task in self.subtasks if not ctx.run.leaves_out(task, ctx.path)]
         up = [task.part for task in chosen if task.is_wanted]

@@ -98,7 +98,7 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
 
     def is_here(self) -> bool:
         """Whether files of the routes are on the host, or routes of ours in its kernel."""
-        if self.paths():
+        if self.has_files:
             return True
         if self.host.backend is None:
             return False
@@ -121,6 +121,7 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
         applied, _ = self._route(ctx, self._wanted, former)
         for foreseen in applied.plan.foreseen if applied is not None else ():
             ctx.log.warning("%s", foreseen_line(foreseen))
+        # While the name is missing, nobody has seen the script run to its end.
         is_new = self.host.layout.routes_script_path in changed or bool(self._name.differences(self.host.files))
         started = run_once(ctx, self.host, self.part.unit, wait=self.wait, is_new=is_new)
         if started:

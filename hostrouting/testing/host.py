@@ -159,7 +159,11 @@ class FakeManager:
     read: dict[str, str] = attrs.field(init=False, factory=dict)
 
     def __attrs_post_init__(self) -> None:
-        """Read the units that are there."""
+        """Begin."""
+        self.boot()
+
+    def boot(self) -> None:
+        """Read the units that are there, and write nothing down."""
         self.read = self._units()
 
     def is_running(self) -> bool:
@@ -264,4 +268,4 @@ class FakeHost(Host):
         """Have the manager read the units that are among the files."""
         if self.manager is not None and self.manager.files is None:
             self.manager.files = self.files
-            self.manager.read = {}
+            self.manager.boot()

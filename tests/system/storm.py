@@ -154,7 +154,7 @@ class Round:
     def verdict(self, *, is_cut_short: bool) -> bool | None:
         """Whether the machine has to run; None where it may.
 
-        It may stay down when the second configuration was not applied to its end, whatever the two come to.
+        It may stay down when the start was not heard, or the second configuration not applied to its end.
         """
         verdicts = {self.before.setting.allows, self.after.setting.allows}
         return None if len(verdicts) > 1 or (is_cut_short and True in verdicts) else verdicts.pop()
@@ -189,7 +189,7 @@ class Tally:
     Not with daemon-reexec, during which whoever waits for systemd may lose it.
     """
     unheard: int = 0
-    """Starts that systemd did not hear of because it executed itself."""
+    """Starts of which nobody knows whether systemd heard of them, because it executed itself."""
 
     def count(self, one: Round, *, ran: bool, is_cut_short: bool = False) -> str:
         """Take down a round; its fault, empty when it has none."""
@@ -220,7 +220,7 @@ class Tally:
         lines = [f"seed {self.seed}", " " * width + "".join(f"{it:>16}" for it in _COLUMNS)]
         lines += [f"{it:{width}}" + "".join(f"{self.counts[it, name]:16}" for name in _COLUMNS) for it in rows]
         lines += [f"the first of the {fault}: {story}" for fault, story in self.first.items()]
-        lines += [f"{self.unheard} starts were lost on systemd while it executed itself"] if self.unheard else []
+        lines += [f"{self.unheard} starts may have been lost while systemd executed itself"] if self.unheard else []
         if self.surprises:
             lines += [f"{len(self.surprises)} surprises, such as:", *self.surprises[:5]]
         return "\n".join(lines)
@@ -282,9 +282,7 @@ class Storm:
             self._settle(NOTHING)
         self._settle(one.before)
         since = time.time()
-        heard, completed = self._rage(one)
-        if not heard:
-            return ""
+        completed = self._rage(one)
         runs, ran = await_start(self.system, seconds=100), self._has_run()
         if runs and not ran:
             raise RuntimeError(f"the machine runs, and has not left word: {one}")
@@ -293,11 +291,8 @@ class Storm:
             self.tally.first[fault] = f"{one}\n{self._account(since)}"
         return fault
 
-    def _rage(self, one: Round) -> tuple[bool, bool]:
-        """Do everything at its moment, and wait until it is done.
-
-        Whether systemd has heard of the start, and whether the task came to its own end.
-        """
+    def _rage(self, one: Round) -> bool:
+        """Do everything at its moment; whether systemd heard of the start, and the task came to its own end."""
         begun: list[Agent] = []
         asked: dict[str, subprocess.Popen[str]] = {}
 
@@ -327,7 +322,7 @@ class Storm:
         else:
             self.tally.surprises += [f"systemctl {word}: {said}: {one}" for word, said in failed.items()]
         ends = [self._expect(agent.wait(), one.after, str(one), kind=one.kind) for agent in begun]
-        return "start" not in failed, all(ends)
+        return "start" not in failed and all(ends)
 
     def _begin(self, choice: Choice) -> Agent:
         return self._crew.begin(choice.task, choice.config, wait=choice.wait)

@@ -1,6 +1,8 @@
 """Tasks that fail, are killed, or meet a unit that runs: what the manager knows and does afterwards is what they said."""
 
-from hostrouting.config import Mode, StaticRoute
+import pytest
+
+from hostrouting.config import HostRoutingConfig, Mode, StaticRoute
 from tests.support.gate import (
     CIDR,
     HALVES,
@@ -31,12 +33,16 @@ exec /usr/bin/systemctl.real "$@"
 WANTED_BY = {"/etc/systemd/system/keeps-it-loaded.target": f"[Unit]\nWants={KUBE1}\n"}
 
 
-def killed_at_the_reload(system: System, name: str, mode: Mode | None) -> None:
+# Both hold a machine back: this one by its routes, and that one by its check. Of each the other half lets it start.
+CONFLICT, HALF = config(StaticRoute(CIDR), mode=Mode.WARN), config(HALVES[0], mode=Mode.STRICT)
+
+
+def killed_at_the_reload(system: System, name: str, settings: HostRoutingConfig, *, wait: int = 0) -> None:
     """Run the task, and have it killed after it wrote or removed its files."""
     system.must("mv", "/usr/bin/systemctl", "/usr/bin/systemctl.real")
     system.lay("/usr/bin/systemctl", DEADLY, mode=0o755)
     try:
-        assert run_task(system, name, config(mode=mode)).returncode == -9
+        assert run_task(system, name, settings, wait=wait).returncode == -9
     finally:
         system.must("mv", "/usr/bin/systemctl.real", "/usr/bin/systemctl")
 
@@ -70,13 +76,44 @@ def test_killed_before_the_reload() -> None:
     with host(more=WANTED_BY) as system:
         system.must("systemctl", "start", "keeps-it-loaded.target")
         wait_for("the machine", lambda: system.show(KUBE1, "ActiveState") == "active")
-        killed_at_the_reload(system, "CheckRouteOverlap", Mode.STRICT)
+        killed_at_the_reload(system, "CheckRouteOverlap", config(mode=Mode.STRICT))
         end(system)
         assert run_task(system, "CheckRouteOverlap", config(mode=Mode.STRICT)).returncode == 1
         assert start(system) == 1
         assert not pid(system)
-        killed_at_the_reload(system, "Remove", None)
+        killed_at_the_reload(system, "Remove", config())
         assert run_task(system, "Remove", config()).returncode == 0
+        assert start(system) == 0
+
+
+@pytest.mark.parametrize(("before", "after"), [(CONFLICT, HALF), (HALF, CONFLICT)], ids=["to half", "to conflict"])
+def test_killed_between_two_that_refuse(before: HostRoutingConfig, after: HostRoutingConfig) -> None:
+    """An agent that is killed while it changes the steps leaves no mixture of them: nothing starts until it is mended."""
+    with host() as system:
+        assert run_task(system, "Configure", before).returncode == 1
+        killed_at_the_reload(system, "Configure", after, wait=1)  # a wait that is another has another unit
+        assert start(system) == 1
+        assert "did not finish changing static-routes.sh" in system.journal(LAYOUT.gate_unit)
+        assert run_task(system, "Configure", after, wait=1).returncode == 1
+        assert start(system) == 1
+        configure(system, config(*HALVES, mode=Mode.STRICT))
+        assert start(system) == 0
+
+
+@pytest.mark.parametrize(("before", "after"), [(CONFLICT, HALF), (HALF, CONFLICT)], ids=["to half", "to conflict"])
+@pytest.mark.parametrize("script", [LAYOUT.routes_script_path, LAYOUT.check_script_path])
+def test_a_script_that_cannot_be_replaced(before: HostRoutingConfig, after: HostRoutingConfig, script: str) -> None:
+    """A change that fails halfway leaves no mixture of the steps either."""
+    with host() as system:
+        assert run_task(system, "Configure", before).returncode == 1
+        system.must("mount", "--bind", script, script)  # nothing can take its place
+        failed = run_task(system, "Configure", after)
+        assert failed.returncode == 1
+        assert script in failed.stdout
+        assert start(system) == 1
+        assert "did not finish changing" in system.journal(LAYOUT.gate_unit)
+        system.must("umount", script)
+        configure(system, config(*HALVES, mode=Mode.STRICT))
         assert start(system) == 0
 
 

@@ -22,7 +22,7 @@ def test_the_whole_page(repaired: str) -> None:
     said = say("plan", "--config", repaired, kernel=h200())
     assert said.code == 1
     assert said.lines[:5] == [
-        "TO DO: add 2 routes, write 9 files",
+        "TO DO: add 2 routes, write 11 files",
         "",
         "  + 172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting    # add: it is not there",
         "  + 172.16.128.0/17 via 10.0.0.1 dev eth0 proto hostrouting    # add: it is not there",
@@ -99,7 +99,7 @@ def test_schema(repaired: str, *, from_snapshot: bool) -> None:
         "route": "172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting",
         "reason": "it is not there",
     }
-    assert document["files"] is None if from_snapshot else len(document["files"]["write"]) == 9
+    assert document["files"] is None if from_snapshot else len(document["files"]["write"]) == 11
     assert from_snapshot or set(document["files"]) == {"write", "remove"}
 
 
@@ -179,7 +179,7 @@ def test_what_cannot_be_done_lists_what_would_be_done_all_the_same(written: Call
     ],
 )
 def test_whether_the_gate_would_shut(written: Callable[..., str], stuck: str, before: str, after: str) -> None:
-    """Where an earlier run has left what opens the gate, or a snapshot is asked, no gate is said to shut."""
+    """Whatever was before, the gate shuts for what is configured now, or is shut already; a snapshot has no gate."""
     config, host = written(HALF, STUCK[stuck]), FakeHost(kernel=h200())
     assert say("plan", "--config", config, host=host).lines[0] == before
     if stuck == "conflict":
@@ -190,7 +190,7 @@ def test_whether_the_gate_would_shut(written: Callable[..., str], stuck: str, be
     saved = say("plan", "--config", config, "--snapshot", "-", stdin=say("snapshot", host=host).out.encode())
     assert saved.lines[0] == f"{after}; routes only: a snapshot has no files"
     say("apply", "--config", written(HALF, mode="WARN"), host=host)
-    assert say("plan", "--config", config, host=host).lines[0] == after
+    assert say("plan", "--config", config, host=host).lines[0] == before
 
 
 @pytest.mark.parametrize(
@@ -232,9 +232,10 @@ def test_a_conflict_where_the_check_goes(written: Callable[..., str]) -> None:
     config = written(HALF, STUCK["conflict"], cidrs=())
     document = say("plan", "--config", config, "--json", host=host).json
     done = say("apply", "--config", config, "--json", host=host).json
-    assert host.layout.check_drop_in_path in document["files"]["remove"]
+    assert {host.layout.check_unit_path, host.layout.check_script_path} <= set(document["files"]["remove"])
     assert set(done["files"]["removed"]) <= set(document["files"]["remove"])
-    assert document["files"]["write"] == done["files"]["wrote"] == []
+    changed = {host.layout.gate_steps_path, host.layout.routes_script_path}
+    assert set(document["files"]["write"]) == set(done["files"]["wrote"]) == changed
 
 
 @pytest.mark.parametrize(("mode", "fails"), [("STRICT", True), ("WARN", False)])

@@ -10,8 +10,10 @@ from hostrouting.backends.base import Change
 from hostrouting.errors import NetlinkUnavailable
 from hostrouting.layout import HostLayout
 from hostrouting.model import Route, Rule
+from hostrouting.system import UnitState
 from hostrouting.testing import FakeHost, FakeManager, h200, plain_vm
 from tests.support.cli import say
+from tests.support.mishaps import full, mishap_host
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
 UNIT = "static-routes.service"
 LAYOUT = HostLayout()
+ROUTES = ({"destination": "172.16.0.0/17"}, {"destination": "172.16.128.0/17"}, {"destination": "10.98.0.0/16"})
 
 
 def test_a_host_without_us() -> None:
@@ -40,7 +43,7 @@ def test_a_host_that_is_well(repaired: str) -> None:
     say("apply", "--config", repaired, host=host)
     said = say("status", host=host)
     assert said.code == 0
-    assert said.lines[0] == "INSTALLED: 2 routes and 9 files of ours are here, and nothing escapes now"
+    assert said.lines[0] == "INSTALLED: 2 routes and 11 files of ours are here, and nothing escapes now"
     assert "  now                    ok" in said.lines
     assert "  last check             ok" in said.lines
     assert "  172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting" in said.lines
@@ -67,6 +70,18 @@ def test_a_unit_that_failed(repaired: str) -> None:
     assert said.code == 1
     assert said.lines[0] == f"FAILED: {UNIT}; see journalctl -u {UNIT}"
     assert "its last run ended with exit-code (exit status 1)" in said.out
+
+
+def test_a_gate_that_refused_a_machine(repaired: str) -> None:
+    """How the gate's last run ended is shown; it tells of the last start of a machine, so it is not a failure now."""
+    host = FakeHost(kernel=h200())
+    say("apply", "--config", repaired, host=host)
+    assert host.manager is not None
+    host.manager.states[LAYOUT.gate_unit] = UnitState("loaded", "failed", "exit-code", 1)
+    said = say("status", host=host)
+    assert said.code == 0
+    row = f"  {LAYOUT.gate_unit}  failed, its last run ended with exit-code (exit status 1)"
+    assert row in said.lines
 
 
 def test_what_cannot_be_found_out() -> None:
@@ -149,14 +164,17 @@ def take(host: FakeHost) -> None:
         assert all(it.ok for it in backend.change(changes))
 
 
-def test_a_route_that_somebody_else_holds_now(repaired: str) -> None:
+def test_a_route_that_somebody_else_holds_now(repaired: str, written: Callable[..., str]) -> None:
     """A route that cannot be had is not to be started: who holds its place is told, and what to write instead."""
     host = FakeHost(kernel=h200())
     say("apply", "--config", repaired, host=host)
     take(host)
     said = say("status", host=host)
     assert said.code == 1
-    assert said.lines[3] == "CONFLICT: 1 of 2 routes cannot be had, for somebody else has a route there"
+    told = "CONFLICT: 1 of 2 routes cannot be had, for somebody else has a route there"
+    assert said.lines[3] == f"{told}, and no machine starts until that is mended"
+    other = say("status", "--config", written(*ROUTES), host=host)
+    assert "CONFLICT: 1 of 3 routes cannot be had, for somebody else has a route there" in other.lines
     assert "systemctl start" not in said.out
     assert "in its place write 172.16.0.0/18 and 172.16.64.0/18" in said.out
     document = say("status", "--json", host=host).json
@@ -175,42 +193,105 @@ def test_how_to_start_without_systemd(repaired: str) -> None:
     assert f"What is installed has the routes that close it; {start}" in say("check", host=host).lines
 
 
-def test_a_run_that_failed_half_way(written: Callable[..., str]) -> None:
-    """While a failed run holds the machines back, nothing is said to be installed; exit code 1, and how to end it."""
+def unfinished(host: FakeHost) -> list[str]:
+    """What the JSON has of it."""
+    found = say("status", "--json", host=host).json["unfinished"]
+    return [str(text) for text in found]
+
+
+GOES_ON = "UNFINISHED: a run failed, was cut short, or goes on still"
+END = "; carry it to its end, as root, with: hostrouting apply"
+
+
+def test_routes_that_could_not_be_had(written: Callable[..., str]) -> None:
+    """A run that failed at a route has left a gate that holds machines back, and that is said; exit code 1."""
     host = FakeHost(kernel=h200())
-    config = written({"destination": "172.16.0.0/16"})
-    assert say("apply", "--config", config, host=host).code == 1
+    assert say("apply", "--config", written({"destination": "172.16.0.0/16"}), host=host).code == 1
     said = say("status", host=host)
-    end = "carry it to its end, as root, with: hostrouting apply or remove"
-    assert (said.code, said.lines[3]) == (1, f"UNFINISHED: a run failed or was cut short, and no machine starts; {end}")
-    layout = host.layout
-    missing = f"{layout.routes_script_path} is missing, and {layout.routes_drop_in_path} has machines wait for it"
-    pending = f"{layout.routes_pending_path} is there: systemd has yet to read or run what was written"
-    assert say("status", "--json", host=host).json["unfinished"] == [pending, missing]
-    assert f"  {missing}" in said.lines
-    assert f"  {layout.routes_pending_path}" not in said.lines
+    told = "CONFLICT: 1 of 1 route cannot be had, for somebody else has a route there"
+    assert (said.code, said.lines[3]) == (1, f"{told}, and no machine starts until that is mended")
+    assert unfinished(host) == []
 
 
-@pytest.mark.parametrize("note", [LAYOUT.routes_pending_path, LAYOUT.check_pending_path])
-def test_a_note_that_stands(repaired: str, note: str) -> None:
-    """A note that systemd is not done with it is said, though every file is there; it is no file of ours that lasts."""
+@pytest.mark.parametrize("mode", ["WARN", "STRICT"])
+def test_a_run_that_was_cut_short(written: Callable[..., str], mode: str) -> None:
+    """While a step is changing no machine starts: nothing is said to be installed; exit code 1, and how to end it."""
+    host, mishaps = mishap_host()
+    config = written(mode=mode)
+    mishaps.watch = lambda event: mishaps.arm(1, full) if event == "reload" else None
+    assert say("apply", "--config", config, host=host).code == 1
+    mishaps.watch = lambda _event: None
+    mishaps.disarm()
+    said = say("status", host=host)
+    assert f"{GOES_ON}, and no machine starts{END} or remove" in said.lines
+    assert said.code == 1
+    changing = f"{LAYOUT.gate_steps_path} says that check-route-overlap is changing"
+    assert unfinished(host) == [changing, "systemd has yet to read the units and drop-ins that are there"]
+    assert f"  {changing}" in said.lines
+    assert (
+        f"{GOES_ON}, and no machine starts{END} --config {config}" in say("status", "--config", config, host=host).lines
+    )
+
+
+def test_before_the_gate_is_there(repaired: str) -> None:
+    """A first run that was cut short before machines ask the gate is unfinished, and lets them start."""
+    host = FakeHost(kernel=h200())
+    host.files.broken[LAYOUT.gate_drop_in_path] = "No space left on device"
+    assert say("apply", "--config", repaired, host=host).code == 1
+    said = say("status", host=host)
+    assert f"{GOES_ON}{END} or remove" in said.lines
+    assert len(unfinished(host)) == 2
+
+
+def test_what_systemd_has_not_read(repaired: str) -> None:
+    """Units that systemd has yet to read are said, though every file is there; exit code 1."""
     host = FakeHost(kernel=h200())
     say("apply", "--config", repaired, host=host)
-    host.files.texts |= {note: "", LAYOUT.unfinished_path: "OVERLA"}
+    host.files.texts[LAYOUT.unfinished_path] = "OVERLA"
+    assert host.manager is not None
+    host.manager.read = {}
     said = say("status", "--config", repaired, host=host)
-    end = f"carry it to its end, as root, with: hostrouting apply --config {repaired}"
-    assert (said.code, said.lines[0]) == (1, f"UNFINISHED: a run failed, was cut short, or goes on still; {end}")
-    assert not any(text.startswith("  /run/") and text.endswith((".pending", ".new")) for text in said.lines)
+    assert (said.code, said.lines[0]) == (1, f"{GOES_ON}{END} --config {repaired}")
+    assert unfinished(host) == ["systemd has yet to read the units and drop-ins that are there"]
+    assert not any(text.startswith("  /run/") for text in said.lines), "what a check leaves is not a file that lasts"
 
 
-def test_a_check_without_its_script(written: Callable[..., str]) -> None:
-    """A gate of the check whose script is missing is unfinished, too."""
+@pytest.mark.parametrize("path", [LAYOUT.gate_unit_path, LAYOUT.gate_script_path, LAYOUT.gate_steps_path])
+def test_a_gate_without_one_of_its_files(repaired: str, path: str) -> None:
+    """A gate of which a file is missing lets no machine start."""
     host = FakeHost(kernel=h200())
-    say("apply", "--config", written(mode="WARN"), host=host)
+    say("apply", "--config", repaired, host=host)
+    del host.files.texts[path]
+    said = say("status", host=host)
+    assert (said.code, said.lines[0]) == (1, f"{GOES_ON}, and no machine starts{END} or remove")
+    assert f"{path} is missing, and every machine asks it before it starts" in unfinished(host)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [("50 requires static-routes\n", "the list of steps is cut short"), ("a\nend\n", "'a' is not a step")],
+)
+def test_a_list_that_is_not_one(repaired: str, text: str, reason: str) -> None:
+    """A list of steps that the gate refuses is said, with the reason."""
+    host = FakeHost(kernel=h200())
+    say("apply", "--config", repaired, host=host)
+    host.files.texts[LAYOUT.gate_steps_path] = text
+    said = say("status", host=host)
+    assert f"{GOES_ON}, and no machine starts{END} or remove" in said.lines
+    [told] = unfinished(host)
+    assert told.startswith(f"{LAYOUT.gate_steps_path}: {reason}")
+
+
+@pytest.mark.parametrize(("mode", "verb"), [("WARN", "runs"), ("STRICT", "requires")])
+def test_a_check_without_its_script(written: Callable[..., str], mode: str, verb: str) -> None:
+    """A check whose script is missing is unfinished, too; only in STRICT no machine starts for that."""
+    host = FakeHost(kernel=plain_vm())
+    say("apply", "--config", written(mode=mode), host=host)
     del host.files.texts[LAYOUT.check_script_path]
     said = say("status", host=host)
-    assert said.lines[0].startswith("UNFINISHED: a run failed, was cut short, or goes on still; ")
-    assert said.code == 1
+    told = ", and no machine starts" if mode == "STRICT" else ""
+    assert (said.code, said.lines[0]) == (1, f"{GOES_ON}{told}{END} or remove")
+    assert unfinished(host) == [f"{LAYOUT.check_script_path} is missing, and every machine {verb} it before it starts"]
 
 
 def test_routes_that_nothing_brings_back() -> None:
@@ -230,7 +311,7 @@ def test_nothing_was_checked_yet(repaired: str) -> None:
     for path in [path for path in host.files.texts if path.startswith("/run/")]:
         del host.files.texts[path]
     said = say("status", host=host)
-    told = "INSTALLED: 2 routes and 9 files of ours are here, and nothing escapes now"
+    told = "INSTALLED: 2 routes and 11 files of ours are here, and nothing escapes now"
     assert (said.code, said.lines[0]) == (0, told)
     assert "  last check             none since this host booted" in said.lines
 

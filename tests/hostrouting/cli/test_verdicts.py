@@ -111,7 +111,7 @@ def test_a_bad_verdict_that_holds_no_more(written: Callable[..., str], mode: str
         host.kernel.set_down(f"ib{number}")
     said = say("status", host=host)
     assert said.code == 0
-    assert said.lines[0] == "INSTALLED: 3 files of ours are here, and nothing escapes now"
+    assert said.lines[0] == "INSTALLED: 6 files of ours are here, and nothing escapes now"
     assert rows(said.lines)["now"] == "ok"
     assert rows(said.lines)["last check"] == f"overlap (1 finding), 2026-01-01T00:00:00Z; {CHANGED}"
 
@@ -309,7 +309,7 @@ def test_what_is_installed_closes_it(repaired: str) -> None:
     assert say("status", host=host).lines[1] == REFUSED
     # Nor does one that systemd has yet to read.
     del host.manager.states[LAYOUT.routes_unit]
-    host.files.texts[LAYOUT.routes_pending_path] = ""
+    host.manager.read = {}
     assert say("status", host=host).lines[1] == REFUSED
 
 
@@ -317,7 +317,7 @@ def test_a_gate_that_is_missing(written: Callable[..., str]) -> None:
     """Where the drop-in of the installed check is gone, it is not said that a machine is refused."""
     host = checked(written(), plain_vm())
     infiniband(host)
-    del host.files.texts[LAYOUT.check_drop_in_path]
+    del host.files.texts[LAYOUT.gate_drop_in_path]
     said = say("status", host=host)
     told = "The drop-in by which machines wait for this check is missing; bring it back with: hostrouting apply"
     assert (said.code, said.lines[1]) == (1, f"  {told}")

@@ -12,6 +12,7 @@ from hostrouting.model import Prefix, Route, as_ip
 from hostrouting.tasks import CheckResult, CheckRouteOverlap, Configure, ConfigureStaticRoutes, Remove, RoutesResult
 from hostrouting.testing import FakeHost, h200
 from phases.testing import RecordingObserver
+from tests.support.mishaps import mishap_host
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, ours, run
 
 
@@ -59,18 +60,17 @@ class TestRemove:
             assert run(Remove(HostRoutingConfig(), host=host)) == ()
 
     def test_the_gate_first(self) -> None:
-        """The drop-ins go before what they wait for, so that no machine is held back by what is half gone."""
-        host = FakeHost(kernel=h200())
+        """The list is opened and the drop-in goes first, so that no machine is held back by what is half gone."""
+        host, mishaps = mishap_host()
         run(Configure(config(*REPAIR, cidrs=("172.16.0.0/16",)), host=host))
-        host.files.writes.clear()
+        mishaps.disarm()
         run(Remove(HostRoutingConfig(), host=host))
-        gone = [path for path in host.files.writes if path != LAYOUT.lock_path]
-        for drop_in, unit in (
-            (LAYOUT.check_drop_in_path, LAYOUT.check_unit_path),
-            (LAYOUT.routes_drop_in_path, LAYOUT.routes_enabled_path),
-            (LAYOUT.routes_drop_in_path, LAYOUT.routes_unit_path),
-        ):
-            assert gone.index(drop_in) < gone.index(unit)
+        assert mishaps.events[:4] == [
+            f"stop {LAYOUT.gate_unit}",
+            f"write {LAYOUT.gate_steps_path}",
+            f"remove {LAYOUT.gate_drop_in_path}",
+            "reload",
+        ]
 
     def test_past_failures(self) -> None:
         """A failure does not keep the rest from going."""
@@ -79,7 +79,7 @@ class TestRemove:
         host.kernel.faults.fail("change", 22)
         with pytest.raises(phases.TaskFailed, match="the routes could not be applied"):
             run(Remove(HostRoutingConfig(), host=host))
-        assert LAYOUT.check_drop_in_path not in host.files.texts
+        assert set(host.files.texts) == {LAYOUT.protocol_name_path}, "it says which routes are ours"
         assert len(ours(host)) == 2
 
     def test_plan(self) -> None:
@@ -89,8 +89,8 @@ class TestRemove:
         task = Remove(HostRoutingConfig(), host=host)
         there = {*host.files.texts, *host.files.links}
         preview = task.plan(phases.Context())
-        assert preview.removes
-        assert set(preview.files) == there
+        assert set(preview.files.removes) == there
+        assert preview.files.writes == ()
         assert preview.routes is not None
         assert [step.action for step in preview.routes.steps] == ["delete", "delete"]
         assert {*host.files.texts, *host.files.links} == there

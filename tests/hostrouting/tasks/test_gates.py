@@ -1,284 +1,301 @@
-"""The gates: shut before anything can fail, and known to the manager, whatever interrupts the tasks."""
+"""The tasks behind their gate: shut before anything can fail, and known to systemd, whatever interrupts the tasks."""
 
 from __future__ import annotations
 
-from functools import partial
+from itertools import count, product
 from typing import TYPE_CHECKING
 
+import attrs
 import pytest
 
 import phases
 from hostrouting.backends.base import Change
 from hostrouting.config import HostRoutingConfig
-from hostrouting.errors import ManagerError
+from hostrouting.errors import HostRoutingError, ManagerError
+from hostrouting.gate import Gate
 from hostrouting.model import OURS
+from hostrouting.render import GateStep, parse_gate_steps, render_gate_steps
 from hostrouting.system import UnitState
 from hostrouting.tasks import CheckRouteOverlap, Configure, ConfigureStaticRoutes, Remove
-from hostrouting.testing import FakeFiles, FakeHost, FakeManager, MemoryBackend, h200
+from hostrouting.testing import FakeHost, FakeManager, MemoryBackend, h200
+from tests.support.mishaps import Killed, busy, killed, mishap_host
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, ours, run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-UNITS = {LAYOUT.routes_unit_path, LAYOUT.check_unit_path}
-DROP_INS = {LAYOUT.routes_drop_in_path, LAYOUT.check_drop_in_path}
-GATES = {
-    LAYOUT.routes_unit: {LAYOUT.routes_unit_path, LAYOUT.routes_drop_in_path},
-    LAYOUT.check_unit: {LAYOUT.check_unit_path, LAYOUT.check_drop_in_path},
-}
-NOTES = {LAYOUT.routes_pending_path, LAYOUT.check_pending_path}
+    from tests.support.mishaps import Mishaps
+
+GATE = {LAYOUT.gate_drop_in_path, LAYOUT.gate_unit_path, LAYOUT.gate_script_path, LAYOUT.gate_steps_path}
+ROUTES = {LAYOUT.routes_unit_path, LAYOUT.routes_script_path, LAYOUT.routes_preset_path}
+CHECK = {LAYOUT.check_unit_path, LAYOUT.check_script_path}
+UNITS = {LAYOUT.routes_unit_path, LAYOUT.check_unit_path, LAYOUT.gate_unit_path}
+MARKED = sorted({*UNITS, LAYOUT.gate_drop_in_path})
+STOP = f"stop {LAYOUT.gate_unit}"
+START = f"start {LAYOUT.routes_unit}"
 WANTED = config(*REPAIR, cidrs=(CIDR,))
 
 
-class Killed(BaseException):
-    """The agent is gone at this moment."""
+def steps(host: FakeHost) -> dict[str, str]:
+    """The kinds of the steps in the list, which is whole."""
+    return {it.name: it.kind for it in parse_gate_steps(host.files.texts[LAYOUT.gate_steps_path])}
 
 
-class Meanwhile(FakeManager):
-    """A manager while whose reload, stop or start something happens."""
-
-    at_reload: Callable[[], object] = staticmethod(lambda: None)
-    at_stop: Callable[[str], object] = staticmethod(lambda _unit: None)
-    at_start: Callable[[], object] = staticmethod(lambda: None)
-
-    def reload(self) -> None:
-        """See Manager."""
-        self.at_reload()
-        super().reload()
-
-    def stop(self, unit: str) -> None:
-        """See Manager."""
-        self.at_stop(unit)
-        super().stop(unit)
-
-    def start(self, unit: str, *, timeout: float) -> None:
-        """See Manager."""
-        self.at_start()
-        super().start(unit, timeout=timeout)
-
-
-class DeadlyFiles(FakeFiles):
-    """Files at whose nth change, stops of units counted, the agent is killed."""
-
-    left: int = 10**6
-
-    def touch(self) -> None:
-        """Come one nearer to the end."""
-        self.left -= 1
-        if not self.left:
-            raise Killed
-
-    def write(self, path: str, text: str, *, mode: int = 0o644) -> bool:
-        """See Files."""
-        self.touch()
-        return super().write(path, text, mode=mode)
-
-    def remove(self, path: str) -> bool:
-        """See Files."""
-        self.touch()
-        return super().remove(path)
-
-
-def raiser(error: BaseException) -> Callable[[], object]:
-    """What raises this."""
-
-    def happen() -> object:
-        raise error
-
-    return happen
-
-
-def units_of(files: FakeFiles) -> set[str]:
-    """What a manager finds when it reads them."""
-    return {it for it in (*files.texts, *files.links) if it.startswith(LAYOUT.unit_directory)}
+def is_read(host: FakeHost) -> bool:
+    """Whether systemd has read all units and drop-ins as they are now."""
+    assert host.manager is not None
+    return host.manager.show(("NeedDaemonReload",), LAYOUT.gate_unit)[0]["NeedDaemonReload"] == "no"
 
 
 class TestShut:
-    """A bootstrap that fails leaves both gates shut."""
+    """A bootstrap that fails leaves the gate with what is configured."""
 
     @pytest.mark.parametrize("routes", [(CIDR,), REPAIR])
     def test_routes_that_cannot_be_had(self, routes: tuple[str, ...]) -> None:
-        """Routes that are refused, or never ready: both gates are up, and known to the manager; no route is ours."""
+        """Routes that are refused, or never ready: the gate requires both scripts, systemd knows it, no route is ours."""
         host = FakeHost(kernel=h200() if routes == (CIDR,) else MemoryBackend())
         with pytest.raises(phases.TaskFailed):
             run(Configure(config(*routes, cidrs=(CIDR,)), host=host), host)
         assert ours(host) == []
-        rest = {LAYOUT.routes_preset_path, LAYOUT.check_script_path, LAYOUT.routes_pending_path}
-        assert set(host.files.texts) == {*UNITS, *DROP_INS, *rest}
+        assert set(host.files.texts) == {*GATE, *ROUTES, *CHECK}
+        assert steps(host) == {"static-routes": "requires", "check-route-overlap": "requires"}
+        assert is_read(host)
         assert host.manager is not None
-        assert host.manager.calls.count("reload") == 2
         assert not any(call.startswith("start") for call in host.manager.calls)
 
+    @pytest.mark.parametrize(("mode", "kind"), [("WARN", "wants"), ("STRICT", "requires")])
+    def test_what_a_mode_makes_of_the_check(self, mode: str, kind: str) -> None:
+        """Only in STRICT the machine requires the check; the routes it requires in every mode."""
+        host = FakeHost(kernel=h200())
+        run(Configure(config(*REPAIR, cidrs=(CIDR,), mode=mode), host=host))
+        assert steps(host) == {"static-routes": "requires", "check-route-overlap": kind}
+
     def test_the_routes_alone(self) -> None:
-        """The same holds of the routes' own gate, when their task is run alone; the check's is none of its business."""
+        """Of a run of one task the gate has the step of that task; what else is configured is left to the other."""
         host = FakeHost(kernel=MemoryBackend())
         report = phases.run(Configure(WANTED, host=host, wait=0), only=["configure-static-routes"], observers=[])
         assert "an IPv4 default route" in str(report)
-        assert LAYOUT.routes_drop_in_path in host.files.texts
-        assert LAYOUT.check_drop_in_path not in host.files.texts
+        assert steps(host) == {"static-routes": "requires"}
+        assert not CHECK & set(host.files.texts)
 
-    def test_an_old_script(self) -> None:
-        """While the new routes are not there, the old script stays, and with it the number that marks our routes."""
+    @pytest.mark.parametrize("kind", ["requires", "wants", "changing"])
+    def test_steps_of_others(self, kind: str) -> None:
+        """A task that runs alone keeps the steps of other tasks as they are, also of those that we do not know."""
+        host = FakeHost(kernel=h200())
+        theirs = GateStep.parse(f"55 {kind} something-else")
+        host.files.write(LAYOUT.gate_steps_path, render_gate_steps([theirs]))
+        run(ConfigureStaticRoutes(config(*REPAIR), host=host))
+        run(CheckRouteOverlap(config(cidrs=(CIDR,)), host=host))
+        assert steps(host) == {"static-routes": "requires", "something-else": kind, "check-route-overlap": "requires"}
+        run(ConfigureStaticRoutes(config(), host=host))
+        assert steps(host) == {"something-else": kind, "check-route-overlap": "requires"}
+
+    def test_an_old_number(self) -> None:
+        """While the new routes are not there, our files still say which number marks the old ones."""
         host = FakeHost(kernel=h200())
         run(ConfigureStaticRoutes(config(*REPAIR), host=host))
-        script = host.files.texts[LAYOUT.routes_script_path]
-        with pytest.raises(phases.TaskFailed):
-            run(ConfigureStaticRoutes(config(CIDR, protocol=214), host=host))
-        assert host.files.texts[LAYOUT.routes_script_path] == script
-        run(Remove(config(protocol=214), host=host))
+        for number in (214, 215):
+            with pytest.raises(phases.TaskFailed):
+                run(ConfigureStaticRoutes(config(CIDR, protocol=number), host=host))
+        assert len(ours(host)) == 2
+        run(Remove(config(protocol=215), host=host))
         assert ours(host) == []
 
-    @pytest.mark.parametrize(
-        "path", [LAYOUT.routes_unit_path, LAYOUT.routes_enabled_path, LAYOUT.check_unit_path, LAYOUT.check_script_path]
-    )
+    @pytest.mark.parametrize("path", sorted({*GATE, *ROUTES, *CHECK, LAYOUT.routes_enabled_path}))
     def test_what_cannot_be_written(self, path: str) -> None:
-        """Whatever of a gate cannot be written: its drop-in is there before, and known to the manager."""
-        read: list[set[str]] = []
-        manager = Meanwhile()
-        host = FakeHost(kernel=h200(), manager=manager)
+        """Whatever of the gate cannot be written: its drop-in is there, systemd knows it, and no step is open."""
+        host = FakeHost(kernel=h200())
         host.files.broken[path] = "No space left on device"
-        manager.at_reload = lambda: read.append(units_of(host.files))
         with pytest.raises(phases.TaskFailed, match="No space left"):
             run(Configure(WANTED, host=host))
-        assert (LAYOUT.check_drop_in_path if "check" in path else LAYOUT.routes_drop_in_path) in read[-1]
+        assert (LAYOUT.gate_drop_in_path in host.files.texts) == (path != LAYOUT.gate_drop_in_path)
+        assert is_read(host)
         assert ours(host) == []
+        if path != LAYOUT.gate_steps_path:
+            assert set(steps(host).values()) == {"changing"}
 
-    @pytest.mark.parametrize("path", sorted(UNITS))
+    @pytest.mark.parametrize("path", MARKED)
     def test_what_is_masked(self, path: str) -> None:
-        """Machines wait for a unit that somebody masked, and do not start: what is configured cannot be had."""
+        """Machines that ask for something masked do not start: what is configured cannot be had."""
         host = FakeHost(kernel=h200())
         host.files.texts[path], host.files.links[path] = "", "/dev/null"
         with pytest.raises(phases.TaskFailed, match="somebody masked"):
             run(Configure(WANTED, host=host))
-        assert (LAYOUT.check_drop_in_path if "check" in path else LAYOUT.routes_drop_in_path) in host.files.texts
-        assert host.manager is not None
-        assert host.manager.calls[-1] == "reload"
+        assert LAYOUT.gate_drop_in_path in host.files.texts
+        assert set(steps(host).values()) == {"changing"}
+        assert is_read(host)
 
     def test_order(self) -> None:
-        """Up and down: the drop-ins of both before their units, those before the routes, and their script last."""
-        host = FakeHost(kernel=h200())
+        """Up: the gate before the routes, and their name last. Down: the drop-in, the steps' files, then the routes."""
+        host, mishaps = mishap_host()
+        seen: list[int] = []
+        mishaps.watch = lambda _event: seen.append(len(ours(host)))
         run(Configure(WANTED, host=host))
-        up = list(host.files.writes)
-        assert max(up.index(path) for path in (*UNITS, *DROP_INS)) < up.index(LAYOUT.routes_script_path)
-        assert up.index(LAYOUT.routes_drop_in_path) < up.index(LAYOUT.routes_unit_path)
-        assert up.index(LAYOUT.check_drop_in_path) < up.index(LAYOUT.check_unit_path)
-        host.files.writes.clear()
+        routed = dict(zip(mishaps.events, seen, strict=True))
+        assert {event for event, routes in routed.items() if not routes} >= {f"write {path}" for path in GATE - CHECK}
+        assert [event for event, routes in routed.items() if routes][:2] == [
+            START,
+            f"write {LAYOUT.protocol_name_path}",
+        ]
+        mishaps.disarm()
+        seen.clear()
         run(Remove(WANTED, host=host))
-        down = list(host.files.writes)
-        assert max(down.index(path) for path in (*UNITS, *DROP_INS)) < down.index(LAYOUT.routes_script_path)
-        assert down.index(LAYOUT.routes_drop_in_path) < down.index(LAYOUT.routes_unit_path)
+        removed = [event.partition(" ")[2] for event in mishaps.events if event.startswith("remove")]
+        assert removed[0] == LAYOUT.gate_drop_in_path
+        assert removed[-1] == LAYOUT.protocol_name_path
+        assert {path for path, routes in zip(mishaps.events, seen, strict=True) if not routes} == {
+            f"remove {LAYOUT.protocol_name_path}"
+        }
 
 
-class TestReload:
-    """A reload that did not happen is made up for."""
+CONFIGS = {
+    "nothing": config(),
+    "routes": config(*REPAIR),
+    "warn": config(cidrs=(CIDR,), mode="WARN"),
+    "a route, strict": config(REPAIR[0], cidrs=(REPAIR[0],)),
+    "all": config(*REPAIR, cidrs=(CIDR,), mode="WARN", protocol=214),
+}
+PAIRS = [pair for pair in product(CONFIGS, CONFIGS) if pair[0] != pair[1]]
 
-    @pytest.mark.parametrize("error", [Killed(), ManagerError("busy")])
+
+def is_done(host: FakeHost, wanted: HostRoutingConfig) -> bool:
+    """Whether nothing is left to do for this configuration, and systemd has read it."""
+    task = Configure(wanted, host=host)
+    number = wanted.protocol
+    return (
+        is_read(host)
+        and task.preview().is_empty
+        and not any(step.kind == "changing" for step in Gate(host).steps)
+        and len(ours(host, number)) == len(wanted.static_routes.routes)
+        and not ours(host, 213 + 214 - number)
+    )
+
+
+class TestMadeUpFor:
+    """What a run left undone, the next one does."""
+
+    @pytest.mark.parametrize("error", [killed, busy], ids=["killed", "refused"])
+    @pytest.mark.parametrize(("one", "other"), PAIRS, ids=[f"{a} to {b}" for a, b in PAIRS])
+    def test_ended_anywhere(self, one: str, other: str, error: Callable[[str], BaseException]) -> None:
+        """Wherever a run ends, the next one ends with all of it; of nothing that is configured, nothing is left."""
+        for nth in count(1):
+            host, mishaps = mishap_host()
+            run(Configure(CONFIGS[one], host=host))
+            mishaps.arm(nth, error)
+            try:
+                run(Configure(CONFIGS[other], host=host))
+            except (Killed, phases.TaskFailed):
+                pass
+            else:
+                assert len(mishaps.events) < nth
+                return
+            mishaps.disarm()
+            run(Configure(CONFIGS[other], host=host))
+            assert is_done(host, CONFIGS[other]), nth
+            if other == "nothing":
+                assert host.files.texts == host.files.links == {}, nth
+
+    @pytest.mark.parametrize("error", [killed, busy], ids=["killed", "refused"])
+    def test_ended_while_it_is_removed(self, error: Callable[[str], BaseException]) -> None:
+        """Wherever Remove ends, the next one leaves nothing."""
+        for nth in count(1):
+            host, mishaps = mishap_host()
+            run(Configure(WANTED, host=host))
+            mishaps.arm(nth, error)
+            try:
+                run(Remove(WANTED, host=host))
+            except (Killed, phases.TaskFailed):
+                mishaps.disarm()
+            else:
+                assert len(mishaps.events) < nth
+                return
+            run(Remove(WANTED, host=host))
+            assert host.files.texts == host.files.links == {}, nth
+            assert ours(host) == [], nth
+            assert is_read(host)
+
+    @pytest.mark.parametrize("error", [killed, busy], ids=["killed", "refused"])
+    def test_a_run_of_the_unit_that_nobody_saw_the_end_of(self, error: Callable[[str], BaseException]) -> None:
+        """Wherever the first run ends, the script that the next boot depends on has run to its end after the next."""
+        for nth in count(1):
+            host, mishaps = mishap_host()
+            task = ConfigureStaticRoutes(config(*REPAIR), host=host)
+            mishaps.arm(nth, error)
+            try:
+                run(task)
+            except (Killed, phases.TaskFailed):
+                mishaps.disarm()
+            else:
+                assert len(mishaps.events) < nth
+                return
+            run(task)
+            assert START in mishaps.events, nth
+            mishaps.disarm()
+            run(task)
+            assert mishaps.events == []
+
+    @pytest.mark.parametrize("error", [killed, busy], ids=["killed", "refused"])
     @pytest.mark.parametrize("down", [False, True])
-    def test_made_up_for(self, error: BaseException, *, down: bool) -> None:
-        """Whoever was killed or refused between writing and reload: the next run reloads, in either direction."""
-        manager = Meanwhile()
-        host = FakeHost(kernel=h200(), manager=manager)
-        # With one gate alone, nothing is left to be written or removed that would have the next run reload anyway.
+    def test_a_reload(self, error: Callable[[str], BaseException], *, down: bool) -> None:
+        """A reload that did not happen is to be done, says the plan, and the next run does it, once."""
+        host, mishaps = mishap_host()
         wanted = config(cidrs=(CIDR,), mode="WARN")
         if down:
             run(CheckRouteOverlap(wanted, host=host))
         task = CheckRouteOverlap(config() if down else wanted, host=host)
-        manager.calls.clear()
-        manager.at_reload = raiser(error)
+        mishaps.disarm()
+        mishaps.watch = lambda event: mishaps.arm(1, error) if event == "reload" else None
         with pytest.raises((Killed, phases.TaskFailed)):
             run(task)
-        assert manager.calls == []
-        manager.at_reload = lambda: None
+        mishaps.watch = lambda _event: None
+        mishaps.disarm()
+        assert not is_read(host)
         assert not task.plan(phases.Context()).is_empty
         run(task)
-        assert "reload" in manager.calls
-        assert LAYOUT.check_pending_path not in host.files.texts
-        manager.calls.clear()
+        assert "reload" in mishaps.events
+        assert is_read(host)
+        mishaps.disarm()
         run(task)
-        assert "reload" not in manager.calls
+        assert not [event for event in mishaps.events if "/run/" not in event], "only markers, which every check renews"
 
-    @pytest.mark.parametrize("down", [False, True])
-    def test_killed_anywhere(self, *, down: bool) -> None:
-        """Wherever among the files the agent is killed: after the next run, the manager is done with the last of them.
-
-        It has read them, has stopped each unit since, and has run what is to be run.
-        """
-        for nth in range(1, 100):
-            files, manager = DeadlyFiles(), Meanwhile()
-            host = FakeHost(kernel=h200(), files=files, manager=manager)
-            task: phases.Task[object] = (Remove if down else Configure)(WANTED, host=host)
-            if down:
-                run(Configure(WANTED, host=host))
-            read: list[set[str]] = []
-            seen = partial(units_of, files)
-            manager.at_reload = lambda read=read, seen=seen: read.append(seen())  # type: ignore[misc]  # bound now
-            stopped: dict[str, int] = {}
-
-            def at_stop(unit: str, at: dict[str, int] = stopped, files: DeadlyFiles = files) -> None:
-                files.touch()
-                at[unit] = len(files.writes)
-
-            manager.at_stop = at_stop
-            files.writes.clear()
-            manager.calls.clear()
-            files.left = nth
-            try:
-                run(task)
-            except Killed:
-                files.left = 10**6
-                if not down:
-                    begun = {unit for unit, gate in GATES.items() if gate & set(files.texts)}
-                    assert all(GATES[unit] & DROP_INS & set(files.texts) for unit in begun), nth
-                run(task)
-            else:
-                assert nth > 5
-                return
-            assert read[-1] == seen()
-            assert bool(read[-1]) != down
-            assert ("start static-routes.service" in manager.calls) != down
-            for unit, gate in GATES.items():
-                assert stopped[unit] > max(at for at, path in enumerate(files.writes) if path in gate), (nth, unit)
-            assert not NOTES & set(files.texts)
-        pytest.fail("it never came to its end")
-
-    @pytest.mark.parametrize("error", [Killed(), ManagerError("no answer")])
-    def test_killed_while_the_unit_runs(self, error: BaseException) -> None:
-        """A run of the unit that nobody saw the end of is done again, although no file differs and none has failed."""
-        manager = Meanwhile()
-        host = FakeHost(kernel=h200(), manager=manager)
-        task = ConfigureStaticRoutes(config(*REPAIR), host=host)
-        manager.at_start = raiser(error)
-        with pytest.raises((Killed, phases.TaskFailed)):
-            run(task)
-        manager.at_start = lambda: None
+    def test_only_a_reload_is_left(self) -> None:
+        """Files that are right and that systemd has not read are nothing to write, but something to do."""
+        host = FakeHost(kernel=h200())
+        task = Configure(WANTED, host=host)
         run(task)
-        assert manager.calls[-1] == "start static-routes.service"
-        manager.calls.clear()
+        assert host.manager is not None
+        host.manager.read = {}
+        assert str(task.preview()).endswith("have systemd read its files again")
+        assert not task.preview().files
+        host.manager.calls.clear()
         run(task)
-        assert manager.calls == []
+        assert host.manager.calls == [STOP, "reload"]
+        assert task.preview().is_empty
 
     def test_by_an_empty_configuration(self) -> None:
-        """A reload that is due is there to be made up for, although nothing is configured and no file is ours."""
-        host = FakeHost()
-        host.files.texts |= dict.fromkeys(NOTES, "")
-        run(Configure(HostRoutingConfig(), host=host))
-        assert host.manager is not None
-        assert "reload" in host.manager.calls
-        assert host.files.texts == {}
+        """What a run that was cut short left of the gate alone goes, although nothing is configured."""
+        whole = FakeHost(kernel=h200())
+        run(Configure(WANTED, host=whole))
+        whole.files.texts[LAYOUT.gate_steps_path] = render_gate_steps(())
+        for path, make in product(sorted(GATE), (Configure, ConfigureStaticRoutes, CheckRouteOverlap)):
+            host = FakeHost()
+            host.files.texts[path] = whole.files.texts[path]
+            run(make(HostRoutingConfig(), host=host))
+            assert host.files.texts == {}, path
 
 
 class TestRuns:
     """A run of what was there before does not outlive it."""
 
     def test_stopped_before_the_routes(self) -> None:
-        """Where anything of the script changes, the unit is stopped before the routes, and run when it is there."""
+        """Where anything of the script changes, gate and unit are stopped before the routes, and the unit is run then."""
         manager = FakeManager()
         host = FakeHost(kernel=h200(), manager=manager)
         run(ConfigureStaticRoutes(config(*REPAIR), host=host))
         manager.calls.clear()
         manager.states[LAYOUT.routes_unit] = UnitState("loaded", "activating")
         run(ConfigureStaticRoutes(config(REPAIR[0]), host=host))
-        assert manager.calls == ["stop static-routes.service", "start static-routes.service"]
+        assert manager.calls == [STOP, "stop static-routes.service", START]
 
     def test_left_alone(self) -> None:
         """A run of what is wanted goes on: whoever waits for it, such as a machine's start, is not let down."""
@@ -290,16 +307,25 @@ class TestRuns:
         run(Configure(WANTED, host=host))
         assert manager.calls == []
 
+    def test_the_other_task_is_left_alone(self) -> None:
+        """Only the unit of the task whose files change is stopped."""
+        manager = FakeManager()
+        host = FakeHost(kernel=h200(), manager=manager)
+        run(Configure(WANTED, host=host))
+        manager.calls.clear()
+        run(Configure(config(*REPAIR, cidrs=(CIDR,), mode="WARN"), host=host))
+        assert manager.calls == [STOP, "stop check-route-overlap.service"]
+
     def test_planned_again(self) -> None:
         """What an old script did, between the stop and its end, is put right when the new one has run."""
-        manager = Meanwhile()
-        host = FakeHost(kernel=h200(), manager=manager)
+        host, mishaps = mishap_host()
 
-        def old_script() -> None:
-            kernel = host.kernel.reopen()
-            kernel.change([Change("delete", kernel.snapshot(protocol=OURS).routes[0])])
+        def old_script(event: str) -> None:
+            if event == START:
+                kernel = host.kernel.reopen()
+                kernel.change([Change("delete", kernel.snapshot(protocol=OURS).routes[0])])
 
-        manager.at_start = old_script
+        mishaps.watch = old_script
         run(ConfigureStaticRoutes(config(*REPAIR), host=host))
         assert len(ours(host)) == 2
 
@@ -309,11 +335,12 @@ class TestAtOnce:
 
     @pytest.mark.parametrize("make", [Configure, Remove])
     def test_one_lock(self, make: type[Configure]) -> None:
-        """The lock is taken once and held to the end."""
+        """The lock is taken once, before anything, and held to the end."""
         host = FakeHost(kernel=h200())
         run(Configure(WANTED, host=host))
         host.files.writes.clear()
         run(make(WANTED, host=host))
+        assert host.files.writes[0] == LAYOUT.lock_path
         assert host.files.writes.count(LAYOUT.lock_path) == 1
         assert host.files.locked == set()
 
@@ -322,8 +349,8 @@ class TestReadOnly:
     """Files that cannot be written or removed are found out before the kernel is touched."""
 
     def test_configure(self) -> None:
-        """With a unit that cannot be written, no route is made."""
-        for path in (*UNITS, *DROP_INS):
+        """With a file of the gate or of a unit that cannot be written, no route is made."""
+        for path in (*GATE, *UNITS):
             host = FakeHost(kernel=h200())
             host.files.broken[path] = "Read-only file system"
             with pytest.raises(phases.TaskFailed, match=r"cannot write .*Read-only file system"):
@@ -340,7 +367,33 @@ class TestReadOnly:
         with pytest.raises(phases.TaskFailed, match="not everything could be removed"):
             run(Remove(WANTED, host=host))
         assert len(ours(host)) == 2
-        assert LAYOUT.routes_script_path in host.files.texts
+        assert {LAYOUT.routes_script_path, *GATE} <= set(host.files.texts)
+
+    def test_one_that_stays(self) -> None:
+        """One file that cannot be removed is named, and everything else goes, but for routes that it brings back."""
+        for path in (LAYOUT.routes_script_path, LAYOUT.check_script_path, LAYOUT.gate_unit_path):
+            host = FakeHost(kernel=h200())
+            run(Configure(WANTED, host=host))
+            host.files.broken[path] = "Read-only file system"
+            with pytest.raises(phases.TaskFailed, match=f"cannot remove {path}"):
+                run(Remove(WANTED, host=host))
+            routes = {LAYOUT.protocol_name_path} if path == LAYOUT.routes_script_path else set()
+            assert set(host.files.texts) == {path, *routes}
+            assert len(ours(host)) == 2 * len(routes)
+            assert is_read(host)
+
+
+class TestNothing:
+    """With nothing configured, nobody is asked anything."""
+
+    @pytest.mark.parametrize("make", [ConfigureStaticRoutes, CheckRouteOverlap, Configure])
+    def test_not_even_systemd(self, make: type[Configure]) -> None:
+        """No file is written, no unit is stopped, and systemd is not asked either."""
+        host = FakeHost()
+        run(make(HostRoutingConfig(), host=host))
+        assert host.files.writes == []
+        assert host.manager is not None
+        assert (host.manager.calls, host.manager.asked) == ([], [])
 
 
 OWN = "[Service]\nExecStart=/opt/routes\n"
@@ -350,38 +403,42 @@ ORIGINAL = "[Unit]\nBefore=systemd-nspawn@.service\n[Service]\nExecStart=/opt/ro
 class TestOthers:
     """A unit or drop-in of the same name that is not ours is an administrator's."""
 
-    @pytest.mark.parametrize("path", sorted(UNITS | DROP_INS))
+    @pytest.mark.parametrize("path", MARKED)
     def test_not_written_over(self, path: str) -> None:
-        """It is named, with the remedy, before anything of the kernel is touched; it stays, and nothing is noted of it."""
+        """It is named, with the remedy, before anything else is touched; it stays, and nothing is beside it."""
         host = FakeHost(kernel=h200())
         host.files.texts[path] = OWN
-        before = list(host.files.writes)
-        planned = [node.error for node in phases.plan(Configure(WANTED, host=host)).walk() if node.error]
-        assert [str(error).partition(" is not ours")[0] for error in planned] == [path]
-        assert host.files.writes == before
-        with pytest.raises(phases.TaskFailed, match=f"{path} is not ours.* move it away"):
-            run(Configure(WANTED, host=host))
+        task = Configure(WANTED, host=host)
+        for attempt in (task.preview, lambda: run(task)):
+            with pytest.raises((HostRoutingError, phases.TaskFailed), match=f"{path} is not ours.* move it away"):
+                attempt()
         assert ours(host) == []
-        assert host.files.texts[path] == OWN
-        assert (LAYOUT.check_pending_path if "check" in path else LAYOUT.routes_pending_path) not in host.files.texts
+        assert host.files.texts == {path: OWN}
+        assert host.files.writes == [LAYOUT.lock_path]
+        assert host.manager is not None
+        assert host.manager.calls == []
 
     def test_not_taken_away(self) -> None:
         """With an empty configuration nothing happens at all, and Remove leaves it enabled and running."""
         host = FakeHost()
-        host.files.texts |= {LAYOUT.routes_unit_path: OWN, LAYOUT.check_unit_path: OWN}
+        host.files.texts |= dict.fromkeys(MARKED, OWN)
         host.files.links[LAYOUT.routes_enabled_path] = LAYOUT.routes_unit_path
+        assert host.manager is not None
+        host.manager.boot()
         before = dict(host.files.texts), dict(host.files.links)
         run(Configure(HostRoutingConfig(), host=host))
         assert host.files.writes == []
         run(Remove(HostRoutingConfig(), host=host))
         assert (host.files.texts, host.files.links) == before
-        host.files.texts[LAYOUT.routes_drop_in_path] = "# Written by hostrouting\n"
+        assert host.manager.calls == []
+        former = LAYOUT.former_drop_in_paths[0]
+        host.files.texts[former] = "# Written by hostrouting\n"
+        host.manager.boot()
         run(Remove(HostRoutingConfig(), host=host))
         assert (host.files.texts, host.files.links) == before
-        assert host.manager is not None
-        assert host.manager.calls == ["reload"]
+        assert host.manager.calls == [STOP, "reload"]
 
-    @pytest.mark.parametrize("path", sorted(UNITS | DROP_INS))
+    @pytest.mark.parametrize("path", MARKED)
     @pytest.mark.parametrize("as_link", [True, False])
     def test_masked(self, path: str, *, as_link: bool) -> None:
         """What somebody masked, by a link to /dev/null or with an empty file, stays so, whatever is configured."""
@@ -389,18 +446,22 @@ class TestOthers:
         host.files.texts[path] = ""
         if as_link:
             host.files.links[path] = "/dev/null"
+        assert host.manager is not None
+        host.manager.boot()
         run(Configure(HostRoutingConfig(), host=host))
         assert host.files.writes == []
         run(Remove(HostRoutingConfig(), host=host))
         assert host.files.writes == [LAYOUT.lock_path]
         remedy = f"systemctl unmask {path.rpartition('/')[2]}" if path in UNITS else "remove it"
         text = f"{path} is empty: somebody masked what belongs there; {remedy}"
-        planned = [node.error for node in phases.plan(Configure(WANTED, host=host)).walk() if node.error]
-        assert [str(error) for error in planned] == [text]
-        with pytest.raises(phases.TaskFailed, match=text):
-            run(Configure(WANTED, host=host))
+        task = Configure(WANTED, host=host)
+        for attempt in (task.preview, lambda: run(task)):
+            with pytest.raises((HostRoutingError, phases.TaskFailed), match=text):
+                attempt()
         assert ours(host) == []
         assert host.files.texts[path] == ""
+        run(Remove(HostRoutingConfig(), host=host))
+        assert set(host.files.texts) == {path}
 
     @pytest.mark.parametrize("text", [ORIGINAL, f"[Service]\nExecStart={LAYOUT.routes_script}\n"])
     def test_the_originals(self, text: str) -> None:
@@ -411,3 +472,53 @@ class TestOthers:
         host.files.texts[LAYOUT.routes_unit_path] = text
         run(Remove(WANTED, host=host))
         assert host.files.texts == {}
+
+
+class TestManager:
+    """A systemd that does not do as it is told."""
+
+    def test_a_gate_that_cannot_be_stopped(self) -> None:
+        """Then no file and no route is changed: a run that judges by the old files may still be going on."""
+        host, mishaps = mishap_host()
+        mishaps.arm(1, busy)
+        with pytest.raises(phases.TaskFailed, match=f"{STOP} did not answer") as caught:
+            run(Configure(WANTED, host=host))
+        assert isinstance(caught.value.cause, ManagerError)
+        assert (host.files.texts, ours(host)) == ({}, [])
+
+    def test_a_file_that_fails_is_told_before_a_reload_that_does(self) -> None:
+        """Of a file that cannot be written and a reload that fails, the file is named: it was first."""
+        host, mishaps = mishap_host()
+        host.files.broken[LAYOUT.check_script_path] = "No space left on device"
+
+        def refuse(event: str) -> None:
+            if event == "reload":
+                raise busy(event)
+
+        mishaps.watch = refuse
+        with pytest.raises(phases.TaskFailed, match="No space left on device"):
+            run(Configure(WANTED, host=host))
+        assert set(steps(host).values()) == {"changing"}
+
+    def test_without_systemd(self, caplog: pytest.LogCaptureFixture) -> None:
+        """Where no systemd runs, what is written takes effect at the next boot, and that is said once."""
+        caplog.set_level("INFO")
+        host = attrs.evolve(FakeHost(kernel=h200()), manager=FakeManager(running=False))
+        run(Configure(WANTED, host=host))
+        told = [record for record in caplog.records if "no systemd runs here" in record.getMessage()]
+        assert len(told) == 1
+
+
+def only(mishaps: Mishaps, verb: str) -> list[str]:
+    """The events of this verb."""
+    return [event for event in mishaps.events if event.startswith(verb)]
+
+
+def test_a_running_machine_is_never_touched() -> None:
+    """Whatever is configured, only our own units are started and stopped."""
+    for one, other in PAIRS:
+        host, mishaps = mishap_host()
+        run(Configure(CONFIGS[one], host=host))
+        run(Configure(CONFIGS[other], host=host))
+        touched = {event.partition(" ")[2] for event in (*only(mishaps, "start"), *only(mishaps, "stop"))}
+        assert touched <= {LAYOUT.gate_unit, LAYOUT.routes_unit, LAYOUT.check_unit}

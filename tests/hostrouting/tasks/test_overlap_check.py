@@ -14,6 +14,7 @@ from hostrouting.errors import RouteOverlapError, Unsettled
 from hostrouting.system import UnitState
 from hostrouting.tasks import CheckRouteOverlap, Configure, Remove
 from hostrouting.testing import FakeFiles, FakeHost, FakeManager, MemoryBackend, h200
+from tests.support.mishaps import mishap_host
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, run
 
 
@@ -34,7 +35,10 @@ class TestCheckRouteOverlap:
         assert set(host.files.texts) == {
             LAYOUT.check_script_path,
             LAYOUT.check_unit_path,
-            LAYOUT.check_drop_in_path,
+            LAYOUT.gate_drop_in_path,
+            LAYOUT.gate_unit_path,
+            LAYOUT.gate_script_path,
+            LAYOUT.gate_steps_path,
             LAYOUT.detected_path,
             LAYOUT.report_path,
         }
@@ -178,9 +182,10 @@ class TestCheckRouteOverlap:
         host = FakeHost(manager=manager)
         task = CheckRouteOverlap(config(cidrs=(CIDR,)), host=host)
         run(task)
-        assert manager.calls == ["reload", "stop check-route-overlap.service"]
+        calls = ["stop host-routing-gate.service", "reload", "stop check-route-overlap.service"]
+        assert manager.calls == calls
         run(task)
-        assert manager.calls == ["reload", "stop check-route-overlap.service"], "nothing changed, so nobody is told"
+        assert manager.calls == calls, "nothing changed, so nobody is told"
 
     @pytest.mark.parametrize("path", [LAYOUT.report_path, LAYOUT.detected_path])
     @pytest.mark.parametrize("mode", ["WARN", "STRICT"])
@@ -257,10 +262,11 @@ class TestCheckRouteOverlap:
 
     def test_what_a_machine_found_meanwhile(self) -> None:
         """What the start of a machine leaves between gate and check does not outlive a check that fails."""
-        host = FakeHost(kernel=h200())
-        task = CheckRouteOverlap(config(cidrs=(CIDR,)), host=host).gated(phases.Context())
-        host.files.texts |= {LAYOUT.ok_path: "ok\n", LAYOUT.report_path: "{}"}
+        host, mishaps = mishap_host()
+        found = {LAYOUT.ok_path: "ok\n", LAYOUT.report_path: "{}"}
+        mishaps.watch = lambda event: host.files.texts.update(found) if event == "reload" else None
         host.kernel.faults.fail("snapshot", 5)
         with pytest.raises(phases.TaskFailed):
-            run(task)
+            run(CheckRouteOverlap(config(cidrs=(CIDR,)), host=host))
+        assert "reload" in mishaps.events
         assert not {LAYOUT.ok_path, LAYOUT.report_path} & set(host.files.texts)

@@ -7,6 +7,8 @@ import pytest
 import phases
 from hostrouting.backends.base import Change
 from hostrouting.errors import FileError, NotReady, RouteConflict
+from hostrouting.fileset import Changes
+from hostrouting.gate import Gate
 from hostrouting.layout import HostLayout
 from hostrouting.model import OURS, Route
 from hostrouting.render import parse_static_routes_script
@@ -15,13 +17,17 @@ from hostrouting.testing import FakeHost, FakeManager, MemoryBackend, ecmp_node,
 from phases.testing import FakeClock
 from tests.support.tasks import LAYOUT, REPAIR, config, ours, run
 
-# Unit and drop-in without the script: machines wait for a unit that cannot be run.
+# All but the name of our protocol: machines wait for the script, which fails for as long as the task does.
 SHUT = {
-    LAYOUT.routes_drop_in_path,
+    LAYOUT.gate_drop_in_path,
+    LAYOUT.gate_unit_path,
+    LAYOUT.gate_script_path,
+    LAYOUT.gate_steps_path,
     LAYOUT.routes_unit_path,
     LAYOUT.routes_preset_path,
-    LAYOUT.routes_pending_path,
+    LAYOUT.routes_script_path,
 }
+STOP = f"stop {LAYOUT.gate_unit}"
 
 
 class TestConfigureStaticRoutes:
@@ -32,20 +38,19 @@ class TestConfigureStaticRoutes:
         host = FakeHost(kernel=h200())
         result = run(ConfigureStaticRoutes(config(*REPAIR), host=host))
         assert ours(host) == [f"{it} via 10.0.0.1 dev eth0 proto hostrouting" for it in REPAIR]
-        assert set(host.files.texts) == {
-            LAYOUT.protocol_name_path,
-            LAYOUT.routes_script_path,
-            LAYOUT.routes_unit_path,
-            LAYOUT.routes_preset_path,
-            LAYOUT.routes_drop_in_path,
-        }
+        assert set(host.files.texts) == {*SHUT, LAYOUT.protocol_name_path}
         assert host.files.modes[LAYOUT.routes_script_path] == 0o755
         assert host.files.links == {LAYOUT.routes_enabled_path: LAYOUT.routes_unit_path}
         assert host.manager is not None
-        assert host.manager.calls == ["reload", "stop static-routes.service", "start static-routes.service"]
+        assert host.manager.calls == [
+            STOP,
+            "reload",
+            "stop static-routes.service",
+            "start static-routes.service",
+        ]
         assert host.files.locked == set()
         fields = result.log_fields()  # type: ignore[attr-defined]  # a RoutesResult
-        assert fields == {"add": 2, "files": 6}
+        assert fields == {"add": 2, "files": 9}
 
     def test_again(self) -> None:
         """A second run changes nothing: no file, no unit, no route."""
@@ -74,7 +79,7 @@ class TestConfigureStaticRoutes:
         manager.failing.clear()
         run(task)
         stop, start = (f"{verb} static-routes.service" for verb in ("stop", "start"))
-        assert manager.calls == ["reload", stop, start, start]
+        assert manager.calls == [STOP, "reload", stop, start, start]
 
     def test_update(self) -> None:
         """A changed configuration replaces ours and deletes what is no longer wanted; the unit's text stays."""
@@ -83,7 +88,7 @@ class TestConfigureStaticRoutes:
         host.files.writes.clear()
         run(ConfigureStaticRoutes(config(REPAIR[0], gateway="10.0.0.9"), host=host))
         assert ours(host) == ["172.16.0.0/17 via 10.0.0.9 dev eth0 proto hostrouting"]
-        assert set(host.files.writes) == {LAYOUT.lock_path, LAYOUT.routes_script_path, LAYOUT.routes_pending_path}
+        assert set(host.files.writes) == {LAYOUT.lock_path, LAYOUT.routes_script_path, LAYOUT.gate_steps_path}
 
     def test_removed_from_the_configuration(self) -> None:
         """With no routes configured any more, ours go, with every file; a running machine is not touched."""
@@ -94,10 +99,10 @@ class TestConfigureStaticRoutes:
         host.manager.calls.clear()
         run(ConfigureStaticRoutes(config(), host=host))
         assert host.kernel.reopen().snapshot() == before
-        assert LAYOUT.routes_drop_in_path not in host.files.texts
-        assert LAYOUT.check_drop_in_path in host.files.texts
+        assert not {LAYOUT.routes_script_path, LAYOUT.routes_unit_path} & set(host.files.texts)
+        assert [step.name for step in Gate(host).steps] == ["check-route-overlap"]
         assert host.files.links == {}
-        assert host.manager.calls == ["reload", "stop static-routes.service"]
+        assert host.manager.calls == [STOP, "reload", "stop static-routes.service"]
 
     def test_conflict(self) -> None:
         """A key that InfiniBand holds is a conflict with the way out; no route was changed, and the gate is shut."""
@@ -181,7 +186,7 @@ class TestConfigureStaticRoutes:
                 "/etc/systemd/system/static-routes.service"
             )
         }
-        assert len(host.files.texts) == 8
+        assert len(host.files.texts) == 10
 
     def test_plan(self) -> None:
         """The plan says the steps and the files, and changes nothing."""
@@ -208,7 +213,7 @@ class TestConfigureStaticRoutes:
         run(task)
         host.files.links[LAYOUT.routes_enabled_path] = "/dev/null"
         host.files.modes[LAYOUT.routes_script_path] = 0o644
-        assert task.plan(phases.Context()).files == (LAYOUT.routes_enabled_path, LAYOUT.routes_script_path)
+        assert task.plan(phases.Context()).files == Changes((LAYOUT.routes_script_path, LAYOUT.routes_enabled_path))
         run(task)
         assert host.files.links == {LAYOUT.routes_enabled_path: LAYOUT.routes_unit_path}
         assert task.plan(phases.Context()).is_empty
