@@ -129,8 +129,7 @@ def find_standing(host: Host, config: HostRoutingConfig, *, named: bool) -> Stan
     last: LastCheck | None = None
     installed: HostRoutingConfig | None = None
     layout, files = host.layout, host.files
-    gate = Gate(host)
-    asked = {step.name for step in gate.steps} if files.is_there(layout.gate_drop_in_path) else set()
+    asked = {step.name for step in Gate(host).steps} if files.is_there(layout.gate_drop_in_path) else set()
     checking = _CHECK in asked
     unfinished = [*_unfinished(host)]
     try:
@@ -164,15 +163,11 @@ def find_standing(host: Host, config: HostRoutingConfig, *, named: bool) -> Stan
         last = find_last_check(host)
     except FileError as error:
         troubles.append(f"the last check: {error}")
-    units: list[tuple[str, UnitState]] = []
     running = host.manager is not None and host.manager.is_running()
+    units: tuple[tuple[str, UnitState], ...] = ()
     try:
-        if host.manager is not None and running:
-            names = (layout.routes_unit, layout.check_unit, layout.gate_unit)
-            states = [(unit, host.manager.state(unit)) for unit in names]
-            units = [(unit, state) for unit, state in states if state.load != "not-found"]
-            if gate.present() and gate.is_unread(task.part for task in Configure(wanted, host=host).subtasks):
-                unfinished.append((False, "systemd has yet to read the units and drop-ins that are there"))
+        units = _known_units(host) if running else ()
+        unfinished += _unread(host, wanted)
     except ManagerError as error:
         troubles.append(f"the units: {error}")
     present = Remove(config, host=attrs.evolve(host, backend=None)).plan(quiet_context()).files.removes
@@ -189,13 +184,27 @@ def find_standing(host: Host, config: HostRoutingConfig, *, named: bool) -> Stan
         lasting=files.is_there(layout.routes_script_path),
         checking=checking,
         holding=holding,
-        units=tuple(units),
+        units=units,
         check_unit=layout.check_unit,
         manager=running,
         now=now,
         last=last,
         troubles=tuple(troubles),
     )
+
+
+def _known_units(host: Host) -> tuple[tuple[str, UnitState], ...]:
+    """Our units that systemd knows, each with how it is."""
+    names = (host.layout.routes_unit, host.layout.check_unit, host.layout.gate_unit)
+    states = [(unit, host.manager.state(unit)) for unit in names] if host.manager is not None else []
+    return tuple((unit, state) for unit, state in states if state.load != "not-found")
+
+
+def _unread(host: Host, config: HostRoutingConfig) -> Iterator[tuple[bool, str]]:
+    """What systemd has yet to read, in the form of what is unfinished."""
+    gate = Gate(host)
+    if gate.present() and gate.is_unread(task.part for task in Configure(config, host=host).subtasks):
+        yield False, "systemd has yet to read the units and drop-ins that are there"
 
 
 def _missing(plan: RoutePlan) -> Iterator[str]:

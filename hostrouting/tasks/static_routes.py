@@ -113,7 +113,9 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
         former = self._former
         applied = self._route(ctx, self._wanted, former)
         # The name comes last: while it is missing, nobody has seen the script run to its end.
-        is_new = self.host.layout.routes_script_path in changed or bool(former or self._name.differences(self.host.files))
+        is_new = self.host.layout.routes_script_path in changed or bool(
+            former or self._name.differences(self.host.files)
+        )
         started = run_once(ctx, self.host, self.part.unit, wait=self.wait, is_new=is_new)
         if started:
             # Whoever ran the old script meanwhile: what is wanted now is there in the end.

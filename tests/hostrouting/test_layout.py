@@ -33,7 +33,10 @@ def test_where_the_first_installations_had_more() -> None:
     """Their drop-ins and notes are known by their paths, so that they can be taken away."""
     layout = HostLayout()
     drop_ins = "/etc/systemd/system/systemd-nspawn@.service.d"
-    assert layout.former_drop_in_paths == (f"{drop_ins}/50-static-routes.conf", f"{drop_ins}/60-check-route-overlap.conf")
+    assert layout.former_drop_in_paths == (
+        f"{drop_ins}/50-static-routes.conf",
+        f"{drop_ins}/60-check-route-overlap.conf",
+    )
     names = ("static-routes", "check-route-overlap")
     assert layout.former_note_paths == tuple(f"/run/aks-flex-node/{name}.pending" for name in names)
     assert all(layout.gate_drop_in_path < path for path in layout.former_drop_in_paths)

@@ -267,9 +267,7 @@ class TestReaders:
     @pytest.mark.parametrize("which", SCRIPTS)
     def test_shellcheck(self, which: str) -> None:
         """Shellcheck has nothing to say about the scripts, as they are rendered."""
-        done = subprocess.run(
-            ["shellcheck", "-"], input=SCRIPTS[which], text=True, capture_output=True, check=False
-        )
+        done = subprocess.run(["shellcheck", "-"], input=SCRIPTS[which], text=True, capture_output=True, check=False)
         assert done.stdout == ""
 
     @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")

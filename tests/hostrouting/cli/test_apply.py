@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hostrouting.errors import FileError, NetlinkUnavailable
-from hostrouting.layout import HostLayout
 from hostrouting.testing import FakeFiles, FakeHost, FakeManager, MemoryBackend, h200
 from tests.support.cli import say
 

@@ -228,7 +228,9 @@ def test_a_run_that_was_cut_short(written: Callable[..., str], mode: str) -> Non
     changing = f"{LAYOUT.gate_steps_path} says that check-route-overlap is changing"
     assert unfinished(host) == [changing, "systemd has yet to read the units and drop-ins that are there"]
     assert f"  {changing}" in said.lines
-    assert f"{GOES_ON}, and no machine starts{END} --config {config}" in say("status", "--config", config, host=host).lines
+    assert (
+        f"{GOES_ON}, and no machine starts{END} --config {config}" in say("status", "--config", config, host=host).lines
+    )
 
 
 def test_before_the_gate_is_there(repaired: str) -> None:
@@ -266,7 +268,8 @@ def test_a_gate_without_one_of_its_files(repaired: str, path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "reason"), [("50 requires static-routes\n", "the list of steps is cut short"), ("a\nend\n", "'a' is not a step")]
+    ("text", "reason"),
+    [("50 requires static-routes\n", "the list of steps is cut short"), ("a\nend\n", "'a' is not a step")],
 )
 def test_a_list_that_is_not_one(repaired: str, text: str, reason: str) -> None:
     """A list of steps that the gate refuses is said, with the reason."""

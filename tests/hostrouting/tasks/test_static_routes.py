@@ -213,9 +213,7 @@ class TestConfigureStaticRoutes:
         run(task)
         host.files.links[LAYOUT.routes_enabled_path] = "/dev/null"
         host.files.modes[LAYOUT.routes_script_path] = 0o644
-        assert task.plan(phases.Context()).files == Changes(
-            (LAYOUT.routes_script_path, LAYOUT.routes_enabled_path)
-        )
+        assert task.plan(phases.Context()).files == Changes((LAYOUT.routes_script_path, LAYOUT.routes_enabled_path))
         run(task)
         assert host.files.links == {LAYOUT.routes_enabled_path: LAYOUT.routes_unit_path}
         assert task.plan(phases.Context()).is_empty
