@@ -1,7 +1,7 @@
 """The files of a host, and the lock on it: written whole or not at all, and only when they differ.
 
-Here: how a file comes to be what it should. Not here: which files a host needs (`tasks`), and their text (`render`). The
-double is `hostrouting.testing.FakeFiles`.
+Here: how a file comes to be what it should. Not here: which files a host needs (`tasks`), and their text (`render`).
+The double is `hostrouting.testing.FakeFiles`.
 """
 
 from __future__ import annotations

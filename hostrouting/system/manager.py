@@ -122,7 +122,7 @@ class SystemdManager:
             "ExecMainStatus": "status",
             "InvocationID": "invocation",
         }
-        [found] = self.show(tuple(names), unit)
+        found: Mapping[str, str] = next(iter(self.show(tuple(names), unit)), {})
         known = {field: found[name] for name, field in names.items() if found.get(name)}
         return UnitState(
             load=known.get("load", "not-found"),
