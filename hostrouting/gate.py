@@ -97,7 +97,7 @@ class Gate:
     def steps(self) -> tuple[GateStep, ...]:
         """The steps in the list, without lines that are not steps."""
         found = []
-        for line in (self.files.read(self.layout.gate_steps_path) or "").splitlines():
+        for line in (self.files.read(self.layout.gate_steps_path) or "").split("\n"):
             with suppress(ValueError):
                 found.append(GateStep.parse(line))
         return tuple(found)

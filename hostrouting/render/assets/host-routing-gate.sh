@@ -76,7 +76,7 @@ has_refused() {
 patience=60
 
 take_steps() {
-  local held line rest all=()
+  local held line name all=()
   read_steps
   # With no step left, hostrouting is being removed.
   ((${#all[@]})) || pass
@@ -90,14 +90,13 @@ take_steps() {
     read_steps
   fi
   for line in "${all[@]}"; do
-    rest=${line#* }
-    case $rest in
-      'requires '*) require "${rest#* }" ;;
-      'wants '*) want "${rest#* }" ;;
-      'changing '*)
-        refuse "a run of hostrouting did not finish changing ${rest#* }.sh; run it again: hostrouting apply"
-        ;;
-      *) refuse "$steps: the line '$line' is not a step; write it again with: hostrouting apply" ;;
+    [[ $line =~ ^[0-9]+\ (requires|wants|changing)\ ([a-z0-9-]+)$ ]] ||
+      refuse "$steps: the line '$line' is not a step; write it again with: hostrouting apply"
+    name=${BASH_REMATCH[2]}
+    case ${BASH_REMATCH[1]} in
+      requires) require "$name" ;;
+      wants) want "$name" ;;
+      *) refuse "a run of hostrouting did not finish changing $name.sh; run it again: hostrouting apply" ;;
     esac
   done
   pass
@@ -113,9 +112,10 @@ read_steps() {
   mapfile -t lines <"$steps" || refuse "cannot read $steps"
   [[ ${#lines[@]} -gt 0 && ${lines[-1]} == end ]] ||
     refuse "$steps is cut short; write it again with: hostrouting apply"
+  unset 'lines[-1]'
   all=()
   for line in "${lines[@]}"; do
-    [[ $line == '#'* || $line == end ]] || all+=("$line")
+    [[ $line == '#'* ]] || all+=("$line")
   done
 }
 

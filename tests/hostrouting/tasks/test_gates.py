@@ -277,7 +277,8 @@ class TestMadeUpFor:
         whole = FakeHost(kernel=h200())
         run(Configure(WANTED, host=whole))
         whole.files.texts[LAYOUT.gate_steps_path] = render_gate_steps(())
-        for path, make in product(sorted(GATE), (Configure, ConfigureStaticRoutes, CheckRouteOverlap)):
+        makers: tuple[Callable[..., phases.Task[object]], ...] = (Configure, ConfigureStaticRoutes, CheckRouteOverlap)
+        for path, make in product(sorted(GATE), makers):
             host = FakeHost()
             host.files.texts[path] = whole.files.texts[path]
             run(make(HostRoutingConfig(), host=host))
@@ -409,7 +410,8 @@ class TestOthers:
         host = FakeHost(kernel=h200())
         host.files.texts[path] = OWN
         task = Configure(WANTED, host=host)
-        for attempt in (task.preview, lambda: run(task)):
+        attempts: tuple[Callable[[], object], ...] = (task.preview, lambda: run(task))
+        for attempt in attempts:
             with pytest.raises((HostRoutingError, phases.TaskFailed), match=f"{path} is not ours.* move it away"):
                 attempt()
         assert ours(host) == []
@@ -455,7 +457,8 @@ class TestOthers:
         remedy = f"systemctl unmask {path.rpartition('/')[2]}" if path in UNITS else "remove it"
         text = f"{path} is empty: somebody masked what belongs there; {remedy}"
         task = Configure(WANTED, host=host)
-        for attempt in (task.preview, lambda: run(task)):
+        attempts: tuple[Callable[[], object], ...] = (task.preview, lambda: run(task))
+        for attempt in attempts:
             with pytest.raises((HostRoutingError, phases.TaskFailed), match=text):
                 attempt()
         assert ours(host) == []
