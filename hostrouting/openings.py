@@ -18,14 +18,30 @@ from hostrouting.gate import Gate
 from hostrouting.render import SHELL, parse_check_script, parse_gate_steps
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from hostrouting.host import Host
     from hostrouting.render import GateStep
 
 __all__ = ["GateState", "find_gate_state"]
 
-_UNSEEN = "systemd-nspawn@hostrouting-probe.service"  # stands for every machine that systemd has not loaded
+_UNSEEN = "systemd-nspawn@hostrouting-probe.service"  # stands for every machine that has no setting of its own
+
+# Where systemd looks for units and drop-ins, apart from what generators make.
+_FOLDERS = (
+    "/etc/systemd/system.control",
+    "/run/systemd/system.control",
+    "/run/systemd/transient",
+    "/etc/systemd/system",
+    "/run/systemd/system",
+    "/usr/local/lib/systemd/system",
+    "/usr/lib/systemd/system",
+)
+
+# What puts other files in the place of those that are run.
+_PLACES = ("BindPaths", "BindReadOnlyPaths")
+_ROOTS = ("RootDirectory", "RootImage", "MountImages", "ExtensionImages", "ExtensionDirectories")
+_HIDDEN = "other files can be in the place of those that it runs"
 
 # What lets the gate's unit succeed without running the script to its end: a property, its harmless value, and the word.
 _UNIT = (
@@ -33,9 +49,15 @@ _UNIT = (
     ("RemainAfterExit", "no", "the script runs at the first start of a machine only"),
     ("SuccessExitStatus", "", "a refusal can pass for a success"),
     ("ExecCondition", "", "systemd skips the unit, and takes that for a success, when this fails"),
+    ("NetworkNamespacePath", "", "the routing of another network namespace is judged"),
+    ("PrivateNetwork", "no", "the routing of another network namespace is judged"),
+    *((name, "", _HIDDEN) for name in (*_PLACES, *_ROOTS)),
 )
 _OF_THE_UNIT = ("LoadState", "ExecStart", "DropInPaths", "FragmentPath", "NeedDaemonReload", *(it[0] for it in _UNIT))
-_OF_A_MACHINE = ("Id", "ExecStartPre", "DropInPaths", "NeedDaemonReload")
+_OF_A_MACHINE = ("Id", "LoadState", "ExecStartPre", "DropInPaths", "NeedDaemonReload", "SuccessExitStatus")
+
+# The exit statuses with which the question ends when it is refused, or cannot be asked.
+_REFUSALS = {"1", "2", "126", "127"}
 
 
 @attrs.frozen
@@ -61,8 +83,16 @@ def find_gate_state(host: Host) -> GateState:
     if not gate.present():
         return GateState()
     is_up = files.is_there(layout.gate_drop_in_path)
-    openings = [*_missing(host), *_in_force(host, gate), *_edited(host, gate.steps)]
-    return GateState(is_up, tuple(dict.fromkeys(openings)), tuple(_bars(host)) if is_up else ())
+    machines, units = _asked(host, gate)
+    if machines and all(it["LoadState"] == "masked" for it in machines):
+        told = f"{layout.machine_unit} is masked; allow machines with: systemctl unmask --runtime {layout.machine_unit}"
+        return GateState(is_up, bars=(told,))
+    openings = [*_missing(host)] or [*_machines(host, machines)]
+    if is_up:
+        openings += [text for it in units if it["LoadState"] == "loaded" for text in _unit(host, it)]
+    openings += _edited(host, gate.steps)
+    bars = [*_bars(host), *(text for it in units for text in _unloadable(host, it))] if is_up else []
+    return GateState(is_up, tuple(dict.fromkeys(openings)), tuple(bars))
 
 
 def _missing(host: Host) -> Iterator[str]:
@@ -73,28 +103,71 @@ def _missing(host: Host) -> Iterator[str]:
         yield f"{path} is empty or a link to /dev/null, so that machines start without asking; remove it"
 
 
-def _in_force(host: Host, gate: Gate) -> Iterator[str]:
+def _asked(host: Host, gate: Gate) -> tuple[Sequence[Mapping[str, str]], Sequence[Mapping[str, str]]]:
     """What systemd would do at the start of a machine, loaded or not, and at the start of the gate's unit."""
-    if gate.manager is None or not host.files.is_there(host.layout.gate_drop_in_path):
-        return
-    for machine in gate.manager.show(_OF_A_MACHINE, _UNSEEN, host.layout.machines):
-        yield from _machine(host, machine)
-    [unit] = gate.manager.show(_OF_THE_UNIT, host.layout.gate_unit)
-    if unit["LoadState"] == "loaded":
-        yield from _unit(host, unit)
+    if gate.manager is None:
+        return (), ()
+    machines = gate.manager.show((*_OF_A_MACHINE, *_PLACES, *_ROOTS), _UNSEEN, *_special(host), host.layout.machines)
+    return machines, gate.manager.show(_OF_THE_UNIT, host.layout.gate_unit)
+
+
+def _special(host: Host) -> tuple[str, ...]:
+    """The machines with a unit or drop-ins of their own, which systemd need not have loaded."""
+    before, after = host.layout.machines.split("*")
+    found = {name.removesuffix(".d") for folder in _FOLDERS for name in host.files.names(host.layout.at(folder))}
+    return tuple(sorted(it for it in found if it.startswith(before) and it.endswith(after) and it != before + after))
+
+
+def _machines(host: Host, found: Iterable[Mapping[str, str]]) -> Iterator[str]:
+    """Each cause once: what opens the gate for every machine is not said again of one."""
+    told: set[str] = set()
+    for it in sorted(found, key=lambda it: it["Id"] != _UNSEEN):
+        name = "every machine" if it["Id"] == _UNSEEN else it["Id"]
+        causes = dict.fromkeys(_machine(host, it))
+        yield from (f"{name} {cause}" for cause in causes if cause not in told)
+        told.update(causes)
 
 
 def _machine(host: Host, found: Mapping[str, str]) -> Iterator[str]:
-    name = "every machine" if found["Id"] == _UNSEEN else found["Id"]
-    asks = f"argv[]={SHELL} {host.layout.gate_script} ask ; ignore_errors=no "
-    if asks in found["ExecStartPre"]:
+    """What lets a machine start without being judged, in clauses that its name begins."""
+    if found["LoadState"] == "masked":
         return
-    if found["NeedDaemonReload"] == "yes":
-        yield f"systemd has yet to read the drop-in for {name}; run: systemctl daemon-reload"
-        return
-    others = [path for path in found["DropInPaths"].split() if path != host.layout.gate_drop_in]
-    where = f"look for ExecStartPre= in {', '.join(others)}" if others else "see: systemctl cat systemd-nspawn@.service"
-    yield f"{name} starts without asking the gate: systemd has another ExecStartPre= in force; {where}"
+    layout = host.layout
+    others = [path for path in found["DropInPaths"].split() if path != layout.gate_drop_in]
+    where = f"look in {', '.join(others)}" if others else f"see: systemctl cat {layout.machine_unit}"
+    asks = f"argv[]={SHELL} {layout.gate_script} ask ; ignore_errors=no "
+    if asks not in found["ExecStartPre"]:
+        if found["NeedDaemonReload"] == "yes":
+            yield "starts without asking the gate: systemd has yet to read the drop-in; run: systemctl daemon-reload"
+            return
+        file = layout.gate_drop_in.rpartition("/")[2]
+        if same := [path for path in others if path.rpartition("/")[2] == file]:
+            why = f"{same[0]} takes the place of {layout.gate_drop_in}; remove it"
+        else:
+            why = f"systemd has another ExecStartPre= in force; {where}"
+        yield f"starts without asking the gate: {why}"
+    if _REFUSALS & set(found["SuccessExitStatus"].split()):
+        status = found["SuccessExitStatus"]
+        yield f"has SuccessExitStatus={status}, so that it starts although the gate refuses; {where}"
+    needed = ("/bin/bash", "/usr/bin/bash", "/usr/bin/systemctl", layout.gate_script)
+    for it in (*_PLACES, *_ROOTS):
+        if found[it] and (it in _ROOTS or _covers(found[it], needed)):
+            yield f"has {it}={found[it]}, so that {_HIDDEN}; {where}"
+
+
+def _covers(bound: str, needed: Iterable[str]) -> bool:
+    """Whether one of these is in a place where something else is bound."""
+    places = [(mount.split(":") * 2)[1].rstrip("/") for mount in bound.split()]
+    return any(path == place or path.startswith(f"{place}/") for path in needed for place in places)
+
+
+def _unloadable(host: Host, found: Mapping[str, str]) -> Iterator[str]:
+    layout, state = host.layout, found["LoadState"]
+    if state != "loaded" and host.files.read(layout.gate_unit_path):
+        if state == "not-found":
+            yield f"systemd has yet to read {layout.gate_unit}, and no machine starts; run: systemctl daemon-reload"
+        else:
+            yield f"systemd cannot use {layout.gate_unit} ({state}), and no machine starts; see: systemctl status"
 
 
 def _unit(host: Host, found: Mapping[str, str]) -> Iterator[str]:
@@ -103,9 +176,7 @@ def _unit(host: Host, found: Mapping[str, str]) -> Iterator[str]:
     where = f"; look in {', '.join(others)}" if others else f"; look in {found['FragmentPath']}"
     if found["NeedDaemonReload"] == "yes":
         yield f"systemd has yet to read {layout.gate_unit}; run: systemctl daemon-reload"
-    if found["ExecStart"].count("argv[]=") != 1 or (
-        f"argv[]={SHELL} {layout.gate_script} ; ignore_errors=no " not in found["ExecStart"]
-    ):
+    if f"argv[]={SHELL} {layout.gate_script} ; ignore_errors=no " not in found["ExecStart"]:
         yield f"{layout.gate_unit} runs another command than {layout.gate_script}{where}"
     for name, harmless, why in _UNIT:
         if found[name] != harmless:

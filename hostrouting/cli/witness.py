@@ -126,6 +126,10 @@ class WitnessedFiles:
         """See Files."""
         return self._files.is_there(path)
 
+    def names(self, folder: str) -> tuple[str, ...]:
+        """See Files."""
+        return self._files.names(folder)
+
     def modified(self, path: str) -> float | None:
         """See Files."""
         return self._files.modified(path)

@@ -68,6 +68,10 @@ class Files(Protocol):
         """Whether there is a file or link at the path, wherever a link leads."""
         ...
 
+    def names(self, folder: str) -> tuple[str, ...]:
+        """The names in a folder, sorted; none where there is no such folder."""
+        ...
+
     def modified(self, path: str) -> float | None:
         """When the file was last written, in seconds since 1970; None where there is none, or nobody knows."""
         ...
@@ -182,6 +186,15 @@ class LocalFiles:
     def is_there(self, path: str) -> bool:
         """See Files."""
         return os.path.lexists(path)
+
+    def names(self, folder: str) -> tuple[str, ...]:
+        """See Files."""
+        try:
+            return tuple(sorted(os.listdir(folder)))
+        except (FileNotFoundError, NotADirectoryError):
+            return ()
+        except OSError as error:
+            raise _file_error("read", folder, error) from error
 
     def modified(self, path: str) -> float | None:
         """See Files."""

@@ -55,6 +55,10 @@ class ImageFiles:
         """See Files."""
         return self._files.is_there(self._place(path))
 
+    def names(self, folder: str) -> tuple[str, ...]:
+        """See Files."""
+        return self._files.names(self._followed(folder))
+
     def modified(self, path: str) -> float | None:
         """See Files."""
         return self._files.modified(self._followed(path))

@@ -71,7 +71,10 @@ class Manager(Protocol):
         ...
 
     def show(self, names: Sequence[str], *units: str) -> tuple[Mapping[str, str], ...]:
-        """These properties of each unit, in systemd's words; for a pattern (`a@*.service`), of each that is loaded."""
+        """These properties of each unit, in systemd's words; for a pattern (`a@*.service`), of each that is loaded.
+
+        Several commands of one property are one after the other.
+        """
         ...
 
 
@@ -137,8 +140,11 @@ class SystemdManager:
         text = self._ask("show", "--all", "--property", ",".join(names), "--", *units)
         found = []
         for block in filter(None, text.strip("\n").split("\n\n")):
-            known = dict(line.partition("=")[::2] for line in block.splitlines())
-            found.append({name: known.get(name, "") for name in names})  # an empty list of commands is not printed
+            known: dict[str, list[str]] = {}
+            for line in block.splitlines():
+                name, _, value = line.partition("=")
+                known.setdefault(name, []).append(value)  # of several commands each has a line, of none there is none
+            found.append({name: " ".join(known.get(name, ())) for name in names})
         return tuple(found)
 
     def _journal(self, state: UnitState) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from hostrouting.host import Host
 from hostrouting.layout import HostLayout
 from hostrouting.system import UnitState
 from hostrouting.testing.topologies import plain_vm
-from hostrouting.testing.units import shown
+from hostrouting.testing.units import UNIT_FOLDERS, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -103,6 +103,12 @@ class FakeFiles:
     def is_there(self, path: str) -> bool:
         """See Files."""
         return path in self.texts or path in self.links or path in self.strange
+
+    def names(self, folder: str) -> tuple[str, ...]:
+        """See Files."""
+        below = f"{folder}/"
+        paths = (path for path in (*self.texts, *self.links, *self.strange) if path.startswith(below))
+        return tuple(sorted({path.removeprefix(below).partition("/")[0] for path in paths}))
 
     def modified(self, path: str) -> float | None:
         """See Files."""
@@ -203,7 +209,7 @@ class FakeManager:
         if self.files is None:
             return {}
         there = {**self.files.texts, **self.files.links}
-        return {path: text for path, text in there.items() if "/systemd/system/" in path}
+        return {path: text for path, text in there.items() if path.startswith(UNIT_FOLDERS)}
 
 
 @attrs.define

@@ -9,43 +9,89 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
-__all__ = ["shown"]
+__all__ = ["UNIT_FOLDERS", "shown"]
 
-_LISTS = {"ExecStartPre", "ExecStart", "ExecCondition", "SuccessExitStatus"}
+UNIT_FOLDERS = tuple(
+    f"{folder}/"
+    for folder in (
+        "/etc/systemd/system.control",
+        "/run/systemd/system.control",
+        "/run/systemd/transient",
+        "/etc/systemd/system",
+        "/run/systemd/system",
+        "/usr/local/lib/systemd/system",
+        "/usr/lib/systemd/system",
+    )
+)
+"""Where systemd looks for units; what is in one comes before what has the same name in those that follow."""
+
+_COMMANDS = ("ExecStartPre", "ExecStart", "ExecCondition")
+_LISTS = {
+    *_COMMANDS,
+    "SuccessExitStatus",
+    "BindPaths",
+    "BindReadOnlyPaths",
+    "MountImages",
+    "ExtensionImages",
+    "ExtensionDirectories",
+}
+_SINGLE = {"Type": "simple", "RemainAfterExit": "no", "PrivateNetwork": "no"} | dict.fromkeys(
+    ("NetworkNamespacePath", "RootDirectory", "RootImage"), ""
+)
+"""Properties of one value, each with what it is where nothing says it."""
 
 
 def shown(unit: str, read: Mapping[str, str]) -> dict[str, str]:
-    """The properties of a unit, by the texts that were read, each under its path."""
-    names = {unit, _template(unit)}
-    fragment = next((path for path in read if path.rpartition("/")[2] in names and _is_unit(path)), "")
-    folders = {f"{name}.d" for name in names}
-    drop_ins = {path.rpartition("/")[2]: path for path in sorted(read) if path.split("/")[-2] in folders}
-    in_order = [path for _, path in sorted(drop_ins.items()) if read[path] and read[path] != "/dev/null"]
+    """The properties of a unit, by the texts that were read, each under its path. A link reads as where it leads."""
+    places = (f"{folder}{name}" for name in (unit, _template(unit)) for folder in UNIT_FOLDERS)
+    fragment = next((path for path in places if path in read), "")
+    drop_ins: dict[str, str] = {}
+    for folder in (*(f"{path}{name}.d/" for path in UNIT_FOLDERS for name in _names(unit)), *_OF_ALL):
+        for path in read:
+            if path.startswith(folder) and path.endswith(".conf"):
+                drop_ins.setdefault(path.removeprefix(folder), path)
+    in_order = [path for _, path in sorted(drop_ins.items())]
+    is_masked = fragment != "" and _is_nothing(read[fragment])
     values: dict[str, list[str]] = {}
     for path in (fragment, *in_order):
-        for line in read.get(path, "").splitlines():
+        text = read.get(path, "")
+        for line in "" if _is_nothing(text) else text.splitlines():
             name, equals, value = line.partition("=")
             if equals and name in _LISTS:
                 values[name] = [*values.get(name, []), value] if value else []
             elif equals:
                 values[name] = [value]
-    is_machine = "@" in unit
     found = {
-        "LoadState": "loaded" if fragment or is_machine else "not-found",
+        "LoadState": "masked" if is_masked else "loaded" if fragment or "@" in unit else "not-found",
         "FragmentPath": fragment,
         "DropInPaths": " ".join(in_order),
-        "Type": values.get("Type", ["simple"])[-1],
-        "RemainAfterExit": values.get("RemainAfterExit", ["no"])[-1],
-        "SuccessExitStatus": " ".join(values.get("SuccessExitStatus", [])),
     }
-    commands = {name: values.get(name, []) for name in _LISTS if name.startswith("Exec")}
-    return {**found, **{name: " ".join(map(_command, given)) for name, given in commands.items()}}
+    found |= {name: values.get(name, [default])[-1] or default for name, default in _SINGLE.items()}
+    for name in _LISTS:
+        given = values.get(name, [])
+        found[name] = " ".join(map(_command, given) if name in _COMMANDS else given)
+    return found
 
 
-def _is_unit(path: str) -> bool:
-    return path.endswith(".service") and not path.split("/")[-2].endswith((".wants", ".requires"))
+_OF_ALL = tuple(f"{folder}service.d/" for folder in UNIT_FOLDERS)
+
+
+def _is_nothing(text: str) -> bool:
+    return text in {"", "/dev/null"}
+
+
+def _names(unit: str) -> Iterator[str]:
+    """The names by which a unit has drop-ins: its own, its template's, and what these begin with, up to a dash."""
+    name, _, kind = unit.rpartition(".")
+    yield unit
+    if "@" in name:
+        yield _template(unit)
+        name = name.partition("@")[0]
+    while "-" in (name := name.removesuffix("-")):
+        name = name[: name.rindex("-") + 1]
+        yield f"{name}.{kind}"
 
 
 def _template(unit: str) -> str:

@@ -15,9 +15,9 @@ configuration=(
 )
 
 set -u
-# With one of these set, systemctl succeeds without doing anything.
+# With one of these set, or where it takes this for a chroot, systemctl succeeds without doing anything.
 unset SYSTEMD_OFFLINE SYSTEMD_IN_CHROOT
-export LC_ALL=C PATH=/usr/sbin:/usr/bin:/sbin:/bin
+export SYSTEMD_IGNORE_CHROOT=1 LC_ALL=C PATH=/usr/sbin:/usr/bin:/sbin:/bin
 
 unit='' scripts='' steps='' drop_in='' lock=''
 for line in "${configuration[@]}"; do
@@ -47,11 +47,18 @@ ask() {
   begin=${begin/./}0000 # microseconds
   for nap in 0.1 0.2 0.4 0.8 1 1 1 ''; do
     systemctl --no-ask-password start "$unit" && pass
-    [[ -e $drop_in ]] || pass # hostrouting was removed from this host meanwhile
+    is_removed && pass
     has_refused && refuse "see journalctl -u $unit"
     [[ $nap ]] && sleep "$nap"
   done
   refuse "$unit does not run to its end; see journalctl -u $unit"
+}
+
+# Whether hostrouting was removed from this host meanwhile. The drop-in alone says nothing: a setting of the machine's
+# unit may hide it from us.
+is_removed() {
+  [[ ! -e $drop_in ]] || return 1
+  [[ ! -e $scripts/host-routing-gate.sh || $(systemctl show --property LoadState "$unit") == LoadState=not-found ]]
 }
 
 # Whether the service has failed by itself since we asked, or cannot be started at all.
