@@ -349,8 +349,7 @@ def test_something_installed_that_cannot_be_looked_at(repaired: str) -> None:
         LAYOUT.report_path,
         LAYOUT.routes_unit_path,
         LAYOUT.check_unit_path,
-        LAYOUT.routes_drop_in_path,
-        LAYOUT.check_drop_in_path,
+        LAYOUT.gate_drop_in_path,
     ],
 )
 @pytest.mark.parametrize("kind", ["a fifo", "a folder"])
