@@ -399,6 +399,40 @@ class TestFormer:
         assert is_whole(host, wanted)
         assert not set(LAYOUT.former_drop_in_paths) & set(host.files.texts)
 
+    @pytest.mark.parametrize("error", [killed, full], ids=["killed", "refused"])
+    @pytest.mark.parametrize("name", SOMETHING)
+    def test_wherever_it_ends(self, name: str, error: Callable[[str], BaseException]) -> None:
+        """They are there until machines ask the new gate for the new steps, wherever a run ends; the next one is done."""
+        for nth in count(1):
+            host, mishaps = mishap_host()
+            for path in LAYOUT.former_drop_in_paths:
+                host.files.write(path, "# Written by hostrouting\n")
+            assert host.manager is not None
+            host.manager.boot()
+            mishaps.arm(nth, error)
+            try:
+                change(host, CONFIGS[name])
+            except (Killed, HostRoutingError):
+                mishaps.disarm()
+            else:
+                assert len(mishaps.events) < nth
+                break
+            if not set(LAYOUT.former_drop_in_paths) <= set(host.files.texts):
+                assert listed(host) == tuple(part.step for part in parts(host, CONFIGS[name])[0])
+                assert DROP_IN in host.manager.read
+            change(host, CONFIGS[name])
+            assert is_whole(host, CONFIGS[name])
+            assert not set(LAYOUT.former_drop_in_paths) & set(host.files.texts)
+
+    @pytest.mark.parametrize("looks", [0, 4, 10**6])
+    def test_taken_away(self, looks: int) -> None:
+        """Where nothing is configured they go once no machine is among their commands, or after 20 s."""
+        host = former_host(looks)
+        ctx = context()
+        Gate(host).change(ctx, *parts(host, CONFIGS["nothing"]))
+        assert host.files.texts == {}
+        assert ctx.clock.now() == pytest.approx(min(looks / 10, 20), abs=0.2)
+
     def test_of_others(self) -> None:
         """A drop-in with one of these names that we did not write stays."""
         host = FakeHost(kernel=h200())

@@ -258,7 +258,7 @@ def test_what_systemd_has_not_read(repaired: str) -> None:
 
 @pytest.mark.parametrize("path", [LAYOUT.gate_unit_path, LAYOUT.gate_script_path, LAYOUT.gate_steps_path])
 def test_a_gate_without_one_of_its_files(repaired: str, path: str) -> None:
-    """A gate of which a file is missing lets no machine start."""
+    """A gate that lacks one of its files lets no machine start."""
     host = FakeHost(kernel=h200())
     say("apply", "--config", repaired, host=host)
     del host.files.texts[path]

@@ -279,11 +279,19 @@ class TestMadeUpFor:
         run(Configure(WANTED, host=whole))
         whole.files.texts[LAYOUT.gate_steps_path] = render_gate_steps(())
         makers: tuple[Callable[..., phases.Task[object]], ...] = (Configure, ConfigureStaticRoutes, CheckRouteOverlap)
-        for path, make in product(sorted(GATE), makers):
+        for path, make in product(sorted(GATE - {LAYOUT.gate_drop_in_path}), makers):
             host = FakeHost()
             host.files.texts[path] = whole.files.texts[path]
             run(make(HostRoutingConfig(), host=host))
             assert host.files.texts == {}, path
+
+    def test_a_list_that_was_lost(self) -> None:
+        """Without its list the gate stays shut, whatever task runs alone that nothing is configured for."""
+        host = FakeHost(kernel=h200())
+        run(CheckRouteOverlap(config(cidrs=(CIDR,), mode="WARN"), host=host))
+        del host.files.texts[LAYOUT.gate_steps_path]
+        assert isinstance(run(ConfigureStaticRoutes(config(), host=host)), phases.Skip)
+        assert {*GATE, *CHECK} - set(host.files.texts) == {LAYOUT.gate_steps_path}
 
 
 class TestRuns:
