@@ -194,9 +194,12 @@ def _short(value: str) -> str:
 
 
 def _edited(host: Host, steps: tuple[GateStep, ...]) -> Iterator[str]:
-    """A check that is required, and says of itself that it only warns."""
+    """A script that only warns where the check was to be required, and one that is missing where it was to warn."""
     path = host.layout.check_script_path
     for step in steps:
+        script = host.layout.at(f"{host.layout.config_directory}/{step.name}.sh")
+        if step.kind == "wants" and not host.files.is_there(script):
+            yield f"{script} is missing, so that machines start without it; write it again with: hostrouting apply"
         if (step.kind, step.name) == ("requires", "check-route-overlap"):
             with suppress(ValueError, LookupError):
                 if parse_check_script(host.files.read(path) or "").config.mode is Mode.WARN:
