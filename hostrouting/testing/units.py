@@ -100,5 +100,5 @@ def _template(unit: str) -> str:
 
 
 def _command(value: str) -> str:
-    words, ignores = value.removeprefix("-"), "yes" if value.startswith("-") else "no"
+    words, ignores = value.removeprefix("-").replace("'", ""), "yes" if value.startswith("-") else "no"
     return f"{{ path={words.split()[0]} ; argv[]={words} ; ignore_errors={ignores} ; }}"

@@ -79,14 +79,14 @@ class Place:
             path.unlink()
         self.steps.write_text(render_gate_steps(steps))
         for name, body in (outcomes or {}).items():
-            (self.folder / f"{name}.sh").write_text(f'echo "{name} $*" >>"{self.folder}/log"\n{body}\n')
+            (self.folder / f"{name}.sh").write_text(f'echo "{name} $*" >>"{self.folder}/log"\n{body}\nexit $?\n')
 
     def run(self, *arguments: str, text: str = "", timeout: float = 30) -> subprocess.CompletedProcess[str]:
         """Run the script; a text stands for a copy of it that was changed."""
         script = self.folder / "gate"
         script.write_text(text or self.text)
         return subprocess.run(
-            ["/bin/bash", "-p", str(script), *arguments],
+            ["/bin/bash", "-pc", '. "$0"; exit 1', str(script), *arguments],
             capture_output=True,
             text=True,
             errors="replace",
@@ -155,6 +155,13 @@ class TestSteps:
         assert place.passes()
         assert place.log == ["a 60", "b 15", "c 15"]
 
+    @pytest.mark.parametrize("text", ["", "#!/bin/bash\n", "true\n"])
+    def test_a_script_that_does_not_say_how_it_ends(self, place: Place, text: str) -> None:
+        """A required script that ends without `exit` has failed: an empty one is not one that found nothing wrong."""
+        place.put([step("50 requires a")], {"a": OK})
+        (place.folder / "a.sh").write_text(text)
+        assert not place.passes()
+
     def test_no_step(self, place: Place) -> None:
         """A list without steps passes, and is not kept waiting by a run of hostrouting, which removes the gate."""
         place.put([])
@@ -172,13 +179,15 @@ class TestSteps:
     def test_a_wanted_script_that_hangs(self, place: Place) -> None:
         """A wanted script that does not end lets the machine start, too, after its patience."""
         place.put([step("60 wants a")], {"a": f"echo $$ >{place.folder}/pid; exec sleep 60 2>/dev/null"})
-        quick = place.text.replace("patience=60", "patience=1").replace("patience + 15", "patience")
+        quick = place.text.replace("patience=60", "patience=1").replace("patience + 5", "patience")
         assert quick.count("patience=1\n") == 1
         begin = time.monotonic()
         script = place.folder / "gate"
         script.write_text(quick)
         with (place.folder / "said").open("w") as said:
-            done = subprocess.run(["/bin/bash", "-p", str(script)], stderr=said, check=False, timeout=20)
+            done = subprocess.run(
+                ["/bin/bash", "-pc", '. "$0"; exit 1', str(script)], stderr=said, check=False, timeout=20
+            )
         os.kill(int((place.folder / "pid").read_text()), 9)
         assert done.returncode == 0
         assert 0.9 < time.monotonic() - begin < 10
@@ -373,7 +382,9 @@ class TestScript:
         bad = place.folder / "bad"
         bad.write_text("exit 0\n")
         environment = {"SYSTEMD_OFFLINE": "1", "SYSTEMD_IN_CHROOT": "1", "LC_ALL": "de_DE.UTF-8", "BASH_ENV": str(bad)}
-        done = subprocess.run(["/bin/bash", "-p", str(script)], env=environment, capture_output=True, check=False)
+        done = subprocess.run(
+            ["/bin/bash", "-pc", '. "$0"; exit 1', str(script)], env=environment, capture_output=True, check=False
+        )
         assert (done.returncode, place.log) == (0, ["a 60"])
 
 

@@ -127,24 +127,22 @@ read_steps() {
 }
 
 require() {
-  /bin/bash -p "$scripts/$1.sh" "$patience" </dev/null || refuse "$1.sh failed"
+  run_step "$1" || refuse "$1.sh failed"
   patience=15
 }
 
-# A script that hangs is ended here. If it were left to systemd, this service would fail with it.
+# A script that hangs is left to systemd, which ends it with this service (KillMode=mixed).
 want() {
-  local limit=$((patience + 15)) left=$((75 - SECONDS)) what='failed'
-  ((limit < left)) || limit=$left
-  ((limit > 0)) || limit=1
-  timeout --kill-after=5 "$limit" /bin/bash -p "$scripts/$1.sh" "$patience" </dev/null
-  case $? in
-    0) what='' ;;
-    124 | 137) what='did not end in time' ;;
-  esac
+  local status='' what='did not end in time'
+  read -r -t "$((patience + 5))" status < <(run_step "$1" >&2; echo $?)
   patience=15
-  [[ $what ]] || return 0
+  [[ $status == 0 ]] && return
+  [[ $status ]] && what='failed'
   printf '<4>host-routing-gate: %s.sh %s; the machine starts all the same\n' "$1" "$what" >&2
 }
+
+# A script that ends without saying how, as an empty one does, has failed.
+run_step() { /bin/bash -pc '. "$0"; exit 1' "$scripts/$1.sh" "$patience" </dev/null; }
 
 case ${1-} in
   ask) ask ;;

@@ -222,7 +222,9 @@ def test_a_run_that_was_cut_short(written: Callable[..., str], mode: str) -> Non
     mishaps.watch = lambda _event: None
     mishaps.disarm()
     said = say("status", host=host)
-    changing = f"a run of hostrouting did not finish changing {LAYOUT.check_script_path}; run it again: hostrouting apply"
+    changing = (
+        f"a run of hostrouting did not finish changing {LAYOUT.check_script_path}; run it again: hostrouting apply"
+    )
     assert f"SHUT: {changing}" in said.lines
     assert said.code == 1
     found = gate(host)
