@@ -151,4 +151,6 @@ def test_the_units_are_sandboxed(tree: Path) -> None:
             said = system.must("systemd-analyze", "security", "--no-pager", unit)
             (level,) = re.findall(r"exposure level for \S+: ([0-9.]+)", said)
             assert float(level) <= 2.0
-        assert not system.run("systemd-analyze", "verify", *units, KUBE1).stderr
+        said = system.run("systemd-analyze", "verify", *units, KUBE1).stderr
+        # One key is newer than the oldest systemd, which says that it leaves it out.
+        assert not [line for line in said.splitlines() if "PrivateIPC" not in line]
