@@ -21,8 +21,8 @@ __all__ = [
 ]
 
 HEADER = "# Written by hostrouting; changes are overwritten.\n"
-# The script's name follows. bash reads it, so that it can be run where /etc is mounted noexec; and fails when the script
-# does not say how it ends, as an empty one. -p: without what BASH_ENV and SHELLOPTS say. For systemd, $$ is a $.
+# The script's name follows. bash reads it, so that it can be run where /etc is mounted noexec; and fails when it does
+# not say how it ends, like an empty one. -p: without what BASH_ENV and SHELLOPTS say. For systemd, $$ is a $.
 SHELL = """/bin/bash -pc '. "$$0"; exit 1'"""
 
 # What a script does apart from waiting, its looks between the naps included, takes less.

@@ -87,6 +87,7 @@ class Place:
         script.write_text(text or self.text)
         return subprocess.run(
             ["/bin/bash", "-pc", '. "$0"; exit 1', str(script), *arguments],
+            stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             errors="replace",

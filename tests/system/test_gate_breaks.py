@@ -31,7 +31,7 @@ def breaks(script: str) -> list[list[str]]:
     return [
         ["rm", script],
         ["sed", "-i", "3i if", script],
-        ["sed", "-i", "3i kill -9 $$", script],
+        ["sed", "-i", "3i exit 137", script],
         ["truncate", "--size=500", script],
     ]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -119,7 +119,7 @@ def test_schema(repaired: str) -> None:
             "routes",
             "missing",
             "contested",
-            "unfinished",
+            "gate",
             "defaultRoute",
             "files",
             "units",
@@ -225,12 +225,11 @@ def test_a_run_that_was_cut_short(written: Callable[..., str], mode: str) -> Non
     changing = (
         f"a run of hostrouting did not finish changing {LAYOUT.check_script_path}; run it again: hostrouting apply"
     )
-    assert f"SHUT: {changing}" in said.lines
+    assert any(text.startswith(f"SHUT: {changing}") for text in said.lines)
     assert said.code == 1
     found = gate(host)
-    assert found["bars"] == [changing]
-    assert all("systemd has yet to read" in text for text in found["openings"])
-    assert found["openings"]
+    assert changing in found["bars"]
+    assert any("systemd has yet to read" in text for text in found["openings"])
 
 
 def test_before_the_gate_is_there(repaired: str) -> None:
@@ -253,7 +252,7 @@ def test_what_systemd_has_not_read(repaired: str) -> None:
     host.manager.read = {}
     said = say("status", "--config", repaired, host=host)
     assert said.code == 1
-    assert said.lines[0].startswith("OPEN: systemd has yet to read the drop-in for every machine")
+    assert said.lines[0].startswith("OPEN: every machine starts without asking the gate: systemd has yet to read")
     assert not any(text.startswith("  /run/") for text in said.lines), "what a check leaves is not a file that lasts"
 
 
