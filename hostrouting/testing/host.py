@@ -205,6 +205,11 @@ class FakeManager:
                 found.append({name: known.get(name, "") for name in names})
         return tuple(found)
 
+    @property
+    def has_read_all(self) -> bool:
+        """Whether it has read every unit and drop-in as they are now."""
+        return self._units() == self.read
+
     def _units(self) -> dict[str, str]:
         if self.files is None:
             return {}

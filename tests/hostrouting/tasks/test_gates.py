@@ -44,7 +44,7 @@ def steps(host: FakeHost) -> dict[str, str]:
 def is_read(host: FakeHost) -> bool:
     """Whether systemd has read all units and drop-ins as they are now."""
     assert host.manager is not None
-    return host.manager.show(("NeedDaemonReload",), LAYOUT.gate_unit)[0]["NeedDaemonReload"] == "no"
+    return host.manager.has_read_all
 
 
 class TestShut:

@@ -74,7 +74,7 @@ def test_a_host_can_be_looked_at_after_a_task() -> None:
 
 
 def test_a_manager_that_has_yet_to_read() -> None:
-    """A unit needs a reload from the time that a unit or drop-in differs from what was read, until the reload."""
+    """A unit needs a reload from the time that it or a drop-in of it differs from what was read, until the reload."""
     host = FakeHost(files=FakeFiles(texts={"/etc/systemd/system/a.service": "[Service]\n"}))
     manager = host.manager
     assert manager is not None
@@ -85,7 +85,9 @@ def test_a_manager_that_has_yet_to_read() -> None:
     assert needs() == "no"
     host.files.write("/etc/other/a.service", "")
     assert needs() == "no"
-    host.files.write("/etc/systemd/system/b@.service.d/a.conf", "")
+    host.files.write("/etc/systemd/system/b@.service.d/a.conf", "[Unit]\n")
+    assert (needs(), manager.has_read_all) == ("no", False)
+    host.files.write("/etc/systemd/system/a.service.d/a.conf", "[Unit]\n")
     assert needs() == "yes"
     manager.reload()
     assert needs() == "no"
