@@ -97,7 +97,7 @@ class Gate:
     def steps(self) -> tuple[GateStep, ...]:
         """The steps in the list, without lines that are not steps."""
         found = []
-        for line in (self.files.read(self.layout.gate_steps_path) or "").splitlines():
+        for line in (self.files.read(self.layout.gate_steps_path) or "").split("\n"):
             with suppress(ValueError):
                 found.append(GateStep.parse(line))
         return tuple(found)
@@ -114,8 +114,11 @@ class Gate:
 
     @property
     def is_left(self) -> bool:
-        """Whether it is there without a step: a run that took it away was cut short."""
-        return not self.steps and bool(self.present())
+        """Whether what is there is what a run leaves that was cut short while it took the gate away."""
+        listed = self.files.read(self.layout.gate_steps_path)
+        if listed is not None:
+            return listed == render_gate_steps(())
+        return bool(self.present()) and not self.drop_in.present(self.files)
 
     def starting(self) -> tuple[str, ...]:
         """The machines whose start is at the commands that come before the machine itself."""

@@ -56,6 +56,8 @@ _UNIT = (
 _OF_THE_UNIT = ("LoadState", "ExecStart", "DropInPaths", "FragmentPath", "NeedDaemonReload", *(it[0] for it in _UNIT))
 _OF_A_MACHINE = ("Id", "LoadState", "ExecStartPre", "DropInPaths", "NeedDaemonReload", "SuccessExitStatus")
 
+_RUN = SHELL.replace("'", "")  # as systemd shows it
+
 # The exit statuses with which the question ends when it is refused, or cannot be asked.
 _REFUSALS = {"1", "2", "126", "127"}
 
@@ -135,7 +137,7 @@ def _machine(host: Host, found: Mapping[str, str]) -> Iterator[str]:
     layout = host.layout
     others = [path for path in found["DropInPaths"].split() if path != layout.gate_drop_in]
     where = f"look in {', '.join(others)}" if others else f"see: systemctl cat {layout.machine_unit}"
-    asks = f"argv[]={SHELL} {layout.gate_script} ask ; ignore_errors=no "
+    asks = f"argv[]={_RUN} {layout.gate_script} ask ; ignore_errors=no "
     if asks not in found["ExecStartPre"]:
         if found["NeedDaemonReload"] == "yes":
             yield "starts without asking the gate: systemd has yet to read the drop-in; run: systemctl daemon-reload"
@@ -176,7 +178,7 @@ def _unit(host: Host, found: Mapping[str, str]) -> Iterator[str]:
     where = f"; look in {', '.join(others)}" if others else f"; look in {found['FragmentPath']}"
     if found["NeedDaemonReload"] == "yes":
         yield f"systemd has yet to read {layout.gate_unit}; run: systemctl daemon-reload"
-    if f"argv[]={SHELL} {layout.gate_script} ; ignore_errors=no " not in found["ExecStart"]:
+    if f"argv[]={_RUN} {layout.gate_script} ; ignore_errors=no " not in found["ExecStart"]:
         yield f"{layout.gate_unit} runs another command than {layout.gate_script}{where}"
     for name, harmless, why in _UNIT:
         if found[name] != harmless:
@@ -194,9 +196,12 @@ def _short(value: str) -> str:
 
 
 def _edited(host: Host, steps: tuple[GateStep, ...]) -> Iterator[str]:
-    """A check that is required, and says of itself that it only warns."""
+    """A script that only warns where the check was to be required, and one that is missing where it was to warn."""
     path = host.layout.check_script_path
     for step in steps:
+        script = host.layout.at(f"{host.layout.config_directory}/{step.name}.sh")
+        if step.kind == "wants" and not host.files.is_there(script):
+            yield f"{script} is missing, so that machines start without it; write it again with: hostrouting apply"
         if (step.kind, step.name) == ("requires", "check-route-overlap"):
             with suppress(ValueError, LookupError):
                 if parse_check_script(host.files.read(path) or "").config.mode is Mode.WARN:

@@ -9,6 +9,7 @@ import attrs
 from hostrouting.cli.changes import counted, file_lines, step_document, step_lines, tally
 from hostrouting.cli.check import answer_line, evidence_lines, limit_lines
 from hostrouting.cli.examined import Examined
+from hostrouting.cli.failure import is_denied
 from hostrouting.cli.foreseen import foreseen_document, foreseen_lines
 from hostrouting.cli.gates import after_a_failure, gate_document, gate_lines, looked_at_gate
 from hostrouting.cli.page import Line, Painted, Style, line
@@ -103,11 +104,11 @@ def _page(done: _Done, arguments: argparse.Namespace, style: Style) -> Iterator[
             yield line()
             yield line("The mode is STRICT: no machine starts on this host until the check passes.")
             return
-    if not done.report.ok:
+    if done.report.ok:
+        yield from gate_lines(done.gate)
+    elif not any(is_denied(failure.error) for failure in done.report.failures):
         yield line()
         yield after_a_failure(done.gate)
-    else:
-        yield from gate_lines(done.gate)
 
 
 def _answer(done: _Done, config: str) -> Line:

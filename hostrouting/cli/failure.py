@@ -26,7 +26,7 @@ from hostrouting.errors import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["code_of", "document_of", "errors_in", "words_of"]
+__all__ = ["code_of", "document_of", "errors_in", "is_denied", "words_of"]
 
 _DENIED = {errno.EACCES, errno.EPERM}
 
@@ -45,7 +45,7 @@ def code_of(error: BaseException, *, looks: bool = False) -> int:
         return UNDECIDED
     if isinstance(error, ConfigError | SnapshotError):
         return WRONG_INPUT
-    if isinstance(error, BackendError | NotReady) or _is_denied(error) or not isinstance(error, HostRoutingError):
+    if isinstance(error, BackendError | NotReady) or is_denied(error) or not isinstance(error, HostRoutingError):
         return UNDECIDED
     return FAILED
 
@@ -65,7 +65,7 @@ def words_of(error: BaseException) -> Iterator[str]:
         yield from map(plain, capped((), len(error.faults)))
     else:
         yield str(error) or type(error).__name__
-    if _is_denied(error):
+    if is_denied(error):
         yield f"{spoken(tuple(LOOKS), most=len(LOOKS))} work without root"
     if isinstance(error, NetlinkUnavailable):
         yield f"{spoken(SAVED)} work on a saved snapshot, with --snapshot FILE"
@@ -87,9 +87,9 @@ def _is_unknown(error: RouteOverlapError) -> bool:
     return getattr(getattr(error, "report", None), "verdict", "") == "no-default-route"
 
 
-def _is_denied(error: BaseException | None) -> bool:
+def is_denied(error: BaseException | None) -> bool:
     """Whether it is, or comes from, a lack of privilege."""
     if error is None:
         return False
     denied = isinstance(error, NotPermitted) or (isinstance(error, FileError) and error.errno in _DENIED)
-    return denied or _is_denied(error.__cause__)
+    return denied or is_denied(error.__cause__)

@@ -179,11 +179,12 @@ def find_standing(host: Host, config: HostRoutingConfig, *, named: bool) -> Stan
 
 
 def _asked(troubles: list[str], what: str, question: Callable[[], T]) -> T | None:
-    """The answer, or a trouble more."""
+    """The answer, or a trouble more, unless the same one is there."""
     try:
         return question()
     except (FileError, ManagerError) as error:
-        troubles.append(f"{what}: {error}")
+        if not any(trouble.endswith(f": {error}") for trouble in troubles):
+            troubles.append(f"{what}: {error}")
         return None
 
 

@@ -105,7 +105,8 @@ def render_gate_steps(steps: Iterable[GateStep]) -> str:
 
 def parse_gate_steps(text: str) -> tuple[GateStep, ...]:
     """The steps that were rendered; text that is not such a list is a ValueError."""
-    lines = [line for line in text.splitlines() if not line.startswith("#")]
-    if not lines or lines.pop() != _END:
+    # Only a newline ends a line here, as it does for the script.
+    *lines, last = text.removesuffix("\n").split("\n")
+    if last != _END:
         raise ValueError("the list of steps is cut short")
-    return tuple(map(GateStep.parse, lines))
+    return tuple(GateStep.parse(line) for line in lines if not line.startswith("#"))

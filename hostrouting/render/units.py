@@ -21,8 +21,9 @@ __all__ = [
 ]
 
 HEADER = "# Written by hostrouting; changes are overwritten.\n"
-# By its name, so that a script can be run where /etc is mounted noexec. -p: without what BASH_ENV and SHELLOPTS say.
-SHELL = "/bin/bash -p"
+# The script's name follows. bash reads it, so that it can be run where /etc is mounted noexec; and fails when it does
+# not say how it ends, like an empty one. -p: without what BASH_ENV and SHELLOPTS say. For systemd, $$ is a $.
+SHELL = """/bin/bash -pc '. "$$0"; exit 1'"""
 
 # What a script does apart from waiting, its looks between the naps included, takes less.
 _GRACE = 20
@@ -90,6 +91,7 @@ def render_oneshot(
         f"ExecStart={SHELL} {command}",
         f"TimeoutStartSec={timeout}",
         "TimeoutStopSec=5",
+        "KillMode=mixed",
         "UnsetEnvironment=BASH_ENV SHELLOPTS BASHOPTS LD_PRELOAD LD_LIBRARY_PATH",
     ]
     if state_directory:

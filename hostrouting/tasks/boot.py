@@ -5,6 +5,7 @@ Here: the order. Not here: what a task does (a module for each), and how the gat
 
 from __future__ import annotations
 
+import errno
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
@@ -44,8 +45,8 @@ def locked(host: Host, ctx: phases.Context, parts: Sequence[Part]) -> Iterator[H
     with ExitStack() as stack:
         try:
             inside = stack.enter_context(host.locked(ctx))
-        except FileError:
-            if parts and host.manager is not None:
+        except FileError as error:
+            if parts and host.manager is not None and error.errno not in {errno.EACCES, errno.EPERM}:
                 with suppress(HostRoutingError):
                     Gate(host).change(ctx, parts)
             raise

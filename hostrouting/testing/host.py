@@ -17,7 +17,7 @@ from hostrouting.host import Host
 from hostrouting.layout import HostLayout
 from hostrouting.system import UnitState
 from hostrouting.testing.topologies import plain_vm
-from hostrouting.testing.units import UNIT_FOLDERS, shown
+from hostrouting.testing.units import UNIT_FOLDERS, shown, texts_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -194,16 +194,21 @@ class FakeManager:
     def show(self, names: Sequence[str], *units: str) -> tuple[Mapping[str, str], ...]:
         """See Manager. What it has read says the rest; what `properties` has of a unit comes first.
 
-        A pattern means those in `properties`; every unit needs a reload while any file was not read.
+        A pattern means those in `properties`; a unit needs a reload while a file of it was not read.
         """
         self.asked.append((tuple(names), *units))
-        unread = "yes" if self._units() != self.read else "no"
-        found = []
+        found, there = [], self._units()
         for unit in units:
             for it in fnmatch.filter(self.properties, unit) if "*" in unit else (unit,):
+                unread = "yes" if texts_of(it, there) != texts_of(it, self.read) else "no"
                 known = {"Id": it, "NeedDaemonReload": unread, **shown(it, self.read), **self.properties.get(it, {})}
                 found.append({name: known.get(name, "") for name in names})
         return tuple(found)
+
+    @property
+    def has_read_all(self) -> bool:
+        """Whether it has read every unit and drop-in as they are now."""
+        return self._units() == self.read
 
     def _units(self) -> dict[str, str]:
         if self.files is None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["UNIT_FOLDERS", "shown"]
+__all__ = ["UNIT_FOLDERS", "shown", "texts_of"]
 
 UNIT_FOLDERS = tuple(
     f"{folder}/"
@@ -45,14 +45,7 @@ _SINGLE = {"Type": "simple", "RemainAfterExit": "no", "PrivateNetwork": "no"} | 
 
 def shown(unit: str, read: Mapping[str, str]) -> dict[str, str]:
     """The properties of a unit, by the texts that were read, each under its path. A link reads as where it leads."""
-    places = (f"{folder}{name}" for name in (unit, _template(unit)) for folder in UNIT_FOLDERS)
-    fragment = next((path for path in places if path in read), "")
-    drop_ins: dict[str, str] = {}
-    for folder in (*(f"{path}{name}.d/" for path in UNIT_FOLDERS for name in _names(unit)), *_OF_ALL):
-        for path in read:
-            if path.startswith(folder) and path.endswith(".conf"):
-                drop_ins.setdefault(path.removeprefix(folder), path)
-    in_order = [path for _, path in sorted(drop_ins.items())]
+    fragment, in_order = _files_of(unit, read)
     is_masked = fragment != "" and _is_nothing(read[fragment])
     values: dict[str, list[str]] = {}
     for path in (fragment, *in_order):
@@ -73,6 +66,24 @@ def shown(unit: str, read: Mapping[str, str]) -> dict[str, str]:
         given = values.get(name, [])
         found[name] = " ".join(map(_command, given) if name in _COMMANDS else given)
     return found
+
+
+def texts_of(unit: str, read: Mapping[str, str]) -> dict[str, str]:
+    """The texts that say what a unit is: its own, and those of its drop-ins."""
+    fragment, drop_ins = _files_of(unit, read)
+    return {path: read[path] for path in (fragment, *drop_ins) if path}
+
+
+def _files_of(unit: str, read: Mapping[str, str]) -> tuple[str, list[str]]:
+    """The unit's own file, if it has one, and its drop-ins in order."""
+    places = (f"{folder}{name}" for name in (unit, _template(unit)) for folder in UNIT_FOLDERS)
+    fragment = next((path for path in places if path in read), "")
+    drop_ins: dict[str, str] = {}
+    for folder in (*(f"{path}{name}.d/" for path in UNIT_FOLDERS for name in _names(unit)), *_OF_ALL):
+        for path in read:
+            if path.startswith(folder) and path.endswith(".conf"):
+                drop_ins.setdefault(path.removeprefix(folder), path)
+    return fragment, [path for _, path in sorted(drop_ins.items())]
 
 
 _OF_ALL = tuple(f"{folder}service.d/" for folder in UNIT_FOLDERS)
@@ -100,5 +111,5 @@ def _template(unit: str) -> str:
 
 
 def _command(value: str) -> str:
-    words, ignores = value.removeprefix("-"), "yes" if value.startswith("-") else "no"
+    words, ignores = value.removeprefix("-").replace("'", ""), "yes" if value.startswith("-") else "no"
     return f"{{ path={words.split()[0]} ; argv[]={words} ; ignore_errors={ignores} ; }}"

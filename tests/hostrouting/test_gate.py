@@ -20,7 +20,7 @@ from tests.support.mishaps import Killed, Mishaps, busy, full, killed, mishap_ho
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, config
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from hostrouting.config import HostRoutingConfig
 
@@ -275,13 +275,13 @@ class TestOthers:
         [routes], [check] = parts(host, CONFIGS["one route"])
         gate = Gate(host)
         gate.change(context(), (routes,))
-        assert gate.steps == (routes.step, theirs)
+        assert listed(host) == (routes.step, theirs)
         gate.change(context(), (check,))
-        assert gate.steps == (routes.step, theirs, check.step)
+        assert listed(host) == (routes.step, theirs, check.step)
         gate.change(context(), (), (routes,))
-        assert gate.steps == (theirs, check.step)
+        assert listed(host) == (theirs, check.step)
         gate.change(context(), (), (check,))
-        assert gate.steps == (theirs,)
+        assert listed(host) == (theirs,)
         assert DROP_IN in host.files.texts
 
     def test_by_rank(self) -> None:
@@ -347,10 +347,10 @@ class Starting(FakeManager):
     looks: int = 10**6
     seen: Callable[[], object] = lambda: None
 
-    def show(self, names: object, *units: str) -> tuple[dict[str, str], ...]:  # type: ignore[override]  # one answer
+    def show(self, names: Sequence[str], *units: str) -> tuple[Mapping[str, str], ...]:
         """See Manager."""
-        if "SubState" not in names:  # type: ignore[operator]  # a tuple of names
-            return ({"NeedDaemonReload": "yes" if self._units() != self.read else "no"},)
+        if "SubState" not in names:
+            return super().show(names, *units)
         assert units == (LAYOUT.machines,)
         self.seen()
         self.looks -= 1
@@ -399,6 +399,40 @@ class TestFormer:
         assert is_whole(host, wanted)
         assert not set(LAYOUT.former_drop_in_paths) & set(host.files.texts)
 
+    @pytest.mark.parametrize("error", [killed, full], ids=["killed", "refused"])
+    @pytest.mark.parametrize("name", SOMETHING)
+    def test_wherever_it_ends(self, name: str, error: Callable[[str], BaseException]) -> None:
+        """They are there until machines ask the new gate for the new steps, wherever a run ends; the next one is done."""
+        for nth in count(1):
+            host, mishaps = mishap_host()
+            for path in LAYOUT.former_drop_in_paths:
+                host.files.write(path, "# Written by hostrouting\n")
+            assert host.manager is not None
+            host.manager.boot()
+            mishaps.arm(nth, error)
+            try:
+                change(host, CONFIGS[name])
+            except (Killed, HostRoutingError):
+                mishaps.disarm()
+            else:
+                assert len(mishaps.events) < nth
+                break
+            if not set(LAYOUT.former_drop_in_paths) <= set(host.files.texts):
+                assert listed(host) == tuple(part.step for part in parts(host, CONFIGS[name])[0])
+                assert DROP_IN in host.manager.read
+            change(host, CONFIGS[name])
+            assert is_whole(host, CONFIGS[name])
+            assert not set(LAYOUT.former_drop_in_paths) & set(host.files.texts)
+
+    @pytest.mark.parametrize("looks", [0, 4, 10**6])
+    def test_taken_away(self, looks: int) -> None:
+        """Where nothing is configured they go once no machine is among their commands, or after 20 s."""
+        host = former_host(looks)
+        ctx = context()
+        Gate(host).change(ctx, *parts(host, CONFIGS["nothing"]))
+        assert host.files.texts == {}
+        assert ctx.clock.now() == pytest.approx(min(looks / 10, 20), abs=0.2)
+
     def test_of_others(self) -> None:
         """A drop-in with one of these names that we did not write stays."""
         host = FakeHost(kernel=h200())
@@ -406,7 +440,13 @@ class TestFormer:
         host.files.texts[path] = "[Service]\n"
         change(host, CONFIGS["two routes"])
         change(host, CONFIGS["nothing"])
-        assert host.files.texts == {path: "[Service]\n"}
+        assert left(host) == {path}
+        assert host.files.texts[path] == "[Service]\n"
+
+
+def left(host: FakeHost) -> set[str]:
+    """What is left, without the script of the routes, which their task takes away itself, after the routes."""
+    return {*host.files.texts, *host.files.links} - {LAYOUT.routes_script_path}
 
 
 class TestTakenAway:
@@ -426,7 +466,7 @@ class TestTakenAway:
         assert mine == list(range(4, 4 + len(mine)))
         rest = [f"remove {path}" for path in (STEPS, LAYOUT.gate_script_path, LAYOUT.gate_unit_path)]
         assert events[4 + len(mine) :][:4] == [*rest, "reload"]
-        assert host.files.texts == host.files.links == {}
+        assert left(host) == set()
 
     @pytest.mark.parametrize("looks", [0, 5, 10**6])
     def test_starting_machines_are_waited_for(self, looks: int) -> None:
@@ -441,7 +481,7 @@ class TestTakenAway:
         assert opened
         assert all(opened)
         assert ctx.clock.now() == pytest.approx(min(looks / 10, 20), abs=0.2)
-        assert host.files.texts == {}
+        assert left(host) == set()
 
     @pytest.mark.parametrize("substate", ["condition", "start-pre"])
     def test_which_machines_are_starting(self, substate: str) -> None:
@@ -466,18 +506,18 @@ class TestTakenAway:
                 change(host, CONFIGS["nothing"])
             if broken == {DROP_IN}:
                 assert Gate(host).steps == ()
-                assert set(host.files.texts) == {STEPS, *CONSTANT}, "machines go on asking, and pass"
+                assert left(host) == {STEPS, *CONSTANT}, "machines go on asking, and pass"
             else:
-                assert {*host.files.texts, *host.files.links} == broken
+                assert left(host) == broken
             host.files.broken.clear()
             change(host, CONFIGS["nothing"])
-            assert {*host.files.texts, *host.files.links} == set()
+            assert left(host) == set()
 
     def test_several_failures(self) -> None:
         """Several failures are one error with all of them."""
         host = FakeHost(kernel=h200())
         change(host, CONFIGS["two routes"])
-        broken = {LAYOUT.gate_unit_path, LAYOUT.routes_script_path}
+        broken = {LAYOUT.gate_unit_path, LAYOUT.routes_unit_path}
         host.files.broken |= dict.fromkeys(broken, "Read-only file system")
         with pytest.raises(ExceptionGroup, match="not everything could be removed") as caught:
             change(host, CONFIGS["nothing"])
@@ -498,7 +538,7 @@ class TestImage:
         assert change(host, CONFIGS["two routes, strict"]) == {}
         assert not manager or not (manager.calls or manager.asked)
         change(host, CONFIGS["nothing"])
-        assert host.files.texts == {}
+        assert left(host) == set()
 
 
 def test_mishaps_count_every_change() -> None:

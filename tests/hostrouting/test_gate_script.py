@@ -1,0 +1,498 @@
+"""host-routing-gate.sh, run by bash: what it lets pass, what it refuses, and what it waits for."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import subprocess
+import threading
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import attrs
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from hostrouting.render import GateStep, StepKind, parse_gate_steps, render_gate_script, render_gate_steps
+from tests.support.awks import put_before
+from tests.support.tasks import LAYOUT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+pytestmark = pytest.mark.processes
+
+UNIT = LAYOUT.gate_unit
+OK, BAD = "true", "false"
+KINDS: tuple[StepKind, ...] = ("requires", "wants", "changing")
+
+
+@attrs.frozen
+class Place:
+    """A folder that stands for a host: the gate's script with its paths changed to those here, and other scripts."""
+
+    folder: Path
+    text: str
+    """The script, with the paths of this folder."""
+
+    @classmethod
+    def below(cls, folder: Path) -> Place:
+        """A place where no machine waits for anything yet but the gate itself."""
+        text = render_gate_script()
+        for path in (LAYOUT.config_directory, LAYOUT.state_directory):
+            text = text.replace(f" {path}", f" {folder}")
+        text = text.replace(f" {LAYOUT.gate_drop_in}'", f" {folder}/drop-in'")
+        place = cls(folder, text)
+        place.drop_in.touch()
+        place.lock.touch()
+        return place
+
+    @property
+    def drop_in(self) -> Path:
+        """Stands for the drop-in."""
+        return self.folder / "drop-in"
+
+    @property
+    def steps(self) -> Path:
+        """The list of steps."""
+        return self.folder / "host-routing-gate.conf"
+
+    @property
+    def lock(self) -> Path:
+        """The file whose lock a run of hostrouting holds."""
+        return self.folder / "host-routing.lock"
+
+    @property
+    def log(self) -> list[str]:
+        """What was run, in order, with its arguments."""
+        path = self.folder / "log"
+        return path.read_text().splitlines() if path.exists() else []
+
+    def put(self, steps: list[GateStep], outcomes: Mapping[str, str] | None = None) -> None:
+        """Make the list be these steps, and their scripts do this; those that have no outcome are not there."""
+        (self.folder / "log").unlink(missing_ok=True)
+        for path in self.folder.glob("*.sh"):
+            path.unlink()
+        self.steps.write_text(render_gate_steps(steps))
+        for name, body in (outcomes or {}).items():
+            (self.folder / f"{name}.sh").write_text(f'echo "{name} $*" >>"{self.folder}/log"\n{body}\nexit $?\n')
+
+    def run(self, *arguments: str, text: str = "", timeout: float = 30) -> subprocess.CompletedProcess[str]:
+        """Run the script; a text stands for a copy of it that was changed."""
+        script = self.folder / "gate"
+        script.write_text(text or self.text)
+        return subprocess.run(
+            ["/bin/bash", "-pc", '. "$0"; exit 1', str(script), *arguments],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            timeout=timeout,
+        )
+
+    def passes(self, text: str = "") -> bool:
+        """Whether a machine would start. A refusal has the status 1 and one line of its own."""
+        done = self.run(text=text)
+        assert done.returncode in {0, 1}, done.stderr
+        assert done.stdout == ""
+        said = [
+            line for line in done.stderr.splitlines() if line.startswith("<3>host-routing-gate: no machine starts: ")
+        ]
+        assert len(said) == done.returncode, done.stderr
+        return done.returncode == 0
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the lock, as a run of hostrouting does."""
+        with self.lock.open("w") as stream:
+            fcntl.flock(stream, fcntl.LOCK_EX)
+            yield
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    """Such a place."""
+    return Place.below(tmp_path)
+
+
+def step(line: str) -> GateStep:
+    """The step of a line."""
+    return GateStep.parse(line)
+
+
+again = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+NAMES = st.sampled_from(["a", "b-1", "static-routes", "2"])
+
+
+class TestSteps:
+    """A machine starts only if every script that is required succeeds."""
+
+    @again
+    @given(
+        steps=st.lists(st.builds(GateStep, st.integers(0, 99), st.sampled_from(KINDS), NAMES), max_size=5),
+        outcomes=st.dictionaries(NAMES, st.sampled_from([OK, BAD, "exit 77", "kill -9 $$"])),
+    )
+    def test_every_required_one(self, place: Place, steps: list[GateStep], outcomes: dict[str, str]) -> None:
+        """It passes exactly when every required script succeeds and none is changing, and runs them in order till then."""
+        place.put(steps, outcomes)
+        expected, ran = True, []
+        for it in steps:
+            if it.kind != "changing" and it.name in outcomes:
+                ran.append(f"{it.name} {15 if any(one.kind != 'changing' for one in steps[: steps.index(it)]) else 60}")
+            if it.kind == "changing" or (it.kind == "requires" and outcomes.get(it.name) != OK):
+                expected = False
+                break
+        assert place.passes() == expected
+        assert [line.split()[0] for line in place.log] == [line.split()[0] for line in ran]
+
+    def test_patience(self, place: Place) -> None:
+        """The first script may wait for 60 s, each after it for 15: a machine's start takes 90 s at most."""
+        place.put([step("1 wants a"), step("2 requires b"), step("3 requires c")], dict.fromkeys("abc", OK))
+        assert place.passes()
+        assert place.log == ["a 60", "b 15", "c 15"]
+
+    @pytest.mark.parametrize("text", ["", "#!/bin/bash\n", "true\n"])
+    def test_a_script_that_does_not_say_how_it_ends(self, place: Place, text: str) -> None:
+        """A required script that ends without `exit` has failed: an empty one is not one that found nothing wrong."""
+        place.put([step("50 requires a")], {"a": OK})
+        (place.folder / "a.sh").write_text(text)
+        assert not place.passes()
+
+    def test_no_step(self, place: Place) -> None:
+        """A list without steps passes, and is not kept waiting by a run of hostrouting, which removes the gate."""
+        place.put([])
+        with place.locked():
+            assert place.passes()
+
+    @pytest.mark.parametrize("body", ["exit 1", "kill -9 $$", "sleep 0.3 & exit 3", "if", 'printf "%s" "$'])
+    def test_a_wanted_script_that_fails(self, place: Place, body: str) -> None:
+        """However a wanted script fails, the machine starts all the same, and a warning names the script."""
+        place.put([step("60 wants a")], {"a": body})
+        done = place.run()
+        assert done.returncode == 0
+        assert "<4>host-routing-gate: a.sh failed; the machine starts all the same" in done.stderr
+
+    def test_a_wanted_script_that_hangs(self, place: Place) -> None:
+        """A wanted script that does not end lets the machine start, too, after its patience."""
+        place.put([step("60 wants a")], {"a": f"echo $$ >{place.folder}/pid; exec sleep 60 2>/dev/null"})
+        quick = place.text.replace("patience=60", "patience=1").replace("patience + 5", "patience")
+        assert quick.count("patience=1\n") == 1
+        begin = time.monotonic()
+        script = place.folder / "gate"
+        script.write_text(quick)
+        with (place.folder / "said").open("w") as said:
+            done = subprocess.run(
+                ["/bin/bash", "-pc", '. "$0"; exit 1', str(script)], stderr=said, check=False, timeout=20
+            )
+        os.kill(int((place.folder / "pid").read_text()), 9)
+        assert done.returncode == 0
+        assert 0.9 < time.monotonic() - begin < 10
+        assert "<4>host-routing-gate: a.sh did not end in time" in (place.folder / "said").read_text()
+
+    def test_what_the_scripts_say(self, place: Place) -> None:
+        """What the scripts print comes through; they are given no input, and nothing of what bash finds in its surroundings."""
+        body = '[[ $(cat) == "" ]] && echo "<4>out" && echo "<3>err" >&2 && [[ $(trap -p) == "" ]]'
+        place.put([step("50 requires a"), step("60 wants b")], {"a": body, "b": body})
+        done = place.run()
+        assert done.returncode == 0
+        assert sorted((done.stdout + done.stderr).splitlines()) == ["<3>err", "<3>err", "<4>out", "<4>out"]
+
+
+class TestList:
+    """A list that is not one lets no machine start."""
+
+    @again
+    @given(
+        lines=st.lists(
+            st.one_of(
+                st.sampled_from(
+                    ["", "end", "50", "50 requires", "50 requires ", "x requires a", "requires a", "#", "# a"]
+                ),
+                st.sampled_from(
+                    ["50 requires a b", "50 requires ../a", "50 wants A", " 50 requires a", "50  requires a"]
+                ),
+                st.sampled_from(["50 requires a\r", "50 requires a\f", "50 Requires a", "50 needs a", "50 requires a"]),
+                st.text("aend 05#-\t\r\f'\"$", max_size=9),
+                st.builds(lambda rank, name: f"{rank} wants {name}", st.integers(0, 99), NAMES),
+            ),
+            max_size=4,
+        ),
+        last=st.sampled_from(["end\n", "end", "", "en", "end \n", "end\n\n", "# end\n"]),
+    )
+    @example(lines=["end", "50 requires a"], last="end\n")
+    def test_the_same_as_is_parsed(self, place: Place, lines: list[str], last: str) -> None:
+        """It takes exactly the lists that parse_gate_steps takes: any other line, and a list cut short, is refused."""
+        text = "".join(f"{line}\n" for line in lines) + last
+        place.put([], dict.fromkeys(["a", "b-1", "static-routes", "2"], OK))
+        place.steps.write_text(text, newline="")
+        try:
+            steps = parse_gate_steps(text)
+        except ValueError:
+            assert not place.passes()
+            return
+        expected = all(it.kind == "wants" or it.name in {"a", "b-1", "static-routes", "2"} for it in steps)
+        assert place.passes() == (expected and not any(it.kind == "changing" for it in steps))
+
+    def test_cut_short(self, place: Place) -> None:
+        """Wherever the list ends too early, it is refused, and says what to do."""
+        place.put([step("50 requires a"), step("60 wants a")], {"a": OK})
+        whole = place.steps.read_text()
+        for length in range(len(whole) - 1):
+            place.steps.write_text(whole[:length])
+            done = place.run()
+            assert done.returncode == 1, whole[:length]
+            assert f"{place.steps} is cut short; write it again with: hostrouting apply" in done.stderr
+        assert place.log == []
+
+    def test_missing(self, place: Place) -> None:
+        """Without a list no machine starts; where the drop-in is gone, too, hostrouting was removed, and it does."""
+        done = place.run()
+        assert (done.returncode, "is missing; write it again with: hostrouting apply" in done.stderr) == (1, True)
+        place.drop_in.unlink()
+        assert place.passes()
+
+    def test_a_folder_in_its_place(self, place: Place) -> None:
+        """What is not a file is not a list."""
+        place.steps.mkdir()
+        assert not place.passes()
+
+    def test_a_step_that_is_changing(self, place: Place) -> None:
+        """A step that is changing lets no machine start, and says which, and what to do."""
+        place.put([step("50 changing a")], {"a": OK})
+        done = place.run()
+        assert done.returncode == 1
+        assert "a run of hostrouting did not finish changing a.sh; run it again: hostrouting apply" in done.stderr
+        assert place.log == []
+
+    @again
+    @given(value=st.text("abc /.;|&$`()<>*?'\"\\\t!~#{}[]=-", min_size=1, max_size=20))
+    @example(value="$(touch marker)")
+    @example(value="a; touch marker")
+    @example(value="`touch marker`")
+    @example(value="*")
+    def test_a_value_is_never_run(self, place: Place, value: str) -> None:
+        """Nothing that stands in the list means anything to the shell: only scripts of the folder are run, by name."""
+        place.put([], {"a": OK, "b": OK, "c": OK})
+        before = set(place.folder.iterdir()) | {place.folder / "gate", place.folder / "log"}
+        place.steps.write_text(f"50 wants {value}\nend\n")
+        names = set(value) <= set("abc-")
+        assert place.passes() == names
+        place.steps.write_text(f"{value}\nend\n")
+        assert place.passes() == value.startswith("#")
+        assert set(place.folder.iterdir()) <= before
+        assert not Path("marker").exists()
+        assert not (place.folder / "marker").exists()
+
+
+class TestLock:
+    """A run of hostrouting is waited for, and not forever."""
+
+    def test_awaited(self, place: Place) -> None:
+        """While a run holds the lock no step is taken; what it leaves in the list is what counts then."""
+        place.put([step("50 requires a")], {"a": BAD, "b": OK})
+
+        def finish() -> None:
+            time.sleep(0.3)
+            assert place.log == []
+            place.steps.write_text(render_gate_steps([step("50 requires b")]))
+            lock.__exit__(None, None, None)
+
+        lock = place.locked()
+        lock.__enter__()
+        other = threading.Thread(target=finish)
+        begin = time.monotonic()
+        other.start()
+        passed = place.passes()
+        assert time.monotonic() - begin >= 0.3
+        other.join()
+        assert passed
+        assert place.log == ["b 60"]
+
+    def test_held_for_too_long(self, place: Place) -> None:
+        """A lock that is not let go refuses after a while, and says how to see who holds it."""
+        place.put([step("50 requires a")], {"a": OK})
+        assert "patience=60\n" in place.text
+        begin = time.monotonic()
+        with place.locked():
+            done = place.run(text=place.text.replace("patience=60\n", "patience=1\n"))
+        assert done.returncode == 1
+        assert 0.9 < time.monotonic() - begin < 15
+        assert f"a run of hostrouting has been at work for 1 s; see: fuser {place.lock}" in done.stderr
+        assert place.log == []
+
+    def test_not_held_while_scripts_run(self, place: Place) -> None:
+        """A run of hostrouting can take the lock while the scripts run: it stops the gate before it changes them."""
+        place.put([step("50 requires a")], {"a": f'flock --exclusive --nonblock "{place.lock}" true'})
+        assert place.passes()
+
+    def test_several_gates_at_once(self, place: Place) -> None:
+        """The gates of several machines do not wait for each other."""
+        place.put([step("50 requires a")], {"a": OK})
+        with place.lock.open() as stream:
+            fcntl.flock(stream, fcntl.LOCK_SH)
+            assert place.passes(text=place.text.replace("patience=60\n", "patience=1\n"))
+
+    def test_no_lock(self, place: Place) -> None:
+        """After a boot nobody has made the file of the lock yet: nobody holds it."""
+        place.lock.unlink()
+        place.put([step("50 requires a")], {"a": OK})
+        assert place.passes()
+
+    def test_removed_meanwhile(self, place: Place) -> None:
+        """Where the gate is gone when the lock is let go, the machine starts."""
+        place.put([step("50 requires a")], {"a": BAD})
+        lock = place.locked()
+        lock.__enter__()
+
+        def remove() -> None:
+            time.sleep(0.2)
+            place.drop_in.unlink()
+            place.steps.unlink()
+            lock.__exit__(None, None, None)
+
+        other = threading.Thread(target=remove)
+        other.start()
+        assert place.passes()
+        other.join()
+
+
+class TestScript:
+    """The script as a file."""
+
+    @pytest.mark.parametrize("arguments", [(), ("ask",)], ids=["the unit", "ask"])
+    def test_cut_short(self, place: Place, arguments: tuple[str, ...]) -> None:
+        """Wherever the script ends too early, it fails: its second line, which says so, is there at once or not at all."""
+        place.put([step("50 requires a")], {"a": OK})
+        text = put_before(place.text, {"systemctl": "exit 0", "sleep": ":"}, place.folder)
+        assert place.run(*arguments, text=text).returncode == 0
+        begin, end = text.index(" EXIT ") + len(" EXIT "), len(text.rstrip())
+        for length in (*range(begin, end, 20), *range(end - 20, end)):
+            done = place.run(*arguments, text=text[:length])
+            assert done.returncode != 0, text[:length][-80:]
+
+    def test_what_the_manager_has_in_its_environment(self, place: Place) -> None:
+        """What would have systemctl do nothing, or change how bash works, does not reach what it runs."""
+        place.put([step("50 requires a")], {"a": 'test -z "${SYSTEMD_OFFLINE-}${SYSTEMD_IN_CHROOT-}" -a "$LC_ALL" = C'})
+        script = place.folder / "gate"
+        script.write_text(place.text)
+        bad = place.folder / "bad"
+        bad.write_text("exit 0\n")
+        environment = {"SYSTEMD_OFFLINE": "1", "SYSTEMD_IN_CHROOT": "1", "LC_ALL": "de_DE.UTF-8", "BASH_ENV": str(bad)}
+        done = subprocess.run(
+            ["/bin/bash", "-pc", '. "$0"; exit 1', str(script)], env=environment, capture_output=True, check=False
+        )
+        assert (done.returncode, place.log) == (0, ["a 60"])
+
+
+@attrs.frozen
+class Answers:
+    """What a systemctl answers: to each start its exit status, the last one for all that follow, and to `show` a text."""
+
+    starts: tuple[int, ...]
+    show: str = "LoadState=loaded\nActiveState=inactive\nResult=success\nExecMainExitTimestampMonotonic=0"
+    also: str = ":"
+    """What happens at a start."""
+
+
+def ask(place: Place, answers: Answers) -> tuple[subprocess.CompletedProcess[str], list[str], list[str]]:
+    """Ask once: how it ended, the calls of systemctl, and the naps."""
+    folder = place.folder
+    body = f"""
+echo "$*" >>{folder}/calls
+case $* in
+  *show*) cat <<END
+{answers.show}
+END
+  ;;
+  *)
+    {answers.also}
+    starts=({" ".join(map(str, answers.starts))})
+    count=$(grep -c start {folder}/calls)
+    ((count > ${{#starts[@]}})) && count=${{#starts[@]}}
+    exit "${{starts[count - 1]}}"
+    ;;
+esac
+"""
+    (folder / "calls").unlink(missing_ok=True)
+    (folder / "naps").unlink(missing_ok=True)
+    text = put_before(place.text, {"systemctl": body, "sleep": f'echo "$1" >>{folder}/naps'}, folder)
+    done = place.run("ask", text=text)
+    calls = (folder / "calls").read_text().splitlines()
+    naps = (folder / "naps").read_text().split() if (folder / "naps").exists() else []
+    return done, calls, naps
+
+
+NOW = '$(read -r up _ </proc/uptime; echo "${up/./}0000")'
+START = f"--no-ask-password start {UNIT}"
+
+
+def failed(result: str = "exit-code", ended: str = NOW) -> str:
+    """What `show` says of a gate that failed."""
+    return f"LoadState=loaded\nActiveState=failed\nResult={result}\nExecMainExitTimestampMonotonic={ended}"
+
+
+class TestAsk:
+    """What the start of a machine asks of systemd."""
+
+    def test_granted(self, place: Place) -> None:
+        """Where the unit's start succeeds, the machine starts, and systemd is asked nothing else."""
+        done, calls, naps = ask(place, Answers((0,)))
+        assert (done.returncode, calls, naps) == (0, [START], [])
+
+    @pytest.mark.parametrize("result", ["exit-code", "timeout", "core-dump", "resources"])
+    def test_refused(self, place: Place, result: str) -> None:
+        """Where the unit has failed by itself since, it is refused at once, with where the reason is."""
+        done, calls, naps = ask(place, Answers((1,), failed(result)))
+        assert (done.returncode, calls.count(START), naps) == (1, 1, [])
+        assert f"<3>host-routing-gate: no machine starts: see journalctl -u {UNIT}" in done.stderr
+
+    @pytest.mark.parametrize("load", ["masked", "not-found", "bad-setting", "error"])
+    def test_a_unit_that_cannot_be_started(self, place: Place, load: str) -> None:
+        """A unit that is masked or missing refuses at once."""
+        done, calls, _ = ask(place, Answers((5,), f"LoadState={load}\nActiveState=inactive\nResult=success"))
+        assert (done.returncode, calls.count(START)) == (1, 1)
+
+    @pytest.mark.parametrize(
+        "show",
+        [
+            failed("signal"),
+            failed("exit-code", "17"),
+            "LoadState=loaded\nActiveState=inactive\nResult=success\nExecMainExitTimestampMonotonic=0",
+            "LoadState=loaded\nActiveState=activating\nResult=success\nExecMainExitTimestampMonotonic=0",
+            "",
+        ],
+        ids=["stopped", "failed before", "stopped early", "going on", "no answer"],
+    )
+    def test_asked_again(self, place: Place, show: str) -> None:
+        """Where the run was stopped, or its result is not known, it is asked again, and what is said then counts."""
+        done, calls, naps = ask(place, Answers((1, 1, 0), show))
+        assert (done.returncode, calls.count(START), naps) == (0, 3, ["0.1", "0.2"])
+
+    def test_not_forever(self, place: Place) -> None:
+        """It is asked again eight times at most, within a few seconds."""
+        done, calls, naps = ask(place, Answers((1,), failed("signal")))
+        assert (done.returncode, calls.count(START)) == (1, 8)
+        assert sum(map(float, naps)) < 6
+        assert f"{UNIT} does not run to its end; see journalctl -u {UNIT}" in done.stderr
+
+    def test_removed_meanwhile(self, place: Place) -> None:
+        """Where the drop-in is gone when the start has failed, hostrouting was removed, and the machine starts."""
+        done, calls, _ = ask(place, Answers((5,), "LoadState=not-found", also=f"rm -f {place.drop_in}"))
+        assert (done.returncode, calls) == (0, [START])
+
+    def test_without_systemctl(self, place: Place) -> None:
+        """Where systemctl cannot be run, no machine starts."""
+        text = re.sub(r"PATH=\S+", f"PATH={place.folder}", place.text)
+        (place.folder / "sleep").symlink_to("/bin/true")
+        assert place.run("ask", text=text).returncode == 1
+
+    def test_the_result_is_that_of_the_unit(self, place: Place) -> None:
+        """What is asked takes no step itself."""
+        place.put([step("50 requires a")], {"a": BAD})
+        done, _, _ = ask(place, Answers((0,)))
+        assert (done.returncode, place.log) == (0, [])

@@ -15,6 +15,7 @@ import hostrouting.render
 from hostrouting.config import HostRoutingConfig, RouteOverlapConfig, StaticRoute, StaticRoutesConfig
 from hostrouting.layout import HostLayout
 from hostrouting.render import (
+    SHELL,
     CheckScript,
     GateStep,
     RoutesScript,
@@ -183,7 +184,7 @@ class TestValuesAreDataOnly:
         except ValueError:
             return
         assert f"  'device {text}'" in block_of(script)[0]
-        assert set(text) <= set("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-/*?= ")
+        assert set(text) <= set("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-/*?=@ ")
 
     @pytest.mark.processes
     @settings(max_examples=10, deadline=None)
@@ -219,7 +220,7 @@ class TestTexts:
     def test_machines_ask_the_gate_before_anything_else(self) -> None:
         """The drop-in has one command, which must succeed, and says after what; it sorts before those of others."""
         text = render_gate_drop_in().splitlines()
-        assert text[-1] == "ExecStartPre=/bin/bash -p /etc/aks-flex-node/host-routing-gate.sh ask"
+        assert text[-1] == f"ExecStartPre={SHELL} /etc/aks-flex-node/host-routing-gate.sh ask"
         assert "After=network-online.target static-routes.service host-routing-gate.service" in text
         assert "Wants=network-online.target" in text
         assert HostLayout().gate_drop_in.rpartition("/")[2] < "10-other.conf"
@@ -242,13 +243,13 @@ class TestTexts:
     def test_another_layout(self) -> None:
         """Paths are those of the layout, as the host itself sees them."""
         layout = HostLayout(root="/mnt", config_directory="/etc/other", state_directory="/run/other/place")
-        assert "ExecStart=/bin/bash -p /etc/other/static-routes.sh\n" in render_routes_unit(layout)
-        assert "ExecStart=/bin/bash -p /etc/other/check-route-overlap.sh\n" in render_check_unit(layout)
+        assert f"ExecStart={SHELL} /etc/other/static-routes.sh\n" in render_routes_unit(layout)
+        assert f"ExecStart={SHELL} /etc/other/check-route-overlap.sh\n" in render_check_unit(layout)
         assert "RuntimeDirectory=other/place\n" in render_check_unit(layout)
         assert "  'state /run/other/place'" in render_check_script(ODD, layout=layout).splitlines()
-        assert "ExecStart=/bin/bash -p /etc/other/host-routing-gate.sh\n" in render_gate_unit(layout)
+        assert f"ExecStart={SHELL} /etc/other/host-routing-gate.sh\n" in render_gate_unit(layout)
         assert "RuntimeDirectory=other/place\n" in render_gate_unit(layout)
-        assert "ExecStartPre=/bin/bash -p /etc/other/host-routing-gate.sh ask\n" in render_gate_drop_in(layout)
+        assert f"ExecStartPre={SHELL} /etc/other/host-routing-gate.sh ask\n" in render_gate_drop_in(layout)
         block = block_of(render_gate_script(layout))[0]
         assert "  'steps /etc/other/host-routing-gate.conf'" in block
         assert "  'lock /run/other/place/host-routing.lock'" in block

@@ -31,7 +31,7 @@ def breaks(script: str) -> list[list[str]]:
     return [
         ["rm", script],
         ["sed", "-i", "3i if", script],
-        ["sed", "-i", "3i kill -9 $$", script],
+        ["sed", "-i", "3i exit 137", script],
         ["truncate", "--size=500", script],
     ]
 
@@ -118,23 +118,27 @@ def test_a_hanging_check_keeps_the_gate_shut() -> None:
 
 def test_in_warn_nothing_about_the_check_holds_a_machine_back() -> None:
     """In WARN the machine starts whatever becomes of the check: hanging, broken, missing or masked."""
+    script = LAYOUT.check_script_path
     with host(config(mode=Mode.WARN)) as system:
-        system.must("sed", "-i", "s/patience + 15/1/; s/kill-after=5/kill-after=0.5/", LAYOUT.gate_script_path)
-        for command, said in (
-            (["sed", "-i", "3i sleep 60", LAYOUT.check_script_path], "did not end in time"),
-            (["sed", "-i", "3i trap '' TERM; sleep 60", LAYOUT.check_script_path], "did not end in time"),
-            (["sed", "-i", "3i exit 1", LAYOUT.check_script_path], "failed"),
-            (["rm", LAYOUT.check_script_path], "failed"),
-            ([*_MASK, LAYOUT.check_unit_path], "failed"),
-            (["rm", LAYOUT.check_unit_path], "failed"),
+        for command, limit, said in (
+            # What the step has is a second here.
+            (["sed", "-i", "3i sleep 60", script], "s/patience + 5/1/", "did not end in time"),
+            (["sed", "-i", "3i trap '' TERM", script], "s/patience + 5/1/", "did not end in time"),
+            (["sed", "-i", "3i exit 1", script], "", "failed"),
+            (["rm", script], "", "failed"),
+            ([*_MASK, LAYOUT.check_unit_path], "", "failed"),
+            (["rm", LAYOUT.check_unit_path], "", "failed"),
         ):
             system.must(*command)
+            system.must("cp", LAYOUT.gate_script_path, "/root/kept")
+            system.must("sed", "-i", limit or "s/^//", LAYOUT.gate_script_path)
             system.must("systemctl", "daemon-reload")
             assert start(system) == 0, command
             assert pid(system)
             end(system)
             last = system.journal(LAYOUT.gate_unit).rpartition("Starting ")[2]
             assert f"check-route-overlap.sh {said}; the machine starts all the same" in last
+            system.must("cp", "/root/kept", LAYOUT.gate_script_path)
 
 
 @pytest.mark.parametrize("tree", trees(), ids=str)
@@ -147,4 +151,6 @@ def test_the_units_are_sandboxed(tree: Path) -> None:
             said = system.must("systemd-analyze", "security", "--no-pager", unit)
             (level,) = re.findall(r"exposure level for \S+: ([0-9.]+)", said)
             assert float(level) <= 2.0
-        assert not system.run("systemd-analyze", "verify", *units, KUBE1).stderr
+        said = system.run("systemd-analyze", "verify", *units, KUBE1).stderr
+        # One key is newer than the oldest systemd, which says that it leaves it out.
+        assert not [line for line in said.splitlines() if "PrivateIPC" not in line]

@@ -100,8 +100,11 @@ def test_killed_between_two_that_refuse(before: HostRoutingConfig, after: HostRo
         assert start(system) == 0
 
 
-@pytest.mark.parametrize(("before", "after"), [(CONFLICT, HALF), (HALF, CONFLICT)], ids=["to half", "to conflict"])
-@pytest.mark.parametrize("script", [LAYOUT.routes_script_path, LAYOUT.check_script_path])
+@pytest.mark.parametrize(
+    ("before", "after", "script"),
+    [(CONFLICT, HALF, LAYOUT.check_script_path), (HALF, CONFLICT, LAYOUT.routes_script_path)],
+    ids=["check", "routes"],
+)
 def test_a_script_that_cannot_be_replaced(before: HostRoutingConfig, after: HostRoutingConfig, script: str) -> None:
     """A change that fails halfway leaves no mixture of the steps either."""
     with host() as system:

@@ -104,6 +104,23 @@ def test_a_start_that_waits_for_what_is_replaced(allows: bool) -> None:  # noqa:
         assert start(system) == (0 if allows else 1)
 
 
+@many_times
+def test_a_start_is_not_judged_by_a_mixture() -> None:
+    """A start that is between the old steps when they change takes none of the new ones in their place."""
+    # By its check the one refuses, and by its routes the other; the routes of the one and the check of the other do not.
+    half, conflict = config(HALVES[0], mode=Mode.STRICT), config(StaticRoute(CIDR), mode=Mode.WARN)
+    with host() as system:
+        assert run_task(system, "Configure", half).returncode == 1
+        system.lay("/run/wait", "")
+        system.must("sed", "-i", "3i while [[ -e /run/wait ]]; do sleep 0.05; done", LAYOUT.routes_script_path)
+        begin_start(system)
+        wait_for("its first step", lambda: LAYOUT.routes_script in system.run("pgrep", "-af", "static-routes").stdout)
+        assert run_task(system, "Configure", conflict).returncode == 1
+        system.must("rm", "/run/wait")
+        assert not has_started(system)
+        assert f"{CIDR}: its key is held by" in system.journal(LAYOUT.gate_unit)
+
+
 def test_what_systemd_has_not_read_is_read() -> None:
     """A drop-in that came and was never read, while no file differs and the machine's unit is loaded, is read next time."""
     settings = config(mode=Mode.STRICT)
@@ -178,9 +195,9 @@ def test_systemd_executes_itself_anew(settings: HostRoutingConfig, again: int) -
         since = time.monotonic()
         start(system, "kube2")
         length = time.monotonic() - since
-        for _ in range(3):
+        for part in range(5):
             begin_start(system)
-            moment = chance.uniform(0, 1.2 * length)
+            moment = length * (part + chance.random()) / 5
             time.sleep(moment)
             system.run("systemctl", "daemon-reexec")
             assert has_started(system) is (settings is ALLOWS), f"daemon-reexec after {moment:.3f} s"

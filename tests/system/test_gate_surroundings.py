@@ -31,10 +31,7 @@ ENVIRONMENTS = (
     "SHELLOPTS=noexec",
     "SHELLOPTS=errexit:nounset:noglob",
     f"BASH_ENV={EXIT}",
-    f"ENV={EXIT}",
     "BASHOPTS=extdebug:failglob:nocasematch:nullglob",
-    "POSIXLY_CORRECT=1",
-    "LC_ALL=tr_TR.UTF-8",
     "IFS=aeiou",
     "PATH=/nowhere",
 )

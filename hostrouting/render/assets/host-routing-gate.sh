@@ -83,7 +83,7 @@ has_refused() {
 patience=60
 
 take_steps() {
-  local held line rest all=()
+  local held line name all=()
   read_steps
   # With no step left, hostrouting is being removed.
   ((${#all[@]})) || pass
@@ -97,14 +97,13 @@ take_steps() {
     read_steps
   fi
   for line in "${all[@]}"; do
-    rest=${line#* }
-    case $rest in
-      'requires '*) require "${rest#* }" ;;
-      'wants '*) want "${rest#* }" ;;
-      'changing '*)
-        refuse "a run of hostrouting did not finish changing ${rest#* }.sh; run it again: hostrouting apply"
-        ;;
-      *) refuse "$steps: the line '$line' is not a step; write it again with: hostrouting apply" ;;
+    [[ $line =~ ^[0-9]+\ (requires|wants|changing)\ ([a-z0-9-]+)$ ]] ||
+      refuse "$steps: the line '$line' is not a step; write it again with: hostrouting apply"
+    name=${BASH_REMATCH[2]}
+    case ${BASH_REMATCH[1]} in
+      requires) require "$name" ;;
+      wants) want "$name" ;;
+      *) refuse "a run of hostrouting did not finish changing $name.sh; run it again: hostrouting apply" ;;
     esac
   done
   pass
@@ -120,31 +119,30 @@ read_steps() {
   mapfile -t lines <"$steps" || refuse "cannot read $steps"
   [[ ${#lines[@]} -gt 0 && ${lines[-1]} == end ]] ||
     refuse "$steps is cut short; write it again with: hostrouting apply"
+  unset 'lines[-1]'
   all=()
   for line in "${lines[@]}"; do
-    [[ $line == '#'* || $line == end ]] || all+=("$line")
+    [[ $line == '#'* ]] || all+=("$line")
   done
 }
 
 require() {
-  /bin/bash -p "$scripts/$1.sh" "$patience" </dev/null || refuse "$1.sh failed"
+  run_step "$1" || refuse "$1.sh failed"
   patience=15
 }
 
-# A script that hangs is ended here. If it were left to systemd, this service would fail with it.
+# A script that hangs is left to systemd, which ends it with this service (KillMode=mixed).
 want() {
-  local limit=$((patience + 15)) left=$((75 - SECONDS)) what='failed'
-  ((limit < left)) || limit=$left
-  ((limit > 0)) || limit=1
-  timeout --kill-after=5 "$limit" /bin/bash -p "$scripts/$1.sh" "$patience" </dev/null
-  case $? in
-    0) what='' ;;
-    124 | 137) what='did not end in time' ;;
-  esac
+  local status='' what='did not end in time'
+  read -r -t "$((patience + 5))" status < <(run_step "$1" >&2; echo $?)
   patience=15
-  [[ $what ]] || return 0
+  [[ $status == 0 ]] && return
+  [[ $status ]] && what='failed'
   printf '<4>host-routing-gate: %s.sh %s; the machine starts all the same\n' "$1" "$what" >&2
 }
+
+# A script that ends without saying how, as an empty one does, has failed.
+run_step() { /bin/bash -pc '. "$0"; exit 1' "$scripts/$1.sh" "$patience" </dev/null; }
 
 case ${1-} in
   ask) ask ;;

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 HALF = {"destination": "172.16.0.0/17"}
 SCRIPT = "/etc/aks-flex-node/static-routes.sh"
 UNIT = "/etc/systemd/system/static-routes.service"
+LAYOUT = HostLayout()
 NO_SYSTEMD = "no systemd runs here: what changes takes effect at the next boot"
 
 
@@ -49,6 +50,19 @@ def test_once_more(repaired: str) -> None:
     assert said.lines[0] == f"NOTHING TO DO: the host already is as {repaired} says"
     assert said.lines[1].startswith("OK: ")
     assert len(said.lines) == 2
+
+
+def test_what_was_written_in_passing(repaired: str, written: Callable[..., str]) -> None:
+    """A file that says at the end what it said before is not said to have been written, nor one made and removed again."""
+    host = FakeHost(kernel=h200())
+    say("apply", "--config", repaired, host=host)
+    config = written(HALF, {"destination": "172.16.128.0/17", "metric": 5})
+    planned = say("plan", "--config", config, "--json", host=host).json["files"]
+    assert LAYOUT.gate_steps_path not in planned["write"]
+    done = say("apply", "--config", config, "--json", host=host).json["files"]
+    assert done == {"wrote": planned["write"], "removed": planned["remove"]} == {"wrote": [SCRIPT], "removed": []}
+    gone = say("remove", "--json", host=host).json["files"]
+    assert LAYOUT.gate_steps_path in gone
 
 
 @pytest.mark.parametrize(("mode", "code"), [("STRICT", 1), ("WARN", 0)])
@@ -82,7 +96,7 @@ def test_not_ready(repaired: str) -> None:
 
 def test_schema(repaired: str, written: Callable[..., str]) -> None:
     """The JSON is `hostrouting/apply/1`, for a run that went well and for one that did not."""
-    keys = {"schema", "ok", "changed", "steps", "foreseen", "files", "check", "failures"}
+    keys = {"schema", "ok", "changed", "steps", "foreseen", "files", "check", "gate", "failures"}
     good = say("apply", "--config", repaired, "--json", kernel=h200()).json
     assert set(good) == keys
     assert (good["schema"], good["ok"], good["changed"]) == ("hostrouting/apply/1", True, True)

@@ -63,7 +63,7 @@ def test_a_conflict(written: Callable[..., str]) -> None:
     said = say("plan", "--config", written({"destination": "172.16.0.0/16"}), kernel=h200())
     assert said.code == 1
     assert said.lines[0] == (
-        "CONFLICT: 1 route cannot be had; apply would change no route, shut the gate (no machine starts) and fail"
+        "CONFLICT: 1 route cannot be had; apply would change no route and fail, and no machine starts"
     )
     assert "write 172.16.0.0/17 and 172.16.128.0/17, which win without touching it" in said.lines[2]
     assert "Do it" not in said.out
@@ -92,7 +92,7 @@ def test_schema(repaired: str, *, from_snapshot: bool) -> None:
     where = ("--snapshot", "-") if from_snapshot else ()
     said = say("plan", "--config", repaired, "--json", *where, kernel=h200(), stdin=snapshot)
     document = said.json
-    assert set(document) == {"schema", "answer", "changes", "steps", "pending", "foreseen", "files", "verdict"}
+    assert set(document) == {"schema", "answer", "changes", "steps", "pending", "foreseen", "files", "verdict", "gate"}
     assert (document["schema"], document["changes"], document["verdict"]) == ("hostrouting/plan/1", True, "ok")
     assert document["steps"][0] == {
         "action": "add",
@@ -168,24 +168,24 @@ def test_what_cannot_be_done_lists_what_would_be_done_all_the_same(written: Call
     [
         (
             "conflict",
-            "CONFLICT: 1 route cannot be had; apply would change no route, shut the gate (no machine starts) and fail",
+            "CONFLICT: 1 route cannot be had; apply would change no route and fail, and no machine starts",
             "CONFLICT: 1 route cannot be had; apply would change no route and fail",
         ),
         (
             "pending",
-            "NOT READY: apply would shut the gate (no machine starts), and wait for what is not there yet",
+            "NOT READY: apply would wait for what is not there yet, and no machine starts until then",
             "NOT READY: apply would wait for what is not there yet",
         ),
     ],
 )
 def test_whether_the_gate_would_shut(written: Callable[..., str], stuck: str, before: str, after: str) -> None:
-    """Whatever was before, the gate shuts for what is configured now, or is shut already; a snapshot has no gate."""
+    """Whatever was before, no machine starts with what is configured now; a snapshot has no gate."""
     config, host = written(HALF, STUCK[stuck]), FakeHost(kernel=h200())
     assert say("plan", "--config", config, host=host).lines[0] == before
     if stuck == "conflict":
         say("apply", "--config", config, host=host)
         again = say("plan", "--config", config, host=host)
-        assert again.lines[0] == before.replace("shut the gate", "leave the gate shut")
+        assert again.lines[0] == before
         assert "  write " not in again.out
     saved = say("plan", "--config", config, "--snapshot", "-", stdin=say("snapshot", host=host).out.encode())
     assert saved.lines[0] == f"{after}; routes only: a snapshot has no files"

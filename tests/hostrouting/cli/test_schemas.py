@@ -92,6 +92,11 @@ def documents(written: Callable[..., str], repaired: str, tmp_path: Path) -> lis
     left = FakeHost(kernel=overwritten())
     say("apply", "--config", repaired, host=stuck)
     say("apply", "--config", written(), host=escaping)
+    opened = FakeHost(kernel=h200())
+    say("apply", "--config", repaired, host=opened)
+    opened.files.texts["/etc/systemd/system/systemd-nspawn@.service.d/90.conf"] = "[Service]\nExecStartPre=\n"
+    del opened.files.texts[opened.layout.gate_unit_path]
+    opened.files.broken[opened.layout.gate_unit_path] = "the disk is full"
 
     def told(*words: str, **where: Any) -> dict[str, Any]:
         document: dict[str, Any] = say(*words, "--json", **where).json
@@ -110,6 +115,7 @@ def documents(written: Callable[..., str], repaired: str, tmp_path: Path) -> lis
         told("apply", "--config", half, host=well),
         told("apply", "--config", repaired, host=full),
         told("status", "--config", written({"destination": CIDR}), host=full),
+        *(told(verb, "--config", repaired, host=opened) for verb in ("plan", "apply", "status")),
         told("status", host=well),
         told("status", host=escaping),
         told("status", "--config", repaired, host=well),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -119,7 +119,7 @@ def test_schema(repaired: str) -> None:
             "routes",
             "missing",
             "contested",
-            "unfinished",
+            "gate",
             "defaultRoute",
             "files",
             "units",
@@ -193,14 +193,13 @@ def test_how_to_start_without_systemd(repaired: str) -> None:
     assert f"What is installed has the routes that close it; {start}" in say("check", host=host).lines
 
 
-def unfinished(host: FakeHost) -> list[str]:
-    """What the JSON has of it."""
-    found = say("status", "--json", host=host).json["unfinished"]
-    return [str(text) for text in found]
+def gate(host: FakeHost) -> dict[str, Any]:
+    """What the JSON has of the gate."""
+    found: dict[str, Any] = say("status", "--json", host=host).json["gate"]
+    return found
 
 
-GOES_ON = "UNFINISHED: a run failed, was cut short, or goes on still"
-END = "; carry it to its end, as root, with: hostrouting apply"
+AGAIN = "write it again with: hostrouting apply"
 
 
 def test_routes_that_could_not_be_had(written: Callable[..., str]) -> None:
@@ -210,12 +209,12 @@ def test_routes_that_could_not_be_had(written: Callable[..., str]) -> None:
     said = say("status", host=host)
     told = "CONFLICT: 1 of 1 route cannot be had, for somebody else has a route there"
     assert (said.code, said.lines[3]) == (1, f"{told}, and no machine starts until that is mended")
-    assert unfinished(host) == []
+    assert gate(host) == {"up": True, "openings": [], "bars": []}
 
 
 @pytest.mark.parametrize("mode", ["WARN", "STRICT"])
 def test_a_run_that_was_cut_short(written: Callable[..., str], mode: str) -> None:
-    """While a step is changing no machine starts: nothing is said to be installed; exit code 1, and how to end it."""
+    """While a step is changing no machine starts, and what systemd has yet to read is said; exit code 1."""
     host, mishaps = mishap_host()
     config = written(mode=mode)
     mishaps.watch = lambda event: mishaps.arm(1, full) if event == "reload" else None
@@ -223,24 +222,25 @@ def test_a_run_that_was_cut_short(written: Callable[..., str], mode: str) -> Non
     mishaps.watch = lambda _event: None
     mishaps.disarm()
     said = say("status", host=host)
-    assert f"{GOES_ON}, and no machine starts{END} or remove" in said.lines
-    assert said.code == 1
-    changing = f"{LAYOUT.gate_steps_path} says that check-route-overlap is changing"
-    assert unfinished(host) == [changing, "systemd has yet to read the units and drop-ins that are there"]
-    assert f"  {changing}" in said.lines
-    assert (
-        f"{GOES_ON}, and no machine starts{END} --config {config}" in say("status", "--config", config, host=host).lines
+    changing = (
+        f"a run of hostrouting did not finish changing {LAYOUT.check_script_path}; run it again: hostrouting apply"
     )
+    assert any(text.startswith(f"SHUT: {changing}") for text in said.lines)
+    assert said.code == 1
+    found = gate(host)
+    assert changing in found["bars"]
+    assert any("systemd has yet to read" in text for text in found["openings"])
 
 
 def test_before_the_gate_is_there(repaired: str) -> None:
-    """A first run that was cut short before machines ask the gate is unfinished, and lets them start."""
+    """A run that could not put up the gate lets machines start, and that is said; exit code 1."""
     host = FakeHost(kernel=h200())
     host.files.broken[LAYOUT.gate_drop_in_path] = "No space left on device"
     assert say("apply", "--config", repaired, host=host).code == 1
     said = say("status", host=host)
-    assert f"{GOES_ON}{END} or remove" in said.lines
-    assert len(unfinished(host)) == 2
+    missing = f"{LAYOUT.gate_drop_in_path} is missing, so that machines start without asking; {AGAIN}"
+    assert (said.code, f"OPEN: {missing}" in said.lines) == (1, True)
+    assert gate(host) == {"up": False, "openings": [missing], "bars": []}
 
 
 def test_what_systemd_has_not_read(repaired: str) -> None:
@@ -251,20 +251,20 @@ def test_what_systemd_has_not_read(repaired: str) -> None:
     assert host.manager is not None
     host.manager.read = {}
     said = say("status", "--config", repaired, host=host)
-    assert (said.code, said.lines[0]) == (1, f"{GOES_ON}{END} --config {repaired}")
-    assert unfinished(host) == ["systemd has yet to read the units and drop-ins that are there"]
+    assert said.code == 1
+    assert said.lines[0].startswith("OPEN: every machine starts without asking the gate: systemd has yet to read")
     assert not any(text.startswith("  /run/") for text in said.lines), "what a check leaves is not a file that lasts"
 
 
 @pytest.mark.parametrize("path", [LAYOUT.gate_unit_path, LAYOUT.gate_script_path, LAYOUT.gate_steps_path])
 def test_a_gate_without_one_of_its_files(repaired: str, path: str) -> None:
-    """A gate of which a file is missing lets no machine start."""
+    """A gate that lacks one of its files lets no machine start."""
     host = FakeHost(kernel=h200())
     say("apply", "--config", repaired, host=host)
     del host.files.texts[path]
     said = say("status", host=host)
-    assert (said.code, said.lines[0]) == (1, f"{GOES_ON}, and no machine starts{END} or remove")
-    assert f"{path} is missing, and every machine asks it before it starts" in unfinished(host)
+    assert said.code == 1
+    assert any(text.startswith(f"SHUT: {path} is missing") for text in said.lines)
 
 
 @pytest.mark.parametrize(
@@ -276,22 +276,23 @@ def test_a_list_that_is_not_one(repaired: str, text: str, reason: str) -> None:
     host = FakeHost(kernel=h200())
     say("apply", "--config", repaired, host=host)
     host.files.texts[LAYOUT.gate_steps_path] = text
-    said = say("status", host=host)
-    assert f"{GOES_ON}, and no machine starts{END} or remove" in said.lines
-    [told] = unfinished(host)
-    assert told.startswith(f"{LAYOUT.gate_steps_path}: {reason}")
+    [told] = gate(host)["bars"]
+    assert told.startswith(f"{LAYOUT.gate_steps_path} cannot be used ({reason}")
 
 
-@pytest.mark.parametrize(("mode", "verb"), [("WARN", "runs"), ("STRICT", "requires")])
-def test_a_check_without_its_script(written: Callable[..., str], mode: str, verb: str) -> None:
-    """A check whose script is missing is unfinished, too; only in STRICT no machine starts for that."""
+@pytest.mark.parametrize("mode", ["WARN", "STRICT"])
+def test_a_check_without_its_script(written: Callable[..., str], mode: str) -> None:
+    """A check whose script is missing holds every machine back in STRICT, and none in WARN; exit code 1 in both."""
     host = FakeHost(kernel=plain_vm())
     say("apply", "--config", written(mode=mode), host=host)
     del host.files.texts[LAYOUT.check_script_path]
-    said = say("status", host=host)
-    told = ", and no machine starts" if mode == "STRICT" else ""
-    assert (said.code, said.lines[0]) == (1, f"{GOES_ON}{told}{END} or remove")
-    assert unfinished(host) == [f"{LAYOUT.check_script_path} is missing, and every machine {verb} it before it starts"]
+    found = gate(host)
+    assert say("status", host=host).code == 1
+    told = f"{LAYOUT.check_script_path} is missing, "
+    if mode == "STRICT":
+        assert found["bars"] == [f"{told}and every machine requires it; {AGAIN}"]
+    else:
+        assert found["openings"] == [f"{told}so that machines start without it; {AGAIN}"]
 
 
 def test_routes_that_nothing_brings_back() -> None:
@@ -313,7 +314,7 @@ def test_nothing_was_checked_yet(repaired: str) -> None:
     said = say("status", host=host)
     told = "INSTALLED: 2 routes and 11 files of ours are here, and nothing escapes now"
     assert (said.code, said.lines[0]) == (0, told)
-    assert "  last check             none since this host booted" in said.lines
+    assert "  last check             none on record since this host booted" in said.lines
 
 
 def test_an_undecided_check(written: Callable[..., str]) -> None:
@@ -349,8 +350,7 @@ def test_something_installed_that_cannot_be_looked_at(repaired: str) -> None:
         LAYOUT.report_path,
         LAYOUT.routes_unit_path,
         LAYOUT.check_unit_path,
-        LAYOUT.routes_drop_in_path,
-        LAYOUT.check_drop_in_path,
+        LAYOUT.gate_drop_in_path,
     ],
 )
 @pytest.mark.parametrize("kind", ["a fifo", "a folder"])

@@ -202,7 +202,7 @@ def test_nothing_was_checked_since_the_boot(written: Callable[..., str]) -> None
         del host.files.texts[path]
     said = say("status", host=host)
     assert (said.code, said.lines[:2]) == (1, ["OVERLAP: 172.16.0.0/16 goes by ib0, not by eth0", REFUSED])
-    assert rows(said.lines)["last check"] == "none since this host booted"
+    assert rows(said.lines)["last check"] == "none on record since this host booted"
     assert say("status", "--json", host=host).json["lastCheck"] is None
 
 

@@ -145,6 +145,38 @@ class TestSystemdManager:
         with pytest.raises(ManagerError, match="Access denied"):
             SystemdManager().stop("x.service")
 
+    def test_a_stop_that_is_cancelled(self, tmp_path: Path, stub: dict[str, tuple[object, str]]) -> None:
+        """A stop that somebody's start cancels is tried again, ten times at most."""
+        log = self.ready(tmp_path, stub)
+        count = tmp_path / "count"
+        program = tmp_path / "systemctl"
+        canceled = "Job for x.service canceled."
+        program.write_text(
+            f'#!/bin/sh\necho "$*" >>{log}\necho >>{count}\n'
+            f'n=0; while read -r _; do n=$((n + 1)); done <{count}\n[ $n -ge 3 ] || {{ echo "{canceled}" >&2; exit 1; }}\n'
+        )
+        SystemdManager().stop("x.service")
+        assert len(log.read_text(encoding="utf-8").splitlines()) == 3
+        program.write_text(f'#!/bin/sh\necho "$*" >>{log}\necho "{canceled}" >&2\nexit 1\n')
+        with pytest.raises(ManagerError, match=canceled):
+            SystemdManager().stop("x.service")
+        assert len(log.read_text(encoding="utf-8").splitlines()) == 13
+
+    def test_show(self, tmp_path: Path, stub: dict[str, tuple[object, str]]) -> None:
+        """Each unit is a mapping of what was asked for; where a pattern matches none, there is none."""
+        stub |= {
+            "machine@*.service": (0, "Id=machine@a.service\nSubState=start-pre\n\nId=machine@b.service\nSubState=\n"),
+            "none@*.service": (0, ""),
+        }
+        log = self.ready(tmp_path, stub)
+        assert SystemdManager().show(("Id", "SubState"), "machine@*.service") == (
+            {"Id": "machine@a.service", "SubState": "start-pre"},
+            {"Id": "machine@b.service", "SubState": ""},
+        )
+        asked = "--no-ask-password --no-pager show --all --property Id,SubState -- machine@*.service"
+        assert log.read_text(encoding="utf-8").splitlines() == [asked]
+        assert SystemdManager().show(("Id",), "none@*.service") == ()
+
     @pytest.mark.usefixtures("stub")
     def test_its_environment(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """What would have systemctl do nothing and say that all is well does not reach it; all else does."""

@@ -79,7 +79,9 @@ class TestRemove:
         host.kernel.faults.fail("change", 22)
         with pytest.raises(phases.TaskFailed, match="the routes could not be applied"):
             run(Remove(HostRoutingConfig(), host=host))
-        assert set(host.files.texts) == {LAYOUT.protocol_name_path}, "it says which routes are ours"
+        assert set(host.files.texts) == {LAYOUT.routes_script_path, LAYOUT.protocol_name_path}, (
+            "these say which are ours"
+        )
         assert len(ours(host)) == 2
 
     def test_plan(self) -> None:

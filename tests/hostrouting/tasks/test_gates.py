@@ -44,7 +44,7 @@ def steps(host: FakeHost) -> dict[str, str]:
 def is_read(host: FakeHost) -> bool:
     """Whether systemd has read all units and drop-ins as they are now."""
     assert host.manager is not None
-    return host.manager.show(("NeedDaemonReload",), LAYOUT.gate_unit)[0]["NeedDaemonReload"] == "no"
+    return host.manager.has_read_all
 
 
 class TestShut:
@@ -143,8 +143,9 @@ class TestShut:
         removed = [event.partition(" ")[2] for event in mishaps.events if event.startswith("remove")]
         assert removed[0] == LAYOUT.gate_drop_in_path
         assert removed[-1] == LAYOUT.protocol_name_path
-        assert {path for path, routes in zip(mishaps.events, seen, strict=True) if not routes} == {
-            f"remove {LAYOUT.protocol_name_path}"
+        assert {event for event, routes in zip(mishaps.events, seen, strict=True) if not routes} == {
+            f"remove {LAYOUT.routes_script_path}",
+            f"remove {LAYOUT.protocol_name_path}",
         }
 
 
@@ -277,11 +278,20 @@ class TestMadeUpFor:
         whole = FakeHost(kernel=h200())
         run(Configure(WANTED, host=whole))
         whole.files.texts[LAYOUT.gate_steps_path] = render_gate_steps(())
-        for path, make in product(sorted(GATE), (Configure, ConfigureStaticRoutes, CheckRouteOverlap)):
+        makers: tuple[Callable[..., phases.Task[object]], ...] = (Configure, ConfigureStaticRoutes, CheckRouteOverlap)
+        for path, make in product(sorted(GATE - {LAYOUT.gate_drop_in_path}), makers):
             host = FakeHost()
             host.files.texts[path] = whole.files.texts[path]
             run(make(HostRoutingConfig(), host=host))
             assert host.files.texts == {}, path
+
+    def test_a_list_that_was_lost(self) -> None:
+        """Without its list the gate stays shut, whatever task runs alone that nothing is configured for."""
+        host = FakeHost(kernel=h200())
+        run(CheckRouteOverlap(config(cidrs=(CIDR,), mode="WARN"), host=host))
+        del host.files.texts[LAYOUT.gate_steps_path]
+        assert isinstance(run(ConfigureStaticRoutes(config(), host=host)), phases.Skip)
+        assert {*GATE, *CHECK} - set(host.files.texts) == {LAYOUT.gate_steps_path}
 
 
 class TestRuns:
@@ -370,16 +380,15 @@ class TestReadOnly:
         assert {LAYOUT.routes_script_path, *GATE} <= set(host.files.texts)
 
     def test_one_that_stays(self) -> None:
-        """One file that cannot be removed is named, and everything else goes, but for routes that it brings back."""
+        """One file that cannot be removed is named, and everything else goes."""
         for path in (LAYOUT.routes_script_path, LAYOUT.check_script_path, LAYOUT.gate_unit_path):
             host = FakeHost(kernel=h200())
             run(Configure(WANTED, host=host))
             host.files.broken[path] = "Read-only file system"
             with pytest.raises(phases.TaskFailed, match=f"cannot remove {path}"):
                 run(Remove(WANTED, host=host))
-            routes = {LAYOUT.protocol_name_path} if path == LAYOUT.routes_script_path else set()
-            assert set(host.files.texts) == {path, *routes}
-            assert len(ours(host)) == 2 * len(routes)
+            assert set(host.files.texts) - {LAYOUT.protocol_name_path} == {path}
+            assert ours(host) == []
             assert is_read(host)
 
 
@@ -409,7 +418,8 @@ class TestOthers:
         host = FakeHost(kernel=h200())
         host.files.texts[path] = OWN
         task = Configure(WANTED, host=host)
-        for attempt in (task.preview, lambda: run(task)):
+        attempts: tuple[Callable[[], object], ...] = (task.preview, lambda: run(task))
+        for attempt in attempts:
             with pytest.raises((HostRoutingError, phases.TaskFailed), match=f"{path} is not ours.* move it away"):
                 attempt()
         assert ours(host) == []
@@ -455,7 +465,8 @@ class TestOthers:
         remedy = f"systemctl unmask {path.rpartition('/')[2]}" if path in UNITS else "remove it"
         text = f"{path} is empty: somebody masked what belongs there; {remedy}"
         task = Configure(WANTED, host=host)
-        for attempt in (task.preview, lambda: run(task)):
+        attempts: tuple[Callable[[], object], ...] = (task.preview, lambda: run(task))
+        for attempt in attempts:
             with pytest.raises((HostRoutingError, phases.TaskFailed), match=text):
                 attempt()
         assert ours(host) == []

@@ -12,7 +12,7 @@ from hostrouting.backends.memory import MemoryBackend
 from hostrouting.errors import BackendError
 from hostrouting.fib import PLAIN, Fib
 from hostrouting.model import Prefix, as_ip, ip_at
-from hostrouting.testing import FakeHost, cni_node, ecmp_node, h200, plain_vm, vpn_node
+from hostrouting.testing import FakeFiles, FakeHost, FakeManager, cni_node, ecmp_node, h200, plain_vm, vpn_node
 from hostrouting.testing.contract import BackendContract
 from hostrouting.uplink import outbound_devs
 
@@ -71,6 +71,41 @@ def test_a_host_can_be_looked_at_after_a_task() -> None:
     for verb in (backend.snapshot, backend.watch, lambda: backend.lookup([]), lambda: backend.change([])):
         with pytest.raises(BackendError, match="closed"):
             verb()
+
+
+def test_a_manager_that_has_yet_to_read() -> None:
+    """A unit needs a reload from the time that it or a drop-in of it differs from what was read, until the reload."""
+    host = FakeHost(files=FakeFiles(texts={"/etc/systemd/system/a.service": "[Service]\n"}))
+    manager = host.manager
+    assert manager is not None
+
+    def needs() -> str:
+        return manager.show(("NeedDaemonReload",), "a.service")[0]["NeedDaemonReload"]
+
+    assert needs() == "no"
+    host.files.write("/etc/other/a.service", "")
+    assert needs() == "no"
+    host.files.write("/etc/systemd/system/b@.service.d/a.conf", "[Unit]\n")
+    assert (needs(), manager.has_read_all) == ("no", False)
+    host.files.write("/etc/systemd/system/a.service.d/a.conf", "[Unit]\n")
+    assert needs() == "yes"
+    manager.reload()
+    assert needs() == "no"
+    host.files.remove("/etc/systemd/system/a.service")
+    assert needs() == "yes"
+
+
+def test_what_a_manager_shows() -> None:
+    """A pattern means the units whose properties were arranged; a property that was not is empty."""
+    manager = FakeManager(properties={"m@b.service": {"SubState": "dead"}, "m@a.service": {}, "x.service": {}})
+    assert manager.show(("Id", "SubState"), "m@*.service", "y.service") == (
+        {"Id": "m@b.service", "SubState": "dead"},
+        {"Id": "m@a.service", "SubState": ""},
+        {"Id": "y.service", "SubState": ""},
+    )
+    assert manager.show(("Id",), "n@*.service") == ()
+    assert manager.asked[-1] == (("Id",), "n@*.service")
+    assert manager.calls == []
 
 
 def test_the_contract_has_to_be_told_what_to_test() -> None:
