@@ -65,7 +65,7 @@ def shown(unit: str, read: Mapping[str, str]) -> dict[str, str]:
     for name in _LISTS:
         given = values.get(name, [])
         found[name] = " ".join(map(_command, given) if name in _COMMANDS else given)
-    return found
+    return {**found, "Type": ""} if is_masked else found
 
 
 def texts_of(unit: str, read: Mapping[str, str]) -> dict[str, str]:

@@ -1,53 +1,12 @@
 """What opens the gate while its files are in their places: it really does, it is told with its file, and can be undone."""
 
-import json
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any
-
 from hostrouting.config import Mode
 from tests.support.gate import HALVES, KUBE1, LAYOUT, config, end, gate_tests, host, pid, start
+from tests.support.inside import statuses
 from tests.support.openings import OPENINGS
 from tests.support.systemd import System, wait_for
 
 pytestmark = gate_tests
-
-# To import everything anew would take most of a second each time.
-_STATUS = """\
-import io, json, sys
-from contextlib import redirect_stdout
-from hostrouting.cli import main
-for _ in sys.stdin:
-    with redirect_stdout(io.StringIO()) as said:
-        code = main(["status", "--json"])
-    print(json.dumps({"code": code, **json.loads(said.getvalue())}), flush=True)
-"""
-
-
-@contextmanager
-def statuses(system: System) -> Iterator[Callable[[], dict[str, Any]]]:
-    """What `hostrouting status --json` says inside, with its exit code, each time that it is asked."""
-    program = subprocess.Popen(
-        system.command(sys.executable, "-c", _STATUS), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    assert program.stdin is not None
-    assert program.stdout is not None
-    asks, answers = program.stdin, program.stdout
-
-    def status() -> dict[str, Any]:
-        asks.write("\n")
-        asks.flush()
-        found: dict[str, Any] = json.loads(answers.readline())
-        return found
-
-    try:
-        yield status
-    finally:
-        asks.close()
-        program.wait(10)
-        answers.close()
 
 
 def _other_network(system: System) -> None:
