@@ -212,9 +212,12 @@ def _edited(host: Host, steps: tuple[GateStep, ...]) -> Iterator[str]:
 def _bars(host: Host) -> Iterator[str]:
     files, layout = host.files, host.layout
     again = "write it again with: hostrouting apply"
+    if not files.read(layout.gate_unit_path) and files.is_there(layout.gate_unit_path):
+        masked = f"{layout.gate_unit_path} is masked, and no machine starts without it"
+        yield f"{masked}; unmask it with: systemctl unmask {layout.gate_unit}"
     for path in (layout.gate_unit_path, layout.gate_script_path):
-        if not files.read(path):
-            yield f"{path} is missing or masked, and no machine starts without it; {again}"
+        if not files.is_there(path) or (path == layout.gate_script_path and not files.read(path)):
+            yield f"{path} is missing or empty, and no machine starts without it; {again}"
     text = files.read(layout.gate_steps_path)
     try:
         steps = parse_gate_steps(text or "")

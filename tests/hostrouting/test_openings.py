@@ -199,15 +199,22 @@ AGAIN = "write it again with: hostrouting apply"
 BARS = {
     "the unit is missing": (
         _remove(LAYOUT.gate_unit_path),
-        f"{LAYOUT.gate_unit_path} is missing or masked, and no machine starts without it; {AGAIN}",
+        f"{LAYOUT.gate_unit_path} is missing or empty, and no machine starts without it; {AGAIN}",
     ),
     "the unit is masked": (
         _lay(LAYOUT.gate_unit_path, ""),
-        f"{LAYOUT.gate_unit_path} is missing or masked, and no machine starts without it; {AGAIN}",
+        (
+            f"{LAYOUT.gate_unit_path} is masked, and no machine starts without it; "
+            f"unmask it with: systemctl unmask {LAYOUT.gate_unit}"
+        ),
     ),
     "the script is missing": (
         _remove(LAYOUT.gate_script_path),
-        f"{LAYOUT.gate_script_path} is missing or masked, and no machine starts without it; {AGAIN}",
+        f"{LAYOUT.gate_script_path} is missing or empty, and no machine starts without it; {AGAIN}",
+    ),
+    "the script is empty": (
+        _lay(LAYOUT.gate_script_path, ""),
+        f"{LAYOUT.gate_script_path} is missing or empty, and no machine starts without it; {AGAIN}",
     ),
     "the list is missing": (
         _remove(LAYOUT.gate_steps_path),

@@ -13,7 +13,15 @@ from tests.support.systemd import System
 pytestmark = gate_tests
 
 _TEMPLATE = f"/usr/lib/systemd/system/{LAYOUT.machine_unit}"
-_NAMES = ("LoadState", "FragmentPath", "DropInPaths", "ExecStartPre", "ExecCondition", "SuccessExitStatus", "Type")
+_NAMES: tuple[str, ...] = (
+    "LoadState",
+    "FragmentPath",
+    "DropInPaths",
+    "ExecStartPre",
+    "ExecCondition",
+    "SuccessExitStatus",
+    "Type",
+)
 _NAMES += ("RemainAfterExit", "NetworkNamespacePath", "PrivateNetwork", "RootDirectory", "RootImage", "MountImages")
 _NAMES += ("ExtensionImages", "ExtensionDirectories")
 _ETC = "/etc/systemd/system"

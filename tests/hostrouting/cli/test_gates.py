@@ -1,0 +1,199 @@
+"""What the commands say of the gate: what opens it, what bars it, and after a failure whether a machine starts now."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+import phases
+from hostrouting.config import HostRoutingConfig, Mode, RouteOverlapConfig
+from hostrouting.errors import ManagerError
+from hostrouting.layout import HostLayout
+from hostrouting.tasks import Configure
+from hostrouting.testing import FakeHost
+from tests.support.cli import say
+from tests.support.openings import OPENINGS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LAYOUT = HostLayout()
+STRICT = HostRoutingConfig(None, RouteOverlapConfig(["10.78.0.0/16"], Mode.STRICT))
+ROOM = "No space left on device; make room"
+OPEN_TITLE, BARS_TITLE = "MACHINES START WITHOUT BEING JUDGED:", "NO MACHINE STARTS:"
+MASK = f"systemctl mask --runtime {LAYOUT.machine_unit}"
+OPENING = OPENINGS[0]
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> str:
+    """The configuration in a file."""
+    path = tmp_path / "config.json"
+    path.write_text(STRICT.to_json())
+    return str(path)
+
+
+@pytest.fixture
+def host() -> FakeHost:
+    """A host on which it is installed, and all is well."""
+    made = FakeHost()
+    phases.execute(Configure(STRICT, host=made), phases.Context(observers=[]))
+    return made
+
+
+def opened(host: FakeHost) -> FakeHost:
+    """The same, with a drop-in that opens the gate for one machine."""
+    host.files.texts[OPENING.path] = OPENING.text
+    assert host.manager is not None
+    host.manager.reload()
+    return host
+
+
+def barred(host: FakeHost) -> FakeHost:
+    """The same without the gate's script, so that no machine starts."""
+    host.files.remove(LAYOUT.gate_script_path)
+    return host
+
+
+COMMANDS = ["status", "plan", "apply", "check"]
+
+
+def words(command: str, config: str) -> tuple[str, ...]:
+    """The command line."""
+    return (command, "--config", config)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_all_is_well(command: str, host: FakeHost, config: str) -> None:
+    """A gate that judges every machine is not worth a line."""
+    said = say(*words(command, config), host=host)
+    assert said.code == 0
+    assert OPEN_TITLE not in said.out.upper()
+    assert BARS_TITLE not in said.out.upper()
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_an_opening(command: str, host: FakeHost, config: str) -> None:
+    """What opens it is told under a title, by every command that looks at the host."""
+    said = say(*words(command, config), host=opened(host))
+    lines = [line.strip() for line in said.lines]
+    [at] = [at for at, line in enumerate(lines) if line.upper() == OPEN_TITLE]
+    assert lines[at + 1].startswith(OPENING.told)
+    assert OPENING.path in lines[at + 1]
+
+
+@pytest.mark.parametrize("command", ["status", "plan", "check"])
+def test_a_bar(command: str, host: FakeHost, config: str) -> None:
+    """What bars it is told under a title, by every command that looks and mends nothing."""
+    said = say(*words(command, config), host=barred(host))
+    lines = [line.strip() for line in said.lines]
+    [at] = [at for at, line in enumerate(lines) if line.upper() == BARS_TITLE]
+    assert lines[at + 1].startswith(f"{LAYOUT.gate_script_path} is missing")
+
+
+def test_apply_mends_a_bar(host: FakeHost, config: str) -> None:
+    """The remedy that a bar names is one."""
+    assert say(*words("apply", config), host=barred(host)).code == 0
+    assert say("status", "--json", host=host).json["gate"] == {"up": True, "openings": [], "bars": []}
+
+
+def test_status_answers_with_it(host: FakeHost) -> None:
+    """An opening is the first that status says, and the exit code is 1; so it is with a bar."""
+    said = say("status", host=opened(host))
+    assert said.code == 1
+    assert said.lines[0].startswith(f"OPEN: {OPENING.told}")
+    del host.files.texts[OPENING.path]
+    assert host.manager is not None
+    host.manager.reload()
+    assert say("status", host=host).code == 0
+    said = say("status", host=barred(host))
+    assert said.code == 1
+    assert said.lines[0].startswith(f"SHUT: {LAYOUT.gate_script_path} is missing")
+
+
+@pytest.mark.parametrize("command", ["status", "plan", "apply"])
+def test_in_json(command: str, host: FakeHost, config: str) -> None:
+    """The gate is an object with all that is said of it."""
+    asked = (*words(command, config), "--json")
+    assert say(*asked, host=host).json["gate"] == {"up": True, "openings": [], "bars": []}
+    found = say(*asked, host=opened(host)).json["gate"]
+    assert found["up"]
+    assert found["bars"] == []
+    [told] = found["openings"]
+    assert told.startswith(OPENING.told)
+
+
+def test_check_in_json(host: FakeHost, config: str) -> None:
+    """The document of the check has openings among what its answer does not hold for."""
+    notes = say(*words("check", config), "--json", host=opened(host)).json["notes"]
+    assert [note for note in notes if note.startswith(OPENING.told)]
+
+
+def test_a_snapshot_has_no_gate(config: str, tmp_path: Path) -> None:
+    """Of a saved snapshot nothing is said of a gate."""
+    saved = tmp_path / "snapshot.json"
+    saved.write_text(FakeHost().kernel.snapshot().to_json())
+    found = say(*words("plan", config), "--snapshot", str(saved), "--json").json
+    assert found["gate"] is None
+
+
+def test_what_cannot_be_found_out(host: FakeHost, config: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where systemd does not answer, the gate counts as open, and the sentence says why."""
+
+    def silent(*_: object) -> tuple[()]:
+        raise ManagerError("systemctl show did not answer within 30 s")
+
+    monkeypatch.setattr(type(host.manager), "show", silent)
+    found = say(*words("plan", config), "--snapshot", "/gone", host=host)
+    assert found.code == 2
+    said = say(*words("check", config), host=host)
+    assert "whether the gate is in force cannot be found out: systemctl show did not answer within 30 s" in said.out
+
+
+FAILURES = {
+    LAYOUT.gate_drop_in_path: "open",
+    LAYOUT.gate_unit_path: "barred",
+    LAYOUT.gate_script_path: "barred",
+    LAYOUT.gate_steps_path: "barred",
+    LAYOUT.check_script_path: "barred",
+    LAYOUT.check_unit_path: "barred",
+}
+BEGINS = {"open": "A machine that is started now is NOT held back: ", "barred": "No machine starts now: "}
+
+
+@pytest.mark.parametrize(("path", "state"), FAILURES.items(), ids=lambda it: it.rpartition("/")[2])
+def test_after_a_failure(path: str, state: str, config: str) -> None:
+    """Whichever file cannot be written, apply fails, and its last line says whether a machine starts now, and why."""
+    host = FakeHost()
+    host.files.broken[path] = ROOM
+    said = say(*words("apply", config), host=host)
+    assert said.code == 1
+    last = said.lines[-1]
+    assert last.startswith(BEGINS[state])
+    assert (MASK in last) == (state == "open")
+    if state == "open":
+        assert path in last
+    host.files.broken.clear()
+    assert say(*words("apply", config), host=host).code == 0
+    assert say("status", "--json", host=host).json["gate"] == {"up": True, "openings": [], "bars": []}
+
+
+@pytest.mark.parametrize("path", FAILURES, ids=lambda it: it.rpartition("/")[2])
+def test_after_a_failure_with_all_in_place(path: str, host: FakeHost, config: str) -> None:
+    """Where a gate was put up before, none of its files opens it because it cannot be written anew."""
+    host.files.broken[path] = ROOM
+    host.files.texts[LAYOUT.check_script_path] += "# edited\n"
+    said = say(*words("apply", config), host=host)
+    assert said.code == 1
+    assert not said.lines[-1].startswith(BEGINS["open"])
+
+
+def test_after_a_failure_that_changed_nothing(host: FakeHost, config: str) -> None:
+    """A failure before any change leaves what was: machines are judged, and status tells the rest."""
+    host.files.texts[LAYOUT.check_script_path] += "# edited\n"
+    host.files.strange[LAYOUT.lock_path] = "a folder"
+    host.files.broken[LAYOUT.gate_steps_path] = ROOM
+    said = say(*words("apply", config), host=host)
+    assert said.code == 1
+    assert said.lines[-1].startswith(("A machine that is started now is judged by what is installed", "No machine"))

@@ -1,0 +1,140 @@
+"""A gate that cannot be written: apply fails, its last line says whether a machine starts now, and that is true."""
+
+import json
+from typing import Any
+
+import attrs
+import pytest
+
+from hostrouting.config import Mode
+from tests.support.gate import LAYOUT, config, end, gate_tests, host, pid, start
+from tests.support.inside import answering
+from tests.support.systemd import System
+
+pytestmark = gate_tests
+
+_CONFIG = "/root/config.json"
+_UNITS = "/etc/systemd/system"
+_FOLDER = f"{_UNITS}/{LAYOUT.machine_unit}.d"
+_FULL = "mount -t tmpfs -o size=4k,mode=755 none {0}; cat /dev/zero >{0}/all 2>&1; true"
+
+_OPEN = "A machine that is started now is NOT held back: "
+_BARRED = "No machine starts now: "
+_JUDGED = "A machine that is started now is judged by what is installed; "
+_REFUSED = "The mode is STRICT: no machine starts on this host until the check passes."
+
+_CLI = """\
+import io, json, sys
+from contextlib import redirect_stderr, redirect_stdout
+from hostrouting.cli import main
+for line in sys.stdin:
+    with redirect_stdout(io.StringIO()) as said, redirect_stderr(io.StringIO()):
+        code = main(json.loads(line))
+    print(json.dumps([code, said.getvalue()]), flush=True)
+"""
+
+
+@attrs.frozen
+class Obstacle:
+    """What is in the way, how it goes, and how the last line of apply begins."""
+
+    before: str
+    after: str
+    last: str
+
+
+OBSTACLES = {
+    "full /etc": Obstacle(_FULL.format(_UNITS), f"umount {_UNITS}", _OPEN),
+    "read-only /etc": Obstacle(f"mount -t tmpfs -o ro,mode=755 none {_UNITS}", f"umount {_UNITS}", _OPEN),
+    "a file in the folder's place": Obstacle(f"touch {_FOLDER}", f"rm {_FOLDER}", _OPEN),
+    "a masked drop-in": Obstacle(
+        f"mkdir {_FOLDER}; ln -s /dev/null {LAYOUT.gate_drop_in}", f"rm {LAYOUT.gate_drop_in}", _OPEN
+    ),
+    "an empty drop-in": Obstacle(f"mkdir {_FOLDER}; : >{LAYOUT.gate_drop_in}", f"rm {LAYOUT.gate_drop_in}", _OPEN),
+    "a masked unit": Obstacle(
+        f"ln -s /dev/null {LAYOUT.gate_unit_path}", f"systemctl unmask {LAYOUT.gate_unit}", _BARRED
+    ),
+    "a read-only folder of scripts": Obstacle(
+        f"mkdir {LAYOUT.config_directory}; mount -t tmpfs -o ro none {LAYOUT.config_directory}",
+        f"umount {LAYOUT.config_directory}",
+        _BARRED,
+    ),
+    "a file in the place of /run/aks-flex-node": Obstacle(
+        f"rm -rf {LAYOUT.state_directory}; touch {LAYOUT.state_directory}", f"rm {LAYOUT.state_directory}", _JUDGED
+    ),
+    "no inode left in /run": Obstacle(
+        f"rm -rf {LAYOUT.state_directory}; mount -o remount,nr_inodes=$(df --output=iused /run | tail -n 1 | tr -d ' ') /run",
+        "mount -o remount,nr_inodes=800k /run",
+        _REFUSED,
+    ),
+}
+
+
+def _clear(system: System) -> None:
+    """As if nothing had been installed."""
+    system.must("rm", "-rf", _FOLDER, LAYOUT.config_directory, LAYOUT.gate_unit_path, LAYOUT.check_unit_path)
+    system.must("systemctl", "daemon-reload")
+
+
+@pytest.mark.parametrize("kind", ["/etc", "/run"])
+def test_what_the_last_line_says_is_true(kind: str) -> None:
+    """It is tried with a machine; where one starts, the mask that is named holds it back; without the obstacle all is well."""
+    with host() as system, answering(system, _CLI) as cli:
+        system.lay(_CONFIG, config(mode=Mode.STRICT).to_json())
+        for name, it in OBSTACLES.items():
+            if (kind == "/run") != ("/run" in name):
+                continue
+            system.must("sh", "-c", it.before)
+            system.must("systemctl", "daemon-reload")
+            code, said = cli(["apply", "--config", _CONFIG])
+            assert code == 1, name
+            last = said.splitlines()[-1]
+            assert last.startswith(it.last), name
+            is_open = it.last == _OPEN
+            assert start(system) == (0 if is_open else 1), name
+            assert bool(pid(system)) == is_open, name
+            if is_open:
+                _holds(system, last)
+            system.must("sh", "-c", it.after)
+            system.must("systemctl", "daemon-reload")
+            code, said = cli(["apply", "--config", _CONFIG])
+            assert said.splitlines()[-1] == _REFUSED, name
+            assert start(system) == 1, name
+            _clear(system)
+
+
+def _holds(system: System, last: str) -> None:
+    """The command in the last line, as it stands there, holds machines back."""
+    end(system)
+    mask = f"systemctl mask --runtime {LAYOUT.machine_unit}"
+    assert mask in last
+    system.must(*mask.split())
+    assert start(system) == 1
+    assert not pid(system)
+    system.must("systemctl", "unmask", "--runtime", LAYOUT.machine_unit)
+
+
+def test_in_json() -> None:
+    """The document of a failed apply says the same: whether the gate is up, what opens it, and what bars it."""
+
+    def gate(said: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(said)["gate"]
+        return found
+
+    with host() as system, answering(system, _CLI) as cli:
+        system.lay(_CONFIG, config(mode=Mode.STRICT).to_json())
+        full, masked = OBSTACLES["full /etc"], OBSTACLES["a masked unit"]
+        system.must("sh", "-c", full.before)
+        code, said = cli(["apply", "--config", _CONFIG, "--json"])
+        assert code == 1
+        [opening] = gate(said)["openings"]
+        assert opening.startswith(f"{LAYOUT.gate_drop_in_path} is missing")
+        assert not gate(said)["up"]
+        system.must("sh", "-c", full.after)
+        _clear(system)
+        system.must("sh", "-c", masked.before)
+        code, said = cli(["apply", "--config", _CONFIG, "--json"])
+        assert code == 1
+        assert gate(said)["up"]
+        assert gate(said)["openings"] == []
+        assert gate(said)["bars"][0].endswith(f"unmask it with: systemctl unmask {LAYOUT.gate_unit}")
