@@ -1,0 +1,287 @@
+"""What opens the gate and what keeps it shut, on a host in memory, row by row."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+import pytest
+
+import phases
+from hostrouting.config import HostRoutingConfig, Mode, RouteOverlapConfig, StaticRoute, StaticRoutesConfig
+from hostrouting.layout import HostLayout
+from hostrouting.openings import GateState, find_gate_state
+from hostrouting.tasks import Configure
+from hostrouting.testing import FakeHost
+from tests.support.openings import KUBE1, OPENINGS, Opening
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hostrouting.testing.host import FakeManager
+
+LAYOUT = HostLayout()
+STRICT = HostRoutingConfig(
+    StaticRoutesConfig(enabled=True, routes=[StaticRoute("10.77.0.0/16")]),
+    RouteOverlapConfig(["10.78.0.0/16"], Mode.STRICT),
+)
+UNIT_DROP_IN = f"/etc/systemd/system/{LAYOUT.gate_unit}.d/99.conf"
+MACHINE_DROP_IN = f"/etc/systemd/system/{LAYOUT.machine_unit}.d/99.conf"
+
+
+def manager(host: FakeHost) -> FakeManager:
+    """The host's manager."""
+    assert host.manager is not None
+    return host.manager
+
+
+def lay(host: FakeHost, path: str, text: str) -> None:
+    """Put a file in its place; without a text, a link to /dev/null. systemd has yet to read it."""
+    host.files.links.pop(path, None)
+    host.files.texts[path] = text
+    if not text:
+        host.files.links[path] = "/dev/null"
+
+
+def installed(config: HostRoutingConfig = STRICT) -> FakeHost:
+    """A host on which all is well."""
+    host = FakeHost()
+    phases.execute(Configure(config, host=host), phases.Context(observers=[]))
+    return host
+
+
+def test_nothing_is_installed() -> None:
+    """Where nothing of ours is, there is no gate, and nothing is wrong with it; whatever else systemd has."""
+    host = FakeHost()
+    lay(host, MACHINE_DROP_IN, "[Service]\nExecStartPre=\n")
+    manager(host).reload()
+    assert find_gate_state(host) == GateState(is_up=False)
+
+
+@pytest.mark.parametrize("running", [True, False], ids=["systemd", "no systemd"])
+def test_all_is_well(running: bool) -> None:  # noqa: FBT001  a parameter of the test
+    """After the tasks the gate is up, open to nobody and barred by nothing; also where no systemd runs."""
+    host = installed()
+    manager(host).running = running
+    state = find_gate_state(host)
+    assert state == GateState(is_up=True)
+    assert state.holds
+
+
+def test_an_image() -> None:
+    """In an image there is no systemd to ask, and the files alone count."""
+    host = attrs.evolve(installed(), manager=None)
+    assert find_gate_state(host) == GateState(is_up=True)
+    lay(host, LAYOUT.gate_drop_in_path, "")
+    assert len(find_gate_state(host).openings) == 1
+
+
+@pytest.mark.parametrize("opening", OPENINGS, ids=lambda it: it.name)
+def test_an_opening(opening: Opening) -> None:
+    """Each is said once, with its file; and it is gone with the file."""
+    host = installed()
+    lay(host, opening.path, opening.text)
+    manager(host).reload()
+    state = find_gate_state(host)
+    [told] = state.openings
+    assert opening.told in told
+    assert opening.path in told
+    assert not state.holds
+    assert not state.bars
+    del host.files.texts[opening.path]
+    host.files.links.pop(opening.path, None)
+    manager(host).reload()
+    assert find_gate_state(host) == GateState(is_up=True)
+
+
+HARMLESS = {
+    "a command before ours": (f"/etc/systemd/system/{LAYOUT.machine_unit}.d/000.conf", "ExecStartPre=/bin/true"),
+    "a command after ours": (MACHINE_DROP_IN, "ExecStartPre=/bin/true"),
+    "another good status": (MACHINE_DROP_IN, "SuccessExitStatus=143"),
+    "a file for the machine": (MACHINE_DROP_IN, "BindPaths=/srv/keys:/etc/keys:rbind"),
+    "a command after the script": (UNIT_DROP_IN, "ExecStart=/bin/true"),
+    "a longer time": (UNIT_DROP_IN, "TimeoutStartSec=600"),
+    "a folder that comes later": (f"/run/systemd/system/{LAYOUT.machine_unit}.d/00-host-routing.conf", ""),
+}
+
+
+@pytest.mark.parametrize(("path", "setting"), HARMLESS.values(), ids=HARMLESS)
+def test_what_does_not_open_it(path: str, setting: str) -> None:
+    """What leaves every start judged is not an opening."""
+    host = installed()
+    lay(host, path, setting and f"[Service]\n{setting}\n")
+    manager(host).reload()
+    assert find_gate_state(host) == GateState(is_up=True)
+
+
+def _remove(path: str) -> Callable[[FakeHost], None]:
+    return lambda host: (host.files.remove(path), None)[1]
+
+
+def _lay(path: str, text: str) -> Callable[[FakeHost], None]:
+    return lambda host: lay(host, path, text)
+
+
+def _edit(path: str, before: str, after: str) -> Callable[[FakeHost], None]:
+    def edit(host: FakeHost) -> None:
+        assert before in host.files.texts[path]
+        host.files.texts[path] = host.files.texts[path].replace(before, after)
+
+    return edit
+
+
+BROKEN_OPEN = {
+    "the drop-in is missing": (
+        _remove(LAYOUT.gate_drop_in_path),
+        (
+            f"{LAYOUT.gate_drop_in_path} is missing, so that machines start without asking; "
+            "write it again with: hostrouting apply"
+        ),
+    ),
+    "the drop-in is masked": (
+        _lay(LAYOUT.gate_drop_in_path, ""),
+        f"{LAYOUT.gate_drop_in_path} is empty or a link to /dev/null, so that machines start without asking; remove it",
+    ),
+    "the check says WARN": (
+        _edit(LAYOUT.check_script_path, "STRICT", "WARN"),
+        (
+            f"{LAYOUT.check_script_path} was edited: it says WARN, and STRICT was installed; "
+            "undo that with: hostrouting apply"
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize(("breaks", "told"), BROKEN_OPEN.values(), ids=BROKEN_OPEN)
+def test_a_file_that_opens_it(breaks: Callable[[FakeHost], None], told: str) -> None:
+    """A file of the gate's own that opens it is named with the remedy."""
+    host = installed()
+    breaks(host)
+    manager(host).reload()
+    assert find_gate_state(host).openings == (told,)
+
+
+def test_a_check_that_only_warns() -> None:
+    """A check that was installed in WARN is not an edited one."""
+    warns = attrs.evolve(STRICT, route_overlap=attrs.evolve(STRICT.route_overlap, mode=Mode.WARN))
+    assert find_gate_state(installed(warns)) == GateState(is_up=True)
+
+
+@pytest.mark.parametrize("path", [LAYOUT.gate_drop_in_path, LAYOUT.gate_unit_path], ids=["drop-in", "unit"])
+def test_what_systemd_has_not_read(path: str) -> None:
+    """What systemd has yet to read opens the gate, and the remedy is the reload."""
+    host = installed()
+    text = host.files.texts.pop(path)
+    manager(host).reload()
+    host.files.texts[path] = text
+    if path == LAYOUT.gate_unit_path:
+        state = find_gate_state(host)
+        assert not state.openings
+        [told] = state.bars
+        assert told.startswith(f"systemd has yet to read {LAYOUT.gate_unit}, and no machine starts")
+    else:
+        told = find_gate_state(host).openings[0]
+        assert told.startswith("every machine starts without asking the gate: systemd has yet to read the drop-in")
+    assert told.endswith("run: systemctl daemon-reload")
+    manager(host).reload()
+    assert find_gate_state(host) == GateState(is_up=True)
+
+
+def test_an_older_unit_is_in_force() -> None:
+    """A unit whose new text systemd has not read runs by the older one, and that is said."""
+    host = installed()
+    lay(host, UNIT_DROP_IN, "[Service]\nTimeoutStartSec=600\n")
+    [told] = find_gate_state(host).openings
+    assert told == f"systemd has yet to read {LAYOUT.gate_unit}; run: systemctl daemon-reload"
+
+
+AGAIN = "write it again with: hostrouting apply"
+BARS = {
+    "the unit is missing": (
+        _remove(LAYOUT.gate_unit_path),
+        f"{LAYOUT.gate_unit_path} is missing or masked, and no machine starts without it; {AGAIN}",
+    ),
+    "the unit is masked": (
+        _lay(LAYOUT.gate_unit_path, ""),
+        f"{LAYOUT.gate_unit_path} is missing or masked, and no machine starts without it; {AGAIN}",
+    ),
+    "the script is missing": (
+        _remove(LAYOUT.gate_script_path),
+        f"{LAYOUT.gate_script_path} is missing or masked, and no machine starts without it; {AGAIN}",
+    ),
+    "the list is missing": (
+        _remove(LAYOUT.gate_steps_path),
+        f"{LAYOUT.gate_steps_path} is missing, and no machine starts without it; {AGAIN}",
+    ),
+    "the list is cut short": (
+        _edit(LAYOUT.gate_steps_path, "end\n", ""),
+        (
+            f"{LAYOUT.gate_steps_path} cannot be used (the list of steps is cut short), "
+            f"and no machine starts without it; {AGAIN}"
+        ),
+    ),
+    "a line that is not a step": (
+        _edit(LAYOUT.gate_steps_path, "requires", "needs"),
+        f"{LAYOUT.gate_steps_path} cannot be used",
+    ),
+    "a step is changing": (
+        _edit(LAYOUT.gate_steps_path, "requires check", "changing check"),
+        f"a run of hostrouting did not finish changing {LAYOUT.check_script_path}; run it again: hostrouting apply",
+    ),
+    "a required script is missing": (
+        _remove(LAYOUT.check_script_path),
+        f"{LAYOUT.check_script_path} is missing, and every machine requires it; {AGAIN}",
+    ),
+    "machines are masked": (
+        _lay(f"/run/systemd/system/{LAYOUT.machine_unit}", ""),
+        f"{LAYOUT.machine_unit} is masked; allow machines with: systemctl unmask --runtime {LAYOUT.machine_unit}",
+    ),
+}
+
+
+@pytest.mark.parametrize(("breaks", "told"), BARS.values(), ids=BARS)
+def test_a_bar(breaks: Callable[[FakeHost], None], told: str) -> None:
+    """What keeps every machine from starting is one sentence with the remedy, and opens nothing."""
+    host = installed()
+    breaks(host)
+    manager(host).reload()
+    state = find_gate_state(host)
+    assert not state.openings
+    [bar] = state.bars
+    assert bar.startswith(told)
+    assert state.is_up
+
+
+def test_a_unit_that_systemd_cannot_use() -> None:
+    """A unit that a drop-in has made unusable keeps every machine from starting."""
+    host = installed()
+    manager(host).properties[LAYOUT.gate_unit] = {"LoadState": "bad-setting"}
+    told = f"systemd cannot use {LAYOUT.gate_unit} (bad-setting), and no machine starts; see: systemctl status"
+    assert find_gate_state(host) == GateState(is_up=True, bars=(told,))
+
+
+def test_machines_that_are_masked_in_vain() -> None:
+    """A mask that is not in force, for the administrator has a template of his own, bars nothing."""
+    host = installed()
+    lay(host, f"/run/systemd/system/{LAYOUT.machine_unit}", "")
+    lay(host, f"/etc/systemd/system/{LAYOUT.machine_unit}", "[Service]\nExecStart=systemd-nspawn\n")
+    manager(host).reload()
+    assert find_gate_state(host) == GateState(is_up=True)
+
+
+def test_a_cause_is_said_once() -> None:
+    """What opens the gate for every machine is not said again of one that is loaded; what is its own is."""
+    host = installed()
+    manager(host).properties[KUBE1] = {}
+    lay(host, MACHINE_DROP_IN, "[Service]\nExecStartPre=\n")
+    lay(host, f"/etc/systemd/system/{KUBE1}.d/50.conf", "[Service]\nSuccessExitStatus=1\n")
+    manager(host).reload()
+    assert [text.split()[0] for text in find_gate_state(host).openings] == ["every", KUBE1, KUBE1]
+
+
+@pytest.mark.parametrize("word", ["present", "gone"])
+def test_a_check_that_is_not_readable_as_ours(word: str) -> None:
+    """A check that was replaced by something else is not judged here: it fails or passes as it will."""
+    host = installed()
+    host.files.texts[LAYOUT.check_script_path] = f"echo {word}\n"
+    assert find_gate_state(host) == GateState(is_up=True)

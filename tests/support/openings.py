@@ -1,0 +1,149 @@
+"""Files by which the gate is opened while all of its own files are in their places: a table for unit and system tests."""
+
+import attrs
+
+from hostrouting.layout import HostLayout
+
+__all__ = ["KUBE1", "OPENINGS", "Opening"]
+
+KUBE1 = "systemd-nspawn@kube1.service"
+
+_LAYOUT = HostLayout()
+_ETC = "/etc/systemd/system"
+_ASK = f"/bin/bash -p {_LAYOUT.gate_script} ask"
+_GATE = f"{_LAYOUT.gate_unit}.d"
+_MACHINE = f"{_LAYOUT.machine_unit}.d"
+
+
+@attrs.frozen
+class Opening:
+    """One file that opens the gate, and what is said of it."""
+
+    name: str
+    path: str
+    text: str
+    """An empty text is a link to /dev/null."""
+    told: str
+
+
+def _service(*settings: str) -> str:
+    return "[Service]\n" + "".join(f"{setting}\n" for setting in settings)
+
+
+OPENINGS = (
+    Opening(
+        "commands are reset for one machine",
+        f"{_ETC}/{KUBE1}.d/99.conf",
+        _service("ExecStartPre="),
+        f"{KUBE1} starts without asking the gate: systemd has another ExecStartPre= in force",
+    ),
+    Opening(
+        "commands are reset for every machine",
+        f"{_ETC}/{_MACHINE}/99.conf",
+        _service("ExecStartPre="),
+        "every machine starts without asking the gate: systemd has another ExecStartPre= in force",
+    ),
+    Opening(
+        "commands are reset for all units of a prefix",
+        f"{_ETC}/systemd-.service.d/99.conf",
+        _service("ExecStartPre="),
+        "every machine starts without asking the gate: systemd has another ExecStartPre= in force",
+    ),
+    Opening(
+        "the machine ignores the answer",
+        f"{_ETC}/{_MACHINE}/99.conf",
+        _service("ExecStartPre=", f"ExecStartPre=-{_ASK}"),
+        "every machine starts without asking the gate: systemd has another ExecStartPre= in force",
+    ),
+    Opening(
+        "the machine takes a refusal for a success",
+        f"{_ETC}/{_MACHINE}/99.conf",
+        _service("SuccessExitStatus=1"),
+        "so that it starts although the gate refuses",
+    ),
+    Opening(
+        "the machine has another bash",
+        f"{_ETC}/{_MACHINE}/99.conf",
+        _service("BindReadOnlyPaths=/bin/true:/bin/bash"),
+        "every machine has BindReadOnlyPaths=/bin/true:/bin/bash",
+    ),
+    Opening(
+        "the drop-in is masked for one machine",
+        f"{_ETC}/{KUBE1}.d/00-host-routing.conf",
+        "",
+        f"{KUBE1} starts without asking the gate: {_ETC}/{KUBE1}.d/00-host-routing.conf takes the place of",
+    ),
+    Opening(
+        "the drop-in is masked from a folder that comes first",
+        f"/etc/systemd/system.control/{_MACHINE}/00-host-routing.conf",
+        "",
+        "every machine starts without asking the gate: /etc/systemd/system.control/",
+    ),
+    Opening(
+        "another program in the unit's place",
+        f"{_ETC}/{_GATE}/99.conf",
+        _service("ExecStart=", "ExecStart=/bin/true"),
+        "runs another command than",
+    ),
+    Opening(
+        "the unit's failure is ignored",
+        f"{_ETC}/{_GATE}/99.conf",
+        _service("ExecStart=", f"ExecStart=-/bin/bash -p {_LAYOUT.gate_script}"),
+        "runs another command than",
+    ),
+    Opening(
+        "another unit of that name",
+        f"/etc/systemd/system.control/{_LAYOUT.gate_unit}",
+        _service("Type=oneshot", "ExecStart=/bin/true"),
+        "runs another command than",
+    ),
+    Opening(
+        "systemd does not wait for the unit",
+        f"{_ETC}/{_GATE}/99.conf",
+        _service("Type=simple"),
+        "has Type=simple, so that systemd does not wait for the script",
+    ),
+    Opening(
+        "a setting for all units of a prefix",
+        f"{_ETC}/host-routing-.service.d/99.conf",
+        _service("Type=exec"),
+        "has Type=exec, so that systemd does not wait for the script",
+    ),
+    Opening(
+        "a setting for all services",
+        f"{_ETC}/service.d/99.conf",
+        _service("Type=simple"),
+        "has Type=simple, so that systemd does not wait for the script",
+    ),
+    Opening(
+        "the unit takes a refusal for a success",
+        f"{_ETC}/{_GATE}/99.conf",
+        _service("SuccessExitStatus=1"),
+        "has SuccessExitStatus=1, so that a refusal can pass for a success",
+    ),
+    Opening(
+        "a command that has the unit skipped",
+        f"{_ETC}/{_GATE}/99.conf",
+        _service("ExecCondition=/bin/false"),
+        "has ExecCondition=/bin/false, so that systemd skips the unit",
+    ),
+    Opening(
+        "a condition that has the unit skipped",
+        f"{_ETC}/{_GATE}/99.conf",
+        "[Unit]\nConditionPathExists=/gone\n",
+        "has ConditionPathExists=/gone",
+    ),
+    Opening(
+        "another network namespace",
+        f"{_ETC}/{_GATE}/99.conf",
+        _service("NetworkNamespacePath=/run/netns/other"),
+        "has NetworkNamespacePath=/run/netns/other, so that the routing of another network namespace is judged",
+    ),
+    Opening(
+        "another bash for the unit",
+        f"{_ETC}/{_GATE}/99.conf",
+        _service("BindReadOnlyPaths=/bin/true:/bin/bash"),
+        "has BindReadOnlyPaths=/bin/true:/bin/bash",
+    ),
+)
+"""Each opens the gate by itself, in STRICT with an overlap, after systemd has read it."""

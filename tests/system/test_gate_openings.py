@@ -1,0 +1,201 @@
+"""What opens the gate while its files are in their places: it really does, it is told with its file, and can be undone."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from hostrouting.config import Mode
+from tests.support.gate import HALVES, KUBE1, LAYOUT, config, end, gate_tests, host, pid, start
+from tests.support.openings import OPENINGS
+from tests.support.systemd import System, wait_for
+
+pytestmark = gate_tests
+
+# To import everything anew would take most of a second each time.
+_STATUS = """\
+import io, json, sys
+from contextlib import redirect_stdout
+from hostrouting.cli import main
+for _ in sys.stdin:
+    with redirect_stdout(io.StringIO()) as said:
+        code = main(["status", "--json"])
+    print(json.dumps({"code": code, **json.loads(said.getvalue())}), flush=True)
+"""
+
+
+@contextmanager
+def statuses(system: System) -> Iterator[Callable[[], dict[str, Any]]]:
+    """What `hostrouting status --json` says inside, with its exit code, each time that it is asked."""
+    program = subprocess.Popen(
+        system.command(sys.executable, "-c", _STATUS), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert program.stdin is not None
+    assert program.stdout is not None
+    asks, answers = program.stdin, program.stdout
+
+    def status() -> dict[str, Any]:
+        asks.write("\n")
+        asks.flush()
+        found: dict[str, Any] = json.loads(answers.readline())
+        return found
+
+    try:
+        yield status
+    finally:
+        asks.close()
+        program.wait(10)
+        answers.close()
+
+
+def _other_network(system: System) -> None:
+    """A network namespace in which nothing overlaps."""
+    system.must("ip", "netns", "add", "other")
+    inside = ["link add eth0 type veth peer name peer", "link set eth0 up", "link set peer up"]
+    inside += ["address add 10.0.0.4/24 dev eth0", "route add default via 10.0.0.1"]
+    for line in inside:
+        system.must("ip", "-n", "other", *line.split())
+
+
+def test_each_opens_it_and_is_told() -> None:
+    """A machine that STRICT holds back runs with each of them; status names the file; without the file it is shut."""
+    with host(config(mode=Mode.STRICT)) as system, statuses(system) as status:
+        _other_network(system)
+        for it in OPENINGS:
+            if it.text:
+                system.lay(it.path, it.text)
+            else:
+                system.link(it.path, "/dev/null")
+            system.must("systemctl", "daemon-reload")
+            # Before the start, for systemd need not have loaded the machine.
+            found = status()
+            assert found["code"] == 1, it
+            [told] = found["gate"]["openings"]
+            assert it.told in told, it
+            assert it.path in told, it
+            assert start(system) == 0, it
+            assert pid(system), it
+            end(system)
+            system.must("rm", it.path)
+            system.must("systemctl", "daemon-reload")
+            assert status()["gate"] == {"up": True, "openings": [], "bars": []}, it
+        assert start(system) == 1
+        assert not pid(system)
+
+
+def test_those_of_the_files() -> None:
+    """The drop-in reverted or masked, an edited check, and a unit that stays active open it; apply undoes the first."""
+    with host(config(*HALVES, mode=Mode.STRICT)) as system, statuses(system) as status:
+        assert start(system) == 0
+        end(system)
+        stays = f"/etc/systemd/system/{LAYOUT.gate_unit}.d/99.conf"
+        system.lay(stays, "[Service]\nRemainAfterExit=yes\n")
+        system.must("systemctl", "daemon-reload")
+        assert start(system) == 0
+        end(system)
+        system.must("ip", "address", "add", "172.16.200.5/24", "dev", "ib0")
+        assert start(system) == 0, "the unit is active still"
+        end(system)
+        [told] = status()["gate"]["openings"]
+        assert "has RemainAfterExit=yes, so that the script runs at the first start of a machine only" in told
+        system.must("rm", stays)
+        system.must("systemctl", "daemon-reload")
+        system.must("systemctl", "stop", LAYOUT.gate_unit)
+        assert start(system) == 1
+
+        system.must("cp", LAYOUT.check_script_path, "/root/script")
+        system.must("sed", "-i", "s/STRICT/WARN/", LAYOUT.check_script_path)
+        assert start(system) == 0
+        end(system)
+        [told] = status()["gate"]["openings"]
+        assert told.startswith(f"{LAYOUT.check_script_path} was edited")
+        system.must("cp", "/root/script", LAYOUT.check_script_path)
+        assert start(system) == 1
+
+        system.must("cp", LAYOUT.gate_drop_in_path, "/root/kept")
+        system.must("ln", "-sf", "/dev/null", LAYOUT.gate_drop_in_path)
+        system.must("systemctl", "daemon-reload")
+        [told] = status()["gate"]["openings"]
+        assert told.startswith(f"{LAYOUT.gate_drop_in_path} is empty or a link to /dev/null")
+        assert start(system) == 0
+        end(system)
+        system.must("systemctl", "revert", LAYOUT.machine_unit)
+        [told] = status()["gate"]["openings"]
+        assert told.startswith(f"{LAYOUT.gate_drop_in_path} is missing")
+        assert start(system) == 0
+        end(system)
+        system.must("mkdir", "--parents", LAYOUT.gate_drop_in_path.rpartition("/")[0])
+        system.must("cp", "/root/kept", LAYOUT.gate_drop_in_path)
+        system.must("systemctl", "daemon-reload")
+        assert status()["gate"]["openings"] == []
+        assert start(system) == 1
+
+
+def test_what_systemd_has_not_read() -> None:
+    """A drop-in that systemd has yet to read opens the gate for a machine that is loaded, until the reload."""
+    keeps = {"/etc/systemd/system/keeps-it-loaded.target": f"[Unit]\nWants={KUBE1}\n"}
+    with host(config(mode=Mode.STRICT), more=keeps) as system, statuses(system) as status:
+        path = LAYOUT.gate_drop_in_path
+        system.must("mv", path, "/root/kept")
+        system.must("systemctl", "daemon-reload")
+        system.must("systemctl", "start", "keeps-it-loaded.target")
+        wait_for("the machine", lambda: system.show(KUBE1, "ActiveState") == "active")
+        end(system)
+        system.must("mv", "/root/kept", path)
+        found = status()["gate"]
+        assert [told for told in found["openings"] if told.endswith("run: systemctl daemon-reload")] == found[
+            "openings"
+        ]
+        assert found["openings"]
+        system.must("systemctl", "daemon-reload")
+        assert status()["gate"]["openings"] == []
+        assert start(system) == 1
+
+
+def test_what_does_not_open_it() -> None:
+    """Settings of the machine's unit that hide or replace what the question looks at do not open the gate."""
+    drop_in = f"/etc/systemd/system/{LAYOUT.machine_unit}.d/99.conf"
+    template = "/etc/systemd/system/" + LAYOUT.machine_unit
+    with host(config(mode=Mode.STRICT)) as system:
+        rows = [
+            *(
+                (drop_in, f"[Service]\n{setting}\n")
+                for setting in (
+                    "TemporaryFileSystem=/etc/systemd",
+                    "InaccessiblePaths=/etc/systemd",
+                    "PrivateTmp=yes",
+                    "Environment=SYSTEMD_OFFLINE=1 SYSTEMD_IN_CHROOT=1 BASH_ENV=/etc/test-network.sh",
+                    'Environment="BASH_FUNC_systemctl%%=() { :; }"',
+                    "TimeoutStartSec=50ms\nTimeoutStartFailureMode=kill",
+                )
+            ),
+            (template, system.must("cat", f"/usr/lib/systemd/system/{LAYOUT.machine_unit}")),
+            (f"/etc/systemd/system/{KUBE1}", system.must("cat", f"/usr/lib/systemd/system/{LAYOUT.machine_unit}")),
+            (f"/etc/systemd/system/{LAYOUT.gate_unit}.d/99.conf", "[Service]\nRestartForceExitStatus=1\n"),
+            (f"/etc/systemd/system/{LAYOUT.gate_unit}.d/99.conf", "[Unit]\nOnFailure=basic.target\n"),
+        ]
+        for path, text in rows:
+            system.lay(path, text)
+            system.must("systemctl", "daemon-reload")
+            assert start(system) == 1, text
+            assert not pid(system), text
+            system.must("rm", path)
+            system.run("systemctl", "stop", LAYOUT.gate_unit)
+
+
+def test_a_mask_holds_machines_back() -> None:
+    """What a failed apply tells an operator to do holds machines back without any gate, and status says so."""
+    with host(config(mode=Mode.STRICT)) as system, statuses(system) as status:
+        system.must("rm", LAYOUT.gate_drop_in_path)
+        system.must("systemctl", "mask", "--runtime", LAYOUT.machine_unit)
+        assert start(system) == 1
+        assert not pid(system)
+        gate = status()["gate"]
+        assert gate["openings"] == []
+        [bar] = gate["bars"]
+        assert bar.startswith(f"{LAYOUT.machine_unit} is masked")
+        system.must("systemctl", "unmask", "--runtime", LAYOUT.machine_unit)
+        assert status()["gate"]["openings"]
+        assert start(system) == 0
