@@ -3,6 +3,7 @@
 import attrs
 
 from hostrouting.layout import HostLayout
+from hostrouting.render import SHELL
 
 __all__ = ["KUBE1", "OPENINGS", "Opening"]
 
@@ -10,7 +11,7 @@ KUBE1 = "systemd-nspawn@kube1.service"
 
 _LAYOUT = HostLayout()
 _ETC = "/etc/systemd/system"
-_ASK = f"/bin/bash -p {_LAYOUT.gate_script} ask"
+_RUN = f"{SHELL} {_LAYOUT.gate_script}"
 _GATE = f"{_LAYOUT.gate_unit}.d"
 _MACHINE = f"{_LAYOUT.machine_unit}.d"
 
@@ -52,7 +53,7 @@ OPENINGS = (
     Opening(
         "the machine ignores the answer",
         f"{_ETC}/{_MACHINE}/99.conf",
-        _service("ExecStartPre=", f"ExecStartPre=-{_ASK}"),
+        _service("ExecStartPre=", f"ExecStartPre=-{_RUN} ask"),
         "every machine starts without asking the gate: systemd has another ExecStartPre= in force",
     ),
     Opening(
@@ -88,7 +89,7 @@ OPENINGS = (
     Opening(
         "the unit's failure is ignored",
         f"{_ETC}/{_GATE}/99.conf",
-        _service("ExecStart=", f"ExecStart=-/bin/bash -p {_LAYOUT.gate_script}"),
+        _service("ExecStart=", f"ExecStart=-{_RUN}"),
         "runs another command than",
     ),
     Opening(

@@ -1,0 +1,71 @@
+"""What each unit's script could do if somebody else had written it: no more than its work takes."""
+
+import json
+from pathlib import Path
+
+from hostrouting.config import Mode
+from tests.support.gate import HALVES, LAYOUT, config, gate_tests, host
+from tests.support.systemd import System
+
+pytestmark = gate_tests
+
+_PROBE = "/usr/local/lib/probe.py"
+
+# What every unit may.
+_HARMLESS = {
+    "write in /tmp",  # its own
+    "write in /var/tmp",
+    "read /etc/hosts",
+    "read /etc/ssh",
+    "read /etc/ssl/private",
+    "process_madvise",  # of itself
+    "firewall",  # a socket alone: to change a firewall takes the capability
+    "route get",
+}
+_STATE = f"write in {LAYOUT.state_directory}"
+# CAP_NET_ADMIN is for the routes, and there is none for routes alone.
+_ADMIN = {"route add", "uevents"}
+MAY = {
+    LAYOUT.gate_unit: _HARMLESS | _ADMIN | {_STATE},
+    LAYOUT.check_unit: _HARMLESS | {_STATE},
+    LAYOUT.routes_unit: _HARMLESS | _ADMIN,
+}
+# What they need for their work; the rest may be missing from a host.
+MUST = {
+    LAYOUT.gate_unit: {"route get", "route add", _STATE},
+    LAYOUT.check_unit: {"route get", _STATE},
+    LAYOUT.routes_unit: {"route get", "route add"},
+}
+
+
+def probed(system: System, unit: str, other: str) -> dict[str, str]:
+    """How each attempt ended inside of a unit: empty where it succeeded."""
+    drop_in = f"/etc/systemd/system/{unit}.d/99.conf"
+    system.lay(drop_in, f"[Service]\nExecStart=\nExecStart=/usr/bin/env python3 {_PROBE} {other}\n")
+    system.must("systemctl", "daemon-reload")
+    system.must("systemctl", "start", unit)
+    [line] = [line for line in system.journal(unit).splitlines() if line.startswith("PROBED ")]
+    found: dict[str, str] = json.loads(line.removeprefix("PROBED "))
+    return found
+
+
+def test_what_a_script_can_do() -> None:
+    """It reads the routing, writes where its markers are, and changes routes where that is its work; nothing else."""
+    probe = Path(__file__).resolve().parents[1] / "support" / "probe.py"
+    with host(config(*HALVES, mode=Mode.STRICT), machines=()) as system:
+        system.lay(_PROBE, probe.read_text())
+        system.run("mkdir", "--parents", "/mnt/some", "/etc/ssl/private", "/etc/ssh")
+        system.must("mount", "-t", "tmpfs", "none", "/mnt/some")
+        system.run("mkfifo", "/run/initctl", "/run/some-fifo")
+        system.must("systemd-run", "--unit=other", "sleep", "1000")
+        other = system.show("other.service", "MainPID")
+        # Outside of any unit nearly all of it succeeds, so that what is refused is refused by the sandbox.
+        outside = json.loads(system.must("/usr/bin/env", "python3", _PROBE, other).removeprefix("PROBED "))
+        assert sum(not ended for ended in outside.values()) > len(outside) / 2
+        for unit, may in MAY.items():
+            ended = probed(system, unit, other)
+            assert ended.keys() == outside.keys()
+            can = {name for name, error in ended.items() if not error}
+            assert can <= may, unit
+            assert can >= MUST[unit], unit
+        assert system.show("other.service", "ActiveState") == "active"
