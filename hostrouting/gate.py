@@ -211,6 +211,7 @@ class _Change:
         leaving = [part for part in down if part.present(self._files)]
         names = {part.name for part in stale}
         failure: FileError | None = None
+        self._stop(leaving)  # while systemd knows these units: a stop is not a failure of theirs
         try:
             self._list([attrs.evolve(it, kind="changing") if it.name in names else it for it in steps])
             self._note("", self._gate.rest.install(self._files))
@@ -232,7 +233,7 @@ class _Change:
                 raise
         if failure is not None:
             raise failure
-        self._stop((*stale, *leaving))
+        self._stop(stale)
         self._forget(leaving)
         self._list(steps)
         self._retire_former()
@@ -252,13 +253,13 @@ class _Change:
         for it in (gate.drop_in, gate.former):
             self._note("", it.remove(self._files, failures))
         self._reload(down)
+        self._stop(down)  # while systemd knows these units: a stop is not a failure of theirs
         for part in down:
             self._note(part.name, part.files.remove(self._files, failures))
         if not gate.drop_in.present(self._files):  # else machines go on asking, and have to pass
             for it in (FileSet(obsolete=(path,)), gate.rest):
                 self._note("", it.remove(self._files, failures))
         self._reload(down)
-        self._stop(down)
         self._forget(down, failures)
         if failures:
             raise failures[0] if len(failures) == 1 else ExceptionGroup("not everything could be removed", failures)

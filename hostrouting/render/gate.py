@@ -80,6 +80,8 @@ def render_gate_unit(layout: HostLayout | None = None) -> str:
         timeout=_SECONDS,
         state_directory=where.state_directory,
         capabilities="CAP_NET_ADMIN",
+        # What is stopped, and what a script leaves, ends at once; and a stop is not mistaken for a refusal.
+        settings=("KillSignal=SIGKILL",),
     )
 
 

@@ -71,6 +71,10 @@ UMask=0022
 """
 
 
+# With what a script ends that is told to stop: to the unit, this is not a failure.
+_STOPPED = "SuccessExitStatus=143"
+
+
 def render_oneshot(
     description: str,
     *,
@@ -79,6 +83,7 @@ def render_oneshot(
     timeout: int,
     state_directory: str = "",
     capabilities: str = "",
+    settings: tuple[str, ...] = (_STOPPED,),
     wanted_by: str = "",
 ) -> str:
     """A sandboxed oneshot that runs one script of ours."""
@@ -94,7 +99,7 @@ def render_oneshot(
         f"ExecStart={SHELL} {command}",
         f"TimeoutStartSec={timeout}",
         "TimeoutStopSec=5",
-        "KillMode=mixed",
+        *settings,
         "UnsetEnvironment=BASH_ENV SHELLOPTS BASHOPTS LD_PRELOAD LD_LIBRARY_PATH",
     ]
     if state_directory:

@@ -454,7 +454,7 @@ class TestTakenAway:
 
     @pytest.mark.parametrize("name", SOMETHING)
     def test_in_order(self, name: str) -> None:
-        """The list is opened, then the drop-in goes and systemd reads that, then the steps' files, then the rest."""
+        """The list is opened, the drop-in goes and systemd reads that, units are stopped, then files go: steps' first."""
         host, mishaps = mishap_host()
         change(host, CONFIGS[name])
         up = parts_paths(parts(host, CONFIGS[name])[0])
@@ -462,10 +462,11 @@ class TestTakenAway:
         change(host, CONFIGS["nothing"])
         events = mishaps.events
         assert events[:4] == [STOP, f"write {STEPS}", f"remove {DROP_IN}", "reload"]
+        assert events[4:6] == [f"stop {LAYOUT.routes_unit}", f"stop {LAYOUT.check_unit}"]
         mine = [at for at, event in enumerate(events) if event.partition(" ")[2] in up]
-        assert mine == list(range(4, 4 + len(mine)))
+        assert mine == list(range(6, 6 + len(mine)))
         rest = [f"remove {path}" for path in (STEPS, LAYOUT.gate_script_path, LAYOUT.gate_unit_path)]
-        assert events[4 + len(mine) :][:4] == [*rest, "reload"]
+        assert events[6 + len(mine) :][:4] == [*rest, "reload"]
         assert left(host) == set()
 
     @pytest.mark.parametrize("looks", [0, 5, 10**6])

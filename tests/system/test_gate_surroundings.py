@@ -74,7 +74,7 @@ def test_no_room_for_what_was_found(option: str) -> None:
         system.run("sh", "-c", f"cat /dev/zero >{state}/all")
         system.must("mount", "-o", f"remount,{option}", state)
         assert start(system) == 0
-        assert f"cannot write {LAYOUT.report_path}: " in system.journal(LAYOUT.check_unit)
+        assert f"cannot write {LAYOUT.report_path}: " in system.journal(LAYOUT.gate_unit)
         end(system)
         system.must("sed", "-i", "s/^  'route .*//", LAYOUT.routes_script_path)
         system.must("ip", "route", "flush", "proto", "213")

@@ -131,7 +131,7 @@ require() {
   patience=15
 }
 
-# A script that hangs is left to systemd, which ends it with this service (KillMode=mixed).
+# A script that hangs is left to systemd, which ends it with this service.
 want() {
   local status='' what='did not end in time'
   read -r -t "$((patience + 5))" status < <(run_step "$1" >&2; echo $?)

@@ -102,7 +102,7 @@ class TestConfigureStaticRoutes:
         assert not {LAYOUT.routes_script_path, LAYOUT.routes_unit_path} & set(host.files.texts)
         assert [step.name for step in Gate(host).steps] == ["check-route-overlap"]
         assert host.files.links == {}
-        assert host.manager.calls == [STOP, "reload", "stop static-routes.service"]
+        assert host.manager.calls == [STOP, "stop static-routes.service", "reload"]
 
     def test_conflict(self) -> None:
         """A key that InfiniBand holds is a conflict with the way out; no route was changed, and the gate is shut."""
