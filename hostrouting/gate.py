@@ -6,9 +6,10 @@ lose, while a machine starts; what a configuration says is in the list and in th
 
 A change is one thing to a machine that starts: it is judged by what was before, or by what is after.
 1. Whoever changes anything holds the lock of the host. The gate waits for that lock before it reads the list.
-2. The unit is stopped first, so that no run has begun before the change and goes on after it. The machine asks again.
-3. While files differ from what they will be, the list says `changing` of their step, which keeps the gate shut: so it
-   stays, when this run is killed, until another one has finished the work.
+2. The list is written first. It says `changing` of a step whose files differ from what they will be, and that keeps the
+   gate shut: so it stays, when this run is killed, until another one has finished the work.
+3. Then the unit is stopped. A run that has read the former list ends here, and the machine asks again; one that begins
+   later has read the new list, also where there was no lock to be had. Only now scripts change.
 4. The list says last what the steps are now.
 
 Here: the order of these. Not here: what a task needs on a host (`tasks`), and the texts (`render`).
@@ -155,7 +156,7 @@ class Gate:
     def change(self, ctx: phases.Context, up: Sequence[Part] = (), down: Sequence[Part] = ()) -> Changed:
         """Put up these parts and take those away; the host has to be locked. The gate's paths are the first part's.
 
-        A failure leaves the gate shut for the parts that are put up. Of what is taken away as much goes as can.
+        A failure leaves the gate shut for the parts that are put up. Removal continues past failures.
         """
         parts = (*up, *down)
         if not self.changes(up, down) and not self.is_unread(parts):
@@ -164,8 +165,6 @@ class Gate:
             it.require_room(self.files)
         if self.manager is None:
             ctx.log.info("no systemd runs here: what changes takes effect at the next boot")
-        else:
-            self.manager.stop(self.layout.gate_unit)
         foreign = {part.name for part in parts if part.files.foreign(self.files)}
         change = _Change(self, ctx, foreign)
         if steps := self._steps_after(up, down):
@@ -214,6 +213,7 @@ class _Change:
         self._stop(leaving)  # while systemd knows these units: a stop is not a failure of theirs
         try:
             self._list([attrs.evolve(it, kind="changing") if it.name in names else it for it in steps])
+            self._stop_gate()
             self._note("", self._gate.rest.install(self._files))
             for part in stale:
                 self._note(part.name, part.all_files.install(self._files))
@@ -246,6 +246,7 @@ class _Change:
         if is_asked:
             with suppress(FileError):
                 self._list(())
+            self._stop_gate()
         if is_asked or gate.former.present(self._files):
             # Machines that are starting pass now. If a drop-in went first, systemd would leave out the commands of
             # others.
@@ -275,6 +276,11 @@ class _Change:
             self._manager.reload()
             self._is_unread = False
 
+    def _stop_gate(self) -> None:
+        """End a run that has read a former list; the machine that asked asks again."""
+        if self._manager is not None:
+            self._manager.stop(self._layout.gate_unit)
+
     def _stop(self, parts: Iterable[Part]) -> None:
         """End runs of what was there before; a unit that we did not write is left alone."""
         for part in parts:
@@ -300,7 +306,11 @@ class _Change:
     def _await_starts(self) -> tuple[str, ...]:
         """Wait until no machine's start is at the commands before the machine; those that still are after a while."""
         end = self._ctx.clock.now() + _PATIENCE
+        told = False
         while starting := self._gate.starting():
+            if not told:
+                self._ctx.log.info("waiting up to %g s for the start of %s", _PATIENCE, " and ".join(starting))
+                told = True
             if self._ctx.clock.now() >= end:
                 break
             self._ctx.sleep(0.1)

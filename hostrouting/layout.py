@@ -12,7 +12,7 @@ def _directory(_: "HostLayout", attribute: "attrs.Attribute[str]", value: str) -
     # What stands in units and scripts is written there as it is, so it must mean nothing but itself.
     letters = value.replace("/", "").replace("-", "").replace("_", "").replace(".", "").replace("@", "")
     if not (value.startswith("/") and letters.isascii() and letters.isalnum()) or "/." in value or value.endswith("/"):
-        rule = "is no absolute path of letters, digits, '-', '_', '.' and '@' alone"
+        rule = "is not an absolute path of letters, digits, '-', '_', '.' and '@' alone"
         raise ValueError(f"{attribute.name}: {value!r} {rule}")
     if attribute.name == "state_directory" and not value.startswith("/run/"):
         raise ValueError(f"{attribute.name}: {value!r} is not under /run, where systemd makes it for the check")
@@ -46,7 +46,7 @@ class HostLayout:
     def __attrs_post_init__(self) -> None:
         """Refuse a root that leads somewhere else from another directory."""
         if not self.root.startswith("/") or "\0" in self.root:
-            raise ValueError(f"root: {self.root!r} is no absolute path")
+            raise ValueError(f"root: {self.root!r} is not an absolute path")
 
     def at(self, path: str) -> str:
         """Where a path of the host is from here."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from hostrouting.config import Mode
+from hostrouting.errors import FileError
 from hostrouting.gate import Gate
 from hostrouting.render import SHELL, parse_check_script, parse_gate_steps
 
@@ -59,7 +60,7 @@ _OF_A_MACHINE = ("Id", "LoadState", "ExecStartPre", "DropInPaths", "NeedDaemonRe
 _RUN = SHELL.replace("'", "")  # as systemd shows it
 
 # The exit statuses with which the question ends when it is refused, or cannot be asked.
-_REFUSALS = {"1", "2", "126", "127"}
+_REFUSALS = {"1", "2", "126", "127", "TERM", "HUP", "INT", "PIPE", "KILL"}
 
 
 @attrs.frozen
@@ -140,7 +141,7 @@ def _machine(host: Host, found: Mapping[str, str]) -> Iterator[str]:
     asks = f"argv[]={_RUN} {layout.gate_script} ask ; ignore_errors=no "
     if asks not in found["ExecStartPre"]:
         if found["NeedDaemonReload"] == "yes":
-            yield "starts without asking the gate: systemd has yet to read the drop-in; run: systemctl daemon-reload"
+            yield "starts without asking the gate: systemd has not loaded the drop-in; run: systemctl daemon-reload"
             return
         file = layout.gate_drop_in.rpartition("/")[2]
         if same := [path for path in others if path.rpartition("/")[2] == file]:
@@ -148,6 +149,9 @@ def _machine(host: Host, found: Mapping[str, str]) -> Iterator[str]:
         else:
             why = f"systemd has another ExecStartPre= in force; {where}"
         yield f"starts without asking the gate: {why}"
+    elif not found["ExecStartPre"].partition("argv[]=")[2].startswith(asks.partition("argv[]=")[2]):
+        lost = "if that changes while it runs, systemd leaves out the gate; give the drop-in a name that sorts after 00"
+        yield f"runs another ExecStartPre= before it asks the gate: {lost}; {where}"
     if _REFUSALS & set(found["SuccessExitStatus"].split()):
         status = found["SuccessExitStatus"]
         yield f"has SuccessExitStatus={status}, so that it starts although the gate refuses; {where}"
@@ -167,7 +171,7 @@ def _unloadable(host: Host, found: Mapping[str, str]) -> Iterator[str]:
     layout, state = host.layout, found["LoadState"]
     if state != "loaded" and host.files.read(layout.gate_unit_path):
         if state == "not-found":
-            yield f"systemd has yet to read {layout.gate_unit}, and no machine starts; run: systemctl daemon-reload"
+            yield f"systemd has not loaded the current {layout.gate_unit}, and no machine starts; run: systemctl daemon-reload"
         else:
             yield f"systemd cannot use {layout.gate_unit} ({state}), and no machine starts; see: systemctl status"
 
@@ -177,7 +181,7 @@ def _unit(host: Host, found: Mapping[str, str]) -> Iterator[str]:
     others = found["DropInPaths"].split()
     where = f"; look in {', '.join(others)}" if others else f"; look in {found['FragmentPath']}"
     if found["NeedDaemonReload"] == "yes":
-        yield f"systemd has yet to read {layout.gate_unit}; run: systemctl daemon-reload"
+        yield f"systemd has not loaded the current {layout.gate_unit}; run: systemctl daemon-reload"
     if f"argv[]={_RUN} {layout.gate_script} ; ignore_errors=no " not in found["ExecStart"]:
         yield f"{layout.gate_unit} runs another command than {layout.gate_script}{where}"
     for name, harmless, why in _UNIT:
@@ -205,12 +209,16 @@ def _edited(host: Host, steps: tuple[GateStep, ...]) -> Iterator[str]:
         if (step.kind, step.name) == ("requires", "check-route-overlap"):
             with suppress(ValueError, LookupError):
                 if parse_check_script(host.files.read(path) or "").config.mode is Mode.WARN:
-                    told = "was edited: it says WARN, and STRICT was installed"
+                    told = "was edited from STRICT to WARN"
                     yield f"{path} {told}; undo that with: hostrouting apply"
 
 
 def _bars(host: Host) -> Iterator[str]:
     files, layout = host.files, host.layout
+    state = layout.at(layout.state_directory)
+    with suppress(FileError):  # a folder cannot be read, as it should be
+        if files.read(state) is not None:
+            yield f"{state} is not a folder, and no machine starts without it; remove it"
     again = "write it again with: hostrouting apply"
     if not files.read(layout.gate_unit_path) and files.is_there(layout.gate_unit_path):
         masked = f"{layout.gate_unit_path} is masked, and no machine starts without it"

@@ -36,7 +36,7 @@ def gate_document(gate: GateState) -> dict[str, Any]:
 def gate_lines(gate: GateState) -> Iterator[Line]:
     """What opens the gate, and what keeps it shut; nothing where it judges every machine."""
     for title, sentences in (
-        ("Machines start without being judged:", gate.openings),
+        ("Machines start unchecked:", gate.openings),
         ("No machine starts:", gate.bars),
     ):
         if sentences:
@@ -53,4 +53,4 @@ def after_a_failure(gate: GateState) -> Line:
         return line(Painted("A machine that is started now is NOT held back:", "bad"), f" {why}; {ways}")
     if gate.bars:
         return line(Painted("No machine starts now:", "warn"), f" {gate.bars[0]}")
-    return line("A machine that is started now is judged by what is installed; see: hostrouting status")
+    return line("Machines are still checked before they start; see: hostrouting status")

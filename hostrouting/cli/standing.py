@@ -94,11 +94,17 @@ class Standing:
         """Whether a unit failed for a reason that was judged anew: the routes that are there, the verdict now."""
         has_refused = (state.result, state.status) == ("exit-code", 1)
         if unit == self.layout.gate_unit:
-            return has_refused  # a machine, and why is judged now
+            return has_refused and self._explains_a_refusal
         if unit == self.layout.routes_unit:
             return not self.missing and any(it.ok and it.invocation for name, it in self.units if name != unit)
         judged = self.now is not None and self.now.is_installed
         return judged and has_refused and self.last is not None and self.last.verdict in _REFUSING
+
+    @property
+    def _explains_a_refusal(self) -> bool:
+        """Whether what is known says why the gate refused a machine: the routes, the verdict now, or the one then."""
+        verdicts = {it.verdict for it in (self.now, self.last) if it is not None}
+        return bool(self.missing or self.contested or self.gate.bars or verdicts & _REFUSING)
 
     @property
     def heals(self) -> bool:

@@ -30,8 +30,10 @@ _TONES: dict[str, Tone] = {"ok": "good", "overlap": "bad"}
 _LET_IN = "no machine is refused for this."
 _FOLLOWS = {
     ("STRICT", "overlap"): "a machine that is started now is refused; one that runs keeps running.",
-    ("STRICT", "no-default-route"): "a machine that is started now waits for one, and is refused where none comes; "
-    "one that runs keeps running.",
+    (
+        "STRICT",
+        "no-default-route",
+    ): "machines wait for a default route and do not start without one; one that runs keeps running.",
     ("WARN", "overlap"): _LET_IN,
     ("WARN", "no-default-route"): _LET_IN,
 }
@@ -124,6 +126,9 @@ def _wrong(it: Standing, config: str | None) -> Iterator[Line]:
         yield line(Painted("OPEN:", "bad"), f" {_more(it.gate.openings)}")
     if it.gate.bars:
         yield line(Painted("SHUT:", "bad"), f" {_more(it.gate.bars)}")
+    elif it.failed == (it.layout.gate_unit,):
+        why = "the gate refused the last machine that asked, and nothing found now explains it"
+        yield line(Painted("FAILED:", "bad"), f" {why}; see journalctl -u {it.layout.gate_unit}")
     elif it.failed:
         yield line(Painted("FAILED:", "bad"), f" {' and '.join(it.failed)}; see journalctl -u {it.failed[0]}")
     elif it.contested:

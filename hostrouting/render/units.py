@@ -71,7 +71,7 @@ UMask=0022
 """
 
 
-# With what a script ends that is told to stop: to the unit, this is not a failure.
+# The exit status of a script that was told to stop, which is not a failure of its unit.
 _STOPPED = "SuccessExitStatus=143"
 
 

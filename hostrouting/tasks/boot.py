@@ -41,7 +41,7 @@ def valid_wait(instance: object, _attribute: object, value: float) -> None:
 
 @contextmanager
 def locked(host: Host, ctx: phases.Context, parts: Sequence[Part]) -> Iterator[Host]:
-    """The host, locked. Where a running host cannot be, the gate is put up for these parts before that is raised."""
+    """The host, locked. If the lock fails on a running host, the gate is still put up, then the error is raised."""
     with ExitStack() as stack:
         try:
             inside = stack.enter_context(host.locked(ctx))

@@ -178,10 +178,10 @@ def test_what_systemd_has_not_read(path: str) -> None:
         state = find_gate_state(host)
         assert not state.openings
         [told] = state.bars
-        assert told.startswith(f"systemd has yet to read {LAYOUT.gate_unit}, and no machine starts")
+        assert told.startswith(f"systemd has not loaded the current {LAYOUT.gate_unit}, and no machine starts")
     else:
         told = find_gate_state(host).openings[0]
-        assert told.startswith("every machine starts without asking the gate: systemd has yet to read the drop-in")
+        assert told.startswith("every machine starts without asking the gate: systemd has not loaded the drop-in")
     assert told.endswith("run: systemctl daemon-reload")
     manager(host).reload()
     assert find_gate_state(host) == GateState(is_up=True)
@@ -192,7 +192,7 @@ def test_an_older_unit_is_in_force() -> None:
     host = installed()
     lay(host, UNIT_DROP_IN, "[Service]\nTimeoutStartSec=600\n")
     [told] = find_gate_state(host).openings
-    assert told == f"systemd has yet to read {LAYOUT.gate_unit}; run: systemctl daemon-reload"
+    assert told == f"systemd has not loaded the current {LAYOUT.gate_unit}; run: systemctl daemon-reload"
 
 
 AGAIN = "write it again with: hostrouting apply"

@@ -20,7 +20,7 @@ _FULL = "mount -t tmpfs -o size=4k,mode=755 none {0}; cat /dev/zero >{0}/all 2>&
 
 _OPEN = "A machine that is started now is NOT held back: "
 _BARRED = "No machine starts now: "
-_JUDGED = "A machine that is started now is judged by what is installed; "
+_JUDGED = "Machines are still checked before they start; "
 _REFUSED = "The mode is STRICT: no machine starts on this host until the check passes."
 
 _CLI = """\

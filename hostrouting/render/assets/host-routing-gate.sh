@@ -40,9 +40,10 @@ refuse() {
 # --- host-routing-gate.sh ask
 
 # A failed `systemctl start` is not always a refusal: the service was stopped because hostrouting changes it, or systemd
-# executed itself anew and dropped the connection. Then the question is asked again, which joins a run that goes on.
+# executed itself anew and dropped the connection. Then ask again; if the service is running, this waits for that run.
 ask() {
-  local begin nap
+  local begin nap last=''
+  trap 'finished=1; exit 1' TERM HUP INT PIPE # not a status that a setting of the machine can take for a success
   read -r begin _ </proc/uptime
   begin=${begin/./}0000 # microseconds
   for nap in 0.1 0.2 0.4 0.8 1 1 1 ''; do
@@ -63,23 +64,28 @@ is_removed() {
 
 # Whether the service has failed by itself since we asked, or cannot be started at all.
 has_refused() {
-  local name value load='' active='' result='' ended=0
+  local name value load='' active='' sub='' result='' ended=0
   while IFS='=' read -r name value; do
     case $name in
       LoadState) load=$value ;;
       ActiveState) active=$value ;;
+      SubState) sub=$value ;;
       Result) result=$value ;;
       ExecMainExitTimestampMonotonic) ended=$value ;;
     esac
-  done < <(systemctl show --property LoadState,ActiveState,Result,ExecMainExitTimestampMonotonic "$unit")
+  done < <(systemctl show --property LoadState,ActiveState,SubState,Result,ExecMainExitTimestampMonotonic "$unit")
   [[ $load && $load != loaded ]] && return 0
-  [[ $active == failed && $result != signal ]] && ((ended >= begin))
+  # A refusal ends after we asked. On a host that was suspended the two clocks differ: there it is not the last one seen.
+  local before=$last
+  last=$ended
+  [[ ($active == failed || $sub == auto-restart) && $result != signal ]] || return 1
+  ((ended >= begin)) || [[ $before && $before != "$ended" ]]
 }
 
 # --- host-routing-gate.sh
 
-# How many seconds a step may wait for what the host lacks. Only the first has long: the start of a machine takes 90 s
-# at most, by default.
+# How many seconds the first step may wait for what the host lacks. What comes after it, or after a wait for the lock, has
+# less: the start of a machine takes 90 s at most, by default.
 patience=60
 
 take_steps() {
@@ -89,10 +95,10 @@ take_steps() {
   ((${#all[@]})) || pass
   # A run of hostrouting holds the lock while it changes the steps. The scripts run without it: whoever changes them
   # stops this service first.
+  require_file "$lock"
   if [[ -e $lock ]]; then
     { exec {held}<"$lock"; } 2>/dev/null || refuse "cannot open $lock"
-    flock --shared --timeout "$patience" "$held" ||
-      refuse "a run of hostrouting has been at work for $patience s; see: fuser $lock"
+    flock --shared --nonblock "$held" || await_lock "$held"
     exec {held}<&-
     read_steps
   fi
@@ -109,9 +115,20 @@ take_steps() {
   pass
 }
 
+# A run that takes longer waits for something, such as a default route: by then the list says what it will be.
+await_lock() {
+  local status=0
+  flock --shared --timeout 45 "$1" || status=$?
+  ((status < 2)) || refuse "flock cannot be run (status $status)"
+  patience=15
+}
+
+require_file() { [[ ! -e $1 || -f $1 ]] || refuse "$1 is not a regular file; remove it"; }
+
 # Sets `all`. The last line says that the list is whole.
 read_steps() {
   local lines=() line
+  require_file "$steps"
   if [[ ! -e $steps ]]; then
     [[ -e $drop_in ]] || pass # hostrouting was removed from this host meanwhile
     refuse "$steps is missing; write it again with: hostrouting apply"

@@ -229,7 +229,7 @@ def test_a_run_that_was_cut_short(written: Callable[..., str], mode: str) -> Non
     assert said.code == 1
     found = gate(host)
     assert changing in found["bars"]
-    assert any("systemd has yet to read" in text for text in found["openings"])
+    assert any("systemd has not loaded" in text for text in found["openings"])
 
 
 def test_before_the_gate_is_there(repaired: str) -> None:
@@ -252,7 +252,7 @@ def test_what_systemd_has_not_read(repaired: str) -> None:
     host.manager.read = {}
     said = say("status", "--config", repaired, host=host)
     assert said.code == 1
-    assert said.lines[0].startswith("OPEN: every machine starts without asking the gate: systemd has yet to read")
+    assert said.lines[0].startswith("OPEN: every machine starts without asking the gate: systemd has not loaded")
     assert not any(text.startswith("  /run/") for text in said.lines), "what a check leaves is not a file that lasts"
 
 
