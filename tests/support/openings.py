@@ -113,8 +113,8 @@ OPENINGS = (
     Opening(
         "a setting for all services",
         f"{_ETC}/service.d/99.conf",
-        _service("Type=simple"),
-        "has Type=simple, so that systemd does not wait for the script",
+        _service("NetworkNamespacePath=/run/netns/other"),
+        "has NetworkNamespacePath=/run/netns/other, so that the routing of another network namespace is judged",
     ),
     Opening(
         "the unit takes a refusal for a success",
