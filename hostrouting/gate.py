@@ -210,10 +210,10 @@ class _Change:
         leaving = [part for part in down if part.present(self._files)]
         names = {part.name for part in stale}
         failure: FileError | None = None
-        self._stop(leaving)  # while systemd knows these units: a stop is not a failure of theirs
         try:
             self._list([attrs.evolve(it, kind="changing") if it.name in names else it for it in steps])
             self._stop_gate()
+            self._stop(leaving)  # while systemd knows these units: a stop is not a failure of theirs
             self._note("", self._gate.rest.install(self._files))
             for part in stale:
                 self._note(part.name, part.all_files.install(self._files))

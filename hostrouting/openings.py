@@ -171,7 +171,8 @@ def _unloadable(host: Host, found: Mapping[str, str]) -> Iterator[str]:
     layout, state = host.layout, found["LoadState"]
     if state != "loaded" and host.files.read(layout.gate_unit_path):
         if state == "not-found":
-            yield f"systemd has not loaded the current {layout.gate_unit}, and no machine starts; run: systemctl daemon-reload"
+            told = f"systemd has not loaded the current {layout.gate_unit}"
+            yield f"{told}, and no machine starts; run: systemctl daemon-reload"
         else:
             yield f"systemd cannot use {layout.gate_unit} ({state}), and no machine starts; see: systemctl status"
 

@@ -311,19 +311,40 @@ class TestLock:
         assert time.monotonic() - begin >= 0.3
         other.join()
         assert passed
-        assert place.log == ["b 60"]
+        assert place.log == ["b 15"]
 
     def test_held_for_too_long(self, place: Place) -> None:
-        """A lock that is not let go refuses after a while, and says how to see who holds it."""
+        """A run that takes longer waits for something: after a while the steps are taken, as the list says by then."""
         place.put([step("50 requires a")], {"a": OK})
-        assert "patience=60\n" in place.text
+        quick = place.text.replace("--timeout 45", "--timeout 1")
+        assert quick != place.text
         begin = time.monotonic()
         with place.locked():
-            done = place.run(text=place.text.replace("patience=60\n", "patience=1\n"))
-        assert done.returncode == 1
+            assert place.passes(text=quick)
         assert 0.9 < time.monotonic() - begin < 15
-        assert f"a run of hostrouting has been at work for 1 s; see: fuser {place.lock}" in done.stderr
-        assert place.log == []
+        assert place.log == ["a 15"]
+        place.put([step("50 changing a")], {"a": OK})
+        with place.locked():
+            assert not place.passes(text=quick)
+
+    def test_no_flock(self, place: Place) -> None:
+        """Where flock cannot be run, the gate says that, at once."""
+        place.put([step("50 requires a")], {"a": OK})
+        done = place.run(text=place.text.replace("flock --shared", "no-flock-here --shared"))
+        assert done.returncode == 1
+        assert "flock cannot be run (status 127)" in done.stderr
+
+    @pytest.mark.parametrize("kind", ["fifo", "folder"])
+    @pytest.mark.parametrize("name", ["lock", "steps"])
+    def test_not_a_file(self, place: Place, kind: str, name: str) -> None:
+        """What is not a regular file is named at once, and not opened: a fifo would be waited for."""
+        place.put([step("50 requires a")], {"a": OK})
+        path: Path = getattr(place, name)
+        path.unlink()
+        os.mkfifo(path) if kind == "fifo" else path.mkdir()
+        done = place.run()
+        assert done.returncode == 1
+        assert f"{path} is not a regular file; remove it" in done.stderr
 
     def test_not_held_while_scripts_run(self, place: Place) -> None:
         """A run of hostrouting can take the lock while the scripts run: it stops the gate before it changes them."""

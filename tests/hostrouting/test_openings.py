@@ -144,10 +144,7 @@ BROKEN_OPEN = {
     ),
     "the check says WARN": (
         _edit(LAYOUT.check_script_path, "STRICT", "WARN"),
-        (
-            f"{LAYOUT.check_script_path} was edited: it says WARN, and STRICT was installed; "
-            "undo that with: hostrouting apply"
-        ),
+        (f"{LAYOUT.check_script_path} was edited from STRICT to WARN; undo that with: hostrouting apply"),
     ),
 }
 

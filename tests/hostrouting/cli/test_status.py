@@ -73,13 +73,14 @@ def test_a_unit_that_failed(repaired: str) -> None:
 
 
 def test_a_gate_that_refused_a_machine(repaired: str) -> None:
-    """How the gate's last run ended is shown; it tells of the last start of a machine, so it is not a failure now."""
+    """A refusal that nothing explains is a failure: all may look right while no machine starts."""
     host = FakeHost(kernel=h200())
     say("apply", "--config", repaired, host=host)
     assert host.manager is not None
     host.manager.states[LAYOUT.gate_unit] = UnitState("loaded", "failed", "exit-code", 1)
     said = say("status", host=host)
-    assert said.code == 0
+    why = "the gate refused the last machine that asked, and nothing found now explains it"
+    assert (said.code, said.lines[0]) == (1, f"FAILED: {why}; see journalctl -u {LAYOUT.gate_unit}")
     row = f"  {LAYOUT.gate_unit}  failed, its last run ended with exit-code (exit status 1)"
     assert row in said.lines
 

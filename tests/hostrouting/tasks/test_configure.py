@@ -66,8 +66,8 @@ class TestRemove:
         mishaps.disarm()
         run(Remove(HostRoutingConfig(), host=host))
         assert mishaps.events[:4] == [
-            f"stop {LAYOUT.gate_unit}",
             f"write {LAYOUT.gate_steps_path}",
+            f"stop {LAYOUT.gate_unit}",
             f"remove {LAYOUT.gate_drop_in_path}",
             "reload",
         ]
