@@ -60,7 +60,7 @@ OBSTACLES = {
         _BARRED,
     ),
     "a file in the place of /run/aks-flex-node": Obstacle(
-        f"rm -rf {LAYOUT.state_directory}; touch {LAYOUT.state_directory}", f"rm {LAYOUT.state_directory}", _JUDGED
+        f"rm -rf {LAYOUT.state_directory}; touch {LAYOUT.state_directory}", f"rm {LAYOUT.state_directory}", _BARRED
     ),
     "no inode left in /run": Obstacle(
         f"rm -rf {LAYOUT.state_directory}; mount -o remount,nr_inodes=$(df --output=iused /run | tail -n 1 | tr -d ' ') /run",
