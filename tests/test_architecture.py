@@ -46,14 +46,23 @@ DRAWINGS = {
         __init__
     """,
     "hostrouting.backends.memory": """
-        faults refused tables text watch
+        errors faults tables text watch
         devices rules
-        ipv4_lookup ipv6_lookup
-        ipv4_checks ipv6_checks
-        ipv4_routes ipv6_routes
-        ipv4_addresses ipv6_addresses
-        kernel
+        ipv4 ipv6
+        namespace
         backend
+        __init__
+    """,
+    "hostrouting.backends.memory.ipv4": """
+        checks
+        routes
+        addresses
+        __init__
+    """,
+    "hostrouting.backends.memory.ipv6": """
+        checks
+        routes
+        addresses
         __init__
     """,
     "hostrouting.backends.netlink": """

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import attrs
 
-from hostrouting.backends.memory.refused import Refused
+from hostrouting.backends.memory.errors import KernelError
 from hostrouting.model import IPV4, Rule, default_rules
 
 __all__ = ["Rules"]
@@ -56,9 +56,9 @@ class Rules:
         """Add the rule behind those of the same priority."""
         _check(rule)
         if any(_same(standing, rule) for standing in self._rules):
-            raise Refused(errno.EEXIST)
+            raise KernelError(errno.EEXIST)
         if rule.tos & _ECN:
-            raise Refused(errno.EINVAL, "Invalid dsfield (tos): ECN bits must be 0")
+            raise KernelError(errno.EINVAL, "Invalid dsfield (tos): ECN bits must be 0")
         place = sum(1 for standing in self._rules if standing.priority <= rule.priority)
         self._rules.insert(place, rule)
         self.custom = True
@@ -68,7 +68,7 @@ class Rules:
         _check(rule)
         found = next((place for place, standing in enumerate(self._rules) if _like(standing, rule)), None)
         if found is None:
-            raise Refused(errno.ENOENT)
+            raise KernelError(errno.ENOENT)
         # Linux notices a deleted rule in IPv4 only: without local and main, IPv6 goes on to ask them.
         self.custom = self.custom or self._family == IPV4
         del self._rules[found]
@@ -92,13 +92,13 @@ def _is_zero(value: str) -> bool:
 
 def _check(rule: Rule) -> None:
     if rule.action == "goto" and (rule.target or 0) <= rule.priority:
-        raise Refused(errno.EINVAL, "Backward goto not supported")
+        raise KernelError(errno.EINVAL, "Backward goto not supported")
     if rule.l3mdev and rule.table:
-        raise Refused(errno.EINVAL, "l3mdev and table are mutually exclusive")
+        raise KernelError(errno.EINVAL, "l3mdev and table are mutually exclusive")
     if rule.uids is not None and rule.uids[0] > rule.uids[1]:
-        raise Refused(errno.EINVAL, "Invalid uid range")
+        raise KernelError(errno.EINVAL, "Invalid uid range")
     if any(ports is not None and not 0 < ports[0] <= ports[1] < 0xFFFF for ports in (rule.sports, rule.dports)):
-        raise Refused(errno.EINVAL, "Invalid port range")
+        raise KernelError(errno.EINVAL, "Invalid port range")
 
 
 def _same(standing: Rule, rule: Rule) -> bool:
