@@ -108,7 +108,7 @@ DRAWINGS = {
     "hostrouting.model": """
         prefix
         link route
-        door lazy rule
+        door lazy pathless rule
         followed
         amended
         snapshot

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, Self, TypeAlias
 import attrs
 
 from hostrouting.errors import RouteRefused  # noqa: TC001  attrs.resolve_types looks it up here
+from hostrouting.model import PATHLESS, REFUSING
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -174,8 +175,6 @@ class Watch(Protocol):
 
 KIND_OF_ERRNO: dict[int, Kind] = {
     errno.ENETUNREACH: "no-route",
-    errno.EHOSTUNREACH: "unreachable",
-    errno.EACCES: "prohibit",
-    errno.EINVAL: "blackhole",
+    **{number: kind for kind, number in PATHLESS.items() if kind in REFUSING},
 }
 """What the kernel's error for a lookup means."""

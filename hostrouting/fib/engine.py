@@ -29,8 +29,8 @@ from hostrouting.model import (
     Rule,
     Snapshot,
     as_ip,
+    by_priority,
     default_rules,
-    in_order,
     route_columns,
     width_of,
 )
@@ -70,7 +70,7 @@ class Fib:
         self._groups: dict[str, int] = {"lo": 0, **{link.name: link.group for link in snapshot.links}}
         self._wary = frozenset(link.name for link in snapshot.links if link.ignore_routes_with_linkdown)
         self._rules = {
-            family: in_order(rule for rule in snapshot.rules if rule.family == family) for family in (IPV4, IPV6)
+            family: by_priority(rule for rule in snapshot.rules if rule.family == family) for family in (IPV4, IPV6)
         }
         # Until a namespace gets its first rule of its own, IPv4 keeps the tables local and main in one trie:
         # a longer prefix in main then beats a shorter one in local. (Linux keeps them apart for good after

@@ -56,7 +56,7 @@ class Program:
     def _of(self, rule: Rule, table_of: Callable[[Rule], Table | None]) -> Iterator[Turn]:
         step = Step(rule, table_of(rule) if rule.action == "to_table" else None, self._groups)
         open_: list[Ask] = []
-        impossible = rule.l3mdev
+        impossible = False
         for ask, possible in asks_of(rule, self._groups):
             answer = ask.answer(self._known) if possible else False
             impossible = impossible or answer is False

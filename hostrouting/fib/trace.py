@@ -22,8 +22,8 @@ from hostrouting.model import (
     Rule,
     Snapshot,
     as_ip,
+    by_priority,
     default_rules,
-    in_order,
     route_keys,
 )
 
@@ -131,7 +131,7 @@ class _Walk:
 
     def __init__(self, snapshot: Snapshot, address: IP, flow: Flow, merged: bool | None) -> None:  # noqa: FBT001  internal
         self.flow, self._address = flow, address
-        self._rules = in_order(rule for rule in snapshot.rules if rule.family == address.version)
+        self._rules = by_priority(rule for rule in snapshot.rules if rule.family == address.version)
         self._links = {link.name: link for link in snapshot.links}
         plain = tuple(attrs.evolve(rule, protocol=2) for rule in self._rules)
         own = address.version == IPV4 and plain == default_rules(IPV4)
@@ -173,8 +173,6 @@ class _Walk:
 
     def _fails(self, rule: Rule) -> tuple[str, str] | None:
         """The first selector that is not true of the packet; None when all are."""
-        if rule.l3mdev:
-            return ("in", "a VRF")
         if rule.dst is not None and self._address not in rule.dst:
             return ("to", str(rule.dst))
         devs, known = {"lo", *self._links}, self.flow.known(rule.family)

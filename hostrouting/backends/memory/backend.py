@@ -21,7 +21,7 @@ from hostrouting.backends.memory.watch import MemoryWatch
 from hostrouting.backends.refusal import refusal
 from hostrouting.errors import BackendError, RouteRefused
 from hostrouting.fib import ANY, Decision, Fib, Flow
-from hostrouting.model import IPV4, IPV6, TABLE_LOCAL, TABLE_MAIN, Address, Link, Rule, Snapshot
+from hostrouting.model import IPV4, IPV6, REFUSING, TABLE_LOCAL, TABLE_MAIN, Address, Link, Rule, Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -34,7 +34,6 @@ __all__ = ["MemoryBackend"]
 
 
 _UDP = 17
-_PATHLESS = frozenset({"blackhole", "unreachable", "prohibit"})
 
 
 class MemoryBackend:
@@ -290,7 +289,7 @@ def _answer(decision: Decision, *, merged: bool) -> Answer:
         # To a lookup, a rule's "unreachable" and no route at all are one error.
         action = decision.rule.action if decision.rule else "nop"
         return Answer(action if action in {"blackhole", "prohibit"} else "no-route", None)
-    if route.type in _PATHLESS:
+    if route.type in REFUSING:
         return Answer(route.type, None)
     if merged and route.prefix.family == IPV4 and route.table == TABLE_LOCAL:
         # Linux names the table that it searched, and until the first rule that is main for both.

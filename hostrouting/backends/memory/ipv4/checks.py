@@ -18,6 +18,7 @@ from hostrouting.fib import PLAIN, Fib
 from hostrouting.model import (
     IPV4,
     IPV6,
+    PATHLESS,
     SCOPE_HOST,
     SCOPE_LINK,
     SCOPE_UNIVERSE,
@@ -34,12 +35,6 @@ from hostrouting.model import (
 
 __all__ = ["Checks", "check_tos"]
 
-_PATHLESS: dict[RouteType, int] = {
-    "blackhole": errno.EINVAL,
-    "unreachable": errno.EHOSTUNREACH,
-    "prohibit": errno.EACCES,
-    "throw": errno.EAGAIN,
-}
 _MULTICAST = range(0xE0000000, 0xF0000000)
 # A rule that ends the lookup; "unreachable" is another error here than in a route.
 _RULE_ERRORS: dict[RuleAction, int] = {"blackhole": errno.EINVAL, "prohibit": errno.EACCES}
@@ -51,7 +46,7 @@ _WIDEST: dict[RouteType, int] = {
     "broadcast": SCOPE_LINK,
     "anycast": SCOPE_LINK,
     "multicast": SCOPE_UNIVERSE,
-    **dict.fromkeys(_PATHLESS, SCOPE_UNIVERSE),
+    **dict.fromkeys(PATHLESS, SCOPE_UNIVERSE),
 }
 _ECN = 0x03
 
@@ -98,7 +93,7 @@ class Checks:
             raise KernelError(errno.EINVAL, "Invalid scope")
         if route.nexthop_id is not None:
             raise KernelError(errno.EINVAL, "Nexthop id does not exist")
-        if route.type in _PATHLESS:
+        if route.type in PATHLESS:
             if any(leg.dev or leg.gateway for leg in route.legs):
                 words = "Gateway, device and multipath can not be specified for this route type"
                 raise KernelError(errno.EINVAL, words)
@@ -220,8 +215,8 @@ class Checks:
             route = installed.route
             if route.tos or route.scope < scope:
                 continue
-            if route.type in _PATHLESS:
-                raise _NoWay(_PATHLESS[route.type])
+            if route.type in PATHLESS:
+                raise _NoWay(PATHLESS[route.type])
             leg = None if installed.dead else self._usable(installed, dev, wary=wary)
             if leg is not None:
                 return _Way(route, leg)
@@ -244,8 +239,8 @@ class Checks:
         decision = Fib(snapshot, merged=False).lookup(ip_at(IPV4, address), flow)
         if decision.route is None:
             raise _NoWay(_RULE_ERRORS.get(decision.rule.action if decision.rule else "nop", errno.ENETUNREACH))
-        if decision.route.type in _PATHLESS:
-            raise _NoWay(_PATHLESS[decision.route.type])
+        if decision.route.type in PATHLESS:
+            raise _NoWay(PATHLESS[decision.route.type])
         legs = [leg for leg in decision.legs if dev in {None, leg.dev}]
         return _Way(decision.route, legs[0])
 

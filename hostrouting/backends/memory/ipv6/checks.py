@@ -16,12 +16,11 @@ from hostrouting.backends.memory.errors import KernelError
 from hostrouting.backends.memory.rules import Rules
 from hostrouting.backends.memory.tables import Installed, Tables, as_kept
 from hostrouting.fib import PLAIN, Fib
-from hostrouting.model import DEFAULT_METRIC, IP, IPV6, TABLE_LOCAL, TABLE_MAIN, NextHop, Route, Snapshot
+from hostrouting.model import DEFAULT_METRIC, IP, IPV6, PATHLESS, TABLE_LOCAL, TABLE_MAIN, NextHop, Route, Snapshot
 
 __all__ = ["Checks"]
 
 _PROTOCOL_BOOT = 3
-_PATHLESS = frozenset({"blackhole", "unreachable", "prohibit", "throw"})
 
 
 class Checks:
@@ -39,13 +38,13 @@ class Checks:
         if len(route.legs) > 1 and any(leg.gateway is None for leg in route.legs):
             words = "Device only routes can not be added for IPv6 using the multipath API."
             raise KernelError(errno.EINVAL, words)
-        if route.type in _PATHLESS:
+        if route.type in PATHLESS:
             for leg in route.legs[:2]:
                 _check_onlink(leg, self._devices.find(leg.dev))
-        if len(route.legs) > 1 and route.type in _PATHLESS:
+        if len(route.legs) > 1 and route.type in PATHLESS:
             # Whatever they say, each of them is lo to Linux.
             raise KernelError(errno.EEXIST)
-        legs = () if route.type in _PATHLESS else route.legs or (NextHop(),)
+        legs = () if route.type in PATHLESS else route.legs or (NextHop(),)
         protocol = route.protocol or _PROTOCOL_BOOT
         return attrs.evolve(route, legs=legs, metric=route.metric or DEFAULT_METRIC[IPV6], protocol=protocol)
 
