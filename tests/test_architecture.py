@@ -97,12 +97,13 @@ DRAWINGS = {
     """,
     "hostrouting.fib": """
         answer flow ordered
-        table trace worlds
-        step
+        supposed table
+        step tables
         branches bulk
-        stretch
+        region
         program straight
         engine
+        trace
         __init__
     """,
     "hostrouting.model": """

@@ -5,14 +5,18 @@ Here: one packet against one question, answered yes, no, or nobody knows. Not he
 """
 
 from collections.abc import Collection, Iterator, Mapping
+from functools import cache
 from ipaddress import IPv4Address
-from typing import NamedTuple, Self
+from typing import NamedTuple, Self, TypeAlias
 
 import attrs
 
 from hostrouting.model import IP, IPV4, SELECTORS, TO, Rule, as_ip, tos_bits
 
-__all__ = ["ANY", "PLAIN", "Ask", "Flow", "asks_of", "has_tos", "tos_ask"]
+__all__ = ["ANY", "PLAIN", "Ask", "Flow", "Words", "asks_of", "has_tos", "tos_ask"]
+
+# A selector and its value, as `ip rule` says them.
+Words: TypeAlias = tuple[str, str]
 
 
 def has_tos(packet: int, asked: int, family: int = IPV4) -> bool:
@@ -80,7 +84,7 @@ class Ask(NamedTuple):
     """
 
     name: str
-    words: tuple[str, str]
+    words: Words
     low: int
     high: int
     mask: int | None
@@ -111,14 +115,22 @@ class Ask(NamedTuple):
         return self._replace(low=self.low & self.mask | other.low & other.mask, mask=self.mask | other.mask)
 
 
+_ASKED = tuple(selector for selector in SELECTORS if selector is not TO)
+
+
+@cache
+def _known_of_plain(family: int) -> dict[str, int]:
+    return PLAIN.known(family)
+
+
 def asks_of(rule: Rule, devs: Collection[str]) -> Iterator[tuple[Ask, bool]]:
     """What the rule asks of a packet, its destination apart; each with whether any packet can say yes.
 
     A rule for a device that the host does not have is no rule for any packet ("[detached]").
     """
-    plainly = PLAIN.known(rule.family)
-    for selector in SELECTORS:
-        if selector is not TO and selector.says(rule):
+    plainly = _known_of_plain(rule.family)
+    for selector in _ASKED:
+        if selector.says(rule):
             possible = selector.possible(rule, devs)
             words = (selector.word, selector.text(rule))
             ask = Ask(selector.word, words, *selector.bounds(rule), plain=False)
