@@ -25,7 +25,7 @@ DRAWINGS = {
         __init__
     """,
     "hostrouting": """
-        errors layout opening
+        errors layout opening reserved
         config model system
         connected fib host render
         backends fileset packets steps uplink way_round

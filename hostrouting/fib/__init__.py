@@ -19,8 +19,8 @@ turns. (Until a host has rules of its own, the tables local and main are one: `t
 a table looks for the longest prefix around it. So the decision can change only where a `to` or a prefix begins or has
 just ended. Between two such places it is one and the same, and to ask at each of them is a proof for all addresses. The
 ends of the `to` blocks, and of the addresses that are special by themselves (multicast, broadcast), cut the address
-space into regions: within one, the rules that matter are the same for each destination. What is left to vary in a region
-is the longest prefix in each table, which is read off the sorted prefixes from left to right. Equal combinations of a
+space into regions: within one, the rules that matter are the same for each destination. What is left to vary in it is
+the longest prefix in each table, which is read off the sorted prefixes from left to right. Equal combinations of a
 region and of longest prefixes have one decision, which is found once.
 
 *What is unknown of a packet.* A rule may ask what the flow does not say. The packet is then followed twice: as a plain

@@ -28,13 +28,15 @@ from hostrouting.model import (
     Snapshot,
     as_ip,
 )
+from hostrouting.reserved import MULTICAST
 
 __all__ = ["Fib"]
 
+_MULTICAST = {family: (int(block.network_address), int(block.broadcast_address)) for family, block in MULTICAST.items()}
 # Destinations that are what they are, whichever route takes them; the first and last address of each range.
 _BY_ADDRESS: dict[int, tuple[tuple[int, int, Kind], ...]] = {
-    IPV4: ((0, 0, "local"), (0xE0000000, 0xEFFFFFFF, "multicast"), (0xFFFFFFFF, 0xFFFFFFFF, "broadcast")),
-    IPV6: ((0xFF << 120, (1 << 128) - 1, "multicast"),),
+    IPV4: ((0, 0, "local"), (*_MULTICAST[IPV4], "multicast"), (0xFFFFFFFF, 0xFFFFFFFF, "broadcast")),
+    IPV6: ((*_MULTICAST[IPV6], "multicast"),),
 }
 _FLOWS = 256  # so many are prepared for at a time
 # The first of them after 0.

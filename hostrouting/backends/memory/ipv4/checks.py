@@ -32,10 +32,10 @@ from hostrouting.model import (
     Snapshot,
     ip_at,
 )
+from hostrouting.reserved import MULTICAST
 
 __all__ = ["Checks", "check_tos"]
 
-_MULTICAST = range(0xE0000000, 0xF0000000)
 # A rule that ends the lookup; "unreachable" is another error here than in a route.
 _RULE_ERRORS: dict[RuleAction, int] = {"blackhole": errno.EINVAL, "prohibit": errno.EACCES}
 _SCOPE_NOWHERE = 255
@@ -112,7 +112,7 @@ class Checks:
         """What kind of address it is, as one table says."""
         if address in {0, 0xFFFFFFFF}:
             return "broadcast"
-        if address in _MULTICAST:
+        if ip_at(IPV4, address) in MULTICAST[IPV4]:
             return "multicast"
         if not any(it in self._tables for it in self._together(table)):
             return "broadcast"

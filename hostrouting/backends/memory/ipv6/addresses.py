@@ -24,12 +24,12 @@ from hostrouting.model import (
     Route,
     as_ip,
 )
+from hostrouting.reserved import MULTICAST
 
 __all__ = ["Addresses"]
 
 _LOOPBACK = Address(ip=as_ip("::1"), length=128, dev="lo", scope=SCOPE_HOST)
 _CONNECTED_METRIC = 256
-_MULTICAST = Prefix(IPV6, 0xFF << 120, 8)
 
 
 class Addresses:
@@ -104,7 +104,7 @@ class Addresses:
             leg = NextHop(device.name, linkdown=not device.carrier)
             self._routes.bring(
                 Route(
-                    _MULTICAST,
+                    Prefix.of(MULTICAST[IPV6]),
                     (leg,),
                     table=TABLE_LOCAL,
                     type="multicast",
