@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Self
 
 import attrs
 
-from hostrouting.backends.base import Answer, Change, Outcome
+from hostrouting.backends.base import Answer, Change, Outcome, part_of
 from hostrouting.backends.memory.errors import KernelError
 from hostrouting.backends.memory.faults import Faults, Moment
 from hostrouting.backends.memory.namespace import Namespace
@@ -70,20 +70,7 @@ class MemoryBackend:
     ) -> Snapshot:
         """Everything as it is now, or what is asked for of it."""
         self._meet("snapshot")
-        snapshot = self._now()
-        if family is None and table is None and protocol is None and prefixes is None:
-            return snapshot
-        return attrs.evolve(
-            snapshot,
-            addresses=tuple(it for it in snapshot.addresses if family in {None, it.ip.version}),
-            rules=tuple(it for it in snapshot.rules if family in {None, it.family}),
-            routes=tuple(
-                it
-                for it in snapshot.routes
-                if family in {None, it.prefix.family} and table in {None, it.table} and protocol in {None, it.protocol}
-                if prefixes is None or it.prefix in prefixes
-            ),
-        )
+        return part_of(self._now(), family=family, table=table, protocol=protocol, prefixes=prefixes)
 
     def lookup(self, destinations: Sequence[IP], flow: Flow = ANY) -> tuple[Answer, ...]:
         """The FIB entry that decides for each destination."""
