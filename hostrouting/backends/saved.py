@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Self
 from hostrouting.backends.base import Answer, part_of
 from hostrouting.errors import BackendError
 from hostrouting.fib import ANY, Fib, Flow
-from hostrouting.model import Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
     from types import TracebackType
 
     from hostrouting.backends.base import Change, Outcome
-    from hostrouting.model import IP, Prefix
+    from hostrouting.model import IP, Prefix, Snapshot
 
 __all__ = ["SavedBackend"]
 
