@@ -12,6 +12,7 @@ import attrs
 
 from hostrouting.fib import ANY, Cases, Cell, Decision, Fib, Flow, Variant
 from hostrouting.model import IPV4, NextHop, Prefix, prefixes_between, width_of
+from hostrouting.reserved import LOOPBACK
 from hostrouting.uplink import outbound_devs
 
 __all__ = ["Escape", "Finding", "Judge", "Kept", "Note", "OverlapReport", "Verdict", "check_overlap"]
@@ -21,7 +22,7 @@ Escape: TypeAlias = Literal["overlap", "no-route", "unreachable", "blackhole", "
 # How a decision escapes, and by which devices; None when it does not.
 Judged: TypeAlias = tuple[Escape, tuple[str, ...]] | None
 
-_LOOPBACK = Prefix.parse("127.0.0.0/8")  # every host's own, and told of no one
+_LOOPBACK = Prefix.of(LOOPBACK)  # every host's own, and told of no one
 # What the host keeps for itself, or sends to all: it leaves by no device that anybody could have expected.
 _OWN = frozenset({"local", "broadcast", "anycast", "multicast"})
 

@@ -1,9 +1,11 @@
 """Which packets are meant by what rules ask of them, in an operator's words.
 
-Here: phrases that stand between "packets" and a verb. Not here: what becomes of those packets (`wording`).
+Here: sentences that stand between "packets" and a verb. Not here: the phrase for each selector (`model.rule`), and what
+becomes of those packets (`wording`).
 """
 
 from hostrouting.fib import Cases, Condition
+from hostrouting.model import selector_of
 
 __all__ = ["packets_line"]
 
@@ -27,41 +29,11 @@ def _case(case: tuple[Condition, ...]) -> str:
 
 
 def _condition(condition: Condition) -> str:
-    phrases = [_phrase(*selector) for selector in condition.selectors]
+    told = [selector_of(name).packets(value) for name, value in condition.selectors]
     if condition.holds:
-        words = ", ".join(phrases)
-    elif len(phrases) > 1:
-        words = f"unless {' and '.join(phrases)}"
+        words = ", ".join(phrase for phrase, _ in told)
+    elif len(told) > 1:
+        words = f"unless {' and '.join(phrase for phrase, _ in told)}"
     else:
-        words = _opposite(phrases[0])
+        [(_, words)] = told
     return f"{words} (rule {condition.rule.priority})"
-
-
-def _phrase(name: str, value: str) -> str:
-    """What a selector is about; `value` is as `ip rule` has it."""
-    first, _, last = value.partition("-")
-    match name:
-        case "from":
-            return f"from {value.removesuffix('/128' if ':' in value else '/32')}"
-        case "iif":
-            return "of this host's own" if value == "lo" else f"that come in by {value}"
-        case "oif":
-            return f"from sockets bound to {value}"
-        case "uidrange":
-            return f"of user {first}" if first == last else f"of users {value}"
-        case "fwmark":
-            return f"with fwmark {value.removesuffix('/0xffffffff')}"
-        case "sport" | "dport":
-            return f"with {name} {first if first == last else value}"
-        case _:
-            return f"with {name} {value}"
-
-
-def _opposite(phrase: str) -> str:
-    if phrase == "of this host's own":
-        return "forwarded by this host"
-    if phrase.startswith("with "):
-        return f"without {phrase.removeprefix('with ')}"
-    if phrase.startswith("that come "):
-        return f"that do not {phrase.removeprefix('that ')}"
-    return f"not {phrase}"

@@ -82,19 +82,18 @@ if TYPE_CHECKING:
     from phases.errors import (
         Cancelled,
         DeadlineExceeded,
-        Failure,
         InvalidTask,
         PhasesError,
         TaskFailed,
         UnknownTask,
     )
-    from phases.events import Event, Finished, Observer, Retrying, Skipped, Started, Status
+    from phases.events import Event, Failure, Finished, Observer, Retrying, Skipped, Started, Status
+    from phases.execution import execute
     from phases.groups import parallel, serial
+    from phases.launch import default_observers, run
     from phases.logs import JsonFormatter, LogfmtFormatter, LogObserver
     from phases.preview import Plan, plan
-    from phases.program import default_observers, run
     from phases.report import Report
-    from phases.steps import execute
     from phases.tasks import AnyTask, OffersFields, OffersPlan, OffersUndo, Skip, Task, task
     from phases.undoing import undo
     from phases.wrappers import deadline, retry, when
@@ -155,13 +154,13 @@ __all__ = [
 _HOMES = {
     "clock": ("Clock", "SystemClock"),
     "context": ("Context",),
-    "errors": ("Cancelled", "DeadlineExceeded", "Failure", "InvalidTask", "PhasesError", "TaskFailed", "UnknownTask"),
-    "events": ("Event", "Finished", "Observer", "Retrying", "Skipped", "Started", "Status"),
-    "steps": ("execute",),
+    "errors": ("Cancelled", "DeadlineExceeded", "InvalidTask", "PhasesError", "TaskFailed", "UnknownTask"),
+    "events": ("Event", "Failure", "Finished", "Observer", "Retrying", "Skipped", "Started", "Status"),
+    "execution": ("execute",),
     "groups": ("parallel", "serial"),
     "logs": ("JsonFormatter", "LogfmtFormatter", "LogObserver"),
     "preview": ("Plan", "plan"),
-    "program": ("default_observers", "run"),
+    "launch": ("default_observers", "run"),
     "report": ("Report",),
     "tasks": ("AnyTask", "OffersFields", "OffersPlan", "OffersUndo", "Skip", "Task", "task"),
     "undoing": ("undo",),

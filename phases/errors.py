@@ -17,48 +17,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import attrs
-
-from phases.text import escaped
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from phases.events import Failure
     from phases.report import Report
 
 __all__ = [
     "Cancelled",
     "DeadlineExceeded",
-    "Failure",
     "InvalidTask",
     "PhasesError",
     "StoppedElsewhere",
     "TaskFailed",
     "UnknownTask",
-    "describe_error",
 ]
-
-
-def describe_error(error: BaseException) -> str:
-    """The error in one line: its type, then its words. An error that cannot print itself is named all the same."""
-    kind = type(error).__name__
-    try:
-        words = escaped(" ".join(str(error).split()))
-    except Exception:  # noqa: BLE001  str() of a foreign exception may raise anything, and must not hide it
-        words = "(its text cannot be printed)"
-    return f"{kind}: {words}" if words else kind
-
-
-@attrs.frozen
-class Failure:
-    """One task that failed: where in the tree, and what it raised (its traceback is on the error)."""
-
-    path: tuple[str, ...]
-    error: BaseException
-
-    def __str__(self) -> str:
-        where = "/".join(self.path)
-        return f"{self.path[-1]} failed: {describe_error(self.error)} (in {where})"
 
 
 class PhasesError(Exception):

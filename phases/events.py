@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from phases.text import describe_error
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
-__all__ = ["Event", "Finished", "Observer", "Retrying", "Skipped", "Started", "Status"]
+__all__ = ["Event", "Failure", "Finished", "Observer", "Retrying", "Skipped", "Started", "Status"]
 
 
 class Status(enum.StrEnum):
@@ -92,6 +94,18 @@ class Retrying:
     attempts: int
     delay: float
     error: Exception
+
+
+@attrs.frozen
+class Failure:
+    """One task that failed: where in the tree, and what it raised (its traceback is on the error)."""
+
+    path: tuple[str, ...]
+    error: BaseException
+
+    def __str__(self) -> str:
+        where = "/".join(self.path)
+        return f"{self.path[-1]} failed: {describe_error(self.error)} (in {where})"
 
 
 Event = Started | Finished | Skipped | Retrying

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from phases.errors import Cancelled, TaskFailed, describe_error
+from phases.errors import Cancelled, TaskFailed
+from phases.execution import pass_over, step
 from phases.interrupts import call_open, closed
-from phases.steps import pass_over, step
 from phases.tasks import valid_task
+from phases.text import describe_error
 
 if TYPE_CHECKING:
     from phases.clock import Thread

@@ -10,9 +10,9 @@ import logging
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from phases.errors import TaskFailed, describe_error
+from phases.errors import TaskFailed
 from phases.events import Event, Finished, Retrying, Skipped, Started, Status
-from phases.text import escaped, plain, printable, seconds_in_words
+from phases.text import describe_error, escaped, plain, printable, seconds_in_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, MutableMapping

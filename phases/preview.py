@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 import attrs
 
 from phases.context import Context
-from phases.errors import describe_error
 from phases.selection import Selection
 from phases.tasks import offer_of, subtasks_of, valid_task
-from phases.text import draw_tree, plain, printable
+from phases.text import describe_error, draw_tree, plain, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

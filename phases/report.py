@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from phases.errors import Failure, describe_error
-from phases.events import Event, Finished, Retrying, Skipped, Started, Status
-from phases.text import draw_tree, escaped, plain, seconds_in_words
+from phases.events import Event, Failure, Finished, Retrying, Skipped, Started, Status
+from phases.text import describe_error, draw_tree, escaped, plain, seconds_in_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""How times, trees and arbitrary values read. Pure text: no tasks, no colours, no terminal."""
+"""How times, trees, errors and arbitrary values read. Pure text: no tasks, no colours, no terminal."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-__all__ = ["draw_tree", "escaped", "plain", "printable", "seconds_in_words"]
+__all__ = ["describe_error", "draw_tree", "escaped", "plain", "printable", "seconds_in_words"]
 
 N = TypeVar("N")
 
@@ -51,6 +51,16 @@ def escaped(text: str) -> str:
 
 def _escape(char: str) -> str:
     return {"\n": "\\n", "\t": "\\t", "\r": "\\r"}.get(char, f"\\u{ord(char):04x}")
+
+
+def describe_error(error: BaseException) -> str:
+    """The error in one line: its type, then its words. An error that cannot print itself is named all the same."""
+    kind = type(error).__name__
+    try:
+        words = escaped(" ".join(str(error).split()))
+    except Exception:  # noqa: BLE001  str() of a foreign exception may raise anything, and must not hide it
+        words = "(its text cannot be printed)"
+    return f"{kind}: {words}" if words else kind
 
 
 def printable(value: object) -> str:

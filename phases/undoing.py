@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from phases.context import Context
 from phases.errors import TaskFailed
 from phases.events import Status
+from phases.execution import act, pass_over
 from phases.interrupts import closed, hold_interrupts, whole
 from phases.report import Report, ReportBuilder
-from phases.steps import act, pass_over
 from phases.tasks import offer_of, subtasks_of, valid_task
 
 if TYPE_CHECKING:

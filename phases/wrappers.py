@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import attrs
 
-from phases.errors import TaskFailed, describe_error
+from phases.errors import TaskFailed
 from phases.events import Retrying
 from phases.tasks import Skip, valid_task
+from phases.text import describe_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -87,7 +87,7 @@ def test_import_is_lean() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     loaded = set(json.loads(done.stdout))
-    assert "phases.steps" in loaded
+    assert "phases.execution" in loaded
     assert not loaded & {"asyncio", "rich", "pyroute2", "multiprocessing", "ssl"}
 
 

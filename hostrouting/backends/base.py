@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Literal, Protocol, Self, TypeAlias
 import attrs
 
 from hostrouting.errors import RouteRefused  # noqa: TC001  attrs.resolve_types looks it up here
+from hostrouting.fib import ANY
+from hostrouting.model import PATHLESS, REFUSING
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from hostrouting.fib import Flow, Kind
     from hostrouting.model import IP, Prefix, Route, Snapshot
 
-__all__ = ["KIND_OF_ERRNO", "Answer", "Change", "Outcome", "RouteBackend", "Verb", "Watch"]
+__all__ = ["KIND_OF_ERRNO", "Answer", "Change", "Outcome", "RouteBackend", "Verb", "Watch", "part_of"]
 
 Verb: TypeAlias = Literal["add", "append", "prepend", "replace", "delete"]
 
@@ -112,7 +114,7 @@ class RouteBackend(Protocol):
         """
         ...
 
-    def lookup(self, destinations: Sequence[IP], flow: Flow = ...) -> tuple[Answer, ...]:
+    def lookup(self, destinations: Sequence[IP], flow: Flow = ANY) -> tuple[Answer, ...]:
         """What the kernel itself would do with a packet to each destination; the answers are in the same order.
 
         Of the flow it can be told what is known of it: source, iif, oif, mark, tos, uid, ipproto and ports; the rest is
@@ -174,8 +176,30 @@ class Watch(Protocol):
 
 KIND_OF_ERRNO: dict[int, Kind] = {
     errno.ENETUNREACH: "no-route",
-    errno.EHOSTUNREACH: "unreachable",
-    errno.EACCES: "prohibit",
-    errno.EINVAL: "blackhole",
+    **{number: kind for kind, number in PATHLESS.items() if kind in REFUSING},
 }
 """What the kernel's error for a lookup means."""
+
+
+def part_of(
+    snapshot: Snapshot,
+    *,
+    family: int | None,
+    table: int | None,
+    protocol: int | None,
+    prefixes: Collection[Prefix] | None,
+) -> Snapshot:
+    """What is asked for of a snapshot, as `RouteBackend.snapshot` promises it."""
+    if family is None and table is None and protocol is None and prefixes is None:
+        return snapshot
+    return attrs.evolve(
+        snapshot,
+        addresses=tuple(it for it in snapshot.addresses if family in {None, it.ip.version}),
+        rules=tuple(it for it in snapshot.rules if family in {None, it.family}),
+        routes=tuple(
+            it
+            for it in snapshot.routes
+            if family in {None, it.prefix.family} and table in {None, it.table} and protocol in {None, it.protocol}
+            if prefixes is None or it.prefix in prefixes
+        ),
+    )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 from typing import TYPE_CHECKING, NamedTuple
 
-from hostrouting.model import DEFAULT_METRIC, IPV4, NextHop, Route
+from hostrouting.model import DEFAULT_METRIC, IPV4, PATHLESS, NextHop, Route
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -20,7 +20,6 @@ __all__ = ["Obstacle", "find_exactly", "is_meant", "leg_is_meant", "metric_of", 
 _PROTOCOL_BOOT = 3
 # In a request to delete it stands for any scope.
 _SCOPE_NOWHERE = 255
-_PATHLESS = frozenset({"blackhole", "unreachable", "prohibit", "throw"})
 # To IPv6 a route that leads nowhere leads to this device.
 _LOOPBACK = "lo"
 
@@ -126,5 +125,5 @@ def _identity(route: Route) -> tuple[object, ...]:
         route.mtu or None,
         route.advmss or None,
         route.nexthop_id,
-        ways if route.nexthop_id is None and route.type not in _PATHLESS else (),
+        ways if route.nexthop_id is None and route.type not in PATHLESS else (),
     )

@@ -7,19 +7,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
-import attrs
-
-from hostrouting.backends.base import Answer
+from hostrouting.backends.base import Answer, part_of
 from hostrouting.errors import BackendError
-from hostrouting.fib import PLAIN, Fib, Flow
-from hostrouting.model import IPV4, IPV6, Snapshot
+from hostrouting.fib import ANY, Fib, Flow
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
     from types import TracebackType
 
     from hostrouting.backends.base import Change, Outcome
-    from hostrouting.model import IP, Prefix
+    from hostrouting.model import IP, Prefix, Snapshot
 
 __all__ = ["SavedBackend"]
 
@@ -41,21 +38,9 @@ class SavedBackend:
         prefixes: Collection[Prefix] | None = None,
     ) -> Snapshot:
         """See RouteBackend."""
-        whole = self._snapshot
-        families = {IPV4, IPV6} if family is None else {family}
-        return attrs.evolve(
-            whole,
-            addresses=tuple(it for it in whole.addresses if it.ip.version in families),
-            rules=tuple(it for it in whole.rules if it.family in families),
-            routes=tuple(
-                it
-                for it in whole.routes
-                if it.prefix.family in families and table in {None, it.table} and protocol in {None, it.protocol}
-                if prefixes is None or it.prefix in prefixes
-            ),
-        )
+        return part_of(self._snapshot, family=family, table=table, protocol=protocol, prefixes=prefixes)
 
-    def lookup(self, destinations: Sequence[IP], flow: Flow = PLAIN) -> tuple[Answer, ...]:
+    def lookup(self, destinations: Sequence[IP], flow: Flow = ANY) -> tuple[Answer, ...]:
         """See RouteBackend; what is not known of the flow is that of a plain packet."""
         fib = self._fib = self._fib or Fib(self._snapshot)
         known = flow.assumed()

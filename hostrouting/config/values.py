@@ -7,6 +7,7 @@ from ipaddress import AddressValueError, IPv4Address, IPv4Network, IPv6Address, 
 from typing import TYPE_CHECKING
 
 from hostrouting.config.shape import items_read
+from hostrouting.reserved import is_reserved, reserved_for
 
 if TYPE_CHECKING:
     from hostrouting.config.shape import Place
@@ -60,8 +61,6 @@ can take a part of a cluster's 172.16.0.0/12 away just as InfiniBand's route doe
 _PREFIX_LENGTHS = {str(length): length for length in range(33)}
 _NAME_LENGTH = 15  # IFNAMSIZ without its closing zero
 _NAME_LETTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-")
-_LOOPBACK, _MULTICAST, _RESERVED = 127, 224, 240  # first octets
-_SPECIAL_LENGTH = 8
 
 # Whoever takes a number that is in use would have other programs' routes taken for ours, and removed.
 _PROTOCOLS_IN_USE = (
@@ -105,9 +104,9 @@ def destination(raw: object, at: Place) -> IPv4Network:
     if length == 0:
         remedy = "name the networks that need a route of their own"
         raise at.refused(raw, "is the default route, which stays the host's own", remedy)
-    taken = _special(address)
-    # A prefix shorter than /8 holds ordinary networks too, unless it is 224.0.0.0/3.
-    if taken and (length >= _SPECIAL_LENGTH or address.packed[0] >= _MULTICAST):
+    taken = reserved_for(address)
+    # A wide prefix that begins in a reserved range may hold ordinary networks too.
+    if taken and is_reserved(4, int(address), int(network.broadcast_address)):
         raise at.refused(raw, f"lies in {taken}, where no static route leads", "remove this route")
     return network
 
@@ -128,7 +127,7 @@ def gateway(raw: object, at: Place) -> IPv4Address | None:
         _refuse_ipv6(text, raw, at)
         rule = "has a prefix length, and a gateway is one address" if "/" in text else "is not an IPv4 address"
         raise at.refused(raw, rule, remedy)
-    taken = _special(address)
+    taken = reserved_for(address)
     if taken:
         remedy = "write the address of a router next to this host, or leave it out for the default gateway"
         raise at.refused(raw, f"lies in {taken}, where no router is", remedy)
@@ -213,19 +212,6 @@ def _network_meant(text: str) -> IPv4Network | None:
 
 def _cidr(raw: object, at: Place) -> IPv4Network:
     return IPv4Network(_address_and_length(raw, at), strict=False)
-
-
-def _special(address: IPv4Address) -> str | None:
-    first = address.packed[0]
-    if first == 0:
-        return '0.0.0.0/8 ("this network")'
-    if first == _LOOPBACK:
-        return "127.0.0.0/8 (the host itself)"
-    if first >= _RESERVED:
-        return "240.0.0.0/4 (reserved)"
-    if first >= _MULTICAST:
-        return "224.0.0.0/4 (multicast)"
-    return None
 
 
 def _device_name(raw: object, at: Place) -> str:

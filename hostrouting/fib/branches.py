@@ -1,8 +1,8 @@
 """What becomes of a packet of which not all is known: every end to which the rules may lead it.
 
-Here: the walk that splits where a rule asks what nobody knows. Not here: the packet as plain as it may be (`stretch`).
+Here: the walk that splits where a rule asks what nobody knows. Not here: the packet as plain as it may be (`region`).
 
-The walk depends on a destination only through what the tables have for it. It is done once for each such shape; and
+The walk depends on a destination only through what the tables have for it. It is done once for each such find; and
 there is one end for each route that may be taken, with all the cases that lead there, however many rules do.
 """
 
@@ -11,14 +11,14 @@ from typing import NamedTuple, TypeAlias
 
 from hostrouting.fib.answer import Cases
 from hostrouting.fib.flow import Flow, tos_ask
-from hostrouting.fib.step import Outcome, Step, Turn
+from hostrouting.fib.step import Ending, Step, Turn
+from hostrouting.fib.supposed import ANYTHING, Case, Supposed
 from hostrouting.fib.table import Entry
-from hostrouting.fib.worlds import ANYTHING, Case, World
 
 __all__ = ["Branches", "End"]
 
 # What a rule finds in its table: of each route, in order, the tos that it asks for (0: none), and whether it is kept.
-Shape: TypeAlias = tuple[tuple[int, bool], ...]
+Hits: TypeAlias = tuple[tuple[int, bool], ...]
 # So many turns are taken by packets that are not plain and know how they came there. From then on a walk knows nothing
 # and comes to each turn once: it may find an end that is not possible, and misses none.
 BUDGET = 4096
@@ -27,7 +27,7 @@ BUDGET = 4096
 class End(NamedTuple):
     """One end, and the cases that lead to it; there is one value for equal cases."""
 
-    outcome: Outcome
+    ending: Ending
     cases: Cases
 
 
@@ -43,23 +43,23 @@ class Branches:
         self._askers = tuple(askers.values())
         places = {key: place for place, key in enumerate(askers)}
         self._asker_of = [places[_asks_like(turn.step)] for turn in turns]
-        self._known: dict[tuple[Shape, ...], tuple[tuple[Step | None, int | None, Cases], ...]] = {}
+        self._known: dict[tuple[Hits, ...], tuple[tuple[Step | None, int | None, Cases], ...]] = {}
 
     def ends(self, address: int) -> Iterator[End]:
         """Each end that a packet for this destination may come to."""
         flow = self._flow
         chains = {id(table): table.chain(address, flow.tos, flow.oif) for table in self._tables}
-        shapes = tuple([self._shape(step, chains) for step in self._askers])
-        found = self._known.get(shapes)
+        hits = tuple([self._hits_of(step, chains) for step in self._askers])
+        found = self._known.get(hits)
         if found is None:
-            walk = _Walk(self._turns, [shapes[place] for place in self._asker_of])
-            found = self._known[shapes] = tuple(
+            walk = _Walk(self._turns, [hits[place] for place in self._asker_of])
+            found = self._known[hits] = tuple(
                 [(step, place, self._cases.setdefault(cases, cases)) for step, place, cases in walk.ends()]
             )
         for step, place, cases in found:
             yield End((step, None if step is None or place is None else chains[id(step.table)][place]), cases)
 
-    def _shape(self, step: Step, chains: dict[int, tuple[Entry, ...]]) -> Shape:
+    def _hits_of(self, step: Step, chains: dict[int, tuple[Entry, ...]]) -> Hits:
         entries = () if step.table is None else chains[id(step.table)]
         unknown = self._flow.tos is None
         return tuple([(entry.route.tos if unknown else 0, step.keeps(entry)) for entry in entries])
@@ -72,11 +72,11 @@ def _asks_like(step: Step) -> tuple[int, int | None, int | None]:
 class _Walk:
     """All ways through some turns, where it is known what each finds."""
 
-    def __init__(self, turns: Sequence[Turn], shapes: Sequence[Shape]) -> None:
-        self._turns, self._shapes = turns, shapes
+    def __init__(self, turns: Sequence[Turn], hits: Sequence[Hits]) -> None:
+        self._turns, self._hits = turns, hits
         self._left, self._seen = BUDGET, set[int]()
         # Where a walk goes on.
-        self._pending: list[tuple[int, World]] = [(0, ANYTHING)]
+        self._pending: list[tuple[int, Supposed]] = [(0, ANYTHING)]
         self._found: dict[object, tuple[Step | None, int | None, dict[Case, None]]] = {}
 
     def ends(self) -> Iterator[tuple[Step | None, int | None, Cases]]:
@@ -86,81 +86,81 @@ class _Walk:
         for step, place, cases in self._found.values():
             yield step, place, tuple(cases)
 
-    def _go_on(self, at: int, world: World) -> None:
-        going: World | None = world
+    def _go_on(self, at: int, supposed: Supposed) -> None:
+        going: Supposed | None = supposed
         while going is not None and (known := self._known_at(at, going)) is not None:
             if at == len(self._turns):
                 self._end(None, None, known)
                 return
             at, going = self._turn(at, known)
 
-    def _known_at(self, at: int, world: World) -> World | None:
+    def _known_at(self, at: int, supposed: Supposed) -> Supposed | None:
         """What a walk still knows at a turn; None where it need not go on: one that knows nothing has been there."""
-        if not world.conditions:
-            return world  # the plain packet's own
+        if not supposed.conditions:
+            return supposed  # the plain packet's own
         self._left -= 1
         if self._left >= 0:
-            return world
+            return supposed
         if at in self._seen:
             return None
         self._seen.add(at)
-        return ANYTHING._replace(conditions=world.conditions)
+        return ANYTHING._replace(conditions=supposed.conditions)
 
-    def _turn(self, at: int, world: World) -> tuple[int, World | None]:
-        """Where the walk goes on after a turn, and in which world, if it does."""
-        turn, shape = self._turns[at], self._shapes[at]
-        taking, passing = _split(world, turn)
+    def _turn(self, at: int, supposed: Supposed) -> tuple[int, Supposed | None]:
+        """Where the walk goes on after a turn, and what is supposed then, if it does."""
+        turn, found = self._turns[at], self._hits[at]
+        taking, passing = _split(supposed, turn)
         if taking is None:
-            return at + 1, world
+            return at + 1, supposed
         if turn.target is not None:
             self._later(at + 1, passing)
             return turn.target, taking
         if turn.step.verdict:
             self._end(turn.step, None, taking)
             return at + 1, passing
-        if not any(kept for _, kept in shape):
-            return at + 1, world
-        left, by_tos = self._take(turn.step, shape, taking)
+        if not any(kept for _, kept in found):
+            return at + 1, supposed
+        left, by_tos = self._take(turn.step, found, taking)
         if left is not None and passing is not None:
             # The rule changes nothing for packets that may take it or not: they go on as they came.
-            return at + 1, world
+            return at + 1, supposed
         for other in by_tos:
             self._later(at + 1, other)
         return at + 1, passing if left is None else left
 
-    def _take(self, step: Step, shape: Shape, world: World) -> tuple[World | None, list[World]]:
-        """End where the table has a route that is kept; the worlds of those that find none, and by which tos."""
-        going: list[World] = []
-        for place, (tos, kept) in enumerate(shape):
+    def _take(self, step: Step, hits: Hits, supposed: Supposed) -> tuple[Supposed | None, list[Supposed]]:
+        """End where the table has a route that is kept; what is supposed of those that find none, and by which tos."""
+        going: list[Supposed] = []
+        for place, (tos, kept) in enumerate(hits):
             if not tos:
                 if kept:
-                    self._end(step, place, world)
-                return (None if kept else world), going
+                    self._end(step, place, supposed)
+                return (None if kept else supposed), going
             ask, possible = tos_ask(tos)
-            taking = world.suppose(step.rule, (ask,), true=True) if possible else None
+            taking = supposed.suppose(step.rule, (ask,), true=True) if possible else None
             if taking is not None and kept:
                 self._end(step, place, taking)
             elif taking is not None:
                 going.append(taking)
-            left = world.suppose(step.rule, (ask,), true=False) if possible else world
+            left = supposed.suppose(step.rule, (ask,), true=False) if possible else supposed
             if left is None:
                 return None, going
-            world = left
-        return world, going
+            supposed = left
+        return supposed, going
 
-    def _later(self, at: int, world: World | None) -> None:
-        if world is not None:
-            self._pending.append((at, world))
+    def _later(self, at: int, supposed: Supposed | None) -> None:
+        if supposed is not None:
+            self._pending.append((at, supposed))
 
-    def _end(self, step: Step | None, place: int | None, world: World) -> None:
+    def _end(self, step: Step | None, place: int | None, supposed: Supposed) -> None:
         """Note an end: of steps that find the same, or give the same verdict, the first one speaks for all."""
         key = None if step is None else step.rule.action if place is None else (id(step.table), place)
-        self._found.setdefault(key, (step, place, {}))[2][world.conditions] = None
+        self._found.setdefault(key, (step, place, {}))[2][supposed.conditions] = None
 
 
-def _split(world: World, turn: Turn) -> tuple[World | None, World | None]:
-    """The world of the packets that take the turn, and that of those that pass it by."""
+def _split(supposed: Supposed, turn: Turn) -> tuple[Supposed | None, Supposed | None]:
+    """What is supposed of the packets that take the turn, and of those that pass it by."""
     if not turn.asks:
-        return world, None
+        return supposed, None
     rule, asks = turn.step.rule, turn.asks
-    return world.suppose(rule, asks, true=not turn.invert), world.suppose(rule, asks, true=turn.invert)
+    return supposed.suppose(rule, asks, true=not turn.invert), supposed.suppose(rule, asks, true=turn.invert)

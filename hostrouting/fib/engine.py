@@ -1,46 +1,42 @@
 """The engine: a snapshot, indexed once, that answers what the kernel would do.
 
 Here: one destination, or all of a prefix; every answer is one value, so that equal ones can be told by identity.
-Not here: how a rule or a table is read (`program`, `table`).
+Not here: how a rule or a table is read (`program`, `tables`).
 """
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-import attrs
-
 from hostrouting.fib.answer import Cell, Contest, Decision, Kind, Variant
 from hostrouting.fib.branches import End
 from hostrouting.fib.bulk import Liking, Sieve, joined
 from hostrouting.fib.flow import ANY, Flow
 from hostrouting.fib.program import Program
-from hostrouting.fib.step import Outcome, Span
+from hostrouting.fib.step import Ending, Span, Turn, plain_turns
 from hostrouting.fib.straight import straight_route
 from hostrouting.fib.table import Entry, Table
+from hostrouting.fib.tables import Tables
 from hostrouting.model import (
     IP,
     IPV4,
     IPV6,
-    TABLE_LOCAL,
     TABLE_MAIN,
     Prefix,
     Route,
     Rule,
     Snapshot,
     as_ip,
-    default_rules,
-    in_order,
-    route_columns,
-    width_of,
 )
+from hostrouting.reserved import MULTICAST
 
 __all__ = ["Fib"]
 
+_MULTICAST = {family: (int(block.network_address), int(block.broadcast_address)) for family, block in MULTICAST.items()}
 # Destinations that are what they are, whichever route takes them; the first and last address of each range.
 _BY_ADDRESS: dict[int, tuple[tuple[int, int, Kind], ...]] = {
-    IPV4: ((0, 0, "local"), (0xE0000000, 0xEFFFFFFF, "multicast"), (0xFFFFFFFF, 0xFFFFFFFF, "broadcast")),
-    IPV6: ((0xFF << 120, (1 << 128) - 1, "multicast"),),
+    IPV4: ((0, 0, "local"), (*_MULTICAST[IPV4], "multicast"), (0xFFFFFFFF, 0xFFFFFFFF, "broadcast")),
+    IPV6: ((*_MULTICAST[IPV6], "multicast"),),
 }
 _FLOWS = 256  # so many are prepared for at a time
 # The first of them after 0.
@@ -68,20 +64,7 @@ class Fib:
         """
         self.snapshot = snapshot
         self._groups: dict[str, int] = {"lo": 0, **{link.name: link.group for link in snapshot.links}}
-        self._wary = frozenset(link.name for link in snapshot.links if link.ignore_routes_with_linkdown)
-        self._rules = {
-            family: in_order(rule for rule in snapshot.rules if rule.family == family) for family in (IPV4, IPV6)
-        }
-        # Until a namespace gets its first rule of its own, IPv4 keeps the tables local and main in one trie:
-        # a longer prefix in main then beats a shorter one in local. (Linux keeps them apart for good after
-        # that, even when the rule has gone, which no snapshot shows.)
-        plain = [rule if rule.protocol == 2 else attrs.evolve(rule, protocol=2) for rule in self._rules[IPV4]]
-        self._merged = tuple(plain) == default_rules(IPV4) if merged is None else merged
-        self._tables: dict[tuple[int, int], Table] = {}
-        for family in (IPV4, IPV6):
-            self._table(family, TABLE_MAIN)  # which `contests` asks even while it is empty
-        for column in route_columns(snapshot.routes):
-            self._table(column.family, column.table).add(column)
+        self._tables = Tables(snapshot, merged=merged)
         self._ready: dict[tuple[int, Flow], _Ready] = {}
         self._decisions: dict[object, Decision] = {}
 
@@ -118,36 +101,23 @@ class Fib:
         ranges cover the prefix, in order; they are not maximal.
         """
         ready = self._prepare(prefix.family, flow)
-        runs, main = list(self._runs(ready, prefix.first, prefix.last)), self._tables[prefix.family, TABLE_MAIN]
+        runs, main = list(self._runs(ready, prefix.first, prefix.last)), self._tables.main(prefix.family)
 
         def beats(entry: Entry) -> int:
             return entry.length + (not _gives_way(entry.route, metric, ours))
 
         ends = [*(place - 1 for place, _ in runs[1:]), prefix.last]
         for (place, decision), last in zip(runs, ends, strict=True):
-            length = ready.program.stretch(place).length_to_decide(place, main, beats, dev)
+            length = ready.program.region(place).length_to_decide(place, main, beats, dev)
             yield Contest(place, last, decision, length)
 
     def routes(self, prefix: Prefix, *, table: int = TABLE_MAIN) -> tuple[Route, ...]:
         """The routes of exactly this prefix in a table, in the order in which the kernel prefers them."""
-        home = self._tables.get(self._home(prefix.family, table))
-        return () if home is None else self._routes(home, prefix.network, prefix.length, table)
-
-    def _routes(self, home: Table, network: int, length: int, table: int) -> tuple[Route, ...]:
-        places = home.positions(network, length)
-        if not places:
-            return ()
-        found = [route for place in places if (route := self.snapshot.routes[place]).table == table]
-        if len(found) > 1:
-            found.sort(key=lambda route: (-route.tos, route.metric))
-        return tuple(found)
+        return self._tables.routes(prefix.family, table, prefix.network, prefix.length)
 
     def around(self, address: IP, *, table: int = TABLE_MAIN) -> Iterator[Route]:
         """The routes of a table to any prefix around the address, the longest first."""
-        home, number = self._tables.get(self._home(address.version, table)), int(address)
-        if home is not None:
-            for host, length in home.shifts:
-                yield from self._routes(home, number >> host << host, length, table)
+        return self._tables.around(address.version, table, int(address))
 
     def defaults(self, family: int) -> Iterator[Entry]:
         """The default routes in use, in the order in which a plain packet of the host's own would take them.
@@ -157,25 +127,34 @@ class Fib:
         """
         return self._prepare(family, ANY).program.defaults()
 
-    def _home(self, family: int, table: int) -> tuple[int, int]:
-        together = family == IPV4 and table == TABLE_LOCAL and self._merged
-        return (family, TABLE_MAIN if together else table)
+    def turns(self, destination: IP, flow: Flow) -> Iterator[tuple[Rule, Turn, Entry | None, bool]]:
+        """The walk of a plain packet of this flow: each rule that it comes by, up to the one that decides.
 
-    def _table(self, family: int, table: int) -> Table:
-        home = self._home(family, table)
-        if home not in self._tables:
-            self._tables[home] = Table(self.snapshot.routes, width_of(family), self._wary)
-        return self._tables[home]
+        Each with the route that was found, and whether it decides.
+        """
+        ready, address = self._prepare(destination.version, flow), int(destination)
+        for turn in plain_turns(ready.program.turns(address)):
+            entry, decides = None, False
+            if turn.plain:
+                entry, _, decides = turn.step.take(address, flow.tos or 0, flow.oif)
+            for rule, its in self._tables.told(turn.step.rule, None if entry is None else entry.route):
+                yield rule, turn, entry if its else None, its and decides
+                if its and decides:
+                    return
+
+    def covering(self, destination: IP, table: int) -> Iterator[tuple[Route, Entry | None]]:
+        """The routes that a lookup in the table may meet, the longest prefix first; with its entry, what is in use."""
+        return self._tables.covering(destination.version, table, int(destination))
 
     def _prepare(self, family: int, flow: Flow) -> _Ready:
         ready = self._ready.get((family, flow))
         if ready is None:
             if len(self._ready) >= _FLOWS:
                 self._ready.clear()
-            rules = self._rules[family][1:] if family == IPV4 and self._merged else self._rules[family]
+            rules = self._tables.walked(family)
 
             def table_of(rule: Rule) -> Table | None:
-                return self._tables.get((family, rule.table))
+                return self._tables.find(family, rule.table)
 
             program = Program(rules, family, flow, groups=self._groups, table_of=table_of)
             by_address = {place for low, high, _ in _BY_ADDRESS[family] for place in (low, high + 1)}
@@ -192,7 +171,7 @@ class Fib:
         regions = ready.regions
         for at in range(bisect_right(regions, low) - 1, bisect_right(regions, high)):
             begin, end = max(low, regions[at]), min(high, regions[at + 1] - 1)
-            found += sieve.doubtful(ready.program.stretch(begin).straight, begin, end)
+            found += sieve.doubtful(ready.program.region(begin).straight, begin, end)
         return found
 
     def _cells(self, ready: _Ready, low: int, high: int) -> list[Cell]:
@@ -230,58 +209,56 @@ class Fib:
         """The decision where nothing has to be searched or asked; `longest` are the longest prefixes by table."""
         if not 0 < place < _SPECIAL[ready.family]:
             return None
-        found = straight_route(ready.program.stretch(place).straight, longest, ready.numbers)
+        found = straight_route(ready.program.region(place).straight, longest, ready.numbers)
         if found is None:
             return None
         step, position, route = found
         key = (id(step.rule), position)
         decision = self._decisions.get(key)
         if decision is None:
-            decision = self._decisions[key] = Decision(route.type, self._rule(step.rule, route), route, route.legs)
+            decision = self._decisions[key] = Decision(
+                route.type, self._tables.rule_of(step.rule, route), route, route.legs
+            )
         return decision
 
     def _decide(self, ready: _Ready, address: int) -> Decision:
-        stretch = ready.program.stretch(address)
-        outcome, unsure = stretch.follow(address)
+        region = ready.program.region(address)
+        ending, unsure = region.decide(address)
         if not 0 < address < _SPECIAL[ready.family]:
             for low, high, kind in _BY_ADDRESS[ready.family]:
                 if low <= address <= high:
-                    return self._decision(outcome, by_address=kind)
+                    return self._decision(ending, by_address=kind)
         if not unsure:
-            return self._decision(outcome)
-        answer = _answer(outcome)
-        return self._decision(outcome, others=[end for end in stretch.ends(address) if _answer(end.outcome) != answer])
+            return self._decision(ending)
+        answer = _answer(ending)
+        return self._decision(ending, others=[end for end in region.ends(address) if _answer(end.ending) != answer])
 
-    def _decision(self, outcome: Outcome, *, by_address: Kind | None = None, others: Sequence[End] = ()) -> Decision:
+    def _decision(self, ending: Ending, *, by_address: Kind | None = None, others: Sequence[End] = ()) -> Decision:
         """The one value for this answer."""
-        step, entry = outcome
-        by_address = None if by_address == _kind(outcome) else by_address
+        step, entry = ending
+        by_address = None if by_address == _kind(ending) else by_address
         # Numbers only: the garbage collector need not look at them.
-        key: tuple[object, ...] = _numbers(outcome)
+        key: tuple[object, ...] = _numbers(ending)
         if by_address or others:
-            key = (*key, by_address, *[it for end in others for it in (*_numbers(end.outcome), id(end.cases))])
+            key = (*key, by_address, *[it for end in others for it in (*_numbers(end.ending), id(end.cases))])
         decision = self._decisions.get(key)
         if decision is None:
             rule = None if step is None else step.rule
             if rule is not None and entry is not None:
-                rule = self._rule(rule, entry.route)
+                rule = self._tables.rule_of(rule, entry.route)
             decision = self._decisions[key] = Decision(
-                by_address or _kind(outcome),
+                by_address or _kind(ending),
                 rule,
                 None if entry is None else entry.route,
                 () if entry is None else entry.legs,
-                tuple(Variant(end.cases, self._decision(end.outcome)) for end in others),
+                tuple(Variant(end.cases, self._decision(end.ending)) for end in others),
             )
         return decision
 
-    def _rule(self, rule: Rule, route: Route) -> Rule:
-        """The rule that leads to a route: where local and main are one, that of local for the routes of local."""
-        return self._rules[IPV4][0] if self._merged and route.table == TABLE_LOCAL else rule
 
-
-def _numbers(outcome: Outcome) -> tuple[int, int]:
+def _numbers(ending: Ending) -> tuple[int, int]:
     """What tells the answer apart from others, for as long as there are the snapshot's rules and routes."""
-    step, entry = outcome
+    step, entry = ending
     return (0 if step is None else id(step.rule), -1 if entry is None else entry.position)
 
 
@@ -292,13 +269,13 @@ def _gives_way(route: Route, metric: int, ours: int) -> bool:
     return metric < route.metric or (metric == route.metric and route.protocol == ours)
 
 
-def _answer(outcome: Outcome) -> tuple[int, Kind]:
+def _answer(ending: Ending) -> tuple[int, Kind]:
     """What tells two answers apart: the route, or what became of the packet without one."""
-    return (outcome[1].position if outcome[1] else -1, _kind(outcome))
+    return (ending[1].position if ending[1] else -1, _kind(ending))
 
 
-def _kind(outcome: Outcome) -> Kind:
-    step, entry = outcome
+def _kind(ending: Ending) -> Kind:
+    step, entry = ending
     if entry is not None:
         return entry.route.type
     match step and step.rule.action:

@@ -5,24 +5,24 @@ Here: one packet against one question, answered yes, no, or nobody knows. Not he
 """
 
 from collections.abc import Collection, Iterator, Mapping
+from functools import cache
 from ipaddress import IPv4Address
-from typing import NamedTuple, Self
+from typing import NamedTuple, Self, TypeAlias
 
 import attrs
 
-from hostrouting.model import IP, IPV4, IPV6, Rule, as_ip
+from hostrouting.model import IP, IPV4, SELECTORS, TO, Rule, as_ip, tos_bits
 
-__all__ = ["ANY", "PLAIN", "Ask", "Flow", "asks_of", "has_tos", "tos_ask"]
+__all__ = ["ANY", "PLAIN", "Ask", "Flow", "Words", "asks_of", "has_tos", "tos_ask"]
 
-# The two lowest bits of tos belong to congestion notification; of a packet's, IPv4 does not look at the three highest
-# either. What a rule or a route asks for may have them all the same: then it is for no packet.
-_ASKED = 0xFC
-_SEEN = {IPV4: 0x1C, IPV6: 0xFC}
+# A selector and its value, as `ip rule` says them.
+Words: TypeAlias = tuple[str, str]
 
 
 def has_tos(packet: int, asked: int, family: int = IPV4) -> bool:
     """Whether a packet has the tos that a rule or a route asks for; each has the tos 0."""
-    return not asked & _ASKED or packet & _SEEN[family] == asked & _ASKED
+    bits, _, seen = tos_bits(asked, family)
+    return not bits or packet & seen == bits
 
 
 def _as_ip(value: str | IP | None) -> IP | None:
@@ -62,19 +62,11 @@ class Flow:
 
     def known(self, family: int) -> dict[str, int]:
         """What is known, under the names by which rules ask for it, each as a number."""
-        source = None if self.source is None else int(self.source) if self.source.version == family else -1
-        said = {
-            "from": source,
-            "iif": None if self.iif is None else _number(self.iif),
-            "oif": None if self.oif is None else _number(self.oif),
-            "fwmark": self.mark,
-            "tos": self.tos,
-            "uidrange": self.uid,
-            "ipproto": self.ipproto,
-            "sport": self.sport,
-            "dport": self.dport,
+        return {
+            selector.word: selector.number(value, family)
+            for selector in SELECTORS
+            if selector.flow and (value := getattr(self, selector.flow)) is not None
         }
-        return {name: value for name, value in said.items() if value is not None}
 
 
 # Nothing is known: the answer names every rule that could make it another.
@@ -92,7 +84,7 @@ class Ask(NamedTuple):
     """
 
     name: str
-    words: tuple[str, str]
+    words: Words
     low: int
     high: int
     mask: int | None
@@ -123,52 +115,32 @@ class Ask(NamedTuple):
         return self._replace(low=self.low & self.mask | other.low & other.mask, mask=self.mask | other.mask)
 
 
+_ASKED = tuple(selector for selector in SELECTORS if selector is not TO)
+
+
+@cache
+def _known_of_plain(family: int) -> dict[str, int]:
+    return PLAIN.known(family)
+
+
 def asks_of(rule: Rule, devs: Collection[str]) -> Iterator[tuple[Ask, bool]]:
     """What the rule asks of a packet, its destination apart; each with whether any packet can say yes.
 
     A rule for a device that the host does not have is no rule for any packet ("[detached]").
     """
-    plainly = PLAIN.known(rule.family)
-    for name, value in rule.selectors():
-        if name == "to":
-            continue
-        if name == "tos":
-            yield tos_ask(rule.tos, rule.family)
-            continue
-        possible = name not in {"iif", "oif"} or value == "lo" or value in devs
-        ask = _ask(rule, name, value)
-        yield ask._replace(plain=possible and ask.answer(plainly) is True), possible
+    plainly = _known_of_plain(rule.family)
+    for selector in _ASKED:
+        if selector.says(rule):
+            possible = selector.possible(rule, devs)
+            words = (selector.word, selector.text(rule))
+            ask = Ask(selector.word, words, *selector.bounds(rule), plain=False)
+            yield ask._replace(plain=possible and ask.answer(plainly) is True), possible
+    for name, value in rule.others:
+        # What this library does not know is a question of its own, which nobody can answer.
+        yield Ask(f"{name} {value}", (name, value), 1, 1, None, plain=False), True
 
 
 def tos_ask(tos: int, family: int = IPV4) -> tuple[Ask, bool]:
-    """Whether a packet has this tos; and whether any can have it."""
-    seen, asked = _SEEN[family], tos & _ASKED
+    """Whether a packet has the tos of a route; and whether any can have it."""
+    asked, _, seen = tos_bits(tos, family)
     return Ask("tos", ("tos", f"{tos:#x}"), asked, asked, seen, plain=not asked), not asked & ~seen
-
-
-def _ask(rule: Rule, name: str, value: str) -> Ask:
-    mask = None
-    match name:
-        case "from" if rule.src is not None:
-            low, high = rule.src.first, rule.src.last
-        case "fwmark":
-            low, high, mask = rule.fwmark, rule.fwmark, rule.fwmask
-        case "uidrange" if rule.uids is not None:
-            low, high = rule.uids
-        case "ipproto":
-            low = high = rule.ipproto
-        case "sport" if rule.sports is not None:
-            low, high = rule.sports
-        case "dport" if rule.dports is not None:
-            low, high = rule.dports
-        case "iif" | "oif":
-            low = high = _number(value)
-        case _:
-            # What this library does not know is a question of its own, which nobody can answer.
-            return Ask(f"{name} {value}", (name, value), 1, 1, None, plain=False)
-    return Ask(name, (name, value), low, high, mask, plain=False)
-
-
-def _number(name: str) -> int:
-    """A device's name as a number of its own."""
-    return int.from_bytes(name.encode(), "big")

@@ -1,6 +1,6 @@
 """The rules of one family, made ready for one flow: which of them matter to which destinations.
 
-Here: rules by priority, what each asks of a packet, where a goto leads. Not here: the walk through them (`stretch`).
+Here: rules by priority, what each asks of a packet, where a goto leads. Not here: the walk through them (`step`).
 """
 
 from bisect import bisect_right
@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from hostrouting.fib.flow import Ask, Flow, asks_of, has_tos
+from hostrouting.fib.region import Region
 from hostrouting.fib.step import Step, Turn
-from hostrouting.fib.stretch import Stretch
 from hostrouting.fib.table import Entry, Table
 from hostrouting.model import Rule, width_of
 
@@ -31,74 +31,63 @@ class Program:
         groups: dict[str, int],
         table_of: Callable[[Rule], Table | None],
     ) -> None:
-        """Leave out the rules that are not for this flow, whatever the destination.
-
-        `groups` are the groups of the devices.
-        """
+        """Take the rules, what is known of a packet, and the groups of the devices."""
         self._flow, self._family, self._groups, self._known = flow, family, groups, flow.known(family)
         self._turns: list[Turn] = []
         starts: dict[int, int] = {}
         for rule in rules:
             starts.setdefault(rule.priority, len(self._turns))
-            self._turns += self._of(rule, table_of)
+            self._turns.append(self._of(rule, table_of))
         for turn in self._turns:
             rule = turn.step.rule
             if rule.action == "goto" and rule.target is not None and rule.target > rule.priority:
                 turn.target = starts.get(rule.target)
-        tables = [turn.step.table for turn in self._turns]
+        tables = [turn.step.table for turn in self._turns if not turn.never]
         self.tables = tuple({id(table): table for table in tables if table is not None}.values())
         # Where a rule for some destinations begins to matter, or has just ended to.
-        spans = [turn.span for turn in self._turns if turn.span is not None]
+        spans = [turn.span for turn in self._turns if turn.span is not None and not turn.never]
         self.cuts = sorted({place for low, high in spans for place in (low, high + 1)})
-        self._stretches: dict[int, Stretch] = {}
+        self._regions: dict[int, Region] = {}
         self._cases: dict[Cases, Cases] = {}
 
-    def _of(self, rule: Rule, table_of: Callable[[Rule], Table | None]) -> Iterator[Turn]:
+    def _of(self, rule: Rule, table_of: Callable[[Rule], Table | None]) -> Turn:
         step = Step(rule, table_of(rule) if rule.action == "to_table" else None, self._groups)
         open_: list[Ask] = []
-        impossible = rule.l3mdev
+        impossible, unmet = False, None
         for ask, possible in asks_of(rule, self._groups):
             answer = ask.answer(self._known) if possible else False
             impossible = impossible or answer is False
             if answer is None:
                 open_.append(ask)
-        if not impossible:
-            span = None if rule.dst is None else (rule.dst.first, rule.dst.last)
-            yield Turn(step, tuple(open_), invert=rule.invert, span=span)
-        elif rule.invert:
-            # `not` before what never holds: any packet.
-            yield Turn(step, (), invert=False)
+            if not (ask.plain if answer is None else answer):
+                unmet = unmet or ask.words
+        span = None if rule.dst is None else (rule.dst.first, rule.dst.last)
+        return Turn(step, tuple(open_), invert=rule.invert, span=span, impossible=impossible, unmet=unmet)
 
-    def stretch(self, address: int) -> Stretch:
+    def turns(self, address: int) -> list[Turn]:
+        """Every rule as it is for this destination, also those that no packet takes."""
+        return [turn.at(address) for turn in self._turns]
+
+    def region(self, address: int) -> Region:
         """The rules as a packet for this destination meets them."""
         place = bisect_right(self.cuts, address) if self.cuts else 0
-        found = self._stretches.get(place)
+        found = self._regions.get(place)
         if found is None:
-            found = self._stretches[place] = Stretch(
+            found = self._regions[place] = Region(
                 self._met_at(address), self._flow, width_of(self._family), self._cases
             )
         return found
 
     def _met_at(self, address: int) -> list[Turn]:
-        """The turns that are left for one destination, none of which asks for it any more."""
+        """The turns that some packet for this destination takes."""
         found: list[Turn] = []
         begins: list[int] = []
-        for turn in self._turns:
+        for turn in self.turns(address):
             begins.append(len(found))
-            if turn.span is None and turn.target is None:
-                if turn.asks or not turn.invert:
-                    found.append(turn)  # as it is for any other destination
-                continue
-            covered = turn.span is None or turn.span[0] <= address <= turn.span[1]
-            if not covered and turn.invert:
-                found.append(Turn(turn.step, (), invert=False, target=turn.target))
-            elif covered and (turn.asks or not turn.invert):
-                found.append(Turn(turn.step, turn.asks, invert=turn.invert, target=turn.target))
+            if not turn.never:
+                found.append(turn)
         begins.append(len(found))
-        for turn in found:
-            if turn.target is not None:
-                turn.target = begins[turn.target]
-        return found
+        return [turn if turn.target is None else turn.leading_to(begins[turn.target]) for turn in found]
 
     def defaults(self) -> Iterator[Entry]:
         """The default routes, in the order in which a plain packet meets them that no other route and no rule is for.
@@ -110,6 +99,8 @@ class Program:
         while at < len(self._turns):
             turn = self._turns[at]
             at += 1
+            if turn.never:
+                continue
             plain = all(ask.plain for ask in turn.asks)
             partial = plain and turn.span is not None and turn.span != every
             # Of rules for some destinations, those for all but a few lead to the default route, if they lead anywhere.

@@ -1,15 +1,18 @@
-"""One rule as a walk meets it.
+"""The walk through the rules: one rule as a packet meets it, and what follows what.
 
-Here: what it does with a route that its table has, and what it still asks of a packet. Not here: the order of rules.
+Here: for which packets a rule is, where they go on, and whether a route that its table has is the answer: goto,
+suppression, throw, verdicts. Not here: which rules matter where (`program`).
 """
 
+from collections.abc import Iterator, Sequence
+from copy import copy
 from typing import TypeAlias
 
-from hostrouting.fib.flow import Ask
-from hostrouting.fib.table import ERRORS, Entry, Table
-from hostrouting.model import Rule
+from hostrouting.fib.flow import Ask, Words
+from hostrouting.fib.table import Entry, Table
+from hostrouting.model import REFUSING, TO, Rule
 
-__all__ = ["Outcome", "Span", "Step", "Turn"]
+__all__ = ["Ending", "Span", "Step", "Turn", "plain_turns"]
 
 # The first and the last address.
 Span: TypeAlias = tuple[int, int]
@@ -26,14 +29,22 @@ class Step:
         # Whether it suppresses nothing.
         self.simple = rule.suppress_prefixlength is None and rule.suppress_ifgroup is None
         # Whether the rule itself is the answer: blackhole, unreachable, prohibit.
-        self.verdict = rule.action in ERRORS
+        self.verdict = rule.action in REFUSING
+
+    def take(self, address: int, tos: int, oif: str | None) -> tuple[Entry | None, bool, bool]:
+        """The route that a packet finds, whether tos ruled out others, and whether this is where its walk ends."""
+        if self.table is None:
+            return None, False, self.verdict
+        entry, passed = self.table.best(address, tos, oif)
+        # Most routes are kept without a question.
+        return entry, passed, entry is not None and ((self.simple and not entry.throws) or self.keeps(entry))
 
     def keeps(self, entry: Entry) -> bool:
         """Whether a route that was found is the answer, and not a reason to ask the next rule."""
         if entry.throws:
             return False
         rule, route = self.rule, entry.route
-        if self.simple or route.type in ERRORS:
+        if self.simple or route.type in REFUSING:
             return True
         if rule.suppress_prefixlength is not None and entry.length <= rule.suppress_prefixlength:
             return False
@@ -49,20 +60,68 @@ class Step:
 
 
 # Where a walk ended: the step and the route that decide. No step: no rule decided. No route: the rule did.
-Outcome: TypeAlias = tuple[Step | None, Entry | None]
+Ending: TypeAlias = tuple[Step | None, Entry | None]
 
 
 class Turn:
-    """A step among others: for which packets it is, and where those go on for which it is a goto."""
+    """A step among others: for which packets it is, and where those go on for which it is a goto.
 
-    __slots__ = ("asks", "invert", "plain", "span", "step", "target")
+    Packets that say yes to all of `asks` take it, or (`invert`) all others; `span` are its destinations. Where it is
+    `impossible` that a packet says yes, `invert` makes it one for all.
+    """
+
+    __slots__ = ("asks", "impossible", "invert", "never", "plain", "span", "step", "target", "unmet")
 
     def __init__(
-        self, step: Step, asks: tuple[Ask, ...], *, invert: bool, span: Span | None = None, target: int | None = None
+        self,
+        step: Step,
+        asks: tuple[Ask, ...] = (),
+        *,
+        invert: bool,
+        span: Span | None = None,
+        target: int | None = None,
+        impossible: bool = False,
+        unmet: Words | None = None,
     ) -> None:
-        """Packets that say yes to all of `asks` take it, or (`invert`) all others; `span` are its destinations."""
-        self.step, self.asks, self.invert, self.span = step, asks, invert, span
+        """Take what is known; `unmet` is the first thing that is asked for and that a plain packet does not have."""
+        self.step, self.impossible, self.unmet = step, impossible, unmet
+        self.asks, self.span = ((), None) if impossible else (asks, span)
+        self.invert = invert and not impossible
         # An index of the turns among which this one stands; None for all but a goto that leads on.
         self.target = target
+        # Whether no packet takes it.
+        self.never = not invert if impossible else invert and not self.asks and self.span is None
         # Whether a plain packet of the host's own takes it, its destination apart.
-        self.plain = all(ask.plain for ask in asks) is not invert
+        self.plain = (unmet is None) is not invert
+
+    def at(self, address: int) -> "Turn":
+        """The same for one destination: a turn that does not ask for it any more."""
+        if self.span is None:
+            return self
+        low, high = self.span
+        if low <= address <= high:
+            return Turn(self.step, self.asks, invert=self.invert, target=self.target, unmet=self.unmet)
+        unmet = (TO.word, TO.text(self.step.rule))
+        return Turn(self.step, invert=self.invert, target=self.target, impossible=True, unmet=unmet)
+
+    def leading_to(self, target: int | None) -> "Turn":
+        """The same goto, among other turns."""
+        found = copy(self)
+        found.target = target
+        return found
+
+
+def plain_turns(turns: Sequence[Turn]) -> Iterator[Turn]:
+    """The turns that a plain packet comes by, whether it takes them (`plain`) or not: all up to a verdict.
+
+    None of them asks for a destination.
+    """
+    at = 0
+    while at < len(turns):
+        turn = turns[at]
+        yield turn
+        at += 1
+        if turn.plain and turn.target is not None:
+            at = turn.target
+        elif turn.plain and turn.step.verdict:
+            return

@@ -1,8 +1,7 @@
 """The way of one packet, rule by rule: what `Fib.lookup` decides, told so that somebody can follow it.
 
-Here: which rules were tried, what each came to, which routes were passed over and why, as values. Not here: speed,
-whole prefixes, or what is not known of a packet (`engine`); nor sentences. It is written from the model alone, and a
-law says that it ends where the engine does.
+Here: which rules were tried, what each came to, which routes were passed over and why, as values: the engine's own walk
+(`step`), reported turn by turn. Not here: whole prefixes, or what is not known of a packet (`engine`); nor sentences.
 """
 
 from collections.abc import Iterator
@@ -11,21 +10,11 @@ from typing import Literal, TypeAlias
 import attrs
 
 from hostrouting.fib.answer import Kind
-from hostrouting.fib.flow import PLAIN, Flow, asks_of, has_tos
-from hostrouting.model import (
-    IP,
-    IPV4,
-    TABLE_LOCAL,
-    TABLE_MAIN,
-    NextHop,
-    Route,
-    Rule,
-    Snapshot,
-    as_ip,
-    default_rules,
-    in_order,
-    route_keys,
-)
+from hostrouting.fib.engine import Fib
+from hostrouting.fib.flow import PLAIN, Flow, Words, has_tos
+from hostrouting.fib.step import Turn
+from hostrouting.fib.table import Entry
+from hostrouting.model import IP, NextHop, Route, Rule, Snapshot, as_ip
 
 __all__ = ["Passed", "Reason", "Result", "Trace", "Tried", "trace_route"]
 
@@ -37,9 +26,6 @@ Result: TypeAlias = Literal["not-selected", "no-route", "suppressed", "thrown", 
 # tie: another of the same prefix and metric is listed first. tos, oif: it is for other packets. down: none of its legs
 # is in use.
 Reason: TypeAlias = Literal["shorter", "metric", "tie", "tos", "oif", "down"]
-
-_ERRORS = frozenset({"blackhole", "unreachable", "prohibit"})
-_ZERO, _MULTICAST, _BROADCAST = 0, (0xE0000000, 0xEFFFFFFF), 0xFFFFFFFF
 
 
 @attrs.frozen
@@ -56,7 +42,7 @@ class Tried:
 
     rule: Rule
     result: Result
-    selector: tuple[str, str] | None = None
+    selector: Words | None = None
     route: Route | None = None
 
 
@@ -87,147 +73,39 @@ def trace_route(snapshot: Snapshot, destination: IP | str, flow: Flow = PLAIN, *
 
     `merged` as in `Fib`.
     """
-    address = as_ip(destination)
-    walk = _Walk(snapshot, address, flow.assumed(), merged)
-    tried = tuple(walk.rules())
-    end = tried[-1] if tried and tried[-1].result in {"decides", "refused"} else None
-    rule, route = (None, None) if end is None else (end.rule, end.route)
-    kind = "no-route" if rule is None else _of_rule(rule) if route is None else route.type
-    return Trace(
-        address,
-        walk.flow,
-        _by_address(address) or kind,
-        rule,
-        route,
-        () if route is None else walk.in_use(route),
-        tried,
-        () if route is None or rule is None else tuple(walk.passed(rule.table, route)),
+    address, flow, fib = as_ip(destination), flow.assumed(), Fib(snapshot, merged=merged)
+    tried = tuple(
+        Tried(rule, *_came_to(rule, turn, entry, decides)) for rule, turn, entry, decides in fib.turns(address, flow)
     )
+    end = fib.lookup(address, flow)
+    passed = () if end.route is None or end.rule is None else _passed(fib, address, end.rule.table, end.route, flow)
+    return Trace(address, flow, end.kind, end.rule, end.route, end.legs, tried, tuple(passed))
 
 
-def _of_rule(rule: Rule) -> Kind:
-    """What a rule that is the answer itself makes of a packet."""
-    match rule.action:
-        case "blackhole" | "unreachable" | "prohibit" as verdict:
-            return verdict
-        case _:
-            return "no-route"
+def _came_to(rule: Rule, turn: Turn, entry: Entry | None, decides: bool) -> tuple[Result, Words | None, Route | None]:  # noqa: FBT001  internal
+    if not turn.plain:
+        return "not-selected", turn.unmet, None
+    if rule.action != "to_table":
+        return "refused" if decides else "nothing" if turn.target is None else "jump", None, None
+    if entry is None:
+        return "no-route", None, None
+    return "decides" if decides else "thrown" if entry.throws else "suppressed", None, entry.route
 
 
-def _by_address(address: IP) -> Kind | None:
-    """What an address is by itself, whichever route takes it."""
-    if address.version != IPV4:
-        return "multicast" if address.is_multicast else None
-    number = int(address)
-    if number == _ZERO:
-        return "local"
-    if number == _BROADCAST:
-        return "broadcast"
-    return "multicast" if _MULTICAST[0] <= number <= _MULTICAST[1] else None
+def _passed(fib: Fib, address: IP, table: int, taken: Route, flow: Flow) -> Iterator[Passed]:
+    """The routes that were not taken where `taken` was, and why."""
+    for route, entry in fib.covering(address, table):
+        if route is not taken:
+            yield Passed(route, _against(route, entry, flow) or _beaten_by(taken, route))
 
 
-class _Walk:
-    """One packet on its way through one host."""
-
-    def __init__(self, snapshot: Snapshot, address: IP, flow: Flow, merged: bool | None) -> None:  # noqa: FBT001  internal
-        self.flow, self._address = flow, address
-        self._rules = in_order(rule for rule in snapshot.rules if rule.family == address.version)
-        self._links = {link.name: link for link in snapshot.links}
-        plain = tuple(attrs.evolve(rule, protocol=2) for rule in self._rules)
-        own = address.version == IPV4 and plain == default_rules(IPV4)
-        self._merged = address.version == IPV4 and (own if merged is None else merged)
-        family, width, number = address.version, address.max_prefixlen, int(address)
-        # Of 100,000 routes only those that cover the address are looked at.
-        self._covering = [
-            snapshot.routes[position]
-            for position, (of, _, network, length, _) in enumerate(route_keys(snapshot.routes))
-            if of == family and not (network ^ number) >> width - length
-        ]
-
-    def rules(self) -> Iterator[Tried]:
-        """Each rule that was tried; the last one decides, if any does."""
-        at = 0
-        while at < len(self._rules):
-            tried = self._try(self._rules[at])
-            yield tried
-            if tried.result in {"decides", "refused"}:
-                return
-            at = self._target(tried.rule, at) if tried.result == "jump" else at + 1
-
-    def _try(self, rule: Rule) -> Tried:
-        selector = self._fails(rule)
-        if (selector is None) is rule.invert:
-            return Tried(rule, "not-selected", selector)
-        if rule.action in _ERRORS:
-            return Tried(rule, "refused")
-        if rule.action == "goto":
-            return Tried(rule, "jump" if self._target(rule, -1) >= 0 else "nothing")
-        if rule.action != "to_table":
-            return Tried(rule, "nothing")
-        route = next((route for route, why in self._candidates(rule.table) if why is None), None)
-        if route is None:
-            return Tried(rule, "no-route")
-        if route.type == "throw":
-            return Tried(rule, "thrown", route=route)
-        return Tried(rule, "suppressed" if self._suppressed(rule, route) else "decides", route=route)
-
-    def _fails(self, rule: Rule) -> tuple[str, str] | None:
-        """The first selector that is not true of the packet; None when all are."""
-        if rule.l3mdev:
-            return ("in", "a VRF")
-        if rule.dst is not None and self._address not in rule.dst:
-            return ("to", str(rule.dst))
-        devs, known = {"lo", *self._links}, self.flow.known(rule.family)
-        asks = asks_of(rule, devs)
-        return next((ask.words for ask, possible in asks if not (possible and ask.answer(known))), None)
-
-    def _target(self, rule: Rule, at: int) -> int:
-        """Where a goto goes on; `at` when it leads nowhere, or back."""
-        ahead = (place for place, it in enumerate(self._rules) if it.priority == rule.target)
-        return next(ahead, at) if rule.target is not None and rule.target > rule.priority else at
-
-    def _suppressed(self, rule: Rule, route: Route) -> bool:
-        if route.type in _ERRORS:
-            return False
-        short = rule.suppress_prefixlength is not None and route.prefix.length <= rule.suppress_prefixlength
-        dev = next((leg.dev for leg in self.in_use(route)), None)
-        group = None if dev is None else self._links[dev].group if dev in self._links else 0 if dev == "lo" else None
-        return short or (group is not None and group == rule.suppress_ifgroup)
-
-    def _candidates(self, table: int) -> Iterator[tuple[Route, Reason | None]]:
-        """The routes of the table that cover the address, the best first; each with what speaks against it alone."""
-        # Until a namespace has rules of its own, the tables local and main are one, which is asked once.
-        both = self._merged and table in {TABLE_LOCAL, TABLE_MAIN}
-        tables = {TABLE_LOCAL, TABLE_MAIN} if both else {table}
-        found = [route for route in self._covering if route.table in tables]
-        found.sort(key=lambda it: (-it.prefix.length, it.table != TABLE_LOCAL, -it.tos, it.metric))
-        judged = [(route, self._against(route)) for route in found]
-        best = next((route for route, why in judged if why is None), None)
-        if both and best is not None and best.table != table:
-            return  # it is told under the other table's rule
-        yield from judged
-
-    def _against(self, route: Route) -> Reason | None:
-        legs = self.in_use(route)
-        if route.legs and not legs:
-            return "down"
-        if not has_tos(self.flow.tos or 0, route.tos):
-            return "tos"
-        bound = self.flow.oif
-        if bound and route.type not in {*_ERRORS, "throw"} and not any(leg.dev == bound for leg in legs):
-            return "oif"
-        return None
-
-    def in_use(self, route: Route) -> tuple[NextHop, ...]:
-        """The legs of a route that packets can take now."""
-        wary = {name for name, link in self._links.items() if link.ignore_routes_with_linkdown}
-        return tuple(leg for leg in route.legs if not (leg.dead or (leg.linkdown and leg.dev in wary)))
-
-    def passed(self, table: int, taken: Route) -> Iterator[Passed]:
-        """The routes that were not taken where `taken` was, and why."""
-        for route, why in self._candidates(table):
-            if route is not taken:
-                yield Passed(route, why or _beaten_by(taken, route))
+def _against(route: Route, entry: Entry | None, flow: Flow) -> Reason | None:
+    """What speaks against a route alone."""
+    if entry is None:
+        return "down"
+    if not has_tos(flow.tos or 0, route.tos):
+        return "tos"
+    return "oif" if flow.oif and not entry.leaves_by(flow.oif) else None
 
 
 def _beaten_by(taken: Route, route: Route) -> Reason:

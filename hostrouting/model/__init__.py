@@ -8,6 +8,7 @@ IPv4 and IPv6 differ in data, never in code paths.
 from hostrouting.model.door import Column, RouteKey, Shapes, Sort, Sorted, route_columns, route_keys, route_shapes
 from hostrouting.model.lazy import LazyRoutes
 from hostrouting.model.link import ARPHRD_INFINIBAND, Address, Link
+from hostrouting.model.pathless import PATHLESS, REFUSING
 from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix, as_ip, ip_at, prefixes_between, width_of
 from hostrouting.model.route import (
     DEFAULT_METRIC,
@@ -26,7 +27,18 @@ from hostrouting.model.route import (
     protocol_name,
     table_name,
 )
-from hostrouting.model.rule import Rule, RuleAction, default_rules, in_order
+from hostrouting.model.rule import (
+    SELECTORS,
+    TO,
+    Rule,
+    RuleAction,
+    Selector,
+    by_priority,
+    default_rules,
+    selector_of,
+    tos_bits,
+    tos_name,
+)
 from hostrouting.model.snapshot import Snapshot
 
 __all__ = [
@@ -37,14 +49,18 @@ __all__ = [
     "IPV4",
     "IPV6",
     "OURS",
+    "PATHLESS",
     "PROTOCOL_KERNEL",
+    "REFUSING",
     "ROUTE_TYPES",
     "SCOPE_HOST",
     "SCOPE_LINK",
     "SCOPE_UNIVERSE",
+    "SELECTORS",
     "TABLE_DEFAULT",
     "TABLE_LOCAL",
     "TABLE_MAIN",
+    "TO",
     "Address",
     "LazyRoutes",
     "Link",
@@ -55,19 +71,23 @@ __all__ = [
     "RouteType",
     "Rule",
     "RuleAction",
+    "Selector",
     "Shapes",
     "Snapshot",
     "Sort",
     "Sorted",
     "as_ip",
+    "by_priority",
     "default_rules",
-    "in_order",
     "ip_at",
     "prefixes_between",
     "protocol_name",
     "route_columns",
     "route_keys",
     "route_shapes",
+    "selector_of",
     "table_name",
+    "tos_bits",
+    "tos_name",
     "width_of",
 ]

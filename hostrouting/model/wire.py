@@ -13,7 +13,7 @@ import attrs
 
 from hostrouting.errors import SnapshotError
 from hostrouting.model.prefix import IPV4, IPV6, Prefix, as_ip
-from hostrouting.model.rule import Rule
+from hostrouting.model.rule import SELECTORS, Rule
 from hostrouting.model.snapshot import Snapshot
 
 __all__ = ["SCHEMA", "snapshot_from_json", "snapshot_to_json"]
@@ -23,7 +23,7 @@ SCHEMA = "hostrouting/snapshot/1"
 _SHOWN = 60  # so much of a key or a value is shown in a message
 _LONGEST = 128  # the kernel's longest name of a device, and longer than any other word in a snapshot
 _NUMBERS = 1 << 32  # no number of the kernel's routing is as large
-_MOST = {"tos": 255, "protocol": 255, "scope": 255, "weight": 256, "ipproto": 65535}
+_MOST = {"protocol": 255, "scope": 255, "weight": 256, **{it.field: it.most for it in SELECTORS}}
 
 
 def snapshot_to_json(snapshot: Snapshot, *, indent: int | None = None) -> str:
@@ -115,14 +115,7 @@ def _problems(value: Any) -> Iterator[tuple[str, str]]:
         case Rule(family=family) if family not in {IPV4, IPV6}:
             yield "family", f"{family} is no address family: 4 and 6 are"
         case Rule():
-            for name in ("src", "dst"):
-                prefix = getattr(value, name)
-                if prefix is not None and prefix.family != value.family:
-                    yield name, f"{prefix} in a rule of IPv{value.family}"
-            for name in ("uids", "sports", "dports"):
-                span = getattr(value, name)
-                if span is not None and span[0] > span[1]:
-                    yield name, f"{span[0]}-{span[1]} is no range: it ends before it begins"
+            yield from (fault for selector in SELECTORS if (fault := selector.fault(value)))
             if value.action == "goto" and value.target is None:
                 yield "target", "this is missing: a goto leads to a priority"
     for name, most in _MOST.items():

@@ -11,9 +11,19 @@ from typing import Literal, TypeAlias
 import attrs
 
 from hostrouting.fib import ANY, Contest, Decision, Fib, Flow
-from hostrouting.model import IP, IPV4, OURS, PROTOCOL_KERNEL, TABLE_MAIN, Prefix, Route, prefixes_between, width_of
+from hostrouting.model import (
+    IP,
+    OURS,
+    PROTOCOL_KERNEL,
+    TABLE_MAIN,
+    Prefix,
+    Route,
+    prefixes_between,
+    width_of,
+)
 from hostrouting.overlap import Judge, OverlapReport, check_overlap
 from hostrouting.repair.cover import Span, SpanKind, cover
+from hostrouting.reserved import RESERVED_RANGES, is_reserved
 from hostrouting.uplink import DesiredRoute, Pending, default_route, outbound_devs, resolve_route
 
 __all__ = ["TOO_MANY", "Diversion", "Repair", "Unsafe", "UnsafeReason", "propose_repair"]
@@ -27,8 +37,6 @@ UnsafeReason: TypeAlias = Literal["earlier-rule", "longest-prefix", "no-way", "t
 # More routes than this are no repair that an operator would want to see.
 TOO_MANY = 1024
 _NAMED = 9  # so many devices are named in a message
-# Where no static route may lead: this network, the host itself, and from 224.0.0.0 on multicast and what is reserved.
-_RESERVED = {IPV4: ((0, 0x00FFFFFF), (0x7F000000, 0x7FFFFFFF), (0xE0000000, 0xFFFFFFFF))}
 
 
 @attrs.frozen
@@ -180,9 +188,7 @@ class _Task:
         if chosen is not None:
             return chosen
         # Only where no static route may lead can there be no choice: that steers the others no more.
-        lost = [
-            at for at, it in enumerate(spans) if it.kind == "open" and _is_reserved(block.family, it.first, it.last)
-        ]
+        lost = [at for at, it in enumerate(spans) if it.kind == "open" and is_reserved(block.family, it.first, it.last)]
         spared = [it._replace(kind="free") if at in set(lost) else it for at, it in enumerate(spans)]
         chosen = cover(block, _merged(spared), usable=self._is_usable) or ()
         for at in lost:
@@ -217,14 +223,14 @@ class _Task:
             return "too-many"
         # Only where a route to the single address stands can every prefix around an address be somebody's.
         around = (Prefix.around(family, contest.first, longer) for longer in range(width, length - 1, -1))
-        single = contest.first == contest.last and not _is_reserved(family, contest.first, contest.last)
+        single = contest.first == contest.last and not is_reserved(family, contest.first, contest.last)
         if single and not any(self._is_usable(prefix) for prefix in around):
             return "longest-prefix"
         return None
 
     def _is_usable(self, prefix: Prefix) -> bool:
         """Whether a static route may lead to the prefix, and its key is not held by somebody else."""
-        if not prefix.length or _is_reserved(prefix.family, prefix.first, prefix.last):
+        if not prefix.length or is_reserved(prefix.family, prefix.first, prefix.last):
             return False
         metric = self._way.metric
         return not any(
@@ -264,13 +270,9 @@ def _merged(spans: list[Span]) -> list[Span]:
     return found
 
 
-def _is_reserved(family: int, first: int, last: int) -> bool:
-    return any(low <= first and last <= high for low, high in _RESERVED.get(family, ()))
-
-
 def _at_borders(family: int, contest: Contest) -> Iterator[Contest]:
     """The range in pieces that are reserved or not."""
-    begins = [at for low, high in _RESERVED.get(family, ()) for at in (low, high + 1)]
+    begins = [at for low, high in RESERVED_RANGES[family] for at in (low, high + 1)]
     inside = [at for at in begins if contest.first < at <= contest.last]
     if not inside:
         yield contest

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import strategies as st
 
 from hostrouting.config import HostRoutingConfig, Mode, RouteOverlapConfig, StaticRoute, StaticRoutesConfig
+from hostrouting.reserved import is_reserved
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
@@ -55,9 +56,10 @@ def networks() -> SearchStrategy[IPv4Network]:
 
 def destinations() -> SearchStrategy[IPv4Network]:
     """Networks that a static route may lead to."""
-    refused = [IPv4Network(text) for text in ("0.0.0.0/8", "127.0.0.0/8", "224.0.0.0/3")]
     return networks().filter(
-        lambda network: network.prefixlen > 0 and not any(network.subnet_of(range_) for range_ in refused)
+        lambda network: (
+            network.prefixlen > 0 and not is_reserved(4, int(network.network_address), int(network.broadcast_address))
+        )
     )
 
 

@@ -18,7 +18,10 @@ from hypothesis import strategies as st
 
 from hostrouting.model import (
     OURS,
+    PATHLESS,
+    REFUSING,
     SCOPE_LINK,
+    SELECTORS,
     TABLE_LOCAL,
     TABLE_MAIN,
     Address,
@@ -40,7 +43,6 @@ __all__ = ["DEVICES", "blocks", "legs", "links", "prefixes", "routes", "rules", 
 
 DEVICES = ("eth0", "eth1", "ib0", "wg0")
 TABLES = (TABLE_MAIN, TABLE_LOCAL, 100)
-PATHLESS: list[RouteType] = ["blackhole", "unreachable", "prohibit", "throw"]
 OWN: list[RouteType] = ["local", "broadcast", "anycast"]
 
 
@@ -80,7 +82,7 @@ def routes(draw: st.DrawFn, within: Prefix) -> Route:
     family = within.family
     table = draw(st.sampled_from(TABLES))
     usual: list[RouteType] = ["unicast"] * 12
-    kind = draw(st.sampled_from(OWN if table == TABLE_LOCAL else usual + PATHLESS + OWN))
+    kind = draw(st.sampled_from(OWN if table == TABLE_LOCAL else [*usual, *PATHLESS, *OWN]))
     ways = () if kind in PATHLESS else tuple(draw(st.lists(legs(family), min_size=1, max_size=2)))
     return Route(
         draw(prefixes(within, wider=True)),
@@ -102,10 +104,15 @@ def rules(draw: st.DrawFn, within: Prefix) -> Rule:
         return draw(strategy) if draw(st.integers(0, 5)) == 0 else otherwise
 
     actions: list[RuleAction] = ["to_table"] * 6
-    action = draw(st.sampled_from([*actions, "goto", "nop", "blackhole", "unreachable", "prohibit"]))
+    action = draw(st.sampled_from([*actions, "goto", "nop", *sorted(REFUSING)]))
     priority = draw(st.integers(1, 40000))
     ahead = [priority + 1, *(place for place in (32766, 32767) if place > priority)]
-    fwmark, fwmask = seldom(st.sampled_from([(1, 1), (0, 3), (2, 0xFF)]), (0, 0))
+    said: dict[str, Any] = {}
+    for selector in SELECTORS:
+        # An entry without examples is for any block.
+        values = st.sampled_from(selector.examples) if selector.examples else st.tuples(prefixes(within))
+        if selector.worded and (found := seldom(values, None)) is not None:
+            said |= zip(selector.fields, found, strict=True)
     return Rule(
         family=within.family,
         priority=priority,
@@ -113,19 +120,9 @@ def rules(draw: st.DrawFn, within: Prefix) -> Rule:
         table=draw(st.sampled_from(TABLES)) if action == "to_table" else 0,
         target=draw(st.sampled_from(ahead)) if action == "goto" else None,
         invert=seldom(st.just(value=True), otherwise=False),
-        dst=seldom(prefixes(within), None),
-        src=seldom(prefixes(within), None),
-        iif=seldom(st.sampled_from(["lo", *DEVICES, "gone"]), None),
-        oif=seldom(st.sampled_from(DEVICES), None),
-        fwmark=fwmark,
-        fwmask=fwmask,
-        tos=seldom(st.just(0x10), 0),
-        uids=seldom(st.sampled_from([(0, 0), (1000, 1999)]), None),
-        ipproto=seldom(st.sampled_from([6, 17]), 0),
-        sports=seldom(st.just((1, 1023)), None),
-        dports=seldom(st.just((53, 53)), None),
         suppress_prefixlength=seldom(st.sampled_from([0, within.length, within.length + 2]), None),
         suppress_ifgroup=seldom(st.sampled_from([0, 7]), None),
+        **said,
     )
 
 

@@ -11,7 +11,18 @@ from hypothesis import strategies as st
 
 from hostrouting.fib import ANY, Cell, Fib, Flow
 from hostrouting.fib.bulk import joined
-from hostrouting.model import TABLE_MAIN, Link, NextHop, Prefix, Route, Rule, Snapshot, default_rules, in_order, ip_at
+from hostrouting.model import (
+    TABLE_MAIN,
+    Link,
+    NextHop,
+    Prefix,
+    Route,
+    Rule,
+    Snapshot,
+    by_priority,
+    default_rules,
+    ip_at,
+)
 from hostrouting.overlap import Judge, check_overlap
 from tests.support.examples import scaled
 from tests.support.strategies import blocks, prefixes, snapshots
@@ -45,7 +56,7 @@ def healthy(draw: st.DrawFn, block: Prefix) -> Snapshot:
         [Rule(family=family, priority=100, dst=draw(prefixes(block)), table=main)],
         [Rule(family=family, priority=100, suppress_prefixlength=draw(st.integers(0, block.length + 2)), table=main)],
     )
-    rules = in_order([*whole.rules, *draw(st.sampled_from(more))])
+    rules = by_priority([*whole.rules, *draw(st.sampled_from(more))])
     return attrs.evolve(whole, rules=rules, routes=(*routes, *ways))
 
 
@@ -76,7 +87,7 @@ def crowded(draw: st.DrawFn) -> Snapshot:
     )
     return Snapshot(
         links=links,
-        rules=in_order([*default_rules(4), *draw(st.sampled_from(rules))]),
+        rules=by_priority([*default_rules(4), *draw(st.sampled_from(rules))]),
         routes=(Route.to("0.0.0.0/0", dev="eth0"), *draw(st.lists(some, min_size=1, max_size=4))),
     )
 

@@ -199,7 +199,7 @@ class TestRoutesSpeakLikeIp:
                     target=100,
                 ),
                 (
-                    "5: not from 10.0.0.0/8 to 10.1.0.0/16 iif eth0 oif ib0 tos 0x10 uidrange 1-2 ipproto 6 "
+                    "5: not from 10.0.0.0/8 to 10.1.0.0/16 tos 0x10 iif eth0 oif ib0 uidrange 1-2 ipproto 6 "
                     "sport 1-9 dport 53-53 goto 100"
                 ),
             ),

@@ -40,6 +40,10 @@ def test_it_ends_where_the_engine_does(host: tuple[Prefix, Snapshot], flow: Flow
             decision.legs,
             decision.devs,
         )
+        # The turns end where the decision is, and nowhere before.
+        ends = [it for it in trace.tried if it.result in {"decides", "refused"}]
+        assert ends == list(trace.tried[-1:] if decision.rule is not None else ())
+        assert all((it.rule, it.route) == (decision.rule, decision.route) for it in ends)
 
 
 @pytest.mark.parametrize(

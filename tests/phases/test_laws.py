@@ -125,7 +125,7 @@ def test_the_report_is_consistent(tree: phases.AnyTask, deadline: float | None) 
     report, _ = run(tree, deadline)
     if report.status is Status.FAILED:
         assert report.failures
-        assert phases.errors.describe_error(report.failures[0].error) in report.headline
+        assert phases.text.describe_error(report.failures[0].error) in report.headline
     for node in report.walk():
         for child in node.children:
             assert child.path[:-1] == node.path

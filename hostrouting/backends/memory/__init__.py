@@ -5,9 +5,10 @@ links, addresses and rules come and go, a carrier is lost, somebody else changes
 property test lets the same random things happen to both and compares every outcome and errno, the whole table in
 order after every step, lookups wherever an answer can change, and the words that `ip` prints.
 
-From the bottom: `devices`, `tables` and `rules` hold the state; `ipv4_*` and `ipv6_*` are what Linux does with it, one
-file each for its lookups, its checks, its routes and its addresses; `kernel` is what follows from what; `backend` is
-how a program meets it, `text` how it is printed, `faults` and `watch` how it fails and how it is waited for.
+From the bottom: `devices`, `tables` and `rules` hold the state; `ipv4` and `ipv6` are what Linux does with it, each
+with the same rooms: `checks` (what a route has to be like), `routes` (where it is put) and `addresses` (what they
+bring); `namespace` is what follows from what; `backend` is how a program meets it, `text` how it is printed, `faults`
+and `watch` how it fails and how it is waited for.
 
 Known limits, where this kernel is not Linux:
 

@@ -1,7 +1,7 @@
 """MemoryBackend: the fake kernel as programs meet it, and as tests arrange it.
 
 Here: the promises of RouteBackend, and the verbs by which the world changes. Not here: what follows from a change
-(`kernel`).
+(`namespace`).
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Self
 
 import attrs
 
-from hostrouting.backends.base import Answer, Change, Outcome
+from hostrouting.backends.base import Answer, Change, Outcome, part_of
+from hostrouting.backends.memory.errors import KernelError
 from hostrouting.backends.memory.faults import Faults, Moment
-from hostrouting.backends.memory.kernel import Kernel
-from hostrouting.backends.memory.refused import Refused
+from hostrouting.backends.memory.namespace import Namespace
 from hostrouting.backends.memory.text import print_world
 from hostrouting.backends.memory.watch import MemoryWatch
 from hostrouting.backends.refusal import refusal
 from hostrouting.errors import BackendError, RouteRefused
 from hostrouting.fib import ANY, Decision, Fib, Flow
-from hostrouting.model import IPV4, IPV6, TABLE_LOCAL, TABLE_MAIN, Address, Link, Rule, Snapshot
+from hostrouting.model import IPV4, IPV6, REFUSING, TABLE_LOCAL, TABLE_MAIN, Address, Link, Rule, Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -34,7 +34,6 @@ __all__ = ["MemoryBackend"]
 
 
 _UDP = 17
-_PATHLESS = frozenset({"blackhole", "unreachable", "prohibit"})
 
 
 class MemoryBackend:
@@ -50,8 +49,8 @@ class MemoryBackend:
         """
         self.faults = Faults()
         """What is to go wrong."""
-        self._kernel = Kernel(promote_secondaries=promote_secondaries)
-        self._facts = _Facts(self._kernel)
+        self._namespace = Namespace(promote_secondaries=promote_secondaries)
+        self._facts = _Facts(self._namespace)
         self._sleep = sleep
         self._happenings: list[Callable[[], object]] = []
         self._watches: list[MemoryWatch] = []
@@ -71,20 +70,7 @@ class MemoryBackend:
     ) -> Snapshot:
         """Everything as it is now, or what is asked for of it."""
         self._meet("snapshot")
-        snapshot = self._now()
-        if family is None and table is None and protocol is None and prefixes is None:
-            return snapshot
-        return attrs.evolve(
-            snapshot,
-            addresses=tuple(it for it in snapshot.addresses if family in {None, it.ip.version}),
-            rules=tuple(it for it in snapshot.rules if family in {None, it.family}),
-            routes=tuple(
-                it
-                for it in snapshot.routes
-                if family in {None, it.prefix.family} and table in {None, it.table} and protocol in {None, it.protocol}
-                if prefixes is None or it.prefix in prefixes
-            ),
-        )
+        return part_of(self._now(), family=family, table=table, protocol=protocol, prefixes=prefixes)
 
     def lookup(self, destinations: Sequence[IP], flow: Flow = ANY) -> tuple[Answer, ...]:
         """The FIB entry that decides for each destination."""
@@ -92,14 +78,14 @@ class MemoryBackend:
             raise ValueError("IPv4 and IPv6 destinations in one lookup")
         self._meet("lookup")
         if self._fib is None:
-            in_force = [rule for family in (IPV4, IPV6) for rule in self._kernel.rules[family].in_force()]
+            in_force = [rule for family in (IPV4, IPV6) for rule in self._namespace.rules[family].in_force()]
             snapshot = attrs.evolve(self._now(), rules=tuple(in_force))
-            self._fib = Fib(snapshot, merged=not self._kernel.rules[IPV4].custom)
+            self._fib = Fib(snapshot, merged=not self._namespace.rules[IPV4].custom)
         if not flow.ipproto:
             # Linux takes a packet of which it is not told the protocol for UDP; in IPv6 for one of none.
             flow = attrs.evolve(flow, ipproto=_UDP if any(it.version == IPV4 for it in destinations) else 0)
         flow = flow.assumed()
-        merged = not self._kernel.rules[IPV4].custom
+        merged = not self._namespace.rules[IPV4].custom
         return tuple(_answer(self._fib.lookup(destination, flow), merged=merged) for destination in destinations)
 
     def change(self, changes: Iterable[Change]) -> tuple[Outcome, ...]:
@@ -144,28 +130,28 @@ class MemoryBackend:
         """A device appears, by its name or as the Link says; EEXIST when there is one of that name."""
         link = name if isinstance(name, Link) else Link(name=name, index=0, up=up, carrier=carrier)
         with self._arranging(f"add link {link.name}"):
-            self._kernel.add_link(link)
-        return self._kernel.devices.get(link.name).shown()
+            self._namespace.add_link(link)
+        return self._namespace.devices.get(link.name).shown()
 
     def delete_link(self, name: str) -> None:
         """A device goes, with its addresses and routes; rules that name it stay, and match nothing."""
         with self._arranging(f"delete link {name}"):
-            self._kernel.delete_link(name)
+            self._namespace.delete_link(name)
 
     def set_up(self, name: str) -> None:
         """A device is set up: its addresses bring their routes back, nobody else's come."""
         with self._arranging(f"set {name} up"):
-            self._kernel.set_up(name)
+            self._namespace.set_up(name)
 
     def set_down(self, name: str) -> None:
         """A device is set down: its routes are flushed, except for those to the host's own addresses."""
         with self._arranging(f"set {name} down"):
-            self._kernel.set_down(name)
+            self._namespace.set_down(name)
 
     def set_carrier(self, name: str, *, carrier: bool) -> None:
         """The other end goes, or comes back: routes stay, and are marked linkdown."""
         with self._arranging(f"set the carrier of {name}"):
-            self._kernel.set_carrier(name, carrier=carrier)
+            self._namespace.set_carrier(name, carrier=carrier)
 
     def add_address(
         self, dev: str, interface: str | Address, *, scope: int = 0, broadcast: IP | None = None
@@ -173,29 +159,29 @@ class MemoryBackend:
         """A device gets an address such as 10.0.0.4/24, with what that brings."""
         address = _address(dev, interface, scope, broadcast)
         with self._arranging(f"add address {address.ip}/{address.length} to {dev}"):
-            self._kernel.add_address(address)
+            self._namespace.add_address(address)
         return address
 
     def delete_address(self, dev: str, interface: str | Address) -> None:
         """A device loses an address, with what that brought; with the last one it loses every route of the family."""
         address = _address(dev, interface, 0, None)
         with self._arranging(f"delete address {address.ip}/{address.length} from {dev}"):
-            self._kernel.delete_address(address)
+            self._namespace.delete_address(address)
 
     def add_rule(self, rule: Rule) -> None:
         """A rule comes, behind those of its priority."""
         with self._arranging(f"add rule {rule}"):
-            self._kernel.add_rule(rule)
+            self._namespace.add_rule(rule)
 
     def delete_rule(self, rule: Rule) -> None:
         """The first rule goes that is like this one in all that it says."""
         with self._arranging(f"delete rule {rule}"):
-            self._kernel.delete_rule(rule)
+            self._namespace.delete_rule(rule)
 
     def ip_route(self, verb: Verb, route: Route) -> None:
         """Somebody else changes a route, with `ip route`: to `delete`, what the route leaves open matches anything."""
         with self._arranging(f"{verb} {route}"):
-            self._kernel.change(Change(verb, route))
+            self._namespace.change(Change(verb, route))
 
     def later(self, happening: Callable[[], object]) -> None:
         """Let this happen while somebody waits for a change: one happening for each wait that hears nothing."""
@@ -207,7 +193,7 @@ class MemoryBackend:
 
     def _now(self) -> Snapshot:
         if self._snapshot is None:
-            self._snapshot = self._kernel.snapshot()
+            self._snapshot = self._namespace.snapshot()
         return self._snapshot
 
     def _changed(self) -> None:
@@ -243,12 +229,12 @@ class MemoryBackend:
     def _carry_out(self, change: Change) -> Outcome:
         try:
             if change.verb == "delete":
-                self._kernel.delete_exactly(change.route)
+                self._namespace.delete_exactly(change.route)
             else:
-                self._kernel.change(change)
-        except Refused as refused:
-            problem = refused.problem
-            return Outcome(change, refusal(change, refused.number, refused.text, facts=self._facts, problem=problem))
+                self._namespace.change(change)
+        except KernelError as error:
+            problem = error.problem
+            return Outcome(change, refusal(change, error.number, error.words, facts=self._facts, problem=problem))
         self._changed()
         return Outcome(change)
 
@@ -256,8 +242,8 @@ class MemoryBackend:
     def _arranging(self, what: str) -> Iterator[None]:
         try:
             yield
-        except Refused as refused:
-            raise BackendError(f"{what}: refused", errno=refused.number, kernel=refused.text) from refused
+        except KernelError as error:
+            raise BackendError(f"{what}: refused", errno=error.number, kernel=error.words) from error
         finally:
             self._changed()
 
@@ -266,15 +252,15 @@ class MemoryBackend:
 class _Facts:
     """What a refusal is explained from."""
 
-    kernel: Kernel
+    namespace: Namespace
 
     def standing(self, route: Route) -> Sequence[Route]:
         """The routes of the same table and prefix."""
-        return self.kernel.at(route)
+        return self.namespace.at(route)
 
     def addresses(self, family: int) -> Sequence[Address]:
         """The addresses of the family."""
-        return [it for it in self.kernel.snapshot().addresses if it.ip.version == family]
+        return [it for it in self.namespace.snapshot().addresses if it.ip.version == family]
 
 
 def _address(dev: str, interface: str | Address, scope: int, broadcast: IP | None) -> Address:
@@ -290,7 +276,7 @@ def _answer(decision: Decision, *, merged: bool) -> Answer:
         # To a lookup, a rule's "unreachable" and no route at all are one error.
         action = decision.rule.action if decision.rule else "nop"
         return Answer(action if action in {"blackhole", "prohibit"} else "no-route", None)
-    if route.type in _PATHLESS:
+    if route.type in REFUSING:
         return Answer(route.type, None)
     if merged and route.prefix.family == IPV4 and route.table == TABLE_LOCAL:
         # Linux names the table that it searched, and until the first rule that is main for both.

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import attrs
 
-from hostrouting.backends.memory.refused import Refused
+from hostrouting.backends.memory.errors import KernelError
 from hostrouting.model import IP, Address, Link, Prefix
 
 __all__ = ["LOOPBACK", "Device", "Devices", "Holding"]
@@ -98,13 +98,13 @@ class Devices:
         """The device of this name; ENODEV when there is none."""
         device = self._by_name.get(name)
         if device is None:
-            raise Refused(errno.ENODEV, os.strerror(errno.ENODEV), problem=f"there is no device {name}")
+            raise KernelError(errno.ENODEV, os.strerror(errno.ENODEV), problem=f"there is no device {name}")
         return device
 
     def add(self, link: Link) -> Device:
         """A new device, down; its index is the next free one unless it brings its own."""
         if link.name in self._by_name:
-            raise Refused(errno.EEXIST)
+            raise KernelError(errno.EEXIST)
         self._index = max(self._index, link.index) if link.index else self._index + 1
         device = Device(attrs.evolve(link, index=link.index or self._index, up=False), plugged=link.carrier)
         self._by_name[link.name] = device

@@ -8,27 +8,17 @@ from collections.abc import Iterator
 
 import attrs
 
-from hostrouting.backends.memory.refused import Refused
-from hostrouting.model import IPV4, Rule, default_rules
+from hostrouting.backends.memory.errors import KernelError
+from hostrouting.model import IPV4, SELECTORS, Rule, default_rules
 
 __all__ = ["Rules"]
 
-# What two rules have to have in common for the second to be refused; `invert` is not among it.
-_TOLD_APART_BY = (
-    *(
-        "action",
-        "table",
-        "priority",
-        "suppress_ifgroup",
-        "suppress_prefixlength",
-        "fwmark",
-        "fwmask",
-        "l3mdev",
-        "protocol",
-    ),
-    *("uids", "ipproto", "sports", "dports", "iif", "oif"),
-)
+# What two rules have to have in common, beside their selectors, for the second to be refused; `invert` is not among it.
+_TOLD_APART_BY = ("action", "table", "priority", "suppress_ifgroup", "suppress_prefixlength", "protocol")
+# Of these, a 0 says something too.
+_LIMITS = ("suppress_ifgroup", "suppress_prefixlength")
 _ECN = 0x03
+_FIELDS = [(selector, name) for selector in SELECTORS for name in selector.fields]
 # Of the other selectors those that Linux does not compare where a rule leaves them open.
 _LEFT_OPEN = frozenset({"dscp", "flowlabel"})
 
@@ -55,20 +45,20 @@ class Rules:
     def add(self, rule: Rule) -> None:
         """Add the rule behind those of the same priority."""
         _check(rule)
-        if any(_same(standing, rule) for standing in self._rules):
-            raise Refused(errno.EEXIST)
+        if any(_same(there, rule) for there in self._rules):
+            raise KernelError(errno.EEXIST)
         if rule.tos & _ECN:
-            raise Refused(errno.EINVAL, "Invalid dsfield (tos): ECN bits must be 0")
-        place = sum(1 for standing in self._rules if standing.priority <= rule.priority)
+            raise KernelError(errno.EINVAL, "Invalid dsfield (tos): ECN bits must be 0")
+        place = sum(1 for there in self._rules if there.priority <= rule.priority)
         self._rules.insert(place, rule)
         self.custom = True
 
     def delete(self, rule: Rule) -> None:
         """Delete the first rule that is like this in all that it says; ENOENT when there is none."""
         _check(rule)
-        found = next((place for place, standing in enumerate(self._rules) if _like(standing, rule)), None)
+        found = next((place for place, there in enumerate(self._rules) if _is_meant(there, rule)), None)
         if found is None:
-            raise Refused(errno.ENOENT)
+            raise KernelError(errno.ENOENT)
         # Linux notices a deleted rule in IPv4 only: without local and main, IPv6 goes on to ask them.
         self.custom = self.custom or self._family == IPV4
         del self._rules[found]
@@ -92,42 +82,43 @@ def _is_zero(value: str) -> bool:
 
 def _check(rule: Rule) -> None:
     if rule.action == "goto" and (rule.target or 0) <= rule.priority:
-        raise Refused(errno.EINVAL, "Backward goto not supported")
+        raise KernelError(errno.EINVAL, "Backward goto not supported")
     if rule.l3mdev and rule.table:
-        raise Refused(errno.EINVAL, "l3mdev and table are mutually exclusive")
-    if rule.uids is not None and rule.uids[0] > rule.uids[1]:
-        raise Refused(errno.EINVAL, "Invalid uid range")
-    if any(ports is not None and not 0 < ports[0] <= ports[1] < 0xFFFF for ports in (rule.sports, rule.dports)):
-        raise Refused(errno.EINVAL, "Invalid port range")
+        raise KernelError(errno.EINVAL, "l3mdev and table are mutually exclusive")
+    for words in (selector.refusal(rule) for selector in SELECTORS):
+        if words:
+            raise KernelError(errno.EINVAL, words)
 
 
-def _same(standing: Rule, rule: Rule) -> bool:
+def _same(there: Rule, rule: Rule) -> bool:
+    """Whether Linux refuses the second rule: it says the same."""
+
     def told(one: Rule) -> set[tuple[str, str]]:
         return {it for it in one.others if it[0] not in _LEFT_OPEN}
 
-    alike = told(standing) == told(rule) and set(rule.others) <= set(standing.others)
-    alike = alike and all(getattr(standing, name) == getattr(rule, name) for name in _TOLD_APART_BY)
-    return alike and _selects(standing, rule)
-
-
-def _selects(standing: Rule, rule: Rule) -> bool:
-    # What a rule leaves open here, Linux does not compare.
-    return all(
-        said in {None, 0} or said == getattr(standing, name)
-        for name, said in (("src", rule.src), ("dst", rule.dst), ("tos", rule.tos & ~_ECN))
-    )
-
-
-def _like(standing: Rule, rule: Rule) -> bool:
-    apart = {"family", "invert", "src", "dst", "tos", "action", "priority", "target"}
-    said = {name: value for name, value in attrs.asdict(rule, recurse=False).items() if name not in apart}
-    # A group or a length of 0 to suppress says something; any other 0 does not.
-    said = {
-        name: value for name, value in said.items() if value is not None and (value or name.startswith("suppress_"))
-    }
     return (
-        standing.action == rule.action
-        and standing.priority == rule.priority
-        and all(getattr(standing, name) == value for name, value in said.items())
-        and _selects(standing, rule)
+        told(there) == told(rule)
+        and set(rule.others) <= set(there.others)
+        and all(getattr(there, name) == getattr(rule, name) for name in _TOLD_APART_BY)
+        and all(
+            _is_said(there, rule, name) if it.loose else getattr(there, name) == getattr(rule, name)
+            for it, name in _FIELDS
+        )
     )
+
+
+def _is_meant(there: Rule, rule: Rule) -> bool:
+    """Whether Linux takes a rule for the one to delete: what is left open does not matter."""
+    return (
+        there.action == rule.action
+        and there.priority == rule.priority
+        and rule.others in {(), there.others}
+        and all(getattr(rule, name) in {None, getattr(there, name)} for name in _LIMITS)
+        and all(_is_said(there, rule, name) for name in ("table", "protocol", *(name for _, name in _FIELDS)))
+    )
+
+
+def _is_said(there: Rule, rule: Rule, name: str) -> bool:
+    """Whether a rule has what another says; one that says nothing of it agrees."""
+    said = getattr(rule, name)
+    return not (said & ~_ECN if name == "tos" else said) or said == getattr(there, name)

@@ -1,7 +1,7 @@
-"""The fake kernel's route tables: what stands where, and in which order.
+"""The fake kernel's route tables: which routes are in them, and in which order.
 
 Here: storage, the order in which Linux lists routes, and the search for those that cover an address. Not here:
-whether a route may be there at all, and what comes and goes with links and addresses (`ipv4`, `ipv6`).
+whether a route may be there at all, and what comes and goes with devices and addresses (`ipv4`, `ipv6`).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,7 +11,7 @@ import attrs
 
 from hostrouting.model import IPV4, Prefix, Route, width_of
 
-__all__ = ["Standing", "Tables", "as_kept", "bare"]
+__all__ = ["Installed", "Tables", "as_kept", "bare"]
 
 # A prefix, packed as its network, shifted by this, and its length.
 _BITS = 8
@@ -20,8 +20,8 @@ _MAX_MTU, _MAX_ADVMSS = 65535 - 15, 65535 - 40
 
 
 @attrs.define(eq=False)
-class Standing:
-    """A route that stands in a table. Its legs show what has become of them: linkdown, dead."""
+class Installed:
+    """A route that is in a table. Its legs show what has become of them: linkdown, dead."""
 
     route: Route
     # How far away each leg's next hop is, as a scope; IPv4 tells twins apart by it.
@@ -29,7 +29,17 @@ class Standing:
     # Every leg is gone: the next flush takes it.
     dead: bool = False
 
-    def twin_of(self, other: "Standing") -> bool:
+    def mark(self, dev: str, *, linkdown: bool, dead: bool | None = None) -> None:
+        """Set what has become of its legs by a device; None leaves it as it is."""
+        self.route = attrs.evolve(
+            self.route,
+            legs=tuple(
+                attrs.evolve(leg, linkdown=linkdown, dead=leg.dead if dead is None else dead) if leg.dev == dev else leg
+                for leg in self.route.legs
+            ),
+        )
+
+    def twin_of(self, other: "Installed") -> bool:
         """Whether Linux would keep one and the same description for both."""
         return self.reach == other.reach and bare(self.route) == bare(other.route)
 
@@ -51,7 +61,7 @@ def bare(route: Route) -> Route:
     return attrs.evolve(route, legs=legs)
 
 
-S = TypeVar("S", bound=Standing)
+S = TypeVar("S", bound=Installed)
 
 
 class Tables(Generic[S]):
@@ -77,13 +87,13 @@ class Tables(Generic[S]):
         """The routes of exactly this prefix, in order; a copy."""
         return list(self._tables.get(table, {}).get(prefix.network << _BITS | prefix.length, ()))
 
-    def put(self, table: int, prefix: Prefix, standing: Sequence[S]) -> None:
+    def put(self, table: int, prefix: Prefix, installed: Sequence[S]) -> None:
         """Set the routes of exactly this prefix."""
-        shelf, key = self._tables[table], prefix.network << _BITS | prefix.length
-        if standing:
-            shelf[key] = list(standing)
+        by_prefix, key = self._tables[table], prefix.network << _BITS | prefix.length
+        if installed:
+            by_prefix[key] = list(installed)
         else:
-            shelf.pop(key, None)
+            by_prefix.pop(key, None)
 
     def drop(self, gone: Iterable[S]) -> None:
         """Take these out, wherever they are."""
@@ -94,17 +104,21 @@ class Tables(Generic[S]):
 
     def covering(self, address: int, tables: Iterable[int]) -> Iterator[S]:
         """What covers the address: longest prefix first, and of one prefix the tables in the order given."""
-        shelves = [shelf for table in tables if (shelf := self._tables.get(table))]
+        searched = [by_prefix for table in tables if (by_prefix := self._tables.get(table))]
         for host in range(self._width + 1):
             key = (address >> host << host + _BITS) | (self._width - host)
-            for shelf in shelves:
-                yield from shelf.get(key, ())
+            for by_prefix in searched:
+                yield from by_prefix.get(key, ())
 
     def everything(self) -> Iterator[S]:
         """All of it, in no particular order; safe while the tables change."""
-        for shelf in list(self._tables.values()):
-            for standing in list(shelf.values()):
-                yield from list(standing)
+        for by_prefix in list(self._tables.values()):
+            for installed in list(by_prefix.values()):
+                yield from list(installed)
+
+    def by_device(self, dev: str) -> Iterator[S]:
+        """Those with a leg by the device."""
+        return (it for it in self.everything() if dev in it.route.devs)
 
     def listed(self) -> Iterator[S]:
         """All of it, in the order of `ip route show table all`.
@@ -114,9 +128,9 @@ class Tables(Generic[S]):
         """
         ages = {table: age for age, table in enumerate(self._tables)}
         for table in sorted(self._tables, key=lambda it: (it & 255, -ages[it])):
-            shelf = self._tables[table]
-            for key in sorted(shelf, key=_by_first if self._family == IPV4 else _by_last):
-                yield from shelf[key]
+            by_prefix = self._tables[table]
+            for key in sorted(by_prefix, key=_by_first if self._family == IPV4 else _by_last):
+                yield from by_prefix[key]
 
 
 def _by_first(key: int) -> int:

@@ -10,6 +10,7 @@ from hostrouting.model import (
     IPV6,
     PROTOCOL_KERNEL,
     SCOPE_UNIVERSE,
+    SELECTORS,
     TABLE_MAIN,
     NextHop,
     Prefix,
@@ -18,19 +19,13 @@ from hostrouting.model import (
     Snapshot,
     protocol_name,
     table_name,
+    tos_name,
     width_of,
 )
 
 __all__ = ["print_routes", "print_rules", "print_world"]
 
 _PROTOCOL_BOOT = 3
-# The classes of differentiated services that have names.
-_CLASSES = {
-    **{number << 5: f"CS{number}" for number in range(1, 8)},
-    **{number << 5 | drop << 3: f"AF{number}{drop}" for number in range(1, 5) for drop in range(1, 4)},
-    0xB8: "EF",
-}
-_IP_PROTOCOLS = {1: "icmp", 6: "tcp", 17: "udp", 58: "ipv6-icmp"}
 _SCOPES = {200: "site", 253: "link", 254: "host", 255: "nowhere"}
 
 
@@ -53,9 +48,10 @@ def print_rules(rules: Sequence[Rule], family: int, devs: Collection[str]) -> It
     ours = [rule for rule in rules if rule.family == family]
     priorities = {rule.priority for rule in ours}
     for rule in ours:
-        words = [f"{rule.priority}:\t{'not ' if rule.invert else ''}from {_block(rule.src)}"]
-        words += [f"to {_block(rule.dst)}"] if rule.dst is not None else []
-        words += list(_selectors(rule, devs))
+        words = ["not"] if rule.invert else []
+        words += [] if rule.src else ["from all"]
+        words += [selector.shown(rule, devs) for selector in SELECTORS if selector.worded and selector.says(rule)]
+        words += [f"{name} {value}" for name, value in rule.others]
         if rule.action == "goto":
             words.append(f"goto {rule.target}" + ("" if rule.target in priorities else " [unresolved]"))
         elif rule.action != "to_table":
@@ -68,7 +64,7 @@ def print_rules(rules: Sequence[Rule], family: int, devs: Collection[str]) -> It
             words.append(f"suppress_ifgroup {rule.suppress_ifgroup or 'default'}")
         if rule.protocol != PROTOCOL_KERNEL:
             words.append(f"proto {protocol_name(rule.protocol)}")
-        yield " ".join(words)
+        yield f"{rule.priority}:\t{' '.join(words)}"
 
 
 def print_routes(routes: Sequence[Route], family: int) -> Iterator[str]:
@@ -81,7 +77,7 @@ def print_routes(routes: Sequence[Route], family: int) -> Iterator[str]:
 def _route_lines(route: Route) -> Iterator[str]:
     words: list[str] = [] if route.type == "unicast" else [route.type]
     words.append("default" if route.prefix.length == 0 else _block(route.prefix))
-    words += [f"tos {_CLASSES.get(route.tos) or f'{route.tos:#04x}'}"] if route.tos else []
+    words += [f"tos {tos_name(route.tos)}"] if route.tos else []
     words += [f"nhid {route.nexthop_id}"] if route.nexthop_id is not None else []
     single = route.legs[0] if len(route.legs) == 1 else None
     # A blackhole has no device in IPv4; in IPv6 it is said to lead to lo.
@@ -119,22 +115,3 @@ def _way(leg: NextHop, family: int) -> list[str]:
 
 def _state(leg: NextHop) -> list[str]:
     return [word for word in ("dead", "onlink", "pervasive", "linkdown") if getattr(leg, word)]
-
-
-def _selectors(rule: Rule, devs: Collection[str]) -> Iterator[str]:
-    if rule.tos:
-        yield f"tos {_CLASSES.get(rule.tos) or f'{rule.tos:#04x}'}"
-    if rule.fwmask:
-        yield f"fwmark {rule.fwmark:#x}" + ("" if rule.fwmask == 0xFFFFFFFF else f"/{rule.fwmask:#x}")
-    for name, dev in (("iif", rule.iif), ("oif", rule.oif)):
-        if dev:
-            yield f"{name} {dev}" + ("" if dev in devs else " [detached]")
-    if rule.uids:
-        yield f"uidrange {rule.uids[0]}-{rule.uids[1]}"
-    if rule.ipproto:
-        yield f"ipproto {_IP_PROTOCOLS.get(rule.ipproto) or f'ipproto-{rule.ipproto}'}"
-    for name, ports in (("sport", rule.sports), ("dport", rule.dports)):
-        if ports:
-            yield f"{name} {ports[0]}" + ("" if ports[0] == ports[1] else f"-{ports[1]}")
-    for name, value in rule.others:
-        yield f"{name} {value}"

@@ -27,6 +27,7 @@ from hostrouting.backends.netlink.devices import Names
 from hostrouting.backends.netlink.framing import Listing
 from hostrouting.backends.netlink.namespaces import inside, open_namespace
 from hostrouting.backends.netlink.questions import ask_device, ask_list, encode_lookup, numbered
+from hostrouting.backends.netlink.selectors import decode_selectors
 from hostrouting.backends.netlink.sockets import open_socket
 from hostrouting.fib import Flow
 from hostrouting.model import Address, Link, Rule, as_ip, ip_at
@@ -123,6 +124,9 @@ class TestReading:
         }  # fmt: skip
         message = encode("rule", RTM_NEWRULE, fields=fields, attributes=said)
         assert read_rules([message]) == (rule_of(message),)
+        header = {"family": family, "src": fields["src_len"], "dst": fields["dst_len"], "tos": fields["tos"]}
+        selectors = decode_selectors(attributes_of(message, 28), header)
+        assert attrs.evolve(rule_of(message), **selectors) == rule_of(message)
 
     def test_of_rules_of_newer_kernels(self) -> None:
         """A rule that gives all of the DSCP selects on the tos of these bits; a rule for neither family is left out."""

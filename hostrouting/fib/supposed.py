@@ -10,13 +10,13 @@ from hostrouting.fib.answer import Condition
 from hostrouting.fib.flow import Ask
 from hostrouting.model import Rule
 
-__all__ = ["ANYTHING", "Case", "World"]
+__all__ = ["ANYTHING", "Case", "Supposed"]
 
 Case: TypeAlias = tuple[Condition, ...]
 
 
-class World(NamedTuple):
-    """Suppositions that are all true together, and the conditions under which a packet is in this world.
+class Supposed(NamedTuple):
+    """What is true of a packet, all of it together, and the conditions under which it is.
 
     `holds` has a yes for each thing that was asked for; of each of the `refused` not every part is true. That several
     which are refused leave nothing between them (users up to 9, and users from 10 on) is not seen.
@@ -26,8 +26,8 @@ class World(NamedTuple):
     refused: tuple[tuple[Ask, ...], ...]
     conditions: Case
 
-    def suppose(self, rule: Rule, asks: tuple[Ask, ...], *, true: bool) -> "World | None":
-        """The world in which all of this is true too, or in which not all of it is; None when there is none."""
+    def suppose(self, rule: Rule, asks: tuple[Ask, ...], *, true: bool) -> "Supposed | None":
+        """With all of this true as well, or with not all of it; None when that cannot be."""
         still = tuple(ask for ask in asks if not self._says(ask))
         if not still:
             return self if true else None
@@ -39,8 +39,8 @@ class World(NamedTuple):
         if all(ask.plain for ask in still) is not true:
             conditions = (*conditions, Condition(rule, tuple(ask.words for ask in still), true))
         if not true:
-            return World(self.holds, (*self.refused, still), conditions)
-        found = World(holds, self.refused, conditions)
+            return Supposed(self.holds, (*self.refused, still), conditions)
+        found = Supposed(holds, self.refused, conditions)
         return (
             None if any(found._says_all(refused) for refused in self._touched({ask.name for ask in still})) else found
         )
@@ -69,4 +69,4 @@ class World(NamedTuple):
 
 
 # Nothing is supposed.
-ANYTHING = World({}, (), ())
+ANYTHING = Supposed({}, (), ())

@@ -1,7 +1,7 @@
-"""The rules as the packets for some destinations meet them, and the walk of a plain packet through them.
+"""A region: destinations that are one to all rules. What a plain packet for one of them comes to.
 
-Here: goto, suppression, throw, verdicts; what a route that is yet to come would have to be. Not here: rules that are
-for other destinations (`program` has left them out), and what becomes of packets that are not plain (`branches`).
+Here: the steps that it takes, and what a route that is yet to come would have to be. Not here: rules that are for other
+destinations (`program` has left them out), and what becomes of packets that are not plain (`branches`).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -10,39 +10,37 @@ from functools import cached_property
 from hostrouting.fib.answer import Cases
 from hostrouting.fib.branches import Branches, End
 from hostrouting.fib.flow import Flow
-from hostrouting.fib.step import Outcome, Step, Turn
+from hostrouting.fib.step import Ending, Turn, plain_turns
 from hostrouting.fib.table import Entry, Table
 
-__all__ = ["Stretch"]
+__all__ = ["Region"]
 
-_NOTHING: Outcome = (None, None)
+_NOTHING: Ending = (None, None)
 
 
-class Stretch:
-    """What is asked for destinations that are one to all rules."""
+class Region:
+    """What is asked for the destinations of a region."""
 
     def __init__(self, turns: Sequence[Turn], flow: Flow, width: int, cases: dict[Cases, Cases]) -> None:
         """Take the turns, none of which asks for a destination any more; `width` is that of an address.
 
         `cases` are those that are known already (see `branches`).
         """
-        self._lane = tuple(_plainly(turns))
+        steps = (turn.step for turn in plain_turns(turns) if turn.plain)
+        self._lane = tuple(step for step in steps if step.table is not None or step.verdict)
         self._tos, self._oif, self._width = flow.tos, flow.oif, width
         self._of_branches = (turns, flow, cases)
         self._asks = any(turn.asks for turn in turns)
         # The steps that every packet takes, whatever is not known of it; none where that makes a difference.
         self.straight = () if self._asks or flow.oif else self._lane
 
-    def follow(self, address: int) -> tuple[Outcome, bool]:
+    def decide(self, address: int) -> tuple[Ending, bool]:
         """What decides for a packet as plain as it may be, and whether what is not known of it could matter."""
         tos, oif, unsure = self._tos or 0, self._oif, self._asks
         for step in self._lane:
-            if step.table is None:
-                return (step, None), unsure
-            entry, passed = step.table.best(address, tos, oif)
+            entry, passed, decides = step.take(address, tos, oif)
             unsure = unsure or (passed and self._tos is None)
-            # Most routes are kept without a question.
-            if entry is not None and ((step.simple and not entry.throws) or step.keeps(entry)):
+            if decides:
                 return (step, entry), unsure
         return _NOTHING, unsure
 
@@ -52,7 +50,7 @@ class Stretch:
 
     @cached_property
     def _branches(self) -> Branches:
-        # Of many stretches most are not asked for more than the plain packet's end.
+        # Of many regions most are not asked for more than the plain packet's end.
         return Branches(*self._of_branches)
 
     def length_to_decide(
@@ -78,19 +76,3 @@ class Stretch:
             if decides and (step.table is not table or floor > suppressed):
                 break
         return shortest if shortest <= self._width else None
-
-
-def _plainly(turns: Sequence[Turn]) -> Iterator[Step]:
-    """The steps that a plain packet takes: tables in order, and a verdict at the end if a rule has one."""
-    at = 0
-    while at < len(turns):
-        turn = turns[at]
-        at += 1
-        if not turn.plain:
-            continue
-        if turn.target is not None:
-            at = turn.target
-        elif turn.step.table is not None or turn.step.verdict:
-            yield turn.step
-            if turn.step.verdict:
-                return

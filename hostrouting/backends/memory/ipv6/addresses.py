@@ -1,7 +1,7 @@
 """IPv6 addresses: the routes that each brings, and what goes with it when it goes.
 
 Here: addresses that are there at once, as with `nodad`; link-local ones and those of router advertisements do not
-come by themselves. Not here: how routes are kept (`ipv6_routes`).
+come by themselves. Not here: how routes are kept (`routes`).
 """
 
 import errno
@@ -9,8 +9,8 @@ import errno
 import attrs
 
 from hostrouting.backends.memory.devices import Device, Holding
-from hostrouting.backends.memory.ipv6_routes import Routes6
-from hostrouting.backends.memory.refused import Refused
+from hostrouting.backends.memory.errors import KernelError
+from hostrouting.backends.memory.ipv6.routes import Routes
 from hostrouting.model import (
     IPV6,
     PROTOCOL_KERNEL,
@@ -24,18 +24,18 @@ from hostrouting.model import (
     Route,
     as_ip,
 )
+from hostrouting.reserved import MULTICAST
 
-__all__ = ["Addresses6"]
+__all__ = ["Addresses"]
 
 _LOOPBACK = Address(ip=as_ip("::1"), length=128, dev="lo", scope=SCOPE_HOST)
 _CONNECTED_METRIC = 256
-_MULTICAST = Prefix(IPV6, 0xFF << 120, 8)
 
 
-class Addresses6:
+class Addresses:
     """The IPv6 addresses of the host's devices."""
 
-    def __init__(self, routes: Routes6) -> None:
+    def __init__(self, routes: Routes) -> None:
         """Bring and take these routes."""
         self._routes = routes
         # Those whose carrier was there since they were set up: only then do they take part in multicast.
@@ -44,7 +44,7 @@ class Addresses6:
     def add(self, device: Device, address: Address) -> None:
         """Give the device an address, before those of its scope."""
         if any(held.ip == address.ip for held in device.ipv6):
-            raise Refused(errno.EEXIST, "ipv6: address already assigned")
+            raise KernelError(errno.EEXIST, "ipv6: address already assigned")
         self._bring_multicast(device)
         held = Holding(attrs.evolve(address, scope=_scope(address)))
         place = sum(1 for it in device.ipv6 if _reach(it) > _reach(held))
@@ -56,7 +56,7 @@ class Addresses6:
         """Take the address away."""
         found = next((it for it in device.ipv6 if it.ip == address.ip and it.length == address.length), None)
         if found is None:
-            raise Refused(errno.EADDRNOTAVAIL, "ipv6: address not found")
+            raise KernelError(errno.EADDRNOTAVAIL, "ipv6: address not found")
         device.ipv6.remove(found)
         if not any(it.network == found.network for it in device.ipv6):
             self._routes.take_connected(found.network, device.name)
@@ -72,19 +72,27 @@ class Addresses6:
         self._get_ready(device)
         self._routes.device_up(device)
 
-    def device_down(self, device: Device, *, unregister: bool = False) -> None:
+    def device_down(self, device: Device) -> None:
         """Take every address and route away: IPv6 keeps none of a device that is down."""
-        self._ready.discard(device.name)
-        self._routes.device_down(device, unregister=unregister)
-        for held in device.ipv6:
-            self._gone(device, held)
-        device.ipv6.clear()
+        self._routes.device_down(device)
+        self._device_lost(device)
+
+    def device_leaves(self, device: Device) -> None:
+        """Take away every address and route of a device that is being deleted."""
+        self._routes.device_leaves(device)
+        self._device_lost(device)
 
     def carrier(self, device: Device) -> None:
         """The carrier of a device came or went."""
         if device.up:
             self._get_ready(device)
             self._routes.carrier(device)
+
+    def _device_lost(self, device: Device) -> None:
+        self._ready.discard(device.name)
+        for held in device.ipv6:
+            self._gone(device, held)
+        device.ipv6.clear()
 
     def _get_ready(self, device: Device) -> None:
         if device.carrier and device.name not in self._ready:
@@ -96,7 +104,7 @@ class Addresses6:
             leg = NextHop(device.name, linkdown=not device.carrier)
             self._routes.bring(
                 Route(
-                    _MULTICAST,
+                    Prefix.of(MULTICAST[IPV6]),
                     (leg,),
                     table=TABLE_LOCAL,
                     type="multicast",

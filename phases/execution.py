@@ -6,8 +6,8 @@ import types
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from phases.context import Context, Node
-from phases.errors import Cancelled, Failure, StoppedElsewhere, TaskFailed
-from phases.events import Finished, Skipped, Started, Status
+from phases.errors import Cancelled, StoppedElsewhere, TaskFailed
+from phases.events import Failure, Finished, Skipped, Started, Status
 from phases.interrupts import call_open, closed, hold_interrupts
 from phases.tasks import Skip, valid_task
 

@@ -336,4 +336,4 @@ def test_decorator_without_a_name() -> None:
 def test_words_that_would_steer_a_terminal() -> None:
     """What an error says is on one line, and no terminal obeys it."""
     error = OSError("a\nb\x1b[2J\ud800")
-    assert phases.errors.describe_error(error) == "OSError: a b\\u001b[2J\\ud800"
+    assert phases.text.describe_error(error) == "OSError: a b\\u001b[2J\\ud800"

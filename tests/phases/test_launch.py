@@ -15,7 +15,7 @@ import pytest
 
 import phases
 from phases import Status
-from phases.program import default_observers
+from phases.launch import default_observers
 from phases.testing import FakeClock, RecordingObserver, StubTask
 
 PROGRAM = """

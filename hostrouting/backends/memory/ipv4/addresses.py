@@ -1,7 +1,7 @@
 """IPv4 addresses: the routes that each brings, and what goes with it when it goes.
 
 Here: primary and secondary addresses and their connected, local and broadcast routes. Not here: how those are kept
-(`ipv4_routes`).
+(`routes`).
 """
 
 import errno
@@ -9,8 +9,8 @@ import errno
 import attrs
 
 from hostrouting.backends.memory.devices import Device, Holding
-from hostrouting.backends.memory.ipv4_routes import Routes4
-from hostrouting.backends.memory.refused import Refused
+from hostrouting.backends.memory.errors import KernelError
+from hostrouting.backends.memory.ipv4.routes import Routes
 from hostrouting.model import (
     IP,
     IPV4,
@@ -28,15 +28,15 @@ from hostrouting.model import (
     ip_at,
 )
 
-__all__ = ["Addresses4"]
+__all__ = ["Addresses"]
 
 _LOOPBACK = Address(ip=as_ip("127.0.0.1"), length=8, dev="lo", scope=SCOPE_HOST)
 
 
-class Addresses4:
+class Addresses:
     """The IPv4 addresses of the host's devices."""
 
-    def __init__(self, routes: Routes4, *, promote: bool) -> None:
+    def __init__(self, routes: Routes, *, promote: bool) -> None:
         """Bring and take these routes; `promote` keeps secondary addresses when their primary one goes."""
         self._routes, self._promote = routes, promote
 
@@ -44,13 +44,13 @@ class Addresses4:
         """Give the device an address: behind those of its kind."""
         new, place = Holding(address), 0
         if any(held.ip == new.ip and _together(held, new) for held in device.ipv4):
-            raise Refused(errno.EEXIST, "ipv4: Address already assigned")
+            raise KernelError(errno.EEXIST, "ipv4: Address already assigned")
         for position, held in enumerate(device.ipv4):
             if not held.secondary and address.scope <= held.address.scope:
                 place = position + 1
             if _together(held, new):
                 if held.address.scope != address.scope:
-                    raise Refused(errno.EINVAL, "ipv4: Invalid scope value")
+                    raise KernelError(errno.EINVAL, "ipv4: Invalid scope value")
                 new.secondary = True
         device.ipv4.insert(len(device.ipv4) if new.secondary else place, new)
         self._bring(device, new)
@@ -60,7 +60,7 @@ class Addresses4:
         """Take the address away, and with the last one every IPv4 route of the device."""
         held = next((it for it in device.ipv4 if it.ip == address.ip and _together(it, Holding(address))), None)
         if held is None:
-            raise Refused(errno.EADDRNOTAVAIL, "ipv4: Address not found")
+            raise KernelError(errno.EADDRNOTAVAIL, "ipv4: Address not found")
         self._remove(device, held)
 
     def device_up(self, device: Device) -> None:
@@ -69,11 +69,21 @@ class Addresses4:
             self.add(device, _LOOPBACK)
         for held in list(device.ipv4):
             self._bring(device, held)
+        self._routes.device_up(device)
+
+    def device_down(self, device: Device) -> None:
+        """The addresses stay, and most of what they brought goes."""
+        self._routes.device_down(device)
 
     def device_leaves(self, device: Device) -> None:
-        """Take away every address of a device that is being deleted."""
+        """Take away every address and route of a device that is being deleted."""
         while device.ipv4:
             self._remove(device, device.ipv4[0])
+        self._routes.device_leaves(device)
+
+    def carrier(self, device: Device) -> None:
+        """The carrier of a device came or went."""
+        self._routes.carrier(device)
 
     def _remove(self, device: Device, gone: Holding) -> None:
         heirs: list[Holding] = []
@@ -112,7 +122,7 @@ class Addresses4:
         device.ipv4.remove(gone)
         self._take(device, gone)
         if not device.ipv4:
-            self._routes.device_down(device, force=True)
+            self._routes.last_address_gone(device)
 
     def _bring(self, device: Device, held: Holding) -> None:
         """Add the routes of an address: local always, the others while the device is up."""
@@ -163,7 +173,7 @@ class Addresses4:
         if gone.ip in local:
             return
         self._routes.take(_route("local", Prefix.of(gone.ip), device, source))
-        if gone not in device.ipv4 and self._routes.lookup.type_of(int(gone.ip), TABLE_LOCAL) != "local":
+        if gone not in device.ipv4 and self._routes.checks.type_of(int(gone.ip), TABLE_LOCAL) != "local":
             self._routes.source_gone(gone.ip)
 
 

@@ -11,11 +11,11 @@ import attrs
 from phases.context import Context
 from phases.errors import Cancelled, TaskFailed
 from phases.events import Observer, Status
+from phases.execution import step
 from phases.live import live_tree
 from phases.logs import LogObserver
 from phases.report import Report, ReportBuilder
 from phases.selection import Selection
-from phases.steps import step
 from phases.tasks import valid_task
 
 if TYPE_CHECKING:

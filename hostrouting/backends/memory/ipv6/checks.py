@@ -1,0 +1,140 @@
+"""What Linux asks of an IPv6 route before it takes it, and the lookups that it makes for that.
+
+Here: the refusals, each with its errno and the kernel's words; what becomes of the legs of a route that is taken; and
+lookups for gateways and addresses, for a device. Not here: where a route is put (`routes`), and what a packet meets
+(`hostrouting.fib`).
+"""
+
+import errno
+from ipaddress import IPv6Address
+from typing import Any
+
+import attrs
+
+from hostrouting.backends.memory.devices import Device, Devices
+from hostrouting.backends.memory.errors import KernelError
+from hostrouting.backends.memory.rules import Rules
+from hostrouting.backends.memory.tables import Installed, Tables, as_kept
+from hostrouting.fib import PLAIN, Fib
+from hostrouting.model import DEFAULT_METRIC, IP, IPV6, PATHLESS, TABLE_LOCAL, TABLE_MAIN, NextHop, Route, Snapshot
+
+__all__ = ["Checks"]
+
+_PROTOCOL_BOOT = 3
+
+
+class Checks:
+    """The checks, against tables, rules and devices as they are at that moment."""
+
+    def __init__(self, tables: Tables[Any], rules: Rules, devices: Devices) -> None:
+        """Look at these whenever asked."""
+        self._tables, self._rules, self._devices = tables, rules, devices
+
+    def taken(self, route: Route) -> Route:
+        """The route as it will be kept, apart from its legs; KernelError when Linux does not take it."""
+        route = as_kept(route)
+        if route.nexthop_id is not None:
+            raise KernelError(errno.EINVAL, "Nexthop id does not exist")
+        if len(route.legs) > 1 and any(leg.gateway is None for leg in route.legs):
+            words = "Device only routes can not be added for IPv6 using the multipath API."
+            raise KernelError(errno.EINVAL, words)
+        if route.type in PATHLESS:
+            for leg in route.legs[:2]:
+                _check_onlink(leg, self._devices.find(leg.dev))
+        if len(route.legs) > 1 and route.type in PATHLESS:
+            # Whatever they say, each of them is lo to Linux.
+            raise KernelError(errno.EEXIST)
+        legs = () if route.type in PATHLESS else route.legs or (NextHop(),)
+        protocol = route.protocol or _PROTOCOL_BOOT
+        return attrs.evolve(route, legs=legs, metric=route.metric or DEFAULT_METRIC[IPV6], protocol=protocol)
+
+    def leg(self, leg: NextHop, route: Route) -> NextHop:
+        """A leg of the route as it will be kept; KernelError when Linux does not take it."""
+        device = self._devices.find(leg.dev)
+        _check_onlink(leg, device)
+        if isinstance(leg.gateway, IPv6Address):
+            device = self._gateway(leg.gateway, device, leg=leg, table=route.table)
+        if device is None:
+            raise KernelError(errno.ENODEV)
+        if not device.up:
+            raise KernelError(errno.ENETDOWN, "Nexthop device is not up")
+        if route.prefsrc is not None and not self._is_own(route.prefsrc):
+            raise KernelError(errno.EINVAL, "Invalid source address")
+        own = route.type in {"local", "anycast"}
+        return attrs.evolve(leg, dev=device.name, linkdown=not device.carrier and not own)
+
+    def _gateway(self, gateway: IPv6Address, device: Device | None, *, leg: NextHop, table: int) -> Device:
+        if self._is_own(gateway):
+            raise KernelError(errno.EINVAL, "Gateway can not be a local address")
+        if not gateway.is_link_local:
+            if gateway.is_multicast or not int(gateway):
+                raise KernelError(errno.EINVAL, "Invalid gateway address")
+            if leg.onlink:
+                found = self._nearest(TABLE_MAIN, gateway, leg.dev)
+                if found is not None and found.prefix.network and found.legs and leg.dev not in found.devs:
+                    raise KernelError(errno.EINVAL, "Nexthop has invalid gateway or device mismatch")
+            else:
+                device = self._devices.find(self._egress(gateway, leg.dev, table))
+        if device is None:
+            raise KernelError(errno.EINVAL, "Egress device not specified")
+        if device.loopback:
+            raise KernelError(errno.EINVAL, "Egress device can not be loopback device for this route")
+        return device
+
+    def _egress(self, gateway: IPv6Address, dev: str | None, table: int) -> str:
+        """The device on whose link the gateway is; EHOSTUNREACH when it is on none, or on another one."""
+        for found in (self._in_table(table, gateway, dev), self._by_rules(gateway, dev)):
+            if found is not None and found.legs and found.legs[0].gateway is None:
+                return found.devs[0]
+        raise KernelError(errno.EHOSTUNREACH)
+
+    def _is_own(self, address: IP) -> bool:
+        """Whether any device holds the address."""
+        return any(held.ip == address for device in self._devices for held in device.ipv6)
+
+    def _nearest(self, table: int, address: IP, dev: str | None) -> Route | None:
+        """What one table has for the address, by this device if there are several."""
+        found: list[Route] = []
+        for installed in self._tables.covering(int(address), (table,)):
+            route: Route = installed.route
+            if any(leg.dead for leg in route.legs):
+                continue
+            if found and (route.prefix, route.metric) != (found[0].prefix, found[0].metric):
+                break
+            found.append(route)
+        return next((route for route in found if dev in route.devs), found[0] if found else None)
+
+    def _in_table(self, table: int, address: IP, dev: str | None) -> Route | None:
+        """What one table has for the address, by this device, with or without a carrier."""
+        return next((it.route for it in self._tables.covering(int(address), (table,)) if _usable(it, dev)), None)
+
+    def _by_rules(self, address: IP, dev: str | None) -> Route | None:
+        """What the rules lead to, by this device; where a lost carrier matters, it does so here."""
+        if not self._rules.custom:
+            # Here a route that leads nowhere ends it, also one that throws.
+            tables = (TABLE_LOCAL, TABLE_MAIN)
+            near = (it for table in tables for it in self._tables.covering(int(address), (table,)))
+            return next((it.route for it in near if _usable(it, dev) and self._with_carrier(it)), None)
+        every = self._tables.covering(int(address), self._tables)
+        covering = [it.route for it in every if _usable(it, dev)]
+        links = tuple(device.link for device in self._devices)
+        fib = Fib(Snapshot(links=links, rules=self._rules.in_force(), routes=covering))
+        return fib.lookup(address, attrs.evolve(PLAIN, ipproto=0, iif="", oif=dev or "")).route
+
+    def _with_carrier(self, installed: Installed) -> bool:
+        """Whether it is not passed over because of a lost carrier."""
+        legs = installed.route.legs
+        return not any(leg.linkdown and self._devices.ignores_linkdown(leg.dev) for leg in legs)
+
+
+def _check_onlink(leg: NextHop, device: Device | None) -> None:
+    if leg.onlink and device is None:
+        raise KernelError(errno.ENODEV, "Nexthop device required for onlink")
+    if leg.onlink and device is not None and not device.up:
+        raise KernelError(errno.ENETDOWN, "Nexthop device is not up")
+
+
+def _usable(installed: Installed, dev: str | None) -> bool:
+    # What leads nowhere is kept on lo, and not found by any other device.
+    legs = installed.route.legs
+    return (dev is None and not legs) or any(dev in {None, leg.dev} and not leg.dead for leg in legs)

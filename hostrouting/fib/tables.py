@@ -1,0 +1,125 @@
+"""The route tables of a host, and the rules that lead to them.
+
+Here: that local and main may be one table, and all that follows from it. Not here: what is in a table (`table`), and
+for which packets a rule is (`program`).
+
+Until a namespace gets its first rule of its own, Linux keeps the IPv4 tables local and main in one trie, and asks it
+once: a longer prefix in main then beats a shorter one in local. (It keeps them apart for good after that, even when
+the rule has gone, which no snapshot shows.) So the rule for local is left out of a walk, the one for main leads to
+both, and what it leads to is told under the rule of the table that the route is in.
+"""
+
+from collections.abc import Iterator
+
+import attrs
+
+from hostrouting.fib.table import Entry, Table
+from hostrouting.model import (
+    IPV4,
+    IPV6,
+    PROTOCOL_KERNEL,
+    TABLE_LOCAL,
+    TABLE_MAIN,
+    Route,
+    Rule,
+    Snapshot,
+    by_priority,
+    default_rules,
+    route_columns,
+    width_of,
+)
+
+__all__ = ["Tables"]
+
+
+class Tables:
+    """All tables of a snapshot, by family and number."""
+
+    def __init__(self, snapshot: Snapshot, *, merged: bool | None) -> None:
+        """Index the routes by table; none of them is looked at.
+
+        `merged` is whether the namespace never had a rule of its own, for those who know; None: as its rules look.
+        """
+        self._routes = snapshot.routes
+        self._wary = frozenset(link.name for link in snapshot.links if link.ignore_routes_with_linkdown)
+        self._rules = {
+            family: by_priority(rule for rule in snapshot.rules if rule.family == family) for family in (IPV4, IPV6)
+        }
+        if merged is None:
+            kernels = (
+                rule if rule.protocol == PROTOCOL_KERNEL else attrs.evolve(rule, protocol=PROTOCOL_KERNEL)
+                for rule in self._rules[IPV4]
+            )
+            merged = tuple(kernels) == default_rules(IPV4)
+        self._merged = merged
+        self._tables: dict[tuple[int, int], Table] = {}
+        for family in (IPV4, IPV6):
+            self._make(family, TABLE_MAIN)  # which is asked even while it is empty
+        for column in route_columns(self._routes):
+            self._make(column.family, column.table).add(column)
+
+    def find(self, family: int, number: int) -> Table | None:
+        """The table in which the routes of this number are, if there are any."""
+        return self._tables.get(self._home(family, number))
+
+    def main(self, family: int) -> Table:
+        """The table main, which is always there."""
+        return self._tables[family, TABLE_MAIN]
+
+    def walked(self, family: int) -> tuple[Rule, ...]:
+        """The rules that a walk comes by."""
+        rules = self._rules[family]
+        return rules[1:] if family == IPV4 and self._merged else rules
+
+    def rule_of(self, rule: Rule, route: Route) -> Rule:
+        """The rule that leads to a route which a walk found by this rule."""
+        return self._rules[IPV4][0] if self._merged and route.table == TABLE_LOCAL else rule
+
+    def told(self, rule: Rule, route: Route | None) -> Iterator[tuple[Rule, bool]]:
+        """The rules for which one of a walk stands, and for each whether the route that was found is in its table."""
+        if self._merged and rule.family == IPV4 and rule.table == TABLE_MAIN:
+            local = route is not None and route.table == TABLE_LOCAL
+            yield self._rules[IPV4][0], local
+            yield rule, not local
+        else:
+            yield rule, True
+
+    def routes(self, family: int, number: int, network: int, length: int) -> tuple[Route, ...]:
+        """The routes of exactly this prefix in a table, in the order in which the kernel prefers them."""
+        home = self.find(family, number)
+        places = () if home is None else home.positions(network, length)
+        found = [route for place in places if (route := self._routes[place]).table == number]
+        if len(found) > 1:
+            found.sort(key=lambda route: (-route.tos, route.metric))
+        return tuple(found)
+
+    def around(self, family: int, number: int, address: int) -> Iterator[Route]:
+        """The routes of a table to any prefix around the address, the longest first."""
+        home = self.find(family, number)
+        for host, length in () if home is None else home.shifts:
+            yield from self.routes(family, number, address >> host << host, length)
+
+    def covering(self, family: int, number: int, address: int) -> Iterator[tuple[Route, Entry | None]]:
+        """The routes that a lookup in the table may meet, the longest prefix first; with its entry, what is in use.
+
+        Of one prefix they are in the order in which the kernel prefers them, those that are not in use last.
+        """
+        home = self.find(family, number)
+        if home is None:
+            return
+        for host, length in home.shifts:
+            network = address >> host << host
+            entries = home.of(network, length)
+            used = {entry.position for entry in entries}
+            yield from ((entry.route, entry) for entry in entries)
+            yield from ((self._routes[place], None) for place in home.positions(network, length) if place not in used)
+
+    def _home(self, family: int, number: int) -> tuple[int, int]:
+        together = family == IPV4 and number == TABLE_LOCAL and self._merged
+        return family, TABLE_MAIN if together else number
+
+    def _make(self, family: int, number: int) -> Table:
+        home = self._home(family, number)
+        if home not in self._tables:
+            self._tables[home] = Table(self._routes, width_of(family), self._wary)
+        return self._tables[home]

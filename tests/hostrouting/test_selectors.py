@@ -1,0 +1,260 @@
+"""hostrouting.model.rule.SELECTORS: one entry says all that is known of a selector; here is one row for each."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import attrs
+import pytest
+
+from hostrouting.backends.memory.text import print_rules
+from hostrouting.backends.netlink.selectors import decode_selectors
+from hostrouting.fib import PLAIN, Condition, Fib, Flow
+from hostrouting.model import (
+    IPV4,
+    SELECTORS,
+    Link,
+    Prefix,
+    Route,
+    Rule,
+    Selector,
+    Snapshot,
+    default_rules,
+    selector_of,
+)
+from hostrouting.packets import packets_line
+
+LINKS = (Link(name="eth0", index=2), Link(name="wg0", index=3))
+# What Linux says in the fixed part of a rule's message.
+HEADER = {"family": 4, "src": 0, "dst": 0, "tos": 0}
+
+
+@attrs.frozen
+class Row:
+    """A selector of some rule: as text, as `ip rule` prints it, as packets, in bytes; and who has it."""
+
+    fields: dict[str, Any]
+    text: str
+    shown: str
+    packets: str
+    others: str
+    raw: dict[int, bytes]
+    header: dict[str, int] = attrs.field(factory=dict)
+    has: tuple[Flow, ...] = ()
+    lacks: tuple[Flow, ...] = (PLAIN,)
+
+
+def plain(**known: Any) -> Flow:
+    """A plain packet of which this is true too."""
+    return attrs.evolve(PLAIN, **known)
+
+
+ROWS: dict[str, Row] = {
+    "in": Row({"l3mdev": True}, "a VRF", "", "with in a VRF", "without in a VRF", {19: b"\1"}),
+    "from": Row(
+        {"src": Prefix.parse("10.0.0.5")},
+        "10.0.0.5/32",
+        "from 10.0.0.5",
+        "from 10.0.0.5",
+        "not from 10.0.0.5",
+        {2: bytes([10, 0, 0, 5])},
+        {"src": 32},
+        (plain(source="10.0.0.5"),),
+        (plain(source="10.0.0.4"), plain(source="::a00:5"), PLAIN),
+    ),
+    "to": Row(
+        {"dst": Prefix.parse("172.16.0.0/16")},
+        "172.16.0.0/16",
+        "to 172.16.0.0/16",
+        "to 172.16.0.0/16",
+        "not to 172.16.0.0/16",
+        {1: bytes([172, 16, 0, 0])},
+        {"dst": 16},
+        (PLAIN,),
+        (),
+    ),
+    "tos": Row(
+        {"tos": 0x10},
+        "0x10",
+        "tos 0x10",
+        "with tos 0x10",
+        "without tos 0x10",
+        {},
+        {"tos": 0x10},
+        (plain(tos=0x10), plain(tos=0xF1)),
+        (PLAIN, plain(tos=8)),
+    ),
+    "fwmark": Row(
+        {"fwmark": 5, "fwmask": 0xFFFFFFFF},
+        "0x5/0xffffffff",
+        "fwmark 0x5",
+        "with fwmark 0x5",
+        "without fwmark 0x5",
+        {10: struct.pack("=I", 5), 16: b"\xff" * 4},
+        has=(plain(mark=5),),
+        lacks=(PLAIN, plain(mark=4)),
+    ),
+    "iif": Row(
+        {"iif": "eth0"},
+        "eth0",
+        "iif eth0",
+        "that come in by eth0",
+        "that do not come in by eth0",
+        {3: b"eth0\0"},
+        has=(plain(iif="eth0"),),
+        lacks=(PLAIN, plain(iif="wg0")),
+    ),
+    "oif": Row(
+        {"oif": "wg0"},
+        "wg0",
+        "oif wg0",
+        "from sockets bound to wg0",
+        "not from sockets bound to wg0",
+        {17: b"wg0\0"},
+        has=(plain(oif="wg0"),),
+    ),
+    "uidrange": Row(
+        {"uids": (1, 9)},
+        "1-9",
+        "uidrange 1-9",
+        "of users 1-9",
+        "not of users 1-9",
+        {20: struct.pack("=II", 1, 9)},
+        has=(plain(uid=1), plain(uid=9)),
+        lacks=(PLAIN, plain(uid=10)),
+    ),
+    "ipproto": Row(
+        {"ipproto": 6},
+        "6",
+        "ipproto tcp",
+        "with ipproto 6",
+        "without ipproto 6",
+        {22: b"\6"},
+        has=(plain(ipproto=6),),
+    ),
+    "sport": Row(
+        {"sports": (1, 1023)},
+        "1-1023",
+        "sport 1-1023",
+        "with sport 1-1023",
+        "without sport 1-1023",
+        {23: struct.pack("=HH", 1, 1023)},
+        has=(plain(sport=1), plain(sport=1023)),
+        lacks=(PLAIN, plain(sport=1024)),
+    ),
+    "dport": Row(
+        {"dports": (53, 53)},
+        "53-53",
+        "dport 53",
+        "with dport 53",
+        "without dport 53",
+        {24: struct.pack("=HH", 53, 53)},
+        has=(plain(dport=53),),
+        lacks=(PLAIN, plain(dport=54)),
+    ),
+}
+# What a rule has beside its selectors: where it stands, what it does, whose it is, and what is only known by name.
+NO_SELECTORS = {
+    *("family", "priority", "action", "table", "target", "invert", "others", "protocol"),
+    *("suppress_prefixlength", "suppress_ifgroup"),
+}
+
+
+def test_each_selector_has_its_entry_and_its_row() -> None:
+    """A field of Rule or of Flow that no entry names, or an entry without a row here, is one that was forgotten."""
+    assert {selector.word for selector in SELECTORS} == ROWS.keys()
+    assert {name for selector in SELECTORS for name in selector.fields} == set(attrs.fields_dict(Rule)) - NO_SELECTORS
+    assert {selector.flow for selector in SELECTORS} - {""} == set(attrs.fields_dict(Flow))
+    numbers = [number for selector in SELECTORS for number in (selector.attribute, selector.mask) if number]
+    assert len(set(numbers)) == len(numbers)
+
+
+@pytest.mark.parametrize("selector", SELECTORS, ids=lambda selector: selector.word)
+class TestEachSelector:
+    """What its entry says, in every place where it is used."""
+
+    def test_is_worded(self, selector: Selector) -> None:
+        """In the words of `ip rule`, in the fake kernel's print, and as the packets that are meant."""
+        row, rule = ROWS[selector.word], Rule(family=4, priority=7, table=100, **ROWS[selector.word].fields)
+        assert (selector.says(rule), selector.text(rule)) == (True, row.text)
+        assert ((selector.word, row.text) in rule.selectors()) is selector.worded
+        assert [it for it in SELECTORS if it.says(Rule(family=4, priority=7))] == []
+        [line] = print_rules([rule], IPV4, ["eth0", "wg0"])
+        assert f" {row.shown} " in line.replace(":\t", " ") or not selector.worded, line
+        said = ((selector.word, row.text),)
+        assert packets_line(((Condition(rule, said, True),),)) == f"packets {row.packets} (rule 7)"
+        assert packets_line(((Condition(rule, said, False),),)) == f"packets {row.others} (rule 7)"
+
+    def test_is_decoded(self, selector: Selector) -> None:
+        """Its attributes say its fields, and nothing of any other; without them it says nothing."""
+        row = ROWS[selector.word]
+        rule = Rule(family=4, priority=7, **decode_selectors(row.raw, HEADER | row.header))
+        assert rule == Rule(family=4, priority=7, **row.fields)
+        assert Rule(family=4, priority=7, **decode_selectors({}, HEADER)) == Rule(family=4, priority=7)
+
+    def test_is_matched(self, selector: Selector) -> None:
+        """Packets that have it take the rule, others do not; and with `not` it is the other way round."""
+        row = ROWS[selector.word]
+        for invert in (False, True):
+            rule = Rule(family=4, priority=7, table=100, invert=invert, **row.fields)
+            routes = (Route.to("0.0.0.0/0", dev="eth0"), Route.to("0.0.0.0/0", dev="wg0", table=100))
+            fib = Fib(Snapshot(links=LINKS, rules=(*default_rules(4)[:1], rule, *default_rules(4)[1:]), routes=routes))
+            for flow in row.has:
+                bound = attrs.evolve(flow, oif="wg0") if flow.oif else flow
+                assert (fib.lookup("172.16.5.9", bound).rule == rule) is not invert
+            for flow in row.lacks:
+                assert (fib.lookup("172.16.5.9", flow).rule == rule) is invert
+
+    def test_is_generated(self, selector: Selector) -> None:
+        """Its examples are values that a rule can have."""
+        for example in selector.examples:
+            rule = Rule(family=4, priority=7, **dict(zip(selector.fields, example, strict=True)))
+            assert selector.says(rule)
+            assert selector.fault(rule) is None
+            assert not selector.refusal(rule)
+            low, high, mask = selector.bounds(rule)
+            assert low <= high
+            assert mask is None or low & ~mask == 0
+
+
+def test_names_of_tos() -> None:
+    """A type of service that has a name is printed by it."""
+    rule = Rule(family=4, priority=7, tos=0xB8)
+    assert selector_of("tos").shown(rule, ()) == "tos EF"
+
+
+def test_a_device_that_is_not_there() -> None:
+    """A rule for it is printed as detached, and is for no packet; lo is always there."""
+    for word in ("iif", "oif"):
+        selector = selector_of(word)
+        gone: dict[str, Any] = {word: "gone"}
+        rule = Rule(family=4, priority=7, **gone)
+        assert selector.shown(rule, ["eth0"]) == f"{word} gone [detached]"
+        assert not selector.possible(rule, ["eth0"])
+        assert selector.possible(attrs.evolve(rule, **(gone | {word: "lo"})), [])
+
+
+def test_what_linux_refuses() -> None:
+    """Ranges that are none, in the kernel's words; and what no snapshot may hold."""
+    users, ports = selector_of("uidrange"), selector_of("sport")
+    assert users.refusal(Rule(family=4, priority=7, uids=(2, 1))) == "Invalid uid range"
+    assert users.fault(Rule(family=4, priority=7, uids=(2, 1))) == (
+        "uids",
+        "2-1 is no range: it ends before it begins",
+    )
+    for span in ((0, 1), (2, 1), (1, 0xFFFF)):
+        assert ports.refusal(Rule(family=4, priority=7, sports=span)) == "Invalid port range"
+    wrong = Rule(family=4, priority=7, src=Prefix.parse("fd00::/8"))
+    assert selector_of("from").fault(wrong) == ("src", "fd00::/8 in a rule of IPv4")
+
+
+def test_what_newer_kernels_select_on() -> None:
+    """Masked ports and a whole DSCP are read for what they are; a mask makes words of them."""
+    whole = decode_selectors({25: b"\x0a"}, HEADER)
+    assert (whole["tos"], whole["others"]) == (40, ())
+    masked = decode_selectors({25: b"\x0a", 30: b"\x0e"}, HEADER)
+    assert (masked["tos"], masked["others"]) == (0, (("dscp", "0xa/0xe"),))
+    ports = decode_selectors({23: struct.pack("=HH", 53, 53), 28: b"\xff\x00"}, HEADER)
+    assert (ports["sports"], ports["others"]) == (None, (("sport", "0x35/0xff"),))
+    assert decode_selectors({77: b"\5"}, HEADER)["others"] == (("attribute-77", "05"),)
