@@ -32,8 +32,8 @@ _GRACE = 20
 # is below /dev writable. Without any capability, whoever is root may end other processes of root, take their limits
 # away (prlimit64), have the kernel end them first (/proc/PID/oom_score_adj), and read root's files. io_uring opens
 # sockets of the families that are refused. Every mount costs the start of a machine a millisecond: /proc and /sys as a
-# whole take 10 ms less than the many of ProtectKernelTunables=. ProtectHostname= is not there: systemd 247 cannot set it up
-# beside a read-only /proc, and without CAP_SYS_ADMIN nobody changes the name.
+# whole take 10 ms less than the many of ProtectKernelTunables=. ProtectHostname= is left out: systemd 247 cannot set it
+# up beside a read-only /proc, and without CAP_SYS_ADMIN nobody changes the name.
 _SANDBOX = """\
 NoNewPrivileges=yes
 CapabilityBoundingSet={capabilities}

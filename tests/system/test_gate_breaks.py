@@ -152,5 +152,7 @@ def test_the_units_are_sandboxed(tree: Path) -> None:
             (level,) = re.findall(r"exposure level for \S+: ([0-9.]+)", said)
             assert float(level) <= 2.0
         said = system.run("systemd-analyze", "verify", *units, KUBE1).stderr
-        # One key is newer than the oldest systemd, which says that it leaves it out.
-        assert not [line for line in said.splitlines() if "PrivateIPC" not in line]
+        # One key is newer than the oldest systemd, which says that it leaves it out; and the machine's own program and
+        # manual are the distribution's affair.
+        theirs = ("PrivateIPC", "Command systemd-nspawn is not executable", "Command 'man systemd-nspawn")
+        assert not [line for line in said.splitlines() if not any(text in line for text in theirs)]
