@@ -75,7 +75,7 @@ has_refused() {
     esac
   done < <(systemctl show --property LoadState,ActiveState,SubState,Result,ExecMainExitTimestampMonotonic "$unit")
   [[ $load && $load != loaded ]] && return 0
-  # A refusal ends after we asked. On a host that was suspended the two clocks differ: there it is not the last one seen.
+  # A refusal ends after we asked. On a host that was suspended the two clocks differ: there, look for a new end.
   local before=$last
   last=$ended
   [[ ($active == failed || $sub == auto-restart) && $result != signal ]] || return 1
@@ -84,8 +84,8 @@ has_refused() {
 
 # --- host-routing-gate.sh
 
-# How many seconds the first step may wait for what the host lacks. What comes after it, or after a wait for the lock, has
-# less: the start of a machine takes 90 s at most, by default.
+# How many seconds the first step may wait for what the host lacks. What comes after it, or after a wait for the lock,
+# has less: the start of a machine takes 90 s at most, by default.
 patience=60
 
 take_steps() {

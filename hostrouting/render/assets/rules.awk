@@ -87,9 +87,9 @@ function lowest_hex(text) {
   return text
 }
 
-# The engine names selectors in one order, `ip` in another.
+# One order, in which the engine names them too.
 function order_selectors(rule,   names, count, i, j, kept, n) {
-  count = split("from iif oif fwmark tos uidrange ipproto sport dport tun_id dscp flowlabel", names, " ")
+  count = split("from tos fwmark iif oif uidrange ipproto sport dport tun_id dscp flowlabel", names, " ")
   for (i = 1; i <= count; i++)
     for (j = 1; j <= selectors[rule]; j++)
       if (index(selector[rule, j], names[i] " ") == 1) kept[++n] = selector[rule, j]

@@ -56,9 +56,12 @@ def linux_reads(root: str, path: str) -> str | None:
     openat2, in_root = 437, 0x10
     folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
     how = How(os.O_RDONLY, 0, in_root)
-    descriptor = ctypes.CDLL(None, use_errno=True).syscall(
-        openat2, folder, path.encode(), ctypes.byref(how), ctypes.sizeof(how)
-    )
+    libc, descriptor = ctypes.CDLL(None, use_errno=True), -1
+    for _ in range(100):
+        descriptor = libc.syscall(openat2, folder, path.encode(), ctypes.byref(how), ctypes.sizeof(how))
+        # A rename or mount anywhere on this machine makes the kernel unsure of a "..", and it says so.
+        if descriptor >= 0 or ctypes.get_errno() != errno.EAGAIN:
+            break
     os.close(folder)
     if descriptor < 0:
         assert ctypes.get_errno() in {errno.ENOENT, errno.ENOTDIR, errno.ELOOP}
