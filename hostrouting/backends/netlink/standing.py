@@ -54,10 +54,8 @@ class Standing:
             if not _is_plain(change):
                 self.forget()
                 return
-            route = change.route
-            for (family, table, protocol), shelf in self._routes.items():
-                if (family, table) == (IPV4, route.table) and protocol in {None, route.protocol}:
-                    _insert(shelf.of(route.prefix), change)
+            for routes in self._lists_of(change.route):
+                _insert(routes, change)
 
     def forget(self) -> None:
         """Read again when next asked."""
@@ -67,10 +65,11 @@ class Standing:
 
     def take(self, route: Route) -> Route | Obstacle:
         """Take note that this very route is deleted, if it can be; the route as it stands, or what is in the way."""
-        candidates = self.of_prefix(route, protocol=route.protocol or None)
-        found = find_exactly(route, candidates)
+        found = find_exactly(route, self.of_prefix(route, protocol=route.protocol or None))
         if not isinstance(found, Obstacle):
-            candidates.remove(found)
+            for routes in self._lists_of(found):
+                if found in routes:  # the lists are not read at one moment
+                    routes.remove(found)
         return found
 
     def of_prefix(self, route: Route, *, protocol: int | None = None) -> list[Route]:
@@ -80,6 +79,14 @@ class Standing:
         if shelf is None:
             shelf = self._routes[which] = self._read(which)
         return shelf.of(route.prefix)
+
+    def _lists_of(self, route: Route) -> list[list[Route]]:
+        """Each list that was read in which such a route belongs: there is one for its protocol, and one for any."""
+        return [
+            shelf.of(route.prefix)
+            for (family, table, protocol), shelf in self._routes.items()
+            if (family, table) == (route.prefix.family, route.table) and protocol in {None, route.protocol}
+        ]
 
     def _read(self, which: _Which) -> _Shelf:
         family, table, protocol = which

@@ -174,6 +174,19 @@ def test_same_batches_same_outcomes(linux: NetlinkBackend, family: int, data: st
         assert list(map(str, table(linux, family))) == list(map(str, table(kernel, family)))
 
 
+def test_what_went_is_gone_for_every_protocol(linux: NetlinkBackend) -> None:
+    """A route that a batch deletes by its protocol is not in the way of one that is deleted whatever its protocol."""
+    ours = Route.to("192.0.2.0/24", type="throw", protocol=213, metric=5)
+    anyones = attrs.evolve(ours, protocol=0)
+    standing = [Change("append", ours), Change("append", anyones)]
+    batch = [Change("delete", anyones), Change("delete", ours), Change("delete", anyones)]
+    empty(linux, 4)
+    for backend in (linux, fake()):
+        assert all(outcome.ok for outcome in backend.change(standing))
+        assert told(backend.change(batch)) == [("RouteRefused", errno.ENOTUNIQ, ""), (), ()]
+        assert table(backend, 4) == []
+
+
 @pytest.mark.parametrize(
     ("standing", "asked"),
     [
