@@ -196,7 +196,7 @@ class TestSteps:
 
     def test_what_the_scripts_say(self, place: Place) -> None:
         """What the scripts print comes through; they are given no input, and nothing of what bash finds in its surroundings."""
-        body = '[[ $(cat) == "" ]] && echo "<4>out" && echo "<3>err" >&2 && [[ $(trap -p) == "" ]]'
+        body = '[[ $(cat) == "" ]] && echo "<4>out" && echo "<3>err" >&2 && [[ $(trap -p EXIT TERM) == "" ]]'
         place.put([step("50 requires a"), step("60 wants b")], {"a": body, "b": body})
         done = place.run()
         assert done.returncode == 0
