@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import attrs
 
 from hostrouting.backends.base import Change, Outcome, RouteBackend
+from hostrouting.effects import tell_effects
 from hostrouting.errors import ApplyError, BackendError, NoSuchRoute, RouteConflict, RouteExists, Unsettled
 from hostrouting.model import IPV6, OURS, Prefix, Route, Snapshot, route_keys
 from hostrouting.restore import as_taken, put_back, take_away
@@ -91,11 +92,14 @@ def apply_plan(
         check()
         transaction.verify()
     except BackendError as error:
-        raise ApplyError(str(error), after=transaction.undo()) from error
+        after = transaction.undo()
+        raise tell_effects(ApplyError(str(error), after=after), transaction.done) from error
     except _Refused as refused:
-        raise ApplyError(*refused.reasons, after=transaction.undo()) from refused.__cause__
+        after = transaction.undo()
+        raise tell_effects(ApplyError(*refused.reasons, after=after), transaction.done) from refused.__cause__
     except BaseException as stopped:
         stopped.add_note(transaction.undo())
+        tell_effects(stopped, transaction.done)
         raise
     return Applied(plan, (*made, *broken))
 
@@ -157,10 +161,12 @@ class _Transaction:
         self._keys = {step.route.key for step in plan.steps}
         self._before = _Table(before, self._keys)
         self._wanted = _Table(plan.apply_to(before), self._keys)
+        self.done: list[Change] = []
+        """What the kernel has changed, in order; what undoing changed is there as well."""
 
     def carry_out(self, changes: list[Change]) -> None:
         """Make the changes; what somebody else did first, exactly as it should be, is done."""
-        failed = [outcome for outcome in self._backend.change(changes) if not _is_done(outcome)]
+        failed = [outcome for outcome in self._change(changes) if not _is_done(outcome)]
         if any(_is_there_already(outcome) for outcome in failed):
             now = self._read()
             failed = [
@@ -199,7 +205,7 @@ class _Transaction:
             try:
                 changes = list(self._way_back(self._read(at_any_rate=True)))
                 for batch in _batches(changes):
-                    self._backend.change(batch)
+                    self._change(batch)
             except BackendError as error:
                 problem = f"undoing it failed too ({error}); "
                 if not error.can_retry:
@@ -213,6 +219,11 @@ class _Transaction:
         except BackendError as error:
             return f"undoing it failed too ({error}); what is in the route table now is not known"
         return problem + self._truth(now)
+
+    def _change(self, changes: list[Change]) -> tuple[Outcome, ...]:
+        outcomes = self._backend.change(changes)
+        self.done += [outcome.change for outcome in outcomes if outcome.ok]
+        return outcomes
 
     def _truth(self, now: _Table) -> str:
         """How what is there now differs from what was there before."""

@@ -231,10 +231,12 @@ class UnitFailed(ManagerError):  # noqa: N818  reads as what happened
 class BackendError(HostRoutingError):
     """The kernel, or the way to it, did not do what was asked.
 
-    `kernel` is the kernel's own text where it gave one, `errno` its number.
+    `kernel` is the kernel's own text where it gave one, `errno` its number. `fib` are the tables that a check had read
+    before, where there was one.
     """
 
     can_retry = False
+    fib: object = None
 
     def __init__(self, message: str, *, errno: int | None = None, kernel: str = "") -> None:
         """Say in an operator's words what could not be done, and what to do about it."""

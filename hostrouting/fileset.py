@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from hostrouting.effects import tell_effects
 from hostrouting.errors import FileError
 
 if TYPE_CHECKING:
@@ -106,11 +107,20 @@ class FileSet:
     def install(self, files: Files) -> tuple[str, ...]:
         """Write what differs, in order; the paths that did.
 
-        At a file that is masked, or cannot be written, it ends with a FileError; those before it are there.
+        At a file that is masked, or cannot be written, it ends with a FileError, which carries those before it.
         """
-        changed = [it.path for it in self.files if it.write(files)]
-        changed += [path for path, target in self.links if files.link(path, target)]
-        return (*changed, *(path for path in self.obsolete if files.remove(path)))
+        changed: list[str] = []
+        try:
+            for it in self.files:
+                changed += [it.path] if it.write(files) else []
+            for path, target in self.links:
+                changed += [path] if files.link(path, target) else []
+            for path in self.obsolete:
+                changed += [path] if files.remove(path) else []
+        except FileError as error:
+            tell_effects(error, files=changed)
+            raise
+        return tuple(changed)
 
     def present(self, files: Files) -> tuple[str, ...]:
         """The paths that `remove` would remove."""
@@ -119,7 +129,7 @@ class FileSet:
     def remove(self, files: Files, failures: list[FileError] | None = None) -> tuple[str, ...]:
         """Remove all that is ours, in order; the paths that were there.
 
-        The first failure ends it, unless there is a list that takes all of them.
+        The first failure ends it, and carries them, unless there is a list that takes all failures.
         """
         gone = []
         for path in self._paths(files, failures):
@@ -127,6 +137,7 @@ class FileSet:
                 gone += [path] if files.remove(path) else []
             except FileError as error:
                 if failures is None:
+                    tell_effects(error, files=gone)
                     raise
                 failures.append(error)
         return tuple(gone)

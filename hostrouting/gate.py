@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from hostrouting.effects import tell_effects
 from hostrouting.errors import FileError, ManagerError
 from hostrouting.fileset import OURS, Changes, File, FileSet, unit_file
 from hostrouting.render import (
@@ -39,13 +40,18 @@ if TYPE_CHECKING:
     from hostrouting.host import Host
     from hostrouting.system import Files
 
-__all__ = ["Changed", "Gate", "Part"]
+__all__ = ["Changed", "Gate", "Part", "paths_of"]
 
 Changed = dict[str, tuple[str, ...]]
 """Paths that were changed, by the name of the step that they belong to."""
 
 _PATIENCE = 20.0  # seconds, for starts of machines that are under way
 _SCRIPT = 0o755
+
+
+def paths_of(changed: Changed) -> tuple[str, ...]:
+    """All of the paths, those of the first step first."""
+    return tuple(path for paths in changed.values() for path in paths)
 
 
 @attrs.frozen
@@ -156,7 +162,8 @@ class Gate:
     def change(self, ctx: phases.Context, up: Sequence[Part] = (), down: Sequence[Part] = ()) -> Changed:
         """Put up these parts and take those away; the host has to be locked. The gate's paths are the first part's.
 
-        A failure leaves the gate shut for the parts that are put up. Removal continues past failures.
+        A failure leaves the gate shut for the parts that are put up, and carries the paths that were changed. Removal
+        continues past failures.
         """
         parts = (*up, *down)
         if not self.changes(up, down) and not self.is_unread(parts):
@@ -167,10 +174,14 @@ class Gate:
             ctx.log.info("no systemd runs here: what changes takes effect at the next boot")
         foreign = {part.name for part in parts if part.files.foreign(self.files)}
         change = _Change(self, ctx, foreign)
-        if steps := self._steps_after(up, down):
-            change.put_up(up, down, steps)
-        else:
-            change.take_away(down)
+        try:
+            if steps := self._steps_after(up, down):
+                change.put_up(up, down, steps)
+            else:
+                change.take_away(down)
+        except BaseException as error:
+            tell_effects(error, files=paths_of(change.done(parts)))
+            raise
         return change.done(parts)
 
     def _sets(self, up: Sequence[Part]) -> tuple[FileSet, ...]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import attrs
 
-from hostrouting.errors import NotReady, Unsettled
+from hostrouting.errors import BackendError, NotReady, Unsettled
 from hostrouting.fib import Fib
 from hostrouting.model import IPV4, Prefix, Snapshot, ip_at, protocol_name
 from hostrouting.overlap import OverlapReport, check_overlap
@@ -75,10 +75,12 @@ def await_plan(
 
 @attrs.frozen
 class Examination:
-    """What a check found: the report, its repair, and where the kernel answered otherwise than its tables say."""
+    """What a check found, and where: the report, its repair, and what the kernel answered otherwise than its tables."""
 
     report: OverlapReport
     repair: Repair
+    fib: Fib = attrs.field(eq=False, repr=False)
+    """The tables that it was found in."""
     surprises: tuple[str, ...] = ()
     instead: str = ""
     """What there was instead of a default route, where none was there by the deadline."""
@@ -92,14 +94,15 @@ class Examination:
 def examine(ctx: phases.Context, backend: RouteBackend, config: HostRoutingConfig, *, wait: float) -> Examination:
     """Check the expected CIDRs on the kernel as it is, once there is a default route to expect anything of.
 
-    The kernel itself is asked once in every cell. Without a default route by the deadline, the verdict says so.
+    The kernel itself is asked once in every cell; when it does not answer, the error carries the tables. Without a
+    default route by the deadline, the verdict says so.
     """
     cidrs = [Prefix.of(cidr) for cidr in config.route_overlap.expected_cidrs]
-    last: list[tuple[Examination, Fib]] = []
+    last: list[Examination] = []
 
     def attempt() -> tuple[Examination | None, str]:
-        last[:] = [_examine_once(backend, config, cidrs)]
-        found, _ = last[0]
+        found = _examine_once(backend, config, cidrs)
+        last[:] = [found]
         if found.report.verdict == "no-default-route":
             return None, "an IPv4 default route"
         return found, ""
@@ -109,20 +112,24 @@ def examine(ctx: phases.Context, backend: RouteBackend, config: HostRoutingConfi
         for _ in range(_TRIES - 1):
             if not found.surprises:
                 break
-            found, _ = _examine_once(backend, config, cidrs)
+            found = _examine_once(backend, config, cidrs)
     except NotReady:
-        found, fib = last[0]
-        return attrs.evolve(found, instead=seen_instead(fib))
+        return attrs.evolve(last[0], instead=seen_instead(last[0].fib))
     return found
 
 
-def _examine_once(backend: RouteBackend, config: HostRoutingConfig, cidrs: Iterable[Prefix]) -> tuple[Examination, Fib]:
+def _examine_once(backend: RouteBackend, config: HostRoutingConfig, cidrs: Iterable[Prefix]) -> Examination:
     settings = config.route_overlap
     snapshot, still = read(backend)
     fib = Fib(snapshot)
     report = check_overlap(fib, cidrs, devs=settings.expected_devs, allowed=settings.allowed_devs)
     repair = propose_repair(fib, report, protocol=config.protocol)
-    return Examination(report, repair, (*(() if still else (_RESTLESS,)), *_surprises(backend, fib, report))), fib
+    restless = () if still else (_RESTLESS,)
+    try:
+        return Examination(report, repair, fib, (*restless, *_surprises(backend, fib, report)))
+    except BackendError as error:
+        error.fib = fib
+        raise
 
 
 def _surprises(backend: RouteBackend, fib: Fib, report: OverlapReport) -> Iterator[str]:

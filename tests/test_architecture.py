@@ -25,7 +25,7 @@ DRAWINGS = {
         __init__
     """,
     "hostrouting": """
-        errors layout opening reserved
+        effects errors layout opening reserved
         config model system
         connected fib host render
         backends fileset packets steps uplink way_round
@@ -80,7 +80,7 @@ DRAWINGS = {
         __init__
     """,
     "hostrouting.cli": """
-        logs page parser reply schemas witness
+        logs page parser reply schemas
         changes explanation failure picture source terminal
         examined explain_document gates running snapshot
         remedy verdicts

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from hostrouting.cli.changes import counted, file_lines, step_document, step_lines, tally
+from hostrouting.cli.changes import changed_files, changed_routes, counted, file_lines, step_document, step_lines, tally
 from hostrouting.cli.check import answer_line, evidence_lines, limit_lines
 from hostrouting.cli.examined import Examined
 from hostrouting.cli.failure import is_denied
@@ -15,11 +15,9 @@ from hostrouting.cli.gates import after_a_failure, gate_document, gate_lines, lo
 from hostrouting.cli.page import Line, Painted, Style, line
 from hostrouting.cli.remedy import remedy_lines
 from hostrouting.cli.reply import Reply
-from hostrouting.cli.running import code_of_run, failure_documents, failure_lines, run_task
+from hostrouting.cli.running import code_of_run, effects_of_run, failure_documents, failure_lines, run_task
 from hostrouting.cli.source import config_of
-from hostrouting.cli.witness import Witness
 from hostrouting.errors import RouteOverlapError
-from hostrouting.fib import Fib
 from hostrouting.kernel import Examination
 from hostrouting.tasks import CheckResult, Configure, RoutesResult
 
@@ -59,25 +57,25 @@ class _Done:
 def run(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
     """See the module."""
     config, here = config_of(arguments), host()
-    witness = Witness(here)
-    report = run_task(Configure(config, host=witness.host, wait=arguments.wait))
-    done = _done(report, witness, config, looked_at_gate(here))
+    report = run_task(Configure(config, host=here, wait=arguments.wait))
+    done = _done(report, here, config, looked_at_gate(here))
     return Reply(code_of_run(report), lambda: _document(done), lambda style: _page(done, arguments, style))
 
 
-def _done(report: phases.Report, witness: Witness, config: HostRoutingConfig, gate: GateState) -> _Done:
+def _done(report: phases.Report, host: Host, config: HostRoutingConfig, gate: GateState) -> _Done:
     results = [node.result for node in report.walk()]
+    effects = effects_of_run(report)
+    wrote, removed = changed_files(effects, host)
     routes = next((it for it in results if isinstance(it, RoutesResult)), None)
     check = next((it for it in results if isinstance(it, CheckResult)), None)
     refused = next((it.error for it in report.failures if isinstance(it.error, RouteOverlapError)), None)
     found = check.examination if check else refused.report if refused else None
-    last = witness.last
     return _Done(
         report,
-        routes.applied.plan.steps if routes and routes.applied else witness.steps,
-        witness.files.wrote,
-        witness.files.removed,
-        Examined(found, Fib(last), config) if isinstance(found, Examination) and last else None,
+        routes.applied.plan.steps if routes and routes.applied else changed_routes(effects),
+        wrote,
+        removed,
+        Examined(found, config) if isinstance(found, Examination) else None,
         routes.applied.plan.foreseen if routes and routes.applied else (),
         gate,
     )

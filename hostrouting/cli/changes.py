@@ -4,17 +4,42 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import attrs
+
 from hostrouting.cli.page import SHOWN, Line, Painted, Tone, capped, line
+from hostrouting.plan import Step
+from hostrouting.uplink import bare_leg
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from hostrouting.plan import Step
+    from hostrouting.effects import Effects
+    from hostrouting.host import Host
+    from hostrouting.model import Route
 
-__all__ = ["counted", "file_lines", "step_document", "step_lines", "tally"]
+__all__ = ["changed_files", "changed_routes", "counted", "file_lines", "step_document", "step_lines", "tally"]
 
 _TONES: dict[str, Tone] = {"keep": "soft", "add": "good", "replace": "warn", "delete": "warn", "conflict": "bad"}
 _ORDER = ("conflict", "add", "replace", "delete", "keep")
+
+
+def changed_routes(effects: Effects) -> tuple[Step, ...]:
+    """What has become of the routes in the end: what was done and undone again is none of it."""
+    counts: dict[Route, int] = {}
+    for change in effects.changes:
+        # As it was asked for: the state of its legs is the kernel's to say.
+        route = attrs.evolve(change.route, legs=tuple(map(bare_leg, change.route.legs)))
+        counts[route] = counts.get(route, 0) + (-1 if change.verb == "delete" else 1)
+    added = [Step("add", route, "it was not there") for route, count in counts.items() if count > 0]
+    return (*added, *(Step("delete", route, "it was there") for route, count in counts.items() if count < 0))
+
+
+def changed_files(effects: Effects, host: Host) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The paths that were written, and those that were removed, without the verdicts that pass under /run."""
+    layout = host.layout
+    lasting = [it for it in effects.files if it not in {layout.ok_path, layout.detected_path, layout.report_path}]
+    there = {path for path in lasting if host.files.is_there(path)}
+    return tuple(it for it in lasting if it in there), tuple(it for it in lasting if it not in there)
 
 
 def step_lines(steps: Sequence[Step]) -> Iterator[Line]:

@@ -39,7 +39,6 @@ class Examined:
     def __init__(
         self,
         found: Examination,
-        fib: Fib,
         config: HostRoutingConfig,
         installed: HostRoutingConfig | None = None,
         *,
@@ -49,7 +48,7 @@ class Examined:
 
         `installed` is what the boot files say, and `start` the command that does it.
         """
-        self.found, self.fib, self.config, self.installed, self.start = found, fib, config, installed, start
+        self.found, self.fib, self.config, self.installed, self.start = found, found.fib, config, installed, start
 
     def document(self) -> dict[str, Any]:
         """The check as the JSON value `hostrouting/check/1`; where the kernel surprises, that is among its notes."""
@@ -62,7 +61,7 @@ class Examined:
         fib, settings = Fib(snapshot), config.route_overlap
         cidrs = [Prefix.of(cidr) for cidr in settings.expected_cidrs]
         report = check_overlap(fib, cidrs, devs=settings.expected_devs, allowed=settings.allowed_devs)
-        return cls(Examination(report, propose_repair(fib, report, protocol=config.protocol)), fib, config)
+        return cls(Examination(report, propose_repair(fib, report, protocol=config.protocol), fib), config)
 
     @property
     def allowed_devs(self) -> tuple[str, ...]:
@@ -184,7 +183,7 @@ def examined(arguments: argparse.Namespace, host: Callable[[], Host]) -> Examine
     config = expected_of(arguments, installed)
     with looked_at(arguments, host) as backend:
         found = examine(quiet_context(), backend, config, wait=0.0 if arguments.snapshot else arguments.wait)
-        return Examined(found, Fib(backend.last), config, installed, start=start)
+        return Examined(found, config, installed, start=start)
 
 
 def _is_static(route: Route) -> bool:

@@ -14,6 +14,7 @@ from hostrouting.cli.gates import gate_document, gate_lines, looked_at_gate
 from hostrouting.cli.page import Line, Painted, Style, line
 from hostrouting.cli.reply import FAILED, FINE, UNDECIDED, Reply
 from hostrouting.cli.source import config_of, looked_at
+from hostrouting.model import IPV4
 from hostrouting.openings import GateState
 from hostrouting.plan import RoutePlan, plan_routes
 from hostrouting.tasks import Configure, wanted_routes
@@ -85,19 +86,21 @@ class _Prospect:
 def run(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
     """See the module."""
     config = config_of(arguments)
-    observed = looked_at(arguments, host)
     writes: tuple[str, ...] = ()
     removes: tuple[str, ...] = ()
     gate = GateState()
+    before: Snapshot | None
     if arguments.snapshot is not None:
-        routes = plan_routes(wanted_routes(config), observed.last, protocol=config.protocol)
+        with looked_at(arguments, host) as backend:
+            before = backend.snapshot(family=IPV4)
+        routes = plan_routes(wanted_routes(config), before, protocol=config.protocol)
     else:
-        where = attrs.evolve(host(), backend=lambda: observed)
+        where = host()
         look = Configure(config, host=where).preview()
-        routes = look.routes or RoutePlan()
+        routes, before = look.routes or RoutePlan(), look.before
         writes, removes = look.files.writes, look.files.removes
         gate = looked_at_gate(where)
-    after = _afterwards(routes, observed.last, config)
+    after = None if before is None else _afterwards(routes, before, config)
     it = _Prospect(routes, writes, removes, after, saved=arguments.snapshot is not None, gate=gate)
     return Reply(it.code, lambda: _document(it), lambda style: _page(it, arguments, style))
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from hostrouting.cli.changes import counted, file_lines
+from hostrouting.cli.changes import changed_files, counted, file_lines
 from hostrouting.cli.page import Line, Painted, line
 from hostrouting.cli.reply import Reply
-from hostrouting.cli.running import code_of_run, failure_documents, failure_lines, run_task
+from hostrouting.cli.running import code_of_run, effects_of_run, failure_documents, failure_lines, run_task
 from hostrouting.cli.source import config_of
-from hostrouting.cli.witness import Witness
 from hostrouting.errors import ConfigError, Fault
 from hostrouting.host import Host
 from hostrouting.tasks import Configure
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     import phases
-    from hostrouting.cli.witness import WitnessedFiles
 
 __all__ = ["SCHEMA", "run"]
 
@@ -32,32 +30,34 @@ def run(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:  # no
     config, root = config_of(arguments), os.path.abspath(arguments.root)
     if not os.path.isdir(root):
         raise ConfigError([Fault("--root", repr(arguments.root), "is no directory", "mount the image there first")])
-    witness = Witness(Host.offline(root))
-    report = run_task(Configure(config, host=witness.host), quietly=not arguments.verbose)
-    files = witness.files
+    image = Host.offline(root)
+    report = run_task(Configure(config, host=image), quietly=not arguments.verbose)
+    files = changed_files(effects_of_run(report), image)
     return Reply(code_of_run(report), lambda: _document(report, root, files), lambda _style: _page(report, root, files))
 
 
-def _page(report: phases.Report, root: str, files: WitnessedFiles) -> Iterator[Line]:
+def _page(report: phases.Report, root: str, files: tuple[tuple[str, ...], tuple[str, ...]]) -> Iterator[Line]:
+    wrote, removed = files
     if not report.ok:
         yield from failure_lines(report)
-    elif not files.wrote and not files.removed:
+    elif not wrote and not removed:
         yield line(Painted("NOTHING TO DO:", "good"), f" the image at {root} already is as the configuration says")
     else:
-        parts = [f"{counted(len(files.wrote), 'file')} written"] if files.wrote else []
-        parts += [f"{counted(len(files.removed), 'file')} removed"] if files.removed else []
+        parts = [f"{counted(len(wrote), 'file')} written"] if wrote else []
+        parts += [f"{counted(len(removed), 'file')} removed"] if removed else []
         yield line(Painted("DONE:", "good"), f" {', '.join(parts)}; it takes effect when the image boots")
-    if files.wrote or files.removed:
+    if wrote or removed:
         yield line()
-    yield from file_lines("wrote", files.wrote)
-    yield from file_lines("removed", files.removed)
+    yield from file_lines("wrote", wrote)
+    yield from file_lines("removed", removed)
 
 
-def _document(report: phases.Report, root: str, files: WitnessedFiles) -> dict[str, Any]:
+def _document(report: phases.Report, root: str, files: tuple[tuple[str, ...], tuple[str, ...]]) -> dict[str, Any]:
+    wrote, removed = files
     return {
         "schema": SCHEMA,
         "ok": report.ok,
         "root": root,
-        "files": {"wrote": list(files.wrote), "removed": list(files.removed)},
+        "files": {"wrote": list(wrote), "removed": list(removed)},
         "failures": failure_documents(report),
     }

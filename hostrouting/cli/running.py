@@ -14,11 +14,12 @@ import phases
 from hostrouting.cli.failure import code_of, errors_in, words_of
 from hostrouting.cli.page import Line, Painted, line
 from hostrouting.cli.reply import FINE
+from hostrouting.effects import Effects, effects_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["code_of_run", "failure_documents", "failure_lines", "run_task"]
+__all__ = ["code_of_run", "effects_of_run", "failure_documents", "failure_lines", "run_task"]
 
 
 def run_task(task: phases.AnyTask, *, quietly: bool = False) -> phases.Report:
@@ -47,6 +48,11 @@ def code_of_run(report: phases.Report) -> int:
     if not report.failures:
         return report.exit_code
     return code_of(BaseExceptionGroup("failures", [failure.error for failure in report.failures]))
+
+
+def effects_of_run(report: phases.Report) -> Effects:
+    """What the run has changed, as its results and its errors say."""
+    return sum((effects_of(it) for node in report.walk() for it in (node.result, node.error)), Effects())
 
 
 def failure_lines(report: phases.Report) -> Iterator[Line]:

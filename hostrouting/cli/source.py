@@ -16,7 +16,6 @@ import attrs
 import phases
 from hostrouting.backends.saved import SavedBackend
 from hostrouting.cli.page import SHOWN, spoken
-from hostrouting.cli.witness import Observed
 from hostrouting.config import HostRoutingConfig, RouteOverlapConfig
 from hostrouting.config.shape import show
 from hostrouting.errors import ConfigError, Fault, NetlinkUnavailable, SnapshotError
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from ipaddress import IPv4Network
 
+    from hostrouting.backends.base import RouteBackend
     from hostrouting.fib import Flow
     from hostrouting.host import Host
     from hostrouting.model import IP
@@ -141,14 +141,14 @@ def address_of(text: str, name: str) -> IP:
     return address
 
 
-def looked_at(arguments: argparse.Namespace, host: Callable[[], Host]) -> Observed:
+def looked_at(arguments: argparse.Namespace, host: Callable[[], Host]) -> RouteBackend:
     """The kernel of this host, or the saved snapshot in its place."""
     if getattr(arguments, "snapshot", None) is not None:
-        return Observed(SavedBackend(_saved(arguments.snapshot)))
+        return SavedBackend(_saved(arguments.snapshot))
     backend = host().backend
     if backend is None:
         raise NetlinkUnavailable("an image has no kernel to ask; look at a snapshot of its host with --snapshot")
-    return Observed(backend())
+    return backend()
 
 
 def _saved(path: str) -> Snapshot:

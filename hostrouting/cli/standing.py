@@ -12,11 +12,10 @@ import attrs
 from hostrouting.cli.reply import FAILED, FINE, UNDECIDED
 from hostrouting.cli.source import installed_config, start_command
 from hostrouting.cli.verdicts import find_last_check, judge
-from hostrouting.cli.witness import Observed
 from hostrouting.errors import BackendError, FileError, ManagerError
 from hostrouting.fib import Fib
 from hostrouting.gate import Gate
-from hostrouting.model import route_keys
+from hostrouting.model import IPV4, route_keys
 from hostrouting.openings import GateState, find_gate_state
 from hostrouting.plan import RoutePlan, plan_routes
 from hostrouting.tasks import Configure, wanted_routes
@@ -148,18 +147,20 @@ def find_standing(host: Host, config: HostRoutingConfig, *, named: bool) -> Stan
     holding = _ROUTES in asked and installed is not None and wanted_routes(wanted) == wanted_routes(installed)
     try:
         if host.backend is not None:
-            with Observed(host.backend()) as backend:
+            with host.backend() as backend:
                 try:
                     now = judge(backend, config, installed, gated=checking)
+                    fib = Fib(backend.snapshot(family=IPV4)) if now is None else now.checked.fib
                 except BackendError as error:
-                    if backend.taken is None:
+                    if not isinstance(error.fib, Fib):
                         raise
+                    fib = error.fib
                     troubles.append(f"the verdict now: {error}")
-                snapshot = backend.last
+            snapshot = fib.snapshot
             # Of 100,000 routes only ours are looked at.
             ours = [at for at, key in enumerate(route_keys(snapshot.routes)) if key[4] == wanted.protocol]
             routes = tuple(snapshot.routes[at] for at in ours)
-            default = default_route(Fib(snapshot) if now is None else now.checked.fib)
+            default = default_route(fib)
             plan = plan_routes(wanted_routes(wanted), snapshot, protocol=wanted.protocol)
     except BackendError as error:
         troubles.append(f"the route table: {error}")

@@ -15,15 +15,15 @@ import attrs
 from hostrouting.cli.examined import Examined
 from hostrouting.cli.source import quiet_context
 from hostrouting.errors import FileError
-from hostrouting.fib import Fib
 from hostrouting.kernel import examine
 from hostrouting.plan import plan_routes
 from hostrouting.tasks import wanted_routes
 
 if TYPE_CHECKING:
-    from hostrouting.cli.witness import Observed
+    from hostrouting.backends.base import RouteBackend
     from hostrouting.config import HostRoutingConfig, RouteOverlapConfig
     from hostrouting.host import Host
+    from hostrouting.model import Snapshot
 
 __all__ = ["LastCheck", "Now", "find_last_check", "judge"]
 
@@ -76,7 +76,7 @@ class LastCheck:
 
 
 def judge(
-    backend: Observed, config: HostRoutingConfig, installed: HostRoutingConfig | None, *, gated: bool
+    backend: RouteBackend, config: HostRoutingConfig, installed: HostRoutingConfig | None, *, gated: bool
 ) -> Now | None:
     """Check the host by the configuration that was named, or by what is installed where that expects nothing.
 
@@ -89,19 +89,19 @@ def judge(
         return None
     found = examine(quiet_context(), backend, by, wait=0.0)
     return Now(
-        checked=Examined(found, Fib(backend.last), by),
+        checked=Examined(found, by),
         named=named,
         installed=settings if settings is not None and settings.expected_cidrs else None,
         gated=gated,
-        heals=installed is not None and found.verdict == "overlap" and _heals(backend, installed, by),
+        heals=installed is not None and found.verdict == "overlap" and _heals(found.fib.snapshot, installed, by),
     )
 
 
-def _heals(backend: Observed, installed: HostRoutingConfig, by: HostRoutingConfig) -> bool:
-    plan = plan_routes(wanted_routes(installed), backend.last, protocol=installed.protocol)
+def _heals(snapshot: Snapshot, installed: HostRoutingConfig, by: HostRoutingConfig) -> bool:
+    plan = plan_routes(wanted_routes(installed), snapshot, protocol=installed.protocol)
     if not plan.changes or plan.conflicts or plan.pending:
         return False
-    return Examined.of(plan.apply_to(backend.last), by).found.verdict != "overlap"
+    return Examined.of(plan.apply_to(snapshot), by).found.verdict != "overlap"
 
 
 def find_last_check(host: Host) -> LastCheck | None:

@@ -6,15 +6,16 @@ Here: the order. Not here: what a task does (a module for each), and how the gat
 from __future__ import annotations
 
 import errno
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import attrs
 
 import phases
 from hostrouting.config import needs_config
+from hostrouting.effects import effects_of, having_changed, tell_effects
 from hostrouting.errors import FileError, HostRoutingError, UnitFailed
-from hostrouting.gate import Gate
+from hostrouting.gate import Gate, paths_of
 from hostrouting.host import Host
 from hostrouting.render import DEFAULT_WAIT
 from hostrouting.tasks.results import Preview
@@ -47,8 +48,10 @@ def locked(host: Host, ctx: phases.Context, parts: Sequence[Part]) -> Iterator[H
             inside = stack.enter_context(host.locked(ctx))
         except FileError as error:
             if parts and host.manager is not None and error.errno not in {errno.EACCES, errno.EPERM}:
-                with suppress(HostRoutingError):
-                    Gate(host).change(ctx, parts)
+                try:
+                    tell_effects(error, files=paths_of(Gate(host).change(ctx, parts)))
+                except HostRoutingError as other:
+                    tell_effects(error, files=effects_of(other).files)
             raise
         yield inside
 
@@ -133,7 +136,8 @@ class HostTask(Generic[ResultT]):
         if up:
             self.prepare(ctx)
         changed = Gate(self.host).change(ctx, *(((part,), ()) if up else ((), (part,)))).get(part.name, ())
-        return self.install(ctx, changed) if up else self.remove(ctx, changed)
+        with having_changed(files=changed):
+            return self.install(ctx, changed) if up else self.remove(ctx, changed)
 
 
 def preview(host: Host, tasks: Sequence[HostTask[Any]], *, up: bool = True) -> Preview:

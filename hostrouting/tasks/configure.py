@@ -9,8 +9,9 @@ import attrs
 
 import phases
 from hostrouting.config import needs_config
+from hostrouting.effects import having_changed
 from hostrouting.errors import HostRoutingError
-from hostrouting.gate import Gate
+from hostrouting.gate import Gate, paths_of
 from hostrouting.host import Host
 from hostrouting.render import DEFAULT_WAIT
 from hostrouting.tasks.boot import HostTask, locked, preview, valid_wait
@@ -64,7 +65,8 @@ class Configure:
                     task.prepare(ctx)
             changed = Gate(host).change(ctx, up, down) if chosen else {}
             behind = [_BehindGate(task, changed.get(task.part.name, ())) for task in tasks]
-            return phases.serial(*behind, name=self.name).do(ctx)
+            with having_changed(files=paths_of(changed)):
+                return phases.serial(*behind, name=self.name).do(ctx)
 
     def undo(self, ctx: phases.Context) -> object:
         """Everything of ours goes, whatever is configured: what Remove does."""

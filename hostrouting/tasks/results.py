@@ -12,7 +12,7 @@ from hostrouting.wording import foreseen_line, stays_line
 if TYPE_CHECKING:
     from hostrouting.apply import Applied
     from hostrouting.kernel import Examination
-    from hostrouting.model import Route
+    from hostrouting.model import Route, Snapshot
     from hostrouting.plan import RoutePlan
 
 __all__ = ["CheckResult", "Preview", "RoutesResult"]
@@ -28,6 +28,8 @@ class Preview:
     """Whether systemd has yet to read what is in the files."""
     stays: tuple[Route, ...] = ()
     """Of a removal, the routes that were wanted and are not ours."""
+    before: Snapshot | None = attrs.field(default=None, eq=False, repr=False)
+    """The host that the routes were planned on."""
 
     @property
     def is_empty(self) -> bool:
@@ -38,7 +40,8 @@ class Preview:
     def __add__(self, other: Preview) -> Preview:
         """Both, of which one at most is about routes."""
         files, stays = self.files + other.files, (*self.stays, *other.stays)
-        return Preview(self.routes or other.routes, files, self.unread or other.unread, stays)
+        before = other.before if self.before is None else self.before
+        return Preview(self.routes or other.routes, files, self.unread or other.unread, stays, before)
 
     def to_mapping(self) -> dict[str, object]:
         """The same as plain values."""

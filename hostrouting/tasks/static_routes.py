@@ -10,6 +10,7 @@ import attrs
 
 from hostrouting.apply import Applied, apply_plan
 from hostrouting.config import HostRoutingConfig
+from hostrouting.effects import having_changed
 from hostrouting.errors import ConfigError
 from hostrouting.fileset import Changes, File, FileSet, unit_file
 from hostrouting.gate import Part
@@ -111,9 +112,10 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
         routes = None if before is None else self._plan_routes(self._wanted if up else (), before)
         if up:
             is_stuck = routes is not None and (routes.conflicts or routes.pending)
-            return Preview(routes, Changes() if is_stuck else self._name.differences(files))
+            return Preview(routes, Changes() if is_stuck else self._name.differences(files), before=before)
         removes = (*part.program.present(files), *self._name.present(files))
-        return Preview(routes, Changes(removes=removes), stays=() if before is None else self._stays(before))
+        stays = () if before is None else self._stays(before)
+        return Preview(routes, Changes(removes=removes), stays=stays, before=before)
 
     def install(self, ctx: phases.Context, changed: tuple[str, ...]) -> RoutesResult:
         """The routes, now, and one run of the script that the next boot depends on; then the name of our protocol."""
@@ -123,11 +125,12 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
             ctx.log.warning("%s", foreseen_line(foreseen))
         # While the name is missing, nobody has seen the script run to its end.
         is_new = self.host.layout.routes_script_path in changed or bool(self._name.differences(self.host.files))
-        started = run_once(ctx, self.host, self.part.unit, wait=self.wait, is_new=is_new)
-        if started:
-            # Another run of the former script may have ended between the plan and this one.
-            self._route(ctx, self._wanted, former)
-        return RoutesResult(applied, (*changed, *self._name.install(self.host.files)), started)
+        with having_changed(() if applied is None else applied.changes):
+            started = run_once(ctx, self.host, self.part.unit, wait=self.wait, is_new=is_new)
+            if started:
+                # Another run of the former script may have ended between the plan and this one.
+                self._route(ctx, self._wanted, former)
+            return RoutesResult(applied, (*changed, *self._name.install(self.host.files)), started)
 
     def remove(self, ctx: phases.Context, changed: tuple[str, ...]) -> RoutesResult:
         """The routes that are ours, whatever is configured; last what says which routes these are."""
@@ -135,7 +138,10 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
         for route in () if before is None else self._stays(before):
             ctx.log.warning("%s", stays_line(route))
         files = self.host.files
-        return RoutesResult(applied, (*changed, *self.part.program.remove(files), *self._name.remove(files)))
+        with having_changed(() if applied is None else applied.changes):
+            gone = self.part.program.remove(files)
+            with having_changed(files=gone):
+                return RoutesResult(applied, (*changed, *gone, *self._name.remove(files)))
 
     @property
     def _wanted(self) -> tuple[DesiredRoute, ...]:

@@ -1,0 +1,93 @@
+"""An error that ends a task says what was changed before it."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+import phases
+from hostrouting.apply import apply_plan
+from hostrouting.backends.base import Change
+from hostrouting.effects import Effects, effects_of, having_changed, tell_effects
+from hostrouting.errors import ApplyError, FileError, RouteOverlapError, UnitFailed
+from hostrouting.fileset import File, FileSet
+from hostrouting.kernel import Examination
+from hostrouting.model import Prefix, Route
+from hostrouting.plan import plan_routes
+from hostrouting.tasks import Configure
+from hostrouting.testing import FakeFiles, FakeHost, FakeManager, h200
+from hostrouting.uplink import DesiredRoute
+from tests.support.tasks import CIDR, REPAIR, config
+
+ROUTE = Route.to("172.16.0.0/17", dev="eth0", gateway="10.0.0.1", protocol=213)
+
+
+def test_what_says_nothing() -> None:
+    """A result or an error that says nothing of it has changed nothing; a result's files are its effects."""
+    assert effects_of(None) == effects_of(ValueError()) == Effects()
+    assert effects_of(FileSet()) == Effects()
+
+    class Result:
+        files = ("/a", "/a", "/b")
+
+    assert effects_of(Result()) == Effects(files=("/a", "/b"))
+
+
+@pytest.mark.parametrize("kind", [ValueError, KeyboardInterrupt, phases.Cancelled])
+def test_whatever_comes_out_carries_it(kind: type[BaseException]) -> None:
+    """Errors of any kind carry it, the order to stop as well; what was changed first comes first."""
+    with pytest.raises(kind) as caught, having_changed([Change("add", ROUTE)], ["/a"]):
+        raise tell_effects(kind("x"), files=["/b", "/a"])
+    assert effects_of(caught.value) == Effects((Change("add", ROUTE),), ("/a", "/b"))
+
+
+def test_files_that_were_written_before_one_that_cannot() -> None:
+    """A set of files that comes to an end half-way says which of them are written, or removed."""
+    files = FakeFiles(broken={"/b": "the disk is full"})
+    with pytest.raises(FileError) as caught:
+        FileSet((File("/a", "x"), File("/b", "x"), File("/c", "x"))).install(files)
+    assert effects_of(caught.value).files == ("/a",)
+
+
+def test_a_transaction_that_was_told_to_stop() -> None:
+    """What was done and undone again is both among the changes, so that nothing is left of it."""
+    kernel = h200()
+    before = kernel.snapshot(family=4)
+    wishes = [DesiredRoute(Prefix.parse(it)) for it in REPAIR]
+    orders = iter([None, phases.Cancelled("stop")])
+
+    def check() -> None:
+        if order := next(orders):
+            raise order
+
+    with pytest.raises(phases.Cancelled) as caught:
+        apply_plan(plan_routes(wishes, before), kernel, before=before, check=check)
+    verbs = [it.verb for it in effects_of(caught.value).changes]
+    assert verbs == ["add", "add", "delete", "delete"]
+    kernel.faults.fail("change", 22, nth=2)
+    with pytest.raises(ApplyError) as failed:
+        apply_plan(plan_routes(wishes, before), kernel, before=before)
+    assert [it.verb for it in effects_of(failed.value).changes] == ["add", "delete"]
+
+
+def test_a_task_that_failed_behind_its_gate() -> None:
+    """A unit that fails after the routes were applied leaves routes and files, and the report says which."""
+    host = FakeHost(kernel=h200(), manager=FakeManager(failing={"static-routes.service": ("no gateway",)}))
+    report = phases.run(Configure(config(*REPAIR, cidrs=(CIDR,)), host=host), observers=[])
+    [failure] = report.failures
+    assert isinstance(failure.error, UnitFailed)
+    assert [str(it.route.prefix) for it in effects_of(failure.error).changes] == list(REPAIR)
+    assert set(effects_of(report.error).files) == {
+        path for path in host.files.texts if not path.startswith("/run/")
+    } | {*host.files.links}
+
+
+def test_a_check_that_failed_has_its_tables() -> None:
+    """The error of a STRICT check has the examination, with the tables that it was made in, and can be pickled."""
+    report = phases.run(Configure(config(cidrs=(CIDR,)), host=FakeHost(kernel=h200())), observers=[])
+    [failure] = report.failures
+    assert isinstance(failure.error, RouteOverlapError)
+    copy = pickle.loads(pickle.dumps(failure.error))  # noqa: S301  our own bytes
+    assert isinstance(copy.report, Examination)
+    assert len(copy.report.fib.snapshot.routes) == len(h200().snapshot(family=4).routes)
