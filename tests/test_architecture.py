@@ -80,13 +80,19 @@ DRAWINGS = {
         __init__
     """,
     "hostrouting.cli": """
-        logs page parser reply schemas
-        changes explanation failure picture source terminal
-        examined explain_document gates running snapshot
-        remedy verdicts
-        check foreseen standing
-        apply explain plan remove render repair status
+        command page schemas
+        cidr_map explanation failure gates source terminal
+        check
+        host_status remedy run
+        changes
+        commands
+        parser
         program
+        __init__
+    """,
+    "hostrouting.cli.commands": """
+        apply check explain plan remove render snapshot status
+        repair
         __init__
     """,
     "hostrouting.config": """

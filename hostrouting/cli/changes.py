@@ -1,45 +1,27 @@
-"""Steps and files in lines: what `plan` says would change, and what `apply` and `remove` say has changed."""
+"""Routes and files in lines and as plain values: what would change or has changed, and what does not last.
+
+Shared by `plan`, `apply`, `remove` and `render`. Not here: what a run is and how it ended (`run`); which routes do not
+last (`hostrouting.foresight`).
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import attrs
-
-from hostrouting.cli.page import SHOWN, Line, Painted, Tone, capped, line
-from hostrouting.plan import Step
-from hostrouting.uplink import bare_leg
+from hostrouting.cli.page import SHOWN, Painted, capped, counted, line
+from hostrouting.cli.remedy import route_lines
+from hostrouting.wording import foreseen_line, repair_document
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from hostrouting.effects import Effects
-    from hostrouting.host import Host
-    from hostrouting.model import Route
+    from hostrouting.cli.page import Line, Tone
+    from hostrouting.plan import Foreseen, Step
 
-__all__ = ["changed_files", "changed_routes", "counted", "file_lines", "step_document", "step_lines", "tally"]
+__all__ = ["file_lines", "foreseen_document", "foreseen_lines", "step_document", "step_lines", "tally"]
 
 _TONES: dict[str, Tone] = {"keep": "soft", "add": "good", "replace": "warn", "delete": "warn", "conflict": "bad"}
 _ORDER = ("conflict", "add", "replace", "delete", "keep")
-
-
-def changed_routes(effects: Effects) -> tuple[Step, ...]:
-    """What has become of the routes in the end: what was done and undone again is none of it."""
-    counts: dict[Route, int] = {}
-    for change in effects.changes:
-        # As it was asked for: the state of its legs is the kernel's to say.
-        route = attrs.evolve(change.route, legs=tuple(map(bare_leg, change.route.legs)))
-        counts[route] = counts.get(route, 0) + (-1 if change.verb == "delete" else 1)
-    added = [Step("add", route, "it was not there") for route, count in counts.items() if count > 0]
-    return (*added, *(Step("delete", route, "it was there") for route, count in counts.items() if count < 0))
-
-
-def changed_files(effects: Effects, host: Host) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The paths that were written, and those that were removed, without the verdicts that pass under /run."""
-    layout = host.layout
-    lasting = [it for it in effects.files if it not in {layout.ok_path, layout.detected_path, layout.report_path}]
-    there = {path for path in lasting if host.files.is_there(path)}
-    return tuple(it for it in lasting if it in there), tuple(it for it in lasting if it not in there)
 
 
 def step_lines(steps: Sequence[Step]) -> Iterator[Line]:
@@ -61,11 +43,29 @@ def tally(steps: Sequence[Step], words: dict[str, str]) -> list[str]:
     return [word.format(counted(count, "route")) for word, count in counts if count]
 
 
-def counted(count: int, noun: str) -> str:
-    """`1 route`, `1,000 routes`."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
 def step_document(step: Step) -> dict[str, Any]:
     """A step as plain values."""
     return {"action": step.action, "route": str(step.route), "reason": step.why}
+
+
+def foreseen_lines(foreseen: Sequence[Foreseen], *, config: str) -> Iterator[Line]:
+    """What does not last, and the routes that do."""
+    if not foreseen:
+        return
+    yield line()
+    yield line("What does not last:")
+    told = (line("  ", Painted(foreseen_line(it), "warn")) for it in foreseen[:SHOWN])
+    yield from capped(told, len(foreseen))
+    if lacking := [route for it in foreseen[:SHOWN] for route in it.lacking]:
+        yield line(f"In its place, put this into staticRoutes.routes of {config}:")
+        yield from route_lines(lacking)
+
+
+def foreseen_document(foreseen: Foreseen) -> dict[str, Any]:
+    """The same as plain values."""
+    return {
+        "route": str(foreseen.wanted),
+        "addresses": [{"address": f"{it.ip}/{it.length}", "dev": it.dev} for it in foreseen.addresses],
+        "instead": repair_document(foreseen.lacking),
+        "text": foreseen_line(foreseen),
+    }

@@ -1,93 +1,114 @@
-"""`check`: does every address of the expected CIDRs leave by an expected device? Answer, evidence, remedy, limits."""
+"""A check that was made: by which configuration, what it found, and the lines in which that is told.
+
+Here: the verdict in a sentence, the evidence as a table and maps, and what the verdict does not hold for. Not here:
+what to do about it (`remedy`).
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self
 
-from hostrouting.cli.changes import counted
-from hostrouting.cli.examined import Examined, examined
-from hostrouting.cli.gates import gate_lines, looked_at_gate
-from hostrouting.cli.page import SHOWN, Line, Painted, Piece, Style, Tone, capped, line, spoken, table
-from hostrouting.cli.picture import draw_map, stretches_of
-from hostrouting.cli.remedy import remedy_lines
-from hostrouting.cli.reply import FAILED, FINE, UNDECIDED, Reply
-from hostrouting.model import protocol_name, table_name
-from hostrouting.openings import GateState
+from hostrouting.cli.cidr_map import draw_map, segments_of
+from hostrouting.cli.page import SHOWN, Painted, capped, counted, line, spoken, table
+from hostrouting.cli.source import expected_of, installed_config, looked_at, quiet_context, start_command
+from hostrouting.fib import Fib
+from hostrouting.kernel import Examination, examine
+from hostrouting.model import Prefix, Route, protocol_name, table_name
+from hostrouting.overlap import check_overlap
 from hostrouting.packets import packets_line
-from hostrouting.wording import note_line, prefix_name, range_name
+from hostrouting.repair import propose_repair
+from hostrouting.uplink import resolve_route
+from hostrouting.wording import check_document, note_line, prefix_name, range_name
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterator, Sequence
 
-    from hostrouting.config import RouteOverlapConfig
+    from hostrouting.cli.page import Line, Piece, Style, Tone
+    from hostrouting.config import HostRoutingConfig, RouteOverlapConfig
     from hostrouting.host import Host
+    from hostrouting.model import Snapshot
     from hostrouting.overlap import Finding
 
-__all__ = ["answer_line", "check_name", "evidence_lines", "limit_lines", "run"]
+__all__ = ["Check", "answer_line", "check_name", "evidence_lines", "limit_lines", "make_check"]
 
 _BLOCKS = 3  # of one range are shown as blocks; more are shown as its ends
 _MAPS = 3
-_CODES = {"ok": FINE, "overlap": FAILED, "undecided": UNDECIDED, "no-default-route": UNDECIDED}
 _TONES: dict[str, Tone] = {"ok": "good", "overlap": "bad"}
 
 
-def run(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
-    """See the module."""
-    it = examined(arguments, host)
-    gate = GateState() if arguments.snapshot else looked_at_gate(host())
+class Check:
+    """What was asked, what was found, and in which tables; nothing more is computed until it is asked for."""
 
-    def document() -> dict[str, Any]:
-        found = it.document()
-        return {**found, "notes": [*found["notes"], *gate.openings]}
+    def __init__(
+        self,
+        found: Examination,
+        config: HostRoutingConfig,
+        installed: HostRoutingConfig | None = None,
+        *,
+        start: str = "",
+    ) -> None:
+        """Keep all of them. `installed` is what the boot files say, and `start` the command that does it."""
+        self.found, self.fib, self.config, self.installed, self.start = found, found.fib, config, installed, start
 
-    return Reply(_CODES[it.found.verdict], document, lambda style: _page(it, gate, arguments, style))
+    def document(self) -> dict[str, Any]:
+        """The check as the JSON value `hostrouting/check/1`; where the kernel surprises, that is among its notes."""
+        document = check_document(self.found.report, self.found.repair, mode=self.config.route_overlap.mode)
+        return {**document, "verdict": self.found.verdict, "notes": [*document["notes"], *self.found.surprises]}
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, config: HostRoutingConfig) -> Self:
+        """The check of a snapshot alone; no kernel is asked."""
+        fib, settings = Fib(snapshot), config.route_overlap
+        cidrs = [Prefix.of(cidr) for cidr in settings.expected_cidrs]
+        report = check_overlap(fib, cidrs, devs=settings.expected_devs, allowed=settings.allowed_devs)
+        return cls(Examination(report, propose_repair(fib, report, protocol=config.protocol), fib), config)
+
+    @property
+    def allowed_devs(self) -> tuple[str, ...]:
+        """The devices that carry a part of it and may, although they are not the expected ones."""
+        report = self.found.report
+        names = (
+            it.label
+            for cidr in report.cidrs
+            for it in segments_of(self.fib, cidr, expected=report.expected_devs, allowed=report.allowed)
+            if it.judgement == "allowed"
+        )
+        return tuple(dict.fromkeys(names))
+
+    @property
+    def repair_routes(self) -> tuple[Route, ...]:
+        """The repair as the kernel will have it: device and gateway filled in."""
+        wishes = self.found.repair.routes
+        resolved = [resolve_route(wish, self.fib, protocol=self.config.protocol) for wish in wishes]
+        return tuple(it for it in resolved if isinstance(it, Route))
+
+    @cached_property
+    def repaired(self) -> Fib | None:
+        """The host with the repair applied; None where there is no repair."""
+        routes = self.repair_routes
+        if not routes:
+            return None
+        keys = {route.key for route in routes}
+        ours = [
+            it
+            for route in routes
+            for it in self.fib.routes(route.prefix)
+            if it.key in keys and it.protocol == self.config.protocol
+        ]
+        return Fib(self.fib.snapshot.with_routes(routes, without=ours))
 
 
-def _page(it: Examined, gate: GateState, arguments: argparse.Namespace, style: Style) -> Iterator[Line]:
-    yield answer_line(it)
-    yield from evidence_lines(it, style)
-    yield from remedy_lines(
-        it, config=arguments.config or "", cidrs=arguments.cidrs, devs=arguments.devs, again=_again(arguments)
-    )
-    yield from limit_lines(it, advice=_advice(arguments))
-    if it.found.verdict == "no-default-route":
-        where = f" --snapshot {arguments.snapshot}" if arguments.snapshot else ""
-        yield line(f"Which way it takes now is told by: hostrouting explain {it.found.report.cidrs[0].ip}{where}")
-    yield from _why_expected(it)
-    yield from _asked(it, arguments)
-    yield from gate_lines(gate)
-
-
-def _why_expected(it: Examined) -> Iterator[Line]:
-    """Why these devices are the expected ones, where nobody has named them: the default route may be astray itself."""
-    devs = it.found.report.expected_devs
-    if not devs or it.config.route_overlap.expected_devs:
-        return
-    links = [it.fib.snapshot.link(dev) for dev in devs]
-    astray = any(link is not None and link.infiniband for link in links)
-    rest = "where that is wrong, name the right one: --dev DEV" + ("; InfiniBand seldom is" if astray else "")
-    verb = "are" if len(devs) > 1 else "is"
-    told = f"{spoken(devs)} {verb} expected, since the IPv4 default route leads there; {rest}."
-    yield line(Painted(told, "warn" if astray else "soft"))
-
-
-def _asked(it: Examined, arguments: argparse.Namespace) -> Iterator[Line]:
-    """Whether this was what the host's own check is for."""
-    if it.installed is None or not (check := it.installed.route_overlap).expected_cidrs:
-        return
-    asked = it.config.route_overlap
-    named = arguments.cidrs or arguments.devs
-    if named and not _has(asked, check):
-        yield line("The check installed on this host was not asked; that is: hostrouting check")
-    elif not named:
-        yield line(f"Asked is what the check installed on this host is for: {check_name(check)}.")
-
-
-def _has(asked: RouteOverlapConfig, check: RouteOverlapConfig) -> bool:
-    """Whether the one asks all that the other does."""
-    same = (asked.expected_devs, asked.allowed_devs) == (check.expected_devs, check.allowed_devs)
-    return same and set(check.expected_cidrs) <= set(asked.expected_cidrs)
+def make_check(arguments: argparse.Namespace, host: Callable[[], Host]) -> Check:
+    """Check what the arguments name."""
+    here = arguments.config is None and arguments.snapshot is None
+    installed = installed_config(host()) if here else None
+    start = "" if installed is None else start_command(host())
+    config = expected_of(arguments, installed)
+    with looked_at(arguments, host) as backend:
+        found = examine(quiet_context(), backend, config, wait=0.0 if arguments.snapshot else arguments.wait)
+        return Check(found, config, installed, start=start)
 
 
 def check_name(check: RouteOverlapConfig) -> str:
@@ -96,7 +117,7 @@ def check_name(check: RouteOverlapConfig) -> str:
     return f"{spoken(tuple(map(str, check.expected_cidrs)))}{devs} in {check.mode}"
 
 
-def answer_line(it: Examined) -> Line:
+def answer_line(it: Check) -> Line:
     """The verdict in one sentence."""
     report, verdict = it.found.report, it.found.verdict
     cidrs, devs = spoken([str(cidr) for cidr in report.cidrs]), spoken(report.expected_devs, last="or")
@@ -113,7 +134,7 @@ def answer_line(it: Examined) -> Line:
     return line(word, f" every address of {cidrs} leaves by {devs}{beside}, or stays on this host as it should")
 
 
-def _others(it: Examined) -> str:
+def _others(it: Check) -> str:
     """What is said of the packets that are not plain: the first sentence, and how many more there are."""
     notes = it.found.report.notes
     if not notes:
@@ -125,7 +146,7 @@ def _others(it: Examined) -> str:
     return f"{packets_line(note.cases)} {fate}{more}"
 
 
-def _who_goes_where(it: Examined) -> str:
+def _who_goes_where(it: Check) -> str:
     findings = it.found.report.findings
     ways = list(dict.fromkeys(f"by {_devs(it)}" for it in findings if it.kind == "overlap"))
     nowhere = list(dict.fromkeys(it.kind.replace("-", " ") for it in findings if it.kind != "overlap"))
@@ -141,7 +162,7 @@ def _devs(finding: Finding) -> str:
     return spoken(finding.devs) or "a device that is not known"
 
 
-def evidence_lines(it: Examined, style: Style, *, now: str = "now") -> Iterator[Line]:
+def evidence_lines(it: Check, style: Style, *, now: str = "now") -> Iterator[Line]:
     """The findings as a table, and the CIDRs as maps."""
     report = it.found.report
     if report.findings:
@@ -178,7 +199,7 @@ def _range(finding: Finding) -> str:
     return range_name(finding.cidr.family, finding.first, finding.last)
 
 
-def _maps(it: Examined, style: Style, now: str) -> Iterator[Line]:
+def _maps(it: Check, style: Style, now: str) -> Iterator[Line]:
     report = it.found.report
     chosen = list(dict.fromkeys(finding.cidr for finding in report.findings)) or list(report.cidrs)
     if not report.expected_devs:
@@ -187,30 +208,14 @@ def _maps(it: Examined, style: Style, now: str) -> Iterator[Line]:
     for cidr in chosen[:_MAPS]:
         yield line()
         rows = [
-            (name, stretches_of(fib, cidr, expected=report.expected_devs, allowed=report.allowed))
-            for name, fib in hosts
+            (name, segments_of(fib, cidr, expected=report.expected_devs, allowed=report.allowed)) for name, fib in hosts
         ]
         yield from draw_map(cidr, rows, style)
     if len(chosen) > _MAPS:
         yield line(Painted(f"… and {counted(len(chosen) - _MAPS, 'more CIDR')}, not drawn", "soft"))
 
 
-def _advice(arguments: argparse.Namespace) -> str:
-    """What to do without a default route. Whoever has waited need not be told to; of a snapshot the same is said."""
-    wait = "" if arguments.wait else ", or wait on the host for a default route (--wait 30)"
-    return f"Name the device that is expected (--dev DEV){wait}."
-
-
-def _again(arguments: argparse.Namespace) -> str:
-    """How to ask for the repair alone."""
-    words = ["hostrouting", "repair", *arguments.cidrs]
-    words += [word for dev in arguments.devs for word in ("--dev", dev)]
-    words += ["--config", arguments.config] if arguments.config else []
-    words += ["--snapshot", arguments.snapshot] if arguments.snapshot else []
-    return " ".join(words)
-
-
-def limit_lines(it: Examined, *, advice: str) -> Iterator[Line]:
+def limit_lines(it: Check, *, advice: str) -> Iterator[Line]:
     """What the answer holds for; without a default route the advice alone."""
     if it.found.verdict == "no-default-route":
         yield line()

@@ -1,25 +1,26 @@
 """What there is to know about one packet's way: the trace, the state of its devices, and what becomes of the replies.
 
-Here: facts, found by pure functions. Not here: the sentences and the table in which they are told (`explain`).
+Here: facts, found by pure functions, and the same as plain values. Not here: the sentences and the table in which they
+are told (`commands.explain`).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from hostrouting.fib import PLAIN, Fib, Flow
 from hostrouting.fib.trace import trace_route
-from hostrouting.model import IPV4, IPV6, TABLE_LOCAL, Prefix
+from hostrouting.model import IPV4, IPV6, TABLE_LOCAL, Prefix, protocol_name, table_name
 from hostrouting.uplink import outbound_devs
 
 if TYPE_CHECKING:
     from hostrouting.fib import Variant
-    from hostrouting.fib.trace import Trace
+    from hostrouting.fib.trace import Passed, Trace, Tried
     from hostrouting.model import IP, Address, Link, Snapshot
 
-__all__ = ["Explanation", "explain"]
+__all__ = ["Explanation", "explain", "explain_document"]
 
 _STRICT = 1  # rp_filter: what comes in by another device than the way back is dropped
 # The lengths between which the neighbourhood that is drawn lies, and the one that it has where there is no route or a
@@ -108,3 +109,62 @@ def _around(trace: Trace, family: int) -> Prefix:
     widest, narrowest, usual = _LENGTHS[family]
     length = 0 if trace.route is None else trace.route.prefix.length
     return Prefix.around(family, int(trace.address), usual if length < widest else min(length, narrowest))
+
+
+def explain_document(it: Explanation) -> dict[str, Any]:
+    """The explanation as the JSON value `hostrouting/explain/1`, but for what the kernel itself answers."""
+    trace = it.trace
+    return {
+        "schema": "hostrouting/explain/1",
+        "address": str(trace.address),
+        "kind": trace.kind,
+        "devs": list(trace.devs),
+        "expected": it.as_expected,
+        "expectedDevs": list(it.outbound),
+        "rules": [_tried(tried) for tried in trace.tried],
+        "rule": None if trace.rule is None else trace.rule.priority,
+        "table": None if trace.route is None else table_name(trace.route.table),
+        "route": None if trace.route is None else str(trace.route),
+        "protocol": None if trace.route is None else protocol_name(trace.route.protocol),
+        "legs": _legs(trace),
+        "links": [
+            {
+                "dev": link.name,
+                "up": link.up,
+                "carrier": link.carrier,
+                "infiniband": link.infiniband,
+                "rpFilter": link.rp_filter,
+            }
+            for link in it.links
+        ],
+        "passed": [_passed(passed) for passed in trace.passed],
+        "dropsReplies": list(it.strict),
+        "others": [
+            {
+                "when": [[str(condition) for condition in case] for case in variant.cases],
+                "kind": variant.decision.kind,
+                "devs": list(variant.decision.devs),
+            }
+            for variant in it.variants
+        ],
+    }
+
+
+def _tried(tried: Tried) -> dict[str, Any]:
+    return {
+        "priority": tried.rule.priority,
+        "rule": str(tried.rule),
+        "result": tried.result,
+        "route": None if tried.route is None else str(tried.route),
+    }
+
+
+def _passed(passed: Passed) -> dict[str, Any]:
+    return {"route": str(passed.route), "devs": list(passed.route.devs), "reason": passed.reason}
+
+
+def _legs(trace: Trace) -> list[dict[str, Any]]:
+    return [
+        {"dev": leg.dev, "gateway": None if leg.gateway is None else str(leg.gateway), "weight": leg.weight}
+        for leg in trace.legs
+    ]

@@ -1,42 +1,37 @@
-"""What an error means: the exit code, the words for an operator, the document for a program.
+"""What an error means: the exit code, and the document for a program.
 
-Here: one table from errors to codes, and what to do next. Not here: the errors' own sentences (`hostrouting.errors`).
+Here: one table from errors to codes. Not here: the errors' own sentences (`hostrouting.errors`), and what an operator
+can do all the same (`program`).
 """
 
 from __future__ import annotations
 
 import errno
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from hostrouting.cli.page import SHOWN, capped, plain, spoken
-from hostrouting.cli.parser import LOOKS, SAVED
-from hostrouting.cli.reply import FAILED, UNDECIDED, WRONG_INPUT
+from hostrouting.cli.command import FAILED, UNDECIDED, WRONG_INPUT
 from hostrouting.errors import (
     BackendError,
     ConfigError,
     FileError,
     HostRoutingError,
-    NetlinkUnavailable,
     NotPermitted,
     NotReady,
     RouteOverlapError,
     SnapshotError,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-__all__ = ["code_of", "document_of", "errors_in", "is_denied", "words_of"]
+__all__ = ["code_of", "document_of", "errors_in", "is_denied"]
 
 _DENIED = {errno.EACCES, errno.EPERM}
 
 
-def code_of(error: BaseException, *, looks: bool = False) -> int:
+def code_of(error: BaseException, *, needs_files: bool = True) -> int:
     """What a program exits with for this error; of several, what failed is above what could not be decided.
 
-    For a command that only looks, a file that cannot be read is an answer that it does not have, and not a bad one.
+    For a command that needs no files, one that cannot be read is an answer that it does not have, and not a bad one.
     """
-    if looks and isinstance(error, FileError):
+    if not needs_files and isinstance(error, FileError):
         return UNDECIDED
     if isinstance(error, BaseExceptionGroup):
         codes = {code_of(one) for one in error.exceptions}
@@ -56,19 +51,6 @@ def errors_in(error: BaseException) -> tuple[BaseException, ...]:
         return (error,)
     found = {str(leaf): leaf for one in reversed(error.exceptions) for leaf in reversed(errors_in(one))}
     return tuple(reversed(found.values()))
-
-
-def words_of(error: BaseException) -> Iterator[str]:
-    """The error in an operator's words, and what he can do all the same."""
-    if isinstance(error, ConfigError):
-        yield error.told(SHOWN)
-        yield from map(plain, capped((), len(error.faults)))
-    else:
-        yield str(error) or type(error).__name__
-    if is_denied(error):
-        yield f"{spoken(tuple(LOOKS), most=len(LOOKS))} work without root"
-    if isinstance(error, NetlinkUnavailable):
-        yield f"{spoken(SAVED)} work on a saved snapshot, with --snapshot FILE"
 
 
 def document_of(error: BaseException) -> dict[str, Any]:

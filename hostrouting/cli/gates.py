@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hostrouting.cli.page import Line, Painted, line
+from hostrouting.cli.page import Painted, line
 from hostrouting.errors import FileError, ManagerError
 from hostrouting.layout import HostLayout
 from hostrouting.openings import GateState, find_gate_state
@@ -12,6 +12,7 @@ from hostrouting.openings import GateState, find_gate_state
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from hostrouting.cli.page import Line
     from hostrouting.host import Host
 
 __all__ = ["after_a_failure", "gate_document", "gate_lines", "looked_at_gate"]

@@ -1,44 +1,63 @@
 """Lines, tables and colours as values: what an answer looks like, before anyone knows on what it is shown.
 
-Here: pieces of text with a tone, and columns that align. Not here: what a terminal can show (`terminal`).
+Here: pieces of text with a tone, and columns that align. Not here: what a terminal can show (`terminal`). Commands are
+loaded for the help, and this with them: so it loads nothing itself.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
-
-from phases.text import escaped
-
+TYPE_CHECKING = False  # `typing` costs as much as parsing does
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+    from typing import Literal, TypeAlias
 
-__all__ = ["SHOWN", "Line", "Painted", "Piece", "Style", "Tone", "capped", "line", "plain", "spoken", "table"]
+__all__ = [
+    "SHOWN",
+    "Line",
+    "Painted",
+    "Piece",
+    "Style",
+    "Tone",
+    "capped",
+    "counted",
+    "line",
+    "plain",
+    "spoken",
+    "table",
+]
 
-Tone: TypeAlias = Literal["good", "bad", "warn", "soft", "strong", ""]
+Tone: TypeAlias = "Literal['good', 'bad', 'warn', 'soft', 'strong', '']"
+Piece: TypeAlias = "str | Painted"
+Line: TypeAlias = "tuple[Painted, ...]"
+
 SHOWN = 20
 """So many of one kind are shown; the JSON has all of them."""
 
 
-class Painted(NamedTuple):
+class Painted:
     """A piece of text in a tone."""
 
-    text: str
-    tone: Tone
+    __slots__ = ("text", "tone")
+
+    def __init__(self, text: str, tone: Tone) -> None:
+        """Neither changes."""
+        self.text, self.tone = text, tone
 
 
-Piece: TypeAlias = str | Painted
-Line: TypeAlias = tuple[Painted, ...]
-
-
-class Style(NamedTuple):
+class Style:
     """What the place where it is shown can show."""
 
-    width: int = 80
-    unicode: bool = True
+    __slots__ = ("unicode", "width")
+
+    def __init__(self, width: int = 80, *, unicode: bool = True) -> None:
+        """Neither changes."""
+        self.width, self.unicode = width, unicode
 
 
 def line(*pieces: Piece) -> Line:
     """A line of these pieces; nothing in them can steer a terminal, nor begin another line."""
+    from phases.text import escaped  # noqa: PLC0415  see the module
+
     return tuple(
         Painted(escaped(it), "") if isinstance(it, str) else Painted(escaped(it.text), it.tone) for it in pieces
     )
@@ -68,6 +87,11 @@ def capped(lines: Iterable[Line], total: int, *, where: str = "--json shows all"
     yield from lines
     if total > SHOWN:
         yield line("  ", Painted(f"… and {total - SHOWN:,} more; {where}", "soft"))
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 route`, `1,000 routes`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def spoken(words: Sequence[str], *, most: int = 4, last: str = "and") -> str:

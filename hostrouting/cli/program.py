@@ -1,7 +1,7 @@
-"""From arguments to an exit code: parse first, load the command then, answer, and say what went wrong.
+"""From arguments to an exit code: parse first, have the command answer then, and say what went wrong.
 
 Here: the one place that catches, prints and decides on the exit code. Not here: anything about routing. Until the
-arguments are parsed, nothing but argparse is loaded.
+arguments are parsed, nothing is loaded but argparse and the records of the commands.
 """
 
 from __future__ import annotations
@@ -9,14 +9,17 @@ from __future__ import annotations
 import sys
 
 from hostrouting import __version__
-from hostrouting.cli.parser import CHANGING, LOOKS, Misused, make_parser
+from hostrouting.cli.commands import COMMANDS
+from hostrouting.cli.page import SHOWN, Painted, capped, line, plain, spoken
+from hostrouting.cli.parser import Misused, make_parser
 
 TYPE_CHECKING = False  # `typing` costs as much as parsing does
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-    from hostrouting.cli.reply import Reply
+    import phases
+    from hostrouting.cli.command import Reply
+    from hostrouting.cli.page import Line
     from hostrouting.cli.terminal import Terminal
     from hostrouting.host import Host
 
@@ -38,18 +41,18 @@ def main(argv: Sequence[str] | None = None, *, host: Callable[[], Host] | None =
         from hostrouting.host import Host  # noqa: PLC0415  parse first, import later
 
         host = Host.local
-    from hostrouting.cli.logs import log_to_stderr  # noqa: PLC0415  as above
+    from hostrouting.cli.terminal import log_to_stderr  # noqa: PLC0415  as above
 
-    log_to_stderr(verbose=arguments.verbose or arguments.command in CHANGING)
+    command = arguments.command
+    log_to_stderr(verbose=arguments.verbose or command.tells_progress)
     try:
-        reply = _carry_out(arguments, host)
+        reply = command.answer(arguments, host)
         shown = _rendered(reply, as_json=arguments.json)
     except KeyboardInterrupt:
         _say("interrupted")
         return _answered(_INTERRUPTED, _complaint("Interrupted", "interrupted")) if arguments.json else _INTERRUPTED
     except Exception as error:  # noqa: BLE001  whatever it is, the exit code must not be taken for a verdict
-        looks = arguments.command in LOOKS and arguments.command != "plan"
-        code, shown = _failed(error, looks=looks, as_json=arguments.json)
+        code, shown = _failed(error, needs_files=command.needs_files, as_json=arguments.json)
         return _answered(code, shown)
     return _answered(reply.code, shown)
 
@@ -60,23 +63,14 @@ def _complaint(error: str, message: str) -> Callable[[Terminal], None]:
     return lambda terminal: terminal.write_json(_json(document))
 
 
-def _carry_out(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
-    """The command's answer. Its module is loaded now."""
-    from importlib import import_module  # noqa: PLC0415  any interpreter has it loaded already
-
-    command = import_module(f"hostrouting.cli.{arguments.command}")
-    reply: Reply = command.run(arguments, host)
-    return reply
-
-
 def _rendered(reply: Reply, *, as_json: bool) -> Callable[[Terminal], None]:
     """The answer, ready to be written: all that can fail in making it has been made."""
     if as_json or reply.lines is None:
         document = reply.document()
         text = document if isinstance(document, str) else _json(document)
         return lambda terminal: terminal.write_json(text)
-    make = reply.lines
-    return lambda terminal: terminal.show(make(terminal.style))
+    make, failed = reply.lines, () if reply.failed is None else tuple(_why_failed(reply.failed))
+    return lambda terminal: terminal.show((*failed, *make(terminal.style)))
 
 
 def _answered(code: int, write: Callable[[Terminal], None]) -> int:
@@ -91,9 +85,9 @@ def _answered(code: int, write: Callable[[Terminal], None]) -> int:
     return code
 
 
-def _failed(error: Exception, *, looks: bool, as_json: bool) -> tuple[int, Callable[[Terminal], None]]:
+def _failed(error: Exception, *, needs_files: bool, as_json: bool) -> tuple[int, Callable[[Terminal], None]]:
     """What went wrong is said on standard error; to a program also as its document."""
-    from hostrouting.cli.failure import code_of, document_of, words_of  # noqa: PLC0415  as above
+    from hostrouting.cli.failure import code_of, document_of  # noqa: PLC0415  as above
     from hostrouting.errors import HostRoutingError  # noqa: PLC0415  as above
 
     if not isinstance(error, HostRoutingError):
@@ -101,15 +95,43 @@ def _failed(error: Exception, *, looks: bool, as_json: bool) -> tuple[int, Calla
 
         _say("this is a bug in hostrouting, please report it with what follows", *format_exception(error))
     else:
-        _say(*words_of(error))
+        _say(*_words_of(error))
     text = _json(document_of(error)) if as_json else ""
-    return code_of(error, looks=looks), lambda terminal: terminal.write_json(text) if text else None
+    return code_of(error, needs_files=needs_files), lambda terminal: terminal.write_json(text) if text else None
+
+
+def _words_of(error: BaseException) -> Iterator[str]:
+    """The error in an operator's words, and what he can do all the same."""
+    from hostrouting.cli.failure import is_denied  # noqa: PLC0415  as above
+    from hostrouting.errors import ConfigError, NetlinkUnavailable  # noqa: PLC0415  as above
+
+    if isinstance(error, ConfigError):
+        yield error.told(SHOWN)
+        yield from map(plain, capped((), len(error.faults)))
+    else:
+        yield str(error) or type(error).__name__
+    if is_denied(error):
+        yield f"{spoken([it.name for it in COMMANDS if not it.changes], most=len(COMMANDS))} work without root"
+    if isinstance(error, NetlinkUnavailable):
+        names = spoken([it.name for it in COMMANDS if it.takes_snapshot])
+        yield f"{names} work on a saved snapshot, with --snapshot FILE"
+
+
+def _why_failed(report: phases.Report) -> Iterator[Line]:
+    """Why a run failed: each failure once, and what can be done all the same."""
+    from hostrouting.cli.failure import errors_in  # noqa: PLC0415  as above
+
+    if not report.failures:
+        yield line(Painted("STOPPED:", "warn"), f" {report.reason or 'it was told to stop'}")
+    for error in (error for failure in report.failures for error in errors_in(failure.error)):
+        first, *others = _words_of(error)
+        yield line(Painted("FAILED:", "bad"), f" {first}")
+        yield from (line(f"  {words}") for words in others)
 
 
 def _say(*paragraphs: str) -> None:
     from contextlib import suppress  # noqa: PLC0415  as above
 
-    from hostrouting.cli.page import Painted, line  # noqa: PLC0415  as above
     from hostrouting.cli.terminal import Terminal  # noqa: PLC0415  as above
 
     rows = [row for paragraph in paragraphs for row in paragraph.splitlines()]

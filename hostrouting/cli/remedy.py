@@ -1,4 +1,4 @@
-"""What to do about an overlap, in lines: what a repair costs, what it cannot close, and its routes to paste.
+"""What to do about an overlap: what a repair costs, what it cannot close, and its routes to paste.
 
 Shared by `check`, `repair` and `apply`, which differ in how much of it they show. What is pasted takes nothing away:
 it has the routes of ours that are there, or is to be added to the configuration that has them.
@@ -7,43 +7,146 @@ it has the routes of ours that are there, or is to be added to the configuration
 from __future__ import annotations
 
 import json
+from functools import cached_property
 from typing import TYPE_CHECKING
 
-from hostrouting.cli.changes import counted
-from hostrouting.cli.page import SHOWN, Line, Painted, capped, line, spoken
+import attrs
+
+from hostrouting.cli.check import Check
+from hostrouting.cli.page import SHOWN, Painted, capped, counted, line, spoken
 from hostrouting.config import HostRoutingConfig
+from hostrouting.model import IPV4, TABLE_MAIN, NextHop, Route, route_keys
+from hostrouting.plan import RoutePlan, plan_routes
 from hostrouting.tasks import wanted_routes
+from hostrouting.uplink import DesiredRoute, bare_leg, resolve_route
 from hostrouting.wording import diversion_line, repair_document, unsafe_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from hostrouting.cli.examined import Examined
-    from hostrouting.model import Route
+    from hostrouting.cli.page import Line
+    from hostrouting.config import RouteOverlapConfig
     from hostrouting.repair import Diversion, Repair
-    from hostrouting.uplink import DesiredRoute
 
 __all__ = ["ip_commands", "remedy_lines", "route_lines"]
 
 _THEIRS = "somebody else has a route there, which is not replaced"
 
 
+class _Remedy:
+    """What there is to know before a repair is pasted."""
+
+    def __init__(self, check: Check) -> None:
+        """Of this check."""
+        self.check, self.found, self.fib = check, check.found, check.fib
+        self.config, self.installed, self.start = check.config, check.installed, check.start
+
+    @cached_property
+    def _plan(self) -> RoutePlan:
+        return plan_routes(wanted_routes(self.config), self.fib.snapshot, protocol=self.config.protocol)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the static routes of the configuration can be applied as they are, and would change something."""
+        return bool(self._plan.changes) and not self._plan.conflicts and not self._plan.pending
+
+    @cached_property
+    def contested(self) -> tuple[DesiredRoute, ...]:
+        """The static routes of the configuration that cannot be had, for somebody else holds their keys."""
+        keys = {step.route.key for step in self._plan.conflicts}
+        return tuple(wish for wish in wanted_routes(self.config) if wish.key in keys)
+
+    @cached_property
+    def lacking(self) -> tuple[DesiredRoute, ...]:
+        """What the configuration lacks: the repair of the host as it would be once the configuration is applied."""
+        if not self._plan.changes:
+            return self.found.repair.routes
+        return Check.of(self._plan.apply_to(self.fib.snapshot), self.config).found.repair.routes
+
+    @property
+    def whole(self) -> tuple[DesiredRoute, ...]:
+        """All static routes that a configuration of its own would have: those of ours, and what closes the escapes.
+
+        Ours are those that are installed, as they were written, and can be had; where that is not known, those that
+        are there.
+        """
+        closing = self.found.repair.routes if self.installed is None else self.lacking
+        ours = self.kept if self.installed is None else wanted_routes(self.installed)
+        taken = {wish.key for wish in (*closing, *self.contested)}
+        return (*(wish for wish in ours if wish.key not in taken), *closing)
+
+    @property
+    def lasting(self) -> RouteOverlapConfig:
+        """The check that such a configuration would have: the one that is installed, and the CIDRs that were asked."""
+        asked = self.config.route_overlap
+        if self.installed is None or not self.installed.route_overlap.expected_cidrs:
+            return asked
+        check = self.installed.route_overlap
+        devs = asked.expected_devs or check.expected_devs
+        return attrs.evolve(check, expected_cidrs=(*check.expected_cidrs, *asked.expected_cidrs), expected_devs=devs)
+
+    @property
+    def kept(self) -> tuple[DesiredRoute, ...]:
+        """The routes of ours that are there and stay when the repair is applied."""
+        return tuple(map(_as_wish, self._staying))
+
+    @property
+    def forked(self) -> tuple[Route, ...]:
+        """Those of them with several ways, where the default route's, which a configuration means, are others."""
+        several = [it for it in self._staying if len(it.legs) > 1]
+        then = [resolve_route(_as_wish(it), self.fib, protocol=self.config.protocol) for it in several]
+        pairs = zip(several, then, strict=True)
+        return tuple(it for it, other in pairs if not isinstance(other, Route) or _ways(other) != _ways(it))
+
+    @cached_property
+    def _staying(self) -> tuple[Route, ...]:
+        taken = {wish.key for wish in self.found.repair.routes}
+        found: dict[tuple[object, ...], Route] = {}
+        routes = self.fib.snapshot.routes
+        for at in (at for at, key in enumerate(route_keys(routes)) if key[4] == self.config.protocol):
+            route = routes[at]
+            if _is_static(route) and route.key not in taken:
+                found.setdefault(route.key, route)
+        return tuple(found.values())
+
+    def takes_place_of(self, wishes: Iterable[DesiredRoute]) -> bool:
+        """Whether the configuration has other routes with the destination and metric of one of these."""
+        return not {wish.key for wish in wishes}.isdisjoint(wish.key for wish in wanted_routes(self.config))
+
+
+def _is_static(route: Route) -> bool:
+    """Whether a configuration can say it."""
+    in_main = route.table == TABLE_MAIN and not route.tos
+    reached = all(leg.gateway is None or leg.gateway.version == IPV4 for leg in route.legs)
+    return in_main and reached and route.type == "unicast" and route.prefix.family == IPV4 and bool(route.prefix.length)
+
+
+def _ways(route: Route) -> tuple[NextHop, ...]:
+    return tuple(map(bare_leg, route.legs))
+
+
+def _as_wish(route: Route) -> DesiredRoute:
+    """The route as a configuration says it; of one with several legs it can only say that they are the default's."""
+    leg = route.legs[0] if len(route.legs) == 1 else NextHop()
+    return DesiredRoute(route.prefix, gateway=leg.gateway, dev=leg.dev, metric=route.metric)
+
+
 def remedy_lines(
-    it: Examined, *, config: str = "", cidrs: Sequence[str] = (), devs: Sequence[str] = (), again: str = ""
+    check: Check, *, config: str = "", cidrs: Sequence[str] = (), devs: Sequence[str] = (), again: str = ""
 ) -> Iterator[Line]:
     """What the repair costs and what it cannot close, before anyone pastes it; then it, as configuration and commands.
 
     `config` is the file of the configuration, where there is one, `cidrs` and `devs` are those that were named
     besides. With `again`, a long repair is left to that command.
     """
-    repair = it.found.repair
+    repair = check.found.repair
     yield from _price(repair)
     if repair.routes:
         yield line()
-        yield from _way_out(it, config, cidrs, devs, again)
+        yield from _way_out(_Remedy(check), config, cidrs, devs, again)
 
 
-def _way_out(it: Examined, config: str, cidrs: Sequence[str], devs: Sequence[str], again: str) -> Iterator[Line]:
+def _way_out(it: _Remedy, config: str, cidrs: Sequence[str], devs: Sequence[str], again: str) -> Iterator[Line]:
     routes = it.lacking if config else it.whole
     if it.installed is not None and not it.lacking and not it.contested:
         start = f"; start them, as root: {it.start}"
@@ -63,11 +166,11 @@ def _way_out(it: Examined, config: str, cidrs: Sequence[str], devs: Sequence[str
     yield from _added_to(it, routes, config, cidrs, devs) if config else _as_configuration(it, routes)
     yield line()
     yield line(Painted("Until the next boot", "strong"), ", as root:")
-    yield from (line("  ", command) for command in ip_commands(it))
+    yield from (line("  ", command) for command in ip_commands(it.check))
 
 
 def _added_to(
-    it: Examined, routes: Sequence[DesiredRoute], config: str, cidrs: Sequence[str], devs: Sequence[str]
+    it: _Remedy, routes: Sequence[DesiredRoute], config: str, cidrs: Sequence[str], devs: Sequence[str]
 ) -> Iterator[Line]:
     """What is to be added to a configuration that is there."""
     yield line(
@@ -87,7 +190,7 @@ def _added_to(
         yield line(f"Set routeOverlap.expectedDevs to {json.dumps(devs)} as well.")
 
 
-def _as_configuration(it: Examined, routes: Sequence[DesiredRoute]) -> Iterator[Line]:
+def _as_configuration(it: _Remedy, routes: Sequence[DesiredRoute]) -> Iterator[Line]:
     """A whole configuration: one that can be pasted, one line a route."""
     yield line(
         Painted("For good", "strong"),
@@ -154,9 +257,9 @@ def _price(repair: Repair) -> Iterator[Line]:
         yield from capped(lines, len(repair.unsafe))
 
 
-def ip_commands(it: Examined) -> tuple[str, ...]:
+def ip_commands(check: Check) -> tuple[str, ...]:
     """What a shell would be told to have the repair's routes there; one of ours that holds a key is replaced."""
-    return tuple(_command("replace" if it.is_held_by_us(route) else "add", route) for route in it.repair_routes)
+    return tuple(_command("replace" if _is_held_by_us(check, route) else "add", route) for route in check.repair_routes)
 
 
 def _command(verb: str, route: Route) -> str:
@@ -166,3 +269,9 @@ def _command(verb: str, route: Route) -> str:
     words.append(f"proto {route.protocol}")
     words += [f"nexthop {leg} weight {leg.weight}" for leg in route.legs] if len(route.legs) > 1 else []
     return " ".join(words)
+
+
+def _is_held_by_us(check: Check, route: Route) -> bool:
+    """Whether the first route with the key of this one is ours."""
+    holder = next((it for it in check.fib.routes(route.prefix, table=route.table) if it.key == route.key), None)
+    return holder is not None and holder.protocol == check.config.protocol

@@ -1,4 +1,4 @@
-"""The edge to the reader: what the terminal can show, and the one place that writes the answer.
+"""The edge to the reader: what the terminal can show, the one place that writes the answer, and where logs go.
 
 Colour only on a terminal that has it, and never with NO_COLOR; ASCII where the locale cannot do UTF-8. A reader who
 has seen enough (`| head`, a terminal that was closed) is no failure.
@@ -7,6 +7,7 @@ has seen enough (`| head`, a terminal that was closed) is no failure.
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import sys
 from contextlib import suppress
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from hostrouting.cli.page import Line, Tone
 
-__all__ = ["Terminal"]
+__all__ = ["Terminal", "log_to_stderr"]
 
 _CODES: dict[Tone, str] = {"good": "32", "bad": "1;31", "warn": "33", "soft": "2", "strong": "1"}
 _ASCII = str.maketrans({"–": "-", "…": "...", "→": "->", "│": "|"})  # noqa: RUF001  a dash between addresses
@@ -97,3 +98,20 @@ def _is_utf8(stream: TextIO | None, environment: Mapping[str, str]) -> bool:
     coerced = names[1] in {"C.UTF-8", "C.utf8", "UTF-8"} and names[2] in {"C", "POSIX"}
     said = next((name for at, name in enumerate(names) if name and not (at == 1 and coerced)), "")
     return said not in {"C", "POSIX"}
+
+
+def log_to_stderr(*, verbose: bool) -> None:
+    """Have log lines on standard error: warnings, and when `verbose` what is being done. A program's own stay."""
+    root = logging.getLogger()
+    if not root.handlers:
+        handler = _Quiet()
+        handler.setFormatter(logging.Formatter("%(message)s"))
+        root.addHandler(handler)
+        root.setLevel(logging.INFO if verbose else logging.WARNING)
+
+
+class _Quiet(logging.StreamHandler):  # type: ignore[type-arg]  # it cannot be subscripted before Python 3.14
+    """What is written for a reader who has gone (a closed terminal) is lost without a word."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  logging calls it so
+        """See the class."""

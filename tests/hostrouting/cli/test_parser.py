@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import TYPE_CHECKING
 
 import pytest
 
-from hostrouting.cli.parser import COMMANDS
+from hostrouting.cli.commands import COMMANDS
 from tests.support.cli import say
+
+if TYPE_CHECKING:
+    from hostrouting.cli.command import Command
 
 
 @pytest.mark.processes
@@ -22,7 +26,9 @@ def test_usage_loads_nothing_of_ours(words: list[str]) -> None:
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60)
     loaded = done.stderr.splitlines()[-1].split()
     ours = {name for name in loaded if name.partition(".")[0] in {"hostrouting", "phases"}}
-    assert ours == {"hostrouting", "hostrouting.cli", "hostrouting.cli.parser", "hostrouting.cli.program", "phases"}
+    light = {f"hostrouting.cli.{name}" for name in ("command", "commands", "page", "parser", "program", "schemas")}
+    commands = {f"hostrouting.cli.commands.{it.name}" for it in COMMANDS}
+    assert ours == {"hostrouting", "hostrouting.cli", "phases", *light, *commands}
     assert not {"attrs", "attr", "typing", "json", "logging", "pyroute2", "ipaddress"} & set(loaded)
 
 
@@ -30,23 +36,23 @@ def test_help_names_every_command_and_every_exit_code() -> None:
     """The help fits one screen, and says what each command and each exit code is."""
     said = say("--help")
     assert said.code == 0
-    for command, summary in COMMANDS.items():
-        assert f"  {command:<10}{summary}" in said.lines
+    for command in COMMANDS:
+        assert f"  {command.name:<10}{command.summary}" in said.lines
     assert [line[:4] for line in said.lines[-4:]] == ["  0 ", "  1 ", "  2 ", "  3 "]
     assert len(said.lines) <= 30
     assert said.out.isascii()
     assert max(map(len, said.lines)) <= 100
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_help_of_each_command(command: str) -> None:
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+def test_help_of_each_command(command: Command) -> None:
     """Each command says what it is for, which options it takes, its schema and its exit codes."""
-    said = say(command, "--help", COLUMNS="100")
+    said = say(command.name, "--help", COLUMNS="100")
     assert said.code == 0
-    assert f"{command}: {COMMANDS[command]}" in said.out
-    assert f"hostrouting/{command}/1" in said.out
+    assert f"{command.name}: {command.summary}" in said.out
+    assert f"hostrouting/{command.name}/1" in said.out
     assert "  3  it cannot be decided" in said.out
-    assert ("\n  1  " in said.out) is (command not in {"explain", "snapshot"})
+    assert ("\n  1  " in said.out) is (command.name not in {"explain", "snapshot"})
     assert said.out.isascii()
 
 

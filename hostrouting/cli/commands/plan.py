@@ -2,118 +2,76 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from hostrouting.cli.command import Command, Reply, config_option
+from hostrouting.cli.page import Painted, counted, line
+from hostrouting.cli.schemas import FORESEEN, GATE, STEPS
 
-import attrs
-
-from hostrouting.cli.changes import counted, file_lines, step_document, step_lines, tally
-from hostrouting.cli.check import answer_line, evidence_lines
-from hostrouting.cli.examined import Examined
-from hostrouting.cli.foreseen import foreseen_document, foreseen_lines
-from hostrouting.cli.gates import gate_document, gate_lines, looked_at_gate
-from hostrouting.cli.page import Line, Painted, Style, line
-from hostrouting.cli.reply import FAILED, FINE, UNDECIDED, Reply
-from hostrouting.cli.source import config_of, looked_at
-from hostrouting.model import IPV4
-from hostrouting.openings import GateState
-from hostrouting.plan import RoutePlan, plan_routes
-from hostrouting.tasks import Configure, wanted_routes
-
+TYPE_CHECKING = False  # `typing` costs as much as parsing does
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
+    from typing import Any
 
+    from hostrouting.cli.check import Check
+    from hostrouting.cli.page import Line, Style
+    from hostrouting.cli.run import Prospect
     from hostrouting.config import HostRoutingConfig
     from hostrouting.host import Host
     from hostrouting.model import Snapshot
-    from hostrouting.plan import Step
+    from hostrouting.plan import RoutePlan
 
-__all__ = ["SCHEMA", "run"]
-
-SCHEMA = "hostrouting/plan/1"
+__all__ = ["COMMAND"]
 
 
-@attrs.frozen
-class _Prospect:
-    """What would be done, and what would be true then. Of a saved snapshot no files are known."""
+def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
+    from hostrouting.cli.source import config_of
 
-    routes: RoutePlan
-    writes: tuple[str, ...]
-    removes: tuple[str, ...]
-    after: Examined | None
-    saved: bool
-    gate: GateState
-    """The gate as it is now."""
-
-    @property
-    def is_stuck(self) -> bool:
-        """Whether apply would not come to change a route."""
-        return bool(self.routes.conflicts or self.routes.pending)
-
-    @property
-    def changes(self) -> bool:
-        """Whether apply would change anything."""
-        return bool(self.writes or self.removes or (self.routes.changes and not self.is_stuck))
-
-    @property
-    def ends_in_overlap(self) -> bool:
-        """Whether it would fail when all of that is done."""
-        if self.after is None or self.after.config.route_overlap.mode != "STRICT":
-            return False
-        return self.after.found.verdict == "overlap"
-
-    @property
-    def steps(self) -> Sequence[Step]:
-        """What would be done about routes; where one stands in the way, nothing."""
-        return self.routes.conflicts or self.routes.steps
-
-    @property
-    def answer(self) -> Literal["conflict", "not-ready", "to-do", "overlap", "nothing-to-do"]:
-        """The whole in a word."""
-        if self.routes.conflicts:
-            return "conflict"
-        if self.routes.pending or (self.after is not None and self.after.found.verdict == "no-default-route"):
-            return "not-ready"
-        if self.changes:
-            return "to-do"
-        return "overlap" if self.ends_in_overlap else "nothing-to-do"
-
-    @property
-    def code(self) -> int:
-        return {"not-ready": UNDECIDED, "nothing-to-do": FINE}.get(self.answer, FAILED)
-
-
-def run(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
-    """See the module."""
     config = config_of(arguments)
-    writes: tuple[str, ...] = ()
-    removes: tuple[str, ...] = ()
-    gate = GateState()
-    before: Snapshot | None
-    if arguments.snapshot is not None:
-        with looked_at(arguments, host) as backend:
-            before = backend.snapshot(family=IPV4)
-        routes = plan_routes(wanted_routes(config), before, protocol=config.protocol)
-    else:
-        where = host()
-        look = Configure(config, host=where).preview()
-        routes, before = look.routes or RoutePlan(), look.before
-        writes, removes = look.files.writes, look.files.removes
-        gate = looked_at_gate(where)
-    after = None if before is None else _afterwards(routes, before, config)
-    it = _Prospect(routes, writes, removes, after, saved=arguments.snapshot is not None, gate=gate)
+    it = _elsewhere(arguments, host, config) if arguments.snapshot is not None else _here(host(), config)
     return Reply(it.code, lambda: _document(it), lambda style: _page(it, arguments, style))
 
 
-def _afterwards(routes: RoutePlan, before: Snapshot, config: HostRoutingConfig) -> Examined | None:
+def _here(host: Host, config: HostRoutingConfig) -> Prospect:
+    from hostrouting.cli.gates import looked_at_gate
+    from hostrouting.cli.run import Prospect
+    from hostrouting.plan import RoutePlan
+    from hostrouting.tasks import Configure
+
+    look = Configure(config, host=host).preview()
+    routes, gate = look.routes or RoutePlan(), looked_at_gate(host)
+    after = None if look.before is None else _afterwards(routes, look.before, config)
+    return Prospect(routes, look.files.writes, look.files.removes, after, saved=False, gate=gate)
+
+
+def _elsewhere(arguments: argparse.Namespace, host: Callable[[], Host], config: HostRoutingConfig) -> Prospect:
+    from hostrouting.cli.run import Prospect
+    from hostrouting.cli.source import looked_at
+    from hostrouting.model import IPV4
+    from hostrouting.openings import GateState
+    from hostrouting.plan import plan_routes
+    from hostrouting.tasks import wanted_routes
+
+    with looked_at(arguments, host) as backend:
+        before = backend.snapshot(family=IPV4)
+    routes = plan_routes(wanted_routes(config), before, protocol=config.protocol)
+    return Prospect(routes, (), (), _afterwards(routes, before, config), saved=True, gate=GateState())
+
+
+def _afterwards(routes: RoutePlan, before: Snapshot, config: HostRoutingConfig) -> Check | None:
     """The check on the host as it would be then; None where there is nothing to check, or no then."""
+    from hostrouting.cli.check import Check
+
     if not config.route_overlap.expected_cidrs or routes.conflicts or routes.pending:
         return None
-    return Examined.of(routes.apply_to(before), config)
+    return Check.of(routes.apply_to(before), config)
 
 
-def _page(it: _Prospect, arguments: argparse.Namespace, style: Style) -> Iterator[Line]:
-    yield _answer(it, arguments.config)
+def _page(it: Prospect, arguments: argparse.Namespace, style: Style) -> Iterator[Line]:
+    from hostrouting.cli.changes import file_lines, foreseen_lines, step_lines
+    from hostrouting.cli.check import answer_line, evidence_lines
+    from hostrouting.cli.gates import gate_lines
+
+    yield _answer_line(it, arguments.config)
     if it.steps or it.routes.pending:
         yield line()
     yield from step_lines(it.steps)
@@ -143,7 +101,9 @@ def _page(it: _Prospect, arguments: argparse.Namespace, style: Style) -> Iterato
         yield line(f"Do it, as root, with: hostrouting apply --config {arguments.config}")
 
 
-def _answer(it: _Prospect, config: str) -> Line:
+def _answer_line(it: Prospect, config: str) -> Line:
+    from hostrouting.cli.changes import tally
+
     beside = "; routes only: a snapshot has no files" if it.saved else ""
     until, none = ("", "") if it.saved else (", and no machine starts until then", ", and no machine starts")
     if it.routes.conflicts:
@@ -168,9 +128,12 @@ def _answer(it: _Prospect, config: str) -> Line:
     return line(Painted("TO DO:", "warn"), f" {', '.join(parts)}{beside}")
 
 
-def _document(it: _Prospect) -> dict[str, Any]:
+def _document(it: Prospect) -> dict[str, Any]:
+    from hostrouting.cli.changes import foreseen_document, step_document
+    from hostrouting.cli.gates import gate_document
+
     return {
-        "schema": SCHEMA,
+        "schema": COMMAND.schema,
         "answer": it.answer,
         "changes": it.changes,
         "steps": [step_document(step) for step in it.steps],
@@ -180,3 +143,30 @@ def _document(it: _Prospect) -> dict[str, Any]:
         "verdict": None if it.after is None else it.after.found.verdict,
         "gate": None if it.saved else gate_document(it.gate),
     }
+
+
+COMMAND = Command(
+    "plan",
+    "what apply would do; changes nothing",
+    answer=_answer,
+    options=lambda parser: config_option(parser, required=True),
+    more="""\
+Exit code 0 says that the host already is as the configuration says; 1 that there is something to do, that a route
+stands in the way, or that in STRICT an overlap is left; 3 that it cannot be told yet, for want of a default route or
+a device. With --json, "answer" tells these apart.
+""",
+    failing="there is something to do, or apply would fail",
+    takes_snapshot=True,
+    needs_files=True,
+    keys={
+        "answer": "conflict, not-ready, to-do, overlap (nothing to do, and apply would fail) or nothing-to-do",
+        "changes": "whether apply would change anything",
+        **STEPS,
+        **FORESEEN,
+        "pending[]": "what is waited for; each a sentence",
+        "files.write[]": "the files that would be written, if only till it fails; files is null of a snapshot",
+        "files.remove[]": "the files that would be removed",
+        "verdict": "what check would say afterwards; null where nothing is to be checked, or nobody knows",
+        **GATE,
+    },
+)

@@ -1,36 +1,29 @@
 """`explain`: the way of a packet, told: which rules were tried, the route that decides, its owner, the device.
 
-Here: words for what `explanation` found. Not here: how a packet's way is found.
+How a packet's way is found is in `explanation`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import argparse
 
-from hostrouting.cli.examined import Examined
-from hostrouting.cli.explain_document import explain_document
-from hostrouting.cli.explanation import Explanation, explain
-from hostrouting.cli.page import SHOWN, Line, Painted, Style, Tone, capped, line, spoken, table
-from hostrouting.cli.picture import draw_map, stretches_of
-from hostrouting.cli.reply import FINE, Reply
-from hostrouting.cli.source import address_of, config_of, known_devices, looked_at
-from hostrouting.errors import BackendError, ConfigError, Fault
-from hostrouting.fib import Flow
-from hostrouting.model import protocol_name, table_name
-from hostrouting.packets import packets_line
-from hostrouting.wording import prefix_name
+from hostrouting.cli.command import FINE, Command, Reply, config_option, devs_option
+from hostrouting.cli.page import SHOWN, Painted, capped, line, spoken, table
 
+TYPE_CHECKING = False  # `typing` costs as much as parsing does
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Callable, Iterator
 
     from hostrouting.backends.base import RouteBackend
-    from hostrouting.fib import Variant
+    from hostrouting.cli.check import Check
+    from hostrouting.cli.explanation import Explanation
+    from hostrouting.cli.page import Line, Style, Tone
+    from hostrouting.fib import Flow, Variant
     from hostrouting.fib.trace import Tried
     from hostrouting.host import Host
     from hostrouting.model import Link, Route
 
-__all__ = ["run"]
+__all__ = ["COMMAND"]
 
 _KNOWN = ("source", "iif", "oif", "mark", "tos", "uid", "ipproto", "sport", "dport")
 _PASSED = {
@@ -61,8 +54,42 @@ _OWNERS = {
 }
 
 
-def run(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
-    """See the module."""
+def _options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("address", metavar="ADDRESS", help="where the packet goes, such as 172.16.5.9")
+    devs_option(parser)
+    config_option(parser)
+    known = parser.add_argument_group("what else is known of the packet")
+    known.add_argument("--from", dest="source", metavar="ADDRESS", help="its source address")
+    known.add_argument("--iif", metavar="DEV", help="the device by which it comes in; lo: the host makes it itself")
+    known.add_argument("--oif", metavar="DEV", help="the device that its socket is bound to")
+    for name, what in (
+        ("mark", "its mark"),
+        ("tos", "its type of service"),
+        ("uid", "the user whose socket it is from"),
+        ("ipproto", "its protocol number: 6 for TCP, 17 for UDP"),
+        ("sport", "its source port"),
+        ("dport", "its destination port"),
+    ):
+        known.add_argument(f"--{name}", metavar="N", type=_number, help=what)
+
+
+def _number(text: str) -> int:
+    try:
+        number = int(text, 0)
+    except ValueError:
+        number = -1
+    if not 0 <= number < 1 << 32:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number between 0 and 4294967295, such as 10 or 0xa")
+    return number
+
+
+def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
+    from hostrouting.cli.check import Check
+    from hostrouting.cli.explanation import explain, explain_document
+    from hostrouting.cli.source import address_of, config_of, known_devices, looked_at
+    from hostrouting.errors import ConfigError, Fault
+    from hostrouting.fib import Flow
+
     address = address_of(arguments.address, "ADDRESS")
     source = None if arguments.source is None else address_of(arguments.source, "--from")
     if source is not None and source.version != address.version:
@@ -79,12 +106,14 @@ def run(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
     return Reply(
         FINE,
         lambda: {**explain_document(it), "surprise": surprise},
-        lambda style: _page(it, Examined.of(snapshot, config), surprise=surprise, style=style),
+        lambda style: _page(it, Check.of(snapshot, config), surprise=surprise, style=style),
     )
 
 
 def _surprise(it: Explanation, backend: RouteBackend, flow: Flow) -> str:
     """What the kernel itself answers, where that is not what follows from its tables."""
+    from hostrouting.errors import BackendError
+
     trace = it.trace
     comes_in = flow.iif not in {None, "lo"}
     # What comes in from nowhere Linux refuses before it looks at any route.
@@ -104,8 +133,8 @@ def _surprise(it: Explanation, backend: RouteBackend, flow: Flow) -> str:
     return f"{told}; it does so where forwarding is off on {flow.iif}" if is_kept else told
 
 
-def _page(it: Explanation, checked: Examined, *, surprise: str, style: Style) -> Iterator[Line]:
-    yield _answer(it)
+def _page(it: Explanation, check: Check, *, surprise: str, style: Style) -> Iterator[Line]:
+    yield _answer_line(it)
     if surprise:
         yield line(Painted(f"But {surprise}.", "warn"))
     yield line()
@@ -119,29 +148,31 @@ def _page(it: Explanation, checked: Examined, *, surprise: str, style: Style) ->
         yield line()
         yield line("Other routes that cover it, and do not decide:")
         yield from capped(table(("route", "why not"), rows[:SHOWN]), len(rows))
-    yield from _map(it, checked, style)
+    yield from _map(it, check, style)
     yield from _limits(it)
 
 
-def _map(it: Explanation, checked: Examined, style: Style) -> Iterator[Line]:
+def _map(it: Explanation, check: Check, style: Style) -> Iterator[Line]:
     """Where the address is among its neighbours: in the expected CIDR that it is of, or in the route's block."""
+    from hostrouting.cli.cidr_map import draw_map, segments_of
+
     if it.trace.kind not in {"unicast", "no-route", "unreachable", "blackhole", "prohibit"}:
         return
-    report = checked.found.report
+    report = check.found.report
     if not it.outbound:
         return
     block = next((cidr for cidr in report.cidrs if it.trace.address in cidr), None)
-    hosts = [("now", checked.fib)] + ([("repaired", after)] if block and (after := checked.repaired) else [])
+    hosts = [("now", check.fib)] + ([("repaired", after)] if block and (after := check.repaired) else [])
     place = block or it.around
     yield line()
     rows = [
-        (name, stretches_of(fib, place, expected=it.outbound, allowed=report.allowed, flow=it.trace.flow))
+        (name, segments_of(fib, place, expected=it.outbound, allowed=report.allowed, flow=it.trace.flow))
         for name, fib in hosts
     ]
     yield from draw_map(place, rows, style, mark=int(it.trace.address))
 
 
-def _answer(it: Explanation) -> Line:
+def _answer_line(it: Explanation) -> Line:
     trace, address = it.trace, Painted(str(it.trace.address), "strong")
     if trace.kind != "unicast":
         tone: Tone = _TONES[it.as_expected]
@@ -155,6 +186,8 @@ def _answer(it: Explanation) -> Line:
 
 
 def _came_to(tried: Tried) -> Painted:
+    from hostrouting.model import table_name
+
     rule, where = tried.rule, table_name(tried.rule.table)
     match tried.result:
         case "decides":
@@ -177,11 +210,15 @@ def _came_to(tried: Tried) -> Painted:
 
 
 def _named(route: Route | None) -> str:
+    from hostrouting.wording import prefix_name
+
     return "no route" if route is None else prefix_name(route.prefix)
 
 
 def _facts(it: Explanation, route: Route) -> Iterator[Line]:
     """What there is to know about the deciding route, a word and a fact a line."""
+    from hostrouting.model import table_name
+
     facts: list[tuple[str, str | Painted]] = [
         ("route", str(route)),
         ("table", table_name(route.table)),
@@ -213,6 +250,8 @@ def _facts(it: Explanation, route: Route) -> Iterator[Line]:
 
 
 def _owner(it: Explanation, route: Route) -> str:
+    from hostrouting.model import protocol_name
+
     name = protocol_name(route.protocol)
     if it.source is not None and name == "kernel":
         return f"the kernel: it comes with the address {it.source.ip}/{it.source.length} on {it.source.dev}"
@@ -242,6 +281,52 @@ def _limits(it: Explanation) -> Iterator[Line]:
 
 
 def _variant(variant: Variant) -> Painted:
+    from hostrouting.packets import packets_line
+
     decision, who = variant.decision, packets_line(variant.cases).removesuffix(",")
     to = ", ".join(decision.devs) if decision.kind == "unicast" else decision.kind
     return Painted(f"{who}: {to or 'a device that is not known'}, by the route {_named(decision.route)}", "warn")
+
+
+COMMAND = Command(
+    "explain",
+    "the way of a packet: rule, table, route, owner, device",
+    answer=_answer,
+    options=_options,
+    more="""\
+Of a packet one only has to know where it goes. Whatever else is known of it (a mark, a user, where it comes in) can
+be told; for the rest it is one that the host itself makes, and where that matters the answer says so.
+""",
+    takes_snapshot=True,
+    keys={
+        "address": "the address that was asked for",
+        "kind": "unicast, local, broadcast, multicast, anycast, no-route, unreachable, blackhole or prohibit",
+        "devs[]": "the devices by which a packet to it may leave",
+        "expected": "whether these are the expected devices, or it stays here as it should; null: none are expected",
+        "expectedDevs[]": "the devices of the configuration, or else of the default route",
+        "rules[].priority": "a rule that was tried, in order",
+        "rules[].rule": "the same, in the words of ip rule",
+        "rules[].result": "not-selected, no-route, suppressed, thrown, jump, nothing, refused or decides",
+        "rules[].route": "the route that was found in its table",
+        "rule": "the priority of the rule that decides",
+        "table": "the table of the route that decides",
+        "route": "the route that decides, in the words of ip route",
+        "protocol": "who installed it",
+        "legs[].dev": "a way that a packet may take",
+        "legs[].gateway": "the gateway there",
+        "legs[].weight": "its weight among the others",
+        "links[].dev": "a device by which a packet may leave",
+        "links[].up": "whether it is up",
+        "links[].carrier": "whether it has a carrier",
+        "links[].infiniband": "whether it leads into an InfiniBand fabric",
+        "links[].rpFilter": "0, 1 (strict) or 2 (loose): what becomes of packets that come in by another way than back",
+        "passed[].route": "another route in the same table that covers the address",
+        "passed[].devs[]": "its devices",
+        "passed[].reason": "why it does not decide: shorter, metric, tie, tos, oif or down",
+        "dropsReplies[]": "devices that drop what comes in from the address, for the way back is another",
+        "others[].when[][]": "what would have to be true of a packet that goes another way: all of one of the lists",
+        "others[].kind": "what becomes of it",
+        "others[].devs[]": "by which devices",
+        "surprise": "what the kernel itself answers, where that is not what its tables say; else empty",
+    },
+)

@@ -2,44 +2,44 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from hostrouting.cli.command import FAILED, FINE, UNDECIDED, Command, Reply
+from hostrouting.cli.commands import check
+from hostrouting.cli.page import Painted, counted, line
+from hostrouting.cli.schemas import CHECK, ROUTE
 
-from hostrouting.cli.changes import counted
-from hostrouting.cli.check import answer_line
-from hostrouting.cli.examined import examined
-from hostrouting.cli.page import Line, Painted, line
-from hostrouting.cli.remedy import ip_commands, remedy_lines
-from hostrouting.cli.reply import FAILED, FINE, UNDECIDED, Reply
-from hostrouting.wording import diversion_line, repair_document, unsafe_line
-
+TYPE_CHECKING = False  # `typing` costs as much as parsing does
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterator
+    from typing import Any
 
-    from hostrouting.cli.examined import Examined
+    from hostrouting.cli.check import Check
+    from hostrouting.cli.page import Line
     from hostrouting.host import Host
 
-__all__ = ["SCHEMA", "run"]
-
-SCHEMA = "hostrouting/repair/1"
+__all__ = ["COMMAND"]
 
 
-def run(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
-    """See the module."""
-    it = examined(arguments, host)
+def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
+    from hostrouting.cli.check import make_check
+
+    it = make_check(arguments, host)
     return Reply(_code(it), lambda: _document(it), lambda _style: _page(it, arguments))
 
 
-def _code(it: Examined) -> int:
+def _code(it: Check) -> int:
     if it.found.repair.unsafe:
         return FAILED
     return UNDECIDED if it.found.verdict in {"undecided", "no-default-route"} else FINE
 
 
-def _document(it: Examined) -> dict[str, Any]:
+def _document(it: Check) -> dict[str, Any]:
+    from hostrouting.cli.remedy import ip_commands
+    from hostrouting.wording import diversion_line, repair_document, unsafe_line
+
     repair = it.found.repair
     return {
-        "schema": SCHEMA,
+        "schema": COMMAND.schema,
         "verdict": it.found.verdict,
         "routes": repair_document(repair.routes),
         "commands": list(ip_commands(it)),
@@ -49,7 +49,10 @@ def _document(it: Examined) -> dict[str, Any]:
     }
 
 
-def _page(it: Examined, arguments: argparse.Namespace) -> Iterator[Line]:
+def _page(it: Check, arguments: argparse.Namespace) -> Iterator[Line]:
+    from hostrouting.cli.check import answer_line
+    from hostrouting.cli.remedy import remedy_lines
+
     repair, count = it.found.repair, len(it.found.repair.routes)
     if it.found.verdict != "overlap":
         yield answer_line(it)
@@ -67,3 +70,25 @@ def _page(it: Examined, arguments: argparse.Namespace) -> Iterator[Line]:
             Painted("REPAIR:", "good"), f" {routes} lead{s} every address back, proved on the tables as they are now"
         )
     yield from remedy_lines(it, config=arguments.config or "", cidrs=arguments.cidrs, devs=arguments.devs)
+
+
+COMMAND = Command(
+    "repair",
+    "the fewest static routes that close what check finds, to paste",
+    answer=_answer,
+    options=check.COMMAND.options,
+    more="""\
+Exit code 1 says that some of the overlap cannot be closed by any route of ours; 0 that nothing is left, or that
+nothing was wrong.
+""",
+    failing="some of the overlap no route of ours can close",
+    takes_snapshot=True,
+    keys={
+        "verdict": CHECK["verdict"],
+        **{f"routes[].{key}": says for key, says in ROUTE.items()},
+        "commands[]": "the same routes as commands for a shell",
+        "closes": "all, some or none of what escapes",
+        "unsafe[]": "what no static route can close; each a sentence",
+        "diverted[]": "what the repair costs; each a sentence",
+    },
+)

@@ -1,4 +1,4 @@
-"""`apply`, `remove` and `render`: what was changed, and how it ended."""
+"""`apply`: what was changed, and how it ended."""
 
 from __future__ import annotations
 
@@ -10,19 +10,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hostrouting.errors import FileError, NetlinkUnavailable
+from hostrouting.errors import FileError
 from hostrouting.layout import HostLayout
 from hostrouting.testing import FakeFiles, FakeHost, FakeManager, MemoryBackend, h200
 from tests.support.cli import say
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
     from typing import Never
 
 HALF = {"destination": "172.16.0.0/17"}
 SCRIPT = "/etc/aks-flex-node/static-routes.sh"
-UNIT = "/etc/systemd/system/static-routes.service"
 LAYOUT = HostLayout()
 NO_SYSTEMD = "no systemd runs here: what changes takes effect at the next boot"
 
@@ -129,14 +127,6 @@ def test_without_systemd(repaired: str) -> None:
     assert said.err.splitlines().count(NO_SYSTEMD) == 1
 
 
-def test_remove_without_systemd(repaired: str) -> None:
-    """Where no systemd runs, all of it is removed, and the log says from when on that holds."""
-    host = FakeHost(kernel=h200(), manager=FakeManager(running=False))
-    say("apply", "--config", repaired, host=host)
-    assert say("remove", host=host).err.splitlines().count(NO_SYSTEMD) == 1
-    assert host.files.texts == {}
-
-
 def test_two_at_once(repaired: str) -> None:
     """A second run waits for the first, says what it waits for, and then does its work."""
     host = FakeHost(kernel=h200())
@@ -165,104 +155,6 @@ def test_told_to_stop(repaired: str, number: signal.Signals) -> None:
     assert said.lines[0].startswith("STOPPED:")
     assert str(host.kernel) == before
     assert signal.getsignal(signal.SIGHUP) == signal.SIG_DFL
-
-
-def test_remove(repaired: str) -> None:
-    """Everything of ours goes and is named; a second time there is nothing to do."""
-    host = FakeHost(kernel=h200())
-    before = str(host.kernel)
-    say("apply", "--config", repaired, host=host)
-    said = say("remove", host=host)
-    assert said.code == 0
-    assert said.lines[0] == "DONE: 2 routes and 13 files removed; nothing of ours is left"
-    assert "  removed /etc/systemd/system/static-routes.service" in said.lines
-    assert str(host.kernel) == before
-    assert not host.files.texts
-    again = say("remove", host=host)
-    assert (again.code, again.lines) == (0, ["NOTHING TO DO: nothing of ours is on this host"])
-
-
-def test_remove_schema(repaired: str) -> None:
-    """The JSON is `hostrouting/remove/1`."""
-    host = FakeHost(kernel=h200())
-    say("apply", "--config", repaired, host=host)
-    document = say("remove", "--json", host=host).json
-    assert set(document) == {"schema", "ok", "routes", "files", "stays", "failures"}
-    assert (document["schema"], document["ok"], len(document["routes"])) == ("hostrouting/remove/1", True, 2)
-    assert say("remove", "--json", host=host).json["files"] == []
-
-
-def test_render(repaired: str, tmp_path: Path) -> None:
-    """The boot files are written below the root; a second time there is nothing to do."""
-    root = tmp_path / "image"
-    root.mkdir()
-    said = say("render", "--config", repaired, "--root", str(root))
-    assert said.code == 0
-    assert said.lines[0] == "DONE: 11 files written; it takes effect when the image boots"
-    assert f"  wrote {root}{UNIT}" in said.lines
-    assert (root / UNIT[1:]).is_file()
-    again = say("render", "--config", repaired, "--root", str(root), "--json").json
-    assert again == {
-        "schema": "hostrouting/render/1",
-        "ok": True,
-        "root": str(root),
-        "files": {"wrote": [], "removed": []},
-        "failures": [],
-    }
-
-
-def test_render_where_nothing_is_mounted(repaired: str, tmp_path: Path) -> None:
-    """A root that is not there is bad input; it is not made."""
-    said = say("render", "--config", repaired, "--root", str(tmp_path / "nowhere"))
-    assert said.code == 2
-    assert "is no directory; mount the image there first" in said.err
-    assert not (tmp_path / "nowhere").exists()
-
-
-def test_remove_that_fails(repaired: str) -> None:
-    """What could not be removed is said, and how to see what is left; exit code 1."""
-
-    class Stuck(FakeFiles):
-        """One file that cannot be removed."""
-
-        def remove(self, path: str) -> bool:
-            """See Files."""
-            if path == UNIT:
-                raise FileError(
-                    f"cannot remove {path}: Operation not permitted; look whether it is immutable", path=path
-                )
-            return FakeFiles.remove(self, path)
-
-    host = FakeHost(kernel=h200(), files=Stuck())
-    say("apply", "--config", repaired, host=host)
-    said = say("remove", host=host)
-    assert said.code == 1
-    assert said.lines[0].startswith(f"FAILED: cannot remove {UNIT}: Operation not permitted")
-    assert said.lines[-1] == "What is left can be seen with: hostrouting status"
-
-
-def test_remove_without_netlink(repaired: str) -> None:
-    """Where no route can be asked for, the gate goes all the same, and what is left is said; exit code 3."""
-    host = FakeHost(kernel=h200())
-    say("apply", "--config", repaired, host=host)
-
-    def nowhere() -> Never:
-        raise NetlinkUnavailable("there is no netlink here: a container")
-
-    sick = FakeHost(kernel=host.kernel, backend=nowhere, files=host.files)
-    said = say("remove", host=sick)
-    assert said.code == 3
-    assert said.lines[0].startswith("FAILED: there is no netlink here: a container")
-    assert said.lines[-1] == "What is left can be seen with: hostrouting status"
-    assert host.layout.gate_drop_in_path not in host.files.texts
-
-
-def test_render_that_fails(repaired: str, tmp_path: Path) -> None:
-    """A file in the place of a folder is said; exit code 1."""
-    (tmp_path / "etc").write_text("")
-    said = say("render", "--config", repaired, "--root", str(tmp_path))
-    assert said.code == 1
-    assert said.lines[0].startswith("FAILED: cannot ")
 
 
 class Refusing(FakeFiles):

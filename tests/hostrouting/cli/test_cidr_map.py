@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hostrouting.cli.cidr_map import Segment, draw_map, segments_of
 from hostrouting.cli.page import Style, plain
-from hostrouting.cli.picture import Stretch, draw_map, stretches_of
 from hostrouting.fib import Fib
 from hostrouting.model import Prefix
 from tests.support.strategies import blocks, snapshots
@@ -18,12 +18,12 @@ BLOCK = Prefix.parse("172.16.0.0/16")
 WIDE, ASCII = Style(80, unicode=True), Style(80, unicode=False)
 
 
-def drawn(cidr: str, *stretches: tuple[str, str, str, str], style: Style = WIDE) -> list[str]:
-    """The map's lines of these stretches: first block, last block, label, sort."""
+def drawn(cidr: str, *segments: tuple[str, str, str, str], style: Style = WIDE) -> list[str]:
+    """The map's lines of these segments: first block, last block, label, judgement."""
     prefix = Prefix.parse(cidr)
     row = [
-        Stretch(Prefix.parse(one).first, Prefix.parse(other).last, label, sort)  # type: ignore[arg-type]  # as written
-        for one, other, label, sort in stretches
+        Segment(Prefix.parse(one).first, Prefix.parse(other).last, label, judgement)  # type: ignore[arg-type]  # as written
+        for one, other, label, judgement in segments
     ]
     return [plain(it) for it in draw_map(prefix, [("now", row)], style)]
 
@@ -98,12 +98,12 @@ def test_each_address_is_named_once(style: Style) -> None:
     st.integers(20, 200),
 )
 def test_every_escape_is_on_the_map(host: tuple[Prefix, object], width: int) -> None:
-    """The stretches partition the block; each escape has a column where there are as many columns as addresses."""
+    """The segments partition the block; each escape has a column where there are as many columns as addresses."""
     block, snapshot = host
-    stretches = stretches_of(Fib(snapshot), block, expected=("eth0",), allowed=("eth1",))  # type: ignore[arg-type]  # a snapshot
-    assert stretches[0].first == block.first
-    assert stretches[-1].last == block.last
-    assert all(one.last + 1 == other.first for one, other in pairwise(stretches))
-    lines = [plain(it) for it in draw_map(block, [("now", stretches)], Style(width))]
-    assert ("█" in lines[2]) == any(it.sort == "escape" for it in stretches)
+    segments = segments_of(Fib(snapshot), block, expected=("eth0",), allowed=("eth1",))  # type: ignore[arg-type]  # a snapshot
+    assert segments[0].first == block.first
+    assert segments[-1].last == block.last
+    assert all(one.last + 1 == other.first for one, other in pairwise(segments))
+    lines = [plain(it) for it in draw_map(block, [("now", segments)], Style(width))]
+    assert ("█" in lines[2]) == any(it.judgement == "escape" for it in segments)
     assert len(lines[2]) <= max(width, 25)

@@ -1,6 +1,6 @@
 """A CIDR as a map: its ranges side by side, to scale, each labelled by the device that it leaves by.
 
-Here: which stretches there are, and how they are drawn in characters. Not here: which devices are expected, nor on
+Here: which segments there are, and how they are drawn in characters. Not here: which devices are expected, nor on
 what it is shown.
 """
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import attrs
 
-from hostrouting.cli.page import Line, Painted, Style, Tone, line
+from hostrouting.cli.page import Painted, line
 from hostrouting.fib import PLAIN
 from hostrouting.model import ip_at
 from hostrouting.overlap import Judge
@@ -19,78 +19,84 @@ from hostrouting.overlap import Judge
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from hostrouting.cli.page import Line, Style, Tone
     from hostrouting.fib import Decision, Fib, Flow
     from hostrouting.model import Prefix
 
-__all__ = ["Stretch", "draw_map", "stretches_of"]
+__all__ = ["Segment", "draw_map", "segments_of"]
 
-Sort: TypeAlias = Literal["expected", "allowed", "own", "escape"]
+Judgement: TypeAlias = Literal["expected", "allowed", "own", "escape"]
 
-_TONES: dict[Sort, Tone] = {"expected": "good", "allowed": "good", "own": "soft", "escape": "bad"}
-_FILLS: dict[bool, dict[Sort, str]] = {
+_TONES: dict[Judgement, Tone] = {"expected": "good", "allowed": "good", "own": "soft", "escape": "bad"}
+_FILLS: dict[bool, dict[Judgement, str]] = {
     True: {"expected": "─", "allowed": "┄", "own": "·", "escape": "█"},
     False: {"expected": "-", "allowed": "~", "own": ".", "escape": "#"},
 }
-_SAYS: dict[Sort, str] = {"expected": "expected", "allowed": "allowed", "own": "the host's own", "escape": "escapes"}
-_RANK: dict[Sort, int] = {"escape": 2, "allowed": 1}
+_SAYS: dict[Judgement, str] = {
+    "expected": "expected",
+    "allowed": "allowed",
+    "own": "the host's own",
+    "escape": "escapes",
+}
+_RANK: dict[Judgement, int] = {"escape": 2, "allowed": 1}
 _OWN = frozenset({"local", "broadcast", "anycast", "multicast"})
 _NAMES = 8  # so many devices are named below a map
 _COLUMNS = (64, 32, 16)
 
 
 @attrs.frozen
-class Stretch:
+class Segment:
     """A range of addresses, both ends included, that goes one way."""
 
     first: int
     last: int
     label: str
-    sort: Sort
+    judgement: Judgement
 
 
-def stretches_of(
+def segments_of(
     fib: Fib, cidr: Prefix, *, expected: tuple[str, ...], allowed: tuple[str, ...] = (), flow: Flow = PLAIN
-) -> tuple[Stretch, ...]:
-    """The CIDR in stretches, neighbours that go the same way in one."""
+) -> tuple[Segment, ...]:
+    """The CIDR in segments, neighbours that go the same way in one."""
     strict, lenient = Judge(expected, ()), Judge(expected, allowed)
-    found: list[Stretch] = []
+    found: list[Segment] = []
     for cell in fib.cells(cidr, flow):
-        label, sort = _label(cell.decision), _sort(cell.decision, strict, lenient)
-        if found and (found[-1].label, found[-1].sort) == (label, sort):
+        label, judgement = _label(cell.decision), _judgement(cell.decision, strict, lenient)
+        if found and (found[-1].label, found[-1].judgement) == (label, judgement):
             found[-1] = attrs.evolve(found[-1], last=cell.last)
         else:
-            found.append(Stretch(cell.first, cell.last, label, sort))
+            found.append(Segment(cell.first, cell.last, label, judgement))
     return tuple(found)
 
 
 def draw_map(
-    cidr: Prefix, rows: Sequence[tuple[str, Sequence[Stretch]]], style: Style, *, mark: int | None = None
+    cidr: Prefix, rows: Sequence[tuple[str, Sequence[Segment]]], style: Style, *, mark: int | None = None
 ) -> Iterator[Line]:
-    """The CIDR drawn once for each row (a name and its stretches), to one scale; `mark` is an address to point at."""
+    """The CIDR drawn once for each row (a name and its segments), to one scale; `mark` is an address to point at."""
     size = cidr.last - cidr.first + 1
     margin = max(len(name) for name, _ in rows) + 5
     columns = next((it for it in _COLUMNS if it + margin + 1 <= style.width), _COLUMNS[-1])
     yield line(Painted(str(cidr), "strong"), Painted(f"; {_scale(cidr, columns)}", "soft"))
     yield line(" " * margin, Painted(_axis(cidr, columns), "soft"))
     edge = "│" if style.unicode else "|"
-    drawn = [_columns(cidr, stretches, columns) for _, stretches in rows]
-    unnamed: dict[Stretch, None] = {}
-    for (name, stretches), slots in zip(rows, drawn, strict=True):
+    drawn = [_columns(cidr, segments, columns) for _, segments in rows]
+    unnamed: dict[Segment, None] = {}
+    for (name, segments), slots in zip(rows, drawn, strict=True):
         pieces: list[Painted] = []
-        for stretch, length in _runs(slots):
-            text, told = _bar(stretch, length, style)
-            pieces.append(Painted(text, _TONES[stretch.sort]))
+        for segment, length in _runs(slots):
+            text, told = _bar(segment, length, style)
+            pieces.append(Painted(text, _TONES[segment.judgement]))
             if not told:
-                unnamed[attrs.evolve(stretch, first=0, last=0)] = None
+                unnamed[attrs.evolve(segment, first=0, last=0)] = None
         # Those that have no column of their own are named all the same.
-        seen = {(it.label, it.sort) for it in slots}
-        hidden = (it for it in stretches if it.sort != "own" and (it.label, it.sort) not in seen)
+        seen = {(it.label, it.judgement) for it in slots}
+        hidden = (it for it in segments if it.judgement != "own" and (it.label, it.judgement) not in seen)
         unnamed |= {attrs.evolve(it, first=0, last=0): None for it in hidden}
         yield line("  ", f"{name:<{margin - 4}} ", edge, *pieces, edge)
     if mark is not None:
         at = margin + (mark - cidr.first) * columns // size
         yield line(" " * at, Painted("▲" if style.unicode else "^", "strong"), f" {ip_at(cidr.family, mark)}")
-    shown = {it.sort: None for it in chain(*drawn, unnamed)}
+    shown = {it.judgement: None for it in chain(*drawn, unnamed)}
     yield line(" " * margin, *_legend(shown, unnamed, style))
 
 
@@ -115,51 +121,51 @@ def _axis(cidr: Prefix, columns: int) -> str:
     return f"{first} … {last}" if len(first) + len(last) >= columns else f"{first:<{columns - len(last)}}{last}"
 
 
-def _columns(cidr: Prefix, stretches: Sequence[Stretch], columns: int) -> list[Stretch]:
+def _columns(cidr: Prefix, segments: Sequence[Segment], columns: int) -> list[Segment]:
     """What each column shows: an escape that lies in it, however small; an allowed device; or what most of it is."""
     size, at, found = cidr.last - cidr.first + 1, 0, []
     for column in range(columns):
         low = cidr.first + column * size // columns
         high = max(low, cidr.first + (column + 1) * size // columns - 1)
-        while stretches[at].last < low:
+        while segments[at].last < low:
             at += 1
-        best, weight = stretches[at], (0, 0)
-        for place in range(at, len(stretches)):
-            one = stretches[place]
+        best, weight = segments[at], (0, 0)
+        for place in range(at, len(segments)):
+            one = segments[place]
             if one.first > high:
                 break
-            held = (_RANK.get(one.sort, 0), min(one.last, high) - max(one.first, low) + 1)
+            held = (_RANK.get(one.judgement, 0), min(one.last, high) - max(one.first, low) + 1)
             if held > weight:
                 best, weight = one, held
         found.append(best)
     return found
 
 
-def _runs(slots: Sequence[Stretch]) -> Iterator[tuple[Stretch, int]]:
+def _runs(slots: Sequence[Segment]) -> Iterator[tuple[Segment, int]]:
     begin = 0
     for at in range(1, len(slots) + 1):
-        if at == len(slots) or (slots[at].label, slots[at].sort) != (slots[begin].label, slots[begin].sort):
+        if at == len(slots) or (slots[at].label, slots[at].judgement) != (slots[begin].label, slots[begin].judgement):
             yield slots[begin], at - begin
             begin = at
 
 
-def _bar(stretch: Stretch, length: int, style: Style) -> tuple[str, bool]:
+def _bar(segment: Segment, length: int, style: Style) -> tuple[str, bool]:
     """A run of columns, with its label where there is room for it."""
-    fill = _FILLS[style.unicode][stretch.sort]
-    if len(stretch.label) + 2 > length:
-        return fill * length, stretch.sort == "own"
-    return f" {stretch.label} ".center(length, fill), True
+    fill = _FILLS[style.unicode][segment.judgement]
+    if len(segment.label) + 2 > length:
+        return fill * length, segment.judgement == "own"
+    return f" {segment.label} ".center(length, fill), True
 
 
-def _legend(sorts: dict[Sort, None], unnamed: dict[Stretch, None], style: Style) -> Iterator[Painted]:
-    """What each fill stands for, and the devices whose stretch was too narrow for their name."""
-    for at, sort in enumerate(it for it in _SAYS if it in sorts):
-        labels = [it.label for it in unnamed if it.sort == sort]
+def _legend(judgements: dict[Judgement, None], unnamed: dict[Segment, None], style: Style) -> Iterator[Painted]:
+    """What each fill stands for, and the devices whose segment was too narrow for their name."""
+    for at, judgement in enumerate(it for it in _SAYS if it in judgements):
+        labels = [it.label for it in unnamed if it.judgement == judgement]
         more = [f"{len(labels) - _NAMES:,} more"] if len(labels) > _NAMES else []
         names = ", ".join([*labels[:_NAMES], *more])
         yield Painted("   " if at else "", "")
-        yield Painted(_FILLS[style.unicode][sort], _TONES[sort])
-        yield Painted(f" {_SAYS[sort]}{f' ({names})' if names else ''}", "soft")
+        yield Painted(_FILLS[style.unicode][judgement], _TONES[judgement])
+        yield Painted(f" {_SAYS[judgement]}{f' ({names})' if names else ''}", "soft")
 
 
 def _label(decision: Decision) -> str:
@@ -170,7 +176,7 @@ def _label(decision: Decision) -> str:
     return decision.kind.replace("-", " ")
 
 
-def _sort(decision: Decision, strict: Judge, lenient: Judge) -> Sort:
+def _judgement(decision: Decision, strict: Judge, lenient: Judge) -> Judgement:
     if decision.kind in _OWN:
         return "own"
     if lenient.escape(decision) is not None:

@@ -1,20 +1,24 @@
-"""What of ours is on a host, whether it is in force, and the verdict on it: facts, each question asked once.
+"""What `status` finds out: what of ours is on a host, whether it is in force, the verdict now and the last one.
 
-Here: what is found out, and the exit code that it means. Not here: sentences and tables (`status`).
+Here: facts, each question asked once, and the exit code that they mean. Not here: how a host is judged
+(`hostrouting.kernel`), and sentences (`commands.status`).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+import json
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 
-from hostrouting.cli.reply import FAILED, FINE, UNDECIDED
-from hostrouting.cli.source import installed_config, start_command
-from hostrouting.cli.verdicts import find_last_check, judge
+from hostrouting.cli.check import Check
+from hostrouting.cli.command import FAILED, FINE, UNDECIDED
+from hostrouting.cli.source import installed_config, quiet_context, start_command
 from hostrouting.errors import BackendError, FileError, ManagerError
 from hostrouting.fib import Fib
 from hostrouting.gate import Gate
+from hostrouting.kernel import examine
 from hostrouting.model import IPV4, route_keys
 from hostrouting.openings import GateState, find_gate_state
 from hostrouting.plan import RoutePlan, plan_routes
@@ -24,15 +28,15 @@ from hostrouting.uplink import default_route
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from hostrouting.cli.verdicts import LastCheck, Now
-    from hostrouting.config import HostRoutingConfig
+    from hostrouting.backends.base import RouteBackend
+    from hostrouting.config import HostRoutingConfig, RouteOverlapConfig
     from hostrouting.host import Host
     from hostrouting.layout import HostLayout
-    from hostrouting.model import Route
+    from hostrouting.model import Route, Snapshot
     from hostrouting.plan import Step
     from hostrouting.system import UnitState
 
-__all__ = ["Standing", "find_standing"]
+__all__ = ["HostStatus", "LastCheck", "Now", "find_status"]
 
 T = TypeVar("T")
 
@@ -41,10 +45,56 @@ _ROUTES, _CHECK = "static-routes", "check-route-overlap"
 
 _REFUSING = {"overlap", "no-default-route"}
 """The verdicts with which the unit of a STRICT check fails."""
+_VERDICTS = {"ok", "overlap", "undecided", "no-default-route"}
 
 
 @attrs.frozen(kw_only=True)
-class Standing:
+class Now:
+    """The verdict on a host as it is now."""
+
+    checked: Check
+    named: bool
+    """Whether it was judged by the configuration that was named; else by what is installed."""
+    installed: RouteOverlapConfig | None
+    """The check that is installed, if there is one."""
+    gated: bool
+    """Whether machines wait for that one."""
+    heals: bool
+    """Whether the installed routes, which come before the check when a machine starts, close what escapes now."""
+
+    @property
+    def verdict(self) -> str:
+        """As `check` has it."""
+        return self.checked.found.verdict
+
+    @property
+    def is_installed(self) -> bool:
+        """Whether it was judged as the installed check judges."""
+        return self.checked.config.route_overlap == self.installed
+
+    @property
+    def in_force(self) -> bool:
+        """Whether machines wait for this verdict."""
+        return self.gated and self.is_installed
+
+
+@attrs.frozen
+class LastCheck:
+    """What the last check said: its verdict, its findings as in the JSON of a check, and when it was."""
+
+    verdict: str
+    findings: tuple[dict[str, Any], ...]
+    at: str
+
+    def is_out_of_date(self, now: Now | None) -> bool | None:
+        """Whether the answer is another one now; None where nothing can be compared with it."""
+        if now is None or not now.is_installed:
+            return None
+        return (self.verdict, list(self.findings)) != (now.verdict, now.checked.document()["findings"])
+
+
+@attrs.frozen(kw_only=True)
+class HostStatus:
     """What was found. `troubles` are the questions that could not be answered, each in a sentence."""
 
     routes: tuple[Route, ...]
@@ -126,7 +176,7 @@ class Standing:
         return UNDECIDED if unknown else FINE
 
 
-def find_standing(host: Host, config: HostRoutingConfig, *, named: bool) -> Standing:
+def find_status(host: Host, config: HostRoutingConfig, *, named: bool) -> HostStatus:
     """Everything that can be found out; one question that fails does not keep the others from being asked."""
     troubles: list[str] = []
     routes: tuple[Route, ...] = ()
@@ -149,7 +199,7 @@ def find_standing(host: Host, config: HostRoutingConfig, *, named: bool) -> Stan
         if host.backend is not None:
             with host.backend() as backend:
                 try:
-                    now = judge(backend, config, installed, gated=checking)
+                    now = _judge(backend, config, installed, gated=checking)
                     fib = Fib(backend.snapshot(family=IPV4)) if now is None else now.checked.fib
                 except BackendError as error:
                     if not isinstance(error.fib, Fib):
@@ -164,7 +214,7 @@ def find_standing(host: Host, config: HostRoutingConfig, *, named: bool) -> Stan
             plan = plan_routes(wanted_routes(wanted), snapshot, protocol=wanted.protocol)
     except BackendError as error:
         troubles.append(f"the route table: {error}")
-    return Standing(
+    return HostStatus(
         routes=routes,
         wanted=len(wanted_routes(wanted)),
         missing=tuple(_missing(plan)),
@@ -180,9 +230,38 @@ def find_standing(host: Host, config: HostRoutingConfig, *, named: bool) -> Stan
         layout=layout,
         manager=host.manager is not None and host.manager.is_running(),
         now=now,
-        last=_asked(troubles, "the last check", lambda: find_last_check(host)),
+        last=_asked(troubles, "the last check", lambda: _find_last_check(host)),
         troubles=tuple(troubles),
     )
+
+
+def _judge(
+    backend: RouteBackend, config: HostRoutingConfig, installed: HostRoutingConfig | None, *, gated: bool
+) -> Now | None:
+    """Check the host by the configuration that was named, or by what is installed where that expects nothing.
+
+    None where neither expects anything. `gated` is whether machines wait for the installed check.
+    """
+    settings = None if installed is None else installed.route_overlap
+    named = bool(config.route_overlap.expected_cidrs)
+    by = config if named else installed
+    if by is None or not by.route_overlap.expected_cidrs:
+        return None
+    found = examine(quiet_context(), backend, by, wait=0.0)
+    return Now(
+        checked=Check(found, by),
+        named=named,
+        installed=settings if settings is not None and settings.expected_cidrs else None,
+        gated=gated,
+        heals=installed is not None and found.verdict == "overlap" and _heals(found.fib.snapshot, installed, by),
+    )
+
+
+def _heals(snapshot: Snapshot, installed: HostRoutingConfig, by: HostRoutingConfig) -> bool:
+    plan = plan_routes(wanted_routes(installed), snapshot, protocol=installed.protocol)
+    if not plan.changes or plan.conflicts or plan.pending:
+        return False
+    return Check.of(plan.apply_to(snapshot), by).found.verdict != "overlap"
 
 
 def _asked(troubles: list[str], what: str, question: Callable[[], T]) -> T | None:
@@ -217,3 +296,34 @@ def _missing(plan: RoutePlan) -> Iterator[str]:
     """The routes that are wanted and not there, or not as they are wanted."""
     yield from (str(step.route) for step in (*plan.changes, *plan.conflicts) if step.action != "delete")
     yield from map(str, plan.pending)
+
+
+def _find_last_check(host: Host) -> LastCheck | None:
+    """What the last check left; None where there was none. FileError for what is no report of a check."""
+    path = host.layout.report_path
+    if (text := host.files.read(path)) is None:
+        return None
+    if host.files.is_frozen(path):
+        reason = "is on a read-only file system, and may be of an earlier check; remount that writable"
+        raise FileError(f"{path} {reason}", path=path)
+    document = _parsed(text)
+    verdict, findings = document.get("verdict"), document.get("findings", [])
+    if not isinstance(verdict, str) or verdict not in _VERDICTS or not isinstance(findings, list):
+        raise FileError(f"{path} is no report of a check; write it anew with: hostrouting apply", path=path)
+    return LastCheck(verdict, tuple(findings), _when(host.files.modified(path)))
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    with suppress(ValueError, RecursionError):
+        document = json.loads(text)
+        if isinstance(document, dict):
+            return document
+    return {}
+
+
+def _when(seconds: float | None) -> str:
+    from datetime import UTC, datetime  # noqa: PLC0415  only where there was a check
+
+    if seconds is None:
+        return ""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

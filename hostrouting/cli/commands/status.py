@@ -5,27 +5,23 @@ What the last check said stands beside what is so now, with whether it still hol
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from hostrouting.cli.command import Command, Reply, config_option
+from hostrouting.cli.page import SHOWN, Painted, capped, counted, line, table
+from hostrouting.cli.schemas import CHECK, GATE
 
-from hostrouting.cli.changes import counted
-from hostrouting.cli.check import answer_line, check_name
-from hostrouting.cli.gates import gate_document, gate_lines
-from hostrouting.cli.page import SHOWN, Line, Painted, Tone, capped, line, table
-from hostrouting.cli.reply import Reply
-from hostrouting.cli.source import config_of
-from hostrouting.cli.standing import Standing, find_standing
-
+TYPE_CHECKING = False  # `typing` costs as much as parsing does
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterator
+    from typing import Any
 
-    from hostrouting.cli.verdicts import Now
+    from hostrouting.cli.host_status import HostStatus, Now
+    from hostrouting.cli.page import Line, Tone
     from hostrouting.host import Host
     from hostrouting.system import UnitState
 
-__all__ = ["SCHEMA", "run"]
+__all__ = ["COMMAND"]
 
-SCHEMA = "hostrouting/status/1"
 _TONES: dict[str, Tone] = {"ok": "good", "overlap": "bad"}
 _LET_IN = "no machine is refused for this."
 _FOLLOWS = {
@@ -40,14 +36,18 @@ _FOLLOWS = {
 """What a mode makes of a verdict."""
 
 
-def run(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
-    """See the module."""
-    it = find_standing(host(), config_of(arguments), named=arguments.config is not None)
+def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
+    from hostrouting.cli.host_status import find_status
+    from hostrouting.cli.source import config_of
+
+    it = find_status(host(), config_of(arguments), named=arguments.config is not None)
     return Reply(it.code, lambda: _document(it), lambda _style: _page(it, arguments.config))
 
 
-def _page(it: Standing, config: str | None) -> Iterator[Line]:
-    yield from _answer(it, config)
+def _page(it: HostStatus, config: str | None) -> Iterator[Line]:
+    from hostrouting.cli.gates import gate_lines
+
+    yield from _answer_lines(it, config)
     yield line()
     rows: list[tuple[str, str | Painted]] = []
     if it.default is not None or not it.troubles:
@@ -81,14 +81,16 @@ def _page(it: Standing, config: str | None) -> Iterator[Line]:
         yield from (line("  ", Painted(trouble, "warn")) for trouble in it.troubles)
 
 
-def _answer(it: Standing, config: str | None) -> Iterator[Line]:
+def _answer_lines(it: HostStatus, config: str | None) -> Iterator[Line]:
     """What is wrong, first of all with the way of the packets; else what is not known; else that all is well."""
     told = [*_escapes(it, config), *_wrong(it, config)]
     yield from told or [_unknown(it) or _well(it, config)]
 
 
-def _escapes(it: Standing, config: str | None) -> Iterator[Line]:
+def _escapes(it: HostStatus, config: str | None) -> Iterator[Line]:
     """What the check says now unless it passes, what follows, and what to do."""
+    from hostrouting.cli.check import answer_line
+
     now = it.now
     if now is None or now.verdict == "ok":
         return
@@ -120,7 +122,7 @@ def _ways(now: Now, config: str | None, *, heals: bool) -> str:
     return f"See: hostrouting check{by}"
 
 
-def _wrong(it: Standing, config: str | None) -> Iterator[Line]:
+def _wrong(it: HostStatus, config: str | None) -> Iterator[Line]:
     """What of ours is not as it should be."""
     if it.gate.openings:
         yield line(Painted("OPEN:", "bad"), f" {_more(it.gate.openings)}")
@@ -148,7 +150,7 @@ def _more(sentences: tuple[str, ...]) -> str:
     return sentences[0] + (f" (and {len(sentences) - 1} more, below)" if len(sentences) > 1 else "")
 
 
-def _unknown(it: Standing) -> Line | None:
+def _unknown(it: HostStatus) -> Line | None:
     if it.troubles:
         return line(Painted("UNKNOWN:", "warn"), " not everything could be found out")
     if it.is_adrift and it.last is not None:
@@ -157,7 +159,7 @@ def _unknown(it: Standing) -> Line | None:
     return None
 
 
-def _well(it: Standing, config: str | None) -> Line:
+def _well(it: HostStatus, config: str | None) -> Line:
     ours = [counted(len(it.routes), "route")] if it.routes else []
     ours += [counted(len(it.files), "file")] if it.files else []
     here = f"{' and '.join(ours)} of ours {'are' if len(it.routes) + len(it.files) > 1 else 'is'} here"
@@ -173,8 +175,10 @@ def _well(it: Standing, config: str | None) -> Line:
     return line(Painted("INSTALLED:", "good"), f" {here}{passed}")
 
 
-def _judged(it: Standing, config: str | None) -> Iterator[tuple[str, Painted]]:
+def _judged(it: HostStatus, config: str | None) -> Iterator[tuple[str, Painted]]:
     """The verdict now, and by which check it was found."""
+    from hostrouting.cli.check import check_name
+
     now = it.now
     if now is None:
         if it.checking:
@@ -193,7 +197,7 @@ def _verdict(verdict: str, findings: int) -> Painted:
     return Painted(f"{verdict}{count}", _TONES.get(verdict, "warn"))
 
 
-def _told(it: Standing) -> Painted:
+def _told(it: HostStatus) -> Painted:
     """What the last check said, when, and whether that still holds."""
     if it.last is None:
         return Painted("none on record since this host booted", "soft")
@@ -214,10 +218,11 @@ def _state(state: UnitState) -> Painted:
     return Painted(f"{state.active}, its last run ended with {state.result} (exit status {state.status})", "bad")
 
 
-def _document(it: Standing) -> dict[str, Any]:
-    """The status as the JSON value `hostrouting/status/1`."""
+def _document(it: HostStatus) -> dict[str, Any]:
+    from hostrouting.cli.gates import gate_document
+
     return {
-        "schema": SCHEMA,
+        "schema": COMMAND.schema,
         "installed": it.installed,
         "routes": [str(route) for route in it.routes],
         "missing": list(it.missing),
@@ -253,3 +258,44 @@ def _now_document(now: Now) -> dict[str, Any]:
         "expectedCidrs": [str(cidr) for cidr in settings.expected_cidrs],
         **check,
     }
+
+
+COMMAND = Command(
+    "status",
+    "what of ours is on this host, and what its check says now",
+    answer=_answer,
+    options=config_option,
+    more="""\
+The host is judged as it is now: by the configuration where one that expects CIDRs is given, else by the check that is
+installed. What the last check said stands beside that, with whether it still holds; no exit code comes from it.
+
+Exit code 1 says that there is an overlap now, that a unit of ours has failed, that a run did not come to its end, that
+nothing brings our routes back at the next boot, or that routes are missing: of the configuration, or without one of
+those that the installed script has. 3 says that not all could be found out, or that it is undecided.
+""",
+    failing="something of ours is not as it should be, or there is an overlap now",
+    keys={
+        "installed": "whether anything of ours is on this host",
+        "routes[]": "our routes, in the words of ip route",
+        "missing[]": "routes that the configuration, or else the installed script, has and the host has not",
+        "contested[]": "those of them that cannot be had, for somebody else has a route there",
+        **GATE,
+        "defaultRoute": "the default route",
+        "files[]": "our files",
+        "units[].unit": "a unit of ours",
+        "units[].load": "in systemd's words",
+        "units[].active": "in systemd's words",
+        "units[].result": "in systemd's words",
+        "units[].status": "the exit status of its last run",
+        "manager": "whether a systemd runs here",
+        "now.by": "config or installed: what the host was judged by now; now is null where it was not judged",
+        "now.inForce": "whether machines wait for a check that judges like this",
+        "now.expectedCidrs[]": "what it was judged for",
+        **{f"now.{key}": says for key, says in CHECK.items()},
+        "lastCheck.verdict": "what the last check said; lastCheck is null where none is on record since boot",
+        "lastCheck.findings": "how many findings it had",
+        "lastCheck.at": "when it was",
+        "lastCheck.outOfDate": "whether now has another answer; null where it cannot be compared",
+        "troubles[]": "what could not be found out; each a sentence",
+    },
+)

@@ -2,33 +2,32 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from hostrouting.cli.command import FINE, Command, Reply, config_option
+from hostrouting.cli.page import SHOWN, Painted, capped, counted, line
+from hostrouting.cli.schemas import FAILURES
 
-import attrs
-
-from hostrouting.cli.changes import counted, file_lines, step_lines
-from hostrouting.cli.page import SHOWN, Line, Painted, capped, line
-from hostrouting.cli.reply import FINE, Reply
-from hostrouting.cli.running import code_of_run, failure_documents, failure_lines, run_task
-from hostrouting.cli.source import config_of, quiet_context
-from hostrouting.errors import BackendError
-from hostrouting.leftover import deletion_command
-from hostrouting.tasks import Preview, Remove
-
+TYPE_CHECKING = False  # `typing` costs as much as parsing does
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterator
+    from typing import Any
 
-    import phases
+    from hostrouting.cli.page import Line
+    from hostrouting.cli.run import Run
     from hostrouting.host import Host
+    from hostrouting.tasks import Preview
 
-__all__ = ["SCHEMA", "run"]
-
-SCHEMA = "hostrouting/remove/1"
+__all__ = ["COMMAND"]
 
 
-def run(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
-    """See the module."""
+def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
+    import attrs
+
+    from hostrouting.cli.run import run_task
+    from hostrouting.cli.source import config_of, quiet_context
+    from hostrouting.errors import BackendError
+    from hostrouting.tasks import Remove
+
     task = Remove(config_of(arguments), host=host())
     try:
         before = task.plan(quiet_context())
@@ -36,18 +35,19 @@ def run(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
         before = attrs.evolve(task, host=attrs.evolve(task.host, backend=None)).plan(quiet_context())
     if before.is_empty:
         return Reply(FINE, lambda: _document(before, None), lambda _style: _page(before, None))
-    report = run_task(task)
-    return Reply(code_of_run(report), lambda: _document(before, report), lambda _style: _page(before, report))
+    run = run_task(task, task.host)
+    return Reply(run.code, lambda: _document(before, run), lambda _style: _page(before, run), failed=run.failed)
 
 
-def _page(before: Preview, report: phases.Report | None) -> Iterator[Line]:
+def _page(before: Preview, run: Run | None) -> Iterator[Line]:
+    from hostrouting.cli.changes import file_lines, step_lines
+
     steps = () if before.routes is None else before.routes.changes
-    if report is None:
+    if run is None:
         yield line(Painted("NOTHING TO DO:", "good"), " nothing of ours is on this host")
         yield from _stays(before)
         return
-    if not report.ok:
-        yield from failure_lines(report)
+    if not run.ok:
         yield line("What is left can be seen with: hostrouting status")
         return
     parts = [counted(len(steps), "route")] if steps else []
@@ -61,6 +61,8 @@ def _page(before: Preview, report: phases.Report | None) -> Iterator[Line]:
 
 def _stays(before: Preview) -> Iterator[Line]:
     """What was wanted and is not ours, and the commands that delete it."""
+    from hostrouting.leftover import deletion_command
+
     routes = before.stays
     if routes:
         yield line()
@@ -70,14 +72,39 @@ def _stays(before: Preview) -> Iterator[Line]:
         yield from capped((line("  ", deletion_command(route)) for route in routes[:SHOWN]), len(routes))
 
 
-def _document(before: Preview, report: phases.Report | None) -> dict[str, Any]:
-    ok = report is None or report.ok
+def _document(before: Preview, run: Run | None) -> dict[str, Any]:
+    from hostrouting.leftover import deletion_command
+
+    ok = run is None or run.ok
     steps = () if before.routes is None else before.routes.changes
     return {
-        "schema": SCHEMA,
+        "schema": COMMAND.schema,
         "ok": ok,
         "routes": [str(step.route) for step in steps] if ok else [],
         "files": list(before.files.removes) if ok else [],
         "stays": [{"route": str(route), "command": deletion_command(route)} for route in before.stays],
-        "failures": [] if report is None else failure_documents(report),
+        "failures": [] if run is None else run.failures,
     }
+
+
+COMMAND = Command(
+    "remove",
+    "take away everything of ours, and nothing else",
+    answer=_answer,
+    options=config_option,
+    more="""\
+Takes root. Routes of ours are those that carry our protocol number: 213, unless a configuration says another.
+""",
+    failing="not everything could be removed",
+    changes=True,
+    tells_progress=True,
+    needs_files=True,
+    keys={
+        "ok": "whether everything of ours is gone",
+        "routes[]": "the routes that were removed",
+        "files[]": "the files that were removed",
+        "stays[].route": "a route that the configuration, or else the installed script, has and that is not ours",
+        "stays[].command": "what a shell is told to delete it, and no other",
+        **FAILURES,
+    },
+)

@@ -1,0 +1,136 @@
+"""`apply`: make the host's routing what the configuration says; progress while it goes on, then what changed."""
+
+from __future__ import annotations
+
+from hostrouting.cli.command import Command, Reply, config_option, wait_option
+from hostrouting.cli.page import Painted, counted, line
+from hostrouting.cli.schemas import FAILURES, FORESEEN, GATE, STEPS
+
+TYPE_CHECKING = False  # `typing` costs as much as parsing does
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Iterator
+    from typing import Any
+
+    from hostrouting.cli.page import Line, Style
+    from hostrouting.cli.run import Done
+    from hostrouting.host import Host
+
+__all__ = ["COMMAND"]
+
+
+def _options(parser: argparse.ArgumentParser) -> None:
+    config_option(parser, required=True)
+    wait_option(parser, 30)
+
+
+def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
+    from hostrouting.cli.gates import looked_at_gate
+    from hostrouting.cli.run import Done, run_task
+    from hostrouting.cli.source import config_of
+    from hostrouting.tasks import Configure
+
+    config, here = config_of(arguments), host()
+    run = run_task(Configure(config, host=here, wait=arguments.wait), here)
+    done = Done.of(run, config, looked_at_gate(here))
+    failed = None if done.escapes else run.failed  # else the page says it at length
+    return Reply(run.code, lambda: _document(done), lambda style: _page(done, arguments, style), failed=failed)
+
+
+def _page(done: Done, arguments: argparse.Namespace, style: Style) -> Iterator[Line]:
+    from hostrouting.cli.changes import foreseen_lines
+    from hostrouting.cli.check import answer_line, evidence_lines, limit_lines
+    from hostrouting.cli.failure import is_denied
+    from hostrouting.cli.gates import after_a_failure, gate_lines
+    from hostrouting.cli.remedy import remedy_lines
+
+    check = done.check
+    if done.run.ok:
+        yield _answer_line(done, arguments.config)
+    if check is not None:
+        yield answer_line(check)
+    yield from _changes(done)
+    yield from foreseen_lines(done.foreseen, config=arguments.config)
+    if check is not None and done.escapes:
+        yield from evidence_lines(check, style)
+        again = f"hostrouting repair --config {arguments.config}"
+        yield from remedy_lines(check, config=arguments.config, again=again)
+        name = f"name the outbound devices as routeOverlap.expectedDevs in {arguments.config}"
+        yield from limit_lines(check, advice=f"Wait longer (--wait 300), or {name}.")
+        if not done.run.ok and done.gate.holds:
+            yield line()
+            yield line("The mode is STRICT: no machine starts on this host until the check passes.")
+            return
+    if done.run.ok:
+        yield from gate_lines(done.gate)
+    elif not any(is_denied(failure.error) for failure in done.run.report.failures):
+        yield line()
+        yield after_a_failure(done.gate)
+
+
+def _answer_line(done: Done, config: str) -> Line:
+    from hostrouting.cli.changes import tally
+
+    parts = tally(done.steps, {"add": "{} added", "replace": "{} replaced", "delete": "{} deleted", "keep": "{} kept"})
+    parts += [f"{counted(len(done.run.wrote), 'file')} written"] if done.run.wrote else []
+    parts += [f"{counted(len(done.run.removed), 'file')} removed"] if done.run.removed else []
+    if not done.changed:
+        return line(Painted("NOTHING TO DO:", "good"), f" the host already is as {config} says")
+    return line(Painted("DONE:", "good"), f" {', '.join(parts)}")
+
+
+def _changes(done: Done) -> Iterator[Line]:
+    from hostrouting.cli.changes import file_lines, step_lines
+
+    changes = [step for step in done.steps if step.action != "keep"]
+    if changes or done.run.wrote or done.run.removed:
+        yield line()
+        if not done.run.ok:
+            yield line("What it has changed all the same:")
+    yield from step_lines(changes)
+    yield from file_lines("wrote", done.run.wrote)
+    yield from file_lines("removed", done.run.removed)
+
+
+def _document(done: Done) -> dict[str, Any]:
+    from hostrouting.cli.changes import foreseen_document, step_document
+    from hostrouting.cli.gates import gate_document
+
+    return {
+        "schema": COMMAND.schema,
+        "ok": done.run.ok,
+        "changed": done.changed,
+        "steps": [step_document(step) for step in done.steps],
+        "foreseen": [foreseen_document(foreseen) for foreseen in done.foreseen],
+        "files": {"wrote": list(done.run.wrote), "removed": list(done.run.removed)},
+        "check": None if done.check is None else done.check.document(),
+        "gate": gate_document(done.gate),
+        "failures": done.run.failures,
+    }
+
+
+COMMAND = Command(
+    "apply",
+    "make the host's routing what the configuration says, now and at every boot",
+    answer=_answer,
+    options=_options,
+    more="""\
+Takes root. Routes are applied whole or not at all; a machine that runs is not touched. An overlap that is found
+afterwards is exit code 1 in STRICT, and is only told in WARN.
+""",
+    failing="it failed; in STRICT also where an overlap is left",
+    changes=True,
+    tells_progress=True,
+    needs_files=True,
+    keys={
+        "ok": "whether everything that was wanted was done",
+        "changed": "whether anything was changed",
+        **STEPS,
+        **FORESEEN,
+        "files.wrote[]": "the files that were written",
+        "files.removed[]": "the files that were removed",
+        "check": "the check that followed, as hostrouting/check/1; null where there was none",
+        **GATE,
+        **FAILURES,
+    },
+)

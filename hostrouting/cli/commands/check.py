@@ -1,0 +1,131 @@
+"""`check`: does every address of the expected CIDRs leave by an expected device? Answer, evidence, remedy, limits."""
+
+from __future__ import annotations
+
+from hostrouting.cli.command import FAILED, FINE, UNDECIDED, Command, Reply, config_option, devs_option, wait_option
+from hostrouting.cli.page import Painted, line, spoken
+from hostrouting.cli.schemas import CHECK
+
+TYPE_CHECKING = False  # `typing` costs as much as parsing does
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Iterator
+    from typing import Any
+
+    from hostrouting.cli.check import Check
+    from hostrouting.cli.page import Line, Style
+    from hostrouting.config import RouteOverlapConfig
+    from hostrouting.host import Host
+    from hostrouting.openings import GateState
+
+__all__ = ["COMMAND"]
+
+_CODES = {"ok": FINE, "overlap": FAILED, "undecided": UNDECIDED, "no-default-route": UNDECIDED}
+
+
+def _options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("cidrs", metavar="CIDR", nargs="*", help="an expected CIDR, such as 172.16.0.0/16")
+    devs_option(parser)
+    config_option(parser)
+    wait_option(parser, 0)
+
+
+def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
+    from hostrouting.cli.check import make_check
+    from hostrouting.cli.gates import looked_at_gate
+    from hostrouting.openings import GateState
+
+    it = make_check(arguments, host)
+    gate = GateState() if arguments.snapshot else looked_at_gate(host())
+
+    def document() -> dict[str, Any]:
+        found = it.document()
+        return {**found, "notes": [*found["notes"], *gate.openings]}
+
+    return Reply(_CODES[it.found.verdict], document, lambda style: _page(it, gate, arguments, style))
+
+
+def _page(it: Check, gate: GateState, arguments: argparse.Namespace, style: Style) -> Iterator[Line]:
+    from hostrouting.cli.check import answer_line, evidence_lines, limit_lines
+    from hostrouting.cli.gates import gate_lines
+    from hostrouting.cli.remedy import remedy_lines
+
+    yield answer_line(it)
+    yield from evidence_lines(it, style)
+    yield from remedy_lines(
+        it, config=arguments.config or "", cidrs=arguments.cidrs, devs=arguments.devs, again=_again(arguments)
+    )
+    yield from limit_lines(it, advice=_advice(arguments))
+    if it.found.verdict == "no-default-route":
+        where = f" --snapshot {arguments.snapshot}" if arguments.snapshot else ""
+        yield line(f"Which way it takes now is told by: hostrouting explain {it.found.report.cidrs[0].ip}{where}")
+    yield from _why_expected(it)
+    yield from _asked(it, arguments)
+    yield from gate_lines(gate)
+
+
+def _why_expected(it: Check) -> Iterator[Line]:
+    """Why these devices are the expected ones, where nobody has named them: the default route may be astray itself."""
+    devs = it.found.report.expected_devs
+    if not devs or it.config.route_overlap.expected_devs:
+        return
+    links = [it.fib.snapshot.link(dev) for dev in devs]
+    astray = any(link is not None and link.infiniband for link in links)
+    rest = "where that is wrong, name the right one: --dev DEV" + ("; InfiniBand seldom is" if astray else "")
+    verb = "are" if len(devs) > 1 else "is"
+    told = f"{spoken(devs)} {verb} expected, since the IPv4 default route leads there; {rest}."
+    yield line(Painted(told, "warn" if astray else "soft"))
+
+
+def _asked(it: Check, arguments: argparse.Namespace) -> Iterator[Line]:
+    """Whether this was what the host's own check is for."""
+    from hostrouting.cli.check import check_name
+
+    if it.installed is None or not (check := it.installed.route_overlap).expected_cidrs:
+        return
+    asked = it.config.route_overlap
+    named = arguments.cidrs or arguments.devs
+    if named and not _has(asked, check):
+        yield line("The check installed on this host was not asked; that is: hostrouting check")
+    elif not named:
+        yield line(f"Asked is what the check installed on this host is for: {check_name(check)}.")
+
+
+def _has(asked: RouteOverlapConfig, check: RouteOverlapConfig) -> bool:
+    """Whether the one asks all that the other does."""
+    same = (asked.expected_devs, asked.allowed_devs) == (check.expected_devs, check.allowed_devs)
+    return same and set(check.expected_cidrs) <= set(asked.expected_cidrs)
+
+
+def _advice(arguments: argparse.Namespace) -> str:
+    """What to do without a default route. Whoever has waited need not be told to; of a snapshot the same is said."""
+    wait = "" if arguments.wait else ", or wait on the host for a default route (--wait 30)"
+    return f"Name the device that is expected (--dev DEV){wait}."
+
+
+def _again(arguments: argparse.Namespace) -> str:
+    """How to ask for the repair alone."""
+    words = ["hostrouting", "repair", *arguments.cidrs]
+    words += [word for dev in arguments.devs for word in ("--dev", dev)]
+    words += ["--config", arguments.config] if arguments.config else []
+    words += ["--snapshot", arguments.snapshot] if arguments.snapshot else []
+    return " ".join(words)
+
+
+COMMAND = Command(
+    "check",
+    "does every address of the expected CIDRs leave by an expected device?",
+    answer=_answer,
+    options=_options,
+    more="""\
+Without a configuration the expected devices are those of the IPv4 default route, and the CIDRs are those given here;
+with one, CIDRs given here take the place of its own. With neither, the check that is installed on this host is asked.
+Nothing is written, and no privilege is needed.
+
+Verdicts: ok (exit code 0), overlap (1), undecided (3: right for a plain packet, and a rule sends others elsewhere),
+no-default-route (3).
+""",
+    failing="an overlap was found",
+    takes_snapshot=True,
+    keys=CHECK,
+)

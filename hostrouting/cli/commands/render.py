@@ -1,0 +1,86 @@
+"""`render`: the boot files of a configuration, written into an image."""
+
+from __future__ import annotations
+
+import os
+
+from hostrouting.cli.command import Command, Reply, config_option
+from hostrouting.cli.page import Painted, counted, line
+from hostrouting.cli.schemas import FAILURES
+
+TYPE_CHECKING = False  # `typing` costs as much as parsing does
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Iterator
+    from typing import Any
+
+    from hostrouting.cli.page import Line
+    from hostrouting.cli.run import Run
+    from hostrouting.host import Host
+
+__all__ = ["COMMAND"]
+
+
+def _options(parser: argparse.ArgumentParser) -> None:
+    config_option(parser, required=True)
+    parser.add_argument("--root", metavar="DIR", required=True, help="where the image is mounted")
+
+
+def _answer(arguments: argparse.Namespace, _host: Callable[[], Host]) -> Reply:
+    from hostrouting.cli.run import run_task
+    from hostrouting.cli.source import config_of
+    from hostrouting.errors import ConfigError, Fault
+    from hostrouting.host import Host
+    from hostrouting.tasks import Configure
+
+    config, root = config_of(arguments), os.path.abspath(arguments.root)
+    if not os.path.isdir(root):
+        raise ConfigError([Fault("--root", repr(arguments.root), "is no directory", "mount the image there first")])
+    image = Host.offline(root)
+    run = run_task(Configure(config, host=image), image, quietly=not arguments.verbose)
+    return Reply(run.code, lambda: _document(run, root), lambda _style: _page(run, root), failed=run.failed)
+
+
+def _page(run: Run, root: str) -> Iterator[Line]:
+    from hostrouting.cli.changes import file_lines
+
+    changed = bool(run.wrote or run.removed)
+    if run.ok and not changed:
+        yield line(Painted("NOTHING TO DO:", "good"), f" the image at {root} already is as the configuration says")
+    elif run.ok:
+        parts = [f"{counted(len(run.wrote), 'file')} written"] if run.wrote else []
+        parts += [f"{counted(len(run.removed), 'file')} removed"] if run.removed else []
+        yield line(Painted("DONE:", "good"), f" {', '.join(parts)}; it takes effect when the image boots")
+    if changed:
+        yield line()
+    yield from file_lines("wrote", run.wrote)
+    yield from file_lines("removed", run.removed)
+
+
+def _document(run: Run, root: str) -> dict[str, Any]:
+    return {
+        "schema": COMMAND.schema,
+        "ok": run.ok,
+        "root": root,
+        "files": {"wrote": list(run.wrote), "removed": list(run.removed)},
+        "failures": run.failures,
+    }
+
+
+COMMAND = Command(
+    "render",
+    "write the boot files into an image; touches no kernel and no service manager",
+    answer=_answer,
+    options=_options,
+    more="What apply would write on the host itself is written below DIR, where its image is mounted.\n",
+    failing="not everything could be written",
+    changes=True,
+    needs_files=True,
+    keys={
+        "ok": "whether everything was written",
+        "root": "where the image is mounted",
+        "files.wrote[]": "the files that were written",
+        "files.removed[]": "the files that were removed",
+        **FAILURES,
+    },
+)

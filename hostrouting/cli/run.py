@@ -1,0 +1,196 @@
+"""A run of our tasks from the command line: as it would be, and as it was.
+
+Here: signals, the exit code, and what was changed, as values. Not here: which task it is, and the lines of the page
+(`changes`, `commands`).
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import attrs
+
+import phases
+from hostrouting.cli.check import Check
+from hostrouting.cli.command import FAILED, FINE, UNDECIDED
+from hostrouting.cli.failure import code_of, errors_in
+from hostrouting.effects import Effects, effects_of
+from hostrouting.errors import RouteOverlapError
+from hostrouting.kernel import Examination
+from hostrouting.plan import Step
+from hostrouting.tasks import CheckResult, RoutesResult
+from hostrouting.uplink import bare_leg
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from hostrouting.config import HostRoutingConfig
+    from hostrouting.host import Host
+    from hostrouting.model import Route
+    from hostrouting.openings import GateState
+    from hostrouting.plan import Foreseen, RoutePlan
+
+__all__ = ["Done", "Prospect", "Run", "run_task"]
+
+
+@attrs.frozen
+class Prospect:
+    """What would be done, and what would be true then. Of a saved snapshot no files are known."""
+
+    routes: RoutePlan
+    writes: tuple[str, ...]
+    removes: tuple[str, ...]
+    after: Check | None
+    saved: bool
+    gate: GateState
+    """The gate as it is now."""
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether apply would not come to change a route."""
+        return bool(self.routes.conflicts or self.routes.pending)
+
+    @property
+    def changes(self) -> bool:
+        """Whether apply would change anything."""
+        return bool(self.writes or self.removes or (self.routes.changes and not self.is_stuck))
+
+    @property
+    def ends_in_overlap(self) -> bool:
+        """Whether it would fail when all of that is done."""
+        if self.after is None or self.after.config.route_overlap.mode != "STRICT":
+            return False
+        return self.after.found.verdict == "overlap"
+
+    @property
+    def steps(self) -> Sequence[Step]:
+        """What would be done about routes; where one stands in the way, nothing."""
+        return self.routes.conflicts or self.routes.steps
+
+    @property
+    def answer(self) -> Literal["conflict", "not-ready", "to-do", "overlap", "nothing-to-do"]:
+        """The whole in a word."""
+        if self.routes.conflicts:
+            return "conflict"
+        if self.routes.pending or (self.after is not None and self.after.found.verdict == "no-default-route"):
+            return "not-ready"
+        if self.changes:
+            return "to-do"
+        return "overlap" if self.ends_in_overlap else "nothing-to-do"
+
+    @property
+    def code(self) -> int:
+        """The exit code of `plan`."""
+        return {"not-ready": UNDECIDED, "nothing-to-do": FINE}.get(self.answer, FAILED)
+
+
+@attrs.frozen
+class Run:
+    """A run that has ended, and the files that it has changed for longer than till the next boot."""
+
+    report: phases.Report
+    effects: Effects
+    wrote: tuple[str, ...]
+    removed: tuple[str, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether all that was wanted was done."""
+        return self.report.ok
+
+    @property
+    def failed(self) -> phases.Report | None:
+        """The report, where there is a failure to be told."""
+        return None if self.ok else self.report
+
+    @property
+    def code(self) -> int:
+        """0; or what the failures mean, one that failed above one that is undecided; or 128 and the signal."""
+        if self.ok:
+            return FINE
+        if not self.report.failures:
+            return self.report.exit_code
+        return code_of(BaseExceptionGroup("failures", [failure.error for failure in self.report.failures]))
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """What has become of the routes in the end: what was done and undone again is none of it."""
+        counts: dict[Route, int] = {}
+        for change in self.effects.changes:
+            # As it was asked for: the state of its legs is the kernel's to say.
+            route = attrs.evolve(change.route, legs=tuple(map(bare_leg, change.route.legs)))
+            counts[route] = counts.get(route, 0) + (-1 if change.verb == "delete" else 1)
+        added = [Step("add", route, "it was not there") for route, count in counts.items() if count > 0]
+        return (*added, *(Step("delete", route, "it was there") for route, count in counts.items() if count < 0))
+
+    @property
+    def failures(self) -> list[dict[str, Any]]:
+        """The failures as plain values, each with the task that it happened in."""
+        return [
+            {"task": "/".join(it.path), "error": type(error).__name__, "message": str(error)}
+            for it in self.report.failures
+            for error in errors_in(it.error)
+        ]
+
+
+@attrs.frozen
+class Done:
+    """What apply did: the steps to the routes, the check that followed, and the gate as the run left it."""
+
+    run: Run
+    steps: Sequence[Step]
+    foreseen: tuple[Foreseen, ...]
+    check: Check | None
+    gate: GateState
+
+    @classmethod
+    def of(cls, run: Run, config: HostRoutingConfig, gate: GateState) -> Self:
+        """What the results of the tasks, or their errors, say."""
+        results = [node.result for node in run.report.walk()]
+        errors = [it.error for it in run.report.failures]
+        plan = next((it.applied.plan for it in results if isinstance(it, RoutesResult) and it.applied), None)
+        checks = [it.examination for it in results if isinstance(it, CheckResult)]
+        checks += [
+            it.report for it in errors if isinstance(it, RouteOverlapError) and isinstance(it.report, Examination)
+        ]
+        check = next((Check(it, config) for it in checks if it is not None), None)
+        if plan is None:
+            return cls(run, run.steps, (), check, gate)
+        return cls(run, plan.steps, plan.foreseen, check, gate)
+
+    @property
+    def changed(self) -> bool:
+        """Whether anything was changed."""
+        return bool(self.run.wrote or self.run.removed) or any(step.action != "keep" for step in self.steps)
+
+    @property
+    def escapes(self) -> bool:
+        """Whether the check found anything but that all is well."""
+        return self.check is not None and self.check.found.verdict != "ok"
+
+
+def run_task(task: phases.AnyTask, host: Host, *, quietly: bool = False) -> Run:
+    """Run the task on this host to its end, or undo what it has begun when it is told to stop."""
+    with _hangup_stops():
+        report = phases.run(task, observers=[] if quietly else None)
+    effects = sum((effects_of(it) for node in report.walk() for it in (node.result, node.error)), Effects())
+    layout = host.layout
+    lasting = [it for it in effects.files if it not in {layout.ok_path, layout.detected_path, layout.report_path}]
+    wrote = tuple(it for it in lasting if host.files.is_there(it))
+    return Run(report, effects, wrote, tuple(it for it in lasting if it not in wrote))
+
+
+@contextmanager
+def _hangup_stops() -> Iterator[None]:
+    """A terminal that goes away is an order to stop, so that nothing stays half done; under nohup it is none."""
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGHUP) != signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)

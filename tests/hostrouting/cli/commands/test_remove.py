@@ -1,0 +1,86 @@
+"""`remove`: what was removed, and what could not be."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hostrouting.errors import FileError, NetlinkUnavailable
+from hostrouting.testing import FakeFiles, FakeHost, FakeManager, h200
+from tests.support.cli import say
+
+if TYPE_CHECKING:
+    from typing import Never
+
+UNIT = "/etc/systemd/system/static-routes.service"
+NO_SYSTEMD = "no systemd runs here: what changes takes effect at the next boot"
+
+
+def test_remove_without_systemd(repaired: str) -> None:
+    """Where no systemd runs, all of it is removed, and the log says from when on that holds."""
+    host = FakeHost(kernel=h200(), manager=FakeManager(running=False))
+    say("apply", "--config", repaired, host=host)
+    assert say("remove", host=host).err.splitlines().count(NO_SYSTEMD) == 1
+    assert host.files.texts == {}
+
+
+def test_remove(repaired: str) -> None:
+    """Everything of ours goes and is named; a second time there is nothing to do."""
+    host = FakeHost(kernel=h200())
+    before = str(host.kernel)
+    say("apply", "--config", repaired, host=host)
+    said = say("remove", host=host)
+    assert said.code == 0
+    assert said.lines[0] == "DONE: 2 routes and 13 files removed; nothing of ours is left"
+    assert "  removed /etc/systemd/system/static-routes.service" in said.lines
+    assert str(host.kernel) == before
+    assert not host.files.texts
+    again = say("remove", host=host)
+    assert (again.code, again.lines) == (0, ["NOTHING TO DO: nothing of ours is on this host"])
+
+
+def test_remove_schema(repaired: str) -> None:
+    """The JSON is `hostrouting/remove/1`."""
+    host = FakeHost(kernel=h200())
+    say("apply", "--config", repaired, host=host)
+    document = say("remove", "--json", host=host).json
+    assert set(document) == {"schema", "ok", "routes", "files", "stays", "failures"}
+    assert (document["schema"], document["ok"], len(document["routes"])) == ("hostrouting/remove/1", True, 2)
+    assert say("remove", "--json", host=host).json["files"] == []
+
+
+def test_remove_that_fails(repaired: str) -> None:
+    """What could not be removed is said, and how to see what is left; exit code 1."""
+
+    class Stuck(FakeFiles):
+        """One file that cannot be removed."""
+
+        def remove(self, path: str) -> bool:
+            """See Files."""
+            if path == UNIT:
+                raise FileError(
+                    f"cannot remove {path}: Operation not permitted; look whether it is immutable", path=path
+                )
+            return FakeFiles.remove(self, path)
+
+    host = FakeHost(kernel=h200(), files=Stuck())
+    say("apply", "--config", repaired, host=host)
+    said = say("remove", host=host)
+    assert said.code == 1
+    assert said.lines[0].startswith(f"FAILED: cannot remove {UNIT}: Operation not permitted")
+    assert said.lines[-1] == "What is left can be seen with: hostrouting status"
+
+
+def test_remove_without_netlink(repaired: str) -> None:
+    """Where no route can be asked for, the gate goes all the same, and what is left is said; exit code 3."""
+    host = FakeHost(kernel=h200())
+    say("apply", "--config", repaired, host=host)
+
+    def nowhere() -> Never:
+        raise NetlinkUnavailable("there is no netlink here: a container")
+
+    sick = FakeHost(kernel=host.kernel, backend=nowhere, files=host.files)
+    said = say("remove", host=sick)
+    assert said.code == 3
+    assert said.lines[0].startswith("FAILED: there is no netlink here: a container")
+    assert said.lines[-1] == "What is left can be seen with: hostrouting status"
+    assert host.layout.gate_drop_in_path not in host.files.texts

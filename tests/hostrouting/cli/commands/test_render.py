@@ -1,0 +1,47 @@
+"""`render`: what was written into an image."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.support.cli import say
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+UNIT = "/etc/systemd/system/static-routes.service"
+
+
+def test_render(repaired: str, tmp_path: Path) -> None:
+    """The boot files are written below the root; a second time there is nothing to do."""
+    root = tmp_path / "image"
+    root.mkdir()
+    said = say("render", "--config", repaired, "--root", str(root))
+    assert said.code == 0
+    assert said.lines[0] == "DONE: 11 files written; it takes effect when the image boots"
+    assert f"  wrote {root}{UNIT}" in said.lines
+    assert (root / UNIT[1:]).is_file()
+    again = say("render", "--config", repaired, "--root", str(root), "--json").json
+    assert again == {
+        "schema": "hostrouting/render/1",
+        "ok": True,
+        "root": str(root),
+        "files": {"wrote": [], "removed": []},
+        "failures": [],
+    }
+
+
+def test_render_where_nothing_is_mounted(repaired: str, tmp_path: Path) -> None:
+    """A root that is not there is bad input; it is not made."""
+    said = say("render", "--config", repaired, "--root", str(tmp_path / "nowhere"))
+    assert said.code == 2
+    assert "is no directory; mount the image there first" in said.err
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_render_that_fails(repaired: str, tmp_path: Path) -> None:
+    """A file in the place of a folder is said; exit code 1."""
+    (tmp_path / "etc").write_text("")
+    said = say("render", "--config", repaired, "--root", str(tmp_path))
+    assert said.code == 1
+    assert said.lines[0].startswith("FAILED: cannot ")
