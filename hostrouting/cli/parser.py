@@ -91,7 +91,7 @@ def make_parser(version: str) -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"hostrouting {version}")
     parser.add_argument("--json", action="store_true", help=argparse.SUPPRESS)
-    commands = parser.add_subparsers(
+    typed = parser.add_subparsers(
         prog="hostrouting",
         metavar="COMMAND",
         dest="typed",
@@ -100,7 +100,7 @@ def make_parser(version: str) -> argparse.ArgumentParser:
         parser_class=_CommandParser,
     )
     for command in COMMANDS:
-        commands.add_parser(
+        typed.add_parser(
             command.name,
             description=f"{command.name}: {command.summary}",
             epilog=f"{command.more}\n{_codes(command.failing)}",

@@ -111,10 +111,11 @@ def _words_of(error: BaseException) -> Iterator[str]:
     else:
         yield str(error) or type(error).__name__
     if is_denied(error):
-        yield f"{spoken([it.name for it in COMMANDS if not it.changes], most=len(COMMANDS))} work without root"
+        names = [it.name for it in COMMANDS if not it.changes]
+        yield f"{spoken(names, most=len(names))} work without root"
     if isinstance(error, NetlinkUnavailable):
-        names = spoken([it.name for it in COMMANDS if it.takes_snapshot])
-        yield f"{names} work on a saved snapshot, with --snapshot FILE"
+        names = [it.name for it in COMMANDS if it.takes_snapshot]
+        yield f"{spoken(names)} work on a saved snapshot, with --snapshot FILE"
 
 
 def _why_failed(report: phases.Report) -> Iterator[Line]:

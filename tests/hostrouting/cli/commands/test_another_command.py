@@ -1,0 +1,65 @@
+"""A command is one module: another one is its own, which is this one, and one line in the tuple of commands."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hostrouting.cli.command import FINE, Command, Reply
+from hostrouting.cli.commands import COMMANDS
+from hostrouting.cli.page import line
+from hostrouting.errors import NotPermitted
+from hostrouting.testing import h200
+from tests.support.cli import say
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable
+
+    from hostrouting.host import Host
+
+
+def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
+    if arguments.name == "nobody":
+        raise NotPermitted("nobody may be greeted")
+    told = f"{arguments.name} on a host that {'has a' if host().backend else 'has no'} kernel"
+    return Reply(FINE, lambda: {"schema": COMMAND.schema, "greeted": told}, lambda _: [line("hello, ", told)])
+
+
+COMMAND = Command(
+    "greet",
+    "say hello",
+    answer=_answer,
+    options=lambda parser: parser.add_argument("name", metavar="NAME"),
+    more="Nobody is ever greeted by exit code 1.\n",
+    takes_snapshot=True,
+    keys={"greeted": "who was, and where"},
+)
+
+
+@pytest.fixture(autouse=True)
+def another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one line."""
+    for module in ("parser", "program"):
+        monkeypatch.setattr(f"hostrouting.cli.{module}.COMMANDS", (*COMMANDS, COMMAND))
+
+
+def test_it_is_in_the_help() -> None:
+    """The list of commands has it, and its own help has its words, options, schema and exit codes."""
+    assert "  greet     say hello" in say("--help").lines
+    said = say("greet", "--help", COLUMNS="100").out
+    for text in ("greet: say hello", "NAME", "--snapshot FILE", "hostrouting/greet/1", "Nobody is", "told, whatever"):
+        assert text in said
+
+
+def test_it_answers() -> None:
+    """In lines and as a document."""
+    assert say("greet", "you", kernel=h200()).lines == ["hello, you on a host that has a kernel"]
+    assert say("greet", "you", "--json").json["schema"] == "hostrouting/greet/1"
+
+
+def test_it_fails() -> None:
+    """What it may not do is told with the commands that take no root, of which it is one."""
+    said = say("greet", "nobody")
+    assert (said.code, said.err.splitlines()[1].rpartition(" and ")[2]) == (3, "greet work without root")
