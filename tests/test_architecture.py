@@ -83,11 +83,11 @@ DRAWINGS = {
         command page schemas
         cidr_map explanation failure gates source terminal
         check
-        host_status remedy run
-        changes
+        host_status remedy
+        run
         commands
         parser
-        program
+        entry_point
         __init__
     """,
     "hostrouting.cli.commands": """

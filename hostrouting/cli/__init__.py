@@ -4,7 +4,7 @@ command      a command as one record: name, help, options, what it answers; and 
              and the same in lines
 commands     the commands, a module each; all that is loaded for --help and for bad usage are their records
 parser       the command line and its help, made of these records
-program      from arguments to an exit code: the one place that catches, prints and exits
+entry_point  from arguments to an exit code: the one place that catches, prints and exits
 page         lines, tables and colours, as values; `terminal` writes them as far as the terminal can show them
 source       the kernel or the saved snapshot that is looked at, and the configuration
 failure      the exit code of an error, and its document
@@ -12,10 +12,10 @@ schemas      the keys that several JSON documents have in common, with what they
 check        a check that was made, and its words; `remedy` has those for its repair, `cidr_map` draws a CIDR
 explanation  what there is to know about one packet's way
 host_status  what of ours is on a host, and the verdict on it, now and the last one
-run          a run of our tasks, as it would be and as it was; `changes` has the words for routes and files
+run          a run of our tasks, as it would be and as it was
 gates        what is said of the gate
 """
 
-from hostrouting.cli.program import main
+from hostrouting.cli.entry_point import main
 
 __all__ = ["main"]

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from hostrouting.model import Snapshot
     from hostrouting.overlap import Finding
 
-__all__ = ["Check", "answer_line", "check_name", "evidence_lines", "limit_lines", "make_check"]
+__all__ = ["Check", "check_name", "make_check"]
 
 _BLOCKS = 3  # of one range are shown as blocks; more are shown as its ends
 _MAPS = 3
@@ -99,6 +99,52 @@ class Check:
         ]
         return Fib(self.fib.snapshot.with_routes(routes, without=ours))
 
+    def answer_line(self) -> Line:
+        """The verdict in one sentence."""
+        report, verdict = self.found.report, self.found.verdict
+        cidrs, devs = spoken([str(cidr) for cidr in report.cidrs]), spoken(report.expected_devs, last="or")
+        word = Painted(f"{verdict.upper()}:", _TONES.get(verdict, "warn"))
+        if verdict == "no-default-route":
+            instead = f"; there is {self.found.instead}" if self.found.instead.startswith("a ") else ""
+            return line(word, " there is no IPv4 default route, so nothing is known to be expected of ", cidrs, instead)
+        if verdict == "overlap":
+            return line(word, " ", _who_goes_where(self), f", not by {devs}")
+        if verdict == "undecided":
+            return line(word, f" a plain packet to {cidrs} leaves by {devs}; ", _others(self))
+        lenient = spoken(self.allowed_devs)
+        beside = f" or by {lenient} (allowed)" if lenient else ""
+        return line(word, f" every address of {cidrs} leaves by {devs}{beside}, or stays on this host as it should")
+
+    def evidence_lines(self, style: Style, *, now: str = "now") -> Iterator[Line]:
+        """The findings as a table, and the CIDRs as maps."""
+        report = self.found.report
+        if report.findings:
+            yield line()
+            heads = ["escapes", "goes by", "route", "table", "owner", "rule"]
+            rows = [list(_row(finding)) for finding in report.findings[:SHOWN]]
+            if len(report.cidrs) > 1:
+                heads = ["cidr", *heads]
+                rows = [[str(finding.cidr), *row] for finding, row in zip(report.findings, rows, strict=False)]
+            yield from capped(table(heads, rows), len(report.findings))
+        yield from _maps(self, style, now)
+
+    def limit_lines(self, *, advice: str) -> Iterator[Line]:
+        """What the answer holds for; without a default route the advice alone."""
+        if self.found.verdict == "no-default-route":
+            yield line()
+            yield line(advice)
+            return
+        notes = [*map(note_line, self.found.report.notes), *self.found.surprises]
+        yield line()
+        if not notes:
+            yield line(Painted("Holds for all IPv4 packets: no rule would have some of them judged otherwise.", "soft"))
+        else:
+            yield line("Does not hold for all packets:")
+            yield from capped((line("  ", Painted(note, "warn")) for note in notes[:SHOWN]), len(notes))
+        yield line(
+            Painted("It is about routing tables and rules; firewalls, IPsec and eBPF programs are not seen.", "soft")
+        )
+
 
 def make_check(arguments: argparse.Namespace, host: Callable[[], Host]) -> Check:
     """Check what the arguments name."""
@@ -115,23 +161,6 @@ def check_name(check: RouteOverlapConfig) -> str:
     """What a check is for, and its mode."""
     devs = f" by {spoken(check.expected_devs, last='or')}" if check.expected_devs else ""
     return f"{spoken(tuple(map(str, check.expected_cidrs)))}{devs} in {check.mode}"
-
-
-def answer_line(it: Check) -> Line:
-    """The verdict in one sentence."""
-    report, verdict = it.found.report, it.found.verdict
-    cidrs, devs = spoken([str(cidr) for cidr in report.cidrs]), spoken(report.expected_devs, last="or")
-    word = Painted(f"{verdict.upper()}:", _TONES.get(verdict, "warn"))
-    if verdict == "no-default-route":
-        instead = f"; there is {it.found.instead}" if it.found.instead.startswith("a ") else ""
-        return line(word, " there is no IPv4 default route, so nothing is known to be expected of ", cidrs, instead)
-    if verdict == "overlap":
-        return line(word, " ", _who_goes_where(it), f", not by {devs}")
-    if verdict == "undecided":
-        return line(word, f" a plain packet to {cidrs} leaves by {devs}; ", _others(it))
-    lenient = spoken(it.allowed_devs)
-    beside = f" or by {lenient} (allowed)" if lenient else ""
-    return line(word, f" every address of {cidrs} leaves by {devs}{beside}, or stays on this host as it should")
 
 
 def _others(it: Check) -> str:
@@ -160,20 +189,6 @@ def _who_goes_where(it: Check) -> str:
 
 def _devs(finding: Finding) -> str:
     return spoken(finding.devs) or "a device that is not known"
-
-
-def evidence_lines(it: Check, style: Style, *, now: str = "now") -> Iterator[Line]:
-    """The findings as a table, and the CIDRs as maps."""
-    report = it.found.report
-    if report.findings:
-        yield line()
-        heads = ["escapes", "goes by", "route", "table", "owner", "rule"]
-        rows = [list(_row(finding)) for finding in report.findings[:SHOWN]]
-        if len(report.cidrs) > 1:
-            heads = ["cidr", *heads]
-            rows = [[str(finding.cidr), *row] for finding, row in zip(report.findings, rows, strict=False)]
-        yield from capped(table(heads, rows), len(report.findings))
-    yield from _maps(it, style, now)
 
 
 def _row(finding: Finding) -> Sequence[Piece]:
@@ -213,21 +228,3 @@ def _maps(it: Check, style: Style, now: str) -> Iterator[Line]:
         yield from draw_map(cidr, rows, style)
     if len(chosen) > _MAPS:
         yield line(Painted(f"… and {counted(len(chosen) - _MAPS, 'more CIDR')}, not drawn", "soft"))
-
-
-def limit_lines(it: Check, *, advice: str) -> Iterator[Line]:
-    """What the answer holds for; without a default route the advice alone."""
-    if it.found.verdict == "no-default-route":
-        yield line()
-        yield line(advice)
-        return
-    notes = [*map(note_line, it.found.report.notes), *it.found.surprises]
-    yield line()
-    if not notes:
-        yield line(Painted("Holds for all IPv4 packets: no rule would have some of them judged otherwise.", "soft"))
-    else:
-        yield line("Does not hold for all packets:")
-        yield from capped((line("  ", Painted(note, "warn")) for note in notes[:SHOWN]), len(notes))
-    yield line(
-        Painted("It is about routing tables and rules; firewalls, IPsec and eBPF programs are not seen.", "soft")
-    )

@@ -1,7 +1,7 @@
 """A command as one record, what it answers, and the options that several take.
 
 Here: what all commands have in common. Not here: any of them (`commands`, a module each), and how one is parsed and
-carried out (`parser`, `program`). This is loaded for the help, so it loads nothing of ours itself.
+carried out (`parser`, `entry_point`). This is loaded for the help, so it loads nothing of ours itself.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Command:
         """Whether it can look at a saved snapshot in the place of this host."""
         self.tells_progress = tells_progress
         """Whether what is being done is told on standard error without --verbose."""
-        self.needs_files = needs_files
+        self.needs_files = needs_files or changes
         """Whether a file that cannot be read or written is a failure, and not an answer that is not known."""
 
     @property

@@ -1,7 +1,7 @@
 """What an error means: the exit code, and the document for a program.
 
 Here: one table from errors to codes. Not here: the errors' own sentences (`hostrouting.errors`), and what an operator
-can do all the same (`program`).
+can do all the same (`entry_point`).
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ _VERDICTS = {"ok", "overlap", "undecided", "no-default-route"}
 class Now:
     """The verdict on a host as it is now."""
 
-    checked: Check
+    check: Check
     named: bool
     """Whether it was judged by the configuration that was named; else by what is installed."""
     installed: RouteOverlapConfig | None
@@ -65,12 +65,12 @@ class Now:
     @property
     def verdict(self) -> str:
         """As `check` has it."""
-        return self.checked.found.verdict
+        return self.check.found.verdict
 
     @property
     def is_installed(self) -> bool:
         """Whether it was judged as the installed check judges."""
-        return self.checked.config.route_overlap == self.installed
+        return self.check.config.route_overlap == self.installed
 
     @property
     def in_force(self) -> bool:
@@ -90,7 +90,7 @@ class LastCheck:
         """Whether the answer is another one now; None where nothing can be compared with it."""
         if now is None or not now.is_installed:
             return None
-        return (self.verdict, list(self.findings)) != (now.verdict, now.checked.document()["findings"])
+        return (self.verdict, list(self.findings)) != (now.verdict, now.check.document()["findings"])
 
 
 @attrs.frozen(kw_only=True)
@@ -200,7 +200,7 @@ def find_status(host: Host, config: HostRoutingConfig, *, named: bool) -> HostSt
             with host.backend() as backend:
                 try:
                     now = _judge(backend, config, installed, gated=checking)
-                    fib = Fib(backend.snapshot(family=IPV4)) if now is None else now.checked.fib
+                    fib = Fib(backend.snapshot(family=IPV4)) if now is None else now.check.fib
                 except BackendError as error:
                     if not isinstance(error.fib, Fib):
                         raise
@@ -249,7 +249,7 @@ def _judge(
         return None
     found = examine(quiet_context(), backend, by, wait=0.0)
     return Now(
-        checked=Check(found, by),
+        check=Check(found, by),
         named=named,
         installed=settings if settings is not None and settings.expected_cidrs else None,
         gated=gated,

@@ -1,7 +1,6 @@
-"""A run of our tasks from the command line: as it would be, and as it was.
+"""A run of our tasks from the command line, as it would be and as it was; its routes and files in lines.
 
-Here: signals, the exit code, and what was changed, as values. Not here: which task it is, and the lines of the page
-(`changes`, `commands`).
+Shared by `plan`, `apply`, `remove` and `render`. Not here: which task it is, and what is carried out (`tasks`).
 """
 
 from __future__ import annotations
@@ -17,23 +16,41 @@ import phases
 from hostrouting.cli.check import Check
 from hostrouting.cli.command import FAILED, FINE, UNDECIDED
 from hostrouting.cli.failure import code_of, errors_in
+from hostrouting.cli.page import SHOWN, Painted, capped, counted, line
+from hostrouting.cli.remedy import route_lines
 from hostrouting.effects import Effects, effects_of
 from hostrouting.errors import RouteOverlapError
 from hostrouting.kernel import Examination
 from hostrouting.plan import Step
 from hostrouting.tasks import CheckResult, RoutesResult
 from hostrouting.uplink import bare_leg
+from hostrouting.wording import foreseen_line, repair_document
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from hostrouting.cli.page import Line, Tone
     from hostrouting.config import HostRoutingConfig
     from hostrouting.host import Host
     from hostrouting.model import Route
     from hostrouting.openings import GateState
     from hostrouting.plan import Foreseen, RoutePlan
 
-__all__ = ["Done", "Prospect", "Run", "run_task"]
+__all__ = [
+    "Done",
+    "Prospect",
+    "Run",
+    "file_lines",
+    "foreseen_document",
+    "foreseen_lines",
+    "run_task",
+    "step_document",
+    "step_lines",
+    "tally",
+]
+
+_TONES: dict[str, Tone] = {"keep": "soft", "add": "good", "replace": "warn", "delete": "warn", "conflict": "bad"}
+_ORDER = ("conflict", "add", "replace", "delete", "keep")
 
 
 @attrs.frozen
@@ -194,3 +211,50 @@ def _hangup_stops() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+def step_lines(steps: Sequence[Step]) -> Iterator[Line]:
+    """The steps as a diff: what changes first, then what stays; of many alike the first ones."""
+    for action in _ORDER:
+        alike = [step for step in steps if step.action == action]
+        shown = [text for step in alike[:SHOWN] for text in str(step).splitlines()]
+        yield from capped((line("  ", Painted(text, _TONES[action])) for text in shown), len(alike))
+
+
+def file_lines(verb: str, paths: Sequence[str]) -> Iterator[Line]:
+    """The files, one a line."""
+    yield from capped((line("  ", Painted(f"{verb} ", "soft"), path) for path in paths[:SHOWN]), len(paths))
+
+
+def tally(steps: Sequence[Step], words: dict[str, str]) -> list[str]:
+    """How many routes are to be, or were, added and so on, for the actions that are given words."""
+    counts = [(word, sum(step.action == action for step in steps)) for action, word in words.items()]
+    return [word.format(counted(count, "route")) for word, count in counts if count]
+
+
+def step_document(step: Step) -> dict[str, Any]:
+    """A step as plain values."""
+    return {"action": step.action, "route": str(step.route), "reason": step.why}
+
+
+def foreseen_lines(foreseen: Sequence[Foreseen], *, config: str) -> Iterator[Line]:
+    """What does not last, and the routes that do."""
+    if not foreseen:
+        return
+    yield line()
+    yield line("What does not last:")
+    told = (line("  ", Painted(foreseen_line(it), "warn")) for it in foreseen[:SHOWN])
+    yield from capped(told, len(foreseen))
+    if lacking := [route for it in foreseen[:SHOWN] for route in it.lacking]:
+        yield line(f"In its place, put this into staticRoutes.routes of {config}:")
+        yield from route_lines(lacking)
+
+
+def foreseen_document(foreseen: Foreseen) -> dict[str, Any]:
+    """The same as plain values."""
+    return {
+        "route": str(foreseen.wanted),
+        "addresses": [{"address": f"{it.ip}/{it.length}", "dev": it.dev} for it in foreseen.addresses],
+        "instead": repair_document(foreseen.lacking),
+        "text": foreseen_line(foreseen),
+    }

@@ -38,25 +38,24 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
 
 
 def _page(done: Done, arguments: argparse.Namespace, style: Style) -> Iterator[Line]:
-    from hostrouting.cli.changes import foreseen_lines
-    from hostrouting.cli.check import answer_line, evidence_lines, limit_lines
     from hostrouting.cli.failure import is_denied
     from hostrouting.cli.gates import after_a_failure, gate_lines
     from hostrouting.cli.remedy import remedy_lines
+    from hostrouting.cli.run import foreseen_lines
 
     check = done.check
     if done.run.ok:
         yield _answer_line(done, arguments.config)
     if check is not None:
-        yield answer_line(check)
+        yield check.answer_line()
     yield from _changes(done)
     yield from foreseen_lines(done.foreseen, config=arguments.config)
     if check is not None and done.escapes:
-        yield from evidence_lines(check, style)
+        yield from check.evidence_lines(style)
         again = f"hostrouting repair --config {arguments.config}"
         yield from remedy_lines(check, config=arguments.config, again=again)
         name = f"name the outbound devices as routeOverlap.expectedDevs in {arguments.config}"
-        yield from limit_lines(check, advice=f"Wait longer (--wait 300), or {name}.")
+        yield from check.limit_lines(advice=f"Wait longer (--wait 300), or {name}.")
         if not done.run.ok and done.gate.holds:
             yield line()
             yield line("The mode is STRICT: no machine starts on this host until the check passes.")
@@ -69,7 +68,7 @@ def _page(done: Done, arguments: argparse.Namespace, style: Style) -> Iterator[L
 
 
 def _answer_line(done: Done, config: str) -> Line:
-    from hostrouting.cli.changes import tally
+    from hostrouting.cli.run import tally
 
     parts = tally(done.steps, {"add": "{} added", "replace": "{} replaced", "delete": "{} deleted", "keep": "{} kept"})
     parts += [f"{counted(len(done.run.wrote), 'file')} written"] if done.run.wrote else []
@@ -80,7 +79,7 @@ def _answer_line(done: Done, config: str) -> Line:
 
 
 def _changes(done: Done) -> Iterator[Line]:
-    from hostrouting.cli.changes import file_lines, step_lines
+    from hostrouting.cli.run import file_lines, step_lines
 
     changes = [step for step in done.steps if step.action != "keep"]
     if changes or done.run.wrote or done.run.removed:
@@ -93,8 +92,8 @@ def _changes(done: Done) -> Iterator[Line]:
 
 
 def _document(done: Done) -> dict[str, Any]:
-    from hostrouting.cli.changes import foreseen_document, step_document
     from hostrouting.cli.gates import gate_document
+    from hostrouting.cli.run import foreseen_document, step_document
 
     return {
         "schema": COMMAND.schema,
@@ -121,7 +120,6 @@ afterwards is exit code 1 in STRICT, and is only told in WARN.
     failing="it failed; in STRICT also where an overlap is left",
     changes=True,
     tells_progress=True,
-    needs_files=True,
     keys={
         "ok": "whether everything that was wanted was done",
         "changed": "whether anything was changed",

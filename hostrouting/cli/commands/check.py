@@ -46,18 +46,17 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
 
 
 def _page(it: Check, gate: GateState, arguments: argparse.Namespace, style: Style) -> Iterator[Line]:
-    from hostrouting.cli.check import answer_line, evidence_lines, limit_lines
     from hostrouting.cli.gates import gate_lines
 
-    yield answer_line(it)
-    yield from evidence_lines(it, style)
+    yield it.answer_line()
+    yield from it.evidence_lines(style)
     if it.found.report.findings:
         from hostrouting.cli.remedy import remedy_lines
 
         yield from remedy_lines(
             it, config=arguments.config or "", cidrs=arguments.cidrs, devs=arguments.devs, again=_again(arguments)
         )
-    yield from limit_lines(it, advice=_advice(arguments))
+    yield from it.limit_lines(advice=_advice(arguments))
     if it.found.verdict == "no-default-route":
         where = f" --snapshot {arguments.snapshot}" if arguments.snapshot else ""
         yield line(f"Which way it takes now is told by: hostrouting explain {it.found.report.cidrs[0].ip}{where}")

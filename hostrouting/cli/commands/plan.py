@@ -67,9 +67,8 @@ def _afterwards(routes: RoutePlan, before: Snapshot, config: HostRoutingConfig) 
 
 
 def _page(it: Prospect, arguments: argparse.Namespace, style: Style) -> Iterator[Line]:
-    from hostrouting.cli.changes import file_lines, foreseen_lines, step_lines
-    from hostrouting.cli.check import answer_line, evidence_lines
     from hostrouting.cli.gates import gate_lines
+    from hostrouting.cli.run import file_lines, foreseen_lines, step_lines
 
     yield _answer_line(it, arguments.config)
     if it.steps or it.routes.pending:
@@ -84,9 +83,9 @@ def _page(it: Prospect, arguments: argparse.Namespace, style: Style) -> Iterator
     if it.after is not None:
         yield line()
         yield line("Afterwards the check would say:")
-        yield line("  ", *answer_line(it.after))
+        yield line("  ", *it.after.answer_line())
         if it.after.found.report.findings:
-            yield from evidence_lines(it.after, style, now="then")
+            yield from it.after.evidence_lines(style, now="then")
             yield line()
             if it.ends_in_overlap and it.changes:
                 told = "apply would do all of this, and then fail, and no machine would start: the mode is STRICT."
@@ -102,7 +101,7 @@ def _page(it: Prospect, arguments: argparse.Namespace, style: Style) -> Iterator
 
 
 def _answer_line(it: Prospect, config: str) -> Line:
-    from hostrouting.cli.changes import tally
+    from hostrouting.cli.run import tally
 
     beside = "; routes only: a snapshot has no files" if it.saved else ""
     until, none = ("", "") if it.saved else (", and no machine starts until then", ", and no machine starts")
@@ -129,8 +128,8 @@ def _answer_line(it: Prospect, config: str) -> Line:
 
 
 def _document(it: Prospect) -> dict[str, Any]:
-    from hostrouting.cli.changes import foreseen_document, step_document
     from hostrouting.cli.gates import gate_document
+    from hostrouting.cli.run import foreseen_document, step_document
 
     return {
         "schema": COMMAND.schema,

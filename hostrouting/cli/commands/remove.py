@@ -40,7 +40,7 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
 
 
 def _page(before: Preview, run: Run | None) -> Iterator[Line]:
-    from hostrouting.cli.changes import file_lines, step_lines
+    from hostrouting.cli.run import file_lines, step_lines
 
     steps = () if before.routes is None else before.routes.changes
     if run is None:
@@ -98,7 +98,6 @@ Takes root. Routes of ours are those that carry our protocol number: 213, unless
     failing="not everything could be removed",
     changes=True,
     tells_progress=True,
-    needs_files=True,
     keys={
         "ok": "whether everything of ours is gone",
         "routes[]": "the routes that were removed",

@@ -42,7 +42,7 @@ def _answer(arguments: argparse.Namespace, _host: Callable[[], Host]) -> Reply:
 
 
 def _page(run: Run, root: str) -> Iterator[Line]:
-    from hostrouting.cli.changes import file_lines
+    from hostrouting.cli.run import file_lines
 
     changed = bool(run.wrote or run.removed)
     if run.ok and not changed:
@@ -75,7 +75,6 @@ COMMAND = Command(
     more="What apply would write on the host itself is written below DIR, where its image is mounted.\n",
     failing="not everything could be written",
     changes=True,
-    needs_files=True,
     keys={
         "ok": "whether everything was written",
         "root": "where the image is mounted",

@@ -50,12 +50,11 @@ def _document(it: Check) -> dict[str, Any]:
 
 
 def _page(it: Check, arguments: argparse.Namespace) -> Iterator[Line]:
-    from hostrouting.cli.check import answer_line
     from hostrouting.cli.remedy import remedy_lines
 
     repair, count = it.found.repair, len(it.found.repair.routes)
     if it.found.verdict != "overlap":
-        yield answer_line(it)
+        yield it.answer_line()
         yield line("There is nothing to repair." if it.found.verdict == "ok" else "No static route can be proposed.")
         return
     routes, s = counted(count, "static route"), "s" if count == 1 else ""

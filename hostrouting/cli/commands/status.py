@@ -89,12 +89,10 @@ def _answer_lines(it: HostStatus, config: str | None) -> Iterator[Line]:
 
 def _escapes(it: HostStatus, config: str | None) -> Iterator[Line]:
     """What the check says now unless it passes, what follows, and what to do."""
-    from hostrouting.cli.check import answer_line
-
     now = it.now
     if now is None or now.verdict == "ok":
         return
-    yield answer_line(now.checked)
+    yield now.check.answer_line()
     if now.verdict != "undecided":
         yield line("  ", _follows(now, config, heals=it.heals))
     yield line("  ", _ways(now, config, heals=it.heals))
@@ -104,7 +102,7 @@ def _follows(now: Now, config: str | None, *, heals: bool) -> str:
     if heals:
         return "The static routes that are installed close it: a machine that is started now gets them first."
     if now.in_force:
-        mode = now.checked.config.route_overlap.mode
+        mode = now.check.config.route_overlap.mode
         return f"The mode is {mode}: {_FOLLOWS[mode, now.verdict]}"
     if now.is_installed:
         return "The drop-in by which machines wait for this check is missing; bring it back with: hostrouting apply"
@@ -116,7 +114,7 @@ def _ways(now: Now, config: str | None, *, heals: bool) -> str:
     if now.verdict == "no-default-route":
         return "See: ip route show default"
     by = f" --config {config}" if now.named else ""
-    if now.checked.found.repair.routes and not heals:
+    if now.check.found.repair.routes and not heals:
         repair = f"hostrouting repair{by}"
         return f"Close it with what is printed by: {repair}; see all of it with: hostrouting check{by}"
     return f"See: hostrouting check{by}"
@@ -184,9 +182,9 @@ def _judged(it: HostStatus, config: str | None) -> Iterator[tuple[str, Painted]]
         if it.checking:
             yield ("now", Painted("not known", "warn"))
         return
-    yield ("now", _verdict(now.verdict, len(now.checked.found.report.findings)))
+    yield ("now", _verdict(now.verdict, len(now.check.found.report.findings)))
     by = "the check installed here" if not now.named else f"{config}{', as it is installed' * now.is_installed}"
-    yield ("judged by", Painted(f"{by}: {check_name(now.checked.config.route_overlap)}", ""))
+    yield ("judged by", Painted(f"{by}: {check_name(now.check.config.route_overlap)}", ""))
     if now.installed is not None and not now.is_installed:
         other = f"another, {check_name(now.installed)}; judge by it with: hostrouting status"
         yield ("installed check", Painted(other, "warn"))
@@ -205,7 +203,7 @@ def _told(it: HostStatus) -> Painted:
     text = f"{said.text}, {it.last.at}" if it.last.at else said.text
     if it.last.is_out_of_date(it.now):
         # Where the kernel does not do as its tables say, these need not have changed.
-        same = it.now is not None and it.now.checked.found.surprises
+        same = it.now is not None and it.now.check.found.surprises
         why = ": the answer now is another" if same else ": since then the routes or rules have changed"
         return Painted(f"{text}; out of date{why}", "warn")
     other = it.now is not None and it.now.installed is not None and not it.now.is_installed
@@ -250,7 +248,7 @@ def _document(it: HostStatus) -> dict[str, Any]:
 
 def _now_document(now: Now) -> dict[str, Any]:
     """The document of the check, and by which check it was made."""
-    settings, check = now.checked.config.route_overlap, now.checked.document()
+    settings, check = now.check.config.route_overlap, now.check.document()
     del check["schema"]
     return {
         "by": "config" if now.named else "installed",

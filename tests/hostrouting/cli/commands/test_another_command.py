@@ -41,7 +41,7 @@ COMMAND = Command(
 @pytest.fixture(autouse=True)
 def another(monkeypatch: pytest.MonkeyPatch) -> None:
     """The one line."""
-    for module in ("parser", "program"):
+    for module in ("parser", "entry_point"):
         monkeypatch.setattr(f"hostrouting.cli.{module}.COMMANDS", (*COMMANDS, COMMAND))
 
 
