@@ -113,6 +113,16 @@ def test_the_check_comes_after_the_routes(mode: Mode) -> None:
         assert markers(system) == {LAYOUT.ok_path}
 
 
+def test_a_host_that_was_suspended() -> None:
+    """Where the clocks of the host and of systemd differ, a refusal is still recognised, and a start that is right passes."""
+    with host(config(mode=Mode.STRICT), suspended=100_000) as system:
+        assert start(system) == 1
+        assert not pid(system)
+        assert f"no machine starts: see journalctl -u {LAYOUT.gate_unit}" in system.journal(KUBE1)
+        system.must("ip", "address", "del", "172.16.1.5/16", "dev", "ib0")
+        assert start(system) == 0
+
+
 OPENINGS = {
     "revert": "systemctl revert systemd-nspawn@.service",
     "a condition": "mkdir {etc}/{gate}.d; printf '[Unit]\\nConditionPathExists=/gone\\n' >{etc}/{gate}.d/9.conf",
