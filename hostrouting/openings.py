@@ -150,8 +150,9 @@ def _machine(host: Host, found: Mapping[str, str]) -> Iterator[str]:
             why = f"systemd has another ExecStartPre= in force; {where}"
         yield f"starts without asking the gate: {why}"
     elif not found["ExecStartPre"].partition("argv[]=")[2].startswith(asks.partition("argv[]=")[2]):
-        lost = "if that changes while it runs, systemd leaves out the gate; give the drop-in a name that sorts after 00"
-        yield f"runs another ExecStartPre= before it asks the gate: {lost}; {where}"
+        lost = "if that changes while it runs, systemd leaves out the gate"
+        remedy = f"move it to a drop-in whose name sorts after {layout.gate_drop_in.rpartition('/')[2]}"
+        yield f"runs another ExecStartPre= before it asks the gate: {lost}; {remedy}; {where}"
     if _REFUSALS & set(found["SuccessExitStatus"].split()):
         status = found["SuccessExitStatus"]
         yield f"has SuccessExitStatus={status}, so that it starts although the gate refuses; {where}"

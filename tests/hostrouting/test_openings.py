@@ -26,6 +26,7 @@ STRICT = HostRoutingConfig(
     RouteOverlapConfig(["10.78.0.0/16"], Mode.STRICT),
 )
 UNIT_DROP_IN = f"/etc/systemd/system/{LAYOUT.gate_unit}.d/99.conf"
+FIRST = f"systemd/system/{LAYOUT.machine_unit}.d/00-first.conf"
 MACHINE_DROP_IN = f"/etc/systemd/system/{LAYOUT.machine_unit}.d/99.conf"
 
 
@@ -95,7 +96,7 @@ def test_an_opening(opening: Opening) -> None:
 
 
 HARMLESS = {
-    "a command before ours": (f"/etc/systemd/system/{LAYOUT.machine_unit}.d/000.conf", "ExecStartPre=/bin/true"),
+    "a command after ours, whose file has zeros": (f"/etc/systemd/system/{LAYOUT.machine_unit}.d/000.conf", "ExecStartPre=/bin/true"),
     "a command after ours": (MACHINE_DROP_IN, "ExecStartPre=/bin/true"),
     "another good status": (MACHINE_DROP_IN, "SuccessExitStatus=143"),
     "a file for the machine": (MACHINE_DROP_IN, "BindPaths=/srv/keys:/etc/keys:rbind"),
@@ -128,6 +129,19 @@ def _edit(path: str, before: str, after: str) -> Callable[[FakeHost], None]:
         host.files.texts[path] = host.files.texts[path].replace(before, after)
 
     return edit
+
+
+@pytest.mark.parametrize("path", [f"/etc/systemd/system/{KUBE1}.d/00-first.conf", f"/run/{FIRST}", f"/etc/{FIRST}"])
+def test_a_command_before_ours(path: str) -> None:
+    """A command that comes before ours is named with its file: machines ask until it changes while it runs."""
+    host = installed()
+    lay(host, path, "[Service]\nExecStartPre=/bin/true\n")
+    manager(host).reload()
+    whose = KUBE1 if KUBE1 in path else "every machine"
+    lost = "if that changes while it runs, systemd leaves out the gate"
+    remedy = f"move it to a drop-in whose name sorts after 00-host-routing.conf; look in {path}"
+    told = f"{whose} runs another ExecStartPre= before it asks the gate: {lost}; {remedy}"
+    assert find_gate_state(host) == GateState(is_up=True, openings=(told,))
 
 
 BROKEN_OPEN = {

@@ -1,7 +1,20 @@
 """What opens the gate while its files are in their places: it really does, it is told with its file, and can be undone."""
 
 from hostrouting.config import Mode
-from tests.support.gate import HALVES, KUBE1, LAYOUT, config, end, gate_tests, host, pid, start
+from tests.support.gate import (
+    HALVES,
+    KUBE1,
+    LAYOUT,
+    begin_start,
+    config,
+    end,
+    gate_tests,
+    has_started,
+    host,
+    is_starting,
+    pid,
+    start,
+)
 from tests.support.inside import statuses
 from tests.support.openings import OPENINGS
 from tests.support.systemd import System, wait_for
@@ -110,6 +123,30 @@ def test_what_systemd_has_not_read() -> None:
         assert found["openings"]
         system.must("systemctl", "daemon-reload")
         assert status()["gate"]["openings"] == []
+        assert start(system) == 1
+
+
+def test_a_command_before_ours() -> None:
+    """Where another's command comes before ours and is taken away while it runs, the gate is left out; status names it."""
+    first = f"/etc/systemd/system/{LAYOUT.machine_unit}.d/00-first.conf"
+    waits = "[Service]\nExecStartPre=/bin/sh -c 'while [ -e /run/wait ]; do sleep 0.02; done'\n"
+    with host(config(mode=Mode.STRICT)) as system, statuses(system) as status:
+        system.lay(first, waits)
+        system.must("systemctl", "daemon-reload")
+        assert start(system) == 1, "while it stays, machines ask"
+        found = status()
+        assert found["code"] == 1
+        [told] = found["gate"]["openings"]
+        assert told.startswith("every machine runs another ExecStartPre= before it asks the gate: ")
+        assert told.endswith(f"; look in {first}")
+        system.lay("/run/wait", "")
+        begin_start(system)
+        wait_for("its first command", lambda: is_starting(system))
+        system.must("rm", first)
+        system.must("systemctl", "daemon-reload")
+        system.must("rm", "/run/wait")
+        assert has_started(system)
+        end(system)
         assert start(system) == 1
 
 
