@@ -59,8 +59,8 @@ _OF_A_MACHINE = ("Id", "LoadState", "ExecStartPre", "DropInPaths", "NeedDaemonRe
 
 _RUN = SHELL.replace("'", "")  # as systemd shows it
 
-# The exit statuses with which the question ends when it is refused, or cannot be asked.
-_REFUSALS = {"1", "2", "126", "127", "TERM", "HUP", "INT", "PIPE", "KILL"}
+# The exit statuses with which the question ends when it is refused, or cannot be asked; from 200 on systemd's own.
+_REFUSALS = {1, 2, 126, 127, *range(200, 256)}
 
 
 @attrs.frozen
@@ -153,9 +153,13 @@ def _machine(host: Host, found: Mapping[str, str]) -> Iterator[str]:
         lost = "if that changes while it runs, systemd leaves out the gate"
         remedy = f"move it to a drop-in whose name sorts after {layout.gate_drop_in.rpartition('/')[2]}"
         yield f"runs another ExecStartPre= before it asks the gate: {lost}; {remedy}; {where}"
-    if _REFUSALS & set(found["SuccessExitStatus"].split()):
-        status = found["SuccessExitStatus"]
-        yield f"has SuccessExitStatus={status}, so that it starts although the gate refuses; {where}"
+    statuses = found["SuccessExitStatus"].split()
+    status = f"has SuccessExitStatus={' '.join(statuses)}, so that it starts"
+    if any(it.isdigit() and int(it) in _REFUSALS for it in statuses):
+        yield f"{status} although the gate refuses; {where}"
+    # The question ends a signal that can be caught with 1, but only once its shell has read so far.
+    if not all(map(str.isdigit, statuses)):
+        yield f"{status} when a signal ends its question to the gate; {where}"
     needed = ("/bin/bash", "/usr/bin/bash", "/usr/bin/systemctl", layout.gate_script)
     for it in (*_PLACES, *_ROOTS):
         if found[it] and (it in _ROOTS or _covers(found[it], needed)):

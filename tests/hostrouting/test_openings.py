@@ -96,7 +96,10 @@ def test_an_opening(opening: Opening) -> None:
 
 
 HARMLESS = {
-    "a command after ours, whose file has zeros": (f"/etc/systemd/system/{LAYOUT.machine_unit}.d/000.conf", "ExecStartPre=/bin/true"),
+    "a command after ours, whose file has zeros": (
+        f"/etc/systemd/system/{LAYOUT.machine_unit}.d/000.conf",
+        "ExecStartPre=/bin/true",
+    ),
     "a command after ours": (MACHINE_DROP_IN, "ExecStartPre=/bin/true"),
     "another good status": (MACHINE_DROP_IN, "SuccessExitStatus=143"),
     "a file for the machine": (MACHINE_DROP_IN, "BindPaths=/srv/keys:/etc/keys:rbind"),
@@ -142,6 +145,26 @@ def test_a_command_before_ours(path: str) -> None:
     remedy = f"move it to a drop-in whose name sorts after 00-host-routing.conf; look in {path}"
     told = f"{whose} runs another ExecStartPre= before it asks the gate: {lost}; {remedy}"
     assert find_gate_state(host) == GateState(is_up=True, openings=(told,))
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        ("133 2", "although the gate refuses"),
+        ("127", "although the gate refuses"),
+        ("203", "although the gate refuses"),
+        ("TERM", "when a signal ends its question to the gate"),
+        ("143 KILL", "when a signal ends its question to the gate"),
+        ("USR1", "when a signal ends its question to the gate"),
+    ],
+)
+def test_a_status_that_a_machine_takes_for_a_success(value: str, told: str) -> None:
+    """A status that the question may end with when it is not granted is named, and so is every signal."""
+    host = installed()
+    lay(host, MACHINE_DROP_IN, f"[Service]\nSuccessExitStatus={value}\n")
+    manager(host).reload()
+    sentence = f"every machine has SuccessExitStatus={value}, so that it starts {told}; look in {MACHINE_DROP_IN}"
+    assert find_gate_state(host) == GateState(is_up=True, openings=(sentence,))
 
 
 BROKEN_OPEN = {

@@ -150,6 +150,24 @@ def test_a_command_before_ours() -> None:
         assert start(system) == 1
 
 
+def test_a_signal_that_a_machine_takes_for_a_success() -> None:
+    """A signal that can be caught does not open it, one that cannot does; status names both."""
+    drop_in = f"/etc/systemd/system/{LAYOUT.machine_unit}.d/99.conf"
+    with host(config(mode=Mode.STRICT)) as system, statuses(system) as status:
+        system.must("sed", "-i", "3i sleep 60", LAYOUT.check_script_path)
+        for name in ("TERM", "USR1", "KILL"):
+            system.lay(drop_in, f"[Service]\nSuccessExitStatus={name}\n")
+            system.must("systemctl", "daemon-reload")
+            [told] = status()["gate"]["openings"]
+            assert "so that it starts when a signal ends its question to the gate" in told, name
+            begin_start(system)
+            wait_for("its step", lambda: LAYOUT.check_script in system.run("pgrep", "-af", "check-route").stdout)
+            system.must("systemctl", "kill", f"--signal={name}", KUBE1)
+            assert has_started(system) is (name == "KILL"), name
+            end(system)
+            system.must("systemctl", "stop", LAYOUT.gate_unit)
+
+
 def test_what_does_not_open_it() -> None:
     """Settings of the machine's unit that hide or replace what the question looks at do not open the gate."""
     drop_in = f"/etc/systemd/system/{LAYOUT.machine_unit}.d/99.conf"
