@@ -26,6 +26,7 @@ STRICT = HostRoutingConfig(
     RouteOverlapConfig(["10.78.0.0/16"], Mode.STRICT),
 )
 UNIT_DROP_IN = f"/etc/systemd/system/{LAYOUT.gate_unit}.d/99.conf"
+CONTROL = "/run/systemd/system.control"
 FIRST = f"systemd/system/{LAYOUT.machine_unit}.d/00-first.conf"
 MACHINE_DROP_IN = f"/etc/systemd/system/{LAYOUT.machine_unit}.d/99.conf"
 
@@ -307,7 +308,53 @@ def test_machines_that_are_masked_in_vain() -> None:
     lay(host, f"/run/systemd/system/{LAYOUT.machine_unit}", "")
     lay(host, f"/etc/systemd/system/{LAYOUT.machine_unit}", "[Service]\nExecStart=systemd-nspawn\n")
     manager(host).reload()
-    assert find_gate_state(host) == GateState(is_up=True)
+    state = find_gate_state(host)
+    assert (state.is_up, state.openings, state.bars) == (True, (), ())
+
+
+@pytest.mark.parametrize(
+    ("path", "remedy"),
+    [
+        (f"/etc/systemd/system/{LAYOUT.machine_unit}", f"systemctl unmask {LAYOUT.machine_unit}"),
+        (f"/run/systemd/system/{LAYOUT.machine_unit}", f"systemctl unmask --runtime {LAYOUT.machine_unit}"),
+        (f"{CONTROL}/{LAYOUT.machine_unit}", f"rm {CONTROL}/{LAYOUT.machine_unit} && systemctl daemon-reload"),
+    ],
+)
+def test_each_mask_has_its_remedy(path: str, remedy: str) -> None:
+    """What takes a mask back depends on where it is."""
+    host = installed()
+    lay(host, path, "")
+    manager(host).reload()
+    assert find_gate_state(host).bars == (f"{LAYOUT.machine_unit} is masked; allow machines with: {remedy}",)
+
+
+def test_what_keeps_machines_from_starting() -> None:
+    """A mask does that, but not where the administrator has a template: then a link that comes before it does."""
+    for host in (FakeHost(), installed()):
+        assert find_gate_state(host).hold == f"systemctl mask --runtime {LAYOUT.machine_unit}"
+        lay(host, f"/etc/systemd/system/{LAYOUT.machine_unit}", "[Service]\nExecStart=systemd-nspawn\n")
+        link = f"ln -s /dev/null {CONTROL}/{LAYOUT.machine_unit}"
+        assert find_gate_state(host).hold == f"mkdir -p {CONTROL} && {link} && systemctl daemon-reload"
+
+
+@pytest.mark.parametrize(
+    ("properties", "told"),
+    [
+        ({"RefuseManualStart": "yes"}, "{unit} has RefuseManualStart=yes, and no machine starts; "),
+        (
+            {"AssertResult": "no", "AssertTimestampMonotonic": "17"},
+            "an Assert…= of {unit} did not hold, and no machine starts until it does; ",
+        ),
+        ({"AssertResult": "no", "AssertTimestampMonotonic": "0"}, ""),
+    ],
+    ids=["refused", "did not hold", "not asked yet"],
+)
+def test_a_unit_that_systemd_does_not_start(properties: dict[str, str], told: str) -> None:
+    """A setting with which systemd does not start the gate's unit is named, with where to look."""
+    host = installed()
+    manager(host).properties[LAYOUT.gate_unit] = properties
+    bars = (f"{told.format(unit=LAYOUT.gate_unit)}look in {LAYOUT.gate_unit_path}",) if told else ()
+    assert find_gate_state(host) == GateState(is_up=True, bars=bars)
 
 
 def test_a_cause_is_said_once() -> None:

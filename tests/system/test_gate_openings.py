@@ -168,6 +168,28 @@ def test_a_signal_that_a_machine_takes_for_a_success() -> None:
             system.must("systemctl", "stop", LAYOUT.gate_unit)
 
 
+def test_what_keeps_it_shut() -> None:
+    """A setting with which systemd does not start the gate's unit is told with its file."""
+    drop_in = f"/etc/systemd/system/{LAYOUT.gate_unit}.d/99.conf"
+    # As a machine that was refused does: systemd forgets of a unit that it has not loaded why it did not start.
+    keeps = {"/etc/systemd/system/keeps-it-loaded.target": f"[Unit]\nAfter={LAYOUT.gate_unit}\n"}
+    with host(config(*HALVES, mode=Mode.STRICT), more=keeps) as system, statuses(system) as status:
+        system.must("systemctl", "start", "keeps-it-loaded.target")
+        for setting in ("RefuseManualStart=yes", "AssertPathExists=/gone"):
+            system.lay(drop_in, f"[Unit]\n{setting}\n")
+            system.must("systemctl", "daemon-reload")
+            assert system.run("systemctl", "start", LAYOUT.gate_unit).returncode, "what every machine's start asks for"
+            gate = status()["gate"]
+            assert gate["openings"] == []
+            [told] = gate["bars"]
+            assert setting.partition("Path")[0] in told
+            assert told.endswith(f"look in {drop_in}")
+        system.must("rm", drop_in)
+        system.must("systemctl", "daemon-reload")
+        assert start(system) == 0
+        assert status()["gate"]["bars"] == []
+
+
 def test_what_does_not_open_it() -> None:
     """Settings of the machine's unit that hide or replace what the question looks at do not open the gate."""
     drop_in = f"/etc/systemd/system/{LAYOUT.machine_unit}.d/99.conf"
