@@ -16,6 +16,7 @@ import attrs
 from hostrouting.config import Mode
 from hostrouting.errors import FileError
 from hostrouting.gate import Gate
+from hostrouting.layout import HostLayout
 from hostrouting.render import SHELL, parse_check_script, parse_gate_steps
 
 if TYPE_CHECKING:
@@ -55,12 +56,21 @@ _UNIT = (
     *((name, "", _HIDDEN) for name in (*_PLACES, *_ROOTS)),
 )
 _OF_THE_UNIT = ("LoadState", "ExecStart", "DropInPaths", "FragmentPath", "NeedDaemonReload", *(it[0] for it in _UNIT))
-_OF_A_MACHINE = ("Id", "LoadState", "ExecStartPre", "DropInPaths", "NeedDaemonReload", "SuccessExitStatus")
+_BARS_OF_THE_UNIT = ("RefuseManualStart", "AssertResult", "AssertTimestampMonotonic")
+_OF_A_MACHINE = (
+    "Id",
+    "LoadState",
+    "FragmentPath",
+    "ExecStartPre",
+    "DropInPaths",
+    "NeedDaemonReload",
+    "SuccessExitStatus",
+)
 
 _RUN = SHELL.replace("'", "")  # as systemd shows it
 
-# The exit statuses with which the question ends when it is refused, or cannot be asked.
-_REFUSALS = {"1", "2", "126", "127", "TERM", "HUP", "INT", "PIPE", "KILL"}
+# The exit statuses with which the question ends when it is refused, or cannot be asked; from 200 on systemd's own.
+_REFUSALS = {1, 2, 126, 127, *range(200, 256)}
 
 
 @attrs.frozen
@@ -73,6 +83,11 @@ class GateState:
     """What lets a machine start without being judged."""
     bars: tuple[str, ...] = ()
     """What keeps every machine from starting, whatever the routing."""
+    hold: str = f"systemctl mask --runtime {HostLayout.machine_unit}"
+    """The command by which an operator keeps machines from starting, with or without a gate.
+
+    A mask of machines.target would hold back those alone that are started at the boot.
+    """
 
     @property
     def holds(self) -> bool:
@@ -83,19 +98,37 @@ class GateState:
 def find_gate_state(host: Host) -> GateState:
     """Look, and change nothing. ManagerError where systemd does not answer, FileError where a file cannot be read."""
     gate, files, layout = Gate(host), host.files, host.layout
+    nothing = _with_hold(host, GateState())
     if not gate.present():
-        return GateState()
+        return nothing
     is_up = files.is_there(layout.gate_drop_in_path)
     machines, units = _asked(host, gate)
     if machines and all(it["LoadState"] == "masked" for it in machines):
-        told = f"{layout.machine_unit} is masked; allow machines with: systemctl unmask --runtime {layout.machine_unit}"
-        return GateState(is_up, bars=(told,))
+        told = f"{layout.machine_unit} is masked; allow machines with: {_unmask(host, machines[0]['FragmentPath'])}"
+        return attrs.evolve(nothing, is_up=is_up, bars=(told,))
     openings = [*_missing(host)] or [*_machines(host, machines)]
     if is_up:
         openings += [text for it in units if it["LoadState"] == "loaded" for text in _unit(host, it)]
     openings += _edited(host, gate.steps)
-    bars = [*_bars(host), *(text for it in units for text in _unloadable(host, it))] if is_up else []
-    return GateState(is_up, tuple(dict.fromkeys(openings)), tuple(bars))
+    bars = [*_bars(host), *(text for it in units for text in _unstartable(host, it))] if is_up else []
+    return attrs.evolve(nothing, is_up=is_up, openings=tuple(dict.fromkeys(openings)), bars=tuple(bars))
+
+
+def _with_hold(host: Host, state: GateState) -> GateState:
+    """A mask is in /run, where a template that the administrator has in /etc comes before it."""
+    layout = host.layout
+    if not host.files.is_there(layout.at(f"{layout.unit_directory}/{layout.machine_unit}")):
+        return state
+    folder = "/run/systemd/system.control"
+    link = f"ln -s /dev/null {folder}/{layout.machine_unit}"
+    return attrs.evolve(state, hold=f"mkdir -p {folder} && {link} && systemctl daemon-reload")
+
+
+def _unmask(host: Host, path: str) -> str:
+    """The command that takes back what masks the machines."""
+    unit = host.layout.machine_unit
+    known = {"/etc": f"systemctl unmask {unit}", "/run": f"systemctl unmask --runtime {unit}"}
+    return known.get(path.removesuffix(f"/systemd/system/{unit}"), f"rm {path} && systemctl daemon-reload")
 
 
 def _missing(host: Host) -> Iterator[str]:
@@ -111,7 +144,7 @@ def _asked(host: Host, gate: Gate) -> tuple[Sequence[Mapping[str, str]], Sequenc
     if gate.manager is None:
         return (), ()
     machines = gate.manager.show((*_OF_A_MACHINE, *_PLACES, *_ROOTS), _UNSEEN, *_special(host), host.layout.machines)
-    return machines, gate.manager.show(_OF_THE_UNIT, host.layout.gate_unit)
+    return machines, gate.manager.show((*_OF_THE_UNIT, *_BARS_OF_THE_UNIT), host.layout.gate_unit)
 
 
 def _special(host: Host) -> tuple[str, ...]:
@@ -150,11 +183,16 @@ def _machine(host: Host, found: Mapping[str, str]) -> Iterator[str]:
             why = f"systemd has another ExecStartPre= in force; {where}"
         yield f"starts without asking the gate: {why}"
     elif not found["ExecStartPre"].partition("argv[]=")[2].startswith(asks.partition("argv[]=")[2]):
-        lost = "if that changes while it runs, systemd leaves out the gate; give the drop-in a name that sorts after 00"
-        yield f"runs another ExecStartPre= before it asks the gate: {lost}; {where}"
-    if _REFUSALS & set(found["SuccessExitStatus"].split()):
-        status = found["SuccessExitStatus"]
-        yield f"has SuccessExitStatus={status}, so that it starts although the gate refuses; {where}"
+        lost = "if that changes while it runs, systemd leaves out the gate"
+        remedy = f"move it to a drop-in whose name sorts after {layout.gate_drop_in.rpartition('/')[2]}"
+        yield f"runs another ExecStartPre= before it asks the gate: {lost}; {remedy}; {where}"
+    statuses = found["SuccessExitStatus"].split()
+    status = f"has SuccessExitStatus={' '.join(statuses)}, so that it starts"
+    if any(it.isdigit() and int(it) in _REFUSALS for it in statuses):
+        yield f"{status} although the gate refuses; {where}"
+    # The question ends a signal that can be caught with 1, but only once its shell has read so far.
+    if not all(map(str.isdigit, statuses)):
+        yield f"{status} when a signal ends its question to the gate; {where}"
     needed = ("/bin/bash", "/usr/bin/bash", "/usr/bin/systemctl", layout.gate_script)
     for it in (*_PLACES, *_ROOTS):
         if found[it] and (it in _ROOTS or _covers(found[it], needed)):
@@ -167,8 +205,13 @@ def _covers(bound: str, needed: Iterable[str]) -> bool:
     return any(path == place or path.startswith(f"{place}/") for path in needed for place in places)
 
 
-def _unloadable(host: Host, found: Mapping[str, str]) -> Iterator[str]:
+def _unstartable(host: Host, found: Mapping[str, str]) -> Iterator[str]:
     layout, state = host.layout, found["LoadState"]
+    where = f"look in {found['DropInPaths'] or found['FragmentPath']}"
+    if found["RefuseManualStart"] == "yes":
+        yield f"{layout.gate_unit} has RefuseManualStart=yes, and no machine starts; {where}"
+    if found["AssertResult"] == "no" and found["AssertTimestampMonotonic"] not in {"", "0"}:
+        yield f"an Assert…= of {layout.gate_unit} did not hold, and no machine starts until it does; {where}"
     if state != "loaded" and host.files.read(layout.gate_unit_path):
         if state == "not-found":
             told = f"systemd has not loaded the current {layout.gate_unit}"

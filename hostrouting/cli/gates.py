@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from hostrouting.cli.page import Painted, line
 from hostrouting.errors import FileError, ManagerError
-from hostrouting.layout import HostLayout
 from hostrouting.openings import GateState, find_gate_state
 
 if TYPE_CHECKING:
@@ -16,9 +15,6 @@ if TYPE_CHECKING:
     from hostrouting.host import Host
 
 __all__ = ["after_a_failure", "gate_document", "gate_lines", "looked_at_gate"]
-
-# Of machines.target it would hold back those alone that are started at the boot.
-_HOLD = f"systemctl mask --runtime {HostLayout.machine_unit}"
 
 
 def looked_at_gate(host: Host) -> GateState:
@@ -50,7 +46,7 @@ def after_a_failure(gate: GateState) -> Line:
     """Whether a machine starts now, in one line: the last of a run that failed."""
     if gate.openings or not gate.is_up:
         why = gate.openings[0] if gate.openings else "the gate is not up"
-        ways = f"keep machines from starting with: {_HOLD}; or mend this and apply again"
+        ways = f"keep machines from starting with: {gate.hold}; or mend this and apply again"
         return line(Painted("A machine that is started now is NOT held back:", "bad"), f" {why}; {ways}")
     if gate.bars:
         return line(Painted("No machine starts now:", "warn"), f" {gate.bars[0]}")

@@ -80,8 +80,10 @@ def render_gate_unit(layout: HostLayout | None = None) -> str:
         timeout=_SECONDS,
         state_directory=where.state_directory,
         capabilities="CAP_NET_ADMIN",
-        # What is stopped, and what a script leaves, ends at once; and a stop is not mistaken for a refusal.
-        settings=("KillSignal=SIGKILL",),
+        # What is stopped, and what a script leaves, ends at once; and a stop is not mistaken for a refusal. A refusal
+        # ends with 1, or by KILL after the time-out: with a Restart= for all services, systemd would take the steps
+        # again and again.
+        settings=("KillSignal=SIGKILL", "RestartPreventExitStatus=1 KILL"),
     )
 
 

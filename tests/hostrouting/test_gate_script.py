@@ -389,7 +389,8 @@ class TestScript:
     def test_cut_short(self, place: Place, arguments: tuple[str, ...]) -> None:
         """Wherever the script ends too early, it fails: its second line, which says so, is there at once or not at all."""
         place.put([step("50 requires a")], {"a": OK})
-        text = put_before(place.text, {"systemctl": "exit 0", "sleep": ":"}, place.folder)
+        # Of `ask` and `scripts` other programs are the beginning: one writes a file, and one waits.
+        text = put_before(place.text, dict.fromkeys(["systemctl", "sleep", "as", "script"], "exit 0"), place.folder)
         assert place.run(*arguments, text=text).returncode == 0
         begin, end = text.index(" EXIT ") + len(" EXIT "), len(text.rstrip())
         for length in (*range(begin, end, 20), *range(end - 20, end)):
@@ -470,6 +471,12 @@ class TestAsk:
         """Where the unit has failed by itself since, it is refused at once, with where the reason is."""
         done, calls, naps = ask(place, Answers((1,), failed(result)))
         assert (done.returncode, calls.count(START), naps) == (1, 1, [])
+        assert f"<3>host-routing-gate: no machine starts: see journalctl -u {UNIT}" in done.stderr
+
+    def test_refused_on_a_host_that_was_suspended(self, place: Place) -> None:
+        """Where systemd's clock is behind, every end seems to be an old one; the second that is new is a refusal."""
+        done, calls, naps = ask(place, Answers((1,), failed(ended=f"$(grep -c start {place.folder}/calls)")))
+        assert (done.returncode, calls.count(START), naps) == (1, 2, ["0.1"])
         assert f"<3>host-routing-gate: no machine starts: see journalctl -u {UNIT}" in done.stderr
 
     @pytest.mark.parametrize("load", ["masked", "not-found", "bad-setting", "error"])

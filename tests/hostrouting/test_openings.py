@@ -26,6 +26,8 @@ STRICT = HostRoutingConfig(
     RouteOverlapConfig(["10.78.0.0/16"], Mode.STRICT),
 )
 UNIT_DROP_IN = f"/etc/systemd/system/{LAYOUT.gate_unit}.d/99.conf"
+CONTROL = "/run/systemd/system.control"
+FIRST = f"systemd/system/{LAYOUT.machine_unit}.d/00-first.conf"
 MACHINE_DROP_IN = f"/etc/systemd/system/{LAYOUT.machine_unit}.d/99.conf"
 
 
@@ -95,7 +97,10 @@ def test_an_opening(opening: Opening) -> None:
 
 
 HARMLESS = {
-    "a command before ours": (f"/etc/systemd/system/{LAYOUT.machine_unit}.d/000.conf", "ExecStartPre=/bin/true"),
+    "a command after ours, whose file has zeros": (
+        f"/etc/systemd/system/{LAYOUT.machine_unit}.d/000.conf",
+        "ExecStartPre=/bin/true",
+    ),
     "a command after ours": (MACHINE_DROP_IN, "ExecStartPre=/bin/true"),
     "another good status": (MACHINE_DROP_IN, "SuccessExitStatus=143"),
     "a file for the machine": (MACHINE_DROP_IN, "BindPaths=/srv/keys:/etc/keys:rbind"),
@@ -128,6 +133,39 @@ def _edit(path: str, before: str, after: str) -> Callable[[FakeHost], None]:
         host.files.texts[path] = host.files.texts[path].replace(before, after)
 
     return edit
+
+
+@pytest.mark.parametrize("path", [f"/etc/systemd/system/{KUBE1}.d/00-first.conf", f"/run/{FIRST}", f"/etc/{FIRST}"])
+def test_a_command_before_ours(path: str) -> None:
+    """A command that comes before ours is named with its file: machines ask until it changes while it runs."""
+    host = installed()
+    lay(host, path, "[Service]\nExecStartPre=/bin/true\n")
+    manager(host).reload()
+    whose = KUBE1 if KUBE1 in path else "every machine"
+    lost = "if that changes while it runs, systemd leaves out the gate"
+    remedy = f"move it to a drop-in whose name sorts after 00-host-routing.conf; look in {path}"
+    told = f"{whose} runs another ExecStartPre= before it asks the gate: {lost}; {remedy}"
+    assert find_gate_state(host) == GateState(is_up=True, openings=(told,))
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        ("133 2", "although the gate refuses"),
+        ("127", "although the gate refuses"),
+        ("203", "although the gate refuses"),
+        ("TERM", "when a signal ends its question to the gate"),
+        ("143 KILL", "when a signal ends its question to the gate"),
+        ("USR1", "when a signal ends its question to the gate"),
+    ],
+)
+def test_a_status_that_a_machine_takes_for_a_success(value: str, told: str) -> None:
+    """A status that the question may end with when it is not granted is named, and so is every signal."""
+    host = installed()
+    lay(host, MACHINE_DROP_IN, f"[Service]\nSuccessExitStatus={value}\n")
+    manager(host).reload()
+    sentence = f"every machine has SuccessExitStatus={value}, so that it starts {told}; look in {MACHINE_DROP_IN}"
+    assert find_gate_state(host) == GateState(is_up=True, openings=(sentence,))
 
 
 BROKEN_OPEN = {
@@ -270,7 +308,53 @@ def test_machines_that_are_masked_in_vain() -> None:
     lay(host, f"/run/systemd/system/{LAYOUT.machine_unit}", "")
     lay(host, f"/etc/systemd/system/{LAYOUT.machine_unit}", "[Service]\nExecStart=systemd-nspawn\n")
     manager(host).reload()
-    assert find_gate_state(host) == GateState(is_up=True)
+    state = find_gate_state(host)
+    assert (state.is_up, state.openings, state.bars) == (True, (), ())
+
+
+@pytest.mark.parametrize(
+    ("path", "remedy"),
+    [
+        (f"/etc/systemd/system/{LAYOUT.machine_unit}", f"systemctl unmask {LAYOUT.machine_unit}"),
+        (f"/run/systemd/system/{LAYOUT.machine_unit}", f"systemctl unmask --runtime {LAYOUT.machine_unit}"),
+        (f"{CONTROL}/{LAYOUT.machine_unit}", f"rm {CONTROL}/{LAYOUT.machine_unit} && systemctl daemon-reload"),
+    ],
+)
+def test_each_mask_has_its_remedy(path: str, remedy: str) -> None:
+    """What takes a mask back depends on where it is."""
+    host = installed()
+    lay(host, path, "")
+    manager(host).reload()
+    assert find_gate_state(host).bars == (f"{LAYOUT.machine_unit} is masked; allow machines with: {remedy}",)
+
+
+def test_what_keeps_machines_from_starting() -> None:
+    """A mask does that, but not where the administrator has a template: then a link that comes before it does."""
+    for host in (FakeHost(), installed()):
+        assert find_gate_state(host).hold == f"systemctl mask --runtime {LAYOUT.machine_unit}"
+        lay(host, f"/etc/systemd/system/{LAYOUT.machine_unit}", "[Service]\nExecStart=systemd-nspawn\n")
+        link = f"ln -s /dev/null {CONTROL}/{LAYOUT.machine_unit}"
+        assert find_gate_state(host).hold == f"mkdir -p {CONTROL} && {link} && systemctl daemon-reload"
+
+
+@pytest.mark.parametrize(
+    ("properties", "told"),
+    [
+        ({"RefuseManualStart": "yes"}, "{unit} has RefuseManualStart=yes, and no machine starts; "),
+        (
+            {"AssertResult": "no", "AssertTimestampMonotonic": "17"},
+            "an Assert…= of {unit} did not hold, and no machine starts until it does; ",
+        ),
+        ({"AssertResult": "no", "AssertTimestampMonotonic": "0"}, ""),
+    ],
+    ids=["refused", "did not hold", "not asked yet"],
+)
+def test_a_unit_that_systemd_does_not_start(properties: dict[str, str], told: str) -> None:
+    """A setting with which systemd does not start the gate's unit is named, with where to look."""
+    host = installed()
+    manager(host).properties[LAYOUT.gate_unit] = properties
+    bars = (f"{told.format(unit=LAYOUT.gate_unit)}look in {LAYOUT.gate_unit_path}",) if told else ()
+    assert find_gate_state(host) == GateState(is_up=True, bars=bars)
 
 
 def test_a_cause_is_said_once() -> None:

@@ -99,6 +99,7 @@ def host(
     scripts: Mapping[str, str] | None = None,
     machines: tuple[str, ...] = ("kube1",),
     tree: Path = THIS_HOST,
+    suspended: int = 0,
 ) -> Iterator[System]:
     """A booted host, whose image the tasks have prepared; `late` is by how many seconds its default route is."""
     network = "/etc/systemd/system/test-network.service"
@@ -114,6 +115,7 @@ def host(
         machines=machines,
         furnish=furnish,
         tree=tree,
+        suspended=suspended,
     ) as system:
         system.settled()
         yield system

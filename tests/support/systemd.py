@@ -185,14 +185,17 @@ def booted(
     machines: tuple[str, ...] = (),
     furnish: Callable[[str], None] = lambda _root: None,
     tree: Path = THIS_HOST,
+    suspended: int = 0,
 ) -> Iterator[System]:
     """A system with these files (and programs, and symbolic links) laid over a tree's, and these machines.
 
-    `furnish` is given where the root of its files is, before it boots.
+    `furnish` is given where the root of its files is, before it boots. `suspended` is for how many seconds it seems to
+    have been suspended: by so much /proc/uptime is ahead of the monotonic clock.
     """
     _clear_away()
     work = Path(tempfile.mkdtemp(prefix=f"{_GROUP}{os.getpid()}-"))
     command = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    command += ["--time", f"--boottime={suspended}"] if suspended else []
     script = PROJECT / "tests" / "support" / "boot_system.sh"
     outer = subprocess.Popen(
         ["setpriv", "--pdeathsig", "KILL", *command, str(script), str(work), work.name, str(PROJECT), str(tree)],

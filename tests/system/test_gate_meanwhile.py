@@ -33,12 +33,22 @@ from tests.support.systemd import System, wait_for
 pytestmark = gate_tests
 
 ALLOWS, REFUSES = config(*HALVES, mode=Mode.STRICT), config(StaticRoute("10.77.0.0/16"), mode=Mode.STRICT)
+# By its check the one refuses, and by its routes the other; the routes of the one and the check of the other do not.
+HALF, CONFLICT = config(HALVES[0], mode=Mode.STRICT), config(StaticRoute(CIDR), mode=Mode.WARN)
 BY_HAND = StaticRoute("172.16.0.0/17", gateway="10.0.0.1", dev="eth0")  # needs no default route
 # Stands in for systemctl: whoever has units read anew is kept waiting.
 SLOW = """\
 #!/bin/sh
 case "$*" in *daemon-reload*) touch /run/waits; while [ ! -e /run/go ]; do sleep 0.02; done ;; esac
 exec /usr/bin/systemctl.real "$@"
+"""
+# Another, which keeps whoever stops the gate waiting afterwards.
+SLOW_STOP = f"""\
+#!/bin/sh
+case "$*" in *" stop "*{LAYOUT.gate_unit}) ;; *) exec /usr/bin/systemctl.real "$@" ;; esac
+/usr/bin/systemctl.real "$@"
+touch /run/waits
+while [ ! -e /run/go ]; do sleep 0.02; done
 """
 KEEPER = {"/etc/systemd/system/keeps-it-loaded.target": f"[Unit]\nAfter={KUBE1}\n"}
 OTHER = {
@@ -57,6 +67,11 @@ def halfway(system: System, before: HostRoutingConfig, after: HostRoutingConfig)
         wait_for("the apply to come half its way", lambda: system.outside("/run/waits").exists())
         yield
         applying.wait()
+
+
+def is_held(system: System) -> bool:
+    """Whether a run of the gate waits while /run/held is there."""
+    return "sleep" in system.run("systemctl", "status", "--no-pager", LAYOUT.gate_unit).stdout
 
 
 def settings_of(system: System) -> set[str]:
@@ -107,18 +122,53 @@ def test_a_start_that_waits_for_what_is_replaced(allows: bool) -> None:  # noqa:
 @many_times
 def test_a_start_is_not_judged_by_a_mixture() -> None:
     """A start that is between the old steps when they change takes none of the new ones in their place."""
-    # By its check the one refuses, and by its routes the other; the routes of the one and the check of the other do not.
-    half, conflict = config(HALVES[0], mode=Mode.STRICT), config(StaticRoute(CIDR), mode=Mode.WARN)
     with host() as system:
-        assert run_task(system, "Configure", half).returncode == 1
+        assert run_task(system, "Configure", HALF).returncode == 1
         system.lay("/run/wait", "")
         system.must("sed", "-i", "3i while [[ -e /run/wait ]]; do sleep 0.05; done", LAYOUT.routes_script_path)
         begin_start(system)
         wait_for("its first step", lambda: LAYOUT.routes_script in system.run("pgrep", "-af", "static-routes").stdout)
-        assert run_task(system, "Configure", conflict).returncode == 1
+        assert run_task(system, "Configure", CONFLICT).returncode == 1
         system.must("rm", "/run/wait")
         assert not has_started(system)
         assert f"{CIDR}: its key is held by" in system.journal(LAYOUT.gate_unit)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "script", "place"),
+    [
+        (HALF, CONFLICT, LAYOUT.routes_script_path, "3"),
+        (CONFLICT, HALF, LAYOUT.gate_script_path, "/ in .*all/"),
+    ],
+    ids=["in its first step", "before its first step"],
+)
+def test_no_mixture_where_nobody_can_lock(
+    before: HostRoutingConfig, after: HostRoutingConfig, script: str, place: str
+) -> None:
+    """With a read-only /run, a start that has read the old list takes none of the new steps, nor does one that comes later."""
+    with host(before) as system:
+        system.must("mkdir", LAYOUT.state_directory)
+        system.must("mount", "-t", "tmpfs", "-o", "ro,mode=755", "none", LAYOUT.state_directory)
+        system.lay("/run/held", "")
+        system.must("sed", "-i", f"{place}i while [[ -e /run/held ]]; do sleep 0.02; done", script)
+        system.must("mv", "/usr/bin/systemctl", "/usr/bin/systemctl.real")
+        system.lay("/usr/bin/systemctl", SLOW_STOP, mode=0o755)
+        begin_start(system)
+        wait_for("the start to be held", lambda: is_held(system))
+        with agents(system) as crew:
+            applying = crew.begin("Configure", after)
+            stopped = system.outside("/run/waits")
+            wait_for("the gate to be stopped", lambda: stopped.exists() or applying.has_ended())
+            wait_for("the machine to ask again", lambda: not is_starting(system) or is_held(system))
+            system.lay("/run/go", "")
+            assert applying.wait().returncode == 1
+            assert system.read(LAYOUT.lock_path) is None
+            system.must("rm", "/run/held")
+            assert not has_started(system)
+            assert "changing" not in (system.read(LAYOUT.gate_steps_path) or "")
+            assert start(system) == 1
+            assert crew.begin("Configure", ALLOWS).wait().returncode == 0
+            assert start(system) == 0
 
 
 def test_what_systemd_has_not_read_is_read() -> None:

@@ -1,7 +1,20 @@
 """What opens the gate while its files are in their places: it really does, it is told with its file, and can be undone."""
 
 from hostrouting.config import Mode
-from tests.support.gate import HALVES, KUBE1, LAYOUT, config, end, gate_tests, host, pid, start
+from tests.support.gate import (
+    HALVES,
+    KUBE1,
+    LAYOUT,
+    begin_start,
+    config,
+    end,
+    gate_tests,
+    has_started,
+    host,
+    is_starting,
+    pid,
+    start,
+)
 from tests.support.inside import statuses
 from tests.support.openings import OPENINGS
 from tests.support.systemd import System, wait_for
@@ -111,6 +124,70 @@ def test_what_systemd_has_not_read() -> None:
         system.must("systemctl", "daemon-reload")
         assert status()["gate"]["openings"] == []
         assert start(system) == 1
+
+
+def test_a_command_before_ours() -> None:
+    """Where another's command comes before ours and is taken away while it runs, the gate is left out; status names it."""
+    first = f"/etc/systemd/system/{LAYOUT.machine_unit}.d/00-first.conf"
+    waits = "[Service]\nExecStartPre=/bin/sh -c 'while [ -e /run/wait ]; do sleep 0.02; done'\n"
+    with host(config(mode=Mode.STRICT)) as system, statuses(system) as status:
+        system.lay(first, waits)
+        system.must("systemctl", "daemon-reload")
+        assert start(system) == 1, "while it stays, machines ask"
+        found = status()
+        assert found["code"] == 1
+        [told] = found["gate"]["openings"]
+        assert told.startswith("every machine runs another ExecStartPre= before it asks the gate: ")
+        assert told.endswith(f"; look in {first}")
+        system.lay("/run/wait", "")
+        begin_start(system)
+        wait_for("its first command", lambda: is_starting(system))
+        system.must("rm", first)
+        system.must("systemctl", "daemon-reload")
+        system.must("rm", "/run/wait")
+        assert has_started(system)
+        end(system)
+        assert start(system) == 1
+
+
+def test_a_signal_that_a_machine_takes_for_a_success() -> None:
+    """A signal that can be caught does not open it, one that cannot does; status names both."""
+    drop_in = f"/etc/systemd/system/{LAYOUT.machine_unit}.d/99.conf"
+    with host(config(mode=Mode.STRICT)) as system, statuses(system) as status:
+        system.must("sed", "-i", "3i sleep 60", LAYOUT.check_script_path)
+        for name in ("TERM", "USR1", "KILL"):
+            system.lay(drop_in, f"[Service]\nSuccessExitStatus={name}\n")
+            system.must("systemctl", "daemon-reload")
+            [told] = status()["gate"]["openings"]
+            assert "so that it starts when a signal ends its question to the gate" in told, name
+            begin_start(system)
+            wait_for("its step", lambda: LAYOUT.check_script in system.run("pgrep", "-af", "check-route").stdout)
+            system.must("systemctl", "kill", f"--signal={name}", KUBE1)
+            assert has_started(system) is (name == "KILL"), name
+            end(system)
+            system.must("systemctl", "stop", LAYOUT.gate_unit)
+
+
+def test_what_keeps_it_shut() -> None:
+    """A setting with which systemd does not start the gate's unit is told with its file."""
+    drop_in = f"/etc/systemd/system/{LAYOUT.gate_unit}.d/99.conf"
+    # As a machine that was refused does: systemd forgets of a unit that it has not loaded why it did not start.
+    keeps = {"/etc/systemd/system/keeps-it-loaded.target": f"[Unit]\nAfter={LAYOUT.gate_unit}\n"}
+    with host(config(*HALVES, mode=Mode.STRICT), more=keeps) as system, statuses(system) as status:
+        system.must("systemctl", "start", "keeps-it-loaded.target")
+        for setting in ("RefuseManualStart=yes", "AssertPathExists=/gone"):
+            system.lay(drop_in, f"[Unit]\n{setting}\n")
+            system.must("systemctl", "daemon-reload")
+            assert system.run("systemctl", "start", LAYOUT.gate_unit).returncode, "what every machine's start asks for"
+            gate = status()["gate"]
+            assert gate["openings"] == []
+            [told] = gate["bars"]
+            assert setting.partition("Path")[0] in told
+            assert told.endswith(f"look in {drop_in}")
+        system.must("rm", drop_in)
+        system.must("systemctl", "daemon-reload")
+        assert start(system) == 0
+        assert status()["gate"]["bars"] == []
 
 
 def test_what_does_not_open_it() -> None:

@@ -18,6 +18,7 @@ from tests.support.gate import (
     run_task,
     start,
 )
+from tests.support.systemd import wait_for
 
 pytestmark = gate_tests
 
@@ -111,6 +112,40 @@ def test_the_check_comes_after_the_routes(mode: Mode) -> None:
         assert start(system) == 0
         assert system.journal(LAYOUT.gate_unit).count("Starting ") == before + 1
         assert markers(system) == {LAYOUT.ok_path}
+
+
+def test_a_host_that_was_suspended() -> None:
+    """Where the clocks of the host and of systemd differ, a refusal is still recognised, and a start that is right passes."""
+    with host(config(mode=Mode.STRICT), suspended=100_000) as system:
+        assert start(system) == 1
+        assert not pid(system)
+        assert f"no machine starts: see journalctl -u {LAYOUT.gate_unit}" in system.journal(KUBE1)
+        system.must("ip", "address", "del", "172.16.1.5/16", "dev", "ib0")
+        assert start(system) == 0
+
+
+def test_a_restart_of_all_services() -> None:
+    """With Restart= for all services a machine is refused at once, and the gate does not go on by itself after that."""
+    with host(config(mode=Mode.STRICT)) as system:
+        system.lay("/etc/systemd/system/service.d/10.conf", "[Service]\nRestart=on-failure\n")
+        system.lay(f"/etc/systemd/system/{LAYOUT.machine_unit}.d/20.conf", "[Service]\nRestart=no\n")
+        system.must("systemctl", "daemon-reload")
+        assert system.show(LAYOUT.gate_unit, "Restart") == "on-failure"
+        assert start(system) == 1
+        assert system.show(LAYOUT.gate_unit, "ActiveState") == "failed"
+        assert system.journal(LAYOUT.gate_unit).count("Starting ") == 1
+        # What ends before the script runs has another status, and is tried again and again.
+        system.lay(f"/etc/systemd/system/{LAYOUT.gate_unit}.d/20.conf", "[Service]\nUser=no-such-user\n")
+        system.must("systemctl", "daemon-reload")
+        assert start(system) == 1
+        wait_for("the gate's unit to be tried again", lambda: system.show(LAYOUT.gate_unit, "NRestarts") != "0")
+        said = system.journal(KUBE1)
+        assert said.count(f"no machine starts: see journalctl -u {LAYOUT.gate_unit}") == 2, said
+        # Which no oneshot may have.
+        system.lay("/etc/systemd/system/service.d/10.conf", "[Service]\nRestart=always\n")
+        system.must("systemctl", "daemon-reload")
+        assert start(system) == 1
+        assert not pid(system)
 
 
 OPENINGS = {

@@ -114,6 +114,26 @@ def _holds(system: System, last: str) -> None:
     system.must("systemctl", "unmask", "--runtime", LAYOUT.machine_unit)
 
 
+def test_the_way_out_where_a_mask_does_not_hold() -> None:
+    """Where the administrator has a template, the command that is named is another, and holds machines back, too."""
+    template = f"{_UNITS}/{LAYOUT.machine_unit}"
+    with host() as system, answering(system, _CLI) as cli:
+        system.must("cp", f"/usr/lib/systemd/system/{LAYOUT.machine_unit}", template)
+        system.lay(_CONFIG, config(mode=Mode.STRICT).to_json())
+        system.must("touch", _FOLDER)
+        code, said = cli(["apply", "--config", _CONFIG])
+        assert code == 1
+        last = said.splitlines()[-1]
+        assert last.startswith(_OPEN)
+        command = last.partition("keep machines from starting with: ")[2].partition("; or ")[0]
+        system.must("systemctl", "mask", "--runtime", LAYOUT.machine_unit)
+        assert start(system) == 0, "a mask"
+        end(system)
+        system.must("sh", "-c", command)
+        assert start(system) == 1
+        assert not pid(system)
+
+
 def test_in_json() -> None:
     """The document of a failed apply says the same: whether the gate is up, what opens it, and what bars it."""
 

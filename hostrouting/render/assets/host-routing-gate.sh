@@ -43,7 +43,8 @@ refuse() {
 # executed itself anew and dropped the connection. Then ask again; if the service is running, this waits for that run.
 ask() {
   local begin nap last=''
-  trap 'finished=1; exit 1' TERM HUP INT PIPE # not a status that a setting of the machine can take for a success
+  # Not a status that a setting of the machine can take for a success.
+  trap 'finished=1; exit 1' TERM HUP INT QUIT PIPE ALRM USR1 USR2
   read -r begin _ </proc/uptime
   begin=${begin/./}0000 # microseconds
   for nap in 0.1 0.2 0.4 0.8 1 1 1 ''; do
