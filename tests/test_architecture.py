@@ -66,13 +66,12 @@ DRAWINGS = {
         __init__
     """,
     "hostrouting.backends.netlink": """
-        codec namespaces numbers selectors watching
-        framing routes sockets sorts
-        alike attributes
-        channel decode encode lean questions
-        columns devices disturbance templates
-        routedump
-        reading
+        namespaces numbers selectors watching
+        columns framing sockets sorts
+        alike attributes channel disturbance
+        route_message
+        decode nexthops questions routedump
+        devices reading
         lookups standing
         refusals
         changing
@@ -157,7 +156,7 @@ KNOWN_CIRCLES = {"hostrouting.model": {frozenset({"snapshot", "wire"})}}
 FOREIGN = {
     "attrs": {"*"},
     "rich": {"phases.live"},
-    "pyroute2": {"hostrouting.backends.netlink.codec"},
+    "pyroute2": {"hostrouting.backends.netlink.nexthops"},
     "pytest": {"hostrouting.testing.contract", "hostrouting.testing.plugin"},
     "hypothesis": {"hostrouting.testing.strategies", "hostrouting.testing.config_strategies"},
 }

@@ -14,12 +14,12 @@ import attrs
 from hostrouting.backends.base import Outcome
 from hostrouting.backends.deletion import Obstacle, same
 from hostrouting.backends.netlink import numbers as n
-from hostrouting.backends.netlink.codec import encode
+from hostrouting.backends.netlink.attributes import message
 from hostrouting.backends.netlink.devices import NoDevice, index_of
 from hostrouting.backends.netlink.numbers import AF_OF
 from hostrouting.backends.netlink.refusals import Refusals, not_permitted
+from hostrouting.backends.netlink.route_message import RTMSG, ChangeEncoder
 from hostrouting.backends.netlink.standing import Standing
-from hostrouting.backends.netlink.templates import ChangeEncoder
 from hostrouting.model import IPV4
 
 if TYPE_CHECKING:
@@ -132,10 +132,9 @@ class _Work:
 
         No prefix of IPv4 is 255 bits long.
         """
-        fields = {"family": AF_OF[IPV4], "dst_len": 255}
-        message = encode("route", n.RTM_DELROUTE, n.NLM_F_REQUEST, sequence=self._first, fields=fields)
+        asked = message(n.RTM_DELROUTE, RTMSG.pack(AF_OF[IPV4], 255, *[0] * 7), sequence=self._first)
         errors: dict[int, KernelError] = {}
-        self._channel.submit([message], self._first, errors)
+        self._channel.submit([asked], self._first, errors)
         for error in errors.values():
             if (refusal := not_permitted(error)) is not None:
                 raise refusal

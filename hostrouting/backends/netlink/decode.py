@@ -1,4 +1,4 @@
-"""Messages of the kernel's as values: devices, addresses, rules and settings. Routes are in `routes`.
+"""Messages of the kernel's as values: devices, addresses, rules and settings. Routes are in `route_message`.
 
 All is read from bytes by hand (see `attributes`); a property test has pyroute2 read the same.
 """
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hostrouting.backends.netlink.attributes import attributes_of
 from hostrouting.backends.netlink.numbers import FAMILY_OF
-from hostrouting.backends.netlink.routes import name_of
+from hostrouting.backends.netlink.route_message import name_of
 from hostrouting.backends.netlink.selectors import read_selectors
 from hostrouting.model import Address, Link, Prefix, Rule
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import attrs
 
 from hostrouting.backends.netlink import numbers as n
+from hostrouting.backends.netlink.columns import keys
 from hostrouting.backends.netlink.framing import HEADER, ROOM_BEHIND
-from hostrouting.backends.netlink.lean import keys
 from hostrouting.errors import BackendError
 from hostrouting.model import IPV4, TABLE_LOCAL, TABLE_MAIN, Prefix
 

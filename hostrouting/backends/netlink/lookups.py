@@ -11,16 +11,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from hostrouting.backends.base import KIND_OF_ERRNO, Answer
-from hostrouting.backends.netlink import lean
 from hostrouting.backends.netlink import numbers as n
 from hostrouting.backends.netlink.alike import Alike
 from hostrouting.backends.netlink.devices import Names, NoDevice, index_of
 from hostrouting.backends.netlink.disturbance import Wanted
 from hostrouting.backends.netlink.framing import read_error
-from hostrouting.backends.netlink.questions import encode_lookup
+from hostrouting.backends.netlink.questions import encode_lookup, lookup_template
 from hostrouting.backends.netlink.reading import list_nexthops, list_routes
-from hostrouting.backends.netlink.routes import read_route
-from hostrouting.backends.netlink.templates import lookup_template
+from hostrouting.backends.netlink.route_message import read_route
 from hostrouting.errors import BackendError, Unsettled
 from hostrouting.fib import ANY
 from hostrouting.model import ip_at
@@ -103,8 +101,11 @@ class _Answers:
         return Answer(route.type, route)
 
     def _read_route(self, data: bytes) -> Route:
-        names = self._names
-        return lean.read(data + bytes(8), 0, names, {}) or read_route(data, names, list_nexthops(self._channel, names))
+        route = read_route(data, self._names, {})
+        if route.nexthop_id is None or route.legs:
+            return route
+        # By a next hop object whose legs the kernel did not spell out.
+        return read_route(data, self._names, list_nexthops(self._channel, self._names))
 
     def _of_large(self, destination: bytes) -> Answer:
         """An entry with so many legs that the kernel has no room for it in an answer: it is looked for in its table."""

@@ -1,6 +1,6 @@
-"""Numbers of the kernel's interface that are needed without pyroute2, each under the kernel's own name.
+"""Numbers of the kernel's interface that more than one module needs, each under the kernel's own name.
 
-Numbers inside messages are not here: `codec` knows them, and whoever reads or writes some by hand those few.
+Numbers inside messages are not here: whoever reads or writes these knows them.
 """
 
 __all__ = [

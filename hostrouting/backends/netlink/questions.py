@@ -1,6 +1,6 @@
 """Questions to the kernel as messages: for a list, for one device, and for what it would do with a packet.
 
-Nothing here changes anything: that is `encode`. A property test has pyroute2 make the same messages of the same words.
+Nothing here changes anything. A property test has pyroute2 make the same messages of the same words.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from hostrouting.backends.netlink import numbers as n
-from hostrouting.backends.netlink.attributes import message
+from hostrouting.backends.netlink.attributes import SEQUENCE, Template, message
 from hostrouting.backends.netlink.numbers import AF_OF
+from hostrouting.backends.netlink.route_message import DESTINATION_AT, RTMSG
 from hostrouting.model import IPV4, IPV6, ip_at, width_of
 
 if TYPE_CHECKING:
@@ -19,14 +20,13 @@ if TYPE_CHECKING:
 
     from hostrouting.fib import Flow
 
-__all__ = ["ask_device", "ask_list", "encode_lookup", "numbered"]
+__all__ = ["ask_device", "ask_list", "encode_lookup", "lookup_template", "numbered"]
 
 _SKIP_STATS = struct.pack("=I", 8)  # RTEXT_FILTER_SKIP_STATS: counters of packets are half of what is said of a device
 # Attributes by their numbers (IFLA_… and RTA_…).
 _IFNAME, _EXT_MASK = 3, 29
 _DST, _SRC, _IIF, _OIF, _TABLE, _MARK, _UID, _IP_PROTO, _SPORT, _DPORT = 1, 2, 3, 4, 15, 16, 25, 27, 28, 29
 _LINK = struct.Struct("=BxHiII")  # struct ifinfomsg
-_ROUTE = struct.Struct("=8BI")  # struct rtmsg
 _WORD = struct.Struct("=I")
 # The fixed part of a question, which is but a family and zeros.
 _SIZES = {n.RTM_GETADDR: 8, n.RTM_GETRULE: 12, n.RTM_GETNETCONF: 4, n.RTM_GETNEXTHOP: 8}
@@ -45,7 +45,7 @@ def ask_list(kind: int, family: int, table: int = 0, protocol: int = 0) -> bytes
     if kind == n.RTM_GETLINK:
         return message(kind, _LINK.pack(family, 0, 0, 0, 0), [(_EXT_MASK, _SKIP_STATS)], flags=n.NLM_F_DUMP)
     if kind == n.RTM_GETROUTE:
-        body = _ROUTE.pack(family, 0, 0, 0, 0, protocol, 0, 0, 0)
+        body = RTMSG.pack(family, 0, 0, 0, 0, protocol, 0, 0, 0)
         return message(kind, body, [(_TABLE, _WORD.pack(table))] if table else [], flags=n.NLM_F_DUMP)
     return message(kind, family.to_bytes(1, "big").ljust(_SIZES[kind], b"\0"), flags=n.NLM_F_DUMP)
 
@@ -56,15 +56,17 @@ def ask_device(name: bytes) -> bytes:
     return message(n.RTM_GETLINK, _LINK.pack(0, 0, 0, 0, 0), said)
 
 
-def encode_lookup(family: int, flow: Flow, index_of: Callable[[str], int], *, entry: int = 1, **raw: int) -> bytes:
-    """The question which entry decides for a destination; `raw` holds the `sequence` and the `dst` as numbers.
+def encode_lookup(
+    family: int, flow: Flow, index_of: Callable[[str], int], *, entry: int = 1, sequence: int = 0, dst: int = 0
+) -> bytes:
+    """The question which entry decides for the destination `dst`.
 
     Without `entry` it is the question what becomes of one packet, whose answer is always small. struct.error where the
     flow has a number that does not fit.
     """
     source = None if flow.source is None or int(flow.source) == 0 else flow.source
     asked: list[tuple[int, bytes | None]] = [
-        (_DST, ip_at(family, raw.get("dst", 0)).packed),
+        (_DST, ip_at(family, dst).packed),
         (_SRC, None if source is None else source.packed),
         (_IIF, _WORD.pack(index_of(flow.iif)) if flow.iif not in {None, "lo"} and flow.iif else None),
         (_OIF, _WORD.pack(index_of(flow.oif)) if flow.oif else None),
@@ -79,7 +81,12 @@ def encode_lookup(family: int, flow: Flow, index_of: Callable[[str], int], *, en
     flags = n.RTM_F_FIB_MATCH * entry | _EXTRA[family]
     return message(
         n.RTM_GETROUTE,
-        _ROUTE.pack(AF_OF[family], bits, bits if source else 0, flow.tos or 0, 0, 0, 0, 0, flags),
+        RTMSG.pack(AF_OF[family], bits, bits if source else 0, flow.tos or 0, 0, 0, 0, 0, flags),
         [(number, value) for number, value in asked if value is not None],
-        sequence=raw.get("sequence", 0),
+        sequence=sequence,
     )
+
+
+def lookup_template(family: int, flow: Flow, index_of: Callable[[str], int]) -> Template:
+    """The same question for any destination: its sequence number and the destination, packed, are to be filled in."""
+    return Template(encode_lookup(family, flow, index_of), SEQUENCE, (DESTINATION_AT, f"{width_of(family) // 8}s"))
