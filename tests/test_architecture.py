@@ -67,8 +67,8 @@ DRAWINGS = {
     """,
     "hostrouting.backends.netlink": """
         namespaces numbers selectors watching
-        columns framing sockets sorts
-        alike attributes channel disturbance
+        columns messages sockets sorts
+        alike channel disturbance
         route_message
         decode nexthops questions routedump
         devices reading

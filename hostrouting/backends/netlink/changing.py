@@ -14,8 +14,8 @@ import attrs
 from hostrouting.backends.base import Outcome
 from hostrouting.backends.deletion import Obstacle, same
 from hostrouting.backends.netlink import numbers as n
-from hostrouting.backends.netlink.attributes import message
 from hostrouting.backends.netlink.devices import NoDevice, index_of
+from hostrouting.backends.netlink.messages import message
 from hostrouting.backends.netlink.numbers import AF_OF
 from hostrouting.backends.netlink.refusals import Refusals, not_permitted
 from hostrouting.backends.netlink.route_message import RTMSG, ChangeEncoder
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from hostrouting.backends.base import Change
     from hostrouting.backends.netlink.channel import Channel
-    from hostrouting.backends.netlink.framing import KernelError
+    from hostrouting.backends.netlink.messages import KernelError
     from hostrouting.errors import RouteRefused
 
 __all__ = ["carry_out"]

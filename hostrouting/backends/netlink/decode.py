@@ -1,6 +1,6 @@
 """Messages of the kernel's as values: devices, addresses, rules and settings. Routes are in `route_message`.
 
-All is read from bytes by hand (see `attributes`); a property test has pyroute2 read the same.
+All is read from bytes by hand (see `messages`); a property test has pyroute2 read the same.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from ipaddress import IPv4Address, IPv6Address
 from sys import byteorder
 from typing import TYPE_CHECKING, NamedTuple
 
-from hostrouting.backends.netlink.attributes import attributes_of
+from hostrouting.backends.netlink.messages import attributes_of
 from hostrouting.backends.netlink.numbers import FAMILY_OF
 from hostrouting.backends.netlink.route_message import name_of
 from hostrouting.backends.netlink.selectors import read_selectors

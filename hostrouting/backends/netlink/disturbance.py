@@ -15,7 +15,7 @@ import attrs
 
 from hostrouting.backends.netlink import numbers as n
 from hostrouting.backends.netlink.columns import keys
-from hostrouting.backends.netlink.framing import HEADER, ROOM_BEHIND
+from hostrouting.backends.netlink.messages import HEADER, ROOM_BEHIND
 from hostrouting.errors import BackendError
 from hostrouting.model import IPV4, TABLE_LOCAL, TABLE_MAIN, Prefix
 

@@ -15,7 +15,7 @@ from hostrouting.backends.netlink import numbers as n
 from hostrouting.backends.netlink.alike import Alike
 from hostrouting.backends.netlink.devices import Names, NoDevice, index_of
 from hostrouting.backends.netlink.disturbance import Wanted
-from hostrouting.backends.netlink.framing import read_error
+from hostrouting.backends.netlink.messages import read_error
 from hostrouting.backends.netlink.questions import encode_lookup, lookup_template
 from hostrouting.backends.netlink.reading import list_nexthops, list_routes
 from hostrouting.backends.netlink.route_message import read_route
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hostrouting.backends.netlink.channel import Channel
-    from hostrouting.backends.netlink.framing import KernelError
+    from hostrouting.backends.netlink.messages import KernelError
     from hostrouting.fib import Flow
     from hostrouting.model import IP, Route
 

@@ -10,7 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from hostrouting.backends.netlink import numbers as n
-from hostrouting.backends.netlink.attributes import SEQUENCE, Template, message
+from hostrouting.backends.netlink.messages import SEQUENCE, Template, message
 from hostrouting.backends.netlink.numbers import AF_OF
 from hostrouting.backends.netlink.route_message import DESTINATION_AT, RTMSG
 from hostrouting.model import IPV4, IPV6, ip_at, width_of
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from hostrouting.fib import Flow
 
-__all__ = ["ask_device", "ask_list", "encode_lookup", "lookup_template", "numbered"]
+__all__ = ["ask_device", "ask_list", "encode_lookup", "lookup_template"]
 
 _SKIP_STATS = struct.pack("=I", 8)  # RTEXT_FILTER_SKIP_STATS: counters of packets are half of what is said of a device
 # Attributes by their numbers (IFLA_… and RTA_…).
@@ -32,11 +32,6 @@ _WORD = struct.Struct("=I")
 _SIZES = {n.RTM_GETADDR: 8, n.RTM_GETRULE: 12, n.RTM_GETNETCONF: 4, n.RTM_GETNEXTHOP: 8}
 # Without it IPv4 names the table main whichever it was; IPv6 names the right one and refuses the flag.
 _EXTRA = {IPV4: n.RTM_F_LOOKUP_TABLE, IPV6: 0}
-
-
-def numbered(asked: bytes, sequence: int) -> bytes:
-    """The same message with this sequence number."""
-    return asked[:8] + _WORD.pack(sequence) + asked[12:]
 
 
 @cache

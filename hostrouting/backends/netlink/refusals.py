@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from hostrouting.backends.base import Change
     from hostrouting.backends.deletion import Obstacle
     from hostrouting.backends.netlink.channel import Channel
-    from hostrouting.backends.netlink.framing import KernelError
+    from hostrouting.backends.netlink.messages import KernelError
     from hostrouting.model import Address, Route
 
 __all__ = ["Refusals", "not_permitted"]

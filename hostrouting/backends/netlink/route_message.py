@@ -33,15 +33,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import attrs
 
 from hostrouting.backends.netlink import numbers as n
-from hostrouting.backends.netlink.attributes import (
+from hostrouting.backends.netlink.messages import (
     ATTRIBUTE,
+    HEADER,
     SEQUENCE,
     Template,
     attributes_of,
     message,
     pack_attributes,
 )
-from hostrouting.backends.netlink.framing import HEADER
 from hostrouting.backends.netlink.numbers import AF_OF, FAMILY_OF
 from hostrouting.model import IPV4, PATHLESS, ROUTE_TYPES, NextHop, Prefix, Route, width_of
 

@@ -19,7 +19,7 @@ from hostrouting.backends.netlink import NetlinkBackend
 from hostrouting.backends.netlink import numbers as n
 from hostrouting.backends.netlink.alike import Alike
 from hostrouting.backends.netlink.channel import Channel
-from hostrouting.backends.netlink.framing import Listing
+from hostrouting.backends.netlink.messages import Listing
 from hostrouting.backends.netlink.reading import list_routes
 from hostrouting.backends.netlink.route_message import encode_change, read_route
 from hostrouting.backends.netlink.routedump import RouteDump

@@ -13,7 +13,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hostrouting.backends.netlink import numbers as n
-from hostrouting.backends.netlink.attributes import attributes_of
 from hostrouting.backends.netlink.channel import Channel
 from hostrouting.backends.netlink.decode import (
     Settings,
@@ -24,9 +23,9 @@ from hostrouting.backends.netlink.decode import (
     read_settings,
 )
 from hostrouting.backends.netlink.devices import Names
-from hostrouting.backends.netlink.framing import Listing
+from hostrouting.backends.netlink.messages import Listing, attributes_of, numbered
 from hostrouting.backends.netlink.namespaces import inside, open_namespace
-from hostrouting.backends.netlink.questions import ask_device, ask_list, encode_lookup, numbered
+from hostrouting.backends.netlink.questions import ask_device, ask_list, encode_lookup
 from hostrouting.backends.netlink.selectors import decode_selectors
 from hostrouting.backends.netlink.sockets import open_socket
 from hostrouting.fib import Flow

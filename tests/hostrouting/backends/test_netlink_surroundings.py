@@ -23,7 +23,7 @@ from hostrouting.backends.netlink import backend as backend_module
 from hostrouting.backends.netlink import numbers as n
 from hostrouting.backends.netlink.channel import Channel
 from hostrouting.backends.netlink.disturbance import Wanted, disturbed
-from hostrouting.backends.netlink.framing import Interrupted, KernelError, Listing, Lost
+from hostrouting.backends.netlink.messages import Interrupted, KernelError, Listing, Lost
 from hostrouting.backends.netlink.namespaces import inside, open_namespace
 from hostrouting.backends.netlink.sockets import open_socket
 from hostrouting.backends.netlink.watching import NetlinkWatch
