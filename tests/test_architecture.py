@@ -66,7 +66,7 @@ DRAWINGS = {
         __init__
     """,
     "hostrouting.backends.netlink": """
-        namespaces numbers selectors watching
+        numbers selectors watching
         columns messages sockets sorts
         alike channel disturbance
         route_message

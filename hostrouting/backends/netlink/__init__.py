@@ -1,7 +1,7 @@
 """Linux, by way of netlink. Here: how its messages become values and values its messages; no decision about routes.
 
-From the bottom: `numbers` are the kernel's, `messages` has what all messages have in common; `sockets`,
-`namespaces` and `channel` carry them. `route_message` has the theory of a message about a route, and makes routes of
+From the bottom: `numbers` are the kernel's, `messages` has what all messages have in common; `sockets`
+and `channel` carry them. `route_message` has the theory of a message about a route, and makes routes of
 them and them of routes; `decode` and `selectors` read all else but next hop objects, which `nexthops` has pyroute2 read
 (the only module that loads it). `questions` are asked. Where a cost for each message would add up, `columns`,
 `routedump`, `sorts` and `alike` look at many at a time. `reading`, `changing`, `lookups` and `watching` are one verb

@@ -24,10 +24,9 @@ from hostrouting.backends.netlink.decode import (
 )
 from hostrouting.backends.netlink.devices import Names
 from hostrouting.backends.netlink.messages import Listing, attributes_of, numbered
-from hostrouting.backends.netlink.namespaces import inside, open_namespace
 from hostrouting.backends.netlink.questions import ask_device, ask_list, encode_lookup
 from hostrouting.backends.netlink.selectors import decode_selectors
-from hostrouting.backends.netlink.sockets import open_socket
+from hostrouting.backends.netlink.sockets import inside, open_namespace, open_socket
 from hostrouting.fib import Flow
 from hostrouting.model import Address, Link, Rule, as_ip, ip_at
 from tests.support.commands import furnish, rule_command
