@@ -66,7 +66,7 @@ DRAWINGS = {
         __init__
     """,
     "hostrouting.backends.netlink": """
-        numbers selectors watching
+        numbers watching
         columns messages sockets sorts
         alike channel disturbance
         route_message

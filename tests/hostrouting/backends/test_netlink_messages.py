@@ -16,6 +16,7 @@ from hostrouting.backends.netlink import numbers as n
 from hostrouting.backends.netlink.channel import Channel
 from hostrouting.backends.netlink.decode import (
     Settings,
+    decode_selectors,
     read_addresses,
     read_device,
     read_links,
@@ -25,7 +26,6 @@ from hostrouting.backends.netlink.decode import (
 from hostrouting.backends.netlink.devices import Names
 from hostrouting.backends.netlink.messages import Listing, attributes_of, numbered
 from hostrouting.backends.netlink.questions import ask_device, ask_list, encode_lookup
-from hostrouting.backends.netlink.selectors import decode_selectors
 from hostrouting.backends.netlink.sockets import inside, open_namespace, open_socket
 from hostrouting.fib import Flow
 from hostrouting.model import Address, Link, Rule, as_ip, ip_at
