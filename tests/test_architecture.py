@@ -70,7 +70,7 @@ DRAWINGS = {
         columns messages sockets sorts
         alike channel disturbance
         route_message
-        decode nexthops questions routedump
+        lists nexthops routedump
         devices reading
         lookups standing
         refusals

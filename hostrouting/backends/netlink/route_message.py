@@ -70,8 +70,7 @@ _VERBS: dict[Verb, tuple[int, int]] = {
     "replace": (n.RTM_NEWROUTE, n.NLM_F_CREATE | n.NLM_F_REPLACE),
     "delete": (n.RTM_DELROUTE, 0),
 }
-_RTA_DST, _RTA_OIF, _RTA_GATEWAY, _RTA_PRIORITY, _RTA_PREFSRC, _RTA_METRICS = 1, 4, 5, 6, 7, 8
-_RTA_MULTIPATH, _RTA_TABLE, _RTA_VIA, _RTA_NH_ID = 9, 15, 18, 30
+_RTA_GATEWAY, _RTA_PRIORITY, _RTA_PREFSRC, _RTA_METRICS, _RTA_MULTIPATH, _RTA_VIA, _RTA_NH_ID = 5, 6, 7, 8, 9, 18, 30
 _RTAX_MTU, _RTAX_ADVMSS = 2, 8
 _RTNH_F_DEAD, _RTNH_F_PERVASIVE, _RTNH_F_ONLINK, _RTNH_F_LINKDOWN = 0x1, 0x2, 0x4, 0x10
 
@@ -215,13 +214,13 @@ class _Legs(_Row):
         elif legs:
             _write_leg(legs[0], parts)
             if index := parts.fixed["ifindex"]:
-                parts.attributes[_RTA_OIF] = _WORD.pack(index)
+                parts.attributes[n.RTA_OIF] = _WORD.pack(index)
 
     def read(self, parts: _Parts) -> Any:
         attributes = parts.attributes
         if packed := attributes.get(self.number):
             return tuple(_unpack_legs(packed, parts))
-        index = int.from_bytes(attributes.get(_RTA_OIF, b""), byteorder)
+        index = int.from_bytes(attributes.get(n.RTA_OIF, b""), byteorder)
         if not index and _RTA_GATEWAY not in attributes and _RTA_VIA not in attributes:
             return ()
         parts.fixed.update(hops=0, ifindex=index)
@@ -282,9 +281,9 @@ class _Remark(_Flag):
 
 
 ROUTE = (
-    _Destination("prefix", _RTA_DST),
+    _Destination("prefix", n.RTA_DST),
     _Legs("legs", _RTA_MULTIPATH),
-    _Table("table", _RTA_TABLE),
+    _Table("table", n.RTA_TABLE),
     _Number("metric", _RTA_PRIORITY),
     _Row("tos"),
     _Type("type"),

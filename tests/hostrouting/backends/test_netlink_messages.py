@@ -14,8 +14,11 @@ from hypothesis import strategies as st
 
 from hostrouting.backends.netlink import numbers as n
 from hostrouting.backends.netlink.channel import Channel
-from hostrouting.backends.netlink.decode import (
+from hostrouting.backends.netlink.devices import Names
+from hostrouting.backends.netlink.lists import (
     Settings,
+    ask_device,
+    ask_list,
     decode_selectors,
     read_addresses,
     read_device,
@@ -23,9 +26,8 @@ from hostrouting.backends.netlink.decode import (
     read_rules,
     read_settings,
 )
-from hostrouting.backends.netlink.devices import Names
+from hostrouting.backends.netlink.lookups import encode_lookup
 from hostrouting.backends.netlink.messages import Listing, attributes_of, numbered
-from hostrouting.backends.netlink.questions import ask_device, ask_list, encode_lookup
 from hostrouting.backends.netlink.sockets import inside, open_namespace, open_socket
 from hostrouting.fib import Flow
 from hostrouting.model import Address, Link, Rule, as_ip, ip_at

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hostrouting.backends.base import Change
 from hostrouting.backends.netlink import numbers as n
 from hostrouting.backends.netlink import route_message
-from hostrouting.backends.netlink.questions import encode_lookup, lookup_template
+from hostrouting.backends.netlink.lookups import encode_lookup, lookup_template
 from hostrouting.backends.netlink.route_message import LEG, ROUTE, ChangeEncoder, encode_change, read_route
 from hostrouting.fib import Flow
 from hostrouting.model import PATHLESS, NextHop, Prefix, Route, as_ip, ip_at

@@ -1,20 +1,23 @@
-"""Messages of the kernel's as values: devices, addresses, settings and rules. Routes are in `route_message`.
+"""What the kernel lists: the question for each list, and devices, addresses, settings and rules as values.
 
-A rule is read by the entries of `SELECTORS`, which know the values that it selects on. What came to Linux late, or is
-not known here at all, is among its `others` in the words of `ip rule`, so that it is never read as a rule for all
-packets. A property test has pyroute2 read the same of the same messages.
+Listed routes are read by `route_message`, next hop objects by `nexthops`. A rule is read by the entries of `SELECTORS`,
+which know the values that it selects on. What came to Linux late, or is not known here at all, is among its `others` in
+the words of `ip rule`, so that it is never read as a rule for all packets. A property test has pyroute2 ask and read the
+same.
 """
 
 from __future__ import annotations
 
 import struct
+from functools import cache
 from ipaddress import IPv4Address, IPv6Address
 from sys import byteorder
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hostrouting.backends.netlink.messages import attributes_of
+from hostrouting.backends.netlink import numbers as n
+from hostrouting.backends.netlink.messages import attributes_of, message
 from hostrouting.backends.netlink.numbers import FAMILY_OF
-from hostrouting.backends.netlink.route_message import name_of
+from hostrouting.backends.netlink.route_message import RTMSG, name_of
 from hostrouting.model import SELECTORS, Address, Link, Rule, selector_of
 
 if TYPE_CHECKING:
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
 __all__ = [
     "Settings",
     "as_text",
+    "ask_device",
+    "ask_list",
     "decode_selectors",
     "read_addresses",
     "read_device",
@@ -33,13 +38,17 @@ __all__ = [
     "read_settings",
 ]
 
-# The fixed part of a message, behind its header; then come attributes.
+# The fixed part of an answer, behind its header; then come attributes.
 _LINK = struct.Struct("=16xBxHiI4x")  # struct ifinfomsg: family, type, number, flags
 _ADDRESS = struct.Struct("=16xBBxBI")  # struct ifaddrmsg: family, length, scope, number of the device
 _RULE = struct.Struct("=16x5B2xBI")  # struct fib_rule_hdr: family, lengths, tos, table, action, flags
 _NETCONF_SIZE, _FAMILY_AT = 20, 16
+# That of a question is a family and zeros, so many bytes together.
+_SIZES = {n.RTM_GETLINK: 16, n.RTM_GETADDR: 8, n.RTM_GETRULE: 12, n.RTM_GETNETCONF: 4, n.RTM_GETNEXTHOP: 8}
 # Attributes by their numbers: IFLA_…, IFA_…, NETCONFA_… and FRA_…
 _IFNAME, _MASTER, _LINKINFO, _GROUP, _CARRIER, _LINK_NETNSID, _INFO_KIND = 3, 10, 18, 27, 33, 37, 1
+# Counters of packets are half of what is said of a device, and are not wanted: RTEXT_FILTER_SKIP_STATS.
+_EXT_MASK, _SKIP_STATS = 29, struct.pack("=I", 8)
 # Of the forty that are said of a device.
 _OF_LINK = frozenset({_IFNAME, _MASTER, _LINKINFO, _GROUP, _CARRIER, _LINK_NETNSID})
 _IFA_ADDRESS, _IFA_LOCAL, _IFA_BROADCAST, _IFA_FLAGS, _IFA_RT_PRIORITY = 1, 2, 4, 8, 9
@@ -76,6 +85,27 @@ class Settings(NamedTuple):
 
     wary: bool = False  # routes are ignored while it has no carrier
     rp_filter: int = 0
+
+
+@cache
+def ask_list(kind: int, family: int, table: int = 0, protocol: int = 0) -> bytes:
+    """The question for all of a kind (RTM_GET…); of routes those of a table and a protocol, 0 is any."""
+    if kind == n.RTM_GETROUTE:
+        body = RTMSG.pack(family, 0, 0, 0, 0, protocol, 0, 0, 0)
+        said = [(n.RTA_TABLE, struct.pack("=I", table))] if table else []
+    else:
+        body = _blank(kind, family)
+        said = [(_EXT_MASK, _SKIP_STATS)] if kind == n.RTM_GETLINK else []
+    return message(kind, body, said, flags=n.NLM_F_DUMP)
+
+
+def ask_device(name: bytes) -> bytes:
+    """The question for one device, by its name."""
+    return message(n.RTM_GETLINK, _blank(n.RTM_GETLINK, 0), [(_IFNAME, name + b"\0"), (_EXT_MASK, _SKIP_STATS)])
+
+
+def _blank(kind: int, family: int) -> bytes:
+    return bytes([family]).ljust(_SIZES[kind], b"\0")
 
 
 def _number(raw: Mapping[int, bytes], kind: int, otherwise: int = 0) -> int:
