@@ -66,9 +66,9 @@ DRAWINGS = {
         __init__
     """,
     "hostrouting.backends.netlink": """
-        numbers watching
+        numbers
         columns messages sockets sorts
-        alike channel disturbance
+        alike channel watching
         route_message
         lists nexthops routedump
         devices reading

@@ -2,8 +2,8 @@
 
 Listed routes are read by `route_message`, next hop objects by `nexthops`. A rule is read by the entries of `SELECTORS`,
 which know the values that it selects on. What came to Linux late, or is not known here at all, is among its `others` in
-the words of `ip rule`, so that it is never read as a rule for all packets. A property test has pyroute2 ask and read the
-same.
+the words of `ip rule`, so that it is never read as a rule for all packets. A property test has pyroute2 ask and read
+the same.
 """
 
 from __future__ import annotations

@@ -14,11 +14,11 @@ from hostrouting.backends.base import KIND_OF_ERRNO, Answer
 from hostrouting.backends.netlink import numbers as n
 from hostrouting.backends.netlink.alike import Alike
 from hostrouting.backends.netlink.devices import Names, NoDevice, index_of
-from hostrouting.backends.netlink.disturbance import Wanted
 from hostrouting.backends.netlink.messages import SEQUENCE, Template, message, read_error
 from hostrouting.backends.netlink.numbers import AF_OF
 from hostrouting.backends.netlink.reading import list_nexthops, list_routes
 from hostrouting.backends.netlink.route_message import DESTINATION_AT, RTMSG, read_route
+from hostrouting.backends.netlink.watching import Wanted
 from hostrouting.errors import BackendError, Unsettled
 from hostrouting.fib import ANY
 from hostrouting.model import IPV4, IPV6, ip_at, width_of

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hostrouting.backends.deletion import Obstacle, find_exactly
-from hostrouting.backends.netlink.disturbance import Wanted
 from hostrouting.backends.netlink.reading import list_names, list_routes
+from hostrouting.backends.netlink.watching import Wanted
 from hostrouting.model import IPV4
 
 if TYPE_CHECKING:

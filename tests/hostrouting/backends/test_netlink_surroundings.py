@@ -22,10 +22,9 @@ from hostrouting.backends.netlink import NetlinkBackend, reading
 from hostrouting.backends.netlink import backend as backend_module
 from hostrouting.backends.netlink import numbers as n
 from hostrouting.backends.netlink.channel import Channel
-from hostrouting.backends.netlink.disturbance import Wanted, disturbed
 from hostrouting.backends.netlink.messages import Interrupted, KernelError, Listing, Lost
 from hostrouting.backends.netlink.sockets import inside, open_namespace, open_socket
-from hostrouting.backends.netlink.watching import NetlinkWatch
+from hostrouting.backends.netlink.watching import NetlinkWatch, Wanted, disturbed
 from hostrouting.errors import (
     BackendError,
     BackendTimeout,
