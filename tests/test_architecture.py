@@ -72,9 +72,7 @@ DRAWINGS = {
         route_message
         lists nexthops routedump
         devices reading
-        lookups standing
-        refusals
-        changing
+        changing lookups
         backend
         __init__
     """,

@@ -12,9 +12,9 @@ import pytest
 from hostrouting.backends.base import Change
 from hostrouting.backends.netlink import NetlinkBackend
 from hostrouting.backends.netlink import numbers as n
+from hostrouting.backends.netlink.changing import not_permitted
 from hostrouting.backends.netlink.channel import Channel
 from hostrouting.backends.netlink.messages import KernelError, Lost
-from hostrouting.backends.netlink.refusals import not_permitted
 from hostrouting.backends.netlink.sockets import open_socket
 from hostrouting.backends.netlink.watching import NetlinkWatch
 from hostrouting.errors import BackendError, NoSuchDevice, NoSuchRoute, NotPermitted
