@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import struct
 from array import array
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, overload
 
 from hostrouting.backends.netlink import columns
+from hostrouting.backends.netlink.alike import Alike
 from hostrouting.backends.netlink.route_message import read_route
 from hostrouting.backends.netlink.sorts import sort_out
 from hostrouting.model import LazyRoutes, Sort
@@ -37,6 +38,7 @@ class RouteDump(LazyRoutes):
     ) -> None:
         """Messages, where each begins, the names of devices by number, and the legs of next hop objects."""
         self._data, self._offsets, self._names, self._nexthops = data, offsets, names, nexthops
+        self._alike = Alike(partial(read_route, names=names, nexthops=nexthops))
         # Those that somebody has looked at, by where their message begins.
         self._made: dict[int, Route] = {}
 
@@ -73,7 +75,7 @@ class RouteDump(LazyRoutes):
 
     def _at(self, offset: int) -> Route:
         (length,) = struct.unpack_from("=I", self._data, offset)
-        return read_route(self._data[offset : offset + length], self._names, self._nexthops)
+        return self._alike.read(self._data[offset : offset + length])
 
     def __len__(self) -> int:
         return len(self._offsets)
