@@ -114,7 +114,7 @@ class _Row:
         parts.fixed[self.field] = getattr(said, self.field)
 
     def read(self, parts: _Parts) -> Any:
-        """The value of the field, which is that of a Route or NextHop without it where the message does not have it."""
+        """The value of the field; 0 or None where the message does not say it."""
         return parts.fixed[self.field]
 
 
