@@ -66,16 +66,13 @@ DRAWINGS = {
         __init__
     """,
     "hostrouting.backends.netlink": """
-        codec namespaces numbers selectors watching
-        framing routes sockets sorts
-        alike attributes
-        channel decode encode lean questions
-        columns devices disturbance templates
-        routedump
-        reading
-        lookups standing
-        refusals
-        changing
+        numbers
+        columns messages sockets sorts
+        alike channel watching
+        route_message
+        lists nexthops routedump
+        devices reading
+        changing lookups
         backend
         __init__
     """,
@@ -163,7 +160,7 @@ KNOWN_CIRCLES = {"hostrouting.model": {frozenset({"snapshot", "wire"})}}
 FOREIGN = {
     "attrs": {"*"},
     "rich": {"phases.live"},
-    "pyroute2": {"hostrouting.backends.netlink.codec"},
+    "pyroute2": {"hostrouting.backends.netlink.nexthops"},
     "pytest": {"hostrouting.testing.contract", "hostrouting.testing.plugin"},
     "hypothesis": {"hostrouting.testing.strategies", "hostrouting.testing.config_strategies"},
 }

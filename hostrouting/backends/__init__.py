@@ -2,7 +2,7 @@
 
 base      the promises, and the words in which changes and answers are spoken
 deletion  which route a delete is about; bounds: which routes no kernel can be told; refusal: errors, in words
-netlink   Linux, by way of pyroute2
+netlink   Linux itself
 memory    a kernel in a dictionary
 """
 

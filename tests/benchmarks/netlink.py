@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from hostrouting.apply import apply_plan
 from hostrouting.backends.base import Change
-from hostrouting.backends.netlink.templates import ChangeEncoder, lookup_template
+from hostrouting.backends.netlink.lookups import lookup_template
+from hostrouting.backends.netlink.route_message import ChangeEncoder
 from hostrouting.fib import ANY
 from hostrouting.model import as_ip, ip_at
 from hostrouting.plan import plan_routes

@@ -9,7 +9,7 @@ import attrs
 import pytest
 
 from hostrouting.backends.memory.text import print_rules
-from hostrouting.backends.netlink.selectors import decode_selectors
+from hostrouting.backends.netlink.lists import decode_selectors
 from hostrouting.fib import PLAIN, Condition, Fib, Flow
 from hostrouting.model import (
     IPV4,

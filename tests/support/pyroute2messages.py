@@ -1,4 +1,4 @@
-"""Devices, addresses, rules and settings by pyroute2: a foreign oracle for what the backend reads and asks by hand."""
+"""Devices, addresses, rules, routes and settings by pyroute2: a foreign oracle for what the backend does by hand."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from hostrouting.model import Address, Link, Prefix, Rule, as_ip
+from hostrouting.model import PATHLESS, ROUTE_TYPES, Address, Link, NextHop, Prefix, Route, Rule, as_ip
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["Shape", "address_of", "encode", "link_of", "parse", "rule_of", "setting_of"]
+    from hostrouting.model import IP
+
+__all__ = ["Shape", "address_of", "encode", "link_of", "parse", "route_of", "rule_of", "setting_of"]
 
 Shape: TypeAlias = Literal["link", "address", "rule", "route", "nexthop", "netconf"]
 _ACTIONS: Any = {1: "to_table", 2: "goto", 3: "nop", 6: "blackhole", 7: "unreachable", 8: "prohibit"}
@@ -132,13 +134,67 @@ def rule_of(data: bytes) -> Rule:
     )
 
 
+def route_of(data: bytes, names: Mapping[int, str], nexthops: Mapping[int, tuple[NextHop, ...]]) -> Route:
+    """A route; legs that are not there are those of its next hop object."""
+    route = parse("route", data)
+    family, kind = _FAMILIES[route["family"]], ROUTE_TYPES[route["type"]]
+    text, metrics, number = (route.get_attr(f"RTA_{name}") for name in ("DST", "METRICS", "NH_ID"))
+    legs = [_leg(hop, hop["oif"], names, hop["hops"] + 1) for hop in route.get_attr("RTA_MULTIPATH") or ()]
+    device = route.get_attr("RTA_OIF")
+    if not legs and (device or _gateway(route)):
+        legs = [_leg(route, device, names, 1)]
+    if not legs and number is not None:
+        legs = list(nexthops.get(number, ()))
+    return Route(
+        Prefix.around(family, int(as_ip(text)), route["dst_len"]) if text else Prefix(family, 0, 0),
+        () if kind in PATHLESS else tuple(legs),
+        table=route.get_attr("RTA_TABLE") or route["table"],
+        metric=route.get_attr("RTA_PRIORITY") or 0,
+        tos=route["tos"],
+        type=kind,
+        scope=route["scope"],
+        protocol=route["proto"],
+        prefsrc=_ip(route.get_attr("RTA_PREFSRC")),
+        mtu=metrics and metrics.get_attr("RTAX_MTU"),
+        advmss=metrics and metrics.get_attr("RTAX_ADVMSS"),
+        nexthop_id=number,
+    )
+
+
+def _leg(hop: Any, device: int | None, names: Mapping[int, str], weight: int) -> NextHop:
+    flags = {"dead": 1, "pervasive": 2, "onlink": 4, "linkdown": 16}
+    state: Any = {name: bool(hop["flags"] & bit) for name, bit in flags.items()}
+    name = names.get(device, f"if{device}") if device else None
+    return NextHop(name, gateway=_gateway(hop), weight=weight, **state)
+
+
+def _gateway(hop: Any) -> IP | None:
+    via = hop.get_attr("RTA_VIA")
+    return _ip(via["addr"] if via else hop.get_attr("RTA_GATEWAY"))
+
+
+def _ip(text: str | None) -> IP | None:
+    return as_ip(text) if text else None
+
+
 @cache
 def _classes() -> dict[Shape, Any]:
+    """pyroute2's own, with what it does not know of; declared anew, as a class that was used has its attributes fixed."""
+    nlmsg = import_module("pyroute2.netlink").nlmsg
     names = {"link": "ifinfmsg", "address": "ifaddrmsg", "rule": "fibmsg", "route": "rtmsg"}
     found: Any = {shape: getattr(import_module(f"pyroute2.netlink.rtnl.{name}"), name) for shape, name in names.items()}
-    nlmsg = import_module("pyroute2.netlink").nlmsg
-    # A class that has its attributes looked up already would hand its table down; and what pyroute2 does not know of.
-    fresh = {"_nlmsg_base__compiled_nla": False}
+    route, rule = import_module("pyroute2.netlink.rtnl.rtmsg").rtmsg_base, found["rule"]
+    dscp = {"nla_map": (*rule.nla_map[:24], (25, "FRA_DSCP", "uint8"))}
+    more = (
+        *((25, "UID", "uint32"), (27, "IP_PROTO", "uint8"), (28, "SPORT", "be16"), (29, "DPORT", "be16")),
+        (30, "NH_ID", "uint32"),
+    )
+    asked = {
+        "nla_map": (
+            *((number, name, kind) for number, (name, kind) in enumerate(route.nla_map[:24])),
+            *((number, f"RTA_{name}", kind) for number, name, kind in more),
+        )
+    }
     netconf = {
         "fields": (("family", "B"), ("__pad", "3x")),
         "prefix": "NETCONFA_",
@@ -148,20 +204,21 @@ def _classes() -> dict[Shape, Any]:
             (6, "NETCONFA_IGNORE_ROUTES_WITH_LINKDOWN", "int32"),
         ),
     }
-    nexthop = {"fields": (("family", "B"), ("__pad", "3x"), ("flags", "I")), "nla_map": ()}
-    dscp = {"nla_map": (*found["rule"].nla_map[:24], (25, "FRA_DSCP", "uint8"))}
-    numbers = enumerate(found["route"].nla_map[:24])
-    more = ((25, "UID", "uint32"), (27, "IP_PROTO", "uint8"), (28, "SPORT", "be16"), (29, "DPORT", "be16"))
-    asked = {
+    nexthop = {
+        "fields": (("family", "B"), ("__pad", "3x"), ("flags", "I")),
+        "prefix": "NHA_",
         "nla_map": (
-            *((number, name, kind) for number, (name, kind) in numbers),
-            *((number, f"RTA_{name}", kind) for number, name, kind in more),
-        )
+            (1, "NHA_ID", "uint32"),
+            (2, "NHA_GROUP", "cdata"),
+            (5, "NHA_OIF", "uint32"),
+            (6, "NHA_GATEWAY", "cdata"),
+        ),
     }
+    public = {name: value for name, value in vars(rule).items() if not name.startswith("_")}
     found |= {
-        "rule": type("rule", (found["rule"],), fresh | dscp),
-        "route": type("route", (found["route"],), fresh | asked),
-        "netconf": type("netconf", (nlmsg,), fresh | netconf),
-        "nexthop": type("nexthop", (nlmsg,), fresh | nexthop),
+        "rule": type("rule", (nlmsg,), public | dscp),
+        "route": type("route", (route, nlmsg), asked),
+        "netconf": type("netconf", (nlmsg,), netconf),
+        "nexthop": type("nexthop", (nlmsg,), nexthop),
     }
     return dict(found)

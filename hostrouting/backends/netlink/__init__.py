@@ -1,11 +1,22 @@
 """Linux, by way of netlink. Here: how its messages become values and values its messages; no decision about routes.
 
-From the bottom: `numbers` are the kernel's, `codec` is pyroute2 (the only module that loads it), `framing` tells
-messages apart and `attributes` what is in them, `sockets`, `namespaces` and `channel` carry them; `decode`,
-`selectors`, `routes` and `encode` make values of them, and them of values; `questions` are asked. Where a cost for
-each message would add up, `lean`, `routedump`, `sorts`, `alike` and `templates` do the same at the speed of `struct`.
-`reading`, `changing`, `lookups` and `watching` are one verb each, with `disturbance`, `devices`, `standing` and
-`refusals` for what they have to find out besides; `backend` is the whole.
+From the bottom:
+
+    numbers         the kernel's, under the kernel's names
+    messages        what all messages have in common
+    sockets         a socket, in the namespace that is meant
+    channel         questions out and answers in on one
+    route_message   the theory of a message about a route; routes of messages, and messages of routes
+    lists           the question for each list; devices, addresses, settings and rules of messages
+    nexthops        next hop objects, by pyroute2, which is loaded here only
+    devices         devices by name and number
+    watching        hearing of changes
+    reading         snapshots
+    lookups         what the kernel would do
+    changing        changes, with an outcome for each
+    backend         the whole
+
+Where a cost for each message would add up, `columns`, `routedump`, `sorts` and `alike` look at many at a time.
 """
 
 from hostrouting.backends.netlink.backend import NetlinkBackend

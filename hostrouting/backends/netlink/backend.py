@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING, Self
 
 from hostrouting.backends.netlink import numbers as n
 from hostrouting.backends.netlink.channel import Channel
-from hostrouting.backends.netlink.disturbance import Wanted
-from hostrouting.backends.netlink.namespaces import here, inside, open_namespace
 from hostrouting.backends.netlink.reading import take_snapshot
-from hostrouting.backends.netlink.sockets import open_socket
-from hostrouting.backends.netlink.watching import NetlinkWatch
+from hostrouting.backends.netlink.sockets import here, inside, open_namespace, open_socket
+from hostrouting.backends.netlink.watching import NetlinkWatch, Wanted
 from hostrouting.errors import BackendError
 from hostrouting.fib import ANY
 

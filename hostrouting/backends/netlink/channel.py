@@ -16,7 +16,7 @@ from array import array
 from typing import TYPE_CHECKING
 
 from hostrouting.backends.netlink import numbers as n
-from hostrouting.backends.netlink.framing import (
+from hostrouting.backends.netlink.messages import (
     HEADER,
     ROOM_BEHIND,
     Interrupted,

@@ -14,15 +14,18 @@ from array import array
 from bisect import bisect_left
 from functools import cache
 from itertools import chain, groupby, pairwise
+from socket import ntohl
 from typing import TYPE_CHECKING, TypeAlias
 
-from hostrouting.backends.netlink.lean import AF_INET, DST4_NEXT, TABLE_FIRST, keys
-from hostrouting.model import IPV4, Column
+from hostrouting.backends.netlink.numbers import FAMILY_OF
+from hostrouting.model import IPV4, IPV6, Column
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator, MutableSequence, Sequence
 
-__all__ = ["Section", "columns", "sections", "shapes"]
+    from hostrouting.model import RouteKey
+
+__all__ = ["Section", "columns", "keys", "sections", "shapes"]
 
 # The first position of some routes, and the size of each of their messages if those are alike and one behind the other;
 # 0 where they are not, or not of the usual build.
@@ -38,6 +41,53 @@ _ALIKE = (0, 1, 2, 3, 16, *range(28, 40))
 _LENGTH = 17
 # What tells of the route is before its destination (after its prefix length) and behind.
 _BEFORE, _DST, _BEHIND = 18, 40, 44
+_RTA_DST, _RTA_TABLE = 1, 15
+_START = struct.Struct("=I12x8BI")  # the length of the message, then struct rtmsg
+_ATTRIBUTES = _START.size
+# An attribute's length and kind, and its value where that is a number or an address of IPv4.
+_ATTRIBUTE_AND_NUMBER = struct.Struct("=HHI")
+# Family, prefix length and protocol; then, when they come in their usual order, table and destination.
+_KEY = struct.Struct("=16xBB3xB6xIIII")
+
+
+def _as_word(length: int, kind: int) -> int:
+    (word,) = struct.unpack("=I", struct.pack("=HH", length, kind))
+    return int(word)
+
+
+_TABLE_FIRST, _DST4_NEXT, _DST6_NEXT = _as_word(8, _RTA_TABLE), _as_word(8, _RTA_DST), _as_word(20, _RTA_DST)
+_AF_INET, _AF_INET6 = 2, 10
+
+
+def keys(data: bytes, offsets: Iterable[int]) -> Iterator[RouteKey]:
+    """Where each of the routes belongs; no object is made of any."""
+    unpack = _KEY.unpack_from
+    for offset in offsets:
+        af, length, protocol, first, table, following, network = unpack(data, offset)
+        if first != _TABLE_FIRST:
+            yield _key(data, offset)
+        elif af == _AF_INET and following == _DST4_NEXT:
+            yield (IPV4, table, ntohl(network), length, protocol)
+        elif af == _AF_INET6 and following == _DST6_NEXT:
+            yield (IPV6, table, int.from_bytes(data[offset + _DST : offset + _DST + 16], "big"), length, protocol)
+        elif length == 0:
+            yield (FAMILY_OF[af], table, 0, 0, protocol)
+        else:
+            yield _key(data, offset)
+
+
+def _key(data: bytes, offset: int) -> RouteKey:
+    """The same for attributes in any order."""
+    size, af, length, _, _, table, protocol, _, _, _ = _START.unpack_from(data, offset)
+    network, at, end = 0, offset + _ATTRIBUTES, offset + size
+    while at < end:
+        length_of, kind, number = _ATTRIBUTE_AND_NUMBER.unpack_from(data, at)
+        if kind == _RTA_TABLE:
+            table = number
+        elif kind == _RTA_DST:
+            network = int.from_bytes(data[at + 4 : at + length_of], "big")
+        at += length_of + 3 & ~3 or 4
+    return (FAMILY_OF[af], table, network, length, protocol)
 
 
 def sections(data: bytes, offsets: array[int]) -> list[Section]:
@@ -58,7 +108,7 @@ def _alike(data: bytes, offsets: array[int], at: int) -> Section:
     # The first that is not where it would be, if all were of one size: at most pieces of a listing there is a gap.
     count = bisect_left(range(left), 1, key=lambda number: offsets[at + number] != begin + size * number)
     few, end = (0, min(_FEWEST, left)), begin + size * count
-    if count < few[1] or (family, attribute, following) != (AF_INET, TABLE_FIRST, DST4_NEXT) or size % 4:
+    if count < few[1] or (family, attribute, following) != (_AF_INET, _TABLE_FIRST, _DST4_NEXT) or size % 4:
         return few
     alike = all(data[begin + at : end : size] == data[begin + at : begin + at + 1] * count for at in _ALIKE)
     return (size, count) if alike else few
@@ -143,7 +193,7 @@ def _one_by_one(data: bytes, offsets: array[int], positions: Sequence[int]) -> I
     for position in positions:
         begin = offsets[position]
         size, family, attribute, _, following = _BUILD.unpack_from(data, begin)
-        if (family, attribute, following) == (AF_INET, TABLE_FIRST, DST4_NEXT):
+        if (family, attribute, following) == (_AF_INET, _TABLE_FIRST, _DST4_NEXT):
             yield (data[begin + _BEFORE : begin + _DST], data[begin + _BEHIND : begin + size])
         else:
             yield position

@@ -8,9 +8,8 @@ import struct
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from hostrouting.backends.netlink.decode import as_text, read_device
-from hostrouting.backends.netlink.framing import KernelError
-from hostrouting.backends.netlink.questions import ask_device, numbered
+from hostrouting.backends.netlink.lists import as_text, ask_device, read_device
+from hostrouting.backends.netlink.messages import KernelError, numbered
 from hostrouting.errors import BackendError
 
 if TYPE_CHECKING:

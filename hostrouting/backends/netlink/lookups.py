@@ -11,30 +11,33 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from hostrouting.backends.base import KIND_OF_ERRNO, Answer
-from hostrouting.backends.netlink import lean
 from hostrouting.backends.netlink import numbers as n
 from hostrouting.backends.netlink.alike import Alike
 from hostrouting.backends.netlink.devices import Names, NoDevice, index_of
-from hostrouting.backends.netlink.disturbance import Wanted
-from hostrouting.backends.netlink.framing import read_error
-from hostrouting.backends.netlink.questions import encode_lookup
+from hostrouting.backends.netlink.messages import SEQUENCE, Template, message, read_error
+from hostrouting.backends.netlink.numbers import AF_OF
 from hostrouting.backends.netlink.reading import list_nexthops, list_routes
-from hostrouting.backends.netlink.routes import read_route
-from hostrouting.backends.netlink.templates import lookup_template
+from hostrouting.backends.netlink.route_message import DESTINATION_AT, RTMSG, read_route
+from hostrouting.backends.netlink.watching import Wanted
 from hostrouting.errors import BackendError, Unsettled
 from hostrouting.fib import ANY
-from hostrouting.model import ip_at
+from hostrouting.model import IPV4, IPV6, ip_at, width_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from hostrouting.backends.netlink.channel import Channel
-    from hostrouting.backends.netlink.framing import KernelError
+    from hostrouting.backends.netlink.messages import KernelError
     from hostrouting.fib import Flow
     from hostrouting.model import IP, Route
 
-__all__ = ["look_up"]
+__all__ = ["encode_lookup", "look_up", "lookup_template"]
 
+# Attributes of a question (RTA_…).
+_SRC, _IIF, _MARK, _UID, _IP_PROTO, _SPORT, _DPORT = 2, 3, 16, 25, 27, 28, 29
+_WORD = struct.Struct("=I")
+# Without it IPv4 names the table main whichever it was; IPv6 names the right one and refuses the flag.
+_EXTRA = {IPV4: n.RTM_F_LOOKUP_TABLE, IPV6: 0}
 _ATTEMPTS = 8
 _FEW = 64  # legs, for which there is always room in an answer
 _KIND = struct.Struct("=H")
@@ -77,6 +80,42 @@ def look_up(channel: Channel, destinations: Sequence[IP], flow: Flow) -> tuple[A
     raise Unsettled(f"{len(open_questions)} answers of the kernel were lost, however few were asked for at a time")
 
 
+def encode_lookup(
+    family: int, flow: Flow, index_of: Callable[[str], int], *, entry: int = 1, sequence: int = 0, dst: int = 0
+) -> bytes:
+    """The question which entry decides for the destination `dst`.
+
+    Without `entry` it is the question what becomes of one packet, whose answer is always small. struct.error where the
+    flow has a number that does not fit.
+    """
+    source = None if flow.source is None or int(flow.source) == 0 else flow.source
+    asked: list[tuple[int, bytes | None]] = [
+        (n.RTA_DST, ip_at(family, dst).packed),
+        (_SRC, None if source is None else source.packed),
+        (_IIF, _WORD.pack(index_of(flow.iif)) if flow.iif not in {None, "lo"} and flow.iif else None),
+        (n.RTA_OIF, _WORD.pack(index_of(flow.oif)) if flow.oif else None),
+        (_MARK, _WORD.pack(flow.mark) if flow.mark else None),
+        (_UID, None if flow.uid is None else _WORD.pack(flow.uid)),
+        (_IP_PROTO, struct.pack("=B", flow.ipproto) if flow.ipproto else None),
+        # Ports are as they are in a packet.
+        (_SPORT, struct.pack(">H", flow.sport) if flow.sport else None),
+        (_DPORT, struct.pack(">H", flow.dport) if flow.dport else None),
+    ]
+    bits = width_of(family)
+    flags = n.RTM_F_FIB_MATCH * entry | _EXTRA[family]
+    return message(
+        n.RTM_GETROUTE,
+        RTMSG.pack(AF_OF[family], bits, bits if source else 0, flow.tos or 0, 0, 0, 0, 0, flags),
+        [(number, value) for number, value in asked if value is not None],
+        sequence=sequence,
+    )
+
+
+def lookup_template(family: int, flow: Flow, index_of: Callable[[str], int]) -> Template:
+    """The same question for any destination: its sequence number and the destination, packed, are to be filled in."""
+    return Template(encode_lookup(family, flow, index_of), SEQUENCE, (DESTINATION_AT, f"{width_of(family) // 8}s"))
+
+
 class _Answers:
     """Makes answers of messages; equal messages have one answer."""
 
@@ -103,8 +142,11 @@ class _Answers:
         return Answer(route.type, route)
 
     def _read_route(self, data: bytes) -> Route:
-        names = self._names
-        return lean.read(data + bytes(8), 0, names, {}) or read_route(data, names, list_nexthops(self._channel, names))
+        route = read_route(data, self._names, {})
+        if route.nexthop_id is None or route.legs:
+            return route
+        # By a next hop object whose legs the kernel did not spell out.
+        return read_route(data, self._names, list_nexthops(self._channel, self._names))
 
     def _of_large(self, destination: bytes) -> Answer:
         """An entry with so many legs that the kernel has no room for it in an answer: it is looked for in its table."""

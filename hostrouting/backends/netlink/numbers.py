@@ -1,6 +1,6 @@
-"""Numbers of the kernel's interface that are needed without pyroute2, each under the kernel's own name.
+"""Numbers of the kernel's interface that more than one module needs, each under the kernel's own name.
 
-Numbers inside messages are not here: `codec` knows them, and whoever reads or writes some by hand those few.
+A number that one module needs is in that module.
 """
 
 __all__ = [
@@ -22,6 +22,9 @@ __all__ = [
     "NLM_F_EXCL",
     "NLM_F_REPLACE",
     "NLM_F_REQUEST",
+    "RTA_DST",
+    "RTA_OIF",
+    "RTA_TABLE",
     "RTM_DELROUTE",
     "RTM_F_CLONED",
     "RTM_F_FIB_MATCH",
@@ -54,6 +57,7 @@ NLMSGERR_ATTR_MSG = 1
 
 RTM_GETLINK, RTM_GETADDR, RTM_GETRULE, RTM_GETNETCONF, RTM_GETNEXTHOP = 18, 22, 34, 82, 106
 RTM_NEWROUTE, RTM_DELROUTE, RTM_GETROUTE = 24, 25, 26
+RTA_DST, RTA_OIF, RTA_TABLE = 1, 4, 15
 RTM_F_CLONED, RTM_F_LOOKUP_TABLE, RTM_F_FIB_MATCH = 0x200, 0x1000, 0x2000
 
 # The groups (RTNLGRP_…) in which changes are announced, by family; those of devices and next hops concern both.

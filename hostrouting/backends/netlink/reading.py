@@ -15,14 +15,13 @@ from typing import TYPE_CHECKING
 import attrs
 
 from hostrouting.backends.netlink import numbers as n
-from hostrouting.backends.netlink.decode import Settings, read_addresses, read_links, read_rules, read_settings
-from hostrouting.backends.netlink.disturbance import EVERYTHING, Wanted, disturbed
-from hostrouting.backends.netlink.framing import Interrupted, KernelError, Listing
-from hostrouting.backends.netlink.lean import keys
+from hostrouting.backends.netlink.columns import keys
+from hostrouting.backends.netlink.lists import Settings, ask_list, read_addresses, read_links, read_rules, read_settings
+from hostrouting.backends.netlink.messages import Interrupted, KernelError, Listing, numbered
+from hostrouting.backends.netlink.nexthops import read_nexthops
 from hostrouting.backends.netlink.numbers import AF_OF
-from hostrouting.backends.netlink.questions import ask_list, numbered
 from hostrouting.backends.netlink.routedump import RouteDump
-from hostrouting.backends.netlink.routes import read_nexthops
+from hostrouting.backends.netlink.watching import EVERYTHING, Wanted, disturbed
 from hostrouting.errors import BackendError, Unsettled
 from hostrouting.model import IPV4, IPV6, Snapshot
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import struct
 from array import array
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, overload
 
-from hostrouting.backends.netlink import columns, lean
-from hostrouting.backends.netlink.routes import read_route
+from hostrouting.backends.netlink import columns
+from hostrouting.backends.netlink.alike import Alike
+from hostrouting.backends.netlink.route_message import read_route
 from hostrouting.backends.netlink.sorts import sort_out
 from hostrouting.model import LazyRoutes, Sort
 
@@ -37,13 +38,13 @@ class RouteDump(LazyRoutes):
     ) -> None:
         """Messages, where each begins, the names of devices by number, and the legs of next hop objects."""
         self._data, self._offsets, self._names, self._nexthops = data, offsets, names, nexthops
-        self._legs: dict[tuple[int, bytes, int], NextHop] = {}
+        self._alike = Alike(partial(read_route, names=names, nexthops=nexthops))
         # Those that somebody has looked at, by where their message begins.
         self._made: dict[int, Route] = {}
 
     def keys(self) -> Iterator[RouteKey]:
         """Where each route belongs, in order, without making the routes."""
-        return lean.keys(self._data, self._offsets)
+        return columns.keys(self._data, self._offsets)
 
     def sorts(self, protocol: int) -> list[Sort]:
         """The routes that say the same but for their destination, as far as they are told apart by their bytes."""
@@ -72,16 +73,9 @@ class RouteDump(LazyRoutes):
     def _sections(self) -> list[Section]:
         return columns.sections(self._data, self._offsets)
 
-    def plainly(self) -> Iterator[Route]:
-        """The same routes by the plain path, slowly: for whoever doubts the fast one."""
-        return map(self._plain, self._offsets)
-
-    def _plain(self, offset: int) -> Route:
-        (length,) = struct.unpack_from("=I", self._data, offset)
-        return read_route(self._data[offset : offset + length], self._names, self._nexthops)
-
     def _at(self, offset: int) -> Route:
-        return lean.read(self._data, offset, self._names, self._legs) or self._plain(offset)
+        (length,) = struct.unpack_from("=I", self._data, offset)
+        return self._alike.read(self._data[offset : offset + length])
 
     def __len__(self) -> int:
         return len(self._offsets)

@@ -1,4 +1,4 @@
-"""The fast paths of NetlinkBackend against its plain ones: templates, the lean reader, and many changes at a time."""
+"""NetlinkBackend with many routes: the lazy sequence that they are read as, and many changes at a time."""
 
 import os
 import pickle
@@ -14,102 +14,26 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hostrouting.backends.base import Change, Verb
+from hostrouting.backends.base import Change
 from hostrouting.backends.netlink import NetlinkBackend
 from hostrouting.backends.netlink import numbers as n
 from hostrouting.backends.netlink.alike import Alike
 from hostrouting.backends.netlink.channel import Channel
-from hostrouting.backends.netlink.codec import encode
-from hostrouting.backends.netlink.encode import encode_change
-from hostrouting.backends.netlink.framing import Listing
-from hostrouting.backends.netlink.questions import encode_lookup
+from hostrouting.backends.netlink.messages import Listing
 from hostrouting.backends.netlink.reading import list_routes
+from hostrouting.backends.netlink.route_message import encode_change, read_route
 from hostrouting.backends.netlink.routedump import RouteDump
-from hostrouting.backends.netlink.routes import read_route
 from hostrouting.backends.netlink.sockets import open_socket
-from hostrouting.backends.netlink.templates import ChangeEncoder, Template, lookup_template
-from hostrouting.fib import Flow
-from hostrouting.model import IPV4, Link, NextHop, Prefix, Route, Sort, as_ip, ip_at, route_keys
+from hostrouting.model import IPV4, Link, NextHop, Prefix, Route, Sort, as_ip, route_keys
 from hostrouting.plan import plan_routes
 from hostrouting.uplink import DesiredRoute
+from tests.support.asked_routes import VERBS, number_of, wanted
 from tests.support.commands import furnish, route_command
 from tests.support.namespace import Namespace, private_namespace
-from tests.support.strategies import DEVICES, blocks, prefixes, routes
+from tests.support.pyroute2messages import encode, route_of
+from tests.support.strategies import DEVICES, blocks, routes
 
 LINKS = tuple(Link(name=name, index=0) for name in DEVICES)
-VERBS: tuple[Verb, ...] = ("add", "append", "prepend", "replace", "delete")
-GATEWAYS = {4: ("10.0.0.1", "10.0.0.2", "203.0.113.1"), 6: ("fd00:99::1", "fd00:99::2", "fd01::1")}
-
-
-def number_of(dev: str) -> int:
-    """Numbers for devices that no message is sent to."""
-    return 300 + DEVICES.index(dev)
-
-
-@st.composite
-def ways(draw: st.DrawFn, family: int, *, other: bool) -> NextHop:
-    """One way out; now and then through the other family."""
-    version = draw(st.sampled_from([family] * 4 + [6])) if other else family
-    gateway = draw(st.sampled_from((None, *map(as_ip, GATEWAYS[version]))))
-    weight, onlink = draw(st.integers(1, 256)), draw(st.booleans()) and gateway is not None
-    return NextHop(draw(st.sampled_from(DEVICES)), gateway=gateway, weight=weight, onlink=onlink)
-
-
-@st.composite
-def wanted(draw: st.DrawFn, block: Prefix, *, other: bool = True) -> Route:
-    """A route that somebody might ask for: anything that a message can say."""
-    family = block.family
-    legs = tuple(draw(st.lists(ways(family, other=other), min_size=1, max_size=draw(st.sampled_from([1, 1, 3])))))
-    seldom = draw(st.integers(0, 4)) == 0
-    return attrs.evolve(
-        draw(routes(block)),
-        prefix=draw(prefixes(block)),
-        legs=legs if len(legs) > 1 else (attrs.evolve(legs[0], weight=1),),
-        type=draw(st.sampled_from(["unicast", "unicast", "unicast", "blackhole"])),
-        scope=0 if family == 6 or legs[0].gateway else 253,
-        table=draw(st.sampled_from([254, 100, 70000])),
-        metric=draw(st.sampled_from([0, 1, 4294967295])),
-        mtu=1400 if seldom else None,
-        advmss=1300 if seldom and draw(st.booleans()) else None,
-        prefsrc=as_ip("10.0.0.4" if family == 4 else "fd00:99::4") if seldom else None,
-    )
-
-
-class TestTemplates:
-    """What is filled in is what would have been encoded."""
-
-    @settings(deadline=None)  # pyroute2 is loaded in one of them
-    @given(data=st.data())
-    def test_a_change_is_the_same_byte_for_byte(self, data: st.DataObject) -> None:
-        """One encoder, fed with any changes one after the other, makes the messages of the plain path."""
-        encoder = ChangeEncoder(number_of)
-        block = data.draw(blocks(data.draw(st.sampled_from([4, 6]))))
-        for route in data.draw(st.lists(wanted(block), min_size=1, max_size=4)):
-            for verb in VERBS:
-                sequence = data.draw(st.integers(1, 0x7FFFFFFF))
-                plain = encode_change(verb, route, number_of, sequence=sequence)
-                assert encoder.message(Change(verb, route), sequence) == plain
-                assert len(plain) == struct.unpack_from("=I", plain)[0]
-
-    @settings(deadline=None)  # pyroute2 is loaded in one of them
-    @given(data=st.data())
-    def test_a_question_is_the_same_byte_for_byte(self, data: st.DataObject) -> None:
-        """For any flow, a filled question is the one that the plain path asks."""
-        family = data.draw(st.sampled_from([4, 6]))
-        number = st.integers(0, 255)
-        flow = data.draw(
-            st.builds(Flow, mark=number, tos=number, uid=number, ipproto=number, sport=number, dport=number)
-        )
-        flow = attrs.evolve(flow, oif=data.draw(st.sampled_from([None, "", *DEVICES])))
-        destination, sequence = data.draw(st.integers(0, 2**32 - 1)), data.draw(st.integers(1, 0x7FFFFFFF))
-        filled = lookup_template(family, flow, number_of).fill(sequence, ip_at(family, destination).packed)
-        assert filled == encode_lookup(family, flow, number_of, sequence=sequence, dst=destination)
-
-    def test_a_slot_that_is_not_one_is_refused(self) -> None:
-        """A number that does not stand in one place of a message is no slot: better an error than a wrong route."""
-        for slot in ("twice", "never"):
-            with pytest.raises(AssertionError, match=f"{slot} is not 1 bytes in one place"):
-                Template(lambda raw: bytes([raw.get("twice", 0)] * 2), {slot: 1}, packed=set())
 
 
 def check_alike(dump: RouteDump) -> None:
@@ -159,8 +83,8 @@ class TestReading:
     @pytest.mark.parametrize("family", [4, 6])
     @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(data=st.data())
-    def test_lean_and_plain_say_the_same(self, family: int, data: st.DataObject) -> None:
-        """Of whatever the kernel lists, both readers make equal routes, and the keys are those of the routes."""
+    def test_pyroute2_reads_the_same(self, family: int, data: st.DataObject) -> None:
+        """Of whatever the kernel lists, pyroute2 makes equal routes, and the keys are those of the routes."""
         block = data.draw(blocks(family))
         batch = [*map(route_command, data.draw(st.lists(routes(block) | wanted(block), max_size=16)))]
         with private_namespace() as namespace:
@@ -169,7 +93,8 @@ class TestReading:
             with NetlinkBackend(netns=namespace.path) as backend:
                 dump = backend.snapshot(family=family).routes
         assert isinstance(dump, RouteDump)
-        assert list(dump) == list(dump.plainly())
+        messages = Listing(dump._data, dump._offsets)  # noqa: SLF001 RUF100
+        assert list(dump) == [route_of(it, dump._names, dump._nexthops) for it in messages]  # noqa: SLF001 RUF100
         assert list(dump.keys()) == list(route_keys(tuple(dump)))
 
     def test_neighbours_are_of_one_sort(self, namespace: Namespace) -> None:
@@ -241,7 +166,7 @@ class TestUnknown:
         future = struct.pack("=HH8s", 12, 4711 & 0x3FFF, b"whatever")
         data = struct.pack("=I", len(known) + len(future)) + known[4:] + future
         dump = RouteDump(data + bytes(64), array("I", [0]), {number_of("eth0"): "eth0"}, {})
-        assert list(dump) == [route] == list(dump.plainly())
+        assert list(dump) == [route]
         assert list(dump.keys()) == list(route_keys((route,)))
 
     def test_attributes_in_any_order(self) -> None:

@@ -12,11 +12,9 @@ import pytest
 from hostrouting.backends.base import Change
 from hostrouting.backends.netlink import NetlinkBackend
 from hostrouting.backends.netlink import numbers as n
+from hostrouting.backends.netlink.changing import not_permitted
 from hostrouting.backends.netlink.channel import Channel
-from hostrouting.backends.netlink.codec import encode
-from hostrouting.backends.netlink.framing import KernelError, Lost
-from hostrouting.backends.netlink.refusals import not_permitted
-from hostrouting.backends.netlink.routes import read_nexthops
+from hostrouting.backends.netlink.messages import KernelError, Lost
 from hostrouting.backends.netlink.sockets import open_socket
 from hostrouting.backends.netlink.watching import NetlinkWatch
 from hostrouting.errors import BackendError, NoSuchDevice, NoSuchRoute, NotPermitted
@@ -88,14 +86,6 @@ def test_a_next_hop_object_is_no_legs_of_its_own(namespace: Namespace, backend: 
         for other in others:
             assert isinstance(backend.change([Change("delete", other)])[0].error, NoSuchRoute)
         assert backend.change([Change("delete", standing)])[0].ok
-
-
-def test_heavy_members_of_a_group() -> None:
-    """The weight of a member of a group has two bytes, low and high, on any machine."""
-    single = encode("nexthop", 104, 2, fields={"family": 2}, attributes=[("NHA_ID", 5), ("NHA_OIF", 3)])
-    members = struct.pack("=I", 5) + bytes([0x2B, 0x01, 0, 0])
-    group = encode("nexthop", 104, 2, fields={"family": 2}, attributes=[("NHA_ID", 7), ("NHA_GROUP", members)])
-    assert [leg.weight for leg in read_nexthops([single, group], {3: "eth0"})[7]] == [300]
 
 
 def test_what_is_wrong_with_the_question_is_no_answer(backend: NetlinkBackend, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hostrouting.backends.netlink import numbers as n
-from hostrouting.backends.netlink.framing import ROOM_BEHIND, Interrupted, KernelError, place_messages
+from hostrouting.backends.netlink.messages import ROOM_BEHIND, Interrupted, KernelError, place_messages
 
 MULTI, CLONED = 2, n.RTM_F_CLONED
 

@@ -18,7 +18,7 @@ from hostrouting.backends.base import Change
 from hostrouting.backends.netlink import NetlinkBackend
 from hostrouting.backends.netlink import sockets as sockets_module
 from hostrouting.backends.netlink.channel import Channel
-from hostrouting.backends.netlink.framing import KernelError
+from hostrouting.backends.netlink.messages import KernelError
 from hostrouting.errors import BackendError, BackendTimeout, NetlinkUnavailable, NotPermitted
 from hostrouting.fib import Flow
 from hostrouting.model import Link, Prefix, Route, as_ip

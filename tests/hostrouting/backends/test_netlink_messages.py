@@ -13,22 +13,22 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hostrouting.backends.netlink import numbers as n
-from hostrouting.backends.netlink.attributes import attributes_of
 from hostrouting.backends.netlink.channel import Channel
-from hostrouting.backends.netlink.decode import (
+from hostrouting.backends.netlink.devices import Names
+from hostrouting.backends.netlink.lists import (
     Settings,
+    ask_device,
+    ask_list,
+    decode_selectors,
     read_addresses,
     read_device,
     read_links,
     read_rules,
     read_settings,
 )
-from hostrouting.backends.netlink.devices import Names
-from hostrouting.backends.netlink.framing import Listing
-from hostrouting.backends.netlink.namespaces import inside, open_namespace
-from hostrouting.backends.netlink.questions import ask_device, ask_list, encode_lookup, numbered
-from hostrouting.backends.netlink.selectors import decode_selectors
-from hostrouting.backends.netlink.sockets import open_socket
+from hostrouting.backends.netlink.lookups import encode_lookup
+from hostrouting.backends.netlink.messages import Listing, attributes_of, numbered
+from hostrouting.backends.netlink.sockets import inside, open_namespace, open_socket
 from hostrouting.fib import Flow
 from hostrouting.model import Address, Link, Rule, as_ip, ip_at
 from tests.support.commands import furnish, rule_command

@@ -22,11 +22,9 @@ from hostrouting.backends.netlink import NetlinkBackend, reading
 from hostrouting.backends.netlink import backend as backend_module
 from hostrouting.backends.netlink import numbers as n
 from hostrouting.backends.netlink.channel import Channel
-from hostrouting.backends.netlink.disturbance import Wanted, disturbed
-from hostrouting.backends.netlink.framing import Interrupted, KernelError, Listing, Lost
-from hostrouting.backends.netlink.namespaces import inside, open_namespace
-from hostrouting.backends.netlink.sockets import open_socket
-from hostrouting.backends.netlink.watching import NetlinkWatch
+from hostrouting.backends.netlink.messages import Interrupted, KernelError, Listing, Lost
+from hostrouting.backends.netlink.sockets import inside, open_namespace, open_socket
+from hostrouting.backends.netlink.watching import NetlinkWatch, Wanted, disturbed
 from hostrouting.errors import (
     BackendError,
     BackendTimeout,
@@ -100,7 +98,7 @@ class TestNamespaces:
     def test_by_name(self, namespace: Namespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """A name is one of those that `ip netns` knows."""
         (tmp_path / "fabric").symlink_to(namespace.path)
-        monkeypatch.setattr("hostrouting.backends.netlink.namespaces._NAMED", str(tmp_path))
+        monkeypatch.setattr("hostrouting.backends.netlink.sockets._NAMED", str(tmp_path))
         with NetlinkBackend(netns="fabric") as backend:
             assert backend.snapshot().links == namespace.links()
 

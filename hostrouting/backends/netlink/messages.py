@@ -1,6 +1,9 @@
-"""Where one message ends and the next begins, and what an answer says that is no message of its own: an error, an end.
+"""What all netlink messages have in common: a header, attributes, and several of them back to back.
 
-Nothing is sent or received here.
+Here: packing a message and taking one apart, finding where each begins in a piece of a listing, and what an answer says
+that is not a message about anything: an error, an end. What the numbers mean is known to who asks; nothing is sent or
+received here. It is done by hand because pyroute2 takes 140 µs to read a device, and a tenth of a second to be loaded;
+a check reads ten devices and asks a question or two.
 """
 
 from __future__ import annotations
@@ -13,19 +16,94 @@ from hostrouting.backends.netlink import numbers as n
 
 if TYPE_CHECKING:
     from array import array
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
-__all__ = ["HEADER", "ROOM_BEHIND", "Interrupted", "KernelError", "Listing", "Lost", "place_messages", "read_error"]
+__all__ = [
+    "ATTRIBUTE",
+    "HEADER",
+    "ROOM_BEHIND",
+    "SEQUENCE",
+    "Interrupted",
+    "KernelError",
+    "Listing",
+    "Lost",
+    "Template",
+    "attributes_of",
+    "message",
+    "numbered",
+    "pack_attributes",
+    "place_messages",
+    "read_error",
+]
 
-HEADER = struct.Struct("=IHHII")  # struct nlmsghdr
+HEADER = struct.Struct("=IHHII")  # struct nlmsghdr: length, kind, flags, sequence number, port
+ATTRIBUTE = struct.Struct("=HH")  # struct nlattr: its length with this head, its number
+SEQUENCE = (8, "I")
+"""The place of a message's sequence number, for a Template."""
+_KIND = 0x3FFF  # without the marks that an attribute is nested, or in network order
 # Length, kind, flags, and for a route its flags, which stand last in struct rtmsg.
 _OUTLINE = struct.Struct("=IHH16xI")
 _OUTLINE_AT = (*range(8), *range(24, 28))
 _MANY = 16  # messages, from which on it pays to look at all of them at once
 # A short last message is read as if it were longer: behind it there have to be so many bytes more.
 ROOM_BEHIND = 64
-_INT, _LENGTH = struct.Struct("=i"), struct.Struct("=I")
-_ATTRIBUTE = struct.Struct("=HH")
+_INT, _WORD = struct.Struct("=i"), struct.Struct("=I")
+
+
+def attributes_of(data: bytes, begin: int, wanted: Collection[int] | None = None) -> dict[int, bytes]:
+    """The attributes from this place to the end: the wanted ones, or all, also those that nobody knows."""
+    found: dict[int, bytes] = {}
+    unpack, at, end = ATTRIBUTE.unpack_from, begin, len(data) - ATTRIBUTE.size
+    while at <= end:
+        length, kind = unpack(data, at)
+        kind &= _KIND
+        if wanted is None or kind in wanted:
+            found[kind] = data[at + 4 : at + length]
+        at += (length + 3 & ~3) or 4
+    return found
+
+
+def message(
+    kind: int, body: bytes, attributes: Iterable[tuple[int, bytes]] = (), *, flags: int = 0, sequence: int = 0
+) -> bytes:
+    """A request of this kind (RTM_…), with its header; `body` is its fixed part."""
+    content = body + pack_attributes(attributes)
+    return HEADER.pack(HEADER.size + len(content), kind, n.NLM_F_REQUEST | flags, sequence, 0) + content
+
+
+def pack_attributes(attributes: Iterable[tuple[int, bytes]]) -> bytes:
+    """Attributes one behind the other; struct.error where one is too large."""
+    return b"".join(
+        [ATTRIBUTE.pack(4 + len(value), number) + value + bytes(-len(value) % 4) for number, value in attributes]
+    )
+
+
+class Template:
+    """A message of which some places are filled in for each of many."""
+
+    __slots__ = ("between", "pack")
+
+    def __init__(self, encoded: bytes, *places: tuple[int, str]) -> None:
+        """Take a message, and where each place begins, in order, with what it is in the words of `struct`."""
+        layout, end, between = ["="], 0, []
+        for begin, form in places:
+            between.append(encoded[end:begin])
+            layout.append(f"{begin - end}s{form}")
+            end = begin + struct.calcsize(f"={form}")
+        self.between = (*between, encoded[end:])
+        self.pack = struct.Struct("".join([*layout, f"{len(encoded) - end}s"])).pack
+
+    def fill(self, *values: int | bytes) -> bytes:
+        """The message with these values in its places."""
+        parts: list[int | bytes] = [b""] * (2 * len(values) + 1)
+        parts[::2] = self.between
+        parts[1::2] = values
+        return self.pack(*parts)
+
+
+def numbered(asked: bytes, sequence: int) -> bytes:
+    """The message with this sequence number."""
+    return asked[:8] + _WORD.pack(sequence) + asked[12:]
 
 
 class KernelError(Exception):
@@ -77,7 +155,7 @@ def place_messages(data: bytes, end: int, base: int, offsets: array[int]) -> boo
         listed = not route_flags & n.RTM_F_CLONED or kind != n.RTM_NEWROUTE
         if offset >= hopeless:
             hopeless = offset + size * _MANY
-            if count := _alike(data, offset, end, size):
+            if count := _same_outline(data, offset, end, size):
                 if listed:
                     offsets.extend(range(base + offset, base + offset + count * size, size))
                 offset += count * size
@@ -88,7 +166,7 @@ def place_messages(data: bytes, end: int, base: int, offsets: array[int]) -> boo
     return False
 
 
-def _alike(data: bytes, offset: int, end: int, size: int) -> int:
+def _same_outline(data: bytes, offset: int, end: int, size: int) -> int:
     """How many messages have the outline of this one, itself and those behind it: the fast path of large tables.
 
     Why: to look at each takes a third of the time in which the kernel makes it, and a piece of a large list is hundreds
@@ -120,12 +198,8 @@ def read_error(data: bytes, offset: int) -> KernelError:
     words = ""
     if flags & n.NLM_F_ACK_TLVS:
         # struct nlmsgerr: the number, and what was refused; of that the header alone where CAP_ACK is heeded.
-        (refused,) = _LENGTH.unpack_from(data, offset + 20)
+        (refused,) = _WORD.unpack_from(data, offset + 20)
         at = offset + 20 + (HEADER.size if flags & n.NLM_F_CAPPED else (refused + 3) & ~3)
-        end = offset + length
-        while at + 4 <= end:
-            size, kind = _ATTRIBUTE.unpack_from(data, at)
-            if kind == n.NLMSGERR_ATTR_MSG:
-                words = data[at + 4 : at + size].rstrip(b"\0").decode(errors="replace")
-            at += max((size + 3) & ~3, 4)
+        said = attributes_of(data[: offset + length], at).get(n.NLMSGERR_ATTR_MSG, b"")
+        words = said.rstrip(b"\0").decode(errors="replace")
     return KernelError(-code, words)

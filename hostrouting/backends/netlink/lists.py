@@ -1,44 +1,70 @@
-"""Messages of the kernel's as values: devices, addresses, rules and settings. Routes are in `routes`.
+"""What the kernel lists: the question for each list, and devices, addresses, settings and rules as values.
 
-All is read from bytes by hand (see `attributes`); a property test has pyroute2 read the same.
+Listed routes are read by `route_message`, next hop objects by `nexthops`. A rule is read by the entries of `SELECTORS`,
+which know the values that it selects on. What came to Linux late, or is not known here at all, is among its `others` in
+the words of `ip rule`, so that it is never read as a rule for all packets. A property test has pyroute2 ask and read
+the same.
 """
 
 from __future__ import annotations
 
 import struct
+from functools import cache
 from ipaddress import IPv4Address, IPv6Address
 from sys import byteorder
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hostrouting.backends.netlink.attributes import attributes_of
+from hostrouting.backends.netlink import numbers as n
+from hostrouting.backends.netlink.messages import attributes_of, message
 from hostrouting.backends.netlink.numbers import FAMILY_OF
-from hostrouting.backends.netlink.routes import name_of
-from hostrouting.backends.netlink.selectors import read_selectors
-from hostrouting.model import Address, Link, Prefix, Rule
+from hostrouting.backends.netlink.route_message import RTMSG, name_of
+from hostrouting.model import SELECTORS, Address, Link, Rule, selector_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from hostrouting.model import IP, RuleAction
 
-__all__ = ["Settings", "as_text", "read_addresses", "read_device", "read_links", "read_rules", "read_settings"]
+__all__ = [
+    "Settings",
+    "as_text",
+    "ask_device",
+    "ask_list",
+    "decode_selectors",
+    "read_addresses",
+    "read_device",
+    "read_links",
+    "read_rules",
+    "read_settings",
+]
 
-# The fixed part of a message, behind its header; then come attributes.
+# The fixed part of an answer, behind its header; then come attributes.
 _LINK = struct.Struct("=16xBxHiI4x")  # struct ifinfomsg: family, type, number, flags
 _ADDRESS = struct.Struct("=16xBBxBI")  # struct ifaddrmsg: family, length, scope, number of the device
 _RULE = struct.Struct("=16x5B2xBI")  # struct fib_rule_hdr: family, lengths, tos, table, action, flags
 _NETCONF_SIZE, _FAMILY_AT = 20, 16
+# That of a question is a family and zeros, so many bytes together.
+_SIZES = {n.RTM_GETLINK: 16, n.RTM_GETADDR: 8, n.RTM_GETRULE: 12, n.RTM_GETNETCONF: 4, n.RTM_GETNEXTHOP: 8}
 # Attributes by their numbers: IFLA_…, IFA_…, NETCONFA_… and FRA_…
 _IFNAME, _MASTER, _LINKINFO, _GROUP, _CARRIER, _LINK_NETNSID, _INFO_KIND = 3, 10, 18, 27, 33, 37, 1
+# Counters of packets are half of what is said of a device, and are not wanted: RTEXT_FILTER_SKIP_STATS.
+_EXT_MASK, _SKIP_STATS = 29, struct.pack("=I", 8)
 # Of the forty that are said of a device.
 _OF_LINK = frozenset({_IFNAME, _MASTER, _LINKINFO, _GROUP, _CARRIER, _LINK_NETNSID})
 _IFA_ADDRESS, _IFA_LOCAL, _IFA_BROADCAST, _IFA_FLAGS, _IFA_RT_PRIORITY = 1, 2, 4, 8, 9
 _NETCONF_IFINDEX, _NETCONF_RP_FILTER, _NETCONF_WARY = 1, 3, 6
-_DST, _SRC, _IIFNAME, _GOTO, _PRIORITY, _FWMARK, _TABLE, _FWMASK, _OIFNAME = 1, 2, 3, 4, 6, 10, 15, 16, 17
-_SUPPRESS_IFGROUP, _SUPPRESS_PREFIXLEN, _L3MDEV, _UID_RANGE, _PROTOCOL, _IP_PROTO = 13, 14, 19, 20, 21, 22
-_SPORT_RANGE, _DPORT_RANGE = 23, 24
-# What their values are made of.
-_SIGNED, _PORTS, _UIDS = struct.Struct("=i"), struct.Struct("=HH"), struct.Struct("=II")
+# What of a rule selects nothing: what it does and whose it is, then two of no consequence, FLOW (realms) and PAD.
+_GOTO, _PRIORITY, _SUPPRESS_IFGROUP, _SUPPRESS_PREFIXLEN, _TABLE, _PROTOCOL = 4, 6, 13, 14, 15, 21
+_NO_SELECTORS = (_GOTO, _PRIORITY, _SUPPRESS_IFGROUP, _SUPPRESS_PREFIXLEN, _TABLE, _PROTOCOL, 11, 18)
+# What it selects on and there is no entry for.
+_TUN_ID, _DSCP, _FLOWLABEL, _FLOWLABEL_MASK = 12, 25, 26, 27
+_KNOWN = frozenset(
+    {_TUN_ID, _DSCP, _FLOWLABEL, _FLOWLABEL_MASK, *_NO_SELECTORS}
+    | {number for selector in SELECTORS for number in (selector.attribute, selector.mask) if number}
+)
+_TOS, _PORTS = selector_of("tos"), (selector_of("sport"), selector_of("dport"))
+_ALL_DSCP, _ALL_PORT = 0x3F, 0xFFFF
+_SIGNED = struct.Struct("=i")
 
 _IFF_UP = 0x1
 _IFA_F_NOPREFIXROUTE = 0x200
@@ -61,9 +87,30 @@ class Settings(NamedTuple):
     rp_filter: int = 0
 
 
-def _number(raw: Mapping[int, bytes], kind: int) -> int:
-    """A number of whatever width; 0 where it is not said."""
-    return int.from_bytes(raw.get(kind, b""), byteorder)
+@cache
+def ask_list(kind: int, family: int, table: int = 0, protocol: int = 0) -> bytes:
+    """The question for all of a kind (RTM_GET…); of routes those of a table and a protocol, 0 is any."""
+    if kind == n.RTM_GETROUTE:
+        body = RTMSG.pack(family, 0, 0, 0, 0, protocol, 0, 0, 0)
+        said = [(n.RTA_TABLE, struct.pack("=I", table))] if table else []
+    else:
+        body = _blank(kind, family)
+        said = [(_EXT_MASK, _SKIP_STATS)] if kind == n.RTM_GETLINK else []
+    return message(kind, body, said, flags=n.NLM_F_DUMP)
+
+
+def ask_device(name: bytes) -> bytes:
+    """The question for one device, by its name."""
+    return message(n.RTM_GETLINK, _blank(n.RTM_GETLINK, 0), [(_IFNAME, name + b"\0"), (_EXT_MASK, _SKIP_STATS)])
+
+
+def _blank(kind: int, family: int) -> bytes:
+    return bytes([family]).ljust(_SIZES[kind], b"\0")
+
+
+def _number(raw: Mapping[int, bytes], kind: int, otherwise: int = 0) -> int:
+    """A number of whatever width, or what it is where it is not said."""
+    return int.from_bytes(raw[kind], byteorder) if kind in raw else otherwise
 
 
 def as_text(packed: bytes) -> str:
@@ -162,13 +209,7 @@ def read_rules(messages: Iterable[bytes]) -> tuple[Rule, ...]:
 def _rule(data: bytes) -> Rule:
     af, dst_len, src_len, tos, table, number, flags = _RULE.unpack_from(data)
     raw = attributes_of(data, _RULE.size)
-    family, action, selectors = FAMILY_OF[af], _ACTIONS.get(number, "nop"), read_selectors(raw)
-
-    def block(kind: int, length: int) -> Prefix | None:
-        return Prefix.around(family, int.from_bytes(raw[kind], "big"), length) if length and kind in raw else None
-
-    def ports(kind: int, name: str) -> tuple[int, int] | None:
-        return _PORTS.unpack(raw[kind]) if kind in raw and name not in selectors.masked else None
+    family, action = FAMILY_OF[af], _ACTIONS.get(number, "nop")
 
     def limit(kind: int) -> int | None:
         return None if kind not in raw or (value := _number(raw, kind)) == _UNSET else value
@@ -180,20 +221,35 @@ def _rule(data: bytes) -> Rule:
         table=(_number(raw, _TABLE) or table) if action == "to_table" else 0,
         target=_number(raw, _GOTO) if action == "goto" and _GOTO in raw else None,
         invert=bool(flags & _FIB_RULE_INVERT),
-        src=block(_SRC, src_len),
-        dst=block(_DST, dst_len),
-        iif=_text(raw, _IIFNAME),
-        oif=_text(raw, _OIFNAME),
-        fwmark=_number(raw, _FWMARK),
-        fwmask=_number(raw, _FWMASK),
-        tos=selectors.tos or tos,
-        uids=_UIDS.unpack(raw[_UID_RANGE]) if _UID_RANGE in raw else None,
-        ipproto=_number(raw, _IP_PROTO),
-        sports=ports(_SPORT_RANGE, "sport"),
-        dports=ports(_DPORT_RANGE, "dport"),
-        others=selectors.others,
-        l3mdev=bool(_number(raw, _L3MDEV)),
         suppress_prefixlength=limit(_SUPPRESS_PREFIXLEN),
         suppress_ifgroup=limit(_SUPPRESS_IFGROUP),
         protocol=_number(raw, _PROTOCOL),
+        **decode_selectors(raw, {"family": family, "src": src_len, "dst": dst_len, "tos": tos}),
     )
+
+
+def decode_selectors(raw: Mapping[int, bytes], header: Mapping[str, int]) -> dict[str, Any]:
+    """The fields of a Rule that select; the header has its `family`, its `tos`, and the lengths of `src` and `dst`."""
+    said = {
+        name: value
+        for selector in SELECTORS
+        for name, value in zip(selector.fields, selector.decode(raw, header), strict=True)
+    }
+    return {**said, "others": tuple(_others(raw))}
+
+
+def _others(raw: Mapping[int, bytes]) -> Iterator[tuple[str, str]]:
+    if _TUN_ID in raw:
+        yield "tun_id", str(int.from_bytes(raw[_TUN_ID], "big"))
+    if _DSCP in raw and not any(_TOS.decode(raw, {"tos": 0})):
+        # All six bits of it are a tos; but then a tos of 0 says nothing, and a DSCP of 0 is one like any other.
+        mask = _number(raw, _TOS.mask, _ALL_DSCP)
+        yield "dscp", "0" if mask == _ALL_DSCP else f"{_number(raw, _DSCP):#x}/{mask:#x}"
+    if _FLOWLABEL in raw:
+        label, mask = (int.from_bytes(raw.get(kind, b""), "big") for kind in (_FLOWLABEL, _FLOWLABEL_MASK))
+        yield "flowlabel", f"{label:#x}/{mask:#x}"
+    for ports in _PORTS:
+        if (mask := _number(raw, ports.mask, _ALL_PORT)) != _ALL_PORT:
+            yield ports.word, f"{int.from_bytes(raw[ports.attribute][:2], byteorder):#x}/{mask:#x}"
+    for kind in sorted(set(raw) - _KNOWN):
+        yield f"attribute-{kind}", raw[kind].hex() or "set"
