@@ -56,6 +56,8 @@ class _Watch:
         self._thread = threading.Thread(target=self._pass_on, name="phases-signals", daemon=True)
         self._thread.start()
         self._others = signal.set_wakeup_fd(self._writing, warn_on_full_buffer=False)
+        # The run around this one, unless somebody who is not of ours listens between the two.
+        self._around = next((it for it in _watches if it._writing == self._others), None)
         for number in self._before:
             signal.signal(number, self._note)
         _watches.append(self)
@@ -85,14 +87,20 @@ class _Watch:
 
     def _pass_on(self) -> None:
         while numbers := os.read(self._reading, 64):
-            if self._others != -1:
-                # An event loop, or a run around this one, listens too.
-                with suppress(OSError):
-                    os.write(self._others, numbers)
-            for number in numbers:
-                if number in self._before:
-                    self._obey(signal.Signals(number).name)
-                    self.came.append(number)
+            self._take(numbers)
+
+    def _take(self, numbers: bytes) -> None:
+        if self._around is not None:
+            # At once, and before this run: when this one has ended, that one must not go on to its next task.
+            self._around._take(numbers)
+        elif self._others != -1:
+            # An event loop listens too.
+            with suppress(OSError):
+                os.write(self._others, numbers)
+        for number in numbers:
+            if number in self._before:
+                self._obey(signal.Signals(number).name)
+                self.came.append(number)
 
     def _obey(self, name: str) -> None:
         # First the order, then the words: they may have to wait for whoever reads our log.

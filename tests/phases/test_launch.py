@@ -252,9 +252,19 @@ def test_forked_children() -> None:
 
 
 @pytest.mark.processes
-def test_a_run_inside_a_run() -> None:
-    """A signal during a run inside a task stops both runs."""
-    code = """
+@pytest.mark.parametrize("late", [0, 0.3])
+def test_a_run_inside_a_run(late: float) -> None:
+    """A signal during a run inside a task stops both runs, also where the outer one's thread is slow to wake."""
+    code = f"""
+        import os, time
+        read = os.read
+        def read_late(end, size):
+            numbers = read(end, size)
+            if _watches and end == _watches[0]._reading:
+                time.sleep({late})
+            return numbers
+        from phases.signals import _watches
+        os.read = read_late
         inner = phases.task("inner")(lambda ctx: phases.run(wait, observers=[]).status)
         report = phases.run(phases.serial(inner, StubTask("next")))
         print(report.status, report.find("next").status, report.signal)
