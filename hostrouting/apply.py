@@ -22,7 +22,7 @@ import attrs
 from hostrouting.backends.base import Change, Outcome, RouteBackend
 from hostrouting.effects import tell_effects
 from hostrouting.errors import ApplyError, BackendError, NoSuchRoute, RouteConflict, RouteExists, Unsettled
-from hostrouting.model import IPV6, OURS, Prefix, Route, Snapshot, route_keys
+from hostrouting.model import IPV6, OURS, Prefix, Route, Snapshot
 from hostrouting.restore import as_taken, put_back, take_away
 from hostrouting.uplink import bare_leg
 
@@ -269,11 +269,9 @@ class _Table:
 
     def __init__(self, snapshot: Snapshot, keys: set[Key]) -> None:
         self._found: dict[Key, tuple[Route, ...]] = {}
-        near = {(prefix.family, table, prefix.network, prefix.length) for table, prefix, _, _ in keys}
-        for position, (family, table, network, length, _) in enumerate(route_keys(snapshot.routes)):
-            if (family, table, network, length) in near:
-                route = _bare(snapshot.routes[position])
-                self._found[route.key] = (*self._found.get(route.key, ()), route)
+        for place in snapshot.routes.leading_to({prefix for _, prefix, _, _ in keys}):
+            route = _bare(snapshot.routes[place])
+            self._found[route.key] = (*self._found.get(route.key, ()), route)
 
     def at(self, key: Key) -> tuple[Route, ...]:
         """The routes that hold the key, the one that the kernel takes first."""

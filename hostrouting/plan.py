@@ -4,6 +4,7 @@ Here: keep, add, replace, delete, conflict, and why. Not here: carrying them out
 change that is not ours; printing a plan is the dry run.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Self
 
@@ -13,8 +14,22 @@ from hostrouting.connected import connected_routes
 from hostrouting.fib import Fib
 from hostrouting.foresight import Foreseen, foresee
 from hostrouting.leftover import deletion_command, is_left_behind
-from hostrouting.model import DEFAULT_METRIC, OURS, Prefix, Route, Snapshot, protocol_name, route_keys, width_of
-from hostrouting.settled import set_aside
+from hostrouting.model import (
+    DEFAULT_METRIC,
+    IPV4,
+    IPV6,
+    OURS,
+    TABLE_MAIN,
+    Column,
+    Prefix,
+    Route,
+    RouteEdits,
+    RouteTable,
+    Snapshot,
+    protocol_name,
+    shape_of,
+    width_of,
+)
 from hostrouting.steps import Action, Place, Step, Steps, in_order
 from hostrouting.uplink import DesiredRoute, Pending, Uplink, bare_leg
 from hostrouting.way_round import is_held, way_round
@@ -69,18 +84,18 @@ class RoutePlan:
         ValueError where the kernel would refuse a step: a route is to be the only one of a key that has one.
         """
         changes = self.changes
-        amendment = snapshot.amended(about=[step.held or step.route for step in changes])
+        edits = RouteEdits(snapshot.routes, about=[step.held or step.route for step in changes])
         for step in changes:
             if step.action == "replace" and step.held is not None:
-                amendment.change(step.held, step.route)
+                edits.change(step.held, step.route)
             elif step.action == "delete":
                 # Where a twin of it has just come before it, that one stays.
-                amendment.change(step.route, None, last=True)
-            elif step.place == "only" and any(it.key == step.route.key for it in amendment.near(step.route)):
+                edits.change(step.route, None, last=True)
+            elif step.place == "only" and any(it.key == step.route.key for it in edits.near(step.route)):
                 raise ValueError(f"another route holds the key of {step.route}")
             else:
-                amendment.put(step.route, first=step.place == "first")
-        return attrs.evolve(snapshot, routes=amendment.routes())
+                edits.put(step.route, first=step.place == "first")
+        return attrs.evolve(snapshot, routes=edits.table())
 
     def __str__(self) -> str:
         lines = [str(step) for step in self.steps] + [f"? {pending}" for pending in self.pending]
@@ -96,19 +111,18 @@ def plan_routes(
     wishes for one destination and metric that are not the same are refused with ValueError.
     """
     wishes = tuple(desired)
-    aside = set_aside(wishes, snapshot, protocol=protocol, former=former)
-    routes, snapshot = snapshot.routes, aside.snapshot
-    fib = Fib(snapshot)
+    routes, fib = snapshot.routes, Fib(snapshot)
     ours = frozenset({protocol, *former})
     uplink = Uplink(fib, protocol=protocol, former=former)
-    resolved = [uplink.resolve(wish) for wish in _distinct(aside.desired)]
+    kept, rest = _as_wanted(wishes, routes, uplink)
+    resolved = [uplink.resolve(wish) for wish in _distinct(rest)]
     pending = tuple(it for it in resolved if isinstance(it, Pending))
     # What is there for a wish that waits stays until it is known what is wanted.
     settled = {it.desired.key if isinstance(it, Pending) else it.key for it in resolved}
     steps = [step for it in resolved if isinstance(it, Route) for step in _steps(it, fib, ours)]
     unwanted: dict[tuple[object, ...], Route] = {}
-    for position, key in enumerate(route_keys(snapshot.routes)):
-        if key[4] in ours and (route := snapshot.routes[position]).key not in settled:
+    for place in routes.places(lambda shape: shape.protocol in ours):
+        if place not in kept and (route := routes[place]).key not in settled:
             unwanted.setdefault(route.key, route)
     for one in unwanted.values():
         holders = [route for route in fib.routes(one.prefix, table=one.table) if route.key == one.key]
@@ -118,13 +132,50 @@ def plan_routes(
     others = in_order(steps)
     refused = {step.route.key for step in others if step.action == "conflict"} | {it.desired.key for it in pending}
     foreseen = tuple(foresee(wishes, fib, uplink, ours=ours, refused=refused))
-    if not aside.kept:
-        return RoutePlan(others, pending, foreseen)
+    return RoutePlan(Steps(others, routes.part(tuple(kept)), _THERE) if kept else others, pending, foreseen)
 
-    def keep() -> Iterator[Step]:
-        return (Step("keep", routes[place], _THERE) for place in aside.kept)
 
-    return RoutePlan(Steps(others, len(aside.kept), keep), pending, foreseen)
+def _as_wanted(
+    desired: Iterable[DesiredRoute], routes: RouteTable, uplink: Uplink
+) -> tuple[dict[int, DesiredRoute], list[DesiredRoute]]:
+    """The wishes for which the right route of ours is there, alone with its prefix, by its place; and all the others.
+
+    The shape that is meant is told once for each way that a wish leaves; so no Route is made of what is kept.
+    """
+    alone: dict[int, dict[tuple[int, int], int]] = {IPV4: {}, IPV6: {}}
+    alone |= {it.family: _alone(it) for it in routes.columns() if it.table == TABLE_MAIN}
+    numbers = {shape_of(shape): number for number, shape in enumerate(routes.shapes)}
+    meant: dict[tuple[object, ...], int | None] = {}
+    kept: dict[int, DesiredRoute] = {}
+    rest: list[DesiredRoute] = []
+    for wish in desired:
+        destination, gateway = wish.destination, wish.gateway
+        # Addresses are slow to hash.
+        way = (destination.family, wish.dev, wish.metric, None if gateway is None else int(gateway), type(gateway))
+        if way not in meant:
+            wanted = uplink.resolve(wish)
+            meant[way] = numbers.get(shape_of(wanted)) if isinstance(wanted, Route) else None
+        place = alone[destination.family].get((destination.network, destination.length))
+        if place is None or routes.numbers[place] != meant[way]:
+            rest.append(wish)
+        elif (other := kept.setdefault(place, wish)) is not wish:
+            _distinct((other, wish))
+    if kept:
+        for wish in rest:
+            place = alone[wish.destination.family].get((wish.destination.network, wish.destination.length), -1)
+            _distinct((wish, kept.get(place, wish)))
+    return kept, rest
+
+
+def _alone(column: Column) -> dict[tuple[int, int], int]:
+    """Where the routes stand that share their prefix with no other one."""
+    prefixes = list(zip(column.networks, column.lengths, strict=True))
+    found = dict(zip(prefixes, column.positions, strict=True))
+    if len(found) < len(prefixes):
+        for prefix, count in Counter(prefixes).items():
+            if count > 1:
+                del found[prefix]
+    return found
 
 
 def _distinct(desired: Iterable[DesiredRoute]) -> list[DesiredRoute]:

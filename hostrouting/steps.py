@@ -3,13 +3,13 @@
 Here: values. Not here: which steps lead to what is wanted (`plan`).
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Literal, TypeAlias, overload
 
 import attrs
 
-from hostrouting.model import Route
+from hostrouting.model import Route, RouteTable
 
 __all__ = ["Action", "Place", "Step", "Steps", "in_order"]
 
@@ -56,16 +56,16 @@ class Steps(Sequence[Step]):
     Why: where ten thousand routes are as they are wanted, nobody does, as a rule. In all else it is the tuple of them.
     """
 
-    def __init__(self, others: tuple[Step, ...], kept: int, keep: Callable[[], Iterator[Step]]) -> None:
-        """Take the other steps, how many keep a route besides, and what makes these."""
-        self.others, self.kept, self._keep = others, kept, keep
+    def __init__(self, others: tuple[Step, ...], kept: RouteTable, reason: str) -> None:
+        """Take the other steps, the routes that are kept, and why they are."""
+        self.others, self._kept, self._reason = others, kept, reason
 
     @cached_property
     def _all(self) -> tuple[Step, ...]:
-        return in_order((*self._keep(), *self.others))
+        return in_order((*(Step("keep", route, self._reason) for route in self._kept), *self.others))
 
     def __len__(self) -> int:
-        return len(self.others) + self.kept
+        return len(self.others) + len(self._kept)
 
     @overload
     def __getitem__(self, place: int) -> Step: ...

@@ -29,7 +29,7 @@ DRAWINGS = {
         config model system
         connected fib host render
         backends fileset packets steps uplink way_round
-        foresight gate leftover overlap restore settled testing
+        foresight gate leftover overlap restore testing
         openings plan
         apply
         repair
@@ -67,10 +67,9 @@ DRAWINGS = {
     """,
     "hostrouting.backends.netlink": """
         numbers
-        columns messages sockets sorts
-        alike channel watching
-        route_message
-        lists nexthops routedump
+        messages sockets
+        channel route_message
+        lists nexthops route_list watching
         devices reading
         changing lookups
         backend
@@ -104,7 +103,7 @@ DRAWINGS = {
         step tables
         branches bulk
         region
-        program straight
+        program
         engine
         trace
         __init__
@@ -112,11 +111,9 @@ DRAWINGS = {
     "hostrouting.model": """
         prefix
         link route
-        door lazy pathless rule
-        followed
-        amended
+        pathless route_table rule
+        snapshot_json
         snapshot
-        wire
         __init__
     """,
     "hostrouting.render": """
@@ -154,7 +151,7 @@ FLOORS = {
 }
 
 # Rooms that know each other all the same, by way of annotations or of imports inside functions: to be opened.
-KNOWN_CIRCLES = {"hostrouting.model": {frozenset({"snapshot", "wire"})}}
+KNOWN_CIRCLES: dict[str, set[frozenset[str]]] = {}
 
 # Third-party packages, and the only modules that may import them.
 FOREIGN = {

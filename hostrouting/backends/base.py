@@ -196,10 +196,5 @@ def part_of(
         snapshot,
         addresses=tuple(it for it in snapshot.addresses if family in {None, it.ip.version}),
         rules=tuple(it for it in snapshot.rules if family in {None, it.family}),
-        routes=tuple(
-            it
-            for it in snapshot.routes
-            if family in {None, it.prefix.family} and table in {None, it.table} and protocol in {None, it.protocol}
-            if prefixes is None or it.prefix in prefixes
-        ),
+        routes=snapshot.routes.only(family=family, table=table, protocol=protocol, prefixes=prefixes),
     )

@@ -19,7 +19,7 @@ from hostrouting.errors import BackendError, FileError, ManagerError
 from hostrouting.fib import Fib
 from hostrouting.gate import Gate
 from hostrouting.kernel import examine
-from hostrouting.model import IPV4, route_keys
+from hostrouting.model import IPV4
 from hostrouting.openings import GateState, find_gate_state
 from hostrouting.plan import RoutePlan, plan_routes
 from hostrouting.tasks import Configure, wanted_routes
@@ -207,9 +207,7 @@ def find_status(host: Host, config: HostRoutingConfig, *, named: bool) -> HostSt
                     fib = error.fib
                     troubles.append(f"the verdict now: {error}")
             snapshot = fib.snapshot
-            # Of 100,000 routes only ours are looked at.
-            ours = [at for at, key in enumerate(route_keys(snapshot.routes)) if key[4] == wanted.protocol]
-            routes = tuple(snapshot.routes[at] for at in ours)
+            routes = tuple(snapshot.routes.only(protocol=wanted.protocol))
             default = default_route(fib)
             plan = plan_routes(wanted_routes(wanted), snapshot, protocol=wanted.protocol)
     except BackendError as error:

@@ -15,7 +15,7 @@ import attrs
 from hostrouting.cli.check import Check
 from hostrouting.cli.page import SHOWN, Painted, capped, counted, line, spoken
 from hostrouting.config import HostRoutingConfig
-from hostrouting.model import IPV4, TABLE_MAIN, NextHop, Route, route_keys
+from hostrouting.model import IPV4, TABLE_MAIN, NextHop, Route
 from hostrouting.plan import RoutePlan, plan_routes
 from hostrouting.tasks import wanted_routes
 from hostrouting.uplink import DesiredRoute, bare_leg, resolve_route
@@ -102,9 +102,7 @@ class _Remedy:
     def _staying(self) -> tuple[Route, ...]:
         taken = {wish.key for wish in self.found.repair.routes}
         found: dict[tuple[object, ...], Route] = {}
-        routes = self.fib.snapshot.routes
-        for at in (at for at, key in enumerate(route_keys(routes)) if key[4] == self.config.protocol):
-            route = routes[at]
+        for route in self.fib.snapshot.routes.only(protocol=self.config.protocol):
             if _is_static(route) and route.key not in taken:
                 found.setdefault(route.key, route)
         return tuple(found.values())

@@ -14,7 +14,6 @@ from hostrouting.fib.bulk import Liking, Sieve, joined
 from hostrouting.fib.flow import ANY, Flow
 from hostrouting.fib.program import Program
 from hostrouting.fib.step import Ending, Span, Turn, plain_turns
-from hostrouting.fib.straight import straight_route
 from hostrouting.fib.table import Entry, Table
 from hostrouting.fib.tables import Tables
 from hostrouting.model import (
@@ -38,6 +37,8 @@ _BY_ADDRESS: dict[int, tuple[tuple[int, int, Kind], ...]] = {
     IPV4: ((0, 0, "local"), (*_MULTICAST[IPV4], "multicast"), (0xFFFFFFFF, 0xFFFFFFFF, "broadcast")),
     IPV6: ((*_MULTICAST[IPV6], "multicast"),),
 }
+# Up to so many routes times prefixes, it takes less to find all cells than to know where none need be found.
+_LITTLE = 512
 _FLOWS = 256  # so many are prepared for at a time
 # The first of them after 0.
 _SPECIAL = {family: min(low for low, _, _ in them if low) for family, them in _BY_ADDRESS.items()}
@@ -48,7 +49,6 @@ class _Ready(NamedTuple):
 
     family: int
     program: Program
-    numbers: dict[int, int]  # by the id of a table, where it stands among the program's
     regions: list[int]  # where rules and addresses themselves make a difference: the first address of each region
     # By region, and for each table by the longest prefix that covers an address: nothing else makes a difference.
     decisions: dict[tuple[int, ...], Decision]
@@ -82,7 +82,10 @@ class Fib:
 
         Those that are left out have no variants, and may be parts of cells; where they are, nothing is told.
         """
-        sieve = Sieve(self.snapshot.routes, liking, prefixes=len(prefixes))
+        if len(prefixes) * len(self.snapshot.routes) <= _LITTLE:
+            yield from (self.cells(prefix, flow) for prefix in prefixes)
+            return
+        sieve = Sieve(self.snapshot.routes, liking)
         for prefix in prefixes:
             low, high, ready = prefix.first, prefix.last, self._prepare(prefix.family, flow)
             doubtful = self._doubtful(ready, sieve, low, high)
@@ -159,8 +162,7 @@ class Fib:
             program = Program(rules, family, flow, groups=self._groups, table_of=table_of)
             by_address = {place for low, high, _ in _BY_ADDRESS[family] for place in (low, high + 1)}
             regions = sorted({0, *program.cuts, *by_address})
-            numbers = {id(table): number for number, table in enumerate(program.tables)}
-            ready = self._ready[family, flow] = _Ready(family, program, numbers, regions, {})
+            ready = self._ready[family, flow] = _Ready(family, program, regions, {})
         return ready
 
     def _doubtful(self, ready: _Ready, sieve: Sieve, low: int, high: int) -> list[Span]:
@@ -171,7 +173,7 @@ class Fib:
         regions = ready.regions
         for at in range(bisect_right(regions, low) - 1, bisect_right(regions, high)):
             begin, end = max(low, regions[at]), min(high, regions[at + 1] - 1)
-            found += sieve.doubtful(ready.program.region(begin).straight, begin, end)
+            found += sieve.doubtful(ready.program.region(begin).certain, begin, end)
         return found
 
     def _cells(self, ready: _Ready, low: int, high: int) -> list[Cell]:
@@ -202,24 +204,8 @@ class Fib:
                 where = tuple(now)
                 decision = decisions.get(where)
                 if decision is None:
-                    decision = decisions[where] = self._straight(ready, place, now) or self._decide(ready, place)
+                    decision = decisions[where] = self._decide(ready, place)
                 yield place, decision
-
-    def _straight(self, ready: _Ready, place: int, longest: list[int]) -> Decision | None:
-        """The decision where nothing has to be searched or asked; `longest` are the longest prefixes by table."""
-        if not 0 < place < _SPECIAL[ready.family]:
-            return None
-        found = straight_route(ready.program.region(place).straight, longest, ready.numbers)
-        if found is None:
-            return None
-        step, position, route = found
-        key = (id(step.rule), position)
-        decision = self._decisions.get(key)
-        if decision is None:
-            decision = self._decisions[key] = Decision(
-                route.type, self._tables.rule_of(step.rule, route), route, route.legs
-            )
-        return decision
 
     def _decide(self, ready: _Ready, address: int) -> Decision:
         region = ready.program.region(address)

@@ -21,7 +21,7 @@ def pack(networks: Iterable[int], lengths: Iterable[int]) -> list[int]:
 class Ordered:
     """A column in order; equal networks stay in that of the column."""
 
-    __slots__ = ("_hosts", "_there", "_width", "everywhere", "lengths", "networks", "positions")
+    __slots__ = ("_everywhere", "_hosts", "_there", "_width", "lengths", "networks", "positions")
 
     def __init__(self, column: Column, width: int) -> None:
         """Sort the column, unless it is sorted, as the kernel's own lists are; `width` is that of an address."""
@@ -37,7 +37,7 @@ class Ordered:
         self._there = frozenset(column.lengths)
         self._hosts = [width - length for length in sorted(self._there)]
         # Whether one of them is for every address.
-        self.everywhere = 0 in self._there
+        self._everywhere = 0 in self._there
 
     def between(self, low: int, high: int) -> tuple[int, int]:
         """The place of the first network from `low` on, and that of the first one beyond `high`."""
@@ -76,7 +76,7 @@ class Ordered:
                     place += 1
         return found
 
-    def covering(self, low: int, high: int) -> list[int]:
-        """The places of the prefixes that are for all of low … high."""
+    def covers(self, low: int, high: int) -> bool:
+        """Whether one of the prefixes is for all of low … high."""
         begin, end = self.between(low, low)
-        return [place for place in (*self.around(low), *range(begin, end)) if self.span(place)[1] >= high]
+        return self._everywhere or any(self.span(at)[1] >= high for at in (*self.around(low), *range(begin, end)))

@@ -32,7 +32,7 @@ class Region:
         self._of_branches = (turns, flow, cases)
         self._asks = any(turn.asks for turn in turns)
         # The steps that every packet takes, whatever is not known of it; none where that makes a difference.
-        self.straight = () if self._asks or flow.oif else self._lane
+        self.certain = () if self._asks or flow.oif else self._lane
 
     def decide(self, address: int) -> tuple[Ending, bool]:
         """What decides for a packet as plain as it may be, and whether what is not known of it could matter."""

@@ -25,7 +25,6 @@ from hostrouting.model import (
     Snapshot,
     by_priority,
     default_rules,
-    route_columns,
     width_of,
 )
 
@@ -55,7 +54,7 @@ class Tables:
         self._tables: dict[tuple[int, int], Table] = {}
         for family in (IPV4, IPV6):
             self._make(family, TABLE_MAIN)  # which is asked even while it is empty
-        for column in route_columns(self._routes):
+        for column in self._routes.columns():
             self._make(column.family, column.table).add(column)
 
     def find(self, family: int, number: int) -> Table | None:

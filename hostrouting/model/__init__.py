@@ -5,8 +5,6 @@ them. What the kernel would do with them is `hostrouting.fib`; what anybody want
 IPv4 and IPv6 differ in data, never in code paths.
 """
 
-from hostrouting.model.door import Column, RouteKey, Shapes, Sort, Sorted, route_columns, route_keys, route_shapes
-from hostrouting.model.lazy import LazyRoutes
 from hostrouting.model.link import ARPHRD_INFINIBAND, Address, Link
 from hostrouting.model.pathless import PATHLESS, REFUSING
 from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix, as_ip, ip_at, prefixes_between, width_of
@@ -27,6 +25,7 @@ from hostrouting.model.route import (
     protocol_name,
     table_name,
 )
+from hostrouting.model.route_table import Column, RouteEdits, RouteTable, Shapes, maker, shape_of
 from hostrouting.model.rule import (
     SELECTORS,
     TO,
@@ -62,30 +61,27 @@ __all__ = [
     "TABLE_MAIN",
     "TO",
     "Address",
-    "LazyRoutes",
     "Link",
     "NextHop",
     "Prefix",
     "Route",
-    "RouteKey",
+    "RouteEdits",
+    "RouteTable",
     "RouteType",
     "Rule",
     "RuleAction",
     "Selector",
     "Shapes",
     "Snapshot",
-    "Sort",
-    "Sorted",
     "as_ip",
     "by_priority",
     "default_rules",
     "ip_at",
+    "maker",
     "prefixes_between",
     "protocol_name",
-    "route_columns",
-    "route_keys",
-    "route_shapes",
     "selector_of",
+    "shape_of",
     "table_name",
     "tos_bits",
     "tos_name",

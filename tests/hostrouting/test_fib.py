@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from itertools import pairwise, product
-from unittest.mock import patch
 
 import attrs
 import pytest
@@ -187,18 +186,6 @@ class TestCellsPartitionThePrefix:
             for address in range(cell.first, cell.last + 1):
                 assert fib.lookup(ip_at(block.family, address), flow) == cell.decision
 
-    @given(st.data(), BLOCK)
-    @settings(max_examples=scaled(150))
-    def test_the_fast_path_is_the_walk(self, data: st.DataObject, block: Prefix) -> None:
-        """Cells are the same, and equal decisions are one, where the walk through the rules is asked everywhere."""
-        snapshot = data.draw(snapshots(block, max_rules=data.draw(st.sampled_from([0, 3]))))
-        flow = data.draw(flows(block.family, known=False))
-        cells = Fib(snapshot).cells(block, flow)
-        with patch("hostrouting.fib.engine.straight_route", return_value=None):
-            walked = Fib(snapshot).cells(block, flow)
-        assert cells == walked
-        assert len({id(cell.decision) for cell in cells}) == len({id(cell.decision) for cell in walked})
-
     def test_addresses_are_what_they_are(self) -> None:
         """Where an address itself says what it is, the route that covers it does not: 0.0.0.0, multicast, broadcast."""
         cells = Fib(plain().with_routes([Route.to(it, dev="ib0") for it in ("0.0.0.0/8", "224.0.0.0/3")])).cells
@@ -218,15 +205,6 @@ class TestCellsPartitionThePrefix:
         routes = [Route.to("0.0.0.0/0", dev="wg0", table=51820), Route.to("198.51.100.0/25", dev="ib0")]
         fib = Fib(attrs.evolve(plain().with_routes(routes), rules=(local, suppressing, tunnel, *rest)))
         assert [cell.decision.devs for cell in fib.cells(Prefix.parse("198.51.100.0/24"))] == [("ib0",), ("wg0",)]
-
-    def test_the_fast_path_is_taken(self) -> None:
-        """On a host without rules of its own the walk is asked only where no prefix has one route alone."""
-        fib = Fib(h200().with_routes([Route.to("172.16.0.0/24", dev="eth0"), Route.to("172.16.0.0/28", dev="ib0")]))
-        with patch.object(fib, "_decide", wraps=fib._decide) as walk:
-            cells = fib.cells(Prefix.parse("172.16.0.0/20"))
-        walked = {str(call.args[1] >> 8 & 255) for call in walk.call_args_list}
-        assert len(cells) > 10
-        assert walked == {"1"}  # where 172.16/16 is the longest: eight devices have it
 
     @given(st.data(), BLOCK)
     @settings(max_examples=scaled(150))

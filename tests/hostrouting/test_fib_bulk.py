@@ -92,39 +92,35 @@ def crowded(draw: st.DrawFn) -> Snapshot:
     )
 
 
-@pytest.mark.parametrize("few", [0, 1024])
 class TestInBulk:
-    """A check says the same with and without the fast path, whether columns are small or large."""
+    """A check says the same with and without the fast path."""
 
     @given(data=st.data(), block=BLOCK)
-    def test_a_check_is_the_same(self, few: int, data: st.DataObject, block: Prefix) -> None:
+    def test_a_check_is_the_same(self, data: st.DataObject, block: Prefix) -> None:
         """Findings, notes and kept ranges are those that are found cell by cell."""
         fib = Fib(data.draw(healthy(block)))
         cidrs = data.draw(st.lists(prefixes(block, wider=True), min_size=1, max_size=4))
-        with patch.multiple("hostrouting.fib.bulk", _FEW=few, _LITTLE=0):
-            report = check_overlap(fib, cidrs, devs=DEVS, allowed=["wg*"])
+        report = check_overlap(fib, cidrs, devs=DEVS, allowed=["wg*"])
         with patch.object(Fib, "doubtful_cells", cell_by_cell):
             assert report == check_overlap(fib, cidrs, devs=DEVS, allowed=["wg*"])
 
     @given(snapshot=crowded(), cidrs=st.lists(SIXTEEN, min_size=1, max_size=2))
     @settings(max_examples=scaled(500))
-    def test_a_check_is_the_same_where_edges_meet(self, few: int, snapshot: Snapshot, cidrs: list[Prefix]) -> None:
+    def test_a_check_is_the_same_where_edges_meet(self, snapshot: Snapshot, cidrs: list[Prefix]) -> None:
         """The same for a few routes that begin and end where the CIDRs do."""
         fib = Fib(snapshot)
-        with patch.multiple("hostrouting.fib.bulk", _FEW=few, _LITTLE=0):
-            report = check_overlap(fib, cidrs, devs=["eth0"])
+        report = check_overlap(fib, cidrs, devs=["eth0"])
         with patch.object(Fib, "doubtful_cells", cell_by_cell):
             assert report == check_overlap(fib, cidrs, devs=["eth0"])
 
     @given(data=st.data(), family=st.sampled_from([4, 6]))
-    def test_what_is_left_out(self, few: int, data: st.DataObject, family: int) -> None:
+    def test_what_is_left_out(self, data: st.DataObject, family: int) -> None:
         """Where no cell is told, a unicast route by welcome devices decides, whatever is not known of the packet."""
         block = data.draw(blocks(family))
         fib, judge = Fib(data.draw(healthy(block))), Judge(DEVS, ())
         flow = data.draw(st.sampled_from([ANY, Flow(mark=0), Flow(oif="eth0"), Flow(tos=0x10)]))
         within = data.draw(prefixes(block))
-        with patch.multiple("hostrouting.fib.bulk", _FEW=few, _LITTLE=0):
-            (cells,) = fib.doubtful_cells([within], judge.likes, flow)
+        (cells,) = fib.doubtful_cells([within], judge.likes, flow)
         told = {address: cell.decision for cell in cells for address in range(cell.first, cell.last + 1)}
         assert list(told) == sorted(told)
         for address in range(within.first, within.last + 1):
@@ -135,15 +131,12 @@ class TestInBulk:
                 assert not decision.variants
                 assert judge.likes(decision.legs)
 
-    def test_only_what_is_odd_is_looked_at(self, few: int) -> None:
+    def test_only_what_is_odd_is_looked_at(self) -> None:
         """Among many welcome routes and an odd one, cells are found where that one leads; and but one route is made."""
         ours = [Route.to(f"30.0.{low}.0/24", dev="eth0", gateway="10.0.0.1") for low in range(256)]
         odd = Route.to("30.0.7.128/25", dev="ib0")
         fib, judge = Fib(plain().with_routes([*ours, odd])), Judge(("eth0",), ())
-        with (
-            patch.multiple("hostrouting.fib.bulk", _FEW=few, _LITTLE=0),
-            patch.object(Judge, "likes", autospec=True) as likes,
-        ):
+        with patch.object(Judge, "likes", autospec=True) as likes:
             likes.side_effect = lambda _, legs: legs[0].dev == "eth0"
             cidrs = [Prefix.parse("30.0.0.0/17"), Prefix.parse("30.0.128.0/17")]
             found = list(fib.doubtful_cells(cidrs, judge.likes))
@@ -162,52 +155,47 @@ class TestInBulk:
             ("10.0.0.0/24", "10.0.0.0/24"),
         ],
     )
-    def test_the_edges(self, few: int, odd: str, cidr: str) -> None:
+    def test_the_edges(self, odd: str, cidr: str) -> None:
         """An odd route is met at the first and at the last address that it has in common with a CIDR."""
         routes = (Route.to("0.0.0.0/0", dev="eth0"), Route.to(odd, dev="ib0"))
         fib = Fib(Snapshot(rules=default_rules(4), routes=routes))
-        with patch.multiple("hostrouting.fib.bulk", _FEW=few, _LITTLE=0):
-            report = check_overlap(fib, [cidr], devs=["eth0"])
+        report = check_overlap(fib, [cidr], devs=["eth0"])
         (found,) = report.findings
         inner = max(Prefix.parse(odd), Prefix.parse(cidr), key=lambda it: it.length)
         assert (found.first, found.last) == (inner.first, inner.last)
 
-    def test_for_one_tos(self, few: int) -> None:
+    def test_for_one_tos(self) -> None:
         """A route that takes packets of one tos alone is met, although it covers nothing."""
         aside = attrs.evolve(Route.to("10.0.0.0/24", dev="eth0"), tos=0x10)
         routes = (Route.to("0.0.0.0/0", dev="ib0"), aside, Route.to("10.0.0.0/25", dev="eth0"))
         fib = Fib(Snapshot(rules=default_rules(4), routes=routes))
-        with patch.multiple("hostrouting.fib.bulk", _FEW=few, _LITTLE=0):
-            report = check_overlap(fib, ["10.0.0.0/24"], devs=["eth0"])
+        report = check_overlap(fib, ["10.0.0.0/24"], devs=["eth0"])
         assert [(it.first & 0xFF, it.last & 0xFF) for it in report.findings] == [(128, 255)]
 
-    def test_what_is_left_out_lies_between(self, few: int) -> None:
+    def test_what_is_left_out_lies_between(self) -> None:
         """Two ranges that escape alike are two findings where what lies between them is welcome, and not told."""
         middle = Prefix.parse("10.1.64.0/18")
         rule = Rule(family=4, priority=100, dst=middle, table=TABLE_MAIN)
         fib = Fib(Snapshot(rules=(rule,), routes=(Route.to("0.0.0.0/0", dev="eth0"),)))
-        with patch.multiple("hostrouting.fib.bulk", _FEW=few, _LITTLE=0):
-            report = check_overlap(fib, ["10.1.0.0/16"], devs=["eth0"])
+        report = check_overlap(fib, ["10.1.0.0/16"], devs=["eth0"])
         assert [(it.kind, it.first, it.last) for it in report.findings] == [
             ("no-route", 0x0A010000, middle.first - 1),
             ("no-route", middle.last + 1, 0x0A01FFFF),
         ]
 
-    def test_a_dead_route_covers_nothing(self, few: int) -> None:
+    def test_a_dead_route_covers_nothing(self) -> None:
         """A route for all of a CIDR whose leg is dead is none, and what no other route takes is told."""
         dead = Route(Prefix(4, 0, 0), (NextHop("eth0", dead=True),))
         fib = Fib(Snapshot(rules=default_rules(4), routes=(dead, Route.to("10.1.0.0/17", dev="eth0"))))
-        with patch.multiple("hostrouting.fib.bulk", _FEW=few, _LITTLE=0):
-            report = check_overlap(fib, ["10.1.0.0/16"], devs=["eth0"])
+        report = check_overlap(fib, ["10.1.0.0/16"], devs=["eth0"])
         assert [(it.kind, it.first, it.last) for it in report.findings] == [("no-route", 0x0A018000, 0x0A01FFFF)]
 
-    def test_addresses_that_are_what_they_are(self, few: int) -> None:
+    def test_addresses_that_are_what_they_are(self) -> None:
         """Where an address itself says what it is, nothing is told in bulk."""
         fib = Fib(Snapshot(rules=plain().rules, routes=(Route.to("0.0.0.0/0", dev="eth0"),)))
-        with patch.multiple("hostrouting.fib.bulk", _FEW=few, _LITTLE=0):
-            for text in ("0.0.0.0/0", "0.0.0.0/32", "224.0.0.0/4", "255.255.255.255/32"):
-                (cells,) = fib.doubtful_cells([Prefix.parse(text)], Judge(("eth0",), ()).likes)
-                assert cells == fib.cells(Prefix.parse(text))
+        for text in ("0.0.0.0/0", "0.0.0.0/32", "224.0.0.0/4", "255.255.255.255/32"):
+            (cells,) = fib.doubtful_cells([Prefix.parse(text)], Judge(("eth0",), ()).likes)
+            assert cells == fib.cells(Prefix.parse(text))
 
 
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 5))))

@@ -1,9 +1,9 @@
 """hostrouting.model: values that say what a host's routing is made of."""
 
 import json
-from collections.abc import Callable, Iterator, Sequence
-from ipaddress import IPv4Address, IPv4Network, ip_address, ip_network, summarize_address_range
-from typing import Any, assert_type, overload
+from collections.abc import Callable
+from ipaddress import IPv4Address, ip_address, ip_network, summarize_address_range
+from typing import Any, assert_type
 
 import attrs
 import pytest
@@ -18,7 +18,6 @@ from hostrouting.model import (
     NextHop,
     Prefix,
     Route,
-    RouteKey,
     Rule,
     Snapshot,
     as_ip,
@@ -26,9 +25,6 @@ from hostrouting.model import (
     ip_at,
     prefixes_between,
     protocol_name,
-    route_columns,
-    route_keys,
-    route_shapes,
     width_of,
 )
 from tests.support.strategies import blocks, prefixes, snapshots
@@ -378,75 +374,6 @@ class TestSnapshotIsAValue:
         assert before.with_replaced(default, new).routes == (new, *before.routes[1:])
         with pytest.raises(ValueError, match=r"10\.9\.0\.0/16 via 10\.0\.0\.1 dev eth0 proto unspec is not there"):
             before.with_routes(without=[new])
-
-
-class LazyRoutes(Sequence[Route]):
-    """What a backend may hand over: routes that are made when they are looked at."""
-
-    def __init__(self, texts: list[str]) -> None:
-        """Hold their prefixes, and count what is made."""
-        self.texts, self.made = texts, 0
-
-    def __len__(self) -> int:
-        return len(self.texts)
-
-    @overload
-    def __getitem__(self, place: int) -> Route: ...
-    @overload
-    def __getitem__(self, place: slice) -> Sequence[Route]: ...
-    def __getitem__(self, place: int | slice) -> Route | Sequence[Route]:
-        assert isinstance(place, int)
-        self.made += 1
-        return Route.to(self.texts[place], dev="eth0", protocol=3)
-
-    def keys(self) -> Iterator[RouteKey]:
-        """Where each belongs, without making any."""
-        for text in self.texts:
-            network = IPv4Network(text)
-            yield (4, 254, int(network[0]), network.prefixlen, 3)
-
-
-def test_lazy_routes_stay_lazy() -> None:
-    """A sequence that knows its keys is kept as it is, and its keys are read without making a route."""
-    texts = ["10.0.0.0/8", "10.1.0.0/16", "0.0.0.0/0"]
-    lazy = LazyRoutes(texts)
-    snapshot = Snapshot(routes=lazy)
-    plainly = [Route.to(text, dev="eth0", protocol=3) for text in texts]
-    assert list(route_keys(snapshot.routes)) == list(route_keys(plainly))
-    assert snapshot.routes is lazy
-    assert lazy.made == 0
-
-
-def test_routes_that_follow_lazy_ones() -> None:
-    """With more routes, a lazy sequence is as its tuple would be; no route is made but those that are looked at."""
-    lazy = LazyRoutes(["10.0.0.0/8", "10.1.0.0/16", "0.0.0.0/0"])
-    more = (Route.to("10.2.0.0/16", dev="ib0"), Route.to("fd00::/8", dev="ib0", table=7))
-    routes = Snapshot(routes=lazy).with_routes(more).routes
-    again = Snapshot(routes=routes).with_routes(more[:1]).routes
-    assert len(routes) == 5
-    assert routes[-1] == routes[4] == more[1]
-    assert lazy.made == 0
-    plainly = (*lazy, *more)
-    assert tuple(routes) == routes == plainly == routes[:]
-    assert (routes[1], routes[-3], routes[1:4], routes[::-2]) == (plainly[1], plainly[-3], plainly[1:4], plainly[::-2])
-    assert again == (*plainly, more[0]) != routes
-    assert hash(routes) == hash(plainly)
-    for these in (routes, again):
-        assert list(route_keys(these)) == list(route_keys(tuple(these)))
-        told = [
-            (position, column.family, column.table, network, length)
-            for column in route_columns(these)
-            for position, network, length in zip(*column[2:], strict=True)
-        ]
-        assert sorted(told) == [(at, *key[:4]) for at, key in enumerate(route_keys(tuple(these)))]
-        shapes = list(route_shapes(these)(range(len(these))))
-        assert shapes[1:4] == list(route_shapes(these)(range(1, 4)))
-        assert [shapes[4], shapes[0]] == list(route_shapes(these)([4, 0]))
-        assert [shapes[1]] == list(route_shapes(these)([1]))
-        assert shapes.index(shapes[3]) == 3
-        assert shapes.index(shapes[0]) == 0
-    with pytest.raises(IndexError):
-        routes[5]
 
 
 @pytest.mark.parametrize(

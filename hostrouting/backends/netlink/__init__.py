@@ -8,6 +8,7 @@ From the bottom:
     channel         questions out and answers in on one
     route_message   the theory of a message about a route; routes of messages, and messages of routes
     lists           the question for each list; devices, addresses, settings and rules of messages
+    route_list      many routes at a time
     nexthops        next hop objects, by pyroute2, which is loaded here only
     devices         devices by name and number
     watching        hearing of changes
@@ -15,8 +16,6 @@ From the bottom:
     lookups         what the kernel would do
     changing        changes, with an outcome for each
     backend         the whole
-
-Where a cost for each message would add up, `columns`, `routedump`, `sorts` and `alike` look at many at a time.
 """
 
 from hostrouting.backends.netlink.backend import NetlinkBackend

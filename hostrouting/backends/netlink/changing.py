@@ -36,8 +36,7 @@ if TYPE_CHECKING:
     from hostrouting.backends.base import Change
     from hostrouting.backends.netlink.channel import Channel
     from hostrouting.backends.netlink.messages import KernelError
-    from hostrouting.backends.netlink.routedump import RouteDump
-    from hostrouting.model import Address, Prefix, Route
+    from hostrouting.model import Address, Prefix, Route, RouteTable
 
 __all__ = ["carry_out", "not_permitted"]
 
@@ -233,11 +232,11 @@ class _Tables:
 class _Shelf:
     """Routes by prefix, each made when it is looked at."""
 
-    def __init__(self, routes: RouteDump) -> None:
+    def __init__(self, routes: RouteTable) -> None:
         self._routes = routes
         self._places: dict[tuple[int, int], list[int]] = {}
-        for place, (_, _, network, length, _) in enumerate(routes.keys()):
-            self._places.setdefault((network, length), []).append(place)
+        for place, where in enumerate(zip(routes.networks, routes.lengths, strict=True)):
+            self._places.setdefault(where, []).append(place)
         self._made: dict[Prefix, list[Route]] = {}
 
     def of(self, prefix: Prefix) -> list[Route]:

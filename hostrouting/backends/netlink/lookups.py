@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 from hostrouting.backends.base import KIND_OF_ERRNO, Answer
 from hostrouting.backends.netlink import numbers as n
-from hostrouting.backends.netlink.alike import Alike
 from hostrouting.backends.netlink.devices import Names, NoDevice, index_of
 from hostrouting.backends.netlink.messages import SEQUENCE, Template, message, read_error
 from hostrouting.backends.netlink.numbers import AF_OF
 from hostrouting.backends.netlink.reading import list_nexthops, list_routes
+from hostrouting.backends.netlink.route_list import RouteReader
 from hostrouting.backends.netlink.route_message import DESTINATION_AT, RTMSG, read_route
 from hostrouting.backends.netlink.watching import Wanted
 from hostrouting.errors import BackendError, Unsettled
@@ -123,7 +123,7 @@ class _Answers:
         self._channel, self._flow, self._family = channel, flow, family
         self._known: dict[bytes, Answer] = {}
         self._names = Names(channel)
-        self._routes = Alike(self._read_route)
+        self._routes = RouteReader(self._read_route)
 
     def read(self, data: bytes, destination: bytes) -> Answer:
         """The answer in this message, which is about the destination."""
@@ -138,7 +138,7 @@ class _Answers:
         return answer
 
     def _of_route(self, data: bytes) -> Answer:
-        route = self._routes.read(data)
+        route = self._routes.route(data)
         return Answer(route.type, route)
 
     def _read_route(self, data: bytes) -> Route:
@@ -166,7 +166,7 @@ class _Answers:
         routes = list_routes(self._channel, (family,), names, Wanted(table=table))
         near = [
             (length, -place)
-            for place, (_, _, network, length, _) in enumerate(routes.keys())
+            for place, (network, length) in enumerate(zip(routes.networks, routes.lengths, strict=True))
             if (number ^ network) >> (8 * len(destination) - length) == 0
         ]
         # A smaller one that were longer would have been the answer.

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING
 import attrs
 
 from hostrouting.backends.netlink import numbers as n
-from hostrouting.backends.netlink.columns import keys
 from hostrouting.backends.netlink.lists import Settings, ask_list, read_addresses, read_links, read_rules, read_settings
 from hostrouting.backends.netlink.messages import Interrupted, KernelError, Listing, numbered
 from hostrouting.backends.netlink.nexthops import read_nexthops
 from hostrouting.backends.netlink.numbers import AF_OF
-from hostrouting.backends.netlink.routedump import RouteDump
+from hostrouting.backends.netlink.route_list import RouteReader
+from hostrouting.backends.netlink.route_message import read_route
 from hostrouting.backends.netlink.watching import EVERYTHING, Wanted, disturbed
 from hostrouting.errors import BackendError, Unsettled
-from hostrouting.model import IPV4, IPV6, Snapshot
+from hostrouting.model import IPV4, IPV6, RouteTable, Snapshot
 
 if TYPE_CHECKING:
     import socket
@@ -112,34 +112,27 @@ def list_routes(
     families: tuple[int, ...],
     names: Mapping[int, str],
     wanted: Wanted = EVERYTHING,
-) -> RouteDump:
+) -> RouteTable:
     """The wanted routes of these families."""
-    data, offsets = b"", array("I")
     table, protocol = wanted.table or 0, wanted.protocol or 0
     if not (0 <= table < 1 << 32 and 0 <= protocol < 1 << 8):
         families = ()  # no route has such a number, and no question can
-    for family in families:
-        listing = _list(channel, "route", n.RTM_GETROUTE, AF_OF[family], table=table, protocol=protocol)
-        places = listing.offsets
-        # What a kernel does that does not know of restrictions, or of IPv6: it lists all that it has.
-        as_asked = channel.strict and (not places or listing.data[places[0] + 16] == AF_OF[family])
-        if not as_asked or 0 in {wanted.table, wanted.protocol} or wanted.prefixes is not None:
-            found = zip(places, keys(listing.data, _routes_only(listing)), strict=True)
-            places = array("I", (place for place, key in found if key[0] == family and key in wanted))
-        if data:
-            shift = len(data)
-            places = array("I", (place + shift for place in places))
-        data += listing.data
-        offsets += places
-    return RouteDump(data, offsets, names, list_nexthops(channel, names) if offsets else {})
+    listings = [_routes(channel, family, table, protocol) for family in families]
+    if not any(listing.offsets for listing in listings):
+        return RouteTable.of(())
+    reader = RouteReader(partial(read_route, names=names, nexthops=list_nexthops(channel, names)))
+    for listing in listings:
+        reader.take(listing.data, listing.offsets)
+    return reader.table().only(table=wanted.table, protocol=wanted.protocol, prefixes=wanted.prefixes)
 
 
-def _routes_only(listing: Listing) -> array[int]:
-    """The places of the listing; where messages of other families are among them, they are taken out."""
-    known = frozenset(AF_OF.values())
-    kept = array("I", (place for place in listing.offsets if listing.data[place + 16] in known))
-    listing.offsets[:] = kept
-    return kept
+def _routes(channel: Channel, family: int, table: int, protocol: int) -> Listing:
+    listing = _list(channel, "route", n.RTM_GETROUTE, AF_OF[family], table=table, protocol=protocol)
+    data, places, af = listing.data, listing.offsets, AF_OF[family]
+    # A kernel that does not know of restrictions, or of IPv6, lists all that it has.
+    if places and not (channel.strict and data[places[0] + 16] == af):
+        places[:] = array("I", [place for place in places if data[place + 16] == af])
+    return listing
 
 
 def list_nexthops(channel: Channel, names: Mapping[int, str]) -> dict[int, tuple[NextHop, ...]]:

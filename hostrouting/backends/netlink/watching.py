@@ -12,7 +12,6 @@ import os
 import select
 import threading
 import time
-from array import array
 from functools import cached_property
 from io import FileIO
 from typing import TYPE_CHECKING, Self
@@ -20,8 +19,8 @@ from typing import TYPE_CHECKING, Self
 import attrs
 
 from hostrouting.backends.netlink import numbers as n
-from hostrouting.backends.netlink.columns import keys
-from hostrouting.backends.netlink.messages import HEADER, ROOM_BEHIND
+from hostrouting.backends.netlink.messages import HEADER
+from hostrouting.backends.netlink.route_message import read_route
 from hostrouting.backends.netlink.sockets import as_backend_error
 from hostrouting.errors import BackendError
 from hostrouting.model import IPV4, TABLE_LOCAL, TABLE_MAIN, Prefix
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import TracebackType
 
-    from hostrouting.model import RouteKey
+    from hostrouting.model import Route
 
 __all__ = ["EVERYTHING", "NetlinkWatch", "Wanted", "disturbed"]
 
@@ -51,29 +50,16 @@ class Wanted:
     protocol: int | None = None
     prefixes: frozenset[Prefix] | None = None
 
-    def __contains__(self, key: RouteKey) -> bool:
-        family, table, network, length, protocol = key
-        return (
-            self.family in {None, family}
-            and self.table in {None, table}
-            and self.protocol in {None, protocol}
-            and (self.prefixes is None or (family, network, length) in self._places)
-        )
-
-    def disturbed_by(self, key: RouteKey) -> bool:
-        """Whether the reading may be wrong after a change at this place, also one of a route that is not wanted.
+    def disturbed_by(self, route: Route) -> bool:
+        """Whether the reading may be wrong after a change of this route, also of one that is not wanted.
 
         The kernel goes on where it was before a pause: in IPv4 by the first address and by counting what begins there,
         in IPv6 by counting all that it has told of the table.
         """
-        family, table, network, _, _ = key
+        table, prefix = route.table, route.prefix
         if self.table is not None and table != self.table and not {table, self.table} <= _MERGED:
             return False
-        return family != IPV4 or self.prefixes is None or network in self._networks
-
-    @cached_property
-    def _places(self) -> frozenset[tuple[int, int, int]]:
-        return frozenset((it.family, it.network, it.length) for it in self.prefixes or ())
+        return prefix.family != IPV4 or self.prefixes is None or prefix.network in self._networks
 
     @cached_property
     def _networks(self) -> frozenset[int]:
@@ -107,10 +93,10 @@ def _places(data: bytes) -> Iterator[int]:
 
 
 def _disturbs(data: bytes, offset: int, wanted: Wanted) -> bool:
-    if HEADER.unpack_from(data, offset)[1] not in _ROUTES:
+    size, kind, *_ = HEADER.unpack_from(data, offset)
+    if kind not in _ROUTES:
         return True  # what becomes of devices and addresses takes routes along, silently
-    (key,) = keys(data + bytes(ROOM_BEHIND), array("I", [offset]))
-    return wanted.disturbed_by(key)
+    return wanted.disturbed_by(read_route(data[offset : offset + size], {}, {}))
 
 
 class NetlinkWatch:

@@ -1,15 +1,16 @@
-"""NetlinkBackend with many routes: the lazy sequence that they are read as, and many changes at a time."""
+"""NetlinkBackend with many routes: the table that they are read as, and many changes at a time."""
 
 import os
-import pickle
 import struct
 import subprocess
 import sys
 import tracemalloc
 from array import array
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from unittest.mock import patch
 
-import attrs
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -17,14 +18,13 @@ from hypothesis import strategies as st
 from hostrouting.backends.base import Change
 from hostrouting.backends.netlink import NetlinkBackend
 from hostrouting.backends.netlink import numbers as n
-from hostrouting.backends.netlink.alike import Alike
 from hostrouting.backends.netlink.channel import Channel
 from hostrouting.backends.netlink.messages import Listing
 from hostrouting.backends.netlink.reading import list_routes
+from hostrouting.backends.netlink.route_list import RouteReader
 from hostrouting.backends.netlink.route_message import encode_change, read_route
-from hostrouting.backends.netlink.routedump import RouteDump
 from hostrouting.backends.netlink.sockets import open_socket
-from hostrouting.model import IPV4, Link, NextHop, Prefix, Route, Sort, as_ip, route_keys
+from hostrouting.model import Link, NextHop, Prefix, Route, RouteTable, as_ip
 from hostrouting.plan import plan_routes
 from hostrouting.uplink import DesiredRoute
 from tests.support.asked_routes import VERBS, number_of, wanted
@@ -36,35 +36,11 @@ from tests.support.strategies import DEVICES, blocks, routes
 LINKS = tuple(Link(name=name, index=0) for name in DEVICES)
 
 
-def check_alike(dump: RouteDump) -> None:
-    """Whether of a sort one is read, or each: the routes are the same."""
-    read: list[bytes] = []
-
-    def plainly(data: bytes) -> Route:
-        read.append(data)
-        return read_route(data, dump._names, dump._nexthops)  # noqa: SLF001 RUF100
-
-    alike = Alike(plainly)
-    messages = list(Listing(dump._data, dump._offsets))  # noqa: SLF001 RUF100
-    assert [alike.read(data) for data in messages] == list(dump)
-    sorts = sorts_of(dump)
-    assert len(read) == len(messages) - sum(len(sort.places) for sort in sorts) + len(sorts)
-
-
-def sorts_of(dump: RouteDump) -> list[Sort]:
-    """Those of every protocol."""
-    return [sort for protocol in {route.protocol for route in dump} for sort in dump.sorts(protocol)]
-
-
-def check_sorts(dump: RouteDump) -> int:
-    """Each route of a sort is what the sort says of it, and of one sort only; how many are of one."""
-    places = [place for sort in sorts_of(dump) for place in sort.places]
-    assert len(set(places)) == len(places)
-    for like, where, leading in sorts_of(dump):
-        for place, (length, network) in zip(where, leading, strict=True):
-            assert dump[place] == attrs.evolve(like, prefix=Prefix(IPV4, network, length))
-    assert list(dump.part(places)) == [dump[place] for place in places]
-    return len(places)
+def tables_of(message: bytes, names: dict[int, str]) -> RouteTable:
+    """What is read of a listing of one message."""
+    reader = RouteReader(partial(read_route, names=names, nexthops={}))
+    reader.take(message + bytes(64), [0])
+    return reader.table()
 
 
 @pytest.fixture
@@ -78,27 +54,32 @@ def namespace() -> Iterator[Namespace]:
 @pytest.mark.processes
 @pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace takes root")
 class TestReading:
-    """The lazy sequence of routes."""
+    """The table of routes."""
 
     @pytest.mark.parametrize("family", [4, 6])
     @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(data=st.data())
     def test_pyroute2_reads_the_same(self, family: int, data: st.DataObject) -> None:
-        """Of whatever the kernel lists, pyroute2 makes equal routes, and the keys are those of the routes."""
+        """Of whatever the kernel lists, pyroute2 makes equal routes."""
         block = data.draw(blocks(family))
         batch = [*map(route_command, data.draw(st.lists(routes(block) | wanted(block), max_size=16)))]
-        with private_namespace() as namespace:
+        taken: list[bytes] = []
+        take = RouteReader.take
+
+        def noted(reader: RouteReader, messages: bytes, offsets: Sequence[int]) -> None:
+            taken.extend(Listing(messages, array("I", offsets)))
+            take(reader, messages, offsets)
+
+        with private_namespace() as namespace, patch.object(RouteReader, "take", noted):
             furnish(namespace, LINKS, data.draw(st.sets(st.sampled_from(["ib0", "wg0"]))))
             namespace.batch(batch, force=True, family=family)
             with NetlinkBackend(netns=namespace.path) as backend:
-                dump = backend.snapshot(family=family).routes
-        assert isinstance(dump, RouteDump)
-        messages = Listing(dump._data, dump._offsets)  # noqa: SLF001 RUF100
-        assert list(dump) == [route_of(it, dump._names, dump._nexthops) for it in messages]  # noqa: SLF001 RUF100
-        assert list(dump.keys()) == list(route_keys(tuple(dump)))
+                snapshot = backend.snapshot(family=family)
+        names = {link.index: link.name for link in snapshot.links}
+        assert list(snapshot.routes) == [route_of(it, names, {}) for it in taken]
 
-    def test_neighbours_are_of_one_sort(self, namespace: Namespace) -> None:
-        """Of thousands of routes, which come in many pieces, each is of its sort: alike ones, and others among them."""
+    def test_thousands_are_as_they_are_wanted(self, namespace: Namespace) -> None:
+        """Of thousands of routes, which come in many pieces, each has its shape, and a plan keeps all of them."""
         leg = NextHop("eth0", gateway=as_ip("10.0.0.1"))
         routes = [
             Route(Prefix(4, (20 << 24) + (number << 4), 28), (leg,), protocol=213, metric=7 * (number % 700 == 3))
@@ -106,42 +87,15 @@ class TestReading:
         ]
         with NetlinkBackend(netns=namespace.path) as backend:
             assert all(outcome.ok for outcome in backend.change(Change("add", route) for route in routes))
-            dump = backend.snapshot(family=4, protocol=213).routes
-            assert isinstance(dump, RouteDump)
-            assert check_sorts(dump) == 3000
-            assert sorted(len(sort.places) for sort in dump.sorts(213)) == [5, 2995]
+            ours = backend.snapshot(family=4, protocol=213).routes
+            assert ours == tuple(routes)
+            assert sorted(Counter(ours.numbers).values()) == [5, 2995]
             wishes = [DesiredRoute(it.prefix, gateway=leg.gateway, dev="eth0", metric=it.metric) for it in routes]
-            whole = backend.snapshot(family=4)
-            plan = plan_routes(wishes, whole)
+            plan = plan_routes(wishes, backend.snapshot(family=4))
             assert (plan.kept, plan.changes) == (3000, ())
-            assert plan == plan_routes(wishes, attrs.evolve(whole, routes=tuple(whole.routes)))
-
-    def test_it_is_a_sequence(self, namespace: Namespace) -> None:
-        """Length, places, slices, iteration, equality, hash, pickling: as of the tuple of its routes."""
-        namespace.batch([f"route add 20.0.0.{low} via 10.0.0.1 mtu {1400 + low}" for low in range(9)])
-        with NetlinkBackend(netns=namespace.path) as backend:
-            dump, again = (backend.snapshot().routes for _ in range(2))
-            fewer = backend.snapshot(family=4).routes
-        routes_of = tuple(dump)
-        assert len(dump) == len(routes_of) > 20
-        assert (dump[0], dump[-1], dump[3:7], dump[::-2]) == (
-            routes_of[0],
-            routes_of[-1],
-            routes_of[3:7],
-            routes_of[::-2],
-        )
-        assert dump == routes_of == dump == again
-        assert routes_of[3] in dump
-        assert dump.index(routes_of[3]) == 3
-        assert dump != fewer
-        assert hash(dump) == hash(routes_of)
-        assert pickle.loads(pickle.dumps(dump)) == dump  # noqa: S301  our own
-        assert repr(dump) == f"<RouteDump of {len(dump)} routes>"
-        with pytest.raises(IndexError):
-            dump[len(dump)]
 
     def test_many_take_little_memory(self, namespace: Namespace) -> None:
-        """20,000 routes, read and indexed by their keys, take less than a fifth of 120 MB, working room included."""
+        """20,000 routes, read and indexed, take less than a fifth of 120 MB, working room included."""
         lines = (f"route add 20.{middle}.{low}.0/24 via 10.0.0.1" for middle in range(80) for low in range(250))
         namespace.batch(lines)
         with NetlinkBackend(netns=namespace.path) as backend:
@@ -149,7 +103,7 @@ class TestReading:
             tracemalloc.start()
             try:
                 snapshot = backend.snapshot(family=4)
-                assert sum(1 for _ in route_keys(snapshot.routes)) >= 20_000
+                assert sum(len(column.networks) for column in snapshot.routes.columns()) >= 20_000
                 _, most = tracemalloc.get_traced_memory()
             finally:
                 tracemalloc.stop()
@@ -165,20 +119,18 @@ class TestUnknown:
         known = encode_change("add", route, number_of)
         future = struct.pack("=HH8s", 12, 4711 & 0x3FFF, b"whatever")
         data = struct.pack("=I", len(known) + len(future)) + known[4:] + future
-        dump = RouteDump(data + bytes(64), array("I", [0]), {number_of("eth0"): "eth0"}, {})
-        assert list(dump) == [route]
-        assert list(dump.keys()) == list(route_keys((route,)))
+        assert tables_of(data, {number_of("eth0"): "eth0"}) == (route,)
 
     def test_attributes_in_any_order(self) -> None:
-        """The keys are right also where the kernel lists attributes in another order than it does now."""
+        """A route is read right also where the kernel lists attributes in another order than it does now."""
         fields = {"family": 2, "dst_len": 8, "table": 252, "proto": 213, "type": 1}
         for attributes in (
             [("RTA_DST", "1.0.0.0"), ("RTA_TABLE", 70000)],
             [("RTA_TABLE", 70000), ("RTA_OIF", 1), ("RTA_DST", "1.0.0.0")],
         ):
             data = encode("route", n.RTM_NEWROUTE, 2, fields=fields, attributes=attributes)
-            dump = RouteDump(data + bytes(64), array("I", [0]), {}, {})
-            assert list(dump.keys()) == [(IPV4, 70000, 1 << 24, 8, 213)]
+            (route,) = tables_of(data, {})
+            assert (route.prefix, route.table, route.protocol) == (Prefix.parse("1.0.0.0/8"), 70000, 213)
 
     def test_a_kernel_without_ipv6(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Asked for IPv6, such a kernel lists the routes of every other family; none of them is taken for it."""
@@ -202,7 +154,7 @@ class TestUnknown:
     def test_a_device_that_came_later(self) -> None:
         """A device that is not among those listed is called by its number, as `ip` does."""
         data = encode_change("add", Route.to("1.0.0.0/8", dev="eth0"), number_of)
-        (route,) = RouteDump(data + bytes(64), array("I", [0]), {}, {})
+        (route,) = tables_of(data, {})
         assert route.devs == (f"if{number_of('eth0')}",)
 
 

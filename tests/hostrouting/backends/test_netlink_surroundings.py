@@ -34,7 +34,7 @@ from hostrouting.errors import (
     Unsettled,
 )
 from hostrouting.fib import Kind
-from hostrouting.model import Link, Prefix, Route, Snapshot, as_ip, route_keys
+from hostrouting.model import Link, Prefix, Route, Snapshot, as_ip
 from tests.support.children import enter_namespace, in_child, refuse_netlink, refuse_strict_checking
 from tests.support.commands import furnish
 from tests.support.namespace import Namespace, private_namespace
@@ -412,7 +412,7 @@ class TestPeace:
             for _ in range(20):
                 with suppress(Unsettled):
                     snapshot = backend.snapshot(family=4)
-                    assert ends & {network for _, _, network, length, _ in route_keys(snapshot.routes) if length == 32}
+                    assert ends & {it.prefix.network for it in snapshot.routes if it.prefix.length == 32}
         assert any(heard)
 
     def test_a_listing_that_was_interrupted_is_known(self) -> None:

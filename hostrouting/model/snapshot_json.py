@@ -7,17 +7,19 @@ ever forgotten. Not here: any other document.
 import json
 from collections.abc import Callable, Iterator, Sequence
 from types import NoneType, UnionType
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, Literal, TypeVar, get_args, get_origin
 
 import attrs
 
 from hostrouting.errors import SnapshotError
 from hostrouting.model.prefix import IPV4, IPV6, Prefix, as_ip
+from hostrouting.model.route import Route
+from hostrouting.model.route_table import RouteTable
 from hostrouting.model.rule import SELECTORS, Rule
-from hostrouting.model.snapshot import Snapshot
 
-__all__ = ["SCHEMA", "snapshot_from_json", "snapshot_to_json"]
+__all__ = ["SCHEMA", "from_json", "to_json"]
 
+T = TypeVar("T")
 
 SCHEMA = "hostrouting/snapshot/1"
 _SHOWN = 60  # so much of a key or a value is shown in a message
@@ -26,13 +28,13 @@ _NUMBERS = 1 << 32  # no number of the kernel's routing is as large
 _MOST = {"protocol": 255, "scope": 255, "weight": 256, **{it.field: it.most for it in SELECTORS}}
 
 
-def snapshot_to_json(snapshot: Snapshot, *, indent: int | None = None) -> str:
+def to_json(snapshot: Any, *, indent: int | None = None) -> str:
     """The snapshot as a JSON document."""
     return json.dumps({"schema": SCHEMA, **_encode_fields(snapshot)}, indent=indent, ensure_ascii=False)
 
 
-def snapshot_from_json(text: str) -> Snapshot:
-    """The snapshot that a JSON document holds."""
+def from_json(kind: type[T], text: str) -> T:
+    """The snapshot that a JSON document holds; `kind` is its class."""
     if not isinstance(text, str | bytes | bytearray):
         raise SnapshotError(path="", problem="text belongs here")
     try:
@@ -46,7 +48,7 @@ def snapshot_from_json(text: str) -> Snapshot:
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
         raise SnapshotError(path="schema", problem=f"a snapshot says {SCHEMA!r} here")
     del document["schema"]
-    result: Snapshot = _decode_fields(Snapshot, document, "")
+    result: T = _decode_fields(kind, document, "")
     return result
 
 
@@ -96,7 +98,9 @@ def _decode(kind: Any, value: Any, path: str) -> Any:
         return _decode_text(Prefix.parse, value, path)
     if attrs.has(kind):
         return _decode_fields(kind, value, path)
-    if get_origin(kind) in {tuple, Sequence}:
+    if kind is RouteTable:
+        return _decode_items((Route,), value, path)
+    if get_origin(kind) is tuple:
         return _decode_items(get_args(kind), value, path)
     # What is left are int, str, bool (which is no int here) and words from a fixed list.
     if not (value in get_args(kind) if get_origin(kind) is Literal else type(value) is kind):

@@ -1,0 +1,142 @@
+"""Listings of routes as tables: what is told of a thousand messages at once is what each of them says."""
+
+import struct
+from array import array
+from collections.abc import Sequence
+from functools import partial
+from unittest.mock import patch
+
+import attrs
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hostrouting.backends.netlink import route_list
+from hostrouting.backends.netlink.route_list import RouteReader
+from hostrouting.backends.netlink.route_message import read_route
+from hostrouting.model import ROUTE_TYPES, NextHop, Prefix, Route, RouteTable, width_of
+from tests.support.examples import scaled
+from tests.support.rawmessages import pack_attribute
+from tests.support.strategies import DEVICES, blocks, routes
+
+_NUMBERS = {dev: 300 + place for place, dev in enumerate(DEVICES)}
+_NAMES = {number: dev for dev, number in _NUMBERS.items()}
+
+
+def message_of(route: Route) -> bytes:
+    """A route as the kernel lists it: the table first, then where it leads, and a list of legs if there are several."""
+    family, length = route.prefix.family, width_of(route.prefix.family) // 8
+    attributes = pack_attribute(15, struct.pack("=I", route.table))
+    if route.prefix.length:
+        attributes += pack_attribute(1, route.prefix.network.to_bytes(length, "big"))
+    if route.metric:
+        attributes += pack_attribute(6, struct.pack("=I", route.metric))
+    if route.prefsrc is not None:
+        attributes += pack_attribute(7, route.prefsrc.packed)
+    flags = 0
+    if len(route.legs) == 1:
+        flags = route.legs[0].dead | 0x10 * route.legs[0].linkdown
+        attributes += _way(route.legs[0])
+    elif route.legs:
+        hops = b""
+        for leg in route.legs:
+            way = _way(leg)
+            state = leg.dead | 0x10 * leg.linkdown
+            hops += struct.pack("=HBBI", 8 + len(way), state, leg.weight - 1, _NUMBERS[str(leg.dev)]) + way
+        attributes += pack_attribute(9, hops)
+    fixed = struct.pack(
+        "=8BI",
+        {4: 2, 6: 10}[family],
+        *(route.prefix.length, 0, route.tos, min(route.table, 252), route.protocol, route.scope),
+        ROUTE_TYPES.index(route.type),
+        flags,
+    )
+    return struct.pack("=IHHII", 28 + len(attributes), 24, 2, 1, 0) + fixed + attributes
+
+
+def _way(leg: NextHop) -> bytes:
+    gateway = b"" if leg.gateway is None else pack_attribute(5, leg.gateway.packed)
+    return gateway + pack_attribute(4, struct.pack("=I", _NUMBERS[str(leg.dev)]))
+
+
+def table_of(pieces: Sequence[Sequence[Route]]) -> tuple[RouteTable, list[bytes]]:
+    """The routes as if the kernel had listed them, with room behind each piece; and the messages that were read."""
+    data, offsets = b"", array("I")
+    for piece in pieces:
+        for route in piece:
+            offsets.append(len(data))
+            data += message_of(route)
+        data += bytes(64)
+    read: list[bytes] = []
+
+    def reading(message: bytes) -> Route:
+        read.append(message)
+        return read_route(message, _NAMES, {})
+
+    reader = RouteReader(reading)
+    reader.take(data, offsets)
+    return reader.table(), read
+
+
+@st.composite
+def listed(draw: st.DrawFn) -> list[list[Route]]:
+    """Pieces of a listing: some of routes that differ in their prefixes alone, and some of any."""
+    found: list[list[Route]] = []
+    for _ in range(draw(st.integers(1, 4))):
+        block = draw(blocks(draw(st.sampled_from([4, 4, 4, 6]))))
+        route = draw(routes(block))
+        many = [
+            Route.to(
+                Prefix.around(block.family, block.first + at, width_of(block.family) - at % 2),
+                dev="eth0",
+                gateway=None,
+                table=route.table,
+            )
+            for at in range(draw(st.integers(0, 20)))
+        ]
+        found.append([*many, *draw(st.lists(routes(block), max_size=4))])
+    return found
+
+
+class TestTable:
+    """A listing is read as the routes that its messages say."""
+
+    @given(listed(), st.sampled_from([(2, 8), (2, 4096), (64, 4096)]))
+    @settings(max_examples=scaled(200))
+    def test_each_message_is_its_route(self, pieces: list[list[Route]], sizes: tuple[int, int]) -> None:
+        """However many are taken at once, the table is that of the routes, in their order."""
+        with patch.multiple(route_list, _FEW=sizes[0], _MOST=sizes[1]):
+            table, _ = table_of(pieces)
+        assert table == tuple(route for piece in pieces for route in piece)
+
+    def test_of_what_differs_in_the_destination_one_is_read(self) -> None:
+        """Of a large table few messages are read whole, and one by one it is as many."""
+        many = [Route.to(f"20.0.{low}.0/{24 + low % 2}", dev="eth0", gateway="10.0.0.1") for low in range(200)]
+        pieces = [[Route.to("0.0.0.0/0", dev="eth0")], many, [attrs.evolve(it, metric=7) for it in many]]
+        for few in (2, 1000):
+            with patch.object(route_list, "_FEW", few):
+                table, read = table_of(pieces)
+            assert (len(table), len(table.shapes), len(read)) == (401, 3, 1)
+            assert list(table) == [route for piece in pieces for route in piece]
+            assert len(read) == 3
+
+    def test_whatever_tells_them_apart(self) -> None:
+        """Routes that differ in their type, tos, device, gateway or the state of a leg have each another shape."""
+        route = Route.to("20.0.0.0/24", dev="eth0", gateway="10.0.0.1")
+        ways = (Route.to("20.0.0.0/24", dev="ib0", gateway=it) for it in ("10.0.0.1", "10.0.0.2"))
+        (leg,) = route.legs
+        legs = (attrs.evolve(leg, dead=True), attrs.evolve(leg, linkdown=True))
+        states = (attrs.evolve(route, legs=(it,)) for it in legs)
+        others = (attrs.evolve(route, tos=16), attrs.evolve(route, type="local"))
+        # What is a gateway in the one is a source in the other, and all else is alike, byte for byte.
+        direct = Route.to("20.0.0.0/24", dev="eth0", scope=route.scope)
+        sourced = attrs.evolve(direct, prefsrc=leg.gateway)
+        every = [route, *ways, *states, *others, sourced]
+        table, _ = table_of([every])
+        assert len(set(table.numbers)) == len(every)
+
+    @given(listed())
+    def test_one_after_the_other(self, pieces: list[list[Route]]) -> None:
+        """Messages that are no list, as answers are, are each the route that they say."""
+        reader = RouteReader(partial(read_route, names=_NAMES, nexthops={}))
+        routes = [route for piece in pieces for route in piece]
+        assert [reader.route(message_of(route)) for route in routes] == routes

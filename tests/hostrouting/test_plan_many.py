@@ -1,0 +1,178 @@
+"""Plans of many routes, most of them kept: what shapes tell at once is what is told route by route."""
+
+from __future__ import annotations
+
+import pickle
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
+
+import attrs
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hostrouting import plan as plan_module
+from hostrouting.model import OURS, Address, NextHop, Prefix, Route, RouteTable, Snapshot, as_ip, ip_at
+from hostrouting.plan import RoutePlan, Step, plan_routes
+from hostrouting.steps import Steps
+from hostrouting.uplink import DesiredRoute
+from tests.support.examples import scaled
+from tests.support.topologies import plain
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+BLOCKS = [Prefix(4, (30 << 24) + (number << 16), 16) for number in range(6)]
+BLOCKS += [half for block in BLOCKS[:2] for half in block.halves()]
+BLOCKS24 = [Prefix(4, (30 << 24) + (number << 8), 24) for number in range(100)]
+GATEWAYS = [None, as_ip("10.0.0.1"), as_ip("10.0.0.7")]
+WISHES = st.lists(
+    st.builds(
+        DesiredRoute,
+        st.sampled_from(BLOCKS) | st.just(Prefix.parse("fd00:30::/32")),
+        gateway=st.sampled_from([*GATEWAYS, as_ip("10.9.9.9")]),
+        dev=st.sampled_from([None, "eth0", "gone"]),
+        metric=st.sampled_from([0, 0, 0, 7]),
+    ),
+    max_size=10,
+    unique_by=lambda wish: wish.key,
+)
+
+
+def routes_on(block: Prefix, **said: Any) -> Route:
+    """A route of ours as the plan would make it, unless something else is said."""
+    made = Route(block, (NextHop("eth0", gateway=as_ip("10.0.0.1")),), protocol=OURS)
+    return attrs.evolve(made, **said)
+
+
+ROUTES = st.lists(
+    st.builds(
+        routes_on,
+        st.sampled_from(BLOCKS),
+        legs=st.sampled_from([(NextHop("eth0", gateway=hop),) for hop in GATEWAYS] + [(NextHop("wg0"),)] * 2),
+        metric=st.sampled_from([0, 0, 0, 7]),
+        protocol=st.sampled_from([OURS] * 5 + [77, 3]),
+        table=st.sampled_from([254] * 6 + [255, 100]),
+        tos=st.sampled_from([0] * 9 + [16]),
+        type=st.sampled_from(["unicast"] * 9 + ["throw"]),
+        scope=st.sampled_from([0, 253]),
+    )
+    | st.sampled_from([*map(routes_on, BLOCKS), routes_on(BLOCKS[0])]),
+    max_size=10,
+)
+
+
+ADDRESSES = st.lists(
+    st.builds(
+        lambda block, metric: Address(ip=ip_at(4, block.first + 1), length=block.length, dev="eth0", metric=metric),
+        st.sampled_from([it for it in BLOCKS if it.family == 4 and it.length < 31]),
+        st.sampled_from([0, 0, 7]),
+    ),
+    max_size=2,
+)
+
+
+def host_with(routes: Sequence[Route], addresses: Sequence[Address] = ()) -> Snapshot:
+    """A plain host with these routes, too, none of which anybody has looked at."""
+    whole = plain().with_routes(routes)
+    return attrs.evolve(whole, addresses=(*whole.addresses, *addresses))
+
+
+def planned_plainly(wishes: Sequence[DesiredRoute], host: Snapshot, **said: Any) -> RoutePlan:
+    """The plan that is made route by route, whatever their shapes tell."""
+    with patch.object(plan_module, "_as_wanted", lambda desired, *_: ({}, list(desired))):
+        return plan_routes(wishes, host, **said)
+
+
+@given(wishes=WISHES, routes=ROUTES, former=st.sets(st.just(77)), addresses=ADDRESSES)
+@settings(max_examples=scaled(400))
+def test_the_plan_is_the_same(
+    wishes: list[DesiredRoute], routes: list[Route], former: set[int], addresses: list[Address]
+) -> None:
+    """Whatever is there and wanted: the steps, their reasons and order, what is pending, and what does not last."""
+    host = host_with(routes, addresses)
+    plan, plainly = plan_routes(wishes, host, former=former), planned_plainly(wishes, host, former=former)
+    assert plan == plainly
+    assert (plan.changes, plan.conflicts, plan.kept, str(plan)) == (
+        plainly.changes,
+        plainly.conflicts,
+        plainly.kept,
+        str(plainly),
+    )
+    assert hash(plan) == hash(plainly)
+
+
+def test_nothing_is_made_where_nothing_is_to_be_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a hundred routes that are as they are wanted none is made, until somebody wants to see the steps."""
+    wishes = [DesiredRoute(block, metric=100 * (block == BLOCKS24[3])) for block in BLOCKS24]
+    host = host_with([routes_on(it.destination, metric=it.metric) for it in wishes])
+    made: list[Prefix] = []
+    make = RouteTable._make
+
+    def noted(table: RouteTable, place: int) -> Route:
+        made.append(table._prefix(place))
+        return make(table, place)
+
+    monkeypatch.setattr(RouteTable, "_make", noted)
+    plan = plan_routes(wishes, host)
+    assert isinstance(plan.steps, Steps)
+    assert (plan.changes, plan.conflicts, plan.kept, len(plan.steps)) == ((), (), 100, 100)
+    assert not set(made) & set(BLOCKS24)
+    assert plan.steps == planned_plainly(wishes, host).steps
+    assert (plan.steps[3], plan.steps[1:2]) == (tuple(plan.steps)[3], tuple(plan.steps)[1:2])
+    assert repr(plan.steps) == repr(tuple(plan.steps))
+    assert pickle.loads(pickle.dumps(plan)) == plan  # noqa: S301  our own
+    assert set(made) >= set(BLOCKS24)
+    assert plan != RoutePlan()
+    assert plan.steps != [*plan.steps]
+
+
+def test_one_of_many_is_wrong() -> None:
+    """What is not as it is wanted is planned, and all else is kept."""
+    host = host_with([routes_on(block, metric=5 * (block == BLOCKS24[7])) for block in BLOCKS24])
+    wishes = [DesiredRoute(block) for block in BLOCKS24]
+    plan = plan_routes(wishes, host)
+    assert [(step.action, step.route.prefix) for step in plan.changes] == [
+        ("add", BLOCKS24[7]),
+        ("delete", BLOCKS24[7]),
+    ]
+    assert plan.kept == 99
+    assert plan == planned_plainly(wishes, host)
+
+
+def test_a_former_default_route_says_nothing() -> None:
+    """A default route of a former number may go: it tells nobody where the others lead to."""
+    former = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.9", protocol=77)
+    host = host_with([*map(routes_on, BLOCKS24), former])
+    wishes = [DesiredRoute(block) for block in BLOCKS24]
+    plan = plan_routes(wishes, host, former={77})
+    assert (plan.kept, [step.action for step in plan.changes]) == (100, ["delete"])
+    assert plan == planned_plainly(wishes, host, former={77})
+
+
+def test_a_former_default_route_that_is_the_only_one() -> None:
+    """Where the only default route may go, nothing that leaves its way open is settled."""
+    former = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", protocol=77)
+    rest = tuple(route for route in plain().routes if route.prefix.length)
+    host = attrs.evolve(plain(), routes=(*rest, former, *map(routes_on, BLOCKS24)))
+    wishes = [DesiredRoute(block) for block in BLOCKS24]
+    assert plan_routes(wishes, host).kept == 100
+    assert len(plan_routes(wishes, host, former={77}).pending) == 100
+
+
+@pytest.mark.parametrize("gateway", [None, "10.0.0.7"])
+def test_two_wishes_for_one_key(gateway: str | None) -> None:
+    """Two different wishes for one key are refused, also where what is there is what one of them says."""
+    hop = None if gateway is None else as_ip(gateway)
+    spelled = DesiredRoute(BLOCKS[0], gateway=as_ip("10.0.0.1"))
+    host = host_with([routes_on(block) for block in BLOCKS[:1]])
+    wishes = [spelled, attrs.evolve(spelled), *(DesiredRoute(block) for block in BLOCKS[1:4])]
+    assert [step.action for step in plan_routes(wishes, host).steps] == ["keep", "add", "add", "add"]
+    with pytest.raises(ValueError, match="two different routes are wanted"):
+        plan_routes([*wishes, DesiredRoute(BLOCKS[0], gateway=hop)], host)
+
+
+def test_steps_of_a_plan_by_hand() -> None:
+    """A plan may be made of a tuple of steps; those that keep count too."""
+    step = Step("keep", routes_on(BLOCKS[0]), "it is there")
+    assert (RoutePlan((step,)).kept, RoutePlan((step,)).changes) == (1, ())
