@@ -2,6 +2,8 @@
 PYTHON ?= python3
 PIP ?= $(shell command -v pip || command -v pip3 || echo $(PYTHON) -m pip)
 BIN := .venv/bin
+# Many tests wait, for a systemd or a deadline: so there are more workers than cores.
+WORKERS ?= $(shell echo $$(($$(nproc) * 3 / 2)))
 # What begins as a script is one; the rest is a part of those, which are checked again as they are rendered.
 SCRIPTS := .ci/run $(shell git grep -l '^\#!' -- '*.sh' 2>/dev/null)
 
@@ -13,7 +15,7 @@ demo: .venv/ready ## see it work, in seconds
 	@$(BIN)/python examples/demo.py
 
 test: .venv/ready ## every test
-	$(BIN)/python -m pytest -n auto --dist worksteal $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 check: .venv/ready ## style, types, import arrows, shell
 	$(BIN)/ruff format --check .

@@ -7,6 +7,7 @@ import signal
 import socket
 import sys
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import hypothesis
@@ -48,6 +49,11 @@ def _wall(event: str, arguments: tuple[object, ...]) -> None:
 
 
 sys.addaudithook(_wall)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Boot systems first: these tests mostly wait, so that others run meanwhile, and no long one is left for the end."""
+    items.sort(key=lambda item: "system" not in item.path.relative_to(Path(__file__).parent).parts[:1])
 
 
 @pytest.fixture(autouse=True)
