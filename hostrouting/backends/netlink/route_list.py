@@ -15,6 +15,7 @@ from functools import cache, partial
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
+from hostrouting.backends.netlink import numbers as n
 from hostrouting.backends.netlink.messages import HEADER
 from hostrouting.backends.netlink.numbers import AF_OF, FAMILY_OF
 from hostrouting.backends.netlink.route_message import RTMSG
@@ -33,7 +34,6 @@ _HEADS = struct.Struct("=HHIHH")  # the table, and the head of the destination
 _DST = HEADER.size + RTMSG.size + _HEADS.size
 # Within what is said before the destination.
 _HEADS_AT = _DST - _HEADS.size - _SAID
-_RTA_DST, _RTA_TABLE = 1, 15
 _WIDTHS = {AF_OF[IPV4]: 4, AF_OF[IPV6]: 16}
 # Its size, family, and the length of its destination.
 _OUTLINE = struct.Struct("=I12xBB")
@@ -114,7 +114,7 @@ class RouteReader:
         except KeyError:
             said = list(layout.said.iter_unpack(piece))
             for at, one in enumerate(said):
-                if one not in known and not self._learn(piece[at * size : (at + 1) * size], width):
+                if one not in known and not self._learn(one, piece[at * size : (at + 1) * size], width):
                     return False
             numbers = list(map(known.__getitem__, said))
         self._numbers.extend(numbers)
@@ -128,21 +128,21 @@ class RouteReader:
         size, family, length = _OUTLINE.unpack_from(data, offset)
         width = _WIDTHS.get(family, 0)
         dst, rest = offset + _DST, offset + _DST + width
-        number = self._known.get((data[offset + _SAID : dst], data[rest : offset + size]))
+        said = (data[offset + _SAID : dst], data[rest : offset + size])
+        number = self._known.get(said)
         if number is None:
             number = len(self._shapes)
-            if not self._learn(data[offset : offset + size], width):
+            if not self._learn(said, data[offset : offset + size], width):
                 prefix = self._shapes[number].prefix
                 return number, prefix.network, prefix.length
         return number, int.from_bytes(data[dst:rest], "big"), length
 
-    def _learn(self, message: bytes, width: int) -> bool:
+    def _learn(self, said: tuple[bytes, bytes], message: bytes, width: int) -> bool:
         """Take note of a shape that has not come by; whether its message is of the usual build."""
-        before = message[_SAID:_DST]
         if width and len(message) >= _DST + width:
-            *heads, table, size, kind = _HEADS.unpack_from(before, _HEADS_AT)
-            if (*heads, size, kind) == (8, _RTA_TABLE, 4 + width, _RTA_DST):
-                self._known[before, message[_DST + width :]] = len(self._shapes)
+            head, number, table, size, kind = _HEADS.unpack_from(said[0], _HEADS_AT)
+            if (head, number, size, kind) == (8, n.RTA_TABLE, 4 + width, n.RTA_DST):
+                self._known[said] = len(self._shapes)
                 self._shapes.add(partial(self._read, message))
                 self._homes.append((FAMILY_OF[message[_FAMILY]], table))
                 return True

@@ -308,6 +308,9 @@ LEG = (
 )
 """Where each field of a NextHop is."""
 
+_READ_ROUTE = tuple((row.field, row.read) for row in ROUTE)
+_READ_LEG = tuple((row.field, row.read) for row in LEG)
+
 
 def encode_change(verb: Verb, route: Route, index_of: Callable[[str], int], *, sequence: int = 0) -> bytes:
     """The message that makes this change; `index_of` gives a device's number, or raises.
@@ -335,7 +338,7 @@ def read_route(data: bytes, names: Mapping[int, str], nexthops: Mapping[int, tup
     attributes = attributes_of(data, HEADER.size + RTMSG.size)
     metrics = attributes_of(attributes[_RTA_METRICS], 0) if _RTA_METRICS in attributes else {}
     parts = _Parts(FAMILY_OF[fixed["family"]], lambda index: name_of(index, names), fixed, attributes, metrics)
-    said = {row.field: row.read(parts) for row in ROUTE}
+    said = {field: read(parts) for field, read in _READ_ROUTE}
     if said["type"] in PATHLESS:
         said["legs"] = ()  # IPv6 lists the loopback device with such a route
     elif not said["legs"]:
@@ -349,7 +352,7 @@ def _write_leg(leg: NextHop, parts: _Parts) -> None:
 
 
 def _read_leg(parts: _Parts) -> NextHop:
-    return NextHop(**{row.field: row.read(parts) for row in LEG})
+    return NextHop(**{field: read(parts) for field, read in _READ_LEG})
 
 
 def _pack_leg(leg: NextHop, route: _Parts) -> bytes:
