@@ -100,7 +100,7 @@ DRAWINGS = {
     "hostrouting.fib": """
         answer flow ordered
         supposed table
-        step tables
+        tables walk
         branches bulk
         region
         program

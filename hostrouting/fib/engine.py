@@ -13,9 +13,9 @@ from hostrouting.fib.branches import End
 from hostrouting.fib.bulk import Liking, Sieve, joined
 from hostrouting.fib.flow import ANY, Flow
 from hostrouting.fib.program import Program
-from hostrouting.fib.step import Ending, Span, Turn, plain_turns
 from hostrouting.fib.table import Entry, Table
 from hostrouting.fib.tables import Tables
+from hostrouting.fib.walk import Ending, Span, Turn, plain_turns
 from hostrouting.model import (
     IP,
     IPV4,
@@ -139,8 +139,8 @@ class Fib:
         for turn in plain_turns(ready.program.turns(address)):
             entry, decides = None, False
             if turn.plain:
-                entry, _, decides = turn.step.take(address, flow.tos or 0, flow.oif)
-            for rule, its in self._tables.told(turn.step.rule, None if entry is None else entry.route):
+                entry, _, decides = turn.stage.take(address, flow.tos or 0, flow.oif)
+            for rule, its in self._tables.told(turn.stage.rule, None if entry is None else entry.route):
                 yield rule, turn, entry if its else None, its and decides
                 if its and decides:
                     return
@@ -221,7 +221,7 @@ class Fib:
 
     def _decision(self, ending: Ending, *, by_address: Kind | None = None, others: Sequence[End] = ()) -> Decision:
         """The one value for this answer."""
-        step, entry = ending
+        stage, entry = ending
         by_address = None if by_address == _kind(ending) else by_address
         # Numbers only: the garbage collector need not look at them.
         key: tuple[object, ...] = _numbers(ending)
@@ -229,7 +229,7 @@ class Fib:
             key = (*key, by_address, *[it for end in others for it in (*_numbers(end.ending), id(end.cases))])
         decision = self._decisions.get(key)
         if decision is None:
-            rule = None if step is None else step.rule
+            rule = None if stage is None else stage.rule
             if rule is not None and entry is not None:
                 rule = self._tables.rule_of(rule, entry.route)
             decision = self._decisions[key] = Decision(
@@ -244,8 +244,8 @@ class Fib:
 
 def _numbers(ending: Ending) -> tuple[int, int]:
     """What tells the answer apart from others, for as long as there are the snapshot's rules and routes."""
-    step, entry = ending
-    return (0 if step is None else id(step.rule), -1 if entry is None else entry.position)
+    stage, entry = ending
+    return (0 if stage is None else id(stage.rule), -1 if entry is None else entry.position)
 
 
 def _gives_way(route: Route, metric: int, ours: int) -> bool:
@@ -261,10 +261,10 @@ def _answer(ending: Ending) -> tuple[int, Kind]:
 
 
 def _kind(ending: Ending) -> Kind:
-    step, entry = ending
+    stage, entry = ending
     if entry is not None:
         return entry.route.type
-    match step and step.rule.action:
+    match stage and stage.rule.action:
         case "blackhole" | "unreachable" | "prohibit" as verdict:
             return verdict
         case _:
