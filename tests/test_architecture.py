@@ -103,7 +103,7 @@ DRAWINGS = {
         tables walk
         branches bulk
         region
-        program
+        rules
         engine
         trace
         __init__

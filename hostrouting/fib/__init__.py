@@ -34,7 +34,7 @@ missed.
 The rooms, from the bottom: `ordered` has the routes of a table in order, `table` finds those that cover an address,
 `tables` has all of them; `flow` says what is known of a packet and what rules ask of it, `supposed` what may be true of
 it; `walk` goes from rule to rule, `region` is what a plain packet comes to in one region, `branches` what all others
-do; `program` knows which rules matter where, `engine` asks it at every place where the answer can change, and `trace`
+do; `rules` knows which rules matter where, `engine` asks it at every place where the answer can change, and `trace`
 reports. One room is there for speed alone: `bulk`, for a check.
 """
 

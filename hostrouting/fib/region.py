@@ -1,7 +1,7 @@
 """A region: destinations that are one to all rules. What a plain packet for one of them comes to.
 
 Here: the stages that it takes, and what a route that is yet to come would have to be. Not here: rules that are for
-other destinations (`program` has left them out), and what becomes of packets that are not plain (`branches`).
+other destinations (`rules` has left them out), and what becomes of packets that are not plain (`branches`).
 """
 
 from collections.abc import Callable, Iterator, Sequence

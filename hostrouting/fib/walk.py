@@ -1,7 +1,7 @@
 """The walk through the rules: one rule as a walk comes by it, and what follows what.
 
 Here: for which packets a rule is, where they go on, and whether a route that its table has is the answer: goto,
-suppression, throw, verdicts. Not here: which rules matter where (`program`).
+suppression, throw, verdicts. Not here: which rules matter where (`rules`).
 """
 
 from collections.abc import Iterator, Sequence

@@ -16,11 +16,11 @@ from hostrouting.model import Rule, width_of
 if TYPE_CHECKING:
     from hostrouting.fib.answer import Cases
 
-__all__ = ["Program"]
+__all__ = ["Rules"]
 
 
-class Program:
-    """The stages of one family's rules for one flow."""
+class Rules:
+    """The rules of one family, made ready for one flow."""
 
     def __init__(
         self,
