@@ -92,7 +92,7 @@ DRAWINGS = {
         __init__
     """,
     "hostrouting.config": """
-        shape
+        objects
         jsontext values
         settings
         __init__

@@ -2,7 +2,7 @@
 
 settings    the frozen classes, and the doors in and out: JSON, mapping, file
 values      the rule of each single value
-shape       JSON objects and lists in general: paths, keys, faults; knows nothing of routing
+objects     JSON objects and lists in general: paths, keys, faults; knows nothing of routing
 jsontext    text, bytes and files to JSON values
 """
 
