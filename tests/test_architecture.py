@@ -33,7 +33,7 @@ DRAWINGS = {
         openings plan
         apply
         repair
-        kernel wording
+        examination wording
         tasks
         __init__
         cli
