@@ -28,7 +28,7 @@ DRAWINGS = {
         effects errors layout opening reserved
         config model system
         connected fib host render
-        backends fileset packets steps uplink way_round
+        backends fileset packet_words steps uplink way_round
         foresight gate leftover overlap restore testing
         openings plan
         apply

@@ -16,7 +16,7 @@ from hostrouting.examination import Examination, examine
 from hostrouting.fib import Fib
 from hostrouting.model import Prefix, Route, protocol_name, table_name
 from hostrouting.overlap import check_overlap
-from hostrouting.packets import packets_line
+from hostrouting.packet_words import packets_line
 from hostrouting.repair import propose_repair
 from hostrouting.uplink import resolve_route
 from hostrouting.wording import check_document, note_line, prefix_name, range_name
