@@ -29,7 +29,7 @@ DRAWINGS = {
         config model system
         connected fib host render
         backends fileset packet_words steps uplink way_round
-        foresight gate leftover overlap restore testing
+        foresight gate leftover overlap route_order testing
         openings plan
         apply
         repair
