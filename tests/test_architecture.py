@@ -25,7 +25,7 @@ DRAWINGS = {
         __init__
     """,
     "hostrouting": """
-        effects errors layout opening reserved
+        effects errors layout opening reserved route_protocol
         config model system
         connected fib host render
         backends fileset packet_words steps uplink way_round

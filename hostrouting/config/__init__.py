@@ -13,11 +13,10 @@ from hostrouting.config.settings import (
     StaticRoutesConfig,
     needs_config,
 )
-from hostrouting.config.values import DEFAULT_ALLOWED_DEVS, DEFAULT_PROTOCOL, Mode
+from hostrouting.config.values import DEFAULT_ALLOWED_DEVS, Mode
 
 __all__ = [
     "DEFAULT_ALLOWED_DEVS",
-    "DEFAULT_PROTOCOL",
     "HostRoutingConfig",
     "Mode",
     "RouteOverlapConfig",

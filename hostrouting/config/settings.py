@@ -16,6 +16,7 @@ import attrs
 
 from hostrouting.config import jsontext, values
 from hostrouting.config.objects import Faulty, Keys, Reader, Spot, items
+from hostrouting.route_protocol import OURS
 
 __all__ = ["HostRoutingConfig", "RouteOverlapConfig", "StaticRoute", "StaticRoutesConfig", "needs_config"]
 
@@ -119,7 +120,7 @@ class HostRoutingConfig:
         self,
         static_routes: StaticRoutesConfig | Mapping[str, object] | None = None,
         route_overlap: RouteOverlapConfig | Mapping[str, object] | None = None,
-        protocol: int = values.DEFAULT_PROTOCOL,
+        protocol: int = OURS,
     ) -> None:
         given = _HOST_ROUTING.check(
             static_routes={} if static_routes is None else static_routes,

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from hostrouting.config.objects import items_read
 from hostrouting.reserved import is_reserved, reserved_for
+from hostrouting.route_protocol import OURS
 
 if TYPE_CHECKING:
     from hostrouting.config.objects import Spot
 
 __all__ = [
     "DEFAULT_ALLOWED_DEVS",
-    "DEFAULT_PROTOCOL",
     "Mode",
     "cidrs",
     "destination",
@@ -28,9 +28,6 @@ __all__ = [
     "switch",
 ]
 
-
-DEFAULT_PROTOCOL = 213
-"""The route protocol number that marks a route as ours; nobody else is known to use it."""
 
 DEFAULT_ALLOWED_DEVS = (
     "antrea-gw*",  # Antrea's gateway to the pods of this node
@@ -158,7 +155,7 @@ def metric(raw: object, at: Spot) -> int:
 
 def protocol(raw: object, at: Spot) -> int:
     """The route protocol number that marks our routes, and nobody else's."""
-    remedy = f"write an integer from 200 to 254, where no other program is known, such as {DEFAULT_PROTOCOL}"
+    remedy = f"write an integer from 200 to 254, where no other program is known, such as {OURS}"
     number = _integer(raw, at, 255, remedy)
     for first, last, owner in _PROTOCOLS_IN_USE:
         if first <= number <= last:
