@@ -23,7 +23,7 @@ from hostrouting.backends.base import Change, Outcome, RouteBackend
 from hostrouting.effects import tell_effects
 from hostrouting.errors import ApplyError, BackendError, NoSuchRoute, RouteConflict, RouteExists, Unsettled
 from hostrouting.model import IPV6, OURS, Prefix, Route, Snapshot
-from hostrouting.restore import as_taken, put_back, take_away
+from hostrouting.route_order import as_taken, put_back, take_away
 from hostrouting.uplink import bare_leg
 
 if TYPE_CHECKING:

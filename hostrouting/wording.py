@@ -11,7 +11,7 @@ from hostrouting.foresight import Foreseen
 from hostrouting.leftover import deletion_command
 from hostrouting.model import TABLE_MAIN, Prefix, Route, ip_at, protocol_name, table_name, width_of
 from hostrouting.overlap import Finding, Kept, Note, OverlapReport
-from hostrouting.packets import packets_line
+from hostrouting.packet_words import packets_line
 from hostrouting.repair import TOO_MANY, Diversion, Repair, Unsafe, UnsafeReason
 from hostrouting.uplink import DesiredRoute
 

@@ -25,15 +25,15 @@ DRAWINGS = {
         __init__
     """,
     "hostrouting": """
-        effects errors layout opening reserved
+        effects errors layout opening reserved route_protocol
         config model system
         connected fib host render
-        backends fileset packets steps uplink way_round
-        foresight gate leftover overlap restore testing
+        backends fileset packet_words steps uplink way_round
+        foresight gate leftover overlap route_order testing
         openings plan
         apply
         repair
-        kernel wording
+        examination wording
         tasks
         __init__
         cli
@@ -92,7 +92,7 @@ DRAWINGS = {
         __init__
     """,
     "hostrouting.config": """
-        shape
+        objects
         jsontext values
         settings
         __init__
@@ -100,10 +100,10 @@ DRAWINGS = {
     "hostrouting.fib": """
         answer flow ordered
         supposed table
-        step tables
+        tables walk
         branches bulk
         region
-        program
+        rules
         engine
         trace
         __init__

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Self
 from hostrouting.cli.cidr_map import draw_map, segments_of
 from hostrouting.cli.page import SHOWN, Painted, capped, counted, line, spoken, table
 from hostrouting.cli.source import expected_of, installed_config, looked_at, quiet_context, start_command
+from hostrouting.examination import Examination, examine
 from hostrouting.fib import Fib
-from hostrouting.kernel import Examination, examine
 from hostrouting.model import Prefix, Route, protocol_name, table_name
 from hostrouting.overlap import check_overlap
-from hostrouting.packets import packets_line
+from hostrouting.packet_words import packets_line
 from hostrouting.repair import propose_repair
 from hostrouting.uplink import resolve_route
 from hostrouting.wording import check_document, note_line, prefix_name, range_name

@@ -1,7 +1,7 @@
 """What `status` finds out: what of ours is on a host, whether it is in force, the verdict now and the last one.
 
 Here: facts, each question asked once, and the exit code that they mean. Not here: how a host is judged
-(`hostrouting.kernel`), and sentences (`commands.status`).
+(`hostrouting.examination`), and sentences (`commands.status`).
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from hostrouting.cli.check import Check
 from hostrouting.cli.command import FAILED, FINE, UNDECIDED
 from hostrouting.cli.source import installed_config, quiet_context, start_command
 from hostrouting.errors import BackendError, FileError, ManagerError
+from hostrouting.examination import examine
 from hostrouting.fib import Fib
 from hostrouting.gate import Gate
-from hostrouting.kernel import examine
 from hostrouting.model import IPV4
 from hostrouting.openings import GateState, find_gate_state
 from hostrouting.plan import RoutePlan, plan_routes

@@ -20,7 +20,7 @@ from hostrouting.cli.page import SHOWN, Painted, capped, counted, line
 from hostrouting.cli.remedy import route_lines
 from hostrouting.effects import Effects, effects_of
 from hostrouting.errors import RouteOverlapError
-from hostrouting.kernel import Examination
+from hostrouting.examination import Examination
 from hostrouting.plan import Step
 from hostrouting.tasks import CheckResult, RoutesResult
 from hostrouting.uplink import bare_leg

@@ -17,7 +17,7 @@ import phases
 from hostrouting.backends.saved import SavedBackend
 from hostrouting.cli.page import SHOWN, spoken
 from hostrouting.config import HostRoutingConfig, RouteOverlapConfig
-from hostrouting.config.shape import show
+from hostrouting.config.objects import show
 from hostrouting.errors import ConfigError, Fault, NetlinkUnavailable, SnapshotError
 from hostrouting.model import Snapshot
 from hostrouting.opening import NotAFile, open_file

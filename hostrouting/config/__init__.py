@@ -2,7 +2,7 @@
 
 settings    the frozen classes, and the doors in and out: JSON, mapping, file
 values      the rule of each single value
-shape       JSON objects and lists in general: paths, keys, faults; knows nothing of routing
+objects     JSON objects and lists in general: paths, keys, faults; knows nothing of routing
 jsontext    text, bytes and files to JSON values
 """
 
@@ -13,11 +13,10 @@ from hostrouting.config.settings import (
     StaticRoutesConfig,
     needs_config,
 )
-from hostrouting.config.values import DEFAULT_ALLOWED_DEVS, DEFAULT_PROTOCOL, Mode
+from hostrouting.config.values import DEFAULT_ALLOWED_DEVS, Mode
 
 __all__ = [
     "DEFAULT_ALLOWED_DEVS",
-    "DEFAULT_PROTOCOL",
     "HostRoutingConfig",
     "Mode",
     "RouteOverlapConfig",

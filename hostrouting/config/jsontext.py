@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from hostrouting.config.shape import WHOLE, show
+from hostrouting.config.objects import WHOLE, show
 from hostrouting.errors import ConfigError, Fault
 from hostrouting.opening import NotAFile, open_file
 

@@ -15,7 +15,8 @@ from typing import Any, Self
 import attrs
 
 from hostrouting.config import jsontext, values
-from hostrouting.config.shape import Place, Reader, Refused, Shape, items
+from hostrouting.config.objects import Faulty, Keys, Reader, Spot, items
+from hostrouting.route_protocol import OURS
 
 __all__ = ["HostRoutingConfig", "RouteOverlapConfig", "StaticRoute", "StaticRoutesConfig", "needs_config"]
 
@@ -119,7 +120,7 @@ class HostRoutingConfig:
         self,
         static_routes: StaticRoutesConfig | Mapping[str, object] | None = None,
         route_overlap: RouteOverlapConfig | Mapping[str, object] | None = None,
-        protocol: int = values.DEFAULT_PROTOCOL,
+        protocol: int = OURS,
     ) -> None:
         given = _HOST_ROUTING.check(
             static_routes={} if static_routes is None else static_routes,
@@ -160,11 +161,11 @@ class HostRoutingConfig:
 
     @classmethod
     def _from_document(cls, document: object, source: str | None = None) -> Self:
-        at = Place()
+        at = Spot()
         also: tuple[str, ...] = (_SECTION,)
         if isinstance(document, Mapping) and _SECTION in document:
             repeated = _SECTION in getattr(document, "repeated", ())
-            document, at, also = document[_SECTION], at.step(_SECTION), ()
+            document, at, also = document[_SECTION], at.below(_SECTION), ()
             if repeated:
                 at.note_repeated()
         elif isinstance(document, Mapping) and _HOST_ROUTING.is_foreign(document, also=also):
@@ -172,10 +173,10 @@ class HostRoutingConfig:
                 f"has none of the keys {', '.join(_HOST_ROUTING.attributes)}",
                 f"in an agent's larger file, put them into an object under the key {_SECTION}",
             )
-            at.settle(source)
-        with contextlib.suppress(Refused):
+            at.raise_faults(source)
+        with contextlib.suppress(Faulty):
             found = _HOST_ROUTING.read(document, at, also=also)
-        at.settle(source)
+        at.raise_faults(source)
         return cls(**found)
 
 
@@ -186,65 +187,65 @@ def needs_config(instance: object, _attribute: object, value: Any) -> None:
         raise TypeError(f"{made} takes a HostRoutingConfig, not a {given}; see HostRoutingConfig.from_mapping and load")
 
 
-def _section(settings: type[Any], shape: Shape) -> Reader:
+def _section(settings: type[Any], keys: Keys) -> Reader:
     """The reader of a part: made already, or the JSON object of one."""
 
-    def read(raw: object, at: Place) -> object:
+    def read(raw: object, at: Spot) -> object:
         if isinstance(raw, settings):
             return raw
         before = len(at.faults)
-        found = shape.read(raw, at)
+        found = keys.read(raw, at)
         if len(at.faults) > before:
-            raise Refused
+            raise Faulty
         return settings(**found)
 
     return read
 
 
-def _routes(raw: object, at: Place) -> tuple[StaticRoute | None, ...]:
+def _routes(raw: object, at: Spot) -> tuple[StaticRoute | None, ...]:
     """Every route, and None in the place of a faulty one, which still counts when two claim the same key."""
     routes: list[StaticRoute | None] = []
-    holders: dict[tuple[IPv4Network, int], Place] = {}
-    for item, place in items(raw, at):
-        route, key = _route_and_key(item, place)
+    holders: dict[tuple[IPv4Network, int], Spot] = {}
+    for item, spot in items(raw, at):
+        route, key = _route_and_key(item, spot)
         routes.append(route)
-        holder = holders.setdefault(key, place) if key else place
-        if key and holder is not place:
-            place.note_absence(
+        holder = holders.setdefault(key, spot) if key else spot
+        if key and holder is not spot:
+            spot.note_absence(
                 f"{key[0]} with metric {key[1]} is given by {holder.path} already",
                 "remove one of the two, or give them different metrics",
             )
     return tuple(routes)
 
 
-def _route_and_key(item: object, place: Place) -> tuple[StaticRoute | None, tuple[IPv4Network, int] | None]:
+def _route_and_key(item: object, spot: Spot) -> tuple[StaticRoute | None, tuple[IPv4Network, int] | None]:
     if isinstance(item, StaticRoute):
         return item, (item.destination, item.metric)
-    before = len(place.faults)
+    before = len(spot.faults)
     try:
-        found = _ROUTE.read(item, place)
-    except Refused:
+        found = _ROUTE.read(item, spot)
+    except Faulty:
         return None, None
     key = (found["destination"], found["metric"]) if {"destination", "metric"} <= found.keys() else None
-    return (StaticRoute(**found) if len(place.faults) == before else None), key
+    return (StaticRoute(**found) if len(spot.faults) == before else None), key
 
 
-def _no_route_to_its_own_gateway(found: dict[str, Any], at: Place) -> None:
+def _no_route_to_its_own_gateway(found: dict[str, Any], at: Spot) -> None:
     destination, gateway = found.get("destination"), found.get("gateway")
     if destination is None or gateway is None or destination.prefixlen < destination.max_prefixlen:
         return
     if destination.network_address == gateway:
         remedy = "name another gateway, or leave it out for the default gateway"
-        at.step("gateway").note(gateway, "is the destination itself", remedy)
+        at.below("gateway").note(gateway, "is the destination itself", remedy)
 
 
-def _routes_only_when_enabled(found: dict[str, Any], at: Place) -> None:
+def _routes_only_when_enabled(found: dict[str, Any], at: Spot) -> None:
     if found.get("routes") and found.get("enabled") is False:
         rule = "routes were provided but enabled=false"
-        at.step("enabled").note_absence(rule, "set enabled=true to apply static routes")
+        at.below("enabled").note_absence(rule, "set enabled=true to apply static routes")
 
 
-_ROUTE = Shape(
+_ROUTE = Keys(
     {
         "destination": values.destination,
         "gateway": values.gateway,
@@ -255,12 +256,12 @@ _ROUTE = Shape(
     absent={"metric": 0},
     together=_no_route_to_its_own_gateway,
 )
-_STATIC_ROUTES = Shape(
+_STATIC_ROUTES = Keys(
     {"enabled": values.switch, "routes": _routes},
     absent={"enabled": False},
     together=_routes_only_when_enabled,
 )
-_ROUTE_OVERLAP = Shape(
+_ROUTE_OVERLAP = Keys(
     {
         "expected_cidrs": values.cidrs,
         "mode": values.mode,
@@ -268,7 +269,7 @@ _ROUTE_OVERLAP = Shape(
         "allowed_devs": values.globs,
     }
 )
-_HOST_ROUTING = Shape(
+_HOST_ROUTING = Keys(
     {
         "static_routes": _section(StaticRoutesConfig, _STATIC_ROUTES),
         "route_overlap": _section(RouteOverlapConfig, _ROUTE_OVERLAP),

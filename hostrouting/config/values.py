@@ -6,15 +6,15 @@ from enum import StrEnum
 from ipaddress import AddressValueError, IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from typing import TYPE_CHECKING
 
-from hostrouting.config.shape import items_read
+from hostrouting.config.objects import items_read
 from hostrouting.reserved import is_reserved, reserved_for
+from hostrouting.route_protocol import OURS
 
 if TYPE_CHECKING:
-    from hostrouting.config.shape import Place
+    from hostrouting.config.objects import Spot
 
 __all__ = [
     "DEFAULT_ALLOWED_DEVS",
-    "DEFAULT_PROTOCOL",
     "Mode",
     "cidrs",
     "destination",
@@ -28,9 +28,6 @@ __all__ = [
     "switch",
 ]
 
-
-DEFAULT_PROTOCOL = 213
-"""The route protocol number that marks a route as ours; nobody else is known to use it."""
 
 DEFAULT_ALLOWED_DEVS = (
     "antrea-gw*",  # Antrea's gateway to the pods of this node
@@ -87,36 +84,36 @@ class Mode(StrEnum):
     STRICT = "STRICT"
 
 
-def switch(raw: object, at: Place) -> bool:
+def switch(raw: object, at: Spot) -> bool:
     """True or false, and nothing that could be taken for it."""
     if isinstance(raw, bool):
         return raw
-    raise at.refused(raw, "where true or false belongs", "write true or false, without quotes")
+    raise at.faulty(raw, "where true or false belongs", "write true or false, without quotes")
 
 
-def destination(raw: object, at: Place) -> IPv4Network:
+def destination(raw: object, at: Spot) -> IPv4Network:
     """The network that a static route leads to: exactly `a.b.c.d/len`, and one that may be routed."""
     address, length = _address_and_length(raw, at)
     network = raw if type(raw) is IPv4Network else IPv4Network((address, length), strict=False)
     if network.network_address != address:
         remedy = f'write "{network}", or "{address}/32" for that one address'
-        raise at.refused(raw, f"has host bits set: the network meant is {network}", remedy)
+        raise at.faulty(raw, f"has host bits set: the network meant is {network}", remedy)
     if length == 0:
         remedy = "name the networks that need a route of their own"
-        raise at.refused(raw, "is the default route, which stays the host's own", remedy)
+        raise at.faulty(raw, "is the default route, which stays the host's own", remedy)
     taken = reserved_for(address)
     # A wide prefix that begins in a reserved range may hold ordinary networks too.
     if taken and is_reserved(4, int(address), int(network.broadcast_address)):
-        raise at.refused(raw, f"lies in {taken}, where no static route leads", "remove this route")
+        raise at.faulty(raw, f"lies in {taken}, where no static route leads", "remove this route")
     return network
 
 
-def cidrs(raw: object, at: Place) -> tuple[IPv4Network, ...]:
+def cidrs(raw: object, at: Spot) -> tuple[IPv4Network, ...]:
     """Expected CIDRs in their order, host bits masked; one that is the same after masking is dropped."""
     return items_read(raw, at, _cidr)
 
 
-def gateway(raw: object, at: Place) -> IPv4Address | None:
+def gateway(raw: object, at: Spot) -> IPv4Address | None:
     """A neighbour's unicast address; empty is the default gateway."""
     if raw == "":
         return None
@@ -126,47 +123,47 @@ def gateway(raw: object, at: Place) -> IPv4Address | None:
         text = str(raw)
         _refuse_ipv6(text, raw, at)
         rule = "has a prefix length, and a gateway is one address" if "/" in text else "is not an IPv4 address"
-        raise at.refused(raw, rule, remedy)
+        raise at.faulty(raw, rule, remedy)
     taken = reserved_for(address)
     if taken:
         remedy = "write the address of a router next to this host, or leave it out for the default gateway"
-        raise at.refused(raw, f"lies in {taken}, where no router is", remedy)
+        raise at.faulty(raw, f"lies in {taken}, where no router is", remedy)
     return address
 
 
-def dev(raw: object, at: Place) -> str | None:
+def dev(raw: object, at: Spot) -> str | None:
     """A network interface's name; empty is the device of the default route."""
     return None if raw == "" else _device_name(raw, at)
 
 
-def devs(raw: object, at: Place) -> tuple[str, ...]:
+def devs(raw: object, at: Spot) -> tuple[str, ...]:
     """Names of network interfaces in their order, each once."""
     return items_read(raw, at, _device_name)
 
 
-def globs(raw: object, at: Place) -> tuple[str, ...]:
+def globs(raw: object, at: Spot) -> tuple[str, ...]:
     """Patterns for names of network interfaces in their order, each once."""
     return items_read(raw, at, _glob)
 
 
-def metric(raw: object, at: Place) -> int:
+def metric(raw: object, at: Spot) -> int:
     """A route's priority: an unsigned 32-bit integer, of which the lowest wins."""
     highest = 2**32 - 1
     remedy = f"write an integer from 0 to {highest}, without quotes or decimal point"
     return _integer(raw, at, highest, remedy)
 
 
-def protocol(raw: object, at: Place) -> int:
+def protocol(raw: object, at: Spot) -> int:
     """The route protocol number that marks our routes, and nobody else's."""
-    remedy = f"write an integer from 200 to 254, where no other program is known, such as {DEFAULT_PROTOCOL}"
+    remedy = f"write an integer from 200 to 254, where no other program is known, such as {OURS}"
     number = _integer(raw, at, 255, remedy)
     for first, last, owner in _PROTOCOLS_IN_USE:
         if first <= number <= last:
-            raise at.refused(raw, f"cannot mark routes as ours: {owner}", remedy)
+            raise at.faulty(raw, f"cannot mark routes as ours: {owner}", remedy)
     return number
 
 
-def mode(raw: object, at: Place) -> Mode:
+def mode(raw: object, at: Spot) -> Mode:
     """WARN or STRICT in any case; empty is WARN."""
     text = _text(raw, at, 'write "WARN" or "STRICT"')
     if text == "":
@@ -174,10 +171,10 @@ def mode(raw: object, at: Place) -> Mode:
     # Beyond ASCII there are letters that only become these when they are raised to upper case.
     if text.isascii() and text.upper() in Mode.__members__:
         return Mode[text.upper()]
-    raise at.refused(raw, "is not a mode", 'write "WARN" to log overlaps, "STRICT" to refuse to start, or "" for WARN')
+    raise at.faulty(raw, "is not a mode", 'write "WARN" to log overlaps, "STRICT" to refuse to start, or "" for WARN')
 
 
-def _address_and_length(raw: object, at: Place) -> tuple[IPv4Address, int]:
+def _address_and_length(raw: object, at: Spot) -> tuple[IPv4Address, int]:
     if type(raw) is IPv4Network:
         return raw.network_address, raw.prefixlen
     text = _text(raw, at, 'write it as "a.b.c.d/len"')
@@ -186,13 +183,13 @@ def _address_and_length(raw: object, at: Place) -> tuple[IPv4Address, int]:
     if address is not None and length is not None:
         return address, length
     if address is not None and not slash:
-        raise at.refused(raw, "has no prefix length", f'write "{address}/32" for that one address')
+        raise at.faulty(raw, "has no prefix length", f'write "{address}/32" for that one address')
     _refuse_ipv6(host, raw, at)
     meant = _network_meant(text)
     if meant is not None:
-        raise at.refused(raw, "is not written as a.b.c.d/len", f'write "{meant}"')
+        raise at.faulty(raw, "is not written as a.b.c.d/len", f'write "{meant}"')
     remedy = 'write it as "a.b.c.d/len", with len from 0 to 32 and no leading zeros'
-    raise at.refused(raw, "is not an IPv4 network", remedy)
+    raise at.faulty(raw, "is not an IPv4 network", remedy)
 
 
 def _address(text: str) -> IPv4Address | None:
@@ -210,59 +207,59 @@ def _network_meant(text: str) -> IPv4Network | None:
         return None
 
 
-def _cidr(raw: object, at: Place) -> IPv4Network:
+def _cidr(raw: object, at: Spot) -> IPv4Network:
     return IPv4Network(_address_and_length(raw, at), strict=False)
 
 
-def _device_name(raw: object, at: Place) -> str:
+def _device_name(raw: object, at: Spot) -> str:
     text = _text(raw, at, 'write the name of a network interface, such as "eth0"')
     remedy = "write the name as `ip link` shows it"
     if not _NAME_LETTERS.issuperset(text):
-        raise at.refused(raw, "is no device name: only letters, digits, '_', '.' and '-' may be in one", remedy)
+        raise at.faulty(raw, "is no device name: only letters, digits, '_', '.' and '-' may be in one", remedy)
     if not 1 <= len(text) <= _NAME_LENGTH:
-        raise at.refused(raw, f"is no device name: one has 1 to {_NAME_LENGTH} characters", remedy)
+        raise at.faulty(raw, f"is no device name: one has 1 to {_NAME_LENGTH} characters", remedy)
     if text in {".", ".."}:
-        raise at.refused(raw, "is no device name: the kernel keeps it for directories", remedy)
+        raise at.faulty(raw, "is no device name: the kernel keeps it for directories", remedy)
     return text
 
 
-def _glob(raw: object, at: Place) -> str:
+def _glob(raw: object, at: Spot) -> str:
     # No more than * and ?, which mean the same to Python and to the shell that checks at boot.
     example = 'write one such as "cali*"'
     text = _text(raw, at, example)
     letters = text.replace("*", "").replace("?", "")
     if not _NAME_LETTERS.issuperset(letters):
         rule = "is no device pattern: only letters, digits, '_', '.', '-', '*' and '?' may be in one"
-        raise at.refused(raw, rule, example)
+        raise at.faulty(raw, rule, example)
     if len(text.replace("*", "")) > _NAME_LENGTH:
-        raise at.refused(raw, f"matches no device: a name has at most {_NAME_LENGTH} characters", example)
+        raise at.faulty(raw, f"matches no device: a name has at most {_NAME_LENGTH} characters", example)
     if not text:
-        raise at.refused(raw, "matches no device", example)
+        raise at.faulty(raw, "matches no device", example)
     if not letters:
-        raise at.refused(raw, "allows any device, so that no overlap would be found", example)
+        raise at.faulty(raw, "allows any device, so that no overlap would be found", example)
     return text
 
 
-def _integer(raw: object, at: Place, highest: int, remedy: str) -> int:
+def _integer(raw: object, at: Spot, highest: int, remedy: str) -> int:
     if isinstance(raw, bool) or not isinstance(raw, int):
-        raise at.refused(raw, "where an integer belongs", remedy)
+        raise at.faulty(raw, "where an integer belongs", remedy)
     if not 0 <= raw <= highest:
-        raise at.refused(raw, "is out of range", remedy)
+        raise at.faulty(raw, "is out of range", remedy)
     return int(raw)
 
 
-def _text(raw: object, at: Place, remedy: str) -> str:
+def _text(raw: object, at: Spot, remedy: str) -> str:
     if isinstance(raw, str):
         return str(raw)
     # What Python code passes ready-made is held to the rules of what is written in a file.
     if isinstance(raw, IPv4Address | IPv4Network | IPv6Address | IPv6Network):
         return str(raw)
-    raise at.refused(raw, "where text belongs", remedy)
+    raise at.faulty(raw, "where text belongs", remedy)
 
 
-def _refuse_ipv6(text: str, raw: object, at: Place) -> None:
+def _refuse_ipv6(text: str, raw: object, at: Spot) -> None:
     try:
         IPv6Address(text)
     except AddressValueError:
         return
-    raise at.refused(raw, "is IPv6, and only IPv4 is routed and checked here", "remove it")
+    raise at.faulty(raw, "is IPv6, and only IPv4 is routed and checked here", "remove it")

@@ -12,8 +12,9 @@ What is looked for: which rule and which route decide, for each of up to 2^32 de
 it lacks any of it). Such a rule sends the walk on to a later one (goto), ends it (blackhole, unreachable, prohibit), or
 asks a table. A table answers with one route: of those that cover the destination and are in use the longest prefix,
 then the tos, the lowest metric, the first in the list. The route decides, unless it throws the packet to the next rule
-or the rule suppresses it. This walk is written once, in `step`: `Fib.lookup` goes by its end, `trace_route` reports its
-turns. (Until a host has rules of its own, the tables local and main are one: `tables` knows.)
+or the rule suppresses it. A rule, as a walk comes by it, is a *stage*. This walk is written once, in `walk`:
+`Fib.lookup` goes by its end, `trace_route` reports its turns. (Until a host has rules of its own, the tables local and
+main are one: `tables` knows.)
 
 *Why few questions are enough.* A destination comes into the walk in two places only: where a rule has a `to`, and where
 a table looks for the longest prefix around it. So the decision can change only where a `to` or a prefix begins or has
@@ -32,9 +33,9 @@ missed.
 
 The rooms, from the bottom: `ordered` has the routes of a table in order, `table` finds those that cover an address,
 `tables` has all of them; `flow` says what is known of a packet and what rules ask of it, `supposed` what may be true of
-it; `step` is the walk, `region` what a plain packet comes to in one region, `branches` what all others do; `program`
-knows which rules matter where, `engine` asks it at every place where the answer can change, and `trace` reports. One
-room is there for speed alone: `bulk`, for a check.
+it; `walk` goes from rule to rule, `region` is what a plain packet comes to in one region, `branches` what all others
+do; `rules` knows which rules matter where, `engine` asks it at every place where the answer can change, and `trace`
+reports. One room is there for speed alone: `bulk`, for a check.
 """
 
 from hostrouting.fib.answer import Cases, Cell, Condition, Contest, Decision, Kind, Variant

@@ -11,9 +11,9 @@ from typing import NamedTuple, TypeAlias
 
 from hostrouting.fib.answer import Cases
 from hostrouting.fib.flow import Flow, tos_ask
-from hostrouting.fib.step import Ending, Step, Turn
 from hostrouting.fib.supposed import ANYTHING, Case, Supposed
 from hostrouting.fib.table import Entry
+from hostrouting.fib.walk import Ending, Stage, Turn
 
 __all__ = ["Branches", "End"]
 
@@ -37,36 +37,36 @@ class Branches:
     def __init__(self, turns: Sequence[Turn], flow: Flow, cases: dict[Cases, Cases]) -> None:
         """Take the turns, of which none asks for a destination; `cases` are those that are known already."""
         self._turns, self._flow, self._cases = turns, flow, cases
-        self._tables = tuple({id(table): table for turn in turns if (table := turn.step.table)}.values())
-        # Steps that take the same out of the same table are asked once.
-        askers = {_asks_like(turn.step): turn.step for turn in turns}
+        self._tables = tuple({id(table): table for turn in turns if (table := turn.stage.table)}.values())
+        # Stages that take the same out of the same table are asked once.
+        askers = {_asks_like(turn.stage): turn.stage for turn in turns}
         self._askers = tuple(askers.values())
         places = {key: place for place, key in enumerate(askers)}
-        self._asker_of = [places[_asks_like(turn.step)] for turn in turns]
-        self._known: dict[tuple[Hits, ...], tuple[tuple[Step | None, int | None, Cases], ...]] = {}
+        self._asker_of = [places[_asks_like(turn.stage)] for turn in turns]
+        self._known: dict[tuple[Hits, ...], tuple[tuple[Stage | None, int | None, Cases], ...]] = {}
 
     def ends(self, address: int) -> Iterator[End]:
         """Each end that a packet for this destination may come to."""
         flow = self._flow
         chains = {id(table): table.chain(address, flow.tos, flow.oif) for table in self._tables}
-        hits = tuple([self._hits_of(step, chains) for step in self._askers])
+        hits = tuple([self._hits_of(stage, chains) for stage in self._askers])
         found = self._known.get(hits)
         if found is None:
             walk = _Walk(self._turns, [hits[place] for place in self._asker_of])
             found = self._known[hits] = tuple(
-                [(step, place, self._cases.setdefault(cases, cases)) for step, place, cases in walk.ends()]
+                [(stage, place, self._cases.setdefault(cases, cases)) for stage, place, cases in walk.ends()]
             )
-        for step, place, cases in found:
-            yield End((step, None if step is None or place is None else chains[id(step.table)][place]), cases)
+        for stage, place, cases in found:
+            yield End((stage, None if stage is None or place is None else chains[id(stage.table)][place]), cases)
 
-    def _hits_of(self, step: Step, chains: dict[int, tuple[Entry, ...]]) -> Hits:
-        entries = () if step.table is None else chains[id(step.table)]
+    def _hits_of(self, stage: Stage, chains: dict[int, tuple[Entry, ...]]) -> Hits:
+        entries = () if stage.table is None else chains[id(stage.table)]
         unknown = self._flow.tos is None
-        return tuple([(entry.route.tos if unknown else 0, step.keeps(entry)) for entry in entries])
+        return tuple([(entry.route.tos if unknown else 0, stage.keeps(entry)) for entry in entries])
 
 
-def _asks_like(step: Step) -> tuple[int, int | None, int | None]:
-    return (id(step.table), step.rule.suppress_prefixlength, step.rule.suppress_ifgroup)
+def _asks_like(stage: Stage) -> tuple[int, int | None, int | None]:
+    return (id(stage.table), stage.rule.suppress_prefixlength, stage.rule.suppress_ifgroup)
 
 
 class _Walk:
@@ -77,14 +77,14 @@ class _Walk:
         self._left, self._seen = BUDGET, set[int]()
         # Where a walk goes on.
         self._pending: list[tuple[int, Supposed]] = [(0, ANYTHING)]
-        self._found: dict[object, tuple[Step | None, int | None, dict[Case, None]]] = {}
+        self._found: dict[object, tuple[Stage | None, int | None, dict[Case, None]]] = {}
 
-    def ends(self) -> Iterator[tuple[Step | None, int | None, Cases]]:
-        """The ends: the step, and which of the routes that it finds."""
+    def ends(self) -> Iterator[tuple[Stage | None, int | None, Cases]]:
+        """The ends: the stage, and which of the routes that it finds."""
         while self._pending:
             self._go_on(*self._pending.pop())
-        for step, place, cases in self._found.values():
-            yield step, place, tuple(cases)
+        for stage, place, cases in self._found.values():
+            yield stage, place, tuple(cases)
 
     def _go_on(self, at: int, supposed: Supposed) -> None:
         going: Supposed | None = supposed
@@ -115,12 +115,12 @@ class _Walk:
         if turn.target is not None:
             self._later(at + 1, passing)
             return turn.target, taking
-        if turn.step.verdict:
-            self._end(turn.step, None, taking)
+        if turn.stage.verdict:
+            self._end(turn.stage, None, taking)
             return at + 1, passing
         if not any(kept for _, kept in found):
             return at + 1, supposed
-        left, by_tos = self._take(turn.step, found, taking)
+        left, by_tos = self._take(turn.stage, found, taking)
         if left is not None and passing is not None:
             # The rule changes nothing for packets that may take it or not: they go on as they came.
             return at + 1, supposed
@@ -128,21 +128,21 @@ class _Walk:
             self._later(at + 1, other)
         return at + 1, passing if left is None else left
 
-    def _take(self, step: Step, hits: Hits, supposed: Supposed) -> tuple[Supposed | None, list[Supposed]]:
+    def _take(self, stage: Stage, hits: Hits, supposed: Supposed) -> tuple[Supposed | None, list[Supposed]]:
         """End where the table has a route that is kept; what is supposed of those that find none, and by which tos."""
         going: list[Supposed] = []
         for place, (tos, kept) in enumerate(hits):
             if not tos:
                 if kept:
-                    self._end(step, place, supposed)
+                    self._end(stage, place, supposed)
                 return (None if kept else supposed), going
             ask, possible = tos_ask(tos)
-            taking = supposed.suppose(step.rule, (ask,), true=True) if possible else None
+            taking = supposed.suppose(stage.rule, (ask,), true=True) if possible else None
             if taking is not None and kept:
-                self._end(step, place, taking)
+                self._end(stage, place, taking)
             elif taking is not None:
                 going.append(taking)
-            left = supposed.suppose(step.rule, (ask,), true=False) if possible else supposed
+            left = supposed.suppose(stage.rule, (ask,), true=False) if possible else supposed
             if left is None:
                 return None, going
             supposed = left
@@ -152,15 +152,15 @@ class _Walk:
         if supposed is not None:
             self._pending.append((at, supposed))
 
-    def _end(self, step: Step | None, place: int | None, supposed: Supposed) -> None:
-        """Note an end: of steps that find the same, or give the same verdict, the first one speaks for all."""
-        key = None if step is None else step.rule.action if place is None else (id(step.table), place)
-        self._found.setdefault(key, (step, place, {}))[2][supposed.conditions] = None
+    def _end(self, stage: Stage | None, place: int | None, supposed: Supposed) -> None:
+        """Note an end: of stages that find the same, or give the same verdict, the first one speaks for all."""
+        key = None if stage is None else stage.rule.action if place is None else (id(stage.table), place)
+        self._found.setdefault(key, (stage, place, {}))[2][supposed.conditions] = None
 
 
 def _split(supposed: Supposed, turn: Turn) -> tuple[Supposed | None, Supposed | None]:
     """What is supposed of the packets that take the turn, and of those that pass it by."""
     if not turn.asks:
         return supposed, None
-    rule, asks = turn.step.rule, turn.asks
+    rule, asks = turn.stage.rule, turn.asks
     return supposed.suppose(rule, asks, true=not turn.invert), supposed.suppose(rule, asks, true=turn.invert)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 from hostrouting.fib.ordered import Ordered
-from hostrouting.fib.step import Span, Step
+from hostrouting.fib.walk import Span, Stage
 from hostrouting.model import NextHop, Route, RouteTable
 
 __all__ = ["Liking", "Sieve", "joined"]
@@ -33,15 +33,15 @@ class Sieve:
         # address of each.
         self._known: dict[int, tuple[list[Span], list[int]]] = {}
 
-    def doubtful(self, steps: Iterable[Step], low: int, high: int) -> list[Span]:
-        """The ranges, in low … high or around, outside of which a plain route decides for who takes these steps."""
+    def doubtful(self, stages: Iterable[Stage], low: int, high: int) -> list[Span]:
+        """The ranges, in low … high or around, outside of which a plain route decides for who takes these stages."""
         found: list[Span] = []
-        for step in steps:
-            if step.table is None or not step.simple:
+        for stage in stages:
+            if stage.table is None or not stage.simple:
                 break
-            for routes in step.table.columns:
+            for routes in stage.table.columns:
                 found += self._odd_ones(routes, low, high)
-            if any(routes.covers(low, high) for routes in step.table.columns):
+            if any(routes.covers(low, high) for routes in stage.table.columns):
                 return found
         return [(low, high)]
 

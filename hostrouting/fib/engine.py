@@ -1,7 +1,7 @@
 """The engine: a snapshot, indexed once, that answers what the kernel would do.
 
 Here: one destination, or all of a prefix; every answer is one value, so that equal ones can be told by identity.
-Not here: how a rule or a table is read (`program`, `tables`).
+Not here: how a rule or a table is read (`rules`, `tables`).
 """
 
 from bisect import bisect_right
@@ -12,10 +12,10 @@ from hostrouting.fib.answer import Cell, Contest, Decision, Kind, Variant
 from hostrouting.fib.branches import End
 from hostrouting.fib.bulk import Liking, Sieve, joined
 from hostrouting.fib.flow import ANY, Flow
-from hostrouting.fib.program import Program
-from hostrouting.fib.step import Ending, Span, Turn, plain_turns
+from hostrouting.fib.rules import Rules
 from hostrouting.fib.table import Entry, Table
 from hostrouting.fib.tables import Tables
+from hostrouting.fib.walk import Ending, Span, Turn, plain_turns
 from hostrouting.model import (
     IP,
     IPV4,
@@ -48,7 +48,7 @@ class _Ready(NamedTuple):
     """What is prepared once for a family and a flow."""
 
     family: int
-    program: Program
+    rules: Rules
     regions: list[int]  # where rules and addresses themselves make a difference: the first address of each region
     # By region, and for each table by the longest prefix that covers an address: nothing else makes a difference.
     decisions: dict[tuple[int, ...], Decision]
@@ -111,7 +111,7 @@ class Fib:
 
         ends = [*(place - 1 for place, _ in runs[1:]), prefix.last]
         for (place, decision), last in zip(runs, ends, strict=True):
-            length = ready.program.region(place).length_to_decide(place, main, beats, dev)
+            length = ready.rules.region(place).length_to_decide(place, main, beats, dev)
             yield Contest(place, last, decision, length)
 
     def routes(self, prefix: Prefix, *, table: int = TABLE_MAIN) -> tuple[Route, ...]:
@@ -128,7 +128,7 @@ class Fib:
         A route that refuses packets is among them, and hides those after it. What suppresses default routes is
         passed over.
         """
-        return self._prepare(family, ANY).program.defaults()
+        return self._prepare(family, ANY).rules.defaults()
 
     def turns(self, destination: IP, flow: Flow) -> Iterator[tuple[Rule, Turn, Entry | None, bool]]:
         """The walk of a plain packet of this flow: each rule that it comes by, up to the one that decides.
@@ -136,11 +136,11 @@ class Fib:
         Each with the route that was found, and whether it decides.
         """
         ready, address = self._prepare(destination.version, flow), int(destination)
-        for turn in plain_turns(ready.program.turns(address)):
+        for turn in plain_turns(ready.rules.turns(address)):
             entry, decides = None, False
             if turn.plain:
-                entry, _, decides = turn.step.take(address, flow.tos or 0, flow.oif)
-            for rule, its in self._tables.told(turn.step.rule, None if entry is None else entry.route):
+                entry, _, decides = turn.stage.take(address, flow.tos or 0, flow.oif)
+            for rule, its in self._tables.told(turn.stage.rule, None if entry is None else entry.route):
                 yield rule, turn, entry if its else None, its and decides
                 if its and decides:
                     return
@@ -154,15 +154,14 @@ class Fib:
         if ready is None:
             if len(self._ready) >= _FLOWS:
                 self._ready.clear()
-            rules = self._tables.walked(family)
 
             def table_of(rule: Rule) -> Table | None:
                 return self._tables.find(family, rule.table)
 
-            program = Program(rules, family, flow, groups=self._groups, table_of=table_of)
+            rules = Rules(self._tables.walked(family), family, flow, groups=self._groups, table_of=table_of)
             by_address = {place for low, high, _ in _BY_ADDRESS[family] for place in (low, high + 1)}
-            regions = sorted({0, *program.cuts, *by_address})
-            ready = self._ready[family, flow] = _Ready(family, program, regions, {})
+            regions = sorted({0, *rules.cuts, *by_address})
+            ready = self._ready[family, flow] = _Ready(family, rules, regions, {})
         return ready
 
     def _doubtful(self, ready: _Ready, sieve: Sieve, low: int, high: int) -> list[Span]:
@@ -173,7 +172,7 @@ class Fib:
         regions = ready.regions
         for at in range(bisect_right(regions, low) - 1, bisect_right(regions, high)):
             begin, end = max(low, regions[at]), min(high, regions[at + 1] - 1)
-            found += sieve.doubtful(ready.program.region(begin).certain, begin, end)
+            found += sieve.doubtful(ready.rules.region(begin).certain, begin, end)
         return found
 
     def _cells(self, ready: _Ready, low: int, high: int) -> list[Cell]:
@@ -192,7 +191,7 @@ class Fib:
         """The decisions in low … high, each with the place where it begins; neighbours may be one."""
         within = range(bisect_right(ready.regions, low) - 1, bisect_right(ready.regions, high))
         # Whose turn it is to change at a place: a table's longest prefix, or last of all the region.
-        tables = ready.program.tables
+        tables = ready.rules.tables
         events = [(max(ready.regions[region], low), len(tables), region) for region in within]
         for number, table in enumerate(tables):
             events += [(place, number, key) for place, key in table.runs(low, high)]
@@ -208,7 +207,7 @@ class Fib:
                 yield place, decision
 
     def _decide(self, ready: _Ready, address: int) -> Decision:
-        region = ready.program.region(address)
+        region = ready.rules.region(address)
         ending, unsure = region.decide(address)
         if not 0 < address < _SPECIAL[ready.family]:
             for low, high, kind in _BY_ADDRESS[ready.family]:
@@ -221,7 +220,7 @@ class Fib:
 
     def _decision(self, ending: Ending, *, by_address: Kind | None = None, others: Sequence[End] = ()) -> Decision:
         """The one value for this answer."""
-        step, entry = ending
+        stage, entry = ending
         by_address = None if by_address == _kind(ending) else by_address
         # Numbers only: the garbage collector need not look at them.
         key: tuple[object, ...] = _numbers(ending)
@@ -229,7 +228,7 @@ class Fib:
             key = (*key, by_address, *[it for end in others for it in (*_numbers(end.ending), id(end.cases))])
         decision = self._decisions.get(key)
         if decision is None:
-            rule = None if step is None else step.rule
+            rule = None if stage is None else stage.rule
             if rule is not None and entry is not None:
                 rule = self._tables.rule_of(rule, entry.route)
             decision = self._decisions[key] = Decision(
@@ -244,8 +243,8 @@ class Fib:
 
 def _numbers(ending: Ending) -> tuple[int, int]:
     """What tells the answer apart from others, for as long as there are the snapshot's rules and routes."""
-    step, entry = ending
-    return (0 if step is None else id(step.rule), -1 if entry is None else entry.position)
+    stage, entry = ending
+    return (0 if stage is None else id(stage.rule), -1 if entry is None else entry.position)
 
 
 def _gives_way(route: Route, metric: int, ours: int) -> bool:
@@ -261,10 +260,10 @@ def _answer(ending: Ending) -> tuple[int, Kind]:
 
 
 def _kind(ending: Ending) -> Kind:
-    step, entry = ending
+    stage, entry = ending
     if entry is not None:
         return entry.route.type
-    match step and step.rule.action:
+    match stage and stage.rule.action:
         case "blackhole" | "unreachable" | "prohibit" as verdict:
             return verdict
         case _:

@@ -1,7 +1,7 @@
 """What is known of a packet apart from its destination, and what a rule asks of it.
 
 Here: one packet against one question, answered yes, no, or nobody knows. Not here: several questions together
-(`worlds`), and the order of rules (`program`).
+(`supposed`), and the order of rules (`rules`).
 """
 
 from collections.abc import Collection, Iterator, Mapping

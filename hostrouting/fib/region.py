@@ -1,7 +1,7 @@
 """A region: destinations that are one to all rules. What a plain packet for one of them comes to.
 
-Here: the steps that it takes, and what a route that is yet to come would have to be. Not here: rules that are for other
-destinations (`program` has left them out), and what becomes of packets that are not plain (`branches`).
+Here: the stages that it takes, and what a route that is yet to come would have to be. Not here: rules that are for
+other destinations (`rules` has left them out), and what becomes of packets that are not plain (`branches`).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -10,8 +10,8 @@ from functools import cached_property
 from hostrouting.fib.answer import Cases
 from hostrouting.fib.branches import Branches, End
 from hostrouting.fib.flow import Flow
-from hostrouting.fib.step import Ending, Turn, plain_turns
 from hostrouting.fib.table import Entry, Table
+from hostrouting.fib.walk import Ending, Turn, plain_turns
 
 __all__ = ["Region"]
 
@@ -26,22 +26,22 @@ class Region:
 
         `cases` are those that are known already (see `branches`).
         """
-        steps = (turn.step for turn in plain_turns(turns) if turn.plain)
-        self._lane = tuple(step for step in steps if step.table is not None or step.verdict)
+        stages = (turn.stage for turn in plain_turns(turns) if turn.plain)
+        self._lane = tuple(stage for stage in stages if stage.table is not None or stage.verdict)
         self._tos, self._oif, self._width = flow.tos, flow.oif, width
         self._of_branches = (turns, flow, cases)
         self._asks = any(turn.asks for turn in turns)
-        # The steps that every packet takes, whatever is not known of it; none where that makes a difference.
+        # The stages that every packet takes, whatever is not known of it; none where that makes a difference.
         self.certain = () if self._asks or flow.oif else self._lane
 
     def decide(self, address: int) -> tuple[Ending, bool]:
         """What decides for a packet as plain as it may be, and whether what is not known of it could matter."""
         tos, oif, unsure = self._tos or 0, self._oif, self._asks
-        for step in self._lane:
-            entry, passed, decides = step.take(address, tos, oif)
+        for stage in self._lane:
+            entry, passed, decides = stage.take(address, tos, oif)
             unsure = unsure or (passed and self._tos is None)
             if decides:
-                return (step, entry), unsure
+                return (stage, entry), unsure
         return _NOTHING, unsure
 
     def ends(self, address: int) -> Iterator[End]:
@@ -62,17 +62,17 @@ class Region:
         """
         # Only a route at least this long comes to where the walk is now.
         shortest, floor = self._width + 1, 0
-        for step in self._lane:
-            if step.table is None:
+        for stage in self._lane:
+            if stage.table is None:
                 break
-            entry, _ = step.table.best(address, self._tos or 0, self._oif)
-            decides = entry is not None and step.keeps(entry)
-            suppressed = step.suppresses_up_to(dev, self._width)
-            if step.table is table:
+            entry, _ = stage.table.best(address, self._tos or 0, self._oif)
+            decides = entry is not None and stage.keeps(entry)
+            suppressed = stage.suppresses_up_to(dev, self._width)
+            if stage.table is table:
                 preferred = 0 if entry is None else beats(entry)
                 shortest = min(shortest, max(preferred, suppressed + 1, floor))
                 floor = max(floor, preferred) if decides else floor
             # A route that is preferred here and then suppressed goes on to the next rule.
-            if decides and (step.table is not table or floor > suppressed):
+            if decides and (stage.table is not table or floor > suppressed):
                 break
         return shortest if shortest <= self._width else None

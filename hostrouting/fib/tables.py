@@ -1,7 +1,7 @@
 """The route tables of a host, and the rules that lead to them.
 
 Here: that local and main may be one table, and all that follows from it. Not here: what is in a table (`table`), and
-for which packets a rule is (`program`).
+for which packets a rule is (`rules`).
 
 Until a namespace gets its first rule of its own, Linux keeps the IPv4 tables local and main in one trie, and asks it
 once: a longer prefix in main then beats a shorter one in local. (It keeps them apart for good after that, even when

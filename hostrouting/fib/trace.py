@@ -1,7 +1,7 @@
 """The way of one packet, rule by rule: what `Fib.lookup` decides, told so that somebody can follow it.
 
 Here: which rules were tried, what each came to, which routes were passed over and why, as values: the engine's own walk
-(`step`), reported turn by turn. Not here: whole prefixes, or what is not known of a packet (`engine`); nor sentences.
+(`walk`), reported turn by turn. Not here: whole prefixes, or what is not known of a packet (`engine`); nor sentences.
 """
 
 from collections.abc import Iterator
@@ -12,8 +12,8 @@ import attrs
 from hostrouting.fib.answer import Kind
 from hostrouting.fib.engine import Fib
 from hostrouting.fib.flow import PLAIN, Flow, Words, has_tos
-from hostrouting.fib.step import Turn
 from hostrouting.fib.table import Entry
+from hostrouting.fib.walk import Turn
 from hostrouting.model import IP, NextHop, Route, Rule, Snapshot, as_ip
 
 __all__ = ["Passed", "Reason", "Result", "Trace", "Tried", "trace_route"]

@@ -10,7 +10,6 @@ from hostrouting.model.pathless import PATHLESS, REFUSING
 from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix, as_ip, ip_at, prefixes_between, width_of
 from hostrouting.model.route import (
     DEFAULT_METRIC,
-    OURS,
     PROTOCOL_KERNEL,
     ROUTE_TYPES,
     SCOPE_HOST,
@@ -39,6 +38,7 @@ from hostrouting.model.rule import (
     tos_name,
 )
 from hostrouting.model.snapshot import Snapshot
+from hostrouting.route_protocol import OURS
 
 __all__ = [
     "ARPHRD_INFINIBAND",

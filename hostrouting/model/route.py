@@ -8,10 +8,10 @@ from typing import Literal, Self, TypeAlias, get_args
 import attrs
 
 from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix, as_ip
+from hostrouting.route_protocol import OURS
 
 __all__ = [
     "DEFAULT_METRIC",
-    "OURS",
     "PROTOCOL_KERNEL",
     "ROUTE_TYPES",
     "SCOPE_HOST",
@@ -48,8 +48,6 @@ ROUTE_TYPES: tuple[RouteType, ...] = get_args(RouteType)
 TABLE_DEFAULT, TABLE_MAIN, TABLE_LOCAL = 253, 254, 255
 SCOPE_UNIVERSE, SCOPE_LINK, SCOPE_HOST = 0, 253, 254
 PROTOCOL_KERNEL = 2
-# The protocol number of our own routes, unless the configuration says another.
-OURS = 213
 # What a metric that nobody gave becomes.
 DEFAULT_METRIC = {4: 0, 6: 1024}
 

@@ -9,9 +9,9 @@ from functools import cache
 
 import attrs
 
-from hostrouting.config import DEFAULT_PROTOCOL, HostRoutingConfig, RouteOverlapConfig, StaticRoute, StaticRoutesConfig
+from hostrouting.config import HostRoutingConfig, RouteOverlapConfig, StaticRoute, StaticRoutesConfig
 from hostrouting.layout import HostLayout
-from hostrouting.model import protocol_name
+from hostrouting.model import OURS, protocol_name
 
 __all__ = [
     "DEFAULT_WAIT",
@@ -41,7 +41,7 @@ class RoutesScript:
     """What static-routes.sh was told."""
 
     config: StaticRoutesConfig
-    protocol: int = DEFAULT_PROTOCOL
+    protocol: int = OURS
     wait: int = DEFAULT_WAIT
 
 
@@ -50,7 +50,7 @@ class CheckScript:
     """What check-route-overlap.sh was told."""
 
     config: RouteOverlapConfig
-    protocol: int = DEFAULT_PROTOCOL
+    protocol: int = OURS
     wait: int = DEFAULT_WAIT
 
 

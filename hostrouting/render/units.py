@@ -4,7 +4,6 @@ None of these units requires or wants another, so that none can touch a machine 
 active when it is done, so that every start does its work anew; nothing limits how often.
 """
 
-from hostrouting.config import DEFAULT_PROTOCOL
 from hostrouting.layout import HostLayout
 from hostrouting.model import OURS, protocol_name
 from hostrouting.render.scripts import DEFAULT_WAIT
@@ -136,7 +135,7 @@ def render_preset(layout: HostLayout | None = None) -> str:
     return f"{HEADER}enable {(layout or HostLayout()).routes_unit}\n"
 
 
-def render_protocol_name(protocol: int = DEFAULT_PROTOCOL) -> str:
+def render_protocol_name(protocol: int = OURS) -> str:
     """What makes `ip route` show the name of our protocol instead of its number."""
     return f"{HEADER}{protocol} {protocol_name(OURS)}\n"
 

@@ -22,7 +22,7 @@ from hostrouting.model import (
     width_of,
 )
 from hostrouting.overlap import Judge, OverlapReport, check_overlap
-from hostrouting.repair.cover import Span, SpanKind, cover
+from hostrouting.repair.cover import Zone, ZoneKind, cover
 from hostrouting.reserved import RESERVED_RANGES, is_reserved
 from hostrouting.uplink import DesiredRoute, Pending, default_route, outbound_devs, resolve_route
 
@@ -183,21 +183,21 @@ class _Task:
         dev = self._way.legs[0].dev
         contests = self._fib.contests(block, dev=dev, metric=self._way.metric, ours=self._protocol, flow=flow)
         pieces = [piece for contest in contests for piece in _at_borders(block.family, contest)]
-        spans = [Span(it.first, it.last, *self._means(block.family, it)) for it in pieces]
-        chosen = cover(block, _merged(spans), usable=self._is_usable)
+        zones = [Zone(it.first, it.last, *self._means(block.family, it)) for it in pieces]
+        chosen = cover(block, _merged(zones), usable=self._is_usable)
         if chosen is not None:
             return chosen
         # Only where no static route may lead can there be no choice: that steers the others no more.
-        lost = [at for at, it in enumerate(spans) if it.kind == "open" and is_reserved(block.family, it.first, it.last)]
-        spared = [it._replace(kind="free") if at in set(lost) else it for at, it in enumerate(spans)]
+        lost = [at for at, it in enumerate(zones) if it.kind == "open" and is_reserved(block.family, it.first, it.last)]
+        spared = [it._replace(kind="free") if at in set(lost) else it for at, it in enumerate(zones)]
         chosen = cover(block, _merged(spared), usable=self._is_usable) or ()
         for at in lost:
-            span = spans[at]
-            if not any(it.length >= span.length and it.first <= span.first and span.last <= it.last for it in chosen):
+            zone = zones[at]
+            if not any(it.length >= zone.length and it.first <= zone.first and zone.last <= it.last for it in chosen):
                 self._leave(block.family, pieces[at], "reserved")
         return chosen
 
-    def _means(self, family: int, contest: Contest) -> tuple[SpanKind, int]:
+    def _means(self, family: int, contest: Contest) -> tuple[ZoneKind, int]:
         """What the repair has to make of a range, and from which length on."""
         decision, length = contest.decision, contest.length
         if self._judge.escape(decision) is None:
@@ -259,14 +259,14 @@ class _Task:
             self.diverted[route.prefix] = Diversion(route.prefix, devs, connected)
 
 
-def _merged(spans: list[Span]) -> list[Span]:
+def _merged(zones: list[Zone]) -> list[Zone]:
     """The same with neighbours that mean the same in one."""
-    found: list[Span] = []
-    for span in spans:
-        if found and found[-1][2:] == span[2:]:
-            found[-1] = found[-1]._replace(last=span.last)
+    found: list[Zone] = []
+    for zone in zones:
+        if found and found[-1][2:] == zone[2:]:
+            found[-1] = found[-1]._replace(last=zone.last)
         else:
-            found.append(span)
+            found.append(zone)
     return found
 
 

@@ -9,9 +9,9 @@ import attrs
 
 from hostrouting.config import Mode
 from hostrouting.errors import FileError, RouteOverlapError
+from hostrouting.examination import Examination, examine
 from hostrouting.fileset import File, FileSet, unit_file
 from hostrouting.gate import Part
-from hostrouting.kernel import Examination, examine
 from hostrouting.render import MOST_WAIT, GateStep, render_check_script, render_check_unit
 from hostrouting.tasks.boot import HostTask
 from hostrouting.tasks.results import CheckResult, Preview

@@ -11,7 +11,7 @@ from hostrouting.wording import foreseen_line, stays_line
 
 if TYPE_CHECKING:
     from hostrouting.apply import Applied
-    from hostrouting.kernel import Examination
+    from hostrouting.examination import Examination
     from hostrouting.model import Route, Snapshot
     from hostrouting.plan import RoutePlan
 

@@ -12,9 +12,9 @@ from hostrouting.apply import Applied, apply_plan
 from hostrouting.config import HostRoutingConfig
 from hostrouting.effects import having_changed
 from hostrouting.errors import ConfigError
+from hostrouting.examination import await_plan, is_any_route_ours, read
 from hostrouting.fileset import Changes, File, FileSet, unit_file
 from hostrouting.gate import Part
-from hostrouting.kernel import await_plan, is_any_route_ours, read
 from hostrouting.model import Prefix, Route, Snapshot
 from hostrouting.plan import RoutePlan, plan_routes
 from hostrouting.render import (

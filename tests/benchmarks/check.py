@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import phases
 from hostrouting.config import HostRoutingConfig
+from hostrouting.examination import examine
 from hostrouting.fib import Fib
-from hostrouting.kernel import examine
 from hostrouting.model import Prefix
 from hostrouting.overlap import check_overlap
 from hostrouting.repair import propose_repair

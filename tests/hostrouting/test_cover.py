@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hostrouting.model import Prefix
-from hostrouting.repair.cover import Span, SpanKind, cover
+from hostrouting.repair.cover import Zone, ZoneKind, cover
 from tests.support.examples import scaled
 
 BLOCK = Prefix.parse("172.16.0.0/29")
@@ -16,73 +16,73 @@ for _prefix in EVERY:
 
 
 @st.composite
-def puzzles(draw: st.DrawFn) -> list[Span]:
+def puzzles(draw: st.DrawFn) -> list[Zone]:
     """The block cut into ranges of any kind, each taken from any length on."""
-    kinds: list[SpanKind] = ["open", "open", "keep", "free"]
+    kinds: list[ZoneKind] = ["open", "open", "keep", "free"]
     cuts = sorted({0, *draw(st.sets(st.integers(1, 7), max_size=5)), 8})
     return [
-        Span(BLOCK.first + begin, BLOCK.first + end - 1, draw(st.sampled_from(kinds)), draw(st.integers(28, 32)))
+        Zone(BLOCK.first + begin, BLOCK.first + end - 1, draw(st.sampled_from(kinds)), draw(st.integers(28, 32)))
         for begin, end in pairwise(cuts)
     ]
 
 
-def solves(chosen: tuple[Prefix, ...], spans: list[Span]) -> bool:
+def solves(chosen: tuple[Prefix, ...], zones: list[Zone]) -> bool:
     """Whether every open address is taken and no kept one is, by looking at each."""
-    for span in spans:
-        for address in range(span.first, span.last + 1):
+    for zone in zones:
+        for address in range(zone.first, zone.last + 1):
             longest = max((it.length for it in chosen if it.first <= address <= it.last), default=-1)
-            if span.kind != "free" and (longest >= span.length) != (span.kind == "open"):
+            if zone.kind != "free" and (longest >= zone.length) != (zone.kind == "open"):
                 return False
     return True
 
 
-def taken(chosen: tuple[Prefix, ...], spans: list[Span]) -> int:
+def taken(chosen: tuple[Prefix, ...], zones: list[Zone]) -> int:
     """How many free addresses lie in the chosen prefixes."""
     return sum(
         1
         for it in chosen
-        for span in spans
-        for address in range(span.first, span.last + 1)
-        if span.kind == "free" and it.first <= address <= it.last
+        for zone in zones
+        for address in range(zone.first, zone.last + 1)
+        if zone.kind == "free" and it.first <= address <= it.last
     )
 
 
 @given(puzzles(), st.sets(st.sampled_from(EVERY), max_size=4))
 @settings(max_examples=scaled(300))
-def test_as_good_as_brute_force(spans: list[Span], held: set[Prefix]) -> None:
+def test_as_good_as_brute_force(zones: list[Zone], held: set[Prefix]) -> None:
     """The choice solves the puzzle with usable prefixes only, and none is smaller or takes less that is free."""
-    choice = cover(BLOCK, spans, usable=lambda prefix: prefix not in held)
+    choice = cover(BLOCK, zones, usable=lambda prefix: prefix not in held)
     usable = [prefix for prefix in EVERY if prefix not in held]
     sizes = range(5 if choice is None else min(len(choice) + 1, 5))
     best = next(
-        (found for size in sizes if (found := [few for few in combinations(usable, size) if solves(few, spans)])),
+        (found for size in sizes if (found := [few for few in combinations(usable, size) if solves(few, zones)])),
         None,
     )
     if choice is None:
         assert best is None
         return
-    assert solves(choice, spans)
+    assert solves(choice, zones)
     assert not held & set(choice)
     if best is not None:
         assert len(choice) == len(best[0])
-        assert taken(choice, spans) == min(taken(few, spans) for few in best)
+        assert taken(choice, zones) == min(taken(few, zones) for few in best)
 
 
 def test_a_longer_one_for_both() -> None:
     """Where one part asks for a longer prefix anyway, that one takes its neighbour too."""
     first = BLOCK.first
-    spans = [
-        Span(first, first, "open", 29),
-        Span(first + 1, first + 3, "open", 30),
-        Span(first + 4, first + 7, "free", 0),
+    zones = [
+        Zone(first, first, "open", 29),
+        Zone(first + 1, first + 3, "open", 30),
+        Zone(first + 4, first + 7, "free", 0),
     ]
-    assert cover(BLOCK, spans, usable=lambda _: True) == (BLOCK.halves()[0],)
+    assert cover(BLOCK, zones, usable=lambda _: True) == (BLOCK.halves()[0],)
 
 
 def test_large_ranges_are_quick() -> None:
     """A wide range that nobody holds is one prefix; that it could be divided is not tried."""
     block = Prefix.parse("::/0")
-    spans = [Span(block.first, block.last, "open", 1)]
-    assert cover(block, spans, usable=lambda prefix: prefix.length > 1) == tuple(
+    zones = [Zone(block.first, block.last, "open", 1)]
+    assert cover(block, zones, usable=lambda prefix: prefix.length > 1) == tuple(
         quarter for half in block.halves() for quarter in half.halves()
     )

@@ -11,8 +11,8 @@ from hostrouting.apply import apply_plan
 from hostrouting.backends.base import Change
 from hostrouting.effects import Effects, effects_of, having_changed, tell_effects
 from hostrouting.errors import ApplyError, FileError, RouteOverlapError, UnitFailed
+from hostrouting.examination import Examination
 from hostrouting.fileset import File, FileSet
-from hostrouting.kernel import Examination
 from hostrouting.model import Prefix, Route
 from hostrouting.plan import plan_routes
 from hostrouting.tasks import Configure

@@ -23,7 +23,7 @@ from hostrouting.model import (
     default_rules,
     selector_of,
 )
-from hostrouting.packets import packets_line
+from hostrouting.packet_words import packets_line
 
 LINKS = (Link(name="eth0", index=2), Link(name="wg0", index=3))
 # What Linux says in the fixed part of a rule's message.

@@ -281,7 +281,7 @@ def _limits(it: Explanation) -> Iterator[Line]:
 
 
 def _variant(variant: Variant) -> Painted:
-    from hostrouting.packets import packets_line
+    from hostrouting.packet_words import packets_line
 
     decision, who = variant.decision, packets_line(variant.cases).removesuffix(",")
     to = ", ".join(decision.devs) if decision.kind == "unicast" else decision.kind

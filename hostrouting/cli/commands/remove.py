@@ -5,6 +5,7 @@ from __future__ import annotations
 from hostrouting.cli.command import FINE, Command, Reply, config_option
 from hostrouting.cli.page import SHOWN, Painted, capped, counted, line
 from hostrouting.cli.schemas import FAILURES
+from hostrouting.route_protocol import OURS
 
 TYPE_CHECKING = False  # `typing` costs as much as parsing does
 if TYPE_CHECKING:
@@ -92,8 +93,8 @@ COMMAND = Command(
     "take away everything of ours, and nothing else",
     answer=_answer,
     options=config_option,
-    more="""\
-Takes root. Routes of ours are those that carry our protocol number: 213, unless a configuration says another.
+    more=f"""\
+Takes root. Routes of ours are those that carry our protocol number: {OURS}, unless a configuration says another.
 """,
     failing="not everything could be removed",
     changes=True,

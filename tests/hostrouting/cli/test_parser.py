@@ -28,7 +28,7 @@ def test_usage_loads_nothing_of_ours(words: list[str]) -> None:
     ours = {name for name in loaded if name.partition(".")[0] in {"hostrouting", "phases"}}
     light = {f"hostrouting.cli.{name}" for name in ("command", "commands", "entry_point", "page", "parser", "schemas")}
     commands = {f"hostrouting.cli.commands.{it.name}" for it in COMMANDS}
-    assert ours == {"hostrouting", "hostrouting.cli", "phases", *light, *commands}
+    assert ours == {"hostrouting", "hostrouting.cli", "hostrouting.route_protocol", "phases", *light, *commands}
     assert not {"attrs", "attr", "typing", "json", "logging", "pyroute2", "ipaddress"} & set(loaded)
 
 

@@ -1,4 +1,4 @@
-"""hostrouting.kernel: what is asked of a kernel that is not ready yet, and whether it agrees with us."""
+"""hostrouting.examination: what is asked of a kernel that is not ready yet, and whether it agrees with us."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 import phases
 from hostrouting.backends.base import Change, Watch
 from hostrouting.errors import NotReady, Unsettled
+from hostrouting.examination import await_plan, examine, is_any_route_ours, read
 from hostrouting.fib import PLAIN, Fib
-from hostrouting.kernel import await_plan, examine, is_any_route_ours, read
 from hostrouting.model import OURS, Prefix, Route, ip_at
 from hostrouting.testing import MemoryBackend, h200, plain_vm
 from hostrouting.uplink import DesiredRoute

@@ -1,10 +1,10 @@
-"""hostrouting.packets: which packets are meant, in an operator's words."""
+"""hostrouting.packet_words: which packets are meant, in an operator's words."""
 
 import pytest
 
 from hostrouting.fib import Condition
 from hostrouting.model import Rule
-from hostrouting.packets import packets_line
+from hostrouting.packet_words import packets_line
 
 RULE = Rule(family=4, priority=100)
 

@@ -1,7 +1,7 @@
 """JSON objects and lists read in place: paths, keys and faults. No rule about routing belongs here.
 
-A reader takes a raw value and its place, and returns the value it stands for. When it cannot, it puts the
-fault on record and raises `Refused`; whatever holds the value goes on with the rest, so that every fault is
+A reader takes a raw value and its spot, and returns the value it stands for. When it cannot, it puts the
+fault on record and raises `Faulty`; whatever holds the value goes on with the rest, so that every fault is
 found in one reading.
 """
 
@@ -12,31 +12,31 @@ from typing import Any
 
 from hostrouting.errors import ConfigError, Fault
 
-__all__ = ["SHOWN", "WHOLE", "Place", "Reader", "Refused", "Shape", "camel", "items", "items_read", "show"]
+__all__ = ["SHOWN", "WHOLE", "Faulty", "Keys", "Reader", "Spot", "camel", "items", "items_read", "show"]
 
 
-Reader = Callable[[object, "Place"], Any]
+Reader = Callable[[object, "Spot"], Any]
 
 WHOLE = "configuration"
-"""What a message calls the place that is no part of anything."""
+"""What a message calls the spot that is no part of anything."""
 
 SHOWN = 60
 """So much of a value is shown in a message."""
 
 
-class Refused(Exception):  # noqa: N818  it steers the reading and never leaves it
+class Faulty(Exception):  # noqa: N818  it steers the reading and never leaves it
     """The value's faults are on record; its holder goes on with the rest."""
 
 
-class Place:
-    """One spot in the configuration, and the record of every fault seen anywhere in it."""
+class Spot:
+    """A spot in the configuration, with its path, and the record of every fault seen anywhere in it."""
 
-    __slots__ = ("_above", "_step", "faults")
+    __slots__ = ("_above", "_key", "faults")
 
-    def __init__(self, above: Place | None = None, step: object = "") -> None:
-        """Start at the top with an empty record, or one step below another place and share its record."""
+    def __init__(self, above: Spot | None = None, key: object = "") -> None:
+        """Start at the top with an empty record, or right below another spot and share its record."""
         self._above = above
-        self._step = step
+        self._key = key
         self.faults: list[Fault] = [] if above is None else above.faults
 
     @property
@@ -44,14 +44,14 @@ class Place:
         """The way here from the top, put together only when a message needs it."""
         if self._above is None:
             return ""
-        above, step = self._above.path, self._step
-        if isinstance(step, str) and step.isascii() and step.isidentifier() and len(step) <= SHOWN:
-            return f"{above}.{step}" if above else step
-        return f"{above}[{show(step)}]"
+        above, key = self._above.path, self._key
+        if isinstance(key, str) and key.isascii() and key.isidentifier() and len(key) <= SHOWN:
+            return f"{above}.{key}" if above else key
+        return f"{above}[{show(key)}]"
 
-    def step(self, step: object) -> Place:
-        """The place of one key's value, or of one item of a list."""
-        return Place(self, step)
+    def below(self, key: object) -> Spot:
+        """The spot of one key's value, or of one item of a list."""
+        return Spot(self, key)
 
     def note(self, value: object, rule: str, remedy: str = "") -> None:
         """Put a fault with this value on record."""
@@ -65,18 +65,18 @@ class Place:
         """Put on record that this key is there more than once."""
         self.note_absence("this key is given more than once", "keep one of them")
 
-    def refused(self, value: object, rule: str, remedy: str = "") -> Refused:
+    def faulty(self, value: object, rule: str, remedy: str = "") -> Faulty:
         """Put a fault on record; raise what comes back to give this value up."""
         self.note(value, rule, remedy)
-        return Refused()
+        return Faulty()
 
-    def settle(self, source: str | None = None) -> None:
+    def raise_faults(self, source: str | None = None) -> None:
         """Raise everything on record, if there is anything."""
         if self.faults:
             raise ConfigError(self.faults, source)
 
 
-class Shape:
+class Keys:
     """The keys that one kind of JSON object may have, and how each is read and written.
 
     Keys are attribute names here and camelCase in JSON. `required` says what to write for a key that must be
@@ -92,7 +92,7 @@ class Shape:
         *,
         required: Mapping[str, str] | None = None,
         absent: Mapping[str, object] | None = None,
-        together: Callable[[dict[str, Any], Place], None] | None = None,
+        together: Callable[[dict[str, Any], Spot], None] | None = None,
     ) -> None:
         """Describe one kind of object."""
         self.readers = readers
@@ -107,44 +107,44 @@ class Shape:
         known = (*self.attributes, *also)
         return bool(raw) and not any(name in known or _nearest(name, known) for name in raw)
 
-    def read(self, raw: object, at: Place, *, also: Iterable[str] = ()) -> dict[str, Any]:
+    def read(self, raw: object, at: Spot, *, also: Iterable[str] = ()) -> dict[str, Any]:
         """The values that could be read, by attribute; faults of the others are on record.
 
         `also` are keys that would have been understood further up, for "did you mean".
         """
         if not isinstance(raw, Mapping):
-            raise at.refused(
+            raise at.faulty(
                 raw,
                 "where an object belongs",
                 f"write {{...}} with any of the keys {', '.join(self.attributes)}",
             )
         for name in getattr(raw, "repeated", ()):
-            at.step(name).note_repeated()
+            at.below(name).note_repeated()
         found = {name: value for name, value in self.absent.items() if self.names[name] not in raw}
         for name, value in raw.items():
             attribute = self.attributes.get(name)
             if attribute is None:
-                at.step(name).note_absence("unknown key", _advice(name, (*self.attributes, *also)))
+                at.below(name).note_absence("unknown key", _advice(name, (*self.attributes, *also)))
                 continue
             if value is None:
-                at.step(name).note(value, "where a value belongs", "leave the key out, or give it a value")
+                at.below(name).note(value, "where a value belongs", "leave the key out, or give it a value")
                 continue
             try:
-                found[attribute] = self.readers[attribute](value, at.step(name))
-            except Refused:
+                found[attribute] = self.readers[attribute](value, at.below(name))
+            except Faulty:
                 continue
         for attribute, remedy in self.required.items():
             if self.names[attribute] not in raw:
-                at.step(self.names[attribute]).note_absence("missing", remedy)
+                at.below(self.names[attribute]).note_absence("missing", remedy)
         if self.together is not None:
             self.together(found, at)
         return found
 
     def check(self, **given: object) -> dict[str, Any]:
         """What a constructor was given, by attribute, read like JSON; raises ConfigError with every fault."""
-        at = Place()
+        at = Spot()
         found = self.read({self.names[attribute]: value for attribute, value in given.items()}, at)
-        at.settle()
+        at.raise_faults()
         return found
 
     def write(self, settings: object) -> dict[str, Any]:
@@ -152,21 +152,21 @@ class Shape:
         return {name: _plain(getattr(settings, attribute)) for name, attribute in self.attributes.items()}
 
 
-def items(raw: object, at: Place) -> Iterator[tuple[object, Place]]:
-    """Each item of a list with its place; anything that is no list is refused."""
+def items(raw: object, at: Spot) -> Iterator[tuple[object, Spot]]:
+    """Each item of a list with its spot; anything that is no list is refused."""
     if isinstance(raw, str | bytes | Mapping) or not isinstance(raw, Iterable):
-        raise at.refused(raw, "where a list belongs", "write [...], also around a single item")
+        raise at.faulty(raw, "where a list belongs", "write [...], also around a single item")
     for index, item in enumerate(raw):
-        yield item, at.step(index)
+        yield item, at.below(index)
 
 
-def items_read(raw: object, at: Place, read: Reader) -> tuple[Any, ...]:
+def items_read(raw: object, at: Spot, read: Reader) -> tuple[Any, ...]:
     """Every item read, in order; what comes a second time is dropped, for it says nothing new."""
     found: dict[Any, None] = {}
-    for item, place in items(raw, at):
+    for item, spot in items(raw, at):
         try:
-            found[read(item, place)] = None
-        except Refused:
+            found[read(item, spot)] = None
+        except Faulty:
             continue
     return tuple(found)
 

@@ -1,7 +1,8 @@
-"""The way back for the routes of one key: from those that are there to those that were.
+"""Which changes bring the routes of one key back into the order in which they were, as far as they are ours.
 
-Here: which changes bring ours back to where they stood, as far as the kernel lets them. Not here: when that is wanted,
-and carrying it out (`apply`). The kernel puts a route before all others of its key or behind them, never between two.
+Here: from the routes that are there and those that were, the changes in between. Not here: when that is wanted, and
+carrying it out (`apply`). The kernel puts a route before all others of its key or behind them, never between two; so
+not every order can be had back.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The rules of one family, made ready for one flow: which of them matter to which destinations.
 
-Here: rules by priority, what each asks of a packet, where a goto leads. Not here: the walk through them (`step`).
+Here: rules by priority, what each asks of a packet, where a goto leads. Not here: the walk through them (`walk`).
 """
 
 from bisect import bisect_right
@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 
 from hostrouting.fib.flow import Ask, Flow, asks_of, has_tos
 from hostrouting.fib.region import Region
-from hostrouting.fib.step import Step, Turn
 from hostrouting.fib.table import Entry, Table
+from hostrouting.fib.walk import Stage, Turn
 from hostrouting.model import Rule, width_of
 
 if TYPE_CHECKING:
     from hostrouting.fib.answer import Cases
 
-__all__ = ["Program"]
+__all__ = ["Rules"]
 
 
-class Program:
-    """The steps of one family's rules for one flow."""
+class Rules:
+    """The rules of one family, made ready for one flow."""
 
     def __init__(
         self,
@@ -39,10 +39,10 @@ class Program:
             starts.setdefault(rule.priority, len(self._turns))
             self._turns.append(self._of(rule, table_of))
         for turn in self._turns:
-            rule = turn.step.rule
+            rule = turn.stage.rule
             if rule.action == "goto" and rule.target is not None and rule.target > rule.priority:
                 turn.target = starts.get(rule.target)
-        tables = [turn.step.table for turn in self._turns if not turn.never]
+        tables = [turn.stage.table for turn in self._turns if not turn.never]
         self.tables = tuple({id(table): table for table in tables if table is not None}.values())
         # Where a rule for some destinations begins to matter, or has just ended to.
         spans = [turn.span for turn in self._turns if turn.span is not None and not turn.never]
@@ -51,7 +51,7 @@ class Program:
         self._cases: dict[Cases, Cases] = {}
 
     def _of(self, rule: Rule, table_of: Callable[[Rule], Table | None]) -> Turn:
-        step = Step(rule, table_of(rule) if rule.action == "to_table" else None, self._groups)
+        stage = Stage(rule, table_of(rule) if rule.action == "to_table" else None, self._groups)
         open_: list[Ask] = []
         impossible, unmet = False, None
         for ask, possible in asks_of(rule, self._groups):
@@ -62,7 +62,7 @@ class Program:
             if not (ask.plain if answer is None else answer):
                 unmet = unmet or ask.words
         span = None if rule.dst is None else (rule.dst.first, rule.dst.last)
-        return Turn(step, tuple(open_), invert=rule.invert, span=span, impossible=impossible, unmet=unmet)
+        return Turn(stage, tuple(open_), invert=rule.invert, span=span, impossible=impossible, unmet=unmet)
 
     def turns(self, address: int) -> list[Turn]:
         """Every rule as it is for this destination, also those that no packet takes."""
@@ -104,10 +104,10 @@ class Program:
             plain = all(ask.plain for ask in turn.asks)
             partial = plain and turn.span is not None and turn.span != every
             # Of rules for some destinations, those for all but a few lead to the default route, if they lead anywhere.
-            if (partial or not plain) is not turn.invert or (partial and turn.step.table is None):
+            if (partial or not plain) is not turn.invert or (partial and turn.stage.table is None):
                 continue
-            if turn.step.table is not None:
-                for entry in turn.step.table.of(0, 0):
+            if turn.stage.table is not None:
+                for entry in turn.stage.table.of(0, 0):
                     if entry.route.tos and not has_tos(self._flow.tos or 0, entry.route.tos):
                         continue
                     if entry.route.type == "throw":
@@ -115,5 +115,5 @@ class Program:
                     yield entry
             elif turn.target is not None:
                 at = turn.target
-            elif turn.step.verdict:
+            elif turn.stage.verdict:
                 return

@@ -1,7 +1,7 @@
-"""The walk through the rules: one rule as a packet meets it, and what follows what.
+"""The walk through the rules: one rule as a walk comes by it, and what follows what.
 
 Here: for which packets a rule is, where they go on, and whether a route that its table has is the answer: goto,
-suppression, throw, verdicts. Not here: which rules matter where (`program`).
+suppression, throw, verdicts. Not here: which rules matter where (`rules`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,14 +12,14 @@ from hostrouting.fib.flow import Ask, Words
 from hostrouting.fib.table import Entry, Table
 from hostrouting.model import REFUSING, TO, Rule
 
-__all__ = ["Ending", "Span", "Step", "Turn", "plain_turns"]
+__all__ = ["Ending", "Span", "Stage", "Turn", "plain_turns"]
 
 # The first and the last address.
 Span: TypeAlias = tuple[int, int]
 
 
-class Step:
-    """What a rule does with packets that it is for."""
+class Stage:
+    """One rule, as a walk comes by it: what it does with packets that it is for."""
 
     __slots__ = ("_groups", "rule", "simple", "table", "verdict")
 
@@ -59,22 +59,22 @@ class Step:
         return -1 if (limit := self.rule.suppress_prefixlength) is None else limit
 
 
-# Where a walk ended: the step and the route that decide. No step: no rule decided. No route: the rule did.
-Ending: TypeAlias = tuple[Step | None, Entry | None]
+# Where a walk ended: the stage and the route that decide. No stage: no rule decided. No route: the rule did.
+Ending: TypeAlias = tuple[Stage | None, Entry | None]
 
 
 class Turn:
-    """A step among others: for which packets it is, and where those go on for which it is a goto.
+    """A stage among others: for which packets it is, and where those go on for which it is a goto.
 
     Packets that say yes to all of `asks` take it, or (`invert`) all others; `span` are its destinations. Where it is
     `impossible` that a packet says yes, `invert` makes it one for all.
     """
 
-    __slots__ = ("asks", "impossible", "invert", "never", "plain", "span", "step", "target", "unmet")
+    __slots__ = ("asks", "impossible", "invert", "never", "plain", "span", "stage", "target", "unmet")
 
     def __init__(
         self,
-        step: Step,
+        stage: Stage,
         asks: tuple[Ask, ...] = (),
         *,
         invert: bool,
@@ -84,7 +84,7 @@ class Turn:
         unmet: Words | None = None,
     ) -> None:
         """Take what is known; `unmet` is the first thing that is asked for and that a plain packet does not have."""
-        self.step, self.impossible, self.unmet = step, impossible, unmet
+        self.stage, self.impossible, self.unmet = stage, impossible, unmet
         self.asks, self.span = ((), None) if impossible else (asks, span)
         self.invert = invert and not impossible
         # An index of the turns among which this one stands; None for all but a goto that leads on.
@@ -100,9 +100,9 @@ class Turn:
             return self
         low, high = self.span
         if low <= address <= high:
-            return Turn(self.step, self.asks, invert=self.invert, target=self.target, unmet=self.unmet)
-        unmet = (TO.word, TO.text(self.step.rule))
-        return Turn(self.step, invert=self.invert, target=self.target, impossible=True, unmet=unmet)
+            return Turn(self.stage, self.asks, invert=self.invert, target=self.target, unmet=self.unmet)
+        unmet = (TO.word, TO.text(self.stage.rule))
+        return Turn(self.stage, invert=self.invert, target=self.target, impossible=True, unmet=unmet)
 
     def leading_to(self, target: int | None) -> "Turn":
         """The same goto, among other turns."""
@@ -123,5 +123,5 @@ def plain_turns(turns: Sequence[Turn]) -> Iterator[Turn]:
         at += 1
         if turn.plain and turn.target is not None:
             at = turn.target
-        elif turn.plain and turn.step.verdict:
+        elif turn.plain and turn.stage.verdict:
             return
