@@ -50,7 +50,7 @@ _KINDS: dict[int, type[RouteRefused]] = {
 class Facts(Protocol):
     """What a refusal is explained from; looked at only when it is needed."""
 
-    def standing(self, route: Route) -> Sequence[Route]:
+    def routes_of_prefix(self, route: Route) -> Sequence[Route]:
         """The routes of the same table and prefix, in the kernel's order."""
         ...
 
@@ -100,7 +100,7 @@ def _problem(change: Change, kind: type[RouteRefused], facts: Facts) -> str:
 def _holder(change: Change, facts: Facts) -> str:
     route = change.route
     place = (route.tos, metric_of(route))
-    alike = [one for one in facts.standing(route) if (one.tos, metric_of(one)) == place]
+    alike = [one for one in facts.routes_of_prefix(route) if (one.tos, metric_of(one)) == place]
     if any(same(one, route) for one in alike):
         behind = " and stands behind another one of its key" if change.verb == "replace" else ""
         return f"it is there already{behind}"

@@ -254,7 +254,7 @@ class _Facts:
 
     namespace: Namespace
 
-    def standing(self, route: Route) -> Sequence[Route]:
+    def routes_of_prefix(self, route: Route) -> Sequence[Route]:
         """The routes of the same table and prefix."""
         return self.namespace.at(route)
 

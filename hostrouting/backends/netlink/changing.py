@@ -305,7 +305,7 @@ class _Refusals:
         problem = "the kernel's answer was lost, and the change is not there"
         return refusal(change, errno.ENOBUFS, facts=self, problem=problem)
 
-    def standing(self, route: Route) -> list[Route]:
+    def routes_of_prefix(self, route: Route) -> list[Route]:
         """The routes of the same table and prefix, in the kernel's order."""
         return self._tables.of_prefix(route)
 

@@ -127,9 +127,7 @@ class Channel:
                 poll.register(opened, select.POLLIN)
                 poll.poll(left * 1000)
             except OSError as error:
-                if error.errno == errno.ENOBUFS:
-                    raise Lost from error
-                raise as_backend_error(error) from error
+                raise _not_received(error) from error
             else:
                 return data
 
@@ -216,9 +214,7 @@ class Channel:
         except BlockingIOError:
             return
         except OSError as error:
-            if error.errno == errno.ENOBUFS:
-                raise Lost from error
-            raise as_backend_error(error) from error
+            raise _not_received(error) from error
 
     def _too_large(self, messages: list[bytes]) -> bool:
         """Whether they are sent in more than one piece."""
@@ -254,3 +250,8 @@ class Channel:
             raise
         chunks.append(bytes(ROOM_BEHIND))
         return Listing(b"".join(chunks), offsets)
+
+
+def _not_received(error: OSError) -> Exception:
+    """What it means that no answer can be received: answers were lost, or the socket does not do its work."""
+    return Lost() if error.errno == errno.ENOBUFS else as_backend_error(error)

@@ -80,14 +80,14 @@ function close_block(net, length_,   i, last) {
 }
 
 function solve(net, length_, last, sparing,   i, kind) {
-  span_count = 0
+  zone_count = 0
   for (i = first_place(net); i <= places && place[i] <= last; i++) {
     kind = sparing && m_kind[i] == "open" && is_reserved(place[i], place_end[i]) ? "free" : m_kind[i]
-    if (!span_count || span_kind[span_count] != kind || span_length[span_count] != m_length[i]) {
-      span_first[++span_count] = place[i]
-      span_kind[span_count] = kind; span_length[span_count] = m_length[i]
+    if (!zone_count || zone_kind[zone_count] != kind || zone_length[zone_count] != m_length[i]) {
+      zone_first[++zone_count] = place[i]
+      zone_kind[zone_count] = kind; zone_length[zone_count] = m_length[i]
     }
-    span_last[span_count] = place_end[i]
+    zone_last[zone_count] = place_end[i]
   }
   choose(net, length_)
 }

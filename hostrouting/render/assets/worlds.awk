@@ -1,4 +1,4 @@
-# What may be true of a packet of which not all is known: the engine of hostrouting.fib.worlds once more.
+# What may be true of a packet of which not all is known: the engine of hostrouting.fib.supposed once more.
 #
 # A world is a set of suppositions that are true together: about each thing that was asked, one yes (world_low …), and
 # a list of what was refused.
