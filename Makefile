@@ -15,7 +15,7 @@ demo: .venv/ready ## see it work, in seconds
 	@$(BIN)/python examples/demo.py
 
 test: .venv/ready ## every test
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist load --maxschedchunk 4 $(ARGS)
 
 check: .venv/ready ## style, types, import arrows, shell
 	$(BIN)/ruff format --check .

@@ -40,8 +40,10 @@ def effects_of(outcome: object) -> Effects:
 
     Nothing where it says nothing of it.
     """
-    found = getattr(outcome, "effects", None)
-    return found if isinstance(found, Effects) else Effects(files=getattr(outcome, "files", ()))
+    found, files = getattr(outcome, "effects", None), getattr(outcome, "files", ())
+    if isinstance(found, Effects):
+        return found
+    return Effects(files=files if isinstance(files, tuple) else ())  # anybody's result may have other `files`
 
 
 def tell_effects(error: E, changes: Iterable[Change] = (), files: Iterable[str] = ()) -> E:

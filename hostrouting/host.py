@@ -42,7 +42,7 @@ class Host:
     @classmethod
     def local(cls) -> Host:
         """The machine this runs on: its kernel by netlink, its files, its systemd."""
-        from hostrouting.backends.netlink import NetlinkBackend  # noqa: PLC0415  pyroute2 is loaded when it is used
+        from hostrouting.backends.netlink import NetlinkBackend  # noqa: PLC0415  netlink is loaded when it is used
 
         return cls(backend=NetlinkBackend, files=LocalFiles(), manager=SystemdManager())
 

@@ -132,7 +132,7 @@ def plan_routes(
     others = in_order(steps)
     refused = {step.route.key for step in others if step.action == "conflict"} | {it.desired.key for it in pending}
     foreseen = tuple(foresee(wishes, fib, uplink, ours=ours, refused=refused))
-    return RoutePlan(Steps(others, routes.part(tuple(kept)), _THERE) if kept else others, pending, foreseen)
+    return RoutePlan(Steps(others, routes.part(sorted(kept)), _THERE) if kept else others, pending, foreseen)
 
 
 def _as_wanted(
@@ -143,7 +143,7 @@ def _as_wanted(
     The shape that is meant is told once for each way that a wish leaves; so no Route is made of what is kept.
     """
     alone: dict[int, dict[tuple[int, int], int]] = {IPV4: {}, IPV6: {}}
-    alone |= {it.family: _alone(it) for it in routes.columns() if it.table == TABLE_MAIN}
+    alone |= {it.family: _alone(it) for it in routes.columns if it.table == TABLE_MAIN}
     numbers = {shape_of(shape): number for number, shape in enumerate(routes.shapes)}
     meant: dict[tuple[object, ...], int | None] = {}
     kept: dict[int, DesiredRoute] = {}
@@ -156,7 +156,7 @@ def _as_wanted(
             wanted = uplink.resolve(wish)
             meant[way] = numbers.get(shape_of(wanted)) if isinstance(wanted, Route) else None
         place = alone[destination.family].get((destination.network, destination.length))
-        if place is None or routes.numbers[place] != meant[way]:
+        if place is None or routes.shape_numbers[place] != meant[way]:
             rest.append(wish)
         elif (other := kept.setdefault(place, wish)) is not wish:
             _distinct((other, wish))

@@ -27,7 +27,7 @@ class Sieve:
 
     def __init__(self, routes: RouteTable, liking: Liking) -> None:
         """Take the routes, and which legs will do."""
-        self._numbers = routes.numbers
+        self._numbers = routes.shape_numbers
         self._odd = {number for number, shape in enumerate(routes.shapes) if not _is_plain(shape, liking)}
         # For the routes of a table, by their id: the ranges to which some route leads that is not plain, and the last
         # address of each.

@@ -54,7 +54,7 @@ class Tables:
         self._tables: dict[tuple[int, int], Table] = {}
         for family in (IPV4, IPV6):
             self._make(family, TABLE_MAIN)  # which is asked even while it is empty
-        for column in self._routes.columns():
+        for column in self._routes.columns:
             self._make(column.family, column.table).add(column)
 
     def find(self, family: int, number: int) -> Table | None:

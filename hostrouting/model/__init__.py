@@ -24,7 +24,7 @@ from hostrouting.model.route import (
     protocol_name,
     table_name,
 )
-from hostrouting.model.route_table import Column, RouteEdits, RouteTable, Shapes, maker, shape_of
+from hostrouting.model.route_table import Column, RouteEdits, RouteTable, Shapes, routes_like, shape_of
 from hostrouting.model.rule import (
     SELECTORS,
     TO,
@@ -77,7 +77,7 @@ __all__ = [
     "by_priority",
     "default_rules",
     "ip_at",
-    "maker",
+    "routes_like",
     "prefixes_between",
     "protocol_name",
     "selector_of",

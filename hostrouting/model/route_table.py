@@ -21,26 +21,10 @@ import attrs
 from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import Route
 
-__all__ = ["Column", "RouteEdits", "RouteTable", "ShapeNumbers", "Shapes", "maker", "shape_of"]
+__all__ = ["Column", "RouteEdits", "RouteTable", "Shapes", "routes_like", "shape_of"]
 
 _SAID = tuple(field.name for field in attrs.fields(Route) if field.name != "prefix")
 _says = attrgetter(*_SAID)
-
-
-class ShapeNumbers:
-    """The numbers of shapes; a new shape has the next one."""
-
-    def __init__(self, shapes: "Shapes") -> None:
-        """Begin behind these, which are not looked at: a shape that is among them becomes another one."""
-        self.shapes = shapes
-        self._numbers: dict[tuple[object, ...], int] = {}
-
-    def of(self, route: Route) -> int:
-        """The number of this route's shape."""
-        number = self._numbers.setdefault(shape_of(route), len(self.shapes))
-        if number == len(self.shapes):
-            self.shapes.add(route)
-        return number
 
 
 class Shapes(Sequence[Route]):
@@ -52,6 +36,17 @@ class Shapes(Sequence[Route]):
     def __init__(self, known: Iterable[Route | Callable[[], Route]] = ()) -> None:
         """Take the shapes, or what makes them."""
         self._known = list(known)
+        self._numbers: dict[tuple[object, ...], int] = {}
+
+    def number_of(self, route: Route) -> int:
+        """The number of this route's shape, which is added if it was not asked for before.
+
+        Those that came by another way are not searched: a shape that is among them gets a second number.
+        """
+        number = self._numbers.setdefault(shape_of(route), len(self._known))
+        if number == len(self._known):
+            self._known.append(route)
+        return number
 
     def add(self, shape: Route | Callable[[], Route]) -> None:
         """Take one more, which has the next number."""
@@ -87,7 +82,7 @@ def _home(shape: Route) -> tuple[int, int]:
     return (shape.prefix.family, shape.table)
 
 
-def maker(shape: Route) -> Callable[[Prefix], Route]:
+def routes_like(shape: Route) -> Callable[[Prefix], Route]:
     """What makes routes of this shape, in a third of the time that attrs.evolve takes."""
     return partial(Route, **dict(zip(_SAID, _says(shape), strict=True)))
 
@@ -114,17 +109,17 @@ class RouteTable(Sequence[Route]):
         *,
         homes: Sequence[tuple[int, int]] | None = None,
     ) -> None:
-        """Take the columns, of one length, and the shapes by their numbers; nothing of it changes any more.
+        """Take the columns, of one length, and the shapes by their numbers; nobody may change them afterwards.
 
         `homes` are the shapes' families and tables, for those who know them without looking at a shape.
 
         Two shapes may be equal, and then two routes of equal shape have different numbers.
         """
-        self.networks, self.lengths, self.numbers, self.shapes = networks, lengths, numbers, shapes
+        self.networks, self.lengths, self.shape_numbers, self.shapes = networks, lengths, numbers, shapes
         self._homes = homes
         # Those that somebody has looked at by their place, for a check and a plan look at some several times.
         self._made: dict[int, Route] = {}
-        self._makers: dict[int, Callable[[Prefix], Route]] = {}
+        self._routes_likes: dict[int, Callable[[Prefix], Route]] = {}
 
     @classmethod
     def of(cls, routes: Iterable[Route]) -> Self:
@@ -132,11 +127,11 @@ class RouteTable(Sequence[Route]):
         if isinstance(routes, cls):
             return routes
         kept = tuple(routes)
-        known = ShapeNumbers(Shapes())
-        numbers = [known.of(route) for route in kept]
+        shapes = Shapes()
+        numbers = [shapes.number_of(route) for route in kept]
         prefixes = [route.prefix for route in kept]
         networks, lengths = [it.network for it in prefixes], [it.length for it in prefixes]
-        table = cls(networks, lengths, numbers, known.shapes)
+        table = cls(networks, lengths, numbers, shapes)
         table._made = dict(enumerate(kept))
         return table
 
@@ -145,7 +140,7 @@ class RouteTable(Sequence[Route]):
         wanted = {number for number, shape in enumerate(self.shapes) if is_wanted(shape)}
         if len(wanted) == len(self.shapes):
             return range(len(self))
-        return [at for at, number in enumerate(self.numbers) if number in wanted] if wanted else ()
+        return [at for at, number in enumerate(self.shape_numbers) if number in wanted] if wanted else ()
 
     def leading_to(self, prefixes: Iterable[Prefix]) -> Sequence[int]:
         """Where the routes to exactly these prefixes stand, in order."""
@@ -174,11 +169,11 @@ class RouteTable(Sequence[Route]):
         return found if prefixes is None else found.part(found.leading_to(prefixes))
 
     def part(self, places: Sequence[int]) -> "RouteTable":
-        """The routes at these places only."""
+        """The routes at these places only, which are in order, each once."""
         if len(places) == len(self):
             return self
         networks, lengths, numbers = (
-            [column[at] for at in places] for column in (self.networks, self.lengths, self.numbers)
+            [column[at] for at in places] for column in (self.networks, self.lengths, self.shape_numbers)
         )
         return RouteTable(networks, lengths, numbers, self.shapes, homes=self._homes)
 
@@ -189,13 +184,9 @@ class RouteTable(Sequence[Route]):
             self._homes = list(map(_home, self.shapes))
         return self._homes
 
+    @cached_property
     def columns(self) -> tuple[Column, ...]:
         """All of the routes, those of each family and table in one column."""
-        return self._columns
-
-    @cached_property
-    def _columns(self) -> tuple[Column, ...]:
-        # A repair is proved on the same routes and a few more.
         if not len(self):
             return ()
         homes = self.homes
@@ -203,7 +194,7 @@ class RouteTable(Sequence[Route]):
             return (Column(*homes[0], range(len(self)), self.networks, self.lengths),)
         runs: dict[tuple[int, int], list[range]] = {}
         end = 0
-        for home, run in groupby(map(homes.__getitem__, self.numbers)):
+        for home, run in groupby(map(homes.__getitem__, self.shape_numbers)):
             begin, end = end, end + len(list(run))
             runs.setdefault(home, []).append(range(begin, end))
         return tuple(self._column(*home, places) for home, places in runs.items())
@@ -216,18 +207,18 @@ class RouteTable(Sequence[Route]):
         return Column(family, table, places, [self.networks[at] for at in places], [self.lengths[at] for at in places])
 
     def _prefix(self, place: int) -> Prefix:
-        return Prefix(self.homes[self.numbers[place]][0], self.networks[place], self.lengths[place])
+        return Prefix(self.homes[self.shape_numbers[place]][0], self.networks[place], self.lengths[place])
 
     def _make(self, place: int) -> Route:
-        number, network, length = self.numbers[place], self.networks[place], self.lengths[place]
+        number, network, length = self.shape_numbers[place], self.networks[place], self.lengths[place]
         shape = self.shapes[number]
         if (shape.prefix.network, shape.prefix.length) == (network, length):
             return shape
-        make = self._makers.get(number) or self._makers.setdefault(number, maker(shape))
+        make = self._routes_likes.get(number) or self._routes_likes.setdefault(number, routes_like(shape))
         return make(Prefix(shape.prefix.family, network, length))
 
     def __len__(self) -> int:
-        return len(self.numbers)
+        return len(self.shape_numbers)
 
     @overload
     def __getitem__(self, place: int) -> Route: ...
@@ -237,8 +228,7 @@ class RouteTable(Sequence[Route]):
     def __getitem__(self, place: int | slice) -> Route | tuple[Route, ...]:
         if isinstance(place, slice):
             return tuple([self._made.get(at) or self._make(at) for at in range(len(self))[place]])
-        if place < 0:
-            place += len(self)
+        place = range(len(self))[place]
         return self._made.get(place) or self._made.setdefault(place, self._make(place))
 
     def __iter__(self) -> Iterator[Route]:
@@ -248,6 +238,8 @@ class RouteTable(Sequence[Route]):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, tuple | RouteTable):
             return NotImplemented
+        if self is other:
+            return True
         return len(self) == len(other) and all(mine == theirs for mine, theirs in zip(self, other, strict=True))
 
     def __hash__(self) -> int:
@@ -261,13 +253,14 @@ _SHOWN = 100  # more routes than these are not spelled out
 
 
 class RouteEdits:
-    """A table to which changes are made one after the other; each costs what it touches, not the size of the table.
+    """A table to which changes are made one after the other; a change costs what it touches.
 
-    Each route has a place; those that were put before all others have negative ones.
+    To begin and to end goes through the whole table once. Each route has a place; those that were put before all others
+    have negative ones.
     """
 
     def __init__(self, base: RouteTable, *, about: Iterable[Route]) -> None:
-        """Take the table, and which routes are going to be looked for in it."""
+        """Take the table, and which routes are going to be looked for in it; no other one is found."""
         self._base = base
         self._changed: dict[int, Route | None] = {}
         self._before: list[Route] = []
@@ -280,7 +273,7 @@ class RouteEdits:
 
     def near(self, route: Route) -> list[Route]:
         """The routes of the same table and prefix as they are now, in order."""
-        return [it for place in self._near[_where(route)] if (it := self._at(place)) is not None]
+        return [it for place in self._near.get(_where(route), ()) if (it := self._at(place)) is not None]
 
     def put(self, route: Route, *, first: bool = False) -> None:
         """Add a route behind all others, or before them."""
@@ -295,7 +288,7 @@ class RouteEdits:
 
     def change(self, old: Route, new: Route | None, *, last: bool = False) -> None:
         """Have another route, or none, in the place of the first that is `old`, or of the last; ValueError for none."""
-        places = self._near[_where(old)]
+        places = self._near.get(_where(old), [])
         place = next((it for it in (reversed(places) if last else places) if self._at(it) == old), None)
         if place is None:
             raise ValueError(f"{old} is not there")
@@ -315,25 +308,25 @@ class RouteEdits:
     def table(self) -> RouteTable:
         """All of the routes as they are now."""
         base, size = self._base, len(self._base)
-        known = ShapeNumbers(base.shapes.copy())
-        columns = [list(base.networks), list(base.lengths), list(base.numbers)]
+        shapes = base.shapes.copy()
+        columns = [list(base.networks), list(base.lengths), list(base.shape_numbers)]
         changed = {place: route for place, route in self._changed.items() if 0 <= place < size}
         for place, route in changed.items():
             if route is not None:
-                for column, value in zip(columns, _row(route, known), strict=True):
+                for column, value in zip(columns, _row(route, shapes), strict=True):
                     column[place] = value
         if gone := {place for place, route in changed.items() if route is None}:
             stays = [place not in gone for place in range(size)]
             columns = [list(compress(column, stays)) for column in columns]
         for route in self._left(range(size, size + len(self._after))):
-            for column, value in zip(columns, _row(route, known), strict=True):
+            for column, value in zip(columns, _row(route, shapes), strict=True):
                 column.append(value)
-        before = [_row(route, known) for route in self._left(range(-len(self._before), 0))]
+        before = [_row(route, shapes) for route in self._left(range(-len(self._before), 0))]
         if before:
             columns = [[*new, *column] for new, column in zip(zip(*before, strict=True), columns, strict=True)]
         networks, lengths, numbers = columns
-        homes = [*base.homes, *map(_home, known.shapes[len(base.shapes) :])]
-        return RouteTable(networks, lengths, numbers, known.shapes, homes=homes)
+        homes = [*base.homes, *map(_home, shapes[len(base.shapes) :])]
+        return RouteTable(networks, lengths, numbers, shapes, homes=homes)
 
     def _left(self, places: range) -> list[Route]:
         return [route for place in places if (route := self._at(place)) is not None]
@@ -343,5 +336,5 @@ def _where(route: Route) -> tuple[int, Prefix]:
     return (route.table, route.prefix)
 
 
-def _row(route: Route, known: ShapeNumbers) -> tuple[int, int, int]:
-    return (route.prefix.network, route.prefix.length, known.of(route))
+def _row(route: Route, shapes: Shapes) -> tuple[int, int, int]:
+    return (route.prefix.network, route.prefix.length, shapes.number_of(route))

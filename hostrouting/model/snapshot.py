@@ -20,7 +20,7 @@ __all__ = ["Snapshot"]
 _NO_ROUTES = RouteTable.of(())
 
 
-def _as_table(routes: Iterable[Route]) -> RouteTable:
+def _as_table(routes: Iterable[Route]) -> RouteTable:  # mypy reads the field's type off a function only
     return RouteTable.of(routes)
 
 

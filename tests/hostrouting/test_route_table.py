@@ -54,7 +54,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def as_read(routes: Sequence[Route]) -> RouteTable:
     """A table of which no route was made yet, as a backend reads it."""
     table = RouteTable.of(routes)
-    return RouteTable(table.networks, table.lengths, table.numbers, table.shapes)
+    return RouteTable(table.networks, table.lengths, table.shape_numbers, table.shapes)
 
 
 class TestSequence:
@@ -71,8 +71,9 @@ class TestSequence:
             assert table == plainly == table == RouteTable.of(plainly) != (*plainly, ROUTES[0])
             assert table != [*plainly]
             assert (hash(table), RouteTable.of(table) is table) == (hash(plainly), True)
-            with pytest.raises(IndexError):
-                table[len(plainly)]
+            for at in (len(plainly), len(plainly) + 1, -len(plainly) - 1, -len(plainly) - 2):
+                with pytest.raises(IndexError):
+                    table[at]
 
     def test_few_are_shown_and_many_are_counted(self) -> None:
         """A table in an error message shows its routes, unless there are too many to read."""
@@ -88,13 +89,13 @@ class TestColumns:
         """By columns, each place has the family, table, network and length of its route; a column is in order."""
         told = {
             place: (column.family, column.table, network, length)
-            for column in as_read(routes).columns()
+            for column in as_read(routes).columns
             for place, network, length in zip(*column[2:], strict=True)
         }
         assert [told[place] for place in range(len(routes))] == [
             (it.prefix.family, it.table, it.prefix.network, it.prefix.length) for it in routes
         ]
-        columns = as_read(routes).columns()
+        columns = as_read(routes).columns
         assert sum(len(column.positions) for column in columns) == len(routes)
         assert all(list(column.positions) == sorted(column.positions) for column in columns)
         assert len({column[:2] for column in columns}) == len(columns)
@@ -104,10 +105,10 @@ class TestColumns:
         """Two routes have one number exactly when they differ in nothing but where they lead."""
         table = RouteTable.of(routes)
         for at, route in enumerate(routes):
-            for other, number in zip(routes, table.numbers, strict=True):
+            for other, number in zip(routes, table.shape_numbers, strict=True):
                 alike = route.prefix.family == other.prefix.family
                 alike = alike and attrs.evolve(other, prefix=route.prefix) == route
-                assert (table.numbers[at] == number) is alike
+                assert (table.shape_numbers[at] == number) is alike
 
     @given(some(), st.data())
     def test_some_of_them(self, routes: list[Route], data: st.DataObject) -> None:
@@ -162,7 +163,7 @@ class TestEdits:
             assert edits.near(route) == [it for it in plainly if it.prefix == route.prefix]
         table, again = edits.table(), RouteTable.of(plainly)
         assert table == again
-        assert [list(it[3]) for it in table.columns()] == [list(it[3]) for it in again.columns()]
+        assert [list(it[3]) for it in table.columns] == [list(it[3]) for it in again.columns]
 
     def test_what_does_not_change_is_not_made(self, made: list[int]) -> None:
         """Of a thousand routes only those that may be meant are looked at."""

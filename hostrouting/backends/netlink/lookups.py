@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import errno
 import struct
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from hostrouting.backends.base import KIND_OF_ERRNO, Answer
@@ -15,7 +15,7 @@ from hostrouting.backends.netlink import numbers as n
 from hostrouting.backends.netlink.devices import Names, NoDevice, index_of
 from hostrouting.backends.netlink.messages import SEQUENCE, Template, message, read_error
 from hostrouting.backends.netlink.numbers import AF_OF
-from hostrouting.backends.netlink.reading import list_nexthops, list_routes
+from hostrouting.backends.netlink.reading import NextHops, list_routes
 from hostrouting.backends.netlink.route_list import RouteReader
 from hostrouting.backends.netlink.route_message import DESTINATION_AT, RTMSG, read_route
 from hostrouting.backends.netlink.watching import Wanted
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from hostrouting.backends.netlink.channel import Channel
     from hostrouting.backends.netlink.messages import KernelError
     from hostrouting.fib import Flow
-    from hostrouting.model import IP, Route
+    from hostrouting.model import IP
 
 __all__ = ["encode_lookup", "look_up", "lookup_template"]
 
@@ -123,7 +123,7 @@ class _Answers:
         self._channel, self._flow, self._family = channel, flow, family
         self._known: dict[bytes, Answer] = {}
         self._names = Names(channel)
-        self._routes = RouteReader(self._read_route)
+        self._routes = RouteReader(partial(read_route, names=self._names, nexthops=NextHops(channel, self._names)))
 
     def read(self, data: bytes, destination: bytes) -> Answer:
         """The answer in this message, which is about the destination."""
@@ -140,13 +140,6 @@ class _Answers:
     def _of_route(self, data: bytes) -> Answer:
         route = self._routes.route(data)
         return Answer(route.type, route)
-
-    def _read_route(self, data: bytes) -> Route:
-        route = read_route(data, self._names, {})
-        if route.nexthop_id is None or route.legs:
-            return route
-        # By a next hop object whose legs the kernel did not spell out.
-        return read_route(data, self._names, list_nexthops(self._channel, self._names))
 
     def _of_large(self, destination: bytes) -> Answer:
         """An entry with so many legs that the kernel has no room for it in an answer: it is looked for in its table."""

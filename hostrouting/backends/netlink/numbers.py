@@ -23,6 +23,7 @@ __all__ = [
     "NLM_F_REPLACE",
     "NLM_F_REQUEST",
     "RTA_DST",
+    "RTA_NH_ID",
     "RTA_OIF",
     "RTA_TABLE",
     "RTM_DELROUTE",
@@ -57,7 +58,7 @@ NLMSGERR_ATTR_MSG = 1
 
 RTM_GETLINK, RTM_GETADDR, RTM_GETRULE, RTM_GETNETCONF, RTM_GETNEXTHOP = 18, 22, 34, 82, 106
 RTM_NEWROUTE, RTM_DELROUTE, RTM_GETROUTE = 24, 25, 26
-RTA_DST, RTA_OIF, RTA_TABLE = 1, 4, 15
+RTA_DST, RTA_OIF, RTA_TABLE, RTA_NH_ID = 1, 4, 15, 30
 RTM_F_CLONED, RTM_F_LOOKUP_TABLE, RTM_F_FIB_MATCH = 0x200, 0x1000, 0x2000
 
 # The groups (RTNLGRP_…) in which changes are announced, by family; those of devices and next hops concern both.

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import errno
 from array import array
-from functools import partial
+from collections.abc import Mapping
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 import attrs
@@ -27,12 +28,12 @@ from hostrouting.model import IPV4, IPV6, RouteTable, Snapshot
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator
 
     from hostrouting.backends.netlink.channel import Channel
     from hostrouting.model import Address, Link, NextHop, Rule
 
-__all__ = ["list_addresses", "list_names", "list_nexthops", "list_routes", "take_snapshot"]
+__all__ = ["NextHops", "list_addresses", "list_names", "list_routes", "take_snapshot"]
 
 # A host on which something changes ten times a second is read in time all but surely.
 _ATTEMPTS = 8
@@ -120,7 +121,11 @@ def list_routes(
     listings = [_routes(channel, family, table, protocol) for family in families]
     if not any(listing.offsets for listing in listings):
         return RouteTable.of(())
-    reader = RouteReader(partial(read_route, names=names, nexthops=list_nexthops(channel, names)))
+    # What takes asking for next hop objects is read now, all else when it is looked at.
+    reader = RouteReader(
+        partial(read_route, names=names, nexthops={}),
+        read_now=partial(read_route, names=names, nexthops=NextHops(channel, names)),
+    )
     for listing in listings:
         reader.take(listing.data, listing.offsets)
     return reader.table().only(table=wanted.table, protocol=wanted.protocol, prefixes=wanted.prefixes)
@@ -135,9 +140,28 @@ def _routes(channel: Channel, family: int, table: int, protocol: int) -> Listing
     return listing
 
 
-def list_nexthops(channel: Channel, names: Mapping[int, str]) -> dict[int, tuple[NextHop, ...]]:
-    """The legs of next hop objects; there are none before Linux 5.3."""
-    return read_nexthops(_list(channel, "nexthop", n.RTM_GETNEXTHOP, 0), names)
+class NextHops(Mapping[int, tuple["NextHop", ...]]):
+    """The legs of next hop objects by number, listed when one is first wanted; there are none before Linux 5.3.
+
+    By default the kernel spells out the legs of a route by such an object, and nothing is wanted here.
+    """
+
+    def __init__(self, channel: Channel, names: Mapping[int, str]) -> None:
+        """Ask for nothing yet; `names` are those of devices."""
+        self._channel, self._names = channel, names
+
+    @cached_property
+    def _legs(self) -> dict[int, tuple[NextHop, ...]]:
+        return read_nexthops(_list(self._channel, "nexthop", n.RTM_GETNEXTHOP, 0), self._names)
+
+    def __getitem__(self, number: int) -> tuple[NextHop, ...]:
+        return self._legs[number]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._legs)
+
+    def __len__(self) -> int:
+        return len(self._legs)
 
 
 def _list(channel: Channel, what: str, kind: int, family: int, *, table: int = 0, protocol: int = 0) -> Listing:

@@ -16,10 +16,10 @@ from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from hostrouting.backends.netlink import numbers as n
-from hostrouting.backends.netlink.messages import HEADER
+from hostrouting.backends.netlink.messages import ATTRIBUTE, HEADER
 from hostrouting.backends.netlink.numbers import AF_OF, FAMILY_OF
 from hostrouting.backends.netlink.route_message import RTMSG
-from hostrouting.model import IPV4, IPV6, Prefix, RouteTable, Shapes, maker
+from hostrouting.model import IPV4, IPV6, Prefix, RouteTable, Shapes, routes_like
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -34,6 +34,7 @@ _HEADS = struct.Struct("=HHIHH")  # the table, and the head of the destination
 _DST = HEADER.size + RTMSG.size + _HEADS.size
 # Within what is said before the destination.
 _HEADS_AT = _DST - _HEADS.size - _SAID
+_NEXTHOP = ATTRIBUTE.pack(8, n.RTA_NH_ID)  # what an attribute begins with that names a next hop object
 _WIDTHS = {AF_OF[IPV4]: 4, AF_OF[IPV6]: 16}
 # Its size, family, and the length of its destination.
 _OUTLINE = struct.Struct("=I12xBB")
@@ -61,9 +62,9 @@ def _layout(size: int, width: int) -> _Layout:
 class RouteReader:
     """Reads routes; of those whose messages differ by the destination only, it reads one whole."""
 
-    def __init__(self, read: Callable[[bytes], Route]) -> None:
-        """`read` makes the route of a message."""
-        self._read, self._shapes = read, Shapes()
+    def __init__(self, read: Callable[[bytes], Route], *, read_now: Callable[[bytes], Route] | None = None) -> None:
+        """`read` makes the route of a message, at any time; `read_now` at once, of one that names a next hop object."""
+        self._read, self._read_now, self._shapes = read, read_now or read, Shapes()
         self._homes: list[tuple[int, int]] = []
         self._makers: dict[int, Callable[[Prefix], Route]] = {}
         # By what a message of the usual build says before and behind its destination, the number of its shape.
@@ -83,7 +84,7 @@ class RouteReader:
         if make is not None:
             return make(Prefix(FAMILY_OF[message[_FAMILY]], network, length))
         shape = self._shapes[number]
-        self._makers[number] = maker(shape)
+        self._makers[number] = routes_like(shape)
         return shape
 
     def take(self, data: bytes, offsets: Sequence[int]) -> None:
@@ -143,10 +144,11 @@ class RouteReader:
             head, number, table, size, kind = _HEADS.unpack_from(said[0], _HEADS_AT)
             if (head, number, size, kind) == (8, n.RTA_TABLE, 4 + width, n.RTA_DST):
                 self._known[said] = len(self._shapes)
-                self._shapes.add(partial(self._read, message))
+                named = _NEXTHOP in said[1]  # or a value that looks like it, which does no harm
+                self._shapes.add(self._read_now(message) if named else partial(self._read, message))
                 self._homes.append((FAMILY_OF[message[_FAMILY]], table))
                 return True
-        route = self._read(message)
+        route = self._read_now(message)
         self._shapes.add(route)
         self._homes.append((route.prefix.family, route.table))
         return False

@@ -70,7 +70,7 @@ _VERBS: dict[Verb, tuple[int, int]] = {
     "replace": (n.RTM_NEWROUTE, n.NLM_F_CREATE | n.NLM_F_REPLACE),
     "delete": (n.RTM_DELROUTE, 0),
 }
-_RTA_GATEWAY, _RTA_PRIORITY, _RTA_PREFSRC, _RTA_METRICS, _RTA_MULTIPATH, _RTA_VIA, _RTA_NH_ID = 5, 6, 7, 8, 9, 18, 30
+_RTA_GATEWAY, _RTA_PRIORITY, _RTA_PREFSRC, _RTA_METRICS, _RTA_MULTIPATH, _RTA_VIA = 5, 6, 7, 8, 9, 18
 _RTAX_MTU, _RTAX_ADVMSS = 2, 8
 _RTNH_F_DEAD, _RTNH_F_PERVASIVE, _RTNH_F_ONLINK, _RTNH_F_LINKDOWN = 0x1, 0x2, 0x4, 0x10
 
@@ -293,7 +293,7 @@ ROUTE = (
     _Source("prefsrc", _RTA_PREFSRC),
     _Metric("mtu", _RTAX_MTU),
     _Metric("advmss", _RTAX_ADVMSS),
-    _Optional("nexthop_id", _RTA_NH_ID),
+    _Optional("nexthop_id", n.RTA_NH_ID),
 )
 """Where each field of a Route is; the destination is written first, then an only leg's gateway."""
 

@@ -89,7 +89,7 @@ class TestReading:
             assert all(outcome.ok for outcome in backend.change(Change("add", route) for route in routes))
             ours = backend.snapshot(family=4, protocol=213).routes
             assert ours == tuple(routes)
-            assert sorted(Counter(ours.numbers).values()) == [5, 2995]
+            assert sorted(Counter(ours.shape_numbers).values()) == [5, 2995]
             wishes = [DesiredRoute(it.prefix, gateway=leg.gateway, dev="eth0", metric=it.metric) for it in routes]
             plan = plan_routes(wishes, backend.snapshot(family=4))
             assert (plan.kept, plan.changes) == (3000, ())
@@ -103,7 +103,7 @@ class TestReading:
             tracemalloc.start()
             try:
                 snapshot = backend.snapshot(family=4)
-                assert sum(len(column.networks) for column in snapshot.routes.columns()) >= 20_000
+                assert sum(len(column.networks) for column in snapshot.routes.columns) >= 20_000
                 _, most = tracemalloc.get_traced_memory()
             finally:
                 tracemalloc.stop()

@@ -97,7 +97,7 @@ class TestWithoutPyroute2:
     @pytest.mark.processes
     @pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace takes root")
     def test_all_else_goes_on(self, no_pyroute2: str) -> None:
-        """Routes are read, changed and looked up without it, until there is a next hop object."""
+        """Routes are read, changed and looked up without it, until the kernel tells a next hop object by its number only."""
         assert no_pyroute2
         with private_namespace() as namespace:
             furnish(namespace, (Link(name="eth0", index=0),), set())
@@ -108,6 +108,9 @@ class TestWithoutPyroute2:
                 assert list(backend.snapshot(protocol=213).routes) == [route]
                 assert backend.lookup([as_ip("1.2.3.4")])[0].route == route
                 assert backend.change([Change("delete", route)])[0].ok
-                namespace.batch(["nexthop add id 5 via 10.0.0.9 dev eth0"])
+                namespace.batch(["nexthop add id 5 via 10.0.0.9 dev eth0", "route add 9.0.0.0/8 nhid 5"])
+                # By default the kernel spells out the legs; only a host that turned this off needs to know the object.
+                assert [it.devs for it in backend.snapshot().routes if it.nexthop_id == 5] == [("eth0",)]
+                namespace.sysctl("ipv4/nexthop_compat_mode", 0)
                 with pytest.raises(BackendError, match="pyroute2"):
                     backend.snapshot()

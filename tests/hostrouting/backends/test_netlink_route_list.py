@@ -132,7 +132,7 @@ class TestTable:
         sourced = attrs.evolve(direct, prefsrc=leg.gateway)
         every = [route, *ways, *states, *others, sourced]
         table, _ = table_of([every])
-        assert len(set(table.numbers)) == len(every)
+        assert len(set(table.shape_numbers)) == len(every)
 
     @given(listed())
     def test_one_after_the_other(self, pieces: list[list[Route]]) -> None:

@@ -249,9 +249,17 @@ class TestPrivileges:
         ("number", "fine"), [(errno.EOPNOTSUPP, True), (errno.EINVAL, False), (errno.ENOENT, False)]
     )
     def test_a_list_that_is_refused(
-        self, backend: NetlinkBackend, monkeypatch: pytest.MonkeyPatch, number: int, *, fine: bool
+        self,
+        namespace: Namespace,
+        backend: NetlinkBackend,
+        monkeypatch: pytest.MonkeyPatch,
+        number: int,
+        *,
+        fine: bool,
     ) -> None:
-        """A kernel that does not have next hop objects has none; any other refusal is no empty list but an error."""
+        """A kernel that does not have next hop objects has none; any other refusal is not an empty list but an error."""
+        namespace.sysctl("ipv4/nexthop_compat_mode", 0)
+        namespace.batch(["nexthop add id 7 via 10.0.0.1 dev eth0", "route add 9.0.0.0/8 nhid 7"])
         listing = Channel.listing
 
         def refuse(channel: Channel, request: Callable[[int], bytes]) -> Listing:
