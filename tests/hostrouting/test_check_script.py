@@ -25,6 +25,7 @@ from hostrouting.uplink import seen_instead
 from hostrouting.wording import check_document, finding_line, no_default_line, repair_line
 from tests.support.awks import AWKS, each_awk, only_awk
 from tests.support.commands import LINKS, fabric_host, furnish, route_command, rule_command, wishes
+from tests.support.examples import scaled
 from tests.support.namespace import Namespace, private_namespace
 from tests.support.strategies import blocks, prefixes
 
@@ -103,7 +104,7 @@ def configs(block: Prefix) -> st.SearchStrategy[HostRoutingConfig]:
     )
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+@settings(max_examples=scaled(65), deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 @given(data=st.data())
 def test_the_script_equals_the_engine(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
     """On any host, verdict, findings, repair and notes are those of the engine, word for word."""

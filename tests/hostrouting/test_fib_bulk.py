@@ -105,7 +105,7 @@ class TestInBulk:
             assert report == check_overlap(fib, cidrs, devs=DEVS, allowed=["wg*"])
 
     @given(snapshot=crowded(), cidrs=st.lists(SIXTEEN, min_size=1, max_size=2))
-    @settings(max_examples=scaled(500))
+    @settings(max_examples=scaled(300))
     def test_a_check_is_the_same_where_edges_meet(self, snapshot: Snapshot, cidrs: list[Prefix]) -> None:
         """The same for a few routes that begin and end where the CIDRs do."""
         fib = Fib(snapshot)

@@ -85,7 +85,7 @@ def planned_plainly(wishes: Sequence[DesiredRoute], host: Snapshot, **said: Any)
 
 
 @given(wishes=WISHES, routes=ROUTES, former=st.sets(st.just(77)), addresses=ADDRESSES)
-@settings(max_examples=scaled(400))
+@settings(max_examples=scaled(200))
 def test_the_plan_is_the_same(
     wishes: list[DesiredRoute], routes: list[Route], former: set[int], addresses: list[Address]
 ) -> None:

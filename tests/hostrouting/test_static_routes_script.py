@@ -20,6 +20,7 @@ from hostrouting.plan import RoutePlan, plan_routes
 from hostrouting.uplink import DesiredRoute, bare_leg
 from tests.support.awks import AWKS, each_awk
 from tests.support.commands import LINKS, fabric_host, furnish, route_command
+from tests.support.examples import scaled
 from tests.support.namespace import Namespace, private_namespace
 from tests.support.routes_script import HALVES, Ran, ours
 from tests.support.strategies import blocks, prefixes, routes
@@ -85,7 +86,7 @@ def static_routes(block: Prefix) -> st.SearchStrategy[list[StaticRoute]]:
     return st.lists(one, max_size=4, unique_by=lambda route: (route.destination, route.metric))
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+@settings(max_examples=scaled(60), deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 @given(data=st.data())
 def test_the_table_is_the_planned_one(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
     """What the engine plans is what the script does; where a route cannot be had, nothing is taken away either."""
@@ -103,7 +104,7 @@ def test_the_table_is_the_planned_one(data: st.DataObject, tmp_path_factory: pyt
     is_as_planned(planned, ran, before, after)
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+@settings(max_examples=scaled(60), deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 @given(crowd=crowds(), metric=st.sampled_from([0, 100]), awk=st.sampled_from(AWKS))
 def test_a_crowded_place_is_the_planned_one(
     crowd: list[str], metric: int, awk: str, tmp_path_factory: pytest.TempPathFactory

@@ -12,7 +12,7 @@ from tests.system.storm import CALM, KILLED, KINDS, PLAIN, SETTINGS, Choice, Rou
 
 pytestmark = gate_tests
 
-STARTS = 20
+STARTS = 12
 PARTS = 10 if os.environ.get("HYPOTHESIS_PROFILE") == "long" else 1
 SEED = 0 if os.environ.get("CI") else time.time_ns() % 1_000_000
 OVERRIDE = f"/etc/systemd/system/{KUBE1}.d/99-override.conf"
