@@ -121,8 +121,8 @@ def plan_routes(
     settled = {it.desired.key if isinstance(it, Pending) else it.key for it in resolved}
     steps = [step for it in resolved if isinstance(it, Route) for step in _steps(it, fib, ours)]
     unwanted: dict[tuple[object, ...], Route] = {}
-    for place in routes.places(lambda shape: shape.protocol in ours):
-        if place not in kept and (route := routes[place]).key not in settled:
+    for place in sorted(set(routes.places(lambda shape: shape.protocol in ours)) - kept.keys()):
+        if (route := routes[place]).key not in settled:
             unwanted.setdefault(route.key, route)
     for one in unwanted.values():
         holders = [route for route in fib.routes(one.prefix, table=one.table) if route.key == one.key]
@@ -132,7 +132,7 @@ def plan_routes(
     others = in_order(steps)
     refused = {step.route.key for step in others if step.action == "conflict"} | {it.desired.key for it in pending}
     foreseen = tuple(foresee(wishes, fib, uplink, ours=ours, refused=refused))
-    return RoutePlan(Steps(others, routes.part(sorted(kept)), _THERE) if kept else others, pending, foreseen)
+    return RoutePlan(Steps(others, routes, tuple(kept), _THERE) if kept else others, pending, foreseen)
 
 
 def _as_wanted(
@@ -145,18 +145,20 @@ def _as_wanted(
     alone: dict[int, dict[tuple[int, int], int]] = {IPV4: {}, IPV6: {}}
     alone |= {it.family: _alone(it) for it in routes.columns if it.table == TABLE_MAIN}
     numbers = {shape_of(shape): number for number, shape in enumerate(routes.shapes)}
-    meant: dict[tuple[object, ...], int | None] = {}
+    there = routes.shape_numbers
+    meant: dict[tuple[object, ...], int] = {}
     kept: dict[int, DesiredRoute] = {}
     rest: list[DesiredRoute] = []
     for wish in desired:
         destination, gateway = wish.destination, wish.gateway
         # Addresses are slow to hash.
         way = (destination.family, wish.dev, wish.metric, None if gateway is None else int(gateway), type(gateway))
-        if way not in meant:
+        number = meant.get(way)
+        if number is None:
             wanted = uplink.resolve(wish)
-            meant[way] = numbers.get(shape_of(wanted)) if isinstance(wanted, Route) else None
+            number = meant[way] = numbers.get(shape_of(wanted), -1) if isinstance(wanted, Route) else -1
         place = alone[destination.family].get((destination.network, destination.length))
-        if place is None or routes.shape_numbers[place] != meant[way]:
+        if place is None or there[place] != number:
             rest.append(wish)
         elif (other := kept.setdefault(place, wish)) is not wish:
             _distinct((other, wish))
@@ -169,10 +171,9 @@ def _as_wanted(
 
 def _alone(column: Column) -> dict[tuple[int, int], int]:
     """Where the routes stand that share their prefix with no other one."""
-    prefixes = list(zip(column.networks, column.lengths, strict=True))
-    found = dict(zip(prefixes, column.positions, strict=True))
-    if len(found) < len(prefixes):
-        for prefix, count in Counter(prefixes).items():
+    found = dict(zip(zip(column.networks, column.lengths, strict=True), column.positions, strict=True))
+    if len(found) < len(column.positions):
+        for prefix, count in Counter(zip(column.networks, column.lengths, strict=True)).items():
             if count > 1:
                 del found[prefix]
     return found

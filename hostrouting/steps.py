@@ -56,13 +56,13 @@ class Steps(Sequence[Step]):
     Why: where ten thousand routes are as they are wanted, nobody does, as a rule. In all else it is the tuple of them.
     """
 
-    def __init__(self, others: tuple[Step, ...], kept: RouteTable, reason: str) -> None:
-        """Take the other steps, the routes that are kept, and why they are."""
-        self.others, self._kept, self._reason = others, kept, reason
+    def __init__(self, others: tuple[Step, ...], routes: RouteTable, kept: Sequence[int], reason: str) -> None:
+        """Take the other steps, where the routes stand that are kept, and why they are."""
+        self.others, self._routes, self._kept, self._reason = others, routes, kept, reason
 
     @cached_property
     def _all(self) -> tuple[Step, ...]:
-        return in_order((*(Step("keep", route, self._reason) for route in self._kept), *self.others))
+        return in_order((*(Step("keep", self._routes[place], self._reason) for place in self._kept), *self.others))
 
     def __len__(self) -> int:
         return len(self.others) + len(self._kept)
