@@ -53,7 +53,7 @@ class Step:
 class Steps(Sequence[Step]):
     """Steps in order, of which those that keep a route are made when somebody looks at them.
 
-    Why: where ten thousand routes are as they are wanted, nobody does, as a rule. In all else it is the tuple of them.
+    Why: where ten thousand routes are as they are wanted, usually nobody does. Otherwise it behaves like a tuple.
     """
 
     def __init__(self, others: tuple[Step, ...], routes: RouteTable, kept: Sequence[int], reason: str) -> None:

@@ -162,7 +162,7 @@ class _Answers:
             for place, (network, length) in enumerate(zip(routes.networks, routes.lengths, strict=True))
             if (number ^ network) >> (8 * len(destination) - length) == 0
         ]
-        # A smaller one that were longer would have been the answer.
+        # The kernel would have answered with a small route if one had a longer prefix.
         large = (routes[-place] for _, place in sorted(near, reverse=True))
         route = next((it for it in large if len(it.legs) > _FEW), None)
         if route is None:

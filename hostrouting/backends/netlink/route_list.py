@@ -159,7 +159,10 @@ class RouteReader:
 
 
 def _neighbours(offsets: Sequence[int], at: int, size: int) -> int:
-    """How many messages of this size may be one behind the other from here on, by where they begin."""
+    """How many messages of this size may be one behind the other from here on, by where they begin.
+
+    It may be too many, where sizes differ and add up: whoever takes them compares the size of each.
+    """
     begin, size = offsets[at], size + 3 & ~3
     return bisect_left(range(min(_MOST, len(offsets) - at)), 1, key=lambda it: offsets[at + it] != begin + size * it)
 
