@@ -56,7 +56,7 @@ _NETCONF_IFINDEX, _NETCONF_RP_FILTER, _NETCONF_WARY = 1, 3, 6
 # What of a rule selects nothing: what it does and whose it is, then two of no consequence, FLOW (realms) and PAD.
 _GOTO, _PRIORITY, _SUPPRESS_IFGROUP, _SUPPRESS_PREFIXLEN, _TABLE, _PROTOCOL = 4, 6, 13, 14, 15, 21
 _NO_SELECTORS = (_GOTO, _PRIORITY, _SUPPRESS_IFGROUP, _SUPPRESS_PREFIXLEN, _TABLE, _PROTOCOL, 11, 18)
-# What it selects on and there is no entry for.
+# Selectors that have no entry in SELECTORS.
 _TUN_ID, _DSCP, _FLOWLABEL, _FLOWLABEL_MASK = 12, 25, 26, 27
 _KNOWN = frozenset(
     {_TUN_ID, _DSCP, _FLOWLABEL, _FLOWLABEL_MASK, *_NO_SELECTORS}

@@ -79,7 +79,7 @@ def pack_attributes(attributes: Iterable[tuple[int, bytes]]) -> bytes:
 
 
 class Template:
-    """A message of which some places are filled in for each of many."""
+    """A message with places that are filled in: many messages differ in these alone."""
 
     __slots__ = ("between", "pack")
 

@@ -74,7 +74,7 @@ class RouteReader:
         self._numbers = array("I")
 
     def table(self) -> RouteTable:
-        """The routes of all that was taken."""
+        """The routes of all that was taken; the last call, for the table has these very columns."""
         return RouteTable(self._networks, bytes(self._lengths), self._numbers, self._shapes, homes=self._homes)
 
     def route(self, message: bytes) -> Route:

@@ -93,7 +93,7 @@ class Routes:
                 installed.mark(device.name, linkdown=not device.carrier)
 
     def source_gone(self, source: IP) -> None:
-        """Flush the routes of the table main that prefer an address which is no more."""
+        """Flush the routes of the table main whose preferred source address is gone."""
         for installed in self._tables.everything():
             if installed.route.table == TABLE_MAIN and installed.route.prefsrc == source:
                 installed.dead = True

@@ -133,7 +133,7 @@ class Routes:
                 installed.mark(device.name, linkdown=not device.carrier)
 
     def source_gone(self, source: IP) -> None:
-        """Routes that prefer an address which is no more stay, without a preference."""
+        """Routes whose preferred source address is gone stay, without a preference."""
         for installed in self._tables.everything():
             if installed.route.prefsrc == source:
                 installed.route = attrs.evolve(installed.route, prefsrc=None)
