@@ -12,6 +12,13 @@
     ├── FileError            the host's: a file cannot be read, written or removed
     ├── ManagerError         the host's: the service manager does not answer
     │   └── UnitFailed           a unit that was started has failed; has its own words
+    ├── NftablesError        the host's: nft, or the kernel behind it, did not do what was asked
+    │   ├── NftMissing           there is no program nft
+    │   ├── NftTooOld            this nft does not speak JSON
+    │   ├── NftNotPermitted      this process may neither read nftables nor change it
+    │   ├── NftTimeout           nft did not answer in time
+    │   ├── TableOwned           another process owns the table, and it alone may change it
+    │   └── NftRefused           nft or the kernel refused; has their own words
     └── BackendError         the kernel's: it, or the way to it, did not do what was asked
         ├── NotPermitted         this process may not change routing (EPERM, EACCES)
         ├── NetlinkUnavailable   there is no netlink here: a container, another system
@@ -53,6 +60,12 @@ __all__ = [
     "InvalidRoute",
     "ManagerError",
     "NetlinkUnavailable",
+    "NftMissing",
+    "NftNotPermitted",
+    "NftRefused",
+    "NftTimeout",
+    "NftTooOld",
+    "NftablesError",
     "NoSuchDevice",
     "NoSuchRoute",
     "NotPermitted",
@@ -62,6 +75,7 @@ __all__ = [
     "RouteOverlapError",
     "RouteRefused",
     "SnapshotError",
+    "TableOwned",
     "UnitFailed",
     "Unsettled",
 ]
@@ -226,6 +240,43 @@ class UnitFailed(ManagerError):  # noqa: N818  reads as what happened
         super().__init__(
             f"{unit} failed ({result}, exit status {status}){f': {said}' if said else ''}; see `journalctl -u {unit}`"
         )
+
+
+class NftablesError(HostRoutingError):
+    """The program nft, or the kernel behind it, did not do what was asked. `nft` is its own text, where it gave one."""
+
+    can_retry = False
+
+    def __init__(self, message: str, *, nft: str = "") -> None:
+        """Say in an operator's words what could not be done, and what to do about it."""
+        self.nft = nft
+        super().__init__(f"{message} (nft: {nft})" if nft else message)
+
+
+class NftMissing(NftablesError):  # noqa: N818  reads as what is wrong
+    """There is no program nft."""
+
+
+class NftTooOld(NftablesError):  # noqa: N818  reads as what is wrong
+    """The program nft does not speak JSON: it is older than that, or was built without it."""
+
+
+class NftNotPermitted(NftablesError):  # noqa: N818  reads as what is wrong
+    """The process may neither read nftables nor change it."""
+
+
+class NftTimeout(NftablesError):  # noqa: N818  reads as what happened
+    """No answer came in time. A change may have been made or not."""
+
+    can_retry = True
+
+
+class TableOwned(NftablesError):  # noqa: N818  reads as what is wrong
+    """Another process owns a table, and the kernel lets nobody else change it. Nothing was changed."""
+
+
+class NftRefused(NftablesError):  # noqa: N818  reads as what happened
+    """The program nft, or the kernel, refused. Nothing was changed."""
 
 
 class BackendError(HostRoutingError):

@@ -15,10 +15,14 @@ from hostrouting.errors import (
     ConfigError,
     FileError,
     HostRoutingError,
+    NftablesError,
+    NftNotPermitted,
+    NftRefused,
     NotPermitted,
     NotReady,
     RouteOverlapError,
     SnapshotError,
+    TableOwned,
 )
 
 __all__ = ["code_of", "document_of", "errors_in", "is_denied"]
@@ -40,7 +44,13 @@ def code_of(error: BaseException, *, needs_files: bool = True) -> int:
         return UNDECIDED
     if isinstance(error, ConfigError | SnapshotError):
         return WRONG_INPUT
-    if isinstance(error, BackendError | NotReady) or is_denied(error) or not isinstance(error, HostRoutingError):
+    if isinstance(error, NftRefused | TableOwned):
+        return FAILED
+    if (
+        isinstance(error, BackendError | NftablesError | NotReady)
+        or is_denied(error)
+        or not isinstance(error, HostRoutingError)
+    ):
         return UNDECIDED
     return FAILED
 
@@ -73,5 +83,7 @@ def is_denied(error: BaseException | None) -> bool:
     """Whether it is, or comes from, a lack of privilege."""
     if error is None:
         return False
-    denied = isinstance(error, NotPermitted) or (isinstance(error, FileError) and error.errno in _DENIED)
+    denied = isinstance(error, NotPermitted | NftNotPermitted) or (
+        isinstance(error, FileError) and error.errno in _DENIED
+    )
     return denied or is_denied(error.__cause__)

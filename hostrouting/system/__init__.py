@@ -2,6 +2,7 @@
 
 files       written whole or not at all, and only when they differ
 image       the same below a root, whose links do not lead out of it
+programs    a program of the host is run, with a time-out
 manager     systemd: reload, start, stop, and why a unit failed
 """
 

@@ -7,16 +7,18 @@ Here: what it is told, and what it says of a unit that failed. Not here: when it
 from __future__ import annotations
 
 import os
-import signal
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 import attrs
 
 from hostrouting.errors import ManagerError, UnitFailed
+from hostrouting.system.programs import run_program
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from hostrouting.system.programs import Run
 
 __all__ = ["Manager", "SystemdManager", "UnitState"]
 
@@ -81,9 +83,10 @@ class Manager(Protocol):
 class SystemdManager:
     """The systemd of this machine."""
 
-    def __init__(self, *, timeout: float = 30.0) -> None:
+    def __init__(self, *, timeout: float = 30.0, run: Run = run_program) -> None:
         """Wait so many seconds for an answer."""
         self._timeout = timeout
+        self._program = run
 
     def is_running(self) -> bool:
         """See Manager. Where there is none, systemctl may succeed without doing anything."""
@@ -151,21 +154,12 @@ class SystemdManager:
         """The unit's own words in the run that failed."""
         if not state.invocation:
             return ()
-        import subprocess  # noqa: PLC0415  only where there is a manager
-
         query = ["--no-pager", "--quiet", "--output=cat", "--lines=20", f"_SYSTEMD_INVOCATION_ID={state.invocation}"]
         said = ""
         # A unit's last words may be on their way to the journal still; where that hangs, they are done without.
         for words, limit in ((["--sync"], min(2.0, self._timeout)), (query, self._timeout)):
-            with suppress(OSError, subprocess.SubprocessError):
-                said = subprocess.run(  # noqa: S603  an argument list, no shell
-                    ["journalctl", *words],  # noqa: S607  the one of this system
-                    capture_output=True,
-                    text=True,
-                    errors="backslashreplace",
-                    timeout=limit,
-                    check=False,
-                ).stdout
+            with suppress(OSError):
+                said = self._program("journalctl", *words, timeout=limit).out
         return tuple(line for line in said.splitlines() if line.strip())
 
     def _ask(self, *words: str) -> str:
@@ -175,41 +169,23 @@ class SystemdManager:
         return text
 
     def _run(self, *words: str, timeout: float | None = None) -> tuple[int, str]:
-        import subprocess  # noqa: PLC0415  only where there is a manager
-
         limit = self._timeout if timeout is None else timeout
         # With one of these, or where it takes this for a chroot, systemctl succeeds without doing anything.
         kept = {name: value for name, value in os.environ.items() if name not in _DO_NOTHING}
+        environment = {**kept, "SYSTEMD_IGNORE_CHROOT": "1"}
+        options = ("--no-ask-password", "--no-pager")
         try:
-            done = subprocess.run(  # noqa: S603  an argument list, no shell
-                ["systemctl", "--no-ask-password", "--no-pager", *words],  # noqa: S607  the one of this system
-                capture_output=True,
-                text=True,
-                errors="backslashreplace",
-                timeout=limit,
-                check=False,
-                stdin=subprocess.DEVNULL,
-                start_new_session=True,  # Ctrl-C is for us, who then have the unit stopped
-                env={**kept, "SYSTEMD_IGNORE_CHROOT": "1"},
-            )
+            done = self._program("systemctl", *options, *words, timeout=limit, environment=environment)
         except FileNotFoundError as error:
             raise ManagerError(
                 "there is no systemctl here; install systemd, or write into an image (hostrouting render)"
             ) from error
-        except subprocess.TimeoutExpired as error:
+        except TimeoutError as error:
             raise ManagerError(
                 f"systemctl {' '.join(words)} did not answer within {limit:g} s; look at `systemctl list-jobs`"
             ) from error
         except OSError as error:
             raise ManagerError(f"systemctl cannot be run: {error.strerror}") from error
-        if done.returncode < 0:
-            raise ManagerError(f"systemctl {' '.join(words)} was ended by {_signal_name(-done.returncode)}")
-        return done.returncode, (done.stderr or done.stdout).strip() if done.returncode else done.stdout
-
-
-def _signal_name(number: int) -> str:
-    """A signal's name; most of those for real-time programs have none."""
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
+        if done.signal:
+            raise ManagerError(f"systemctl {' '.join(words)} was ended by {done.signal}")
+        return done.code, (done.err or done.out).strip() if done.code else done.out

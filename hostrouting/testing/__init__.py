@@ -2,9 +2,11 @@
 
     MemoryBackend      a kernel in a dictionary, equal to Linux; faults can be injected
     Faults             what can go wrong in it
+    MemoryNftables     nftables in a dictionary; faults can be injected
     FakeHost           that kernel with files and a manager, for tests of tasks; FakeFiles, FakeManager
     topologies         hosts to begin with: `plain_vm()`, `h200()`, `vpn_node()`, `ecmp_node()`, `cni_node()`
     contract           the promises of RouteBackend as tests: subclass `contract.BackendContract`
+    nftables_contract  the promises of Nftables as tests: subclass `nftables_contract.NftablesContract`
     strategies         hypothesis strategies for prefixes, routes, rules and snapshots
     config_strategies  hypothesis strategies for configurations
     plugin             pytest fixtures, switched on with `pytest_plugins = ["hostrouting.testing.plugin"]`
@@ -24,6 +26,7 @@ A test of code that installs routes::
 """
 
 from hostrouting.backends.memory import Faults, MemoryBackend
+from hostrouting.nftables.memory import MemoryNftables
 from hostrouting.testing.host import FakeFiles, FakeHost, FakeManager
 from hostrouting.testing.topologies import cni_node, ecmp_node, h200, plain_vm, vpn_node
 
@@ -31,6 +34,7 @@ __all__ = [
     # the kernel
     "MemoryBackend",
     "Faults",
+    "MemoryNftables",
     # a whole host
     "FakeFiles",
     "FakeHost",

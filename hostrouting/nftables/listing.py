@@ -1,0 +1,346 @@
+"""nft's JSON: values to the commands that nft carries out, and what nft lists to values. Nothing is run here.
+
+What is listed may be anybody's: what is not known becomes an `Unknown`, so that no listing is taken for a table that
+it is not. What is told to nft is ours alone: whatever is not exactly as we make it is a ValueError, for nft reads more
+into a name than a name ("eth*", "@set"), and would do something else than was asked for.
+"""
+
+from __future__ import annotations
+
+import re
+from ipaddress import AddressValueError, IPv6Address, IPv6Network, NetmaskValueError, summarize_address_range
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from hostrouting.nftables.table import (
+    FIELDS,
+    Chain,
+    Counter,
+    Field,
+    Match,
+    Rewrite,
+    Rule,
+    Statement,
+    Table,
+    Unknown,
+    Value,
+    Verdict,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+__all__ = ["TableText", "listing", "read_table", "removing", "replacing", "require_name"]
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}", re.ASCII)
+_COMMENT = re.compile(r"[ !#-\[\]-~]{0,127}")
+"""What is printed, but no quote and no backslash: nft has no way to spell these in its own text."""
+_HOOKS = ("prerouting", "input", "forward", "output", "postrouting")
+_POLICIES = ("accept", "drop")
+_FAMILY = "ip6"
+
+_LEFT: dict[Field, Any] = {
+    "iifname": {"meta": {"key": "iifname"}},
+    "oifname": {"meta": {"key": "oifname"}},
+    "ip6 saddr": {"payload": {"protocol": "ip6", "field": "saddr"}},
+    "ip6 daddr": {"payload": {"protocol": "ip6", "field": "daddr"}},
+    "icmpv6 type": {"payload": {"protocol": "icmpv6", "field": "type"}},
+}
+"""How each field stands in nft's JSON."""
+
+_TYPES = {
+    "destination-unreachable": 1,
+    "packet-too-big": 2,
+    "time-exceeded": 3,
+    "parameter-problem": 4,
+    "echo-request": 128,
+    "echo-reply": 129,
+    "mld-listener-query": 130,
+    "mld-listener-report": 131,
+    "mld-listener-done": 132,
+    "mld-listener-reduction": 132,
+    "nd-router-solicit": 133,
+    "nd-router-advert": 134,
+    "nd-neighbor-solicit": 135,
+    "nd-neighbor-advert": 136,
+    "nd-redirect": 137,
+    "router-renumbering": 138,
+    "ind-neighbor-solicit": 141,
+    "ind-neighbor-advert": 142,
+    "mld2-listener-report": 143,
+}
+"""What nft calls ICMPv6 types, as `nft describe icmpv6 type` lists them."""
+
+_FLAGS = {"dormant", "owner", "persist"}
+
+
+# What is told to nft
+
+
+def listing(name: str) -> str:
+    """The command that lists the table."""
+    return _commands([{"list": {"table": _named(name)}}])
+
+
+def replacing(table: Table, *, without: Sequence[str] = ()) -> str:
+    """One transaction after which the table is exactly this, and those others are gone; ValueError if it is not ours.
+
+    It is added first, for what is not there cannot be deleted: nft 1.0.6 does not know `destroy`. To flush it would
+    keep its chains, and a chain keeps its priority.
+    """
+    _require_table(table)
+    own = {"family": _FAMILY, "table": table.name}
+    made: list[dict[str, Any]] = [{"table": _named(table.name)}]
+    for chain in table.chains:
+        hooked = {"type": chain.type, "hook": chain.hook, "prio": chain.priority, "policy": chain.policy}
+        made.append({"chain": {**own, "name": chain.name, **(hooked if chain.hook is not None else {})}})
+    for chain in table.chains:
+        for rule in chain.rules:
+            comment = {"comment": rule.comment} if rule.comment else {}
+            expressions = [_expression(it) for it in rule.statements]
+            made.append({"rule": {**own, "chain": chain.name, "expr": expressions, **comment}})
+    gone = _gone([*(name for name in without if name != table.name), table.name])
+    return _commands([*gone, *({"add": it} for it in made)])
+
+
+def removing(names: Iterable[str]) -> str:
+    """One transaction after which there are no such tables, whether there were any or not."""
+    return _commands(_gone(names))
+
+
+def require_name(name: str) -> None:
+    """ValueError for a name that no table or chain of ours has."""
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"{name!a} is not a name for a table or a chain: it is [A-Za-z][A-Za-z0-9_]*, 64 at most")
+
+
+def _commands(commands: list[dict[str, Any]]) -> str:
+    import json  # noqa: PLC0415  only where nft is used
+
+    return json.dumps({"nftables": commands})
+
+
+def _named(name: str) -> dict[str, str]:
+    require_name(name)
+    return {"family": _FAMILY, "name": name}
+
+
+def _gone(names: Iterable[str]) -> list[dict[str, Any]]:
+    each = dict.fromkeys(names)
+    return [{verb: {"table": _named(name)}} for name in each for verb in ("add", "delete")]
+
+
+def _expression(statement: Statement) -> dict[str, Any]:
+    if isinstance(statement, Match):
+        values = [_spoken(value) for value in statement.values]
+        right = values[0] if len(values) == 1 else {"set": values}
+        return {"match": {"op": "!=" if statement.negated else "==", "left": _LEFT[statement.field], "right": right}}
+    if isinstance(statement, Rewrite):
+        return {"mangle": {"key": _LEFT[statement.field], "value": str(statement.address)}}
+    if isinstance(statement, Counter):
+        return {"counter": None}
+    if isinstance(statement, Verdict):
+        return {statement.verdict: None}
+    raise ValueError(f"a rule has a statement that none of ours has: {statement.text}")
+
+
+def _spoken(value: Value) -> Any:
+    if not isinstance(value, IPv6Network):
+        return value
+    address = str(value.network_address)
+    return address if value.prefixlen == value.max_prefixlen else {"prefix": {"addr": address, "len": value.prefixlen}}
+
+
+def _require_table(table: Table) -> None:
+    if table.flags or table.others or not table.is_readable:
+        raise ValueError(f"table {table.name} has more than chains (flags, sets), and a table of ours has only these")
+    names = [chain.name for chain in table.chains]
+    for chain in table.chains:
+        require_name(chain.name)
+        where = f"chain {table.name} {chain.name}"
+        if names.count(chain.name) > 1:
+            raise ValueError(f"{where} is there twice; nft would make one of the two")
+        _require_hook(chain, where)
+        for number, rule in enumerate(chain.rules, start=1):
+            _require_rule(rule, f"rule {number} of {where}")
+
+
+def _require_hook(chain: Chain, where: str) -> None:
+    if chain.hook is None:
+        if chain != Chain(chain.name, chain.rules):
+            raise ValueError(f"{where} has a type, a priority or a policy, but no hook; nft would drop these")
+        return
+    for what, value, known in (
+        ("hook", chain.hook, _HOOKS),
+        ("policy", chain.policy, _POLICIES),
+        ("type", chain.type, ("filter",)),
+    ):
+        if value not in known:
+            raise ValueError(f"{where} has the {what} {value!a}; one of {', '.join(known)} can be had")
+    if not -(2**31) <= chain.priority < 2**31:
+        raise ValueError(f"{where} has the priority {chain.priority}; it is a signed number of 32 bits")
+
+
+def _require_rule(rule: Rule, where: str) -> None:
+    if not rule.statements:
+        raise ValueError(f"{where} does nothing; leave it out")
+    if any(isinstance(it, Verdict) for it in rule.statements[:-1]):
+        raise ValueError(f"{where} goes on after its verdict; put the verdict last")
+    if not _COMMENT.fullmatch(rule.comment):
+        raise ValueError(
+            f"{where} has the comment {rule.comment!a}; it is printable ASCII without quotes and backslashes, "
+            "127 characters at most"
+        )
+
+
+# What nft lists
+
+
+@attrs.frozen
+class TableText:
+    """What nft lists of a table: the table, and how many packets each counter in it has counted."""
+
+    table: Table
+    counters: tuple[int, ...] = ()
+
+
+def read_table(text: str, name: str, *, flags: Sequence[str] = ()) -> TableText:
+    """What nft has listed of the table of this name, by its JSON.
+
+    Where that is cut short, or names a flag that there is not, as nft 1.0.6 does with every table that has flags, the
+    table is unreadable; `flags` are those that are known otherwise.
+    """
+    unreadable = TableText(Table(name, flags=tuple(flags), is_readable=False))
+    import json  # noqa: PLC0415  only where nft is used
+
+    try:
+        objects = [(kind, value) for entry in json.loads(text)["nftables"] for kind, value in entry.items()]
+        own = next(value for kind, value in objects if kind == "table" and value["name"] == name)
+        found = own.get("flags", [])
+        found = [found] if isinstance(found, str) else list(found)
+        if not set(found) <= _FLAGS:
+            return unreadable
+        return _read(own, found, [it for it in objects if it[0] not in {"metainfo", "table"}])
+    except (ValueError, LookupError, TypeError, AttributeError, StopIteration):
+        return unreadable
+
+
+def _read(own: dict[str, Any], flags: list[str], objects: list[tuple[str, Any]]) -> TableText:
+    counters: list[int] = []
+    rules: dict[str, list[Rule]] = {}
+    others = [_unknown({"table": key, "is": value}) for key, value in own.items() if key not in _OF_A_TABLE]
+    # A listing has the rules chain by chain, in the order of the chains.
+    for kind, value in objects:
+        if kind == "rule":
+            rules.setdefault(value["chain"], []).append(_rule(value, counters))
+    chains = [_chain(value, rules.pop(value["name"], [])) for kind, value in objects if kind == "chain"]
+    for kind, value in objects:
+        if kind not in {"rule", "chain"}:
+            others.append(_unknown({kind: {key: it for key, it in value.items() if key != "handle"}}))
+        elif kind == "chain" and set(value) - _OF_A_CHAIN:
+            others.append(_unknown({"chain": {key: it for key, it in value.items() if key != "handle"}}))
+    others += [_unknown({"rules": name}) for name in rules]  # of a chain that is not listed
+    return TableText(Table(own["name"], chains, flags, others=others), tuple(counters))
+
+
+_OF_A_TABLE = {"family", "name", "handle", "flags"}
+_OF_A_CHAIN = {"family", "table", "name", "handle", "type", "hook", "prio", "policy"}
+_OF_A_RULE = {"family", "table", "chain", "handle", "comment", "expr"}
+
+
+def _chain(value: dict[str, Any], rules: list[Rule]) -> Chain:
+    if "hook" not in value:
+        return Chain(value["name"], rules)
+    return Chain(
+        value["name"],
+        rules,
+        hook=value["hook"],
+        priority=value["prio"],
+        policy=value.get("policy", "accept"),
+        type=value["type"],
+    )
+
+
+def _rule(value: dict[str, Any], counters: list[int]) -> Rule:
+    statements = [_statement(it, counters) for it in value.get("expr", [])]
+    statements += [_unknown({key: it}) for key, it in value.items() if key not in _OF_A_RULE]
+    return Rule(statements, value.get("comment", ""))
+
+
+def _statement(value: dict[str, Any], counters: list[int]) -> Statement:
+    [(kind, it)] = value.items()
+    known: Statement | None = None
+    if kind == "counter" and isinstance(it, dict) and set(it) == {"packets", "bytes"}:
+        counters.append(it["packets"])
+        known = Counter()
+    elif kind == "return" and it is None:
+        known = Verdict("return")
+    elif kind == "match":
+        known = _match(it)
+    elif kind == "mangle":
+        known = _rewrite(it)
+    return _unknown(value) if known is None else known
+
+
+def _match(value: dict[str, Any]) -> Match | None:
+    field = _field(value["left"])
+    if field is None or set(value) != {"op", "left", "right"} or value["op"] not in {"==", "!="}:
+        return None
+    right = value["right"]
+    members = right["set"] if isinstance(right, dict) and set(right) == {"set"} else [right]
+    try:
+        return Match(field, [it for member in members for it in _members(field, member)], value["op"] == "!=")
+    except ValueError:
+        return None
+
+
+def _rewrite(value: dict[str, Any]) -> Rewrite | None:
+    field = _field(value["key"])
+    if set(value) != {"key", "value"} or not isinstance(value["value"], str):
+        return None
+    try:
+        return Rewrite(field, IPv6Address(value["value"])) if field in {"ip6 saddr", "ip6 daddr"} else None
+    except AddressValueError:
+        return None
+
+
+def _field(left: Any) -> Field | None:
+    return next((field for field, it in _LEFT.items() if it == left), None)
+
+
+def _members(field: Field, member: Any) -> Iterable[Value]:
+    """The values that a member of a set stands for; ValueError where it is not one of ours."""
+    kind = FIELDS[field]
+    if isinstance(member, dict) and set(member) == {"range"} and kind is not str:
+        # nft joins what lies side by side in a set that has prefixes in it.
+        first, last = member["range"]
+        if kind is IPv6Network:
+            return list(summarize_address_range(IPv6Address(first), IPv6Address(last)))
+        return range(_type(first), _type(last) + 1)
+    if kind is str and isinstance(member, str):
+        return [member]
+    if kind is int:
+        return [_type(member)]
+    if kind is IPv6Network and isinstance(member, str):
+        return [IPv6Network(IPv6Address(member))]
+    if isinstance(member, dict) and set(member) == {"prefix"} and kind is IPv6Network:
+        try:
+            return [IPv6Network((member["prefix"]["addr"], member["prefix"]["len"]))]
+        except NetmaskValueError as error:
+            raise ValueError(str(error)) from error
+    raise ValueError(f"{field} has a value that none of ours has")
+
+
+def _type(member: Any) -> int:
+    if isinstance(member, int):
+        return member
+    if isinstance(member, str) and member in _TYPES:
+        return _TYPES[member]
+    raise ValueError("an ICMPv6 type without a known name")
+
+
+def _unknown(value: dict[str, Any]) -> Unknown:
+    import json  # noqa: PLC0415  only where nft is used
+
+    return Unknown(json.dumps(value, sort_keys=True))

@@ -1,0 +1,144 @@
+"""The nftables that exist in memory only: tables in a dictionary, and the faults that a test gives them.
+
+Here: what nft and the kernel do with the tables that we make. Not here: what becomes of packets.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from hostrouting.nftables import refusal
+from hostrouting.nftables.listing import listing, removing, replacing
+from hostrouting.nftables.table import Table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from hostrouting.errors import NftablesError
+
+__all__ = ["MemoryNftables"]
+
+
+@attrs.define
+class _Fault:
+    left: int
+    error: NftablesError | None = None
+    done: bool = False
+    happening: Callable[[], object] | None = None
+
+    def strike(self) -> None:
+        """Raise what there is to raise."""
+        if self.error is not None:
+            raise self.error
+
+
+class MemoryNftables:
+    """nftables in a dictionary, compared with Linux; `str()` is what `nft -n -s list ruleset` would print.
+
+    A table with a flag is unreadable, as it is to nft 1.0.6: `Table("slb", flags=["dormant"])` is not in force, and
+    one with "owner" belongs to another process.
+    """
+
+    def __init__(self, *tables: Table, others: Iterable[tuple[str, str]] = ()) -> None:
+        """Begin with these tables, and with these of other families."""
+        self.tables = {table.name: table for table in tables}
+        """The tables of the family ip6, for a test to change as somebody else would."""
+        self.others = list(others)
+        """Family and name of those of other families."""
+        self.writes: list[str] = []
+        """What was changed, in order: "replace slb", "remove slb"."""
+        self.fault: NftablesError | None = None
+        """What every call raises until it is None again: `refusal.missing()`, `refusal.not_permitted()`."""
+        self._faults: list[_Fault] = []
+        self._counts: dict[str, tuple[int, ...]] = {}
+
+    def fail(self, error: NftablesError, *, nth: int = 1, done: bool = False) -> None:
+        """Have the nth call from now raise this; `done` is whether it was done all the same, as with a time-out."""
+        self._wait(_Fault(nth, error, done))
+
+    def meanwhile(self, happening: Callable[[], object], *, nth: int = 1) -> None:
+        """Have something happen just before the nth call from now: somebody flushes the ruleset."""
+        self._wait(_Fault(nth, happening=happening))
+
+    def count(self, name: str, *packets: int) -> None:
+        """Have the counters of the table count these packets."""
+        table = self.tables[name]
+        if len(packets) != table.counts:
+            raise ValueError(f"{len(packets)} numbers for the table {name}, which has {table.counts} counters")
+        before = self._counts.get(name, (0,) * table.counts)
+        self._counts[name] = tuple(was + more for was, more in zip(before, packets, strict=True))
+
+    def flush(self) -> None:
+        """What `nft flush ruleset` does; a table that another process owns stays."""
+        self.tables = {name: table for name, table in self.tables.items() if "owner" in table.flags}
+        self.others.clear()
+
+    def table(self, name: str) -> Table | None:
+        """See Nftables."""
+        listing(name)
+        self._meet().strike()
+        found = self.tables.get(name)
+        if found is None or not found.flags:
+            return found
+        return Table(name, flags=found.flags, is_readable=False)
+
+    def counters(self, name: str) -> tuple[int, ...]:
+        """See Nftables."""
+        found = self.table(name)
+        return () if found is None else self._counts.get(name, (0,) * found.counts)[: found.counts]
+
+    def names(self) -> tuple[tuple[str, str], ...]:
+        """See Nftables."""
+        self._meet().strike()
+        return tuple(sorted([*self.others, *(("ip6", name) for name in self.tables)]))
+
+    def replace(self, table: Table, *, without: Sequence[str] = ()) -> None:
+        """See Nftables."""
+        replacing(table, without=without)
+        self._change(f"replace {table.name}", [name for name in without if name != table.name], table)
+
+    def remove(self, *names: str) -> None:
+        """See Nftables."""
+        removing(names)
+        if names:
+            self._change(f"remove {' '.join(names)}", names)
+
+    def _change(self, told: str, gone: Sequence[str], made: Table | None = None) -> None:
+        fault = self._meet()
+        if not fault.done:
+            fault.strike()
+        for name in [made.name, *gone] if made else gone:
+            if name in self.tables and "owner" in self.tables[name].flags:
+                raise refusal.owned(name)
+        for name in gone:
+            self.tables.pop(name, None)
+            self._counts.pop(name, None)
+        if made is not None:
+            self.tables[made.name] = made
+            self._counts.pop(made.name, None)
+        self.writes.append(told)
+        fault.strike()
+
+    def _wait(self, fault: _Fault) -> None:
+        if fault.left < 1:
+            raise ValueError(f"nth is {fault.left}: the next one is 1")
+        self._faults.append(fault)
+
+    def _meet(self) -> _Fault:
+        """Count the call, let happen what is due before it, and give the fault that is to strike it."""
+        struck = _Fault(0, self.fault)
+        for fault in list(self._faults):
+            fault.left -= 1
+            if fault.left == 0:
+                self._faults.remove(fault)
+                if fault.happening is not None:
+                    fault.happening()
+                elif struck.error is None:
+                    struck = fault
+        return struck
+
+    def __str__(self) -> str:
+        strange = [f"table {family} {name} {{\n}}" for family, name in self.others]
+        return "\n".join([*strange, *(str(table) for table in self.tables.values())])
