@@ -30,7 +30,11 @@ FOREIGN = {
     "rich": {"phases.live"},
     "pyroute2": {"hostrouting.backends.netlink.nexthops"},
     "pytest": {"hostrouting.testing.contract", "hostrouting.testing.plugin"},
-    "hypothesis": {"hostrouting.testing.strategies", "hostrouting.testing.config_strategies"},
+    "hypothesis": {
+        "hostrouting.testing.strategies",
+        "hostrouting.testing.config_strategies",
+        "hostrouting.testing.nftables_strategies",
+    },
 }
 # Never loaded by an import of ours, only by a use; but a module of the test kit that is made of one loads it.
 SLOW = {"rich", "pyroute2", "pytest", "hypothesis", "asyncio"}

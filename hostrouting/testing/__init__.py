@@ -9,6 +9,7 @@
     nftables_contract  the promises of Nftables as tests: subclass `nftables_contract.NftablesContract`
     strategies         hypothesis strategies for prefixes, routes, rules and snapshots
     config_strategies  hypothesis strategies for configurations
+    nftables_strategies  hypothesis strategies for tables of nftables
     plugin             pytest fixtures, switched on with `pytest_plugins = ["hostrouting.testing.plugin"]`
 
 hypothesis and pytest are loaded only by the modules that are made of them, and neither is a dependency: whoever

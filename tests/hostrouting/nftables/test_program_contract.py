@@ -1,0 +1,28 @@
+"""The promises of Nftables, on nft and Linux, in a private network namespace for each."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hostrouting.nftables import NftProgram
+from hostrouting.testing.nftables_contract import NftablesContract
+from tests.support.namespace import private_namespace
+from tests.support.nft import needs_nft
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = [pytest.mark.processes, needs_nft]
+
+
+class TestNftProgram(NftablesContract):
+    """Every promise, on the real kernel."""
+
+    @contextmanager
+    def make(self) -> Iterator[NftProgram]:
+        """The nft of this machine in a namespace without tables."""
+        with private_namespace() as namespace:
+            yield NftProgram(words=namespace.enter)

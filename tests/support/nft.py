@@ -1,0 +1,13 @@
+"""What a test with the real nft needs: the program and root."""
+
+import os
+import shutil
+
+import pytest
+
+__all__ = ["needs_nft"]
+
+needs_nft = pytest.mark.skipif(
+    os.geteuid() != 0 or shutil.which("nft") is None,
+    reason="nftables in a private network namespace take root and the program nft",
+)
