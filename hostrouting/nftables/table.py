@@ -156,7 +156,12 @@ class Counter:
 class Verdict:
     """What becomes of the packet: `return` leaves the chain."""
 
-    verdict: Literal["return"] = attrs.field(default="return", validator=attrs.validators.in_(["return"]))
+    verdict: Literal["return"] = "return"
+
+    def __attrs_post_init__(self) -> None:
+        """Have the one verdict that leaves the packet to others."""
+        if self.verdict != "return":
+            raise ValueError(f"{self.verdict!a} is not a verdict of ours; return is")
 
     def __str__(self) -> str:
         return self.verdict

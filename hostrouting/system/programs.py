@@ -78,6 +78,7 @@ def run_program(*words: str, timeout: float, text: str = "", environment: Mappin
             if process.returncode is None:
                 with suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
+                process.wait()  # after Ctrl-C nobody else does
             if isinstance(error, subprocess.TimeoutExpired):
                 raise TimeoutError(f"{words[0]} has not ended within {timeout:g} s") from error
             raise

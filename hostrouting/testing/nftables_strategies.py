@@ -12,6 +12,7 @@ tables()       a table, of any name unless one is given
 
 from __future__ import annotations
 
+from functools import cache
 from ipaddress import IPv6Address, IPv6Network
 from typing import TYPE_CHECKING, TypeVar
 
@@ -32,18 +33,21 @@ LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 DIGITS = "0123456789"
 
 
+@cache
 def names() -> SearchStrategy[str]:
     """Names of tables and chains; some are words of nft's own syntax."""
-    free = st.builds("{}{}".format, st.sampled_from(LETTERS), st.text(f"{LETTERS}{DIGITS}_", max_size=63))
-    return free | st.sampled_from(["table", "set", "ip6", "counter", "drop", "last", "hostrouting_slb"])
+    free = st.builds("{}{}".format, st.sampled_from(LETTERS), st.text(f"{LETTERS}{DIGITS}_", max_size=20))
+    return free | st.sampled_from(["table", "set", "ip6", "counter", "drop", "last", "hostrouting_slb", "x" * 64])
 
 
+@cache
 def devices() -> SearchStrategy[str]:
     """Names of devices; some look like something else."""
     free = st.text(f"{LETTERS}{DIGITS}_.-", min_size=1, max_size=15).filter(lambda name: name not in {".", ".."})
     return free | st.sampled_from(["eth0", "0", "-", "1.2.3.4", "drop", "0x10"])
 
 
+@cache
 def networks() -> SearchStrategy[IPv6Network]:
     """IPv6 networks; many lie side by side, or in one another."""
     number = st.integers(0, 2**128 - 1)
@@ -52,6 +56,7 @@ def networks() -> SearchStrategy[IPv6Network]:
     return st.builds(lambda at, size: IPv6Network((at, size), strict=False), number | near, length)
 
 
+@cache
 def matches() -> SearchStrategy[Match]:
     """Any match."""
     negated = st.booleans()
@@ -62,6 +67,7 @@ def matches() -> SearchStrategy[Match]:
     )
 
 
+@cache
 def statements() -> SearchStrategy[Statement]:
     """Any statement that others may follow."""
     address = st.integers(0, 2**128 - 1).map(IPv6Address)
@@ -76,9 +82,8 @@ def statements() -> SearchStrategy[Statement]:
 def rules(draw: st.DrawFn) -> Rule:
     """Any rule: statements, and half of the time a verdict behind them."""
     verdict = [Verdict("return")] * draw(st.booleans())
-    ahead = draw(st.lists(statements(), min_size=1 - len(verdict), max_size=4))
-    comment = st.text([chr(code) for code in range(32, 127) if chr(code) not in '"\\'], max_size=127)
-    return Rule([*ahead, *verdict], draw(st.just("") | comment))
+    ahead = draw(st.lists(statements(), min_size=1 - len(verdict), max_size=3))
+    return Rule([*ahead, *verdict], draw(_comments()))
 
 
 @st.composite
@@ -103,5 +108,11 @@ def tables(draw: st.DrawFn, *, name: str | None = None) -> Table:
     return Table(draw(names()) if name is None else name, [draw(chains(it)) for it in inside])
 
 
+@cache
+def _comments() -> SearchStrategy[str]:
+    printed = "".join(chr(code) for code in range(32, 127) if chr(code) not in '"\\')
+    return st.sampled_from(["", "", "hostrouting: not a probe", printed, "x" * 127]) | st.text(printed, max_size=20)
+
+
 def _some(one: SearchStrategy[T]) -> SearchStrategy[list[T]]:
-    return st.lists(one, min_size=1, max_size=5)
+    return st.lists(one, min_size=1, max_size=4)

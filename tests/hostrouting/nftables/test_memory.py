@@ -1,0 +1,113 @@
+"""The fake nftables: what a test can arrange in them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from hostrouting.errors import NftablesError, NftTimeout, TableOwned
+from hostrouting.nftables import MemoryNftables, Table, refusal
+from hostrouting.testing.nftables_contract import contract_table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def every_verb(nft: MemoryNftables) -> list[Callable[[], Any]]:
+    """Each verb, ready to be called."""
+    return [
+        lambda: nft.table("first"),
+        lambda: nft.counters("first"),
+        nft.names,
+        lambda: nft.replace(Table("first")),
+        lambda: nft.remove("first"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [refusal.missing(), refusal.too_old(), refusal.not_permitted(), refusal.refused("do it", "no")],
+    ids=lambda error: type(error).__name__,
+)
+def test_a_fault_that_stays(error: NftablesError) -> None:
+    """A fault is raised by every verb until it is gone, and nothing is done."""
+    nft = MemoryNftables(contract_table())
+    nft.fault = error
+    for verb in every_verb(nft):
+        with pytest.raises(type(error)):
+            verb()
+    nft.fault = None
+    assert nft.table("first") == contract_table()
+    assert nft.writes == []
+
+
+@pytest.mark.parametrize("done", [False, True])
+def test_a_fault_that_happens_once(done: bool) -> None:  # noqa: FBT001  both are tested
+    """The nth call fails, and no other; where it was done all the same, that shows."""
+    nft = MemoryNftables(contract_table())
+    nft.fail(refusal.timed_out("remove it", 10), nth=2, done=done)
+    nft.table("first")
+    with pytest.raises(NftTimeout):
+        nft.remove("first")
+    assert (nft.table("first") is None) is done
+    with pytest.raises(ValueError, match="nth is 0: the next one is 1"):
+        nft.fail(refusal.missing(), nth=0)
+
+
+def test_what_happens_meanwhile() -> None:
+    """Somebody else may do something just before a call."""
+    nft = MemoryNftables(others=[("inet", "filter")])
+    nft.replace(contract_table())
+    nft.meanwhile(nft.flush)
+    assert nft.table("first") is None
+    assert nft.names() == ()
+
+
+def test_flags() -> None:
+    """A table with a flag cannot be read; a dormant one can be replaced, and one with an owner can be changed by no verb."""
+    dormant = Table("first", contract_table().chains, ["dormant"])
+    nft = MemoryNftables(dormant, Table("mine", flags=["owner"]))
+    assert nft.table("first") == Table("first", flags=["dormant"], is_readable=False)
+    assert nft.counters("first") == ()
+    verbs: list[Callable[[], None]] = [
+        lambda: nft.replace(Table("mine")),
+        lambda: nft.replace(Table("first"), without=["mine"]),
+        lambda: nft.remove("first", "mine"),
+    ]
+    for verb in verbs:
+        with pytest.raises(TableOwned, match="the table ip6 mine is owned by another process, and the kernel"):
+            verb()
+    assert nft.tables["first"] is dormant
+    nft.replace(contract_table())
+    assert nft.table("first") == contract_table()
+    nft.flush()
+    assert nft.names() == (("ip6", "mine"),)
+
+
+def test_counts() -> None:
+    """Packets are counted by hand, and a table that is made anew begins at 0."""
+    nft = MemoryNftables(contract_table())
+    nft.count("first", 1, 2, 3)
+    nft.count("first", 1, 0, 0)
+    assert nft.counters("first") == (2, 2, 3)
+    nft.replace(contract_table())
+    assert nft.counters("first") == (0, 0, 0)
+    with pytest.raises(ValueError, match="1 numbers for the table first, which has 3 counters"):
+        nft.count("first", 1)
+
+
+def test_what_was_written() -> None:
+    """Every change is written down, and no look."""
+    nft = MemoryNftables()
+    nft.replace(Table("first"))
+    nft.table("first")
+    nft.remove("first", "second")
+    nft.remove()
+    assert nft.writes == ["replace first", "remove first second"]
+
+
+def test_text() -> None:
+    """It prints as nft lists a ruleset."""
+    nft = MemoryNftables(contract_table(), others=[("inet", "filter")])
+    assert str(nft) == f"table inet filter {{\n}}\n{contract_table()}"

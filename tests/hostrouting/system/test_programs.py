@@ -1,0 +1,108 @@
+"""Programs that are run: what comes back, and what is left of one that is not waited for."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hostrouting.system.programs import Ended, run_program
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# A program with a child that would hold its output open for long after it.
+WITH_A_CHILD = "/bin/sleep 60 & echo $$ $! >$OUT.new; mv $OUT.new $OUT; wait"
+
+
+def wait_for(path: Path) -> list[int]:
+    """The process numbers that such a program has written down."""
+    for _ in range(2000):
+        if path.exists():
+            return [int(word) for word in path.read_text(encoding="utf-8").split()]
+        time.sleep(0.005)
+    raise TimeoutError
+
+
+def is_running(pid: int) -> bool:
+    """Whether there is such a process, and not only what is left of one that nobody has waited for."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+            return file.read().rpartition(")")[2].split()[0] not in {"Z", "X"}
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def all_end(pids: list[int]) -> bool:
+    """Whether these processes are gone soon."""
+    for _ in range(2000):
+        if not any(is_running(pid) for pid in pids):
+            return True
+        time.sleep(0.005)
+    return False
+
+
+@pytest.mark.processes
+class TestRunProgram:
+    """Real programs."""
+
+    def test_what_it_says(self) -> None:
+        """The exit code and both outputs come back, and the text is its standard input; odd bytes are spelled out."""
+        done = run_program("sh", "-c", "cat; printf '\\377' >&2; exit 3", timeout=30, text="h\u00e4llo\n")
+        assert done == Ended(3, "h\u00e4llo\n", "\\xff")
+
+    def test_no_input(self) -> None:
+        """Without text its standard input is empty."""
+        assert run_program("cat", timeout=30) == Ended(0)
+
+    def test_its_environment(self) -> None:
+        """It has exactly the environment that it is given, or else ours; its own PATH says where it is found."""
+        assert run_program("env", timeout=30, environment={"A": "1", "PATH": os.environ["PATH"]}).out.count("\n") == 2
+        with pytest.raises(FileNotFoundError):
+            run_program("env", timeout=30, environment={"PATH": "/nowhere"})
+
+    def test_its_words(self) -> None:
+        """Its words reach it as they are."""
+        assert run_program("printf", "%s|", "a b", "$(c)", "*", timeout=30).out == "a b|$(c)|*|"
+
+    def test_no_such_program(self) -> None:
+        """A program that is not there, and one that cannot be started, are told apart."""
+        with pytest.raises(FileNotFoundError):
+            run_program("no-such-program", timeout=30)
+        with pytest.raises(PermissionError):
+            run_program("/dev/null", timeout=30)
+
+    def test_ended_by_a_signal(self) -> None:
+        """A program that a signal ended has the signal's name; one that ended by itself has none."""
+        assert run_program("sh", "-c", "kill -TERM $$", timeout=30).signal == "SIGTERM"
+        assert run_program("true", timeout=30).signal == ""
+        assert Ended(-(signal.SIGRTMIN + 2)).signal == f"signal {signal.SIGRTMIN + 2}"
+
+    def test_too_late(self, tmp_path: Path) -> None:
+        """A program that has not ended in time is ended together with its children, and is not waited for."""
+        out = tmp_path / "pids"
+        began = time.monotonic()
+        with pytest.raises(TimeoutError, match=r"sh has not ended within 0\.3 s"):
+            run_program("sh", "-c", WITH_A_CHILD, timeout=0.3, environment={**os.environ, "OUT": str(out)})
+        assert time.monotonic() - began < 30
+        assert all_end(wait_for(out))
+
+    def test_interrupted(self, tmp_path: Path) -> None:
+        """Whatever ends the wait, a signal's handler for one, ends the program and its children."""
+        out = tmp_path / "pids"
+
+        def stop(*_: object) -> None:
+            raise KeyboardInterrupt
+
+        before = signal.signal(signal.SIGALRM, stop)
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0.3)
+            with pytest.raises(KeyboardInterrupt):
+                run_program("sh", "-c", WITH_A_CHILD, timeout=50, environment={**os.environ, "OUT": str(out)})
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+        assert all_end(wait_for(out))
