@@ -20,8 +20,8 @@ class Nftables(Protocol):
     """The tables of the family ip6.
 
     Each verb raises an NftablesError where nft cannot be had (NftMissing, NftTooOld, NftNotPermitted), does not answer
-    (NftTimeout) or refuses (NftRefused). None of them tries again. A name or a table that we do not make is a
-    ValueError, before anything is run: so nothing else is ever done than was asked for.
+    (NftTimeout) or refuses (NftRefused). None of them tries again. A name or a table that is not as we make them is a
+    ValueError before anything is run.
     """
 
     def table(self, name: str) -> Table | None:
@@ -35,7 +35,7 @@ class Nftables(Protocol):
     def counters(self, name: str) -> tuple[int, ...]:
         """How many packets each counter of the table has counted, in the order of its rules.
 
-        None for a table that is not there or cannot be read. `replace` begins them anew.
+        Empty for a table that is not there or cannot be read. `replace` sets them to 0.
         """
         ...
 
@@ -46,17 +46,18 @@ class Nftables(Protocol):
     def replace(self, table: Table, *, without: Sequence[str] = ()) -> None:
         """The table is exactly this afterwards, and the tables of the names in `without` are gone.
 
-        One transaction: whoever looks, and every packet, meets all of the old or all of the new. Idempotent, but a
-        table that is there already is made anew, with new handles and counters; whether that is needed is decided
-        above. A dormant table is in force afterwards. A table that is not there is fine, also in `without`; its own
-        name means nothing there. TableOwned where another process owns one of them, and nothing was changed then.
-        After a NftTimeout it may have been done or not.
+        One transaction: every reader and every packet gets either all of the old or all of the new. Idempotent, but an
+        equal table is made anew as well, with new handles and its counters at 0: the caller compares first. A dormant
+        table is in force afterwards. A name in `without` that no table has is fine, and the table's own name in it
+        changes nothing. TableOwned where another process owns one of them; nothing was changed then. After an
+        NftTimeout it may have been done or not.
         """
         ...
 
     def remove(self, *names: str) -> None:
         """The tables of these names are gone, in one transaction; fine where there is none, and without names.
 
-        TableOwned where another process owns one of them, and nothing was changed then.
+        TableOwned where another process owns one of them; nothing was changed then. After an NftTimeout it may have
+        been done or not.
         """
         ...

@@ -1,8 +1,8 @@
 """nft's JSON: values to the commands that nft carries out, and what nft lists to values. Nothing is run here.
 
-What is listed may be anybody's: what is not known becomes an `Unknown`, so that no listing is taken for a table that
-it is not. What is told to nft is ours alone: whatever is not exactly as we make it is a ValueError, for nft reads more
-into a name than a name ("eth*", "@set"), and would do something else than was asked for.
+A listing may show anything: what is not known becomes an `Unknown`, so that a table that somebody has changed is not
+taken for ours. What nft is told to make is ours alone, and anything else is a ValueError: to nft "eth*" and "@set" are
+more than names, and it would do something other than what was asked.
 """
 
 from __future__ import annotations
@@ -154,13 +154,15 @@ def _spoken(value: Value) -> Any:
 
 def _require_table(table: Table) -> None:
     if table.flags or table.others or not table.is_readable:
-        raise ValueError(f"table {table.name} has more than chains (flags, sets), and a table of ours has only these")
+        raise ValueError(
+            f"table {table.name} has flags, sets or parts that could not be read; leave all but its chains out"
+        )
     names = [chain.name for chain in table.chains]
     for chain in table.chains:
         require_name(chain.name)
         where = f"chain {table.name} {chain.name}"
         if names.count(chain.name) > 1:
-            raise ValueError(f"{where} is there twice; nft would make one of the two")
+            raise ValueError(f"{where} is there twice, and nft would make one chain of the two; name them differently")
         _require_hook(chain, where)
         for number, rule in enumerate(chain.rules, start=1):
             _require_rule(rule, f"rule {number} of {where}")
@@ -186,7 +188,7 @@ def _require_rule(rule: Rule, where: str) -> None:
     if not rule.statements:
         raise ValueError(f"{where} does nothing; leave it out")
     if any(isinstance(it, Verdict) for it in rule.statements[:-1]):
-        raise ValueError(f"{where} goes on after its verdict; put the verdict last")
+        raise ValueError(f"{where} goes on after its verdict, and nft refuses that; put the verdict last")
     if not _COMMENT.fullmatch(rule.comment):
         raise ValueError(
             f"{where} has the comment {rule.comment!a}; it is printable ASCII without quotes and backslashes, "

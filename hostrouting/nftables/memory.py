@@ -67,8 +67,7 @@ class MemoryNftables:
         table = self.tables[name]
         if len(packets) != table.counts:
             raise ValueError(f"{len(packets)} numbers for the table {name}, which has {table.counts} counters")
-        before = self._counts.get(name, (0,) * table.counts)
-        self._counts[name] = tuple(was + more for was, more in zip(before, packets, strict=True))
+        self._counts[name] = tuple(was + more for was, more in zip(self._counted(table), packets, strict=True))
 
     def flush(self) -> None:
         """What `nft flush ruleset` does; a table that another process owns stays."""
@@ -87,7 +86,7 @@ class MemoryNftables:
     def counters(self, name: str) -> tuple[int, ...]:
         """See Nftables."""
         found = self.table(name)
-        return () if found is None else self._counts.get(name, (0,) * found.counts)[: found.counts]
+        return () if found is None else self._counted(found)
 
     def names(self) -> tuple[tuple[str, str], ...]:
         """See Nftables."""
@@ -125,6 +124,10 @@ class MemoryNftables:
         if fault.left < 1:
             raise ValueError(f"nth is {fault.left}: the next one is 1")
         self._faults.append(fault)
+
+    def _counted(self, table: Table) -> tuple[int, ...]:
+        found = self._counts.get(table.name, ())
+        return found if len(found) == table.counts else (0,) * table.counts  # a test has changed the table
 
     def _meet(self) -> _Fault:
         """Count the call, let happen what is due before it, and give the fault that is to strike it."""

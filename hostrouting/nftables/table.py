@@ -1,12 +1,12 @@
 """What an nftables table of ours is made of: frozen values, and their text in nft's own syntax.
 
 Here: the table, its chains, its rules, and the statements that we use; anything else is an `Unknown`. Two tables are
-equal when the kernel does the same with them: sets are sorted and what lies in one another is one, addresses are
-addresses, and the order of rules and statements is kept. Handles and the values of counters are not in it. Not here:
-nft's JSON (`listing`).
+equal when they say the same: sets are sorted, networks that overlap or adjoin are joined as nft joins them, addresses
+are addresses and not texts, and the order of rules and statements is kept. Handles and counted packets are left out.
+Not here: nft's JSON (`listing`).
 
 The family is always ip6. A value may describe what somebody else has put there, under any name; which tables we would
-make ourselves is decided where they are told to nft (`listing.replacing`).
+make is decided where they become commands for nft (`listing.replacing`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Running a program of the host: an argument list, a time-out, and what it said.
 
 Here: how a program is started and ended. Not here: which programs there are, and what their words mean: each edge that
-runs one (`manager`, `hostrouting.nftables`) knows that of its own. They take any `Run`, which can be a function of a
-test's.
+runs one (`manager`, `hostrouting.nftables`) knows that of its own. Each takes any `Run`, so a test can hand in a
+function.
 """
 
 from __future__ import annotations

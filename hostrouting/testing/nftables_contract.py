@@ -1,7 +1,7 @@
 """The promises of Nftables as tests, for any way to nftables: real, fake, or your own.
 
-Here: what `hostrouting.nftables.base` promises, one test for each sentence that its own verbs can check. Not here: what
-takes somebody else, who makes a table dormant or owns it, and an nft that is missing or refuses.
+Here: what `hostrouting.nftables.base` promises, one test for each sentence that its own verbs can check. Not here:
+tables that somebody else has changed or owns, and an nft that is missing or refuses.
 
 Subclass it where pytest finds it, and say how one is made::
 
