@@ -107,7 +107,7 @@ def test_owned() -> None:
 
 
 def test_what_is_run() -> None:
-    """Nft is run with an argument list in which no name is, with words in no language, and never to list the rules of others."""
+    """The program is run with an argument list in the C locale, and lists no rules but those of the table asked for."""
     said = Said(json=Ended(0), names=Ended(0, "table ip6 a b\ntable inet c\nstrange\n"), text=Ended(1))
     nft = NftProgram(run=said)
     nft.replace(contract_table())
