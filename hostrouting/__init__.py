@@ -14,12 +14,14 @@ A tour, in the order in which the names are needed: an agent's author needs 1 an
 
 1. What an agent puts into its pipeline: tasks for `phases`, each made of a configuration and a host
 
-    Configure               the next two, in order
+    Configure               the next three, in order
     ConfigureStaticRoutes   the static routes, now and at every boot; nobody else's route is touched
     CheckRouteOverlap       whether every expected address leaves by an expected device, now and before every machine
+    RewriteProbeSource      load-balancer probes over IPv6 reach the pods
     Remove                  everything of ours goes, and nothing else
     RoutesResult            what ConfigureStaticRoutes did
     CheckResult             what CheckRouteOverlap found and did
+    ProbeResult, Standing   what RewriteProbeSource did, and how it stands on the host
     Host                    the host: `Host.local` is this machine, `Host.offline` an image
     HostLayout              every path and every name of ours on it
 
@@ -30,6 +32,10 @@ A tour, in the order in which the names are needed: an agent's author needs 1 an
     StaticRoute             one of them
     RouteOverlapConfig      which CIDRs must leave by which devices
     Mode                    what follows when one does not: WARN or STRICT
+    ProbeRewriteConfig      how a load balancer's probes over IPv6 are rewritten, so that they reach the pods
+    ProbeCondition          on which hosts that is done: always, local-ipv6 or imds
+    ImdsConfig              how the instance metadata service is asked for it
+    OnUnknown               what follows when that gives no usable answer: fail, apply or skip
 
 3. What a host's routing is: plain values
 
@@ -92,7 +98,17 @@ if TYPE_CHECKING:
     from hostrouting.apply import Applied, apply_plan
     from hostrouting.backends.base import RouteBackend
     from hostrouting.backends.netlink import NetlinkBackend
-    from hostrouting.config import HostRoutingConfig, Mode, RouteOverlapConfig, StaticRoute, StaticRoutesConfig
+    from hostrouting.config import (
+        HostRoutingConfig,
+        ImdsConfig,
+        Mode,
+        OnUnknown,
+        ProbeCondition,
+        ProbeRewriteConfig,
+        RouteOverlapConfig,
+        StaticRoute,
+        StaticRoutesConfig,
+    )
     from hostrouting.errors import (
         ApplyError,
         BackendError,
@@ -121,8 +137,11 @@ if TYPE_CHECKING:
         CheckRouteOverlap,
         Configure,
         ConfigureStaticRoutes,
+        ProbeResult,
         Remove,
+        RewriteProbeSource,
         RoutesResult,
+        Standing,
     )
     from hostrouting.uplink import DesiredRoute, Pending, resolve_route
 
@@ -142,11 +161,18 @@ __all__ = [
     "ConfigureStaticRoutes",
     "Host",
     "HostLayout",
+    "ProbeResult",
     "Remove",
+    "RewriteProbeSource",
     "RoutesResult",
+    "Standing",
     # what the operator wrote
     "HostRoutingConfig",
+    "ImdsConfig",
     "Mode",
+    "OnUnknown",
+    "ProbeCondition",
+    "ProbeRewriteConfig",
     "RouteOverlapConfig",
     "StaticRoute",
     "StaticRoutesConfig",
@@ -213,7 +239,17 @@ _HOMES = {
     "apply": ("Applied", "apply_plan"),
     "backends.base": ("RouteBackend",),
     "backends.netlink": ("NetlinkBackend",),
-    "config": ("HostRoutingConfig", "Mode", "RouteOverlapConfig", "StaticRoute", "StaticRoutesConfig"),
+    "config": (
+        "HostRoutingConfig",
+        "ImdsConfig",
+        "Mode",
+        "OnUnknown",
+        "ProbeCondition",
+        "ProbeRewriteConfig",
+        "RouteOverlapConfig",
+        "StaticRoute",
+        "StaticRoutesConfig",
+    ),
     "errors": (
         "ApplyError",
         "BackendError",
@@ -237,7 +273,17 @@ _HOMES = {
     "overlap": ("Finding", "Kept", "Note", "OverlapReport", "Verdict", "check_overlap"),
     "plan": ("Foreseen", "RoutePlan", "plan_routes"),
     "repair": ("Diversion", "Repair", "Unsafe", "propose_repair"),
-    "tasks": ("CheckResult", "CheckRouteOverlap", "Configure", "ConfigureStaticRoutes", "Remove", "RoutesResult"),
+    "tasks": (
+        "CheckResult",
+        "CheckRouteOverlap",
+        "Configure",
+        "ConfigureStaticRoutes",
+        "ProbeResult",
+        "Remove",
+        "RewriteProbeSource",
+        "RoutesResult",
+        "Standing",
+    ),
     "uplink": ("DesiredRoute", "Pending", "resolve_route"),
 }
 

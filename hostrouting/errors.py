@@ -10,6 +10,7 @@
     ├── NotReady             the host's: what the routes need was not there by the deadline
     ├── HostBusy             the host's: another run, or another process, does not let go of the lock
     ├── FileError            the host's: a file cannot be read, written or removed
+    ├── MetadataError        the cloud's: its instance metadata service gives no usable answer
     ├── ManagerError         the host's: the service manager does not answer
     │   └── UnitFailed           a unit that was started has failed; has its own words
     ├── NftablesError        the host's: nft, or the kernel behind it, did not do what was asked
@@ -59,6 +60,7 @@ __all__ = [
     "HostRoutingError",
     "InvalidRoute",
     "ManagerError",
+    "MetadataError",
     "NetlinkUnavailable",
     "NftMissing",
     "NftNotPermitted",
@@ -222,6 +224,20 @@ class FileError(HostRoutingError):
         self.path = path
         self.errno = errno
         super().__init__(message)
+
+
+class MetadataError(HostRoutingError):
+    """The cloud's instance metadata service gives no usable answer, so that what it was asked stays unknown."""
+
+    def __init__(self, url: str, reason: str, *, can_retry: bool = True) -> None:
+        """Name what was asked, and why there is no answer."""
+        self.url = url
+        self.reason = reason
+        self.can_retry = can_retry
+        super().__init__(
+            f"the instance metadata service at {url} {reason}; see that this host can reach it, or set "
+            "probeRewrite.condition to another than imds, or probeRewrite.imds.onUnknown to apply or skip"
+        )
 
 
 class ManagerError(HostRoutingError):

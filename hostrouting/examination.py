@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from hostrouting.fib import Decision
     from hostrouting.uplink import DesiredRoute
 
-__all__ = ["Examination", "await_plan", "examine", "is_any_route_ours", "read"]
+__all__ = ["Examination", "await_found", "await_plan", "examine", "is_any_route_ours", "read"]
 
 T = TypeVar("T")
 
@@ -70,7 +70,7 @@ def await_plan(
             return (plan, before), ""
         return None, "; ".join(map(str, plan.pending))
 
-    return _await(ctx, backend, attempt, wait=wait)
+    return await_found(ctx, backend, attempt, wait=wait)
 
 
 @attrs.frozen
@@ -108,7 +108,7 @@ def examine(ctx: phases.Context, backend: RouteBackend, config: HostRoutingConfi
         return found, ""
 
     try:
-        found = _await(ctx, backend, attempt, wait=wait)
+        found = await_found(ctx, backend, attempt, wait=wait)
         for _ in range(_TRIES - 1):
             if not found.surprises:
                 break
@@ -172,7 +172,7 @@ def _words(answer: Answer) -> str:
     return f"[{answer.route.prefix} proto {protocol_name(answer.route.protocol)} dev {', '.join(answer.route.devs)}]"
 
 
-def _await(
+def await_found(
     ctx: phases.Context, backend: RouteBackend, attempt: Callable[[], tuple[T | None, str]], *, wait: float
 ) -> T:
     """Attempt, and again whenever the kernel says that something has changed, for so many seconds."""

@@ -1,4 +1,4 @@
-"""A host as the tasks meet it: its kernel, its files, its manager, and where everything lives. Nothing is decided here.
+"""A host as the tasks meet it: kernel, files, manager, nftables, and where everything lives. Nothing is decided here.
 
 `Host.local()` is this machine, `Host.offline(root)` an image that is mounted somewhere, and
 `hostrouting.testing.FakeHost` a host that exists in memory only.
@@ -12,7 +12,10 @@ from typing import TYPE_CHECKING, Self
 import attrs
 
 from hostrouting.errors import HostBusy
+from hostrouting.ingress import Programs, programs_at
 from hostrouting.layout import HostLayout
+from hostrouting.metadata import Fetch, fetch
+from hostrouting.nftables import Nftables, NftProgram
 from hostrouting.system import Files, ImageFiles, LocalFiles, Manager, SystemdManager
 
 if TYPE_CHECKING:
@@ -34,6 +37,12 @@ class Host:
     manager: Manager | None
     """None for an image: what is enabled takes effect when it boots."""
     layout: HostLayout = attrs.field(factory=HostLayout)
+    nftables: Nftables | None = None
+    """None where nothing may be asked of nftables: in an image."""
+    fetch: Fetch = fetch
+    """How the instance metadata is asked for."""
+    programs_at: Callable[[str], Programs] = programs_at
+    """The BPF programs that a packet meets before nftables, by the device it comes in by."""
     lock_wait: float = 60.0
     """How many seconds are waited for the lock on the host, at most: who holds it may hang."""
     is_locked: bool = False
@@ -44,7 +53,7 @@ class Host:
         """The machine this runs on: its kernel by netlink, its files, its systemd."""
         from hostrouting.backends.netlink import NetlinkBackend  # noqa: PLC0415  netlink is loaded when it is used
 
-        return cls(backend=NetlinkBackend, files=LocalFiles(), manager=SystemdManager())
+        return cls(backend=NetlinkBackend, files=LocalFiles(), manager=SystemdManager(), nftables=NftProgram())
 
     @classmethod
     def offline(cls, root: str) -> Host:

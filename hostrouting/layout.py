@@ -34,6 +34,7 @@ class HostLayout:
 
     routes_unit = "static-routes.service"
     check_unit = "check-route-overlap.service"
+    probe_unit = "probe-rewrite.service"
     gate_unit = "host-routing-gate.service"
     machine_unit = "systemd-nspawn@.service"
     """The template of the machines that are held back."""
@@ -63,6 +64,11 @@ class HostLayout:
         return f"{self.config_directory}/check-route-overlap.sh"
 
     @property
+    def probe_script(self) -> str:
+        """The script that has the source of probes rewritten at boot, as the host sees it."""
+        return f"{self.config_directory}/probe-rewrite.sh"
+
+    @property
     def routes_script_path(self) -> str:
         """Where the script that installs the static routes is."""
         return self.at(self.routes_script)
@@ -71,6 +77,11 @@ class HostLayout:
     def check_script_path(self) -> str:
         """Where the script that checks for overlaps is."""
         return self.at(self.check_script)
+
+    @property
+    def probe_script_path(self) -> str:
+        """Where the script that has the source of probes rewritten is."""
+        return self.at(self.probe_script)
 
     @property
     def routes_unit_path(self) -> str:
@@ -83,6 +94,11 @@ class HostLayout:
         return self.at(f"{self.unit_directory}/{self.check_unit}")
 
     @property
+    def probe_unit_path(self) -> str:
+        """Where the unit that has the source of probes rewritten is."""
+        return self.at(f"{self.unit_directory}/{self.probe_unit}")
+
+    @property
     def routes_enabled_path(self) -> str:
         """Where the link is by which the unit that installs the static routes is enabled."""
         return self.at(f"{self.unit_directory}/multi-user.target.wants/{self.routes_unit}")
@@ -91,6 +107,16 @@ class HostLayout:
     def routes_preset_path(self) -> str:
         """Where the file is by which that unit stays enabled when all units are preset anew."""
         return self.at("/etc/systemd/system-preset/50-hostrouting.preset")
+
+    @property
+    def probe_enabled_path(self) -> str:
+        """Where the link is by which the unit that has the source of probes rewritten is enabled."""
+        return self.at(f"{self.unit_directory}/multi-user.target.wants/{self.probe_unit}")
+
+    @property
+    def probe_preset_path(self) -> str:
+        """Where the file is by which that unit stays enabled when all units are preset anew."""
+        return self.at("/etc/systemd/system-preset/50-hostrouting-probe-rewrite.preset")
 
     def obsolete_paths(self, unit: str) -> tuple[str, ...]:
         """Where another installer may have tied this unit of ours to the machines so that it could stop them."""
@@ -180,6 +206,16 @@ class HostLayout:
     def unfinished_path(self) -> str:
         """Where the check at boot writes what will be one of these; when it is killed meanwhile, it is left."""
         return self.at(f"{self.state_directory}/route-overlap.new")
+
+    @property
+    def probe_applied_path(self) -> str:
+        """Where the table and the route are named that were put into the kernel for probes."""
+        return self.at(f"{self.state_directory}/probe-rewrite.applied")
+
+    @property
+    def probe_unfinished_path(self) -> str:
+        """Where the script at boot writes what will be that file; when it is killed meanwhile, it is left."""
+        return self.at(f"{self.state_directory}/probe-rewrite.new")
 
     @property
     def lock_path(self) -> str:

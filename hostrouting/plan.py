@@ -34,7 +34,7 @@ from hostrouting.steps import Action, Place, Step, Steps, in_order
 from hostrouting.uplink import DesiredRoute, Pending, Uplink, bare_leg
 from hostrouting.way_round import is_held, way_round
 
-__all__ = ["Action", "Foreseen", "Place", "RoutePlan", "Step", "plan_routes"]
+__all__ = ["Action", "Foreseen", "Place", "RoutePlan", "Step", "plan_exactly", "plan_routes"]
 
 _THERE = "it is there"
 _TWIN = "ours, but someone else's identical destination and metric already says what is wanted"
@@ -120,19 +120,35 @@ def plan_routes(
     # What is there for a wish that waits stays until it is known what is wanted.
     settled = {it.desired.key if isinstance(it, Pending) else it.key for it in resolved}
     steps = [step for it in resolved if isinstance(it, Route) for step in _steps(it, fib, ours)]
-    unwanted: dict[tuple[object, ...], Route] = {}
-    for place in sorted(set(routes.places(lambda shape: shape.protocol in ours)) - kept.keys()):
-        if (route := routes[place]).key not in settled:
-            unwanted.setdefault(route.key, route)
-    for one in unwanted.values():
-        holders = [route for route in fib.routes(one.prefix, table=one.table) if route.key == one.key]
-        gone = [at for at, route in enumerate(holders) if route.protocol in ours]
-        steps += _deletions(holders, gone, "ours, and no longer wanted")
+    ours_there = (routes[place] for place in sorted(set(routes.places(lambda it: it.protocol in ours)) - kept.keys()))
+    steps += _removals((route for route in ours_there if route.key not in settled), fib, ours)
     steps = [_renumbered(step, former) for step in steps] if former else steps
     others = in_order(steps)
     refused = {step.route.key for step in others if step.action == "conflict"} | {it.desired.key for it in pending}
     foreseen = tuple(foresee(wishes, fib, uplink, ours=ours, refused=refused))
     return RoutePlan(Steps(others, routes, tuple(kept), _THERE) if kept else others, pending, foreseen)
+
+
+def plan_exactly(
+    wanted: Collection[Route], snapshot: Snapshot, *, ours: Collection[int], about: Collection[Prefix]
+) -> RoutePlan:
+    """How to get to these routes, which leave nothing open, and to no other route of ours to the prefixes `about`.
+
+    `ours` are the route protocol numbers that mark a route as ours; the first is that of the wanted routes.
+    """
+    fib, keys = Fib(snapshot), {route.key for route in wanted}
+    steps = [step for route in wanted for step in _steps(route, fib, ours)]
+    there = (snapshot.routes[place] for place in snapshot.routes.leading_to(set(about)))
+    steps += _removals((it for it in there if it.protocol in ours and it.key not in keys), fib, ours)
+    return RoutePlan(in_order(steps))
+
+
+def _removals(unwanted: Iterable[Route], fib: Fib, ours: Collection[int]) -> Iterator[Step]:
+    """The deletion of what is ours and no longer wanted, key by key."""
+    for one in {route.key: route for route in unwanted}.values():
+        holders = [route for route in fib.routes(one.prefix, table=one.table) if route.key == one.key]
+        gone = [at for at, route in enumerate(holders) if route.protocol in ours]
+        yield from _deletions(holders, gone, "ours, and no longer wanted")
 
 
 def _as_wanted(

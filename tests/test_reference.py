@@ -22,6 +22,7 @@ README = (Path(__file__).resolve().parent.parent / "README.md").read_text(encodi
 RIGHT: dict[str, Any] = {
     "staticRoutes": {"enabled": True, "routes": [{"destination": "10.1.0.0/16"}]},
     "routeOverlap": {},
+    "probeRewrite": {"imds": {}},
 }
 
 

@@ -15,6 +15,7 @@ from hostrouting.errors import (
     ConfigError,
     FileError,
     HostRoutingError,
+    MetadataError,
     NftablesError,
     NftNotPermitted,
     NftRefused,
@@ -46,11 +47,8 @@ def code_of(error: BaseException, *, needs_files: bool = True) -> int:
         return WRONG_INPUT
     if isinstance(error, NftRefused | TableOwned):
         return FAILED
-    if (
-        isinstance(error, BackendError | NftablesError | NotReady)
-        or is_denied(error)
-        or not isinstance(error, HostRoutingError)
-    ):
+    unanswered = isinstance(error, BackendError | MetadataError | NftablesError | NotReady)
+    if unanswered or is_denied(error) or not isinstance(error, HostRoutingError):
         return UNDECIDED
     return FAILED
 

@@ -15,6 +15,8 @@ import attrs
 from hostrouting.cli.check import Check
 from hostrouting.cli.command import FAILED, FINE, UNDECIDED
 from hostrouting.cli.source import installed_config, quiet_context, start_command
+from hostrouting.cli.standings import Standings
+from hostrouting.config import HostRoutingConfig
 from hostrouting.errors import BackendError, FileError, ManagerError
 from hostrouting.examination import examine
 from hostrouting.fib import Fib
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from hostrouting.backends.base import RouteBackend
-    from hostrouting.config import HostRoutingConfig, RouteOverlapConfig
+    from hostrouting.config import RouteOverlapConfig
     from hostrouting.host import Host
     from hostrouting.layout import HostLayout
     from hostrouting.model import Route, Snapshot
@@ -123,6 +125,8 @@ class HostStatus:
     last: LastCheck | None
     """None where there was no check since the host booted."""
     troubles: tuple[str, ...]
+    standings: Standings = attrs.field(factory=Standings)
+    """How the work of the other tasks stands."""
 
     @property
     def installed(self) -> bool:
@@ -146,6 +150,8 @@ class HostStatus:
             return has_refused and self._explains_a_refusal
         if unit == self.layout.routes_unit:
             return not self.missing and any(it.ok and it.invocation for name, it in self.units if name != unit)
+        if unit != self.layout.check_unit:
+            return bool(self.standings.found) and self.standings.are_right
         judged = self.now is not None and self.now.is_installed
         return judged and has_refused and self.last is not None and self.last.verdict in _REFUSING
 
@@ -153,7 +159,8 @@ class HostStatus:
     def _explains_a_refusal(self) -> bool:
         """Whether what is known says why the gate refused a machine: the routes, the verdict now, or the one then."""
         verdicts = {it.verdict for it in (self.now, self.last) if it is not None}
-        return bool(self.missing or self.contested or self.gate.bars or verdicts & _REFUSING)
+        refusals = self.missing or self.contested or self.gate.bars or self.standings.faults
+        return bool(refusals or verdicts & _REFUSING)
 
     @property
     def heals(self) -> bool:
@@ -170,6 +177,7 @@ class HostStatus:
         """What a program exits with for it. What the last check said does not count, only what is so now."""
         verdict = "" if self.now is None else self.now.verdict
         is_wrong = self.failed or self.missing or self.gate.bars or self.gate.openings or self.fleeting
+        is_wrong = is_wrong or not self.standings.are_right
         if is_wrong or verdict == "overlap":
             return FAILED
         unknown = self.troubles or self.is_adrift or verdict in {"undecided", "no-default-route"}
@@ -212,6 +220,7 @@ def find_status(host: Host, config: HostRoutingConfig, *, named: bool) -> HostSt
             plan = plan_routes(wanted_routes(wanted), snapshot, protocol=wanted.protocol)
     except BackendError as error:
         troubles.append(f"the route table: {error}")
+    standings = Standings.on(host, wanted)
     return HostStatus(
         routes=routes,
         wanted=len(wanted_routes(wanted)),
@@ -229,7 +238,8 @@ def find_status(host: Host, config: HostRoutingConfig, *, named: bool) -> HostSt
         manager=host.manager is not None and host.manager.is_running(),
         now=now,
         last=_asked(troubles, "the last check", lambda: _find_last_check(host)),
-        troubles=tuple(troubles),
+        standings=standings,
+        troubles=(*troubles, *standings.troubles),
     )
 
 
@@ -277,7 +287,8 @@ def _units_of(host: Host) -> tuple[tuple[str, UnitState], ...]:
     manager, layout = host.manager, host.layout
     if manager is None or not manager.is_running():
         return ()
-    states = [(unit, manager.state(unit)) for unit in (layout.routes_unit, layout.gate_unit, layout.check_unit)]
+    first, *others = (task.part.unit for task in Configure(HostRoutingConfig(), host=host).subtasks)
+    states = [(unit, manager.state(unit)) for unit in (first, layout.gate_unit, *others)]
     return tuple((unit, state) for unit, state in states if state.load != "not-found")
 
 

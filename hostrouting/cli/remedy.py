@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -188,6 +188,11 @@ def _added_to(
         yield line(f"Set routeOverlap.expectedDevs to {json.dumps(devs)} as well.")
 
 
+def _differing(settings: dict[str, Any], usual: dict[str, Any]) -> dict[str, Any]:
+    """Those of the settings that are not the usual ones."""
+    return {key: value for key, value in settings.items() if value != usual.get(key)}
+
+
 def _as_configuration(it: _Remedy, routes: Sequence[DesiredRoute]) -> Iterator[Line]:
     """A whole configuration: one that can be pasted, one line a route."""
     yield line(
@@ -199,9 +204,12 @@ def _as_configuration(it: _Remedy, routes: Sequence[DesiredRoute]) -> Iterator[L
     yield line("  ]},")
     usual, overlap = HostRoutingConfig(), it.lasting.to_mapping()
     common = {key: value for key, value in usual.route_overlap.to_mapping().items() if key != "mode"}
-    overlap = {key: value for key, value in overlap.items() if value != common.get(key)}
-    protocol = f', "protocol": {it.config.protocol}' if it.config.protocol != usual.protocol else ""
-    yield line(f'  "routeOverlap": {json.dumps(overlap)}{protocol}}}')
+    overlap = _differing(overlap, common)
+    rest: dict[str, Any] = {} if it.config.protocol == usual.protocol else {"protocol": it.config.protocol}
+    if it.installed is not None and it.installed.probe_rewrite.enabled:
+        rest |= {"probeRewrite": _differing(it.installed.probe_rewrite.to_mapping(), usual.probe_rewrite.to_mapping())}
+    also = "".join(f", {json.dumps(key)}: {json.dumps(value)}" for key, value in rest.items())
+    yield line(f'  "routeOverlap": {json.dumps(overlap)}{also}}}')
     if it.installed is not None:
         yield line(f"It has what is installed here, too: {_said(it.installed)}.")
         if it.contested:

@@ -18,11 +18,12 @@ from hostrouting.cli.command import FAILED, FINE, UNDECIDED
 from hostrouting.cli.failure import code_of, errors_in
 from hostrouting.cli.page import SHOWN, Painted, capped, counted, line
 from hostrouting.cli.remedy import route_lines
-from hostrouting.effects import Effects, effects_of
+from hostrouting.cli.standings import Standings
+from hostrouting.effects import Effects, Operation, effects_of
 from hostrouting.errors import RouteOverlapError
 from hostrouting.examination import Examination
 from hostrouting.plan import Step
-from hostrouting.tasks import CheckResult, RoutesResult
+from hostrouting.tasks import CheckResult, RoutesResult, Standing
 from hostrouting.uplink import bare_leg
 from hostrouting.wording import foreseen_line, repair_document
 
@@ -43,6 +44,8 @@ __all__ = [
     "file_lines",
     "foreseen_document",
     "foreseen_lines",
+    "operation_document",
+    "operation_lines",
     "run_task",
     "step_document",
     "step_lines",
@@ -64,6 +67,8 @@ class Prospect:
     saved: bool
     gate: GateState
     """The gate as it is now."""
+    operations: tuple[Operation, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def is_stuck(self) -> bool:
@@ -73,7 +78,7 @@ class Prospect:
     @property
     def changes(self) -> bool:
         """Whether apply would change anything."""
-        return bool(self.writes or self.removes or (self.routes.changes and not self.is_stuck))
+        return bool(self.writes or self.removes or self.operations or (self.routes.changes and not self.is_stuck))
 
     @property
     def ends_in_overlap(self) -> bool:
@@ -162,6 +167,8 @@ class Done:
     foreseen: tuple[Foreseen, ...]
     check: Check | None
     gate: GateState
+    standings: Standings = attrs.field(factory=Standings)
+    """How the work of the other tasks stands now."""
 
     @classmethod
     def of(cls, run: Run, config: HostRoutingConfig, gate: GateState) -> Self:
@@ -174,14 +181,17 @@ class Done:
             it.report for it in errors if isinstance(it, RouteOverlapError) and isinstance(it.report, Examination)
         ]
         check = next((Check(it, config) for it in checks if it is not None), None)
+        told = (getattr(result, "standing", None) for result in results)
+        found = Standings(tuple(it for it in told if isinstance(it, Standing)))
         if plan is None:
-            return cls(run, run.steps, (), check, gate)
-        return cls(run, plan.steps, plan.foreseen, check, gate)
+            return cls(run, run.steps, (), check, gate, found)
+        return cls(run, plan.steps, plan.foreseen, check, gate, found)
 
     @property
     def changed(self) -> bool:
         """Whether anything was changed."""
-        return bool(self.run.wrote or self.run.removed) or any(step.action != "keep" for step in self.steps)
+        done = self.run.wrote or self.run.removed or self.run.effects.operations
+        return bool(done) or any(step.action != "keep" for step in self.steps)
 
     @property
     def escapes(self) -> bool:
@@ -226,6 +236,12 @@ def file_lines(verb: str, paths: Sequence[str]) -> Iterator[Line]:
     yield from capped((line("  ", Painted(f"{verb} ", "soft"), path) for path in paths[:SHOWN]), len(paths))
 
 
+def operation_lines(operations: Sequence[Operation]) -> Iterator[Line]:
+    """What is done beside routes and files, one a line, each with its reason."""
+    shown = (line("  ", Painted(str(it), "warn" if it.verb == "delete" else "good")) for it in operations[:SHOWN])
+    yield from capped(shown, len(operations))
+
+
 def tally(steps: Sequence[Step], words: dict[str, str]) -> list[str]:
     """How many routes are to be, or were, added and so on, for the actions that are given words."""
     counts = [(word, sum(step.action == action for step in steps)) for action, word in words.items()]
@@ -235,6 +251,11 @@ def tally(steps: Sequence[Step], words: dict[str, str]) -> list[str]:
 def step_document(step: Step) -> dict[str, Any]:
     """A step as plain values."""
     return {"action": step.action, "route": str(step.route), "reason": step.why}
+
+
+def operation_document(operation: Operation) -> dict[str, Any]:
+    """An operation as plain values."""
+    return attrs.asdict(operation)
 
 
 def foreseen_lines(foreseen: Sequence[Foreseen], *, config: str) -> Iterator[Line]:

@@ -5,7 +5,7 @@ new version; one that goes, or means something else, makes the number higher. `[
 stands where a thing has no such value. An error, `hostrouting/error/1`, takes the place of any other document.
 """
 
-__all__ = ["CHECK", "ERROR", "FAILURES", "FORESEEN", "GATE", "ROUTE", "STEPS"]
+__all__ = ["CHECK", "ERROR", "FAILURES", "FORESEEN", "GATE", "OPERATIONS", "ROUTE", "STANDINGS", "STEPS"]
 
 _FINDING = {
     "cidr": "the expected CIDR that the range is a part of",
@@ -30,6 +30,20 @@ STEPS = {
     "steps[].action": "keep, add, replace, delete or conflict",
     "steps[].route": "the route, in the words of ip route",
     "steps[].reason": "why",
+}
+OPERATIONS = {
+    "operations[].verb": "create, replace, add or delete",
+    "operations[].object": "what it is done to: an nftables table, or a route beside the static ones",
+    "operations[].reason": "why",
+}
+STANDINGS = {
+    "standings[].subject": "what a task does beside static routes and the check",
+    "standings[].on": "whether it is to work on this host now: it is enabled, and its condition holds",
+    "standings[].inForce": "whether what is on the host is as it should be",
+    "standings[].faults[]": "what is not; each a sentence",
+    "standings[].hindrances[]": "what about the host keeps it from working all the same; each a sentence",
+    "standings[].notes[]": "what else there is to know; each a sentence",
+    "standings[].facts[]": "such as what the rules have counted; each a sentence",
 }
 FORESEEN = {
     "foreseen[].route": "a route that is had for now, where the kernel's own route to a network belongs",

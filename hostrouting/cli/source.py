@@ -16,12 +16,12 @@ import attrs
 import phases
 from hostrouting.backends.saved import SavedBackend
 from hostrouting.cli.page import SHOWN, spoken
-from hostrouting.config import HostRoutingConfig, RouteOverlapConfig
+from hostrouting.config import HostRoutingConfig, ProbeRewriteConfig, RouteOverlapConfig
 from hostrouting.config.objects import show
 from hostrouting.errors import ConfigError, Fault, NetlinkUnavailable, SnapshotError
 from hostrouting.model import Snapshot
 from hostrouting.opening import NotAFile, open_file
-from hostrouting.render import CheckScript, parse_check_script, parse_static_routes_script
+from hostrouting.render import parse_check_script, parse_probe_script, parse_static_routes_script
 
 if TYPE_CHECKING:
     import argparse
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from hostrouting.fib import Flow
     from hostrouting.host import Host
     from hostrouting.model import IP
+    from hostrouting.render import ProbeScript
 
 __all__ = [
     "address_of",
@@ -70,12 +71,29 @@ def installed_config(host: Host) -> HostRoutingConfig | None:
     """What the boot scripts of this host were told; None where there are none, or none of ours."""
     routes = _script(host, host.layout.routes_script_path, parse_static_routes_script)
     check = _script(host, host.layout.check_script_path, parse_check_script)
-    if routes is None and check is None:
+    probe = _script(host, host.layout.probe_script_path, parse_probe_script)
+    found = routes or check or probe
+    if found is None:
         return None
     return HostRoutingConfig(
         None if routes is None else routes.config,
         None if check is None else check.config,
-        (routes or check or CheckScript(RouteOverlapConfig())).protocol,
+        found.protocol,
+        probe_rewrite=None if probe is None else _rewrite_of(probe),
+    )
+
+
+def _rewrite_of(script: ProbeScript) -> ProbeRewriteConfig:
+    """The configuration that such a script is made from. It is told `never` where the instance metadata said so."""
+    return ProbeRewriteConfig(
+        enabled=True,
+        interfaces=script.interfaces,
+        link_local=script.link_local,
+        global_address=script.global_address,
+        table=script.table,
+        priority=script.priority,
+        ensure_route=script.ensure_route,
+        condition="imds" if script.condition == "never" else script.condition,
     )
 
 

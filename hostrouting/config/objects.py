@@ -140,6 +140,20 @@ class Keys:
             self.together(found, at)
         return found
 
+    def reader(self, settings: type[Any]) -> Reader:
+        """The reader of a part of this kind: made already, or the JSON object that makes one."""
+
+        def read(raw: object, at: Spot) -> object:
+            if isinstance(raw, settings):
+                return raw
+            before = len(at.faults)
+            found = self.read(raw, at)
+            if len(at.faults) > before:
+                raise Faulty
+            return settings(**found)
+
+        return read
+
     def check(self, **given: object) -> dict[str, Any]:
         """What a constructor was given, by attribute, read like JSON; raises ConfigError with every fault."""
         at = Spot()
@@ -233,7 +247,7 @@ def _nearest(name: object, known: Iterable[str]) -> str | None:
 def _plain(value: object) -> object:
     if value is None:
         return ""
-    if isinstance(value, int):
+    if isinstance(value, int | float):
         return value
     if isinstance(value, tuple):
         return [_plain(item) for item in value]

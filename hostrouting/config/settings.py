@@ -15,7 +15,8 @@ from typing import Any, Self
 import attrs
 
 from hostrouting.config import jsontext, values
-from hostrouting.config.objects import Faulty, Keys, Reader, Spot, items
+from hostrouting.config.objects import Faulty, Keys, Spot, items
+from hostrouting.config.probe_rewrite import PROBE_REWRITE, ProbeRewriteConfig
 from hostrouting.route_protocol import OURS
 
 __all__ = ["HostRoutingConfig", "RouteOverlapConfig", "StaticRoute", "StaticRoutesConfig", "needs_config"]
@@ -115,17 +116,20 @@ class HostRoutingConfig:
     route_overlap: RouteOverlapConfig
     protocol: int
     """The route protocol number that marks a route as ours."""
+    probe_rewrite: ProbeRewriteConfig
 
     def __init__(
         self,
         static_routes: StaticRoutesConfig | Mapping[str, object] | None = None,
         route_overlap: RouteOverlapConfig | Mapping[str, object] | None = None,
         protocol: int = OURS,
+        probe_rewrite: ProbeRewriteConfig | Mapping[str, object] | None = None,
     ) -> None:
         given = _HOST_ROUTING.check(
             static_routes={} if static_routes is None else static_routes,
             route_overlap={} if route_overlap is None else route_overlap,
             protocol=protocol,
+            probe_rewrite={} if probe_rewrite is None else probe_rewrite,
         )
         self.__attrs_init__(**given)
 
@@ -185,21 +189,6 @@ def needs_config(instance: object, _attribute: object, value: Any) -> None:
     if not isinstance(value, HostRoutingConfig):
         made, given = type(instance).__name__, type(value).__name__
         raise TypeError(f"{made} takes a HostRoutingConfig, not a {given}; see HostRoutingConfig.from_mapping and load")
-
-
-def _section(settings: type[Any], keys: Keys) -> Reader:
-    """The reader of a part: made already, or the JSON object of one."""
-
-    def read(raw: object, at: Spot) -> object:
-        if isinstance(raw, settings):
-            return raw
-        before = len(at.faults)
-        found = keys.read(raw, at)
-        if len(at.faults) > before:
-            raise Faulty
-        return settings(**found)
-
-    return read
 
 
 def _routes(raw: object, at: Spot) -> tuple[StaticRoute | None, ...]:
@@ -271,8 +260,9 @@ _ROUTE_OVERLAP = Keys(
 )
 _HOST_ROUTING = Keys(
     {
-        "static_routes": _section(StaticRoutesConfig, _STATIC_ROUTES),
-        "route_overlap": _section(RouteOverlapConfig, _ROUTE_OVERLAP),
+        "static_routes": _STATIC_ROUTES.reader(StaticRoutesConfig),
+        "route_overlap": _ROUTE_OVERLAP.reader(RouteOverlapConfig),
         "protocol": values.protocol,
+        "probe_rewrite": PROBE_REWRITE.reader(ProbeRewriteConfig),
     }
 )

@@ -19,13 +19,16 @@ __all__ = [
     "cidrs",
     "destination",
     "dev",
+    "device_name",
     "devs",
     "gateway",
     "globs",
+    "integer",
     "metric",
     "mode",
     "protocol",
     "switch",
+    "text_of",
 ]
 
 
@@ -118,7 +121,7 @@ def gateway(raw: object, at: Spot) -> IPv4Address | None:
     if raw == "":
         return None
     remedy = 'write "a.b.c.d", or leave it out for the default gateway'
-    address = raw if type(raw) is IPv4Address else _address(_text(raw, at, remedy))
+    address = raw if type(raw) is IPv4Address else _address(text_of(raw, at, remedy))
     if address is None:
         text = str(raw)
         _refuse_ipv6(text, raw, at)
@@ -133,12 +136,25 @@ def gateway(raw: object, at: Spot) -> IPv4Address | None:
 
 def dev(raw: object, at: Spot) -> str | None:
     """A network interface's name; empty is the device of the default route."""
-    return None if raw == "" else _device_name(raw, at)
+    return None if raw == "" else device_name(raw, at)
+
+
+def device_name(raw: object, at: Spot) -> str:
+    """A network interface's name, and never an empty one."""
+    text = text_of(raw, at, 'write the name of a network interface, such as "eth0"')
+    remedy = "write the name as `ip link` shows it"
+    if not _NAME_LETTERS.issuperset(text):
+        raise at.faulty(raw, "is no device name: only letters, digits, '_', '.' and '-' may be in one", remedy)
+    if not 1 <= len(text) <= _NAME_LENGTH:
+        raise at.faulty(raw, f"is no device name: one has 1 to {_NAME_LENGTH} characters", remedy)
+    if text in {".", ".."}:
+        raise at.faulty(raw, "is no device name: the kernel keeps it for directories", remedy)
+    return text
 
 
 def devs(raw: object, at: Spot) -> tuple[str, ...]:
     """Names of network interfaces in their order, each once."""
-    return items_read(raw, at, _device_name)
+    return items_read(raw, at, device_name)
 
 
 def globs(raw: object, at: Spot) -> tuple[str, ...]:
@@ -150,13 +166,13 @@ def metric(raw: object, at: Spot) -> int:
     """A route's priority: an unsigned 32-bit integer, of which the lowest wins."""
     highest = 2**32 - 1
     remedy = f"write an integer from 0 to {highest}, without quotes or decimal point"
-    return _integer(raw, at, highest, remedy)
+    return integer(raw, at, highest, remedy)
 
 
 def protocol(raw: object, at: Spot) -> int:
     """The route protocol number that marks our routes, and nobody else's."""
     remedy = f"write an integer from 200 to 254, where no other program is known, such as {OURS}"
-    number = _integer(raw, at, 255, remedy)
+    number = integer(raw, at, 255, remedy)
     for first, last, owner in _PROTOCOLS_IN_USE:
         if first <= number <= last:
             raise at.faulty(raw, f"cannot mark routes as ours: {owner}", remedy)
@@ -165,7 +181,7 @@ def protocol(raw: object, at: Spot) -> int:
 
 def mode(raw: object, at: Spot) -> Mode:
     """WARN or STRICT in any case; empty is WARN."""
-    text = _text(raw, at, 'write "WARN" or "STRICT"')
+    text = text_of(raw, at, 'write "WARN" or "STRICT"')
     if text == "":
         return Mode.WARN
     # Beyond ASCII there are letters that only become these when they are raised to upper case.
@@ -174,10 +190,29 @@ def mode(raw: object, at: Spot) -> Mode:
     raise at.faulty(raw, "is not a mode", 'write "WARN" to log overlaps, "STRICT" to refuse to start, or "" for WARN')
 
 
+def integer(raw: object, at: Spot, highest: int, remedy: str, *, lowest: int = 0) -> int:
+    """An integer from the lowest to the highest; the remedy tells them."""
+    if isinstance(raw, bool) or not isinstance(raw, int):
+        raise at.faulty(raw, "where an integer belongs", remedy)
+    if not lowest <= raw <= highest:
+        raise at.faulty(raw, "is out of range", remedy)
+    return int(raw)
+
+
+def text_of(raw: object, at: Spot, remedy: str) -> str:
+    """Text; an address or a network that is made already stands for its text."""
+    if isinstance(raw, str):
+        return str(raw)
+    # What Python code passes ready-made is held to the rules of what is written in a file.
+    if isinstance(raw, IPv4Address | IPv4Network | IPv6Address | IPv6Network):
+        return str(raw)
+    raise at.faulty(raw, "where text belongs", remedy)
+
+
 def _address_and_length(raw: object, at: Spot) -> tuple[IPv4Address, int]:
     if type(raw) is IPv4Network:
         return raw.network_address, raw.prefixlen
-    text = _text(raw, at, 'write it as "a.b.c.d/len"')
+    text = text_of(raw, at, 'write it as "a.b.c.d/len"')
     host, slash, suffix = text.partition("/")
     address, length = _address(host), _PREFIX_LENGTHS.get(suffix)
     if address is not None and length is not None:
@@ -211,22 +246,10 @@ def _cidr(raw: object, at: Spot) -> IPv4Network:
     return IPv4Network(_address_and_length(raw, at), strict=False)
 
 
-def _device_name(raw: object, at: Spot) -> str:
-    text = _text(raw, at, 'write the name of a network interface, such as "eth0"')
-    remedy = "write the name as `ip link` shows it"
-    if not _NAME_LETTERS.issuperset(text):
-        raise at.faulty(raw, "is no device name: only letters, digits, '_', '.' and '-' may be in one", remedy)
-    if not 1 <= len(text) <= _NAME_LENGTH:
-        raise at.faulty(raw, f"is no device name: one has 1 to {_NAME_LENGTH} characters", remedy)
-    if text in {".", ".."}:
-        raise at.faulty(raw, "is no device name: the kernel keeps it for directories", remedy)
-    return text
-
-
 def _glob(raw: object, at: Spot) -> str:
     # No more than * and ?, which mean the same to Python and to the shell that checks at boot.
     example = 'write one such as "cali*"'
-    text = _text(raw, at, example)
+    text = text_of(raw, at, example)
     letters = text.replace("*", "").replace("?", "")
     if not _NAME_LETTERS.issuperset(letters):
         rule = "is no device pattern: only letters, digits, '_', '.', '-', '*' and '?' may be in one"
@@ -238,23 +261,6 @@ def _glob(raw: object, at: Spot) -> str:
     if not letters:
         raise at.faulty(raw, "allows any device, so that no overlap would be found", example)
     return text
-
-
-def _integer(raw: object, at: Spot, highest: int, remedy: str) -> int:
-    if isinstance(raw, bool) or not isinstance(raw, int):
-        raise at.faulty(raw, "where an integer belongs", remedy)
-    if not 0 <= raw <= highest:
-        raise at.faulty(raw, "is out of range", remedy)
-    return int(raw)
-
-
-def _text(raw: object, at: Spot, remedy: str) -> str:
-    if isinstance(raw, str):
-        return str(raw)
-    # What Python code passes ready-made is held to the rules of what is written in a file.
-    if isinstance(raw, IPv4Address | IPv4Network | IPv6Address | IPv6Network):
-        return str(raw)
-    raise at.faulty(raw, "where text belongs", remedy)
 
 
 def _refuse_ipv6(text: str, raw: object, at: Spot) -> None:

@@ -2,8 +2,9 @@
 
 Here: text. Not here: writing it anywhere (`system`), and which of the files a host needs (`tasks`).
 
-scripts     the two boot scripts: a static body, and the settings as data in one block
+scripts     the boot scripts of the IPv4 tasks: a static body, and the settings as data in one block
 units       the units that run one script each, and the name of our route protocol
+probe       the boot script that rewrites the source of probes, and its unit
 gate        the drop-in, unit, script and list of steps that hold machines back
 assets/     the bodies: shell and awk, which mean what they say wherever they are opened
 """
@@ -16,6 +17,13 @@ from hostrouting.render.gate import (
     render_gate_script,
     render_gate_steps,
     render_gate_unit,
+)
+from hostrouting.render.probe import (
+    BootCondition,
+    ProbeScript,
+    parse_probe_script,
+    render_probe_script,
+    render_probe_unit,
 )
 from hostrouting.render.scripts import (
     DEFAULT_WAIT,
@@ -40,15 +48,21 @@ __all__ = [
     # the boot scripts, and the settings that are read back from them
     "render_static_routes_script",
     "render_check_script",
+    "render_probe_script",
     "parse_static_routes_script",
     "parse_check_script",
+    "parse_probe_script",
     "RoutesScript",
     "CheckScript",
+    "ProbeScript",
+    "BootCondition",
     "DEFAULT_WAIT",
     "MOST_WAIT",
     # their units
     "render_routes_unit",
     "render_check_unit",
+    "render_probe_unit",
+    "render_preset",
     "SHELL",
     # the gate
     "render_gate_drop_in",
@@ -59,7 +73,6 @@ __all__ = [
     "GateStep",
     "StepKind",
     # the name of our route protocol
-    "render_preset",
     "render_protocol_name",
     "parse_protocol_name",
 ]

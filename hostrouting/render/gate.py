@@ -11,7 +11,7 @@ import attrs
 
 from hostrouting.layout import HostLayout
 from hostrouting.render.scripts import filled
-from hostrouting.render.units import HEADER, SHELL, render_oneshot
+from hostrouting.render.units import FLUSHERS, HEADER, SHELL, render_oneshot
 
 __all__ = ["GateStep", "parse_gate_steps", "render_gate_drop_in", "render_gate_script", "render_gate_steps"]
 __all__ += ["StepKind", "render_gate_unit"]
@@ -59,6 +59,8 @@ class GateStep:
 def render_gate_drop_in(layout: HostLayout | None = None) -> str:
     """What has every machine ask the gate before it starts."""
     where = layout or HostLayout()
+    # After the gate's unit: a run that is going on for another machine is over before this one asks. Else this one
+    # could be let pass by a run whose work is undone by a unit that only its own start has pulled in.
     return (
         f"{HEADER}"
         "[Unit]\n"
@@ -75,7 +77,8 @@ def render_gate_unit(layout: HostLayout | None = None) -> str:
     where = layout or HostLayout()
     return render_oneshot(
         "Hold machines back until the routing of this host is right",
-        after=where.routes_unit,
+        # The start of a machine may pull in what flushes nftables: that is over before the first step.
+        after=f"{where.routes_unit} {where.probe_unit} {FLUSHERS}",
         command=where.gate_script,
         timeout=_SECONDS,
         state_directory=where.state_directory,

@@ -1,4 +1,6 @@
-"""The boot scripts: the body is an asset, and what an operator chose is in its data block, as quoted words.
+"""The boot scripts of the IPv4 tasks, and how every script is filled.
+
+The body is an asset, and what an operator chose is in its data block, as quoted words.
 
 A setting is one line, a key and its words; what the words may consist of means nothing to a shell, and stands in
 single quotes besides.
@@ -17,17 +19,19 @@ __all__ = [
     "DEFAULT_WAIT",
     "MOST_WAIT",
     "CheckScript",
+    "KnownSettings",
     "RoutesScript",
     "filled",
     "parse_check_script",
     "parse_static_routes_script",
     "render_check_script",
     "render_static_routes_script",
+    "settings_in",
 ]
 
 _OPENING, _CLOSING = "configuration=(", ")"
 _INCLUDE = "#include "
-_LETTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-/*?=@ ")
+_LETTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-/*?=@: ")
 
 DEFAULT_WAIT = 30
 """How many seconds a task or a boot script waits at most for what it needs of the host."""
@@ -64,9 +68,9 @@ def render_static_routes_script(config: HostRoutingConfig, *, wait: int = DEFAUL
 
 def parse_static_routes_script(text: str) -> RoutesScript:
     """What was rendered; text that holds no such script is a ValueError."""
-    settings = _settings(text)
+    settings = settings_in(text)
     routes = [_route(words) for key, words in settings if key == "route"]
-    known = _Known(settings)
+    known = KnownSettings(settings)
     return RoutesScript(StaticRoutesConfig(bool(routes), routes), int(known["protocol"]), int(known["wait"]))
 
 
@@ -86,8 +90,8 @@ def render_check_script(
 
 def parse_check_script(text: str) -> CheckScript:
     """What was rendered; text that holds no such script is a ValueError."""
-    settings = _settings(text)
-    known = _Known(settings)
+    settings = settings_in(text)
+    known = KnownSettings(settings)
 
     def each(wanted: str) -> tuple[str, ...]:
         return tuple(value for key, value in settings if key == wanted)
@@ -145,14 +149,15 @@ def _lines(asset: str) -> Iterator[str]:
             yield line
 
 
-class _Known(dict[str, str]):
+class KnownSettings(dict[str, str]):
     """Settings by their keys."""
 
     def __missing__(self, key: str) -> str:
         raise ValueError(f"the script has no setting {key!r}")
 
 
-def _settings(text: str) -> list[tuple[str, str]]:
+def settings_in(text: str) -> list[tuple[str, str]]:
+    """The lines of the data block, each as its key and its words; text without such a block is a ValueError."""
     lines = text.splitlines()
     try:
         opening = lines.index(_OPENING) + 1

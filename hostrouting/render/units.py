@@ -9,6 +9,8 @@ from hostrouting.model import OURS, protocol_name
 from hostrouting.render.scripts import DEFAULT_WAIT
 
 __all__ = [
+    "FLUSHERS",
+    "GRACE",
     "HEADER",
     "SHELL",
     "parse_protocol_name",
@@ -25,7 +27,10 @@ HEADER = "# Written by hostrouting; changes are overwritten.\n"
 SHELL = """/bin/bash -pc '. "$$0"; exit 1'"""
 
 # What a script does apart from waiting, its looks between the naps included, takes less.
-_GRACE = 20
+GRACE = 20
+
+# They may take every table away, and are started with a machine or at a boot. The first comes with the node agent.
+FLUSHERS = "nftables-flush.service nftables.service"
 
 # `ip` and netlink still work in this; a lookup takes no capability at all. ProtectSystem= leaves /run, /proc and what
 # is below /dev writable. Without any capability, whoever is root may end other processes of root, take their limits
@@ -112,7 +117,7 @@ def render_routes_unit(layout: HostLayout | None = None, *, wait: int = DEFAULT_
     return render_oneshot(
         "Static routes of this host",
         command=(layout or HostLayout()).routes_script,
-        timeout=wait + _GRACE,
+        timeout=wait + GRACE,
         capabilities="CAP_NET_ADMIN",
         wanted_by="multi-user.target",
     )
@@ -125,14 +130,14 @@ def render_check_unit(layout: HostLayout | None = None, *, wait: int = DEFAULT_W
         "Check that expected networks leave by the expected device",
         after=where.routes_unit,
         command=where.check_script,
-        timeout=wait + _GRACE,
+        timeout=wait + GRACE,
         state_directory=where.state_directory,
     )
 
 
-def render_preset(layout: HostLayout | None = None) -> str:
-    """What keeps the routes' unit enabled through `systemctl preset-all`, as some images do at their first boot."""
-    return f"{HEADER}enable {(layout or HostLayout()).routes_unit}\n"
+def render_preset(unit: str) -> str:
+    """What keeps a unit enabled through `systemctl preset-all`, as some images do at their first boot."""
+    return f"{HEADER}enable {unit}\n"
 
 
 def render_protocol_name(protocol: int = OURS) -> str:

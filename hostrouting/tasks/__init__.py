@@ -2,16 +2,18 @@
 
 All of them are idempotent, may be cancelled at any moment, and are serialised by a lock on the host.
 
-configure       Configure (both, in order) and Remove
+configure       Configure (all of them, in order) and Remove
 static_routes   ConfigureStaticRoutes
 overlap_check   CheckRouteOverlap
+probe_rewrite   RewriteProbeSource
 results         what they return, and what their plans are
 boot            what the manager is told
 """
 
 from hostrouting.tasks.configure import Configure, Remove
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
-from hostrouting.tasks.results import CheckResult, Preview, RoutesResult
+from hostrouting.tasks.probe_rewrite import RewriteProbeSource
+from hostrouting.tasks.results import CheckResult, Preview, ProbeResult, RoutesResult, Standing
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes, wanted_routes
 
 __all__ = [
@@ -20,7 +22,10 @@ __all__ = [
     "Configure",
     "ConfigureStaticRoutes",
     "Preview",
+    "ProbeResult",
     "Remove",
+    "RewriteProbeSource",
     "RoutesResult",
+    "Standing",
     "wanted_routes",
 ]

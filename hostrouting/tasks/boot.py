@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import errno
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
 import attrs
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from hostrouting.config import HostRoutingConfig
     from hostrouting.gate import Part
+    from hostrouting.tasks.results import Standing
 
 __all__ = ["HostTask", "locked", "preview", "run_once", "valid_wait"]
 
@@ -94,6 +95,14 @@ class HostTask(Generic[ResultT]):
         """Whether anything of it is on the host."""
         return self.has_files
 
+    def settled(self, ctx: phases.Context) -> Self:  # noqa: ARG002  most tasks have nothing to ask
+        """The task with the answers to what it has to ask before it is known what it needs on the host."""
+        return self
+
+    def standing(self) -> Standing | None:
+        """How its work stands on the host now; None where that is told otherwise, or it has none there."""
+        return None
+
     def prepare(self, ctx: phases.Context) -> None:
         """What comes before the gate is changed, as a rule nothing."""
 
@@ -113,17 +122,18 @@ class HostTask(Generic[ResultT]):
         """See the class."""
         if not self.is_wanted and not self.is_here():
             return phases.Skip(self.nothing)
-        with locked(self.host, ctx, (self.part,) if self.is_wanted else ()) as host:
-            return attrs.evolve(self, host=host)._behind_its_gate(ctx, up=self.is_wanted)
+        task = self.settled(ctx)
+        with locked(self.host, ctx, (task.part,) if task.is_wanted else ()) as host:
+            return attrs.evolve(task, host=host)._behind_its_gate(ctx, up=task.is_wanted)
 
     def undo(self, ctx: phases.Context) -> ResultT:
         """Take away what the task installs, whatever the configuration says."""
         with self.host.locked(ctx) as host:
             return attrs.evolve(self, host=host)._behind_its_gate(ctx, up=False)
 
-    def plan(self, _ctx: phases.Context) -> Preview:
+    def plan(self, ctx: phases.Context) -> Preview:
         """What do() would do on this host as it is now; changes nothing. FileError where it could not write."""
-        return preview(self.host, (self,)) if self.is_wanted or self.is_here() else Preview()
+        return preview(self.host, (self.settled(ctx),)) if self.is_wanted or self.is_here() else Preview()
 
     def behind_gate(self, ctx: phases.Context, changed: tuple[str, ...]) -> ResultT | phases.Skip:
         """Do what is to be done when the gate has been changed already, together with that of other tasks."""

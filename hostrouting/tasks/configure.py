@@ -16,6 +16,7 @@ from hostrouting.host import Host
 from hostrouting.render import DEFAULT_WAIT
 from hostrouting.tasks.boot import HostTask, locked, preview, valid_wait
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
+from hostrouting.tasks.probe_rewrite import RewriteProbeSource
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["Configure", "Remove"]
 
 
-TASKS: tuple[type[HostTask[Any]], ...] = (ConfigureStaticRoutes, CheckRouteOverlap)
+TASKS: tuple[type[HostTask[Any]], ...] = (ConfigureStaticRoutes, CheckRouteOverlap, RewriteProbeSource)
 """Every task that has a part in the gate, in the order in which they are carried out."""
 
 
@@ -55,11 +56,13 @@ class Configure:
         """See the class."""
         if not any(task.is_wanted or task.has_files for task in self.subtasks):
             return phases.serial(*self.subtasks, name=self.name).do(ctx)
-        chosen = [task for task in self.subtasks if not ctx.run.leaves_out(task, ctx.path)]
+        left_out = {task.name for task in self.subtasks if ctx.run.leaves_out(task, ctx.path)}
+        settled = [task if task.name in left_out else task.settled(ctx) for task in self.subtasks]
+        chosen = [task for task in settled if task.name not in left_out]
         up = [task.part for task in chosen if task.is_wanted]
         down = [task.part for task in chosen if not task.is_wanted]
         with locked(self.host, ctx, up) as host:
-            tasks = attrs.evolve(self, host=host).subtasks
+            tasks = [attrs.evolve(task, host=host) for task in settled]
             for task in chosen:
                 if task.is_wanted:
                     task.prepare(ctx)
@@ -72,9 +75,10 @@ class Configure:
         """Everything of ours goes, whatever is configured: what Remove does."""
         return Remove(self.config, host=self.host).do(ctx)
 
-    def preview(self) -> Preview:
+    def preview(self, ctx: phases.Context | None = None) -> Preview:
         """What all of them would do together; changes nothing. FileError where a file cannot be written."""
-        return preview(self.host, self.subtasks)
+        ctx = ctx or phases.Context(observers=[])
+        return preview(self.host, [task.settled(ctx) for task in self.subtasks])
 
 
 @attrs.frozen

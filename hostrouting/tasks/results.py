@@ -11,11 +11,12 @@ from hostrouting.wording import foreseen_line, stays_line
 
 if TYPE_CHECKING:
     from hostrouting.apply import Applied
+    from hostrouting.effects import Operation
     from hostrouting.examination import Examination
     from hostrouting.model import Route, Snapshot
     from hostrouting.plan import RoutePlan
 
-__all__ = ["CheckResult", "Preview", "RoutesResult"]
+__all__ = ["CheckResult", "Preview", "ProbeResult", "RoutesResult", "Standing"]
 
 
 @attrs.frozen
@@ -30,18 +31,24 @@ class Preview:
     """Of a removal, the routes that were wanted and are not ours."""
     before: Snapshot | None = attrs.field(default=None, eq=False, repr=False)
     """The host that the routes were planned on."""
+    operations: tuple[Operation, ...] = ()
+    """What would be done beside routes and files."""
+    notes: tuple[str, ...] = ()
+    """What there is to know of them, each in a sentence."""
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing would be changed."""
         is_settled = self.routes is None or not (self.routes.changes or self.routes.conflicts)
-        return is_settled and not self.files and not self.unread
+        return is_settled and not (self.files or self.unread or self.operations)
 
     def __add__(self, other: Preview) -> Preview:
         """Both, of which one at most is about routes."""
         files, stays = self.files + other.files, (*self.stays, *other.stays)
         before = other.before if self.before is None else self.before
-        return Preview(self.routes or other.routes, files, self.unread or other.unread, stays, before)
+        operations, notes = (*self.operations, *other.operations), (*self.notes, *other.notes)
+        unread = self.unread or other.unread
+        return Preview(self.routes or other.routes, files, unread, stays, before, operations, notes)
 
     def to_mapping(self) -> dict[str, object]:
         """The same as plain values."""
@@ -49,6 +56,7 @@ class Preview:
         return {
             "steps": [{"action": it.action, "route": str(it.route), "reason": it.why} for it in steps],
             "pending": [] if self.routes is None else [str(it) for it in self.routes.pending],
+            "operations": [attrs.asdict(it) for it in self.operations],
             "writes": list(self.files.writes),
             "removes": list(self.files.removes),
             "notes": list(self._notes),
@@ -56,6 +64,7 @@ class Preview:
 
     def __str__(self) -> str:
         lines = [str(self.routes)] if self.routes is not None and (self.routes.steps or self.routes.pending) else []
+        lines += map(str, self.operations)
         lines += [f"write {path}" for path in self.files.writes]
         lines += [f"remove {path}" for path in self.files.removes]
         lines += ["have systemd read its files again"] if self.unread else []
@@ -65,7 +74,7 @@ class Preview:
     def _notes(self) -> tuple[str, ...]:
         """What else there is to know, each in a sentence."""
         foreseen = () if self.routes is None else self.routes.foreseen
-        return (*map(foreseen_line, foreseen), *map(stays_line, self.stays))
+        return (*map(foreseen_line, foreseen), *map(stays_line, self.stays), *self.notes)
 
 
 @attrs.frozen
@@ -96,3 +105,55 @@ class CheckResult:
         found = self.examination
         fields: dict[str, object] = {"files": len(self.files)} if self.files else {}
         return fields if found is None else {"verdict": found.verdict, "findings": len(found.report.findings), **fields}
+
+
+@attrs.frozen
+class Standing:
+    """How the work of a task stands on a host now."""
+
+    subject: str
+    """What it is about, in a few words."""
+    is_on: bool = True
+    """Whether it is to work on this host now, as the configuration and its conditions say."""
+    faults: tuple[str, ...] = ()
+    """What is not as the task makes it; empty where all of it is in force."""
+    hindrances: tuple[str, ...] = ()
+    """What about the host keeps it from working although it is in force."""
+    notes: tuple[str, ...] = ()
+    """What else there is to know, each in a sentence."""
+    facts: tuple[str, ...] = ()
+    """What is so, such as counters."""
+
+    @property
+    def is_right(self) -> bool:
+        """Whether it is in force, and nothing keeps it from working."""
+        return not self.faults and not self.hindrances
+
+    def to_mapping(self) -> dict[str, object]:
+        """The same as plain values."""
+        return {
+            "subject": self.subject,
+            "on": self.is_on,
+            "inForce": not self.faults,
+            "faults": list(self.faults),
+            "hindrances": list(self.hindrances),
+            "notes": list(self.notes),
+            "facts": list(self.facts),
+        }
+
+
+@attrs.frozen
+class ProbeResult:
+    """What RewriteProbeSource did, and how the rewrite stands now; no standing where there is no kernel to ask."""
+
+    standing: Standing | None
+    files: tuple[str, ...] = ()
+    operations: tuple[Operation, ...] = ()
+    started: bool = False
+
+    def log_fields(self) -> dict[str, object]:
+        """How many operations, and whether it is in force."""
+        counts = {"operations": len(self.operations), "files": len(self.files)}
+        fields: dict[str, object] = {name: count for name, count in counts.items() if count}
+        it = self.standing
+        return fields if it is None else {"in_force": not it.faults, "hindrances": len(it.hindrances), **fields}

@@ -79,7 +79,7 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
         files = FileSet(
             (
                 unit_file(layout.routes_unit_path, text, script=layout.routes_script, layout=layout),
-                File(layout.routes_preset_path, render_preset(layout)),
+                File(layout.routes_preset_path, render_preset(layout.routes_unit)),
             ),
             links=((layout.routes_enabled_path, f"{layout.unit_directory}/{layout.routes_unit}"),),
             obsolete=layout.obsolete_paths(layout.routes_unit),

@@ -4,18 +4,29 @@ Importing this loads hypothesis.
 
 configs()        any HostRoutingConfig
 routes()         any StaticRoute
+probe_rewrites() any ProbeRewriteConfig
 json_values()    any JSON value, some with the keys and values of a configuration among the rest
 near_texts()     text that looks like an address or a network, and often is none
 """
 
 from __future__ import annotations
 
-from ipaddress import IPv4Address, IPv4Network
+from ipaddress import IPv4Address, IPv4Network, IPv6Address
 from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
 
-from hostrouting.config import HostRoutingConfig, Mode, RouteOverlapConfig, StaticRoute, StaticRoutesConfig
+from hostrouting.config import (
+    HostRoutingConfig,
+    ImdsConfig,
+    Mode,
+    OnUnknown,
+    ProbeCondition,
+    ProbeRewriteConfig,
+    RouteOverlapConfig,
+    StaticRoute,
+    StaticRoutesConfig,
+)
 from hostrouting.reserved import is_reserved
 
 if TYPE_CHECKING:
@@ -32,6 +43,7 @@ __all__ = [
     "near_routes",
     "near_texts",
     "networks",
+    "probe_rewrites",
     "routes",
     "scalars",
 ]
@@ -41,6 +53,8 @@ DEVICE_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789
 KEYS = (
     *("hostRouting", "staticRoutes", "routeOverlap", "protocol", "enabled", "routes"),
     *("destination", "gateway", "dev", "metric", "expectedCidrs", "mode", "expectedDevs", "allowedDevs"),
+    *("probeRewrite", "interfaces", "linkLocal", "globalAddress", "table", "priority", "ensureRoute", "condition"),
+    *("imds", "url", "timeout", "retries", "onUnknown"),
 )
 """Every key of a configuration."""
 
@@ -101,6 +115,43 @@ def configs() -> SearchStrategy[HostRoutingConfig]:
         static_routes=st.just(StaticRoutesConfig()) | static_routes,
         route_overlap=route_overlap,
         protocol=st.integers(200, 254),
+        probe_rewrite=st.just(ProbeRewriteConfig()) | probe_rewrites(),
+    )
+
+
+def probe_rewrites() -> SearchStrategy[ProbeRewriteConfig]:
+    """Any rewrite of probes, enabled or not."""
+    one, several = (
+        st.lists(device_names().filter(lambda name: name != "lo"), min_size=1, max_size=most, unique=True)
+        for most in (1, 3)
+    )
+    imds = st.builds(
+        ImdsConfig,
+        url=st.sampled_from(["http://169.254.169.254/metadata", "http://[fd00::1]:8080/?a=b", "http://127.0.0.1"]),
+        timeout=st.floats(0, 60, exclude_min=True),
+        retries=st.integers(0, 100),
+        on_unknown=st.sampled_from(OnUnknown),
+    )
+
+    def made(**switches: SearchStrategy[Any]) -> SearchStrategy[ProbeRewriteConfig]:
+        return st.builds(
+            ProbeRewriteConfig,
+            link_local=st.integers(0xFE80 << 112, (0xFEC0 << 112) - 1).map(IPv6Address),
+            global_address=st.integers(0x2000 << 112, (0x4000 << 112) - 1).map(IPv6Address),
+            table=st.from_regex("[a-z][a-z0-9]{0,20}_[a-z0-9_]{0,42}", fullmatch=True).filter(
+                lambda it: "azureslbprobe" not in it
+            ),
+            priority=st.integers(-399, -201),
+            condition=st.sampled_from(ProbeCondition),
+            imds=imds,
+            **switches,
+        )
+
+    enabled = st.just(value=True)
+    return (
+        made(ensure_route=st.booleans())
+        | made(enabled=enabled, interfaces=one, ensure_route=st.booleans())
+        | made(enabled=enabled, interfaces=several, ensure_route=st.just(value=False))
     )
 
 
@@ -167,12 +218,36 @@ def near_configs(anything: SearchStrategy[Any]) -> SearchStrategy[dict[str, Any]
             "allowedDevs": st.lists(scalars(), max_size=2) | anything,
         },
     )
+    probe_rewrite = st.fixed_dictionaries(
+        {},
+        optional={
+            "enabled": st.booleans() | anything,
+            "interfaces": st.lists(st.sampled_from(["eth0", "eth1", "lo"]) | scalars(), max_size=3) | anything,
+            "linkLocal": st.sampled_from(["fe80::1", "fe80::1%eth0", "fec0::1"]) | anything,
+            "globalAddress": st.sampled_from(["2001:db8::1", "fd00::1", "ff02::1"]) | anything,
+            "table": st.sampled_from(["probes", "azureslbprobe", "Probes"]) | anything,
+            "priority": st.integers(-401, -199) | anything,
+            "ensureRoute": st.booleans() | anything,
+            "condition": st.sampled_from(ProbeCondition).map(str) | anything,
+            "imds": st.fixed_dictionaries(
+                {},
+                optional={
+                    "url": st.sampled_from(["http://10.0.0.1/", "https://10.0.0.1/"]) | anything,
+                    "timeout": st.floats() | anything,
+                    "retries": st.integers(-1, 101) | anything,
+                    "onUnknown": st.sampled_from(OnUnknown).map(str) | anything,
+                },
+            )
+            | anything,
+        },
+    )
     config = st.fixed_dictionaries(
         {},
         optional={
             "staticRoutes": static_routes | anything,
             "routeOverlap": route_overlap | anything,
             "protocol": st.integers(-1, 256) | anything,
+            "probeRewrite": probe_rewrite | anything,
         },
     )
     return config | config.map(lambda part: {"hostRouting": part, "agent": {"name": "node-1"}})

@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING, Any, Self
 import attrs
 
 from hostrouting.backends.memory import MemoryBackend  # noqa: TC001  attrs.resolve_types looks it up here
-from hostrouting.errors import BackendError, FileError, UnitFailed
+from hostrouting.errors import BackendError, FileError, MetadataError, UnitFailed
 from hostrouting.fib import PLAIN, Flow
 from hostrouting.host import Host
+from hostrouting.ingress import Programs
 from hostrouting.layout import HostLayout
+from hostrouting.metadata import Fetch, Reply  # noqa: TC001  attrs.resolve_types looks them up here
+from hostrouting.nftables import MemoryNftables
 from hostrouting.system import UnitState
 from hostrouting.testing.topologies import plain_vm
 from hostrouting.testing.units import UNIT_FOLDERS, shown, texts_of
@@ -252,9 +255,17 @@ class _Visit:
         self.close()
 
 
+def _nobody_answers(url: str, _timeout: float) -> Reply:
+    raise MetadataError(url, "does not answer: this is a host in memory; give it a `fetch`")
+
+
+def _no_programs(_dev: str) -> Programs:
+    return Programs()
+
+
 @attrs.frozen(kw_only=True)
 class FakeHost(Host):
-    """A host in memory: `kernel`, `files` and `manager` can be arranged before a test and looked at after it.
+    """A host in memory: kernel, files, manager and nftables can be arranged before a test, and looked at after it.
 
     host = FakeHost(kernel=h200())
     phases.execute(CheckRouteOverlap(config, host=host))
@@ -268,6 +279,9 @@ class FakeHost(Host):
     files: FakeFiles = attrs.field(factory=FakeFiles)
     manager: FakeManager | None = attrs.field(factory=FakeManager)
     layout: HostLayout = attrs.field(factory=HostLayout)
+    nftables: MemoryNftables | None = attrs.field(factory=MemoryNftables)
+    fetch: Fetch = attrs.field(default=_nobody_answers)
+    programs_at: Callable[[str], Programs] = attrs.field(default=_no_programs)
 
     def __attrs_post_init__(self) -> None:
         """Have the manager read the units that are among the files."""

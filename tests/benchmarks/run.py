@@ -49,6 +49,9 @@ def contests(folder: Path) -> Iterator[Contest | LeftOut]:
     from tests.benchmarks.gate import gate_contests  # noqa: PLC0415  as above
 
     yield from gate_contests()
+    from tests.benchmarks.probe_rewrite import probe_rewrite_contests  # noqa: PLC0415  as above
+
+    yield from probe_rewrite_contests()
     yield from _with_kernel(folder)
 
 

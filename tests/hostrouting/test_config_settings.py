@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from ipaddress import IPv4Address, IPv4Network
+from ipaddress import IPv4Address, IPv4Network, IPv6Address
 from typing import Any, assert_type
 
 import attrs
@@ -14,7 +14,11 @@ import pytest
 import hostrouting.config
 from hostrouting.config import (
     HostRoutingConfig,
+    ImdsConfig,
     Mode,
+    OnUnknown,
+    ProbeCondition,
+    ProbeRewriteConfig,
     RouteOverlapConfig,
     StaticRoute,
     StaticRoutesConfig,
@@ -25,6 +29,7 @@ WHOLE = HostRoutingConfig(
     StaticRoutesConfig(enabled=True, routes=[StaticRoute("172.16.0.0/17", "10.0.0.1", "eth0", 5)]),
     RouteOverlapConfig(["172.16.0.0/16"], "STRICT", ["eth0"], ["cali*"]),
     protocol=214,
+    probe_rewrite=ProbeRewriteConfig(enabled=True, interfaces=["eth0"]),
 )
 
 # One other value for every field of every class: a field that is added and not named here fails a test below.
@@ -38,7 +43,23 @@ OTHERWISE: list[tuple[Any, dict[str, Any]]] = [
     ),
     (
         WHOLE,
-        {"static_routes": StaticRoutesConfig(), "route_overlap": RouteOverlapConfig(), "protocol": 213},
+        {"static_routes": StaticRoutesConfig(), "route_overlap": RouteOverlapConfig(), "protocol": 213}
+        | {"probe_rewrite": ProbeRewriteConfig()},
+    ),
+    (ImdsConfig(), {"url": "http://10.0.0.1", "timeout": 0.5, "retries": 0, "on_unknown": OnUnknown.SKIP}),
+    (
+        WHOLE.probe_rewrite,
+        {
+            "enabled": False,
+            "interfaces": ("eth1",),
+            "link_local": IPv6Address("fe80::1"),
+            "global_address": IPv6Address("2001:db8::1"),
+            "table": "my_probes",
+            "priority": -301,
+            "ensure_route": False,
+            "condition": ProbeCondition.IMDS,
+            "imds": ImdsConfig(retries=1),
+        },
     ),
 ]
 
@@ -243,7 +264,7 @@ def test_unknown_key_with_a_neighbour(written: str, meant: str) -> None:
 )
 def test_unknown_key_like_no_other(key: str, path: str) -> None:
     """A key like none of ours is named, printably, with those that there are."""
-    known = "staticRoutes, routeOverlap, protocol, hostRouting"
+    known = "staticRoutes, routeOverlap, protocol, probeRewrite, hostRouting"
     assert faults({"protocol": 213, key: 1}) == [f"{path}: unknown key; the keys known here are {known}"]
 
 
@@ -252,7 +273,7 @@ def test_an_agents_file_without_our_key(document: dict[str, object]) -> None:
     """A file that is about something else has one fault, which says where our settings belong in it."""
     assert faults(document) == [
         (
-            "configuration: has none of the keys staticRoutes, routeOverlap, protocol; "
+            "configuration: has none of the keys staticRoutes, routeOverlap, protocol, probeRewrite; "
             "in an agent's larger file, put them into an object under the key hostRouting"
         )
     ]
@@ -261,7 +282,7 @@ def test_an_agents_file_without_our_key(document: dict[str, object]) -> None:
 
 def test_unknown_keys_below() -> None:
     """Keys are checked at every depth, and `hostRouting` has no place inside itself."""
-    known = "staticRoutes, routeOverlap, protocol"
+    known = "staticRoutes, routeOverlap, protocol, probeRewrite"
     assert faults({"hostRouting": {"hostRouting": {}, "routeOverlap": {"Mode": ""}}}) == [
         f"hostRouting.hostRouting: unknown key; the keys known here are {known}",
         "hostRouting.routeOverlap.Mode: unknown key; did you mean mode?",
@@ -395,6 +416,9 @@ def test_every_field_is_tried() -> None:
 )
 def test_every_field_counts(settings: Any, change: dict[str, Any]) -> None:
     """Each field takes part in equality, is written to JSON and is read from it."""
+    if isinstance(settings, ProbeRewriteConfig) and "enabled" in change:
+        settings = attrs.evolve(settings, interfaces=(), enabled=False)
+        change = {"enabled": True, "interfaces": ("eth0",)}  # neither is right without the other
     other = attrs.evolve(settings, **change)
     assert other != settings
     assert other.to_mapping() != settings.to_mapping()
@@ -411,6 +435,10 @@ def _read_back(settings: Any) -> Any:
             return _read_back(HostRoutingConfig(static_routes=settings)).static_routes
         case RouteOverlapConfig():
             return _read_back(HostRoutingConfig(route_overlap=settings)).route_overlap
+        case ProbeRewriteConfig():
+            return _read_back(HostRoutingConfig(probe_rewrite=settings)).probe_rewrite
+        case ImdsConfig():
+            return _read_back(ProbeRewriteConfig(imds=settings)).imds
     return HostRoutingConfig.from_json(settings.to_json())
 
 
@@ -428,6 +456,22 @@ def test_to_json_spells_everything_out() -> None:
             "allowedDevs": ["cali*"],
         },
         "protocol": 214,
+        "probeRewrite": {
+            "enabled": True,
+            "interfaces": ["eth0"],
+            "linkLocal": "fe80::1234:5678:9abc",
+            "globalAddress": "2603:1062:0:1:fe80:1234:5678:9abc",
+            "table": "hostrouting_slb",
+            "priority": -300,
+            "ensureRoute": True,
+            "condition": "local-ipv6",
+            "imds": {
+                "url": "http://169.254.169.254/metadata/instance/network?api-version=2021-02-01",
+                "timeout": 2.0,
+                "retries": 5,
+                "onUnknown": "fail",
+            },
+        },
     }
 
 
@@ -466,6 +510,10 @@ def test_types() -> None:
     assert_type(route.metric, int)
     assert_type(WHOLE.route_overlap.expected_cidrs, tuple[IPv4Network, ...])
     assert_type(WHOLE.route_overlap.mode, Mode)
+    assert_type(WHOLE.probe_rewrite.interfaces, tuple[str, ...])
+    assert_type(WHOLE.probe_rewrite.global_address, IPv6Address)
+    assert_type(WHOLE.probe_rewrite.condition, ProbeCondition)
+    assert_type(WHOLE.probe_rewrite.imds.timeout, float)
     assert_type(HostRoutingConfig.from_json("{}"), HostRoutingConfig)
     assert_type(attrs.evolve(route, metric=1), StaticRoute)
     held = attrs.asdict(WHOLE.route_overlap, recurse=False)

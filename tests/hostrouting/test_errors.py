@@ -14,6 +14,7 @@ from hostrouting.errors import (
     FileError,
     ForeignPhases,
     HostRoutingError,
+    MetadataError,
     RouteConflict,
     RouteOverlapError,
     RouteRefused,
@@ -76,6 +77,7 @@ MADE = {
     RouteConflict: RouteConflict(["one", "other"]),
     ApplyError: ApplyError("no", "never", after="nothing was changed"),
     RouteOverlapError: RouteOverlapError("it escapes", report=("a", "report")),
+    MetadataError: MetadataError("http://10.0.0.1/", "cannot be asked: Connection refused", can_retry=False),
     FileError: FileError("cannot be read", path="/etc/x", errno=13),
     UnitFailed: UnitFailed("x.service", result="exit-code", status=3, words=["a", "b"]),
 }

@@ -275,7 +275,7 @@ class TestOthers:
         host = FakeHost(kernel=h200())
         theirs = GateStep.parse(f"55 {kind} something-else")
         host.files.write(STEPS, render_gate_steps([theirs]))
-        [routes], [check] = parts(host, CONFIGS["one route"])
+        [routes], [check, _] = parts(host, CONFIGS["one route"])
         gate = Gate(host)
         gate.change(context(), (routes,))
         assert listed(host) == (routes.step, theirs)
@@ -465,11 +465,13 @@ class TestTakenAway:
         change(host, CONFIGS["nothing"])
         events = mishaps.events
         assert events[:4] == [f"write {STEPS}", STOP, f"remove {DROP_IN}", "reload"]
-        assert events[4:6] == [f"stop {LAYOUT.routes_unit}", f"stop {LAYOUT.check_unit}"]
+        stops = [f"stop {part.unit}" for part in parts(host, CONFIGS["nothing"])[1]]
+        assert events[4 : 4 + len(stops)] == stops
+        begin = 4 + len(stops)
         mine = [at for at, event in enumerate(events) if event.partition(" ")[2] in up]
-        assert mine == list(range(6, 6 + len(mine)))
+        assert mine == list(range(begin, begin + len(mine)))
         rest = [f"remove {path}" for path in (STEPS, LAYOUT.gate_script_path, LAYOUT.gate_unit_path)]
-        assert events[6 + len(mine) :][:4] == [*rest, "reload"]
+        assert events[begin + len(mine) :][:4] == [*rest, "reload"]
         assert left(host) == set()
 
     @pytest.mark.parametrize("looks", [0, 5, 10**6])

@@ -12,10 +12,14 @@ def test_where_everything_is() -> None:
     assert {name: getattr(layout, name) for name in dir(layout) if name.endswith("_path")} == {
         "routes_script_path": "/etc/aks-flex-node/static-routes.sh",
         "check_script_path": "/etc/aks-flex-node/check-route-overlap.sh",
+        "probe_script_path": "/etc/aks-flex-node/probe-rewrite.sh",
         "routes_unit_path": "/etc/systemd/system/static-routes.service",
         "check_unit_path": "/etc/systemd/system/check-route-overlap.service",
+        "probe_unit_path": "/etc/systemd/system/probe-rewrite.service",
         "routes_enabled_path": "/etc/systemd/system/multi-user.target.wants/static-routes.service",
         "routes_preset_path": "/etc/systemd/system-preset/50-hostrouting.preset",
+        "probe_enabled_path": "/etc/systemd/system/multi-user.target.wants/probe-rewrite.service",
+        "probe_preset_path": "/etc/systemd/system-preset/50-hostrouting-probe-rewrite.preset",
         "gate_drop_in_path": "/etc/systemd/system/systemd-nspawn@.service.d/00-host-routing.conf",
         "gate_unit_path": "/etc/systemd/system/host-routing-gate.service",
         "gate_script_path": "/etc/aks-flex-node/host-routing-gate.sh",
@@ -25,6 +29,8 @@ def test_where_everything_is() -> None:
         "ok_path": "/run/aks-flex-node/route-overlap.ok",
         "report_path": "/run/aks-flex-node/route-overlap.json",
         "unfinished_path": "/run/aks-flex-node/route-overlap.new",
+        "probe_applied_path": "/run/aks-flex-node/probe-rewrite.applied",
+        "probe_unfinished_path": "/run/aks-flex-node/probe-rewrite.new",
         "lock_path": "/run/aks-flex-node/host-routing.lock",
     }
 
@@ -55,7 +61,7 @@ def test_rooted_elsewhere(root: str) -> None:
         assert getattr(image, name) == root.rstrip("/") + getattr(host, name)
     for name in (name for name in dir(host) if name.startswith("former_")):
         assert getattr(image, name) == tuple(root.rstrip("/") + path for path in getattr(host, name))
-    for name in ("routes_script", "check_script", "gate_script", "gate_steps", "gate_drop_in", "lock"):
+    for name in ("routes_script", "check_script", "probe_script", "gate_script", "gate_steps", "gate_drop_in", "lock"):
         assert getattr(image, name) == getattr(host, name)
 
 

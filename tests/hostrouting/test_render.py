@@ -4,9 +4,11 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable
+from ipaddress import IPv6Address
 from pathlib import Path
 from typing import get_args
 
+import attrs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,12 +18,15 @@ from hostrouting.config import HostRoutingConfig, RouteOverlapConfig, StaticRout
 from hostrouting.layout import HostLayout
 from hostrouting.render import (
     SHELL,
+    BootCondition,
     CheckScript,
     GateStep,
+    ProbeScript,
     RoutesScript,
     StepKind,
     parse_check_script,
     parse_gate_steps,
+    parse_probe_script,
     parse_protocol_name,
     parse_static_routes_script,
     render_check_script,
@@ -31,6 +36,8 @@ from hostrouting.render import (
     render_gate_steps,
     render_gate_unit,
     render_preset,
+    render_probe_script,
+    render_probe_unit,
     render_protocol_name,
     render_routes_unit,
     render_static_routes_script,
@@ -57,6 +64,7 @@ STEPS = (GateStep(50, "requires", "static-routes"), GateStep(60, "wants", "check
 UNITS = {
     HostLayout.routes_unit: render_routes_unit(),
     HostLayout.check_unit: render_check_unit(),
+    HostLayout.probe_unit: render_probe_unit(),
     HostLayout.gate_unit: render_gate_unit(),
 }
 
@@ -66,6 +74,24 @@ def gate_steps() -> st.SearchStrategy[GateStep]:
     kinds = st.sampled_from(get_args(StepKind))
     names = st.text("abcdefghijklmnopqrstuvwxyz0123456789-", min_size=1, max_size=30)
     return st.builds(GateStep, st.integers(0, 10_000), kinds, names)
+
+
+def probe_scripts() -> st.SearchStrategy[ProbeScript]:
+    """Anything that the script about probes can be told."""
+    return st.builds(
+        ProbeScript,
+        table=st.from_regex("[a-z][a-z0-9_]{0,63}", fullmatch=True),
+        priority=st.integers(-399, -201),
+        link_local=st.ip_addresses(network="fe80::/10"),
+        global_address=st.ip_addresses(network="2000::/3"),
+        interfaces=st.lists(
+            st.from_regex("[A-Za-z0-9_.-]{1,15}", fullmatch=True), min_size=1, max_size=3, unique=True
+        ).map(tuple),
+        ensure_route=st.booleans(),
+        condition=st.sampled_from(get_args(BootCondition)),
+        protocol=st.integers(0, 255),
+        wait=WAITS,
+    )
 
 
 def block_of(text: str) -> tuple[list[str], list[str]]:
@@ -89,14 +115,23 @@ def texts(config: HostRoutingConfig) -> list[str]:
         render_gate_drop_in(),
         render_gate_script(),
         render_gate_steps(STEPS),
-        render_preset(),
+        render_preset(HostLayout.routes_unit),
         render_protocol_name(config.protocol),
     ]
 
 
+PROBE = ProbeScript(
+    table="hostrouting_slb",
+    priority=-300,
+    link_local=IPv6Address("fe80::1234:5678:9abc"),
+    global_address=IPv6Address("2603:1062:0:1:fe80:1234:5678:9abc"),
+    interfaces=("eth0", "-rf"),
+    condition="local-ipv6",
+)
 SCRIPTS = {
     "static-routes": render_static_routes_script(ODD),
     "check-route-overlap": render_check_script(ODD),
+    "probe-rewrite": render_probe_script(PROBE),
     "host-routing-gate": render_gate_script(),
 }
 
@@ -116,6 +151,13 @@ class TestWhatIsRenderedIsReadBack:
         """The whole section of the check, the protocol and the time to wait come back from the script."""
         expected = CheckScript(config.route_overlap, config.protocol, wait)
         assert parse_check_script(render_check_script(config, wait=wait)) == expected
+
+    @given(probe_scripts())
+    def test_probe(self, told: ProbeScript) -> None:
+        """Everything that the script about probes was told comes back from it, and only its data block depends on it."""
+        text = render_probe_script(told)
+        assert parse_probe_script(text) == told
+        assert block_of(text)[1] == block_of(SCRIPTS["probe-rewrite"])[1]
 
     @given(st.integers(0, 255))
     def test_protocol_name(self, protocol: int) -> None:
@@ -148,7 +190,9 @@ class TestWhatIsRenderedIsReadBack:
         with pytest.raises(ValueError, match=r"name: .* is not a name"):
             GateStep(50, "wants", name)
 
-    @pytest.mark.parametrize("parse", [parse_static_routes_script, parse_check_script, parse_protocol_name])
+    @pytest.mark.parametrize(
+        "parse", [parse_static_routes_script, parse_check_script, parse_probe_script, parse_protocol_name]
+    )
     @pytest.mark.parametrize("text", ["", "configuration=(\n", "configuration=(\n  nonsense\n)\n", "# 7 hostrouting\n"])
     def test_anything_else_is_refused(self, parse: Callable[[str], object], text: str) -> None:
         """Text that was not rendered here is a ValueError."""
@@ -184,7 +228,21 @@ class TestValuesAreDataOnly:
         except ValueError:
             return
         assert f"  'device {text}'" in block_of(script)[0]
-        assert set(text) <= set("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-/*?=@ ")
+        assert set(text) <= set("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-/*?=@: ")
+
+    @pytest.mark.parametrize(
+        ("name", "value"),
+        [
+            *(("table", value) for value in ("", "a b", "a;b", "A", "1a", "a" * 65, "a\n")),
+            *(("interfaces", (value,)) for value in ("", "eth*", 'e";', "a" * 16, "a b", "eth0\n")),
+            ("interfaces", ()),
+            ("condition", "imds"),
+        ],
+    )
+    def test_what_the_script_about_probes_is_never_told(self, name: str, value: object) -> None:
+        """What would mean more to nft or to the shell than a name is a ValueError."""
+        with pytest.raises(ValueError, match=name):
+            attrs.evolve(PROBE, **{name: value})  # type: ignore[arg-type]  # that is what is tried
 
     @pytest.mark.processes
     @settings(max_examples=10, deadline=None)

@@ -228,7 +228,7 @@ def test_every_thread_is_waited_for() -> None:
             started[-1].start()
             return started[-1]
 
-    group = phases.parallel(*[StubTask(f"t{number}", seconds=0.001, obeys=False) for number in range(3)])
+    group = phases.parallel(*[StubTask(f"t{number}", seconds=0.03, obeys=False) for number in range(3)])
     phases.execute(group, Context(clock=Slow(), observers=[]))
     assert len(started) > 1
     assert not [thread.name for thread in started if thread.is_alive()]

@@ -1,7 +1,7 @@
 """A private network namespace with the real kernel in it, driven with `ip`.
 
 Nothing here can reach the host's own namespace: every command enters the private one, which is checked to be
-another before the first is run. No packet is sent.
+another before the first is run. Packets go no further than to other private namespaces (`balancer`).
 """
 
 import json
@@ -26,6 +26,7 @@ from hostrouting.model import (
     Snapshot,
     as_ip,
 )
+from tests.support.children import enter_namespace
 
 __all__ = ["Namespace", "private_namespace"]
 
@@ -34,7 +35,7 @@ _ACTIONS: dict[str, RuleAction] = {"1": "to_table", "6": "blackhole", "7": "unre
 
 
 @contextmanager
-def private_namespace(*, seconds: int = 60) -> "Iterator[Namespace]":
+def private_namespace(*, seconds: int = 300) -> "Iterator[Namespace]":
     """A new namespace, which ends with the block, and after so many seconds at the latest."""
     holder = subprocess.Popen(["unshare", "--net", "sleep", str(seconds)])
     try:
@@ -57,6 +58,17 @@ class Namespace:
         """Enter where this process is."""
         self.path = f"/proc/{pid}/ns/net"
         self.enter: tuple[str, ...] = ("nsenter", f"--target={pid}", "--net")
+
+    @contextmanager
+    def inside(self) -> Iterator[None]:
+        """Until the block ends, this thread is there, and each process it starts; the sockets that it opens stay there."""
+        home = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            enter_namespace(self.path)
+            yield
+        finally:
+            enter_namespace(f"/proc/self/fd/{home}")
+            os.close(home)
 
     def ip(self, *arguments: str, lines: Iterable[str] = ()) -> subprocess.CompletedProcess[str]:
         """Run `ip`; `lines` are what it reads from standard input when told to (`-batch -`)."""
@@ -81,10 +93,11 @@ class Namespace:
         script = f"echo {value} > /proc/sys/net/{path}"
         subprocess.run([*self.enter, "sh", "-c", script], check=True, timeout=30)
 
-    def run(self, *command: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        """Run a program in the namespace, with these variables besides the usual ones."""
+    def run(self, *command: str, text: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
+        """Run a program in the namespace: what it reads, and variables besides the usual ones."""
         return subprocess.run(
             [*self.enter, *command],
+            input=text,
             env={**os.environ, **environment},
             capture_output=True,
             text=True,

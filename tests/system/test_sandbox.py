@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 from hostrouting.config import Mode
+from hostrouting.render import render_probe_unit
 from tests.support.gate import HALVES, LAYOUT, config, gate_tests, host
 from tests.support.systemd import System
 
@@ -23,18 +24,20 @@ _HARMLESS = {
     "route get",
 }
 _STATE = f"write in {LAYOUT.state_directory}"
-# CAP_NET_ADMIN is for the routes, and there is none for routes alone.
+# CAP_NET_ADMIN is for routes and nftables, and there is none for those alone.
 _ADMIN = {"route add", "uevents"}
 MAY = {
     LAYOUT.gate_unit: _HARMLESS | _ADMIN | {_STATE},
     LAYOUT.check_unit: _HARMLESS | {_STATE},
     LAYOUT.routes_unit: _HARMLESS | _ADMIN,
+    LAYOUT.probe_unit: _HARMLESS | _ADMIN | {_STATE},
 }
 # What they need for their work; the rest may be missing from a host.
 MUST = {
     LAYOUT.gate_unit: {"route get", "route add", _STATE},
     LAYOUT.check_unit: {"route get", _STATE},
     LAYOUT.routes_unit: {"route get", "route add"},
+    LAYOUT.probe_unit: {"firewall", "route add", _STATE},
 }
 
 
@@ -54,6 +57,7 @@ def test_what_a_script_can_do() -> None:
     probe = Path(__file__).resolve().parents[1] / "support" / "probe.py"
     with host(config(*HALVES, mode=Mode.STRICT), machines=()) as system:
         system.lay(_PROBE, probe.read_text())
+        system.lay(LAYOUT.probe_unit_path, render_probe_unit())
         system.run("mkdir", "--parents", "/mnt/some", "/etc/ssl/private", "/etc/ssh")
         system.must("mount", "-t", "tmpfs", "none", "/mnt/some")
         system.run("mkfifo", "/run/initctl", "/run/some-fifo")

@@ -11,6 +11,7 @@ From the bottom:
     route_list      many routes at a time
     nexthops        next hop objects, by pyroute2, which is loaded here only
     devices         devices by name and number
+    attached        what is attached to devices where packets come in
     watching        hearing of changes
     reading         snapshots
     lookups         what the kernel would do

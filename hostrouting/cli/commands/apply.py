@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hostrouting.cli.command import Command, Reply, config_option, wait_option
 from hostrouting.cli.page import Painted, counted, line
-from hostrouting.cli.schemas import FAILURES, FORESEEN, GATE, STEPS
+from hostrouting.cli.schemas import FAILURES, FORESEEN, GATE, OPERATIONS, STANDINGS, STEPS
 
 TYPE_CHECKING = False  # `typing` costs as much as parsing does
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ def _page(done: Done, arguments: argparse.Namespace, style: Style) -> Iterator[L
         yield check.answer_line()
     yield from _changes(done)
     yield from foreseen_lines(done.foreseen, config=arguments.config)
+    yield from done.standings.lines()
     if check is not None and done.escapes:
         yield from check.evidence_lines(style)
         again = f"hostrouting repair --config {arguments.config}"
@@ -71,6 +72,7 @@ def _answer_line(done: Done, config: str) -> Line:
     from hostrouting.cli.run import tally
 
     parts = tally(done.steps, {"add": "{} added", "replace": "{} replaced", "delete": "{} deleted", "keep": "{} kept"})
+    parts += [f"{counted(len(done.run.effects.operations), 'operation')}"] if done.run.effects.operations else []
     parts += [f"{counted(len(done.run.wrote), 'file')} written"] if done.run.wrote else []
     parts += [f"{counted(len(done.run.removed), 'file')} removed"] if done.run.removed else []
     if not done.changed:
@@ -79,21 +81,23 @@ def _answer_line(done: Done, config: str) -> Line:
 
 
 def _changes(done: Done) -> Iterator[Line]:
-    from hostrouting.cli.run import file_lines, step_lines
+    from hostrouting.cli.run import file_lines, operation_lines, step_lines
 
+    operations = done.run.effects.operations
     changes = [step for step in done.steps if step.action != "keep"]
-    if changes or done.run.wrote or done.run.removed:
+    if changes or operations or done.run.wrote or done.run.removed:
         yield line()
         if not done.run.ok:
             yield line("What it has changed all the same:")
     yield from step_lines(changes)
+    yield from operation_lines(operations)
     yield from file_lines("wrote", done.run.wrote)
     yield from file_lines("removed", done.run.removed)
 
 
 def _document(done: Done) -> dict[str, Any]:
     from hostrouting.cli.gates import gate_document
-    from hostrouting.cli.run import foreseen_document, step_document
+    from hostrouting.cli.run import foreseen_document, operation_document, step_document
 
     return {
         "schema": COMMAND.schema,
@@ -101,6 +105,9 @@ def _document(done: Done) -> dict[str, Any]:
         "changed": done.changed,
         "steps": [step_document(step) for step in done.steps],
         "foreseen": [foreseen_document(foreseen) for foreseen in done.foreseen],
+        "operations": [operation_document(operation) for operation in done.run.effects.operations],
+        # What is not in force after apply is a failure.
+        "standings": [{k: v for k, v in it.items() if k != "faults"} for it in done.standings.documents()],
         "files": {"wrote": list(done.run.wrote), "removed": list(done.run.removed)},
         "check": None if done.check is None else done.check.document(),
         "gate": gate_document(done.gate),
@@ -125,6 +132,8 @@ afterwards is exit code 1 in STRICT, and is only told in WARN.
         "changed": "whether anything was changed",
         **STEPS,
         **FORESEEN,
+        **OPERATIONS,
+        **{key: says for key, says in STANDINGS.items() if "faults" not in key},
         "files.wrote[]": "the files that were written",
         "files.removed[]": "the files that were removed",
         "check": "the check that followed, as hostrouting/check/1; null where there was none",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hostrouting.cli.command import FAILED, FINE, UNDECIDED, Command, Reply, config_option, devs_option, wait_option
 from hostrouting.cli.page import Painted, line, spoken
-from hostrouting.cli.schemas import CHECK
+from hostrouting.cli.schemas import CHECK, STANDINGS
 
 TYPE_CHECKING = False  # `typing` costs as much as parsing does
 if TYPE_CHECKING:
@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
     from hostrouting.cli.check import Check
     from hostrouting.cli.page import Line, Style
-    from hostrouting.config import RouteOverlapConfig
+    from hostrouting.cli.standings import Standings
+    from hostrouting.config import HostRoutingConfig, RouteOverlapConfig
     from hostrouting.host import Host
     from hostrouting.openings import GateState
 
@@ -33,19 +34,56 @@ def _options(parser: argparse.ArgumentParser) -> None:
 def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
     from hostrouting.cli.check import make_check
     from hostrouting.cli.gates import looked_at_gate
+    from hostrouting.cli.source import config_of, installed_config
+    from hostrouting.cli.standings import Standings
+    from hostrouting.config import HostRoutingConfig
     from hostrouting.openings import GateState
 
+    if not (arguments.cidrs or arguments.snapshot):
+        config = config_of(arguments) if arguments.config else installed_config(host()) or HostRoutingConfig()
+        if config.probe_rewrite.enabled and not config.route_overlap.expected_cidrs:
+            return _without_cidrs(host(), config)
     it = make_check(arguments, host)
     gate = GateState() if arguments.snapshot else looked_at_gate(host())
 
+    # CIDRs on the command line take the place of everything else that a configuration asks for.
+    asks_all = not (arguments.snapshot or arguments.cidrs)
+    standings = Standings.on(host(), it.config) if asks_all else Standings()
+
     def document() -> dict[str, Any]:
         found = it.document()
-        return {**found, "notes": [*found["notes"], *gate.openings]}
+        notes = [*found["notes"], *gate.openings, *standings.troubles]
+        return {**found, "notes": notes, "standings": standings.documents()}
 
-    return Reply(_CODES[it.found.verdict], document, lambda style: _page(it, gate, arguments, style))
+    code = _CODES[it.found.verdict] or standings.code
+    return Reply(code, document, lambda style: _page(it, gate, standings, arguments, style))
 
 
-def _page(it: Check, gate: GateState, arguments: argparse.Namespace, style: Style) -> Iterator[Line]:
+def _without_cidrs(host: Host, config: HostRoutingConfig) -> Reply:
+    """The answer where nothing is expected of routes, and only something else is asked for."""
+    from itertools import islice
+
+    from hostrouting.cli.gates import gate_lines, looked_at_gate
+    from hostrouting.cli.standings import Standings
+
+    standings, gate = Standings.on(host, config), looked_at_gate(host)
+
+    def document() -> dict[str, Any]:
+        nothing: dict[str, list[Any]] = {key: [] for key in ("expectedDevs", "findings", "repair", "unsafe")}
+        head = {"schema": COMMAND.schema, "verdict": "ok", "mode": config.route_overlap.mode}
+        return {**head, **nothing, "notes": [*gate.openings, *standings.troubles], "standings": standings.documents()}
+
+    def page() -> Iterator[Line]:
+        yield from islice(standings.lines(), 1, None)
+        yield from standings.trouble_lines()
+        yield from gate_lines(gate)
+
+    return Reply(standings.code, document, lambda _style: page())
+
+
+def _page(
+    it: Check, gate: GateState, standings: Standings, arguments: argparse.Namespace, style: Style
+) -> Iterator[Line]:
     from hostrouting.cli.gates import gate_lines
 
     yield it.answer_line()
@@ -62,6 +100,8 @@ def _page(it: Check, gate: GateState, arguments: argparse.Namespace, style: Styl
         yield line(f"Which way it takes now is told by: hostrouting explain {it.found.report.cidrs[0].ip}{where}")
     yield from _why_expected(it)
     yield from _asked(it, arguments)
+    yield from standings.lines()
+    yield from standings.trouble_lines()
     yield from gate_lines(gate)
 
 
@@ -123,10 +163,13 @@ Without a configuration the expected devices are those of the IPv4 default route
 with one, CIDRs given here take the place of its own. With neither, the check that is installed on this host is asked.
 Nothing is written, and no privilege is needed.
 
+What else is configured or installed (the probe rewrite) is looked at too, unless CIDRs are given: where it is not in
+force or cannot work, the exit code is 1.
+
 Verdicts: ok (exit code 0), overlap (1), undecided (3: right for a plain packet, and a rule sends others elsewhere),
 no-default-route (3).
 """,
     failing="an overlap was found",
     takes_snapshot=True,
-    keys=CHECK,
+    keys={**CHECK, **STANDINGS},
 )

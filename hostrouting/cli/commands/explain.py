@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from hostrouting.fib import Flow, Variant
     from hostrouting.fib.trace import Tried
     from hostrouting.host import Host
-    from hostrouting.model import Link, Route
+    from hostrouting.model import IP, Link, Route
 
 __all__ = ["COMMAND"]
 
@@ -98,6 +98,7 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
     known = {name: getattr(arguments, name) for name in _KNOWN}
     flow = Flow(**{**known, "source": source})
     config = config_of(arguments)
+    source_note, flow = _seen_by_rules(arguments, host, address, flow)
     with looked_at(arguments, host) as backend:
         snapshot = backend.snapshot(family=address.version)
         known_devices(flow, snapshot)
@@ -105,9 +106,46 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
         surprise = _surprise(it, backend, flow)
     return Reply(
         FINE,
-        lambda: {**explain_document(it), "surprise": surprise},
-        lambda style: _page(it, Check.of(snapshot, config), surprise=surprise, style=style),
+        lambda: {**explain_document(it), "source": source_note, "surprise": surprise},
+        lambda style: _page(it, Check.of(snapshot, config), source=source_note, surprise=surprise, style=style),
     )
+
+
+def _seen_by_rules(
+    arguments: argparse.Namespace, host: Callable[[], Host], address: IP, flow: Flow
+) -> tuple[str, Flow]:
+    """What becomes of a link-local source before routing, in a sentence, and the packet as routing sees it."""
+    from ipaddress import IPv6Address
+
+    import attrs
+
+    from hostrouting.cli.source import config_of, installed_config
+    from hostrouting.cli.standings import Standings
+    from hostrouting.config import HostRoutingConfig
+    from hostrouting.probe_rewrite import is_rewritten
+
+    source = flow.source
+    if (
+        not isinstance(source, IPv6Address)
+        or not isinstance(address, IPv6Address)
+        or not source.is_link_local
+        or flow.iif in {None, "lo"}
+    ):
+        return "", flow
+    here = arguments.config is None and arguments.snapshot is None
+    config = (installed_config(host()) or HostRoutingConfig()) if here else config_of(arguments)
+    settings = config.probe_rewrite
+    if not is_rewritten(settings, source=source, destination=address, iif=flow.iif):
+        if address.is_link_local or address.is_multicast:
+            return "", flow
+        told = f"Linux does not forward what comes from {source}: the address is valid on its own link only"
+        return f"{told}; the section probeRewrite of a configuration rewrites the source of load-balancer probes", flow
+    told = f"the source {source} becomes {settings.global_address} before routing (nftables table ip6 {settings.table})"
+    if not arguments.snapshot:
+        standings = Standings.on(host(), config)
+        faults = (*standings.troubles, *standings.faults)
+        told += f"; but that is not in force: {'; '.join(faults)}" if faults else ""
+    return told, attrs.evolve(flow, source=settings.global_address)
 
 
 def _surprise(it: Explanation, backend: RouteBackend, flow: Flow) -> str:
@@ -133,8 +171,10 @@ def _surprise(it: Explanation, backend: RouteBackend, flow: Flow) -> str:
     return f"{told}; it does so where forwarding is off on {flow.iif}" if is_kept else told
 
 
-def _page(it: Explanation, check: Check, *, surprise: str, style: Style) -> Iterator[Line]:
+def _page(it: Explanation, check: Check, *, source: str, surprise: str, style: Style) -> Iterator[Line]:
     yield _answer_line(it)
+    if source:
+        yield line(Painted(f"{source[0].upper()}{source[1:]}.", "warn"))
     if surprise:
         yield line(Painted(f"But {surprise}.", "warn"))
     yield line()
@@ -327,6 +367,7 @@ be told; for the rest it is one that the host itself makes, and where that matte
         "others[].when[][]": "what would have to be true of a packet that goes another way: all of one of the lists",
         "others[].kind": "what becomes of it",
         "others[].devs[]": "by which devices",
+        "source": "what becomes of a link-local source before routing: a sentence; else empty",
         "surprise": "what the kernel itself answers, where that is not what its tables say; else empty",
     },
 )

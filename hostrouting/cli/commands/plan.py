@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hostrouting.cli.command import Command, Reply, config_option
 from hostrouting.cli.page import Painted, counted, line
-from hostrouting.cli.schemas import FORESEEN, GATE, STEPS
+from hostrouting.cli.schemas import FORESEEN, GATE, OPERATIONS, STEPS
 
 TYPE_CHECKING = False  # `typing` costs as much as parsing does
 if TYPE_CHECKING:
@@ -40,7 +40,11 @@ def _here(host: Host, config: HostRoutingConfig) -> Prospect:
     look = Configure(config, host=host).preview()
     routes, gate = look.routes or RoutePlan(), looked_at_gate(host)
     after = None if look.before is None else _afterwards(routes, look.before, config)
-    return Prospect(routes, look.files.writes, look.files.removes, after, saved=False, gate=gate)
+    operations, notes = look.operations, look.notes
+    files = look.files
+    return Prospect(
+        routes, files.writes, files.removes, after, saved=False, gate=gate, operations=operations, notes=notes
+    )
 
 
 def _elsewhere(arguments: argparse.Namespace, host: Callable[[], Host], config: HostRoutingConfig) -> Prospect:
@@ -68,7 +72,7 @@ def _afterwards(routes: RoutePlan, before: Snapshot, config: HostRoutingConfig) 
 
 def _page(it: Prospect, arguments: argparse.Namespace, style: Style) -> Iterator[Line]:
     from hostrouting.cli.gates import gate_lines
-    from hostrouting.cli.run import file_lines, foreseen_lines, step_lines
+    from hostrouting.cli.run import file_lines, foreseen_lines, operation_lines, step_lines
 
     yield _answer_line(it, arguments.config)
     if it.steps or it.routes.pending:
@@ -76,6 +80,10 @@ def _page(it: Prospect, arguments: argparse.Namespace, style: Style) -> Iterator
     yield from step_lines(it.steps)
     yield from (line("  ", Painted(f"? {pending}", "warn")) for pending in it.routes.pending)
     yield from foreseen_lines(it.routes.foreseen, config=arguments.config)
+    if it.operations or it.notes:
+        yield line()
+    yield from operation_lines(it.operations)
+    yield from (line("  ", Painted(note, "warn")) for note in it.notes)
     if it.writes or it.removes:
         yield line()
     yield from file_lines("write", it.writes)
@@ -115,6 +123,7 @@ def _answer_line(it: Prospect, config: str) -> Line:
     if it.answer == "not-ready":
         return line(Painted("NOT READY:", "warn"), " apply would wait for an IPv4 default route, by which to judge")
     parts = tally(it.routes.steps, {"add": "add {}", "replace": "replace {}", "delete": "delete {}"})
+    parts += [f"{operation.verb} {operation.object}" for operation in it.operations]
     parts += [f"write {counted(len(it.writes), 'file')}"] if it.writes else []
     parts += [f"remove {counted(len(it.removes), 'file')}"] if it.removes else []
     if it.answer == "overlap":
@@ -129,7 +138,7 @@ def _answer_line(it: Prospect, config: str) -> Line:
 
 def _document(it: Prospect) -> dict[str, Any]:
     from hostrouting.cli.gates import gate_document
-    from hostrouting.cli.run import foreseen_document, step_document
+    from hostrouting.cli.run import foreseen_document, operation_document, step_document
 
     return {
         "schema": COMMAND.schema,
@@ -138,6 +147,8 @@ def _document(it: Prospect) -> dict[str, Any]:
         "steps": [step_document(step) for step in it.steps],
         "pending": [str(pending) for pending in it.routes.pending],
         "foreseen": [foreseen_document(foreseen) for foreseen in it.routes.foreseen],
+        "operations": [operation_document(operation) for operation in it.operations],
+        "notes": list(it.notes),
         "files": None if it.saved else {"write": list(it.writes), "remove": list(it.removes)},
         "verdict": None if it.after is None else it.after.found.verdict,
         "gate": None if it.saved else gate_document(it.gate),
@@ -163,6 +174,8 @@ a device. With --json, "answer" tells these apart.
         **STEPS,
         **FORESEEN,
         "pending[]": "what is waited for; each a sentence",
+        **OPERATIONS,
+        "notes[]": "what there is to know of these; each a sentence",
         "files.write[]": "the files that would be written, if only till it fails; files is null of a snapshot",
         "files.remove[]": "the files that would be removed",
         "verdict": "what check would say afterwards; null where nothing is to be checked, or nobody knows",

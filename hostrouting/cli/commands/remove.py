@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hostrouting.cli.command import FINE, Command, Reply, config_option
 from hostrouting.cli.page import SHOWN, Painted, capped, counted, line
-from hostrouting.cli.schemas import FAILURES
+from hostrouting.cli.schemas import FAILURES, OPERATIONS
 from hostrouting.route_protocol import OURS
 
 TYPE_CHECKING = False  # `typing` costs as much as parsing does
@@ -41,7 +41,7 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
 
 
 def _page(before: Preview, run: Run | None) -> Iterator[Line]:
-    from hostrouting.cli.run import file_lines, step_lines
+    from hostrouting.cli.run import file_lines, operation_lines, step_lines
 
     steps = () if before.routes is None else before.routes.changes
     if run is None:
@@ -52,10 +52,12 @@ def _page(before: Preview, run: Run | None) -> Iterator[Line]:
         yield line("What is left can be seen with: hostrouting status")
         return
     parts = [counted(len(steps), "route")] if steps else []
+    parts += [it.object for it in before.operations]
     parts += [counted(len(before.files.removes), "file")] if before.files.removes else []
     yield line(Painted("DONE:", "good"), f" {' and '.join(parts)} removed; nothing of ours is left")
     yield line()
     yield from step_lines(steps)
+    yield from operation_lines(before.operations)
     yield from file_lines("removed", before.files.removes)
     yield from _stays(before)
 
@@ -74,6 +76,7 @@ def _stays(before: Preview) -> Iterator[Line]:
 
 
 def _document(before: Preview, run: Run | None) -> dict[str, Any]:
+    from hostrouting.cli.run import operation_document
     from hostrouting.leftover import deletion_command
 
     ok = run is None or run.ok
@@ -82,6 +85,7 @@ def _document(before: Preview, run: Run | None) -> dict[str, Any]:
         "schema": COMMAND.schema,
         "ok": ok,
         "routes": [str(step.route) for step in steps] if ok else [],
+        "operations": [operation_document(it) for it in before.operations] if ok else [],
         "files": list(before.files.removes) if ok else [],
         "stays": [{"route": str(route), "command": deletion_command(route)} for route in before.stays],
         "failures": [] if run is None else run.failures,
@@ -102,6 +106,7 @@ Takes root. Routes of ours are those that carry our protocol number: {OURS}, unl
     keys={
         "ok": "whether everything of ours is gone",
         "routes[]": "the routes that were removed",
+        **OPERATIONS,
         "files[]": "the files that were removed",
         "stays[].route": "a route that the configuration, or else the installed script, has and that is not ours",
         "stays[].command": "what a shell is told to delete it, and no other",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from hostrouting.cli.command import Command, Reply, config_option
 from hostrouting.cli.page import SHOWN, Painted, capped, counted, line, table
-from hostrouting.cli.schemas import CHECK, GATE
+from hostrouting.cli.schemas import CHECK, GATE, STANDINGS
 
 TYPE_CHECKING = False  # `typing` costs as much as parsing does
 if TYPE_CHECKING:
@@ -60,6 +60,7 @@ def _page(it: HostStatus, config: str | None) -> Iterator[Line]:
     width = max(len(name) for name, _ in rows)
     for name, fact in rows:
         yield line("  ", Painted(f"{name:<{width}}  ", "soft"), fact)
+    yield from it.standings.lines()
     yield from gate_lines(it.gate)
     if it.missing:
         yield line()
@@ -83,7 +84,7 @@ def _page(it: HostStatus, config: str | None) -> Iterator[Line]:
 
 def _answer_lines(it: HostStatus, config: str | None) -> Iterator[Line]:
     """What is wrong, first of all with the way of the packets; else what is not known; else that all is well."""
-    told = [*_escapes(it, config), *_wrong(it, config)]
+    told = [*_escapes(it, config), *_wrong(it, config), *_astray(it)]
     yield from told or [_unknown(it) or _well(it, config)]
 
 
@@ -141,6 +142,14 @@ def _wrong(it: HostStatus, config: str | None) -> Iterator[Line]:
         yield line(
             Painted("MISSING:", "bad"), f"{count}; {f'see: hostrouting plan --config {config}' if config else start}"
         )
+
+
+def _astray(it: HostStatus) -> Iterator[Line]:
+    """What other tasks do, and what is not in force or does not work; in full it is told below."""
+    for standing in it.standings.found:
+        if not standing.is_right:
+            word = "NOT IN FORCE:" if standing.faults else "NOT WORKING:"
+            yield line(Painted(word, "bad"), f" {standing.subject}; {_more((*standing.faults, *standing.hindrances))}")
 
 
 def _more(sentences: tuple[str, ...]) -> str:
@@ -242,6 +251,7 @@ def _document(it: HostStatus) -> dict[str, Any]:
             "at": it.last.at,
             "outOfDate": it.last.is_out_of_date(it.now),
         },
+        "standings": it.standings.documents(),
         "troubles": list(it.troubles),
     }
 
@@ -294,6 +304,7 @@ those that the installed script has. 3 says that not all could be found out, or 
         "lastCheck.findings": "how many findings it had",
         "lastCheck.at": "when it was",
         "lastCheck.outOfDate": "whether now has another answer; null where it cannot be compared",
+        **STANDINGS,
         "troubles[]": "what could not be found out; each a sentence",
     },
 )

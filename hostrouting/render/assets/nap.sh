@@ -1,4 +1,4 @@
-# How both scripts wait. Counted in fifths of a second, for the clock may be set meanwhile. A nap is a fifth of what was
+# How the scripts wait. Counted in fifths of a second, for the clock may be set meanwhile. A nap is a fifth of what was
 # waited, and no more than 2 s: looks at a table of 100,000 routes take their time as well.
 nap() {
   local fifths=$((1 + waited / 5)) left=$((wait * 5 - waited))

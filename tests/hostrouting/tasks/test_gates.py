@@ -446,7 +446,7 @@ class TestOthers:
         host.manager.boot()
         run(Remove(HostRoutingConfig(), host=host))
         assert (host.files.texts, host.files.links) == before
-        assert host.manager.calls == ["reload"]
+        assert host.manager.calls == ["reload", f"stop {LAYOUT.probe_unit}"]  # there is none of that name
 
     @pytest.mark.parametrize("path", MARKED)
     @pytest.mark.parametrize("as_link", [True, False])
@@ -533,4 +533,4 @@ def test_a_running_machine_is_never_touched() -> None:
         run(Configure(CONFIGS[one], host=host))
         run(Configure(CONFIGS[other], host=host))
         touched = {event.partition(" ")[2] for event in (*only(mishaps, "start"), *only(mishaps, "stop"))}
-        assert touched <= {LAYOUT.gate_unit, LAYOUT.routes_unit, LAYOUT.check_unit}
+        assert touched <= {LAYOUT.gate_unit, LAYOUT.routes_unit, LAYOUT.check_unit, LAYOUT.probe_unit}

@@ -94,7 +94,19 @@ def test_not_ready(repaired: str) -> None:
 
 def test_schema(repaired: str, written: Callable[..., str]) -> None:
     """The JSON is `hostrouting/apply/1`, for a run that went well and for one that did not."""
-    keys = {"schema", "ok", "changed", "steps", "foreseen", "files", "check", "gate", "failures"}
+    keys = {
+        "schema",
+        "ok",
+        "changed",
+        "steps",
+        "foreseen",
+        "operations",
+        "standings",
+        "files",
+        "check",
+        "gate",
+        "failures",
+    }
     good = say("apply", "--config", repaired, "--json", kernel=h200()).json
     assert set(good) == keys
     assert (good["schema"], good["ok"], good["changed"]) == ("hostrouting/apply/1", True, True)

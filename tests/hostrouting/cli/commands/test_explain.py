@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 KEYS = {
     "schema", "address", "kind", "devs", "expected", "expectedDevs", "rules", "rule", "table", "route", "protocol",
-    "legs", "links", "passed", "dropsReplies", "others", "surprise",
+    "legs", "links", "passed", "dropsReplies", "others", "source", "surprise",
 }  # fmt: skip
 
 

@@ -43,7 +43,7 @@ def test_remove_schema(repaired: str) -> None:
     host = FakeHost(kernel=h200())
     say("apply", "--config", repaired, host=host)
     document = say("remove", "--json", host=host).json
-    assert set(document) == {"schema", "ok", "routes", "files", "stays", "failures"}
+    assert set(document) == {"schema", "ok", "routes", "operations", "files", "stays", "failures"}
     assert (document["schema"], document["ok"], len(document["routes"])) == ("hostrouting/remove/1", True, 2)
     assert say("remove", "--json", host=host).json["files"] == []
 

@@ -116,6 +116,7 @@ def test_schema(repaired: str) -> None:
         == set(empty)
         == {
             "schema",
+            "standings",
             "installed",
             "routes",
             "missing",

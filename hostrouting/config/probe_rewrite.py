@@ -1,0 +1,307 @@
+"""What the operator wrote about the load balancer's probes over IPv6: the section `probeRewrite`, and its rules.
+
+Here: the frozen values of the section, its defaults, and the rule of each value that no other section has. Not here:
+what follows from them on a host, and whether an address is one of the host's own: no configuration can know that.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from ipaddress import AddressValueError, IPv4Address, IPv6Address, IPv6Network
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import attrs
+
+from hostrouting.config.objects import Faulty, Keys, Spot, items
+from hostrouting.config.values import device_name, integer, switch, text_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+__all__ = [
+    "DEFAULT_GLOBAL_ADDRESS",
+    "DEFAULT_IMDS_URL",
+    "DEFAULT_LINK_LOCAL",
+    "DEFAULT_PRIORITY",
+    "DEFAULT_TABLE",
+    "PROBE_REWRITE",
+    "ImdsConfig",
+    "OnUnknown",
+    "ProbeCondition",
+    "ProbeRewriteConfig",
+]
+
+DEFAULT_LINK_LOCAL = "fe80::1234:5678:9abc"
+"""Where Azure's load balancer sends its probes from."""
+DEFAULT_GLOBAL_ADDRESS = "2603:1062:0:1:fe80:1234:5678:9abc"
+"""An address that Azure sets aside to stand for the one above."""
+DEFAULT_TABLE = "hostrouting_slb"
+DEFAULT_PRIORITY = -300
+DEFAULT_IMDS_URL = "http://169.254.169.254/metadata/instance/network?api-version=2021-02-01"
+
+_LINK_LOCAL = IPv6Network("fe80::/10")
+_GLOBAL_UNICAST = IPv6Network("2000::/3")
+# No keyword of nft has an underscore, and a table that is named like one cannot be written in nft's own language.
+_TABLE_NAME = re.compile("(?=.*_)[a-z][a-z0-9_]{0,63}")
+_DELETED_NAME = "azureslbprobe"
+# The host is an address, for the time-out cannot bound how long a name is looked up.
+_URL = re.compile(r"http://(?:\[([0-9A-Fa-f:.]+)\]|([0-9.]+))(?::([0-9]{1,5}))?(?:[/?][!\"$-~]*)?", re.ASCII)
+_LONGEST, _MOST_RETRIES = 60, 100
+
+E = TypeVar("E", bound=StrEnum)
+
+
+class ProbeCondition(StrEnum):
+    """When probes are rewritten on a host where the section is enabled."""
+
+    ALWAYS = "always"
+    LOCAL_IPV6 = "local-ipv6"
+    """When an interface has a global or unique local address that is not tentative."""
+    IMDS = "imds"
+    """When the instance metadata service says that the host has IPv6."""
+
+
+class OnUnknown(StrEnum):
+    """What follows when the instance metadata service gives no usable answer."""
+
+    FAIL = "fail"
+    APPLY = "apply"
+    SKIP = "skip"
+
+
+@attrs.frozen(init=False)
+class ImdsConfig:
+    """How the instance metadata service is asked; it counts only where the condition is imds."""
+
+    url: str
+    """Over http, and to an address: nothing looks up a name."""
+    timeout: float
+    """Seconds that one whole answer may take."""
+    retries: int
+    """How many times it is asked again after the first time."""
+    on_unknown: OnUnknown
+
+    def __init__(
+        self,
+        url: str = DEFAULT_IMDS_URL,
+        timeout: float = 2,
+        retries: int = 5,
+        on_unknown: OnUnknown | str = OnUnknown.FAIL,
+    ) -> None:
+        self.__attrs_init__(**_IMDS.check(url=url, timeout=timeout, retries=retries, on_unknown=on_unknown))
+
+    def to_mapping(self) -> dict[str, Any]:
+        """The JSON object of this section."""
+        return _IMDS.write(self)
+
+
+@attrs.frozen(init=False)
+class ProbeRewriteConfig:
+    """The rewrite of the load balancer's probes, and the switch that says it is meant."""
+
+    enabled: bool
+    interfaces: tuple[str, ...]
+    """The uplinks that probes come in by."""
+    link_local: IPv6Address
+    """The address that probes come from."""
+    global_address: IPv6Address
+    """The address that stands for it behind the uplinks."""
+    table: str
+    """The name of the nftables table, of the family ip6."""
+    priority: int
+    ensure_route: bool
+    """Whether the host gets a route for the global address, so that replies leave by the uplink."""
+    condition: ProbeCondition
+    imds: ImdsConfig
+
+    def __init__(
+        self,
+        enabled: bool = False,  # noqa: FBT001, FBT002  the order is that of the JSON
+        interfaces: Iterable[str] = (),
+        *,
+        link_local: IPv6Address | str = DEFAULT_LINK_LOCAL,
+        global_address: IPv6Address | str = DEFAULT_GLOBAL_ADDRESS,
+        table: str = DEFAULT_TABLE,
+        priority: int = DEFAULT_PRIORITY,
+        ensure_route: bool = True,
+        condition: ProbeCondition | str = ProbeCondition.LOCAL_IPV6,
+        imds: ImdsConfig | Mapping[str, object] | None = None,
+    ) -> None:
+        given = PROBE_REWRITE.check(
+            enabled=enabled,
+            interfaces=interfaces,
+            link_local=link_local,
+            global_address=global_address,
+            table=table,
+            priority=priority,
+            ensure_route=ensure_route,
+            condition=condition,
+            imds={} if imds is None else imds,
+        )
+        self.__attrs_init__(**given)
+
+    def to_mapping(self) -> dict[str, Any]:
+        """The JSON object of this section."""
+        return PROBE_REWRITE.write(self)
+
+
+def _interfaces(raw: object, at: Spot) -> tuple[str | None, ...]:
+    """Every name, and None in the place of a faulty one, which still counts as one that was given."""
+    names: list[str | None] = []
+    holders: dict[str, Spot] = {}
+    for item, spot in items(raw, at):
+        try:
+            name = _uplink(item, spot)
+        except Faulty:
+            names.append(None)
+            continue
+        names.append(name)
+        holder = holders.setdefault(name, spot)
+        if holder is not spot:
+            spot.note(name, f"is given by {holder.path} already", "remove one of the two")
+    return tuple(names)
+
+
+def _uplink(raw: object, at: Spot) -> str:
+    name = device_name(raw, at)
+    if name == "lo":
+        raise at.faulty(raw, "is the loopback device, and no probe comes in by it", "name the uplink")
+    return name
+
+
+def _link_local(raw: object, at: Spot) -> IPv6Address:
+    address = _address(raw, at)
+    if address not in _LINK_LOCAL:
+        rule = f"is not a link-local address: those are in {_LINK_LOCAL}"
+        raise at.faulty(raw, rule, "write the address that the load balancer's probes come from")
+    return address
+
+
+def _global_address(raw: object, at: Spot) -> IPv6Address:
+    address = _address(raw, at)
+    if address not in _GLOBAL_UNICAST:
+        rule = f"is not a global unicast address: those are in {_GLOBAL_UNICAST}"
+        raise at.faulty(raw, rule, f'write one that no host has, such as "{DEFAULT_GLOBAL_ADDRESS}"')
+    return address
+
+
+def _address(raw: object, at: Spot) -> IPv6Address:
+    remedy = f'write an IPv6 address such as "{DEFAULT_LINK_LOCAL}", without prefix length'
+    text = text_of(raw, at, remedy)
+    host, zone, _ = text.partition("%")
+    try:
+        address = IPv6Address(host)
+    except AddressValueError as error:
+        raise at.faulty(raw, "is not an IPv6 address", remedy) from error
+    if zone:
+        raise at.faulty(raw, "has a zone, and interfaces says where probes come in", f'write "{address}"')
+    return address
+
+
+def _table(raw: object, at: Spot) -> str:
+    remedy = f'write a name such as "{DEFAULT_TABLE}"'
+    text = text_of(raw, at, remedy)
+    if not _TABLE_NAME.fullmatch(text):
+        rule = (
+            "is not a table name: one has 2 to 64 lower-case letters, digits and '_', begins with a letter, has a '_'"
+        )
+        raise at.faulty(raw, rule, remedy)
+    if _DELETED_NAME in text:
+        rule = f"contains {_DELETED_NAME}, and another agent on Azure deletes every table whose name does"
+        raise at.faulty(raw, rule, remedy)
+    return text
+
+
+def _priority(raw: object, at: Spot) -> int:
+    # Defragmentation is at -400 and connection tracking at -200: the rewrite belongs between them.
+    remedy = "write an integer from -399 to -201: after reassembly of fragments, before connection tracking"
+    return integer(raw, at, -201, remedy, lowest=-399)
+
+
+def _timeout(raw: object, at: Spot) -> float:
+    remedy = f"write the seconds as a number above 0, and at most {_LONGEST}"
+    if isinstance(raw, bool) or not isinstance(raw, int | float):
+        raise at.faulty(raw, "where a number belongs", remedy)
+    if not 0 < raw <= _LONGEST:
+        raise at.faulty(raw, "is out of range", remedy)
+    return float(raw)
+
+
+def _retries(raw: object, at: Spot) -> int:
+    return integer(raw, at, _MOST_RETRIES, f"write an integer from 0 to {_MOST_RETRIES}")
+
+
+def _url(raw: object, at: Spot) -> str:
+    remedy = f'write it as "{DEFAULT_IMDS_URL}": http, an address, no user'
+    text = text_of(raw, at, remedy)
+    parts = _URL.fullmatch(text)
+    if parts is None or not _is_host(parts[1], parts[2]) or not 0 < int(parts[3] or 80) < 2**16:
+        raise at.faulty(raw, "cannot be asked for metadata", remedy)
+    return text
+
+
+def _is_host(ipv6: str | None, ipv4: str | None) -> bool:
+    try:
+        IPv4Address(ipv4) if ipv6 is None else IPv6Address(ipv6)
+    except AddressValueError:
+        return False
+    return True
+
+
+def _one_of(kind: type[E], what: str) -> Callable[[object, Spot], E]:
+    """The reader of a word out of a few."""
+    words = {str(word): word for word in kind}
+    *others, last = (f'"{word}"' for word in words)
+    remedy = f"write {', '.join(others)} or {last}"
+
+    def read(raw: object, at: Spot) -> E:
+        word = words.get(text_of(raw, at, remedy))
+        if word is None:
+            raise at.faulty(raw, f"is not {what}", remedy)
+        return word
+
+    return read
+
+
+def _rules_of_several(found: dict[str, Any], at: Spot) -> None:
+    """What the switch, the interfaces and the route say together; silent about one that was refused."""
+    interfaces = found.get("interfaces")
+    if interfaces and found.get("enabled") is False:
+        rule = "interfaces were provided but enabled=false"
+        at.below("enabled").note_absence(rule, "set enabled=true to rewrite the source of probes")
+    if found.get("enabled") is not True or interfaces is None:
+        return
+    if not interfaces:
+        rule = "no interface is named but enabled=true"
+        at.below("interfaces").note_absence(rule, 'name the uplink that probes come in by, such as ["eth0"]')
+    if found.get("ensure_route") is True and len(set(interfaces)) > 1:
+        rule = f"true needs exactly one interface, and {len(interfaces)} are named"
+        remedy = "name the one that probes come in by, or set ensureRoute=false and see to the route yourself"
+        at.below("ensureRoute").note_absence(rule, remedy)
+
+
+_IMDS = Keys(
+    {
+        "url": _url,
+        "timeout": _timeout,
+        "retries": _retries,
+        "on_unknown": _one_of(OnUnknown, "what can follow"),
+    }
+)
+PROBE_REWRITE = Keys(
+    {
+        "enabled": switch,
+        "interfaces": _interfaces,
+        "link_local": _link_local,
+        "global_address": _global_address,
+        "table": _table,
+        "priority": _priority,
+        "ensure_route": switch,
+        "condition": _one_of(ProbeCondition, "a condition"),
+        "imds": _IMDS.reader(ImdsConfig),
+    },
+    absent={"enabled": False, "interfaces": (), "ensure_route": True},
+    together=_rules_of_several,
+)
+"""The keys of the section."""

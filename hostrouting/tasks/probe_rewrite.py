@@ -1,0 +1,399 @@
+"""RewriteProbeSource: load-balancer probes over IPv6 reach the pods, now and before every machine."""
+
+from __future__ import annotations
+
+import math
+from contextlib import contextmanager
+from ipaddress import IPv6Network
+from typing import TYPE_CHECKING, ClassVar, Self
+
+import attrs
+
+from hostrouting.apply import apply_plan
+from hostrouting.config import OnUnknown, ProbeCondition
+from hostrouting.effects import Operation, having_changed
+from hostrouting.errors import ConfigError, Fault, FileError, MetadataError, NftablesError, NftMissing, RouteConflict
+from hostrouting.examination import await_found
+from hostrouting.fileset import File, FileSet, unit_file
+from hostrouting.gate import Part
+from hostrouting.metadata import ask_for_ipv6
+from hostrouting.model import IPV6, Prefix, Snapshot
+from hostrouting.probe_rewrite import (
+    NotedRoute,
+    OwnAddress,
+    Record,
+    RewritePlan,
+    Surroundings,
+    find_hindrances,
+    has_address,
+    own_addresses,
+    plan_rewrite,
+    wanted_route,
+    wanted_table,
+)
+from hostrouting.render import (
+    MOST_WAIT,
+    GateStep,
+    ProbeScript,
+    parse_probe_script,
+    render_preset,
+    render_probe_script,
+    render_probe_unit,
+)
+from hostrouting.tasks.boot import HostTask, run_once
+from hostrouting.tasks.results import Preview, ProbeResult, Standing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import phases
+    from hostrouting.backends.base import RouteBackend
+    from hostrouting.config import ProbeRewriteConfig
+    from hostrouting.metadata import Answer
+    from hostrouting.model import Route
+    from hostrouting.nftables import Nftables, Table
+    from hostrouting.render import BootCondition
+
+__all__ = ["RewriteProbeSource"]
+
+_ADDRESSES = "/proc/self/net/if_inet6"
+_SETTINGS = "/proc/sys/net/ipv6/conf"
+
+
+@attrs.frozen
+class RewriteProbeSource(HostTask[ProbeResult]):
+    """Rewrite the link-local source of Azure's IPv6 probes to an address that may be forwarded, and back.
+
+    1. Not enabled, and nothing of it here: nothing at all happens.
+    2. Where the condition is `imds`, the instance metadata is asked whether this node has IPv6.
+    3. Unit, script and gate are written where they differ: from now on no machine starts before the rules are loaded.
+    4. The rules are compared with what nft lists, and loaded in one transaction where they differ; then the route.
+    5. The script is run once, where it is new or failed the last time. Then all of it is read back.
+    6. What about the host keeps probes from the pods all the same is logged: forwarding off, a link in a bridge, a BPF
+       program before nftables.
+    7. Where the configuration does not ask for it any more, or its condition does not hold, table and route go.
+    """
+
+    name: ClassVar[str] = "rewrite-probe-source"
+    nothing: ClassVar[str] = "the probe rewrite is not enabled, and nothing of it is here"
+    answer: Answer | None = attrs.field(default=None, kw_only=True, eq=False, repr=False)
+    """What the instance metadata said; None where it was not asked."""
+
+    @property
+    def part(self) -> Part:
+        """The script, which every start of a machine requires, and the unit that runs it at every boot."""
+        layout, seconds = self.host.layout, min(math.ceil(self.wait), MOST_WAIT)
+        files = FileSet(
+            (
+                unit_file(layout.probe_unit_path, render_probe_unit(layout), script=layout.probe_script, layout=layout),
+                File(layout.probe_preset_path, render_preset(layout.probe_unit)),
+            ),
+            links=((layout.probe_enabled_path, f"{layout.unit_directory}/{layout.probe_unit}"),),
+            obsolete=layout.obsolete_paths(layout.probe_unit),
+        )
+        script = File(layout.probe_script_path, self._script(wait=seconds), mode=0o755)
+        return Part(
+            GateStep(70, "requires", "probe-rewrite"),
+            files,
+            layout.probe_unit,
+            FileSet((script,)),
+            remains=(layout.probe_unfinished_path,),
+        )
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether it is enabled."""
+        return self._settings.enabled
+
+    def paths(self) -> tuple[str, ...]:
+        """The paths of its files that are on the host."""
+        part, files = self.part, self.host.files
+        return (*part.present(files), *part.program.present(files), *self._applied.present(files))
+
+    def settled(self, ctx: phases.Context) -> Self:
+        """The task that knows what the instance metadata says, where that is the condition."""
+        if not (self.is_wanted and self._settings.condition is ProbeCondition.IMDS) or self.host.backend is None:
+            return self
+        return attrs.evolve(self, answer=ask_for_ipv6(ctx, self.host.fetch, self._settings.imds))
+
+    def look(self, *, up: bool) -> Preview:
+        """What would be done to the table and the route."""
+        nft, open_backend = self.host.nftables, self.host.backend
+        if nft is None or open_backend is None or not (up or self._is_left):
+            return Preview()
+        with open_backend() as backend:
+            snapshot = self._read(backend)
+        is_met = bool(self._condition(snapshot))
+        plan = self._plan(nft, snapshot, up=up and is_met)
+        conflicts = [plan.conflict] if plan.conflict else []
+        return Preview(operations=plan.operations, notes=(*conflicts, *(self._why_not() if up and not is_met else ())))
+
+    def install(self, ctx: phases.Context, changed: tuple[str, ...]) -> ProbeResult:
+        """The rules and the route, now, and one run of the script that the next boot depends on."""
+        nft, open_backend = self.host.nftables, self.host.backend
+        if nft is None or open_backend is None:
+            return ProbeResult(None, changed)
+        self._require_an_answer()
+        with open_backend() as backend:
+            operations = self._carry_out(ctx, nft, backend)
+        with having_changed(operations=operations):
+            is_new = self.host.layout.probe_script_path in changed
+            started = run_once(ctx, self.host, self.part.unit, wait=self.wait, is_new=is_new)
+            if started:
+                # Another run of the former script may have ended between the plan and this one.
+                with open_backend() as backend:
+                    operations += self._carry_out(ctx, nft, backend)
+            standing = self.standing()
+            if standing is not None:
+                if standing.faults:
+                    told = "; ".join(standing.faults)
+                    raise NftablesError(f"what was loaded is not in force, another program changes it too: {told}")
+                for line in standing.hindrances:
+                    ctx.log.warning("%s", line)
+                for line in standing.notes:
+                    ctx.log.info("%s", line)
+            return ProbeResult(standing, changed, operations, started)
+
+    def remove(self, ctx: phases.Context, changed: tuple[str, ...]) -> ProbeResult:
+        """Table and route, whatever is configured; last what says that they are here."""
+        files, part = self.host.files, self.part
+        nft, open_backend = self.host.nftables, self.host.backend
+        operations: tuple[Operation, ...] = ()
+        if nft is not None and open_backend is not None and self._is_left:
+            with open_backend() as backend, self._where_nft_is():
+                snapshot = self._read(backend)
+                operations = self._change(ctx, nft, backend, snapshot, up=False)
+        with having_changed(operations=operations):
+            gone = part.program.remove(files)
+            with having_changed(files=gone):
+                self._applied.remove(files)
+                return ProbeResult(None, (*changed, *gone), operations)
+
+    def standing(self) -> Standing | None:
+        """Whether the rules and the route are in force, and what keeps them from working."""
+        nft, open_backend = self.host.nftables, self.host.backend
+        if nft is None or open_backend is None or not (self.is_wanted or self.is_here()):
+            return None
+        settings = self._settings
+        with open_backend() as backend:
+            snapshot = self._read(backend)
+            up = self.is_wanted and bool(self._condition(snapshot))
+            plan = self._plan(nft, snapshot, up=up)
+            around = self._surroundings(nft, backend, snapshot) if up else Surroundings()
+        faults = (*([plan.conflict] if plan.conflict else []), *(f"{it.object}: {it.reason}" for it in plan.operations))
+        found = find_hindrances(settings, around) if up else ()
+        return Standing(
+            f"probes from {settings.link_local} by {' and '.join(settings.interfaces) or 'no interface'}",
+            up,
+            faults,
+            tuple(it.text for it in found if it.is_certain),
+            (*(it.text for it in found if not it.is_certain), *(self._why_not() if self.is_wanted and not up else ())),
+            self._counted(nft) if up and not faults else (),
+        )
+
+    @property
+    def _settings(self) -> ProbeRewriteConfig:
+        return self.config.probe_rewrite
+
+    def _script(self, *, wait: int) -> str:
+        """The text of the script; of none where no interface is named, so that there is nothing to rewrite."""
+        settings = self._settings
+        if not settings.interfaces:
+            return ""
+        told = ProbeScript(
+            table=settings.table,
+            priority=settings.priority,
+            link_local=settings.link_local,
+            global_address=settings.global_address,
+            interfaces=settings.interfaces,
+            ensure_route=settings.ensure_route,
+            condition=self._at_boot,
+            protocol=self.config.protocol,
+            wait=wait,
+        )
+        return render_probe_script(told, layout=self.host.layout)
+
+    @property
+    def _at_boot(self) -> BootCondition:
+        """The condition that the script is told; it never asks the instance metadata itself."""
+        settings = self._settings
+        if settings.condition is ProbeCondition.ALWAYS:
+            return "always"
+        if settings.condition is ProbeCondition.LOCAL_IPV6:
+            return "local-ipv6"
+        if self.answer is None:
+            former = self._installed
+            return "always" if former is None else former.condition
+        if self.answer.has_ipv6 is None:
+            return "never" if settings.imds.on_unknown is OnUnknown.SKIP else "always"
+        return "always" if self.answer.has_ipv6 else "never"
+
+    def _condition(self, snapshot: Snapshot) -> bool | None:
+        """Whether the condition holds now; None while an address may prove a duplicate."""
+        if self._at_boot == "local-ipv6":
+            return has_address(self._settings.interfaces, self._addresses(snapshot))
+        return self._at_boot == "always"
+
+    @property
+    def _is_left(self) -> bool:
+        """Whether the kernel may have something of it."""
+        files, layout = self.host.files, self.host.layout
+        return files.is_there(layout.probe_applied_path) or files.is_there(layout.probe_script_path)
+
+    @contextmanager
+    def _where_nft_is(self) -> Iterator[None]:
+        """Without the program nft nothing can be removed; that is an error only where there is something."""
+        try:
+            yield
+        except NftMissing:
+            if self._record != Record():
+                raise
+
+    def _why_not(self) -> tuple[str, ...]:
+        """Why an enabled rewrite is not in force on this host, as its condition does not hold."""
+        devs = " and ".join(self._settings.interfaces)
+        if self._at_boot == "local-ipv6":
+            return (f"not rewritten: {devs} has no global IPv6 address (probeRewrite.condition is local-ipv6)",)
+        known = self.answer is None or self.answer.has_ipv6 is not None
+        told = "says that this node has no IPv6" if known else "does not say whether this node has IPv6"
+        return (f"not rewritten: the instance metadata {told} (probeRewrite.condition is imds)",)
+
+    def _require_an_answer(self) -> None:
+        answer, imds = self.answer, self._settings.imds
+        if answer is not None and answer.has_ipv6 is None and imds.on_unknown is OnUnknown.FAIL:
+            raise MetadataError(imds.url, answer.reason)
+
+    def _require_a_free_address(self, snapshot: Snapshot) -> None:
+        known = self._settings.global_address
+        for it in snapshot.addresses:
+            if it.ip == known:
+                rule = f"is an address of this host, on {it.dev}, so an answer to a probe would stay here"
+                remedy = "write an address that no host has"
+                raise ConfigError([Fault("hostRouting.probeRewrite.globalAddress", f'"{known}"', rule, remedy)])
+
+    def _carry_out(self, ctx: phases.Context, nft: Nftables, backend: RouteBackend) -> tuple[Operation, ...]:
+        """Make table and route as they should be, once the host is ready for them; what was done."""
+
+        def attempt() -> tuple[tuple[Snapshot, bool] | None, str]:
+            found = self._read(backend)
+            up = self._condition(found)
+            if up is None:
+                return None, "an IPv6 address that is not tentative"
+            missing = next(_missing_devices(self._route, found), "") if up else ""
+            return (None, missing) if missing else ((found, up), "")
+
+        snapshot, up = await_found(ctx, backend, attempt, wait=self.wait)
+        if up:
+            self._require_a_free_address(snapshot)
+        return self._change(ctx, nft, backend, snapshot, up=up)
+
+    def _change(
+        self, ctx: phases.Context, nft: Nftables, backend: RouteBackend, snapshot: Snapshot, *, up: bool
+    ) -> tuple[Operation, ...]:
+        plan = self._plan(nft, snapshot, up=up)
+        if plan.conflict:
+            raise NftablesError(plan.conflict)
+        if plan.routes.conflicts:
+            raise RouteConflict([f"{step.route.prefix}: {step.why}" for step in plan.routes.conflicts])
+        if plan.is_empty:
+            return ()
+        ctx.check()
+        with ctx.shielded():  # Ctrl-C must not come between the table and the route
+            self._note(ctx, plan)
+            if plan.load is not None:
+                nft.replace(plan.load, without=plan.delete)
+            else:
+                nft.remove(*plan.delete)
+            with having_changed(operations=plan.on_tables):
+                apply_plan(plan.routes, backend, before=snapshot, protocol=self.config.protocol)
+        return plan.operations
+
+    def _plan(self, nft: Nftables, snapshot: Snapshot, *, up: bool) -> RewritePlan:
+        record, protocol = self._record, self.config.protocol
+        tables: dict[str, Table | None] = {name: nft.table(name) for name in (self._settings.table, *record.tables)}
+        return plan_rewrite(
+            wanted_table(self._settings) if up else None,
+            self._route if up else None,
+            tables,
+            snapshot,
+            ours=tuple(dict.fromkeys((protocol, *(it.protocol for it in record.routes)))),
+            former=self._prefixes(),
+        )
+
+    def _read(self, backend: RouteBackend) -> Snapshot:
+        """The devices, and the routes to the global address."""
+        return backend.snapshot(family=IPV6, prefixes=self._prefixes())
+
+    @property
+    def _route(self) -> Route | None:
+        return wanted_route(self._settings, protocol=self.config.protocol)
+
+    def _surroundings(self, nft: Nftables, backend: RouteBackend, snapshot: Snapshot) -> Surroundings:
+        settings = self._settings
+        [answer] = backend.lookup([settings.global_address])
+        forwarding = self._setting("all", "forwarding")
+        accepting = {dev: self._setting(dev, "accept_ra") for dev in settings.interfaces}
+        there = [link for link in snapshot.links if link.name in settings.interfaces]
+        return Surroundings(
+            links=tuple(there),
+            addresses=self._addresses(snapshot),
+            forwarding=None if forwarding is None else bool(forwarding),
+            accept_ra={dev: value for dev, value in accepting.items() if value is not None},
+            way_back=() if answer.route is None else answer.route.devs,
+            tables=nft.names(),
+            programs={link.name: self.host.programs_at(link.name) for link in there},
+        )
+
+    def _setting(self, dev: str, name: str) -> int | None:
+        text = self.host.files.read(self.host.layout.at(f"{_SETTINGS}/{dev}/{name}"))
+        return None if text is None else int(text)
+
+    def _addresses(self, snapshot: Snapshot) -> tuple[OwnAddress, ...]:
+        return own_addresses(snapshot, self.host.files.read(self.host.layout.at(_ADDRESSES)) or "")
+
+    def _counted(self, nft: Nftables) -> tuple[str, ...]:
+        there, back = nft.counters(self._settings.table)
+        return (f"{there:,} packets rewritten on their way in, {back:,} on their way out",)
+
+    @property
+    def _applied(self) -> FileSet:
+        return FileSet(obsolete=(self.host.layout.probe_applied_path,))
+
+    @property
+    def _record(self) -> Record:
+        """What the kernel may have of this configuration and of earlier ones."""
+        return Record.parse(self.host.files.read(self.host.layout.probe_applied_path) or "")
+
+    def _note(self, ctx: phases.Context, plan: RewritePlan) -> None:
+        """Note what will be in the kernel, beside what may be there, before it is."""
+        routes = [step.route for step in plan.routes.steps if step.action in {"add", "replace"}]
+        coming = Record(
+            () if plan.load is None else (plan.load.name,),
+            tuple(NotedRoute(self._settings.global_address, it.devs[0], it.protocol) for it in routes),
+        )
+        try:
+            self.host.files.write(self.host.layout.probe_applied_path, str(self._record + coming))
+        except FileError as error:
+            names = " and ".join(it.object for it in plan.operations)
+            ctx.log.warning("%s; after a change of the configuration, %s may be left until the next boot", error, names)
+
+    @property
+    def _installed(self) -> ProbeScript | None:
+        text = self.host.files.read(self.host.layout.probe_script_path)
+        try:
+            return None if text is None else parse_probe_script(text)
+        except ValueError:
+            return None
+
+    def _prefixes(self) -> set[Prefix]:
+        """Where there is a route of this configuration, or may be one of an earlier one."""
+        known = (self._settings.global_address, *(it.address for it in self._record.routes))
+        return {Prefix.of(IPv6Network(it)) for it in known}
+
+
+def _missing_devices(route: Route | None, snapshot: Snapshot) -> Iterator[str]:
+    """What of the route's devices is not there yet, or not up."""
+    for dev in () if route is None else route.devs:
+        link = snapshot.link(dev)
+        if link is None or not link.up:
+            yield f"the device {dev}" + (" to be up" if link else "")

@@ -1,0 +1,139 @@
+"""What the commands say of the probe rewrite."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hostrouting.nftables import refusal
+from hostrouting.testing import FakeFiles, FakeHost, h200
+from tests.support.cli import say
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PROBE, KNOWN = "fe80::1234:5678:9abc", "2603:1062:0:1:fe80:1234:5678:9abc"
+SUBJECT = f"probes from {PROBE} by eth0"
+
+
+@pytest.fixture
+def probes(tmp_path: Path) -> str:
+    """A configuration with the rewrite, and a CIDR that is expected and escapes."""
+    path = tmp_path / "probes.json"
+    rewrite = {"enabled": True, "interfaces": ["eth0"], "condition": "always"}
+    path.write_text(json.dumps({"probeRewrite": rewrite, "routeOverlap": {"expectedCidrs": ["10.1.0.0/16"]}}))
+    return str(path)
+
+
+@pytest.fixture
+def host() -> FakeHost:
+    """A host that forwards."""
+    settings = {"/proc/sys/net/ipv6/conf/all/forwarding": "1\n", "/proc/sys/net/ipv6/conf/eth0/accept_ra": "2\n"}
+    return FakeHost(kernel=h200(), files=FakeFiles(settings))
+
+
+def test_plan_apply_and_remove(probes: str, host: FakeHost) -> None:
+    """Plan says what apply does, apply says what it did and how it stands, and remove takes it away."""
+    planned = say("plan", "--config", probes, host=host)
+    assert planned.code == 1
+    assert planned.lines[0].startswith("TO DO: create nftables table ip6 hostrouting_slb, add route ")
+    assert "  create nftables table ip6 hostrouting_slb    # it is missing" in planned.lines
+    applied = say("apply", "--config", probes, host=host)
+    assert applied.code == 0
+    assert applied.lines[0] == "DONE: 2 operations, 10 files written"
+    assert f"IN FORCE: {SUBJECT}" in applied.lines
+    assert say("plan", "--config", probes, host=host).lines[0].startswith("NOTHING TO DO")
+    assert say("apply", "--config", probes, host=host).lines[0].startswith("NOTHING TO DO")
+    removed = say("remove", host=host)
+    assert removed.code == 0
+    assert "  delete nftables table ip6 hostrouting_slb    # it is no longer wanted" in removed.lines
+    assert str(host.nftables) == ""
+
+
+def test_status_and_check(probes: str, host: FakeHost) -> None:
+    """Both tell that it is in force, then that it is not, or cannot work, with exit code 1."""
+    say("apply", "--config", probes, host=host)
+    for words in (("status",), ("check",), ("status", "--config", probes), ("check", "--config", probes)):
+        told = say(*words, host=host)
+        assert (told.code, f"IN FORCE: {SUBJECT}" in told.lines) == (0, True), words
+    host.files.texts["/proc/sys/net/ipv6/conf/all/forwarding"] = "0\n"
+    for verb in ("status", "check"):
+        told = say(verb, host=host)
+        assert told.code == 1
+        assert f"NOT WORKING: {SUBJECT}: the rules are in force, but" in told.lines
+        assert any(line.startswith("  net.ipv6.conf.all.forwarding is 0") for line in told.lines)
+    assert host.nftables is not None
+    host.nftables.flush()
+    assert say("status", host=host).lines[0] == (
+        f"NOT IN FORCE: {SUBJECT}; nftables table ip6 hostrouting_slb: it is missing (and 1 more, below)"
+    )
+    [standing] = say("check", "--json", host=host).json["standings"]
+    assert (standing["on"], standing["inForce"], len(standing["faults"])) == (True, False, 1)
+
+
+def test_a_check_of_cidrs_alone(probes: str, host: FakeHost) -> None:
+    """Where CIDRs are named, nothing else is asked about."""
+    say("apply", "--config", probes, host=host)
+    assert host.nftables is not None
+    host.nftables.flush()
+    told = say("check", "10.1.0.0/16", host=host)
+    assert (told.code, "IN FORCE" in told.out) == (0, False)
+
+
+def test_without_expected_cidrs(host: FakeHost, tmp_path: Path) -> None:
+    """A configuration that has a rewrite alone is checked for that alone."""
+    path = tmp_path / "alone.json"
+    path.write_text(json.dumps({"probeRewrite": {"enabled": True, "interfaces": ["eth0"], "condition": "always"}}))
+    missing = say("check", "--config", str(path), host=host)
+    assert (missing.code, missing.lines[0]) == (1, f"NOT IN FORCE: {SUBJECT}")
+    say("apply", "--config", str(path), host=host)
+    assert say("check", host=host).lines[0] == f"IN FORCE: {SUBJECT}"
+    document = say("check", "--json", host=host).json
+    assert (document["verdict"], document["findings"], len(document["standings"])) == ("ok", [], 1)
+
+
+def test_what_cannot_be_found_out(probes: str, host: FakeHost) -> None:
+    """Where nft may not be asked, check is undecided and says why."""
+    say("apply", "--config", probes, host=host)
+    assert host.nftables is not None
+    host.nftables.fault = refusal.missing()
+    told = say("check", host=host)
+    assert told.code == 3
+    assert any(line.startswith("Could not be found out: rewrite-probe-source: ") for line in told.lines)
+
+
+def test_explain(probes: str, host: FakeHost) -> None:
+    """A probe from outside is explained as routing sees it, and the rules that rewrite it are named."""
+    packet = ("explain", "2001:db8::9", "--from", PROBE, "--iif", "eth0")
+    before = say(*packet, host=host)
+    assert f"Linux does not forward what comes from {PROBE}" in before.out
+    assert "probeRewrite" in before.out
+    say("apply", "--config", probes, host=host)
+    told = say(*packet, host=host)
+    assert f"The source {PROBE} becomes {KNOWN} before routing (nftables table ip6 hostrouting_slb)." in told.lines
+    assert host.nftables is not None
+    host.nftables.flush()
+    assert "but that is not in force" in say(*packet, host=host).out
+    assert say("explain", "fe80::9", "--from", PROBE, "--iif", "eth0", "--json", host=host).json["source"] == ""
+    other = say("explain", "2001:db8::9", "--from", "2001:db8::1", "--iif", "eth0", "--json", host=host).json
+    assert other["source"] == ""
+
+
+def test_render(probes: str, tmp_path: Path) -> None:
+    """An image gets the script, and no kernel is asked."""
+    root = tmp_path / "image"
+    root.mkdir()
+    assert "probe-rewrite.sh" in say("render", "--config", probes, "--root", str(root)).out
+    assert (root / "etc/aks-flex-node/probe-rewrite.sh").is_file()
+
+
+def test_what_repair_prints_keeps_it(host: FakeHost, tmp_path: Path) -> None:
+    """A configuration that is printed to be pasted has the installed rewrite, too."""
+    path = tmp_path / "both.json"
+    rewrite = {"enabled": True, "interfaces": ["eth0"], "condition": "always"}
+    check = {"expectedCidrs": ["172.16.0.0/16"], "mode": "WARN"}
+    path.write_text(json.dumps({"probeRewrite": rewrite, "routeOverlap": check}))
+    say("apply", "--config", str(path), host=host)
+    assert f'"probeRewrite": {json.dumps(rewrite)}' in say("check", host=host).out

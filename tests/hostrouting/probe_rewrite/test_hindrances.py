@@ -1,0 +1,81 @@
+"""What about a host keeps probes from the pods, each in a sentence of its own."""
+
+from __future__ import annotations
+
+from ipaddress import IPv6Address
+from typing import Any
+
+import pytest
+
+from hostrouting.config import ProbeRewriteConfig
+from hostrouting.ingress import Programs
+from hostrouting.model import Address, Link, Snapshot, as_ip
+from hostrouting.probe_rewrite import OwnAddress, Surroundings, find_hindrances, has_address, own_addresses
+
+CONFIG = ProbeRewriteConfig(True, ("eth0",))
+KNOWN = CONFIG.global_address
+ETH0 = Link(name="eth0", index=2)
+WELL: dict[str, Any] = {"links": (ETH0,), "forwarding": True, "accept_ra": {"eth0": 2}, "way_back": ("eth0",)}
+
+
+def test_none() -> None:
+    """A host where nothing is wrong has none; what could not be found out is not one."""
+    assert find_hindrances(CONFIG, Surroundings(**WELL)) == ()
+    assert find_hindrances(CONFIG, Surroundings(links=(ETH0,))) == ()
+
+
+@pytest.mark.parametrize(
+    ("changed", "kind", "certain", "words"),
+    [
+        ({"links": ()}, "link-missing", True, "there is no device eth0"),
+        ({"links": (Link(name="eth0", index=2, up=False),)}, "link-down", True, "eth0 is down"),
+        ({"links": (Link(name="eth0", index=2, master="br0"),)}, "link-enslaved", True, "name br0 in"),
+        ({"forwarding": False}, "forwarding-off", True, "net.ipv6.conf.all.forwarding is 0"),
+        ({"accept_ra": {"eth0": 1}}, "accept-ra", False, "set it to 2"),
+        ({"addresses": (OwnAddress(KNOWN, "eth0"),)}, "own-address", True, "is an address of this host, on eth0"),
+        ({"way_back": ()}, "no-way-back", True, "has no route"),
+        ({"way_back": ("eth1",)}, "no-way-back", True, "leaves by eth1"),
+        ({"tables": (("ip6", "azureSLBProbe"),)}, "other-table", False, "table ip6 azureSLBProbe"),
+        ({"programs": {"eth0": Programs(found=("XDP program 7",))}}, "bpf-program", False, "XDP program 7 at eth0"),
+        ({"programs": {"eth0": Programs(unseen=("tcx: no",))}}, "not-looked-at", False, "tcx: no"),
+    ],
+)
+def test_each(changed: dict[str, Any], kind: str, certain: bool, words: str) -> None:  # noqa: FBT001
+    """Each has its kind and its words, and whether the rewrite cannot work with it."""
+    [found] = find_hindrances(CONFIG, Surroundings(**{**WELL, **changed}))
+    assert (found.kind, found.is_certain) == (kind, certain)
+    assert words in found.text
+
+
+def test_own_addresses() -> None:
+    """The addresses of the snapshot, each with what duplicate address detection says of it."""
+    text = (
+        "00000000000000000000000000000001 01 80 10 80       lo\n"
+        "20010db8000000000000000000000001 02 40 00 40     eth0\n"
+        "fe80000000000000020d3afffe000001 02 40 20 c8     eth0\n"
+    )
+    known = (("::1", "lo"), ("2001:db8::1", "eth0"), ("2001:db8::1", "eth1"), ("fe80::20d:3aff:fe00:1", "eth0"))
+    addresses = [Address(ip=as_ip(ip), length=64, dev=dev) for ip, dev in known]
+    there = Snapshot(addresses=(Address(ip=as_ip("10.0.0.1"), length=8, dev="eth0"), *addresses))
+    assert own_addresses(there, text) == (
+        OwnAddress(IPv6Address("::1"), "lo"),
+        OwnAddress(IPv6Address("2001:db8::1"), "eth0", "tentative"),
+        OwnAddress(IPv6Address("2001:db8::1"), "eth1"),
+        OwnAddress(IPv6Address("fe80::20d:3aff:fe00:1"), "eth0", "duplicate"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("address", "state", "dev", "told"),
+    [
+        ("2001:db8::1", "usable", "eth0", True),
+        ("fd00::1", "usable", "eth0", True),
+        ("fe80::1", "usable", "eth0", False),
+        ("2001:db8::1", "usable", "eth1", False),
+        ("2001:db8::1", "tentative", "eth0", None),
+        ("2001:db8::1", "duplicate", "eth0", False),
+    ],
+)
+def test_has_address(address: str, state: Any, dev: str, told: bool | None) -> None:  # noqa: FBT001
+    """A global or unique local address of an uplink counts, once it is known not to be a duplicate."""
+    assert has_address(("eth0",), (OwnAddress(IPv6Address(address), dev, state),)) is told

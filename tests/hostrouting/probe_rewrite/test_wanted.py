@@ -1,0 +1,213 @@
+"""The rules and the route of a probe rewrite, and the way to them from what is there."""
+
+from __future__ import annotations
+
+from ipaddress import IPv6Address, IPv6Network
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hostrouting.config import ProbeRewriteConfig
+from hostrouting.model import Prefix, Route, Snapshot
+from hostrouting.nftables import Chain, Match, Rule, Table, Unknown, Verdict
+from hostrouting.probe_rewrite import differences, is_ours, is_rewritten, plan_rewrite, wanted_route, wanted_table
+from hostrouting.testing.config_strategies import probe_rewrites
+
+CONFIG = ProbeRewriteConfig(True, ("eth0",))
+TABLE = wanted_table(CONFIG)
+KNOWN = CONFIG.global_address
+ROUTE = Route.to(Prefix.of(IPv6Network(KNOWN)), dev="eth0", metric=1024, protocol=213)
+ADDED = Rule((Match("ip6 saddr", ("2001:db8::1",)), Verdict("return")))
+
+
+def changed(chain: int, *rules: Rule, table: Table = TABLE) -> Table:
+    """The table with other rules in one of its chains."""
+    chains = [attrs.evolve(it, rules=rules) if at == chain else it for at, it in enumerate(table.chains)]
+    return attrs.evolve(table, chains=tuple(chains))
+
+
+def actions(*routes: Route, wanted: Route | None = ROUTE, ours: tuple[int, ...] = (213,)) -> list[str]:
+    """What the plan does about these routes to the global address."""
+    plan = plan_rewrite(TABLE, wanted, {TABLE.name: TABLE}, Snapshot(routes=routes), ours=ours, former=(ROUTE.prefix,))
+    return [step.action for step in plan.routes.steps]
+
+
+class TestTheTable:
+    """The rules that are wanted."""
+
+    def test_as_nft_would_list_it(self) -> None:
+        """Every rule says why it is there."""
+        assert str(TABLE) == (
+            "table ip6 hostrouting_slb {\n"
+            "\tchain prerouting {\n"
+            "\t\ttype filter hook prerouting priority -300; policy accept;\n"
+            '\t\tip6 saddr != fe80::1234:5678:9abc return comment "hostrouting: not a probe"\n'
+            '\t\tiifname != "eth0" return comment "hostrouting: did not come in by an uplink"\n'
+            '\t\tip6 daddr { fe80::/10, ff00::/8 } return comment "hostrouting: stays on the link"\n'
+            "\t\ticmpv6 type { 130, 131, 132, 133, 134, 135, 136, 137, 143 } return"
+            ' comment "hostrouting: neighbour discovery and MLD"\n'
+            "\t\tcounter ip6 saddr set 2603:1062:0:1:fe80:1234:5678:9abc"
+            ' comment "hostrouting: from an address that may be forwarded"\n'
+            "\t}\n\n"
+            "\tchain postrouting {\n"
+            "\t\ttype filter hook postrouting priority -300; policy accept;\n"
+            '\t\tip6 daddr 2603:1062:0:1:fe80:1234:5678:9abc oifname "eth0" counter'
+            ' ip6 daddr set fe80::1234:5678:9abc comment "hostrouting: back to the address of the probe"\n'
+            "\t}\n"
+            "}"
+        )
+
+    @given(probe_rewrites().filter(lambda it: it.enabled))
+    def test_what_the_configuration_says_is_in_it(self, config: ProbeRewriteConfig) -> None:
+        """Name, priority, uplinks and addresses are those of the configuration, and the table is known as ours."""
+        table = wanted_table(config)
+        assert table.name == config.table
+        assert {chain.priority for chain in table.chains} == {config.priority}
+        text = str(table)
+        assert all(f'"{dev}"' in text for dev in config.interfaces)
+        assert str(config.link_local) in text
+        assert str(config.global_address) in text
+        assert is_ours(table)
+
+    @pytest.mark.parametrize(
+        ("source", "destination", "iif", "rewritten"),
+        [
+            ("fe80::1234:5678:9abc", "2001:db8::1", "eth0", True),
+            ("fe80::1234:5678:9abc", "2001:db8::1", "eth1", False),
+            ("fe80::1234:5678:9abc", "2001:db8::1", None, False),
+            ("fe80::1", "2001:db8::1", "eth0", False),
+            ("fe80::1234:5678:9abc", "fe80::1", "eth0", False),
+            ("fe80::1234:5678:9abc", "ff02::1", "eth0", False),
+        ],
+    )
+    def test_is_rewritten(self, source: str, destination: str, iif: str | None, rewritten: bool) -> None:  # noqa: FBT001
+        """Only a probe that comes in by an uplink and goes beyond the link is rewritten."""
+        told = is_rewritten(CONFIG, source=IPv6Address(source), destination=IPv6Address(destination), iif=iif)
+        assert told is rewritten
+
+
+class TestDifferences:
+    """What is wrong with a table, in words."""
+
+    def test_none(self) -> None:
+        """A table that is as it should be has none."""
+        assert differences(TABLE, TABLE) == ()
+
+    @pytest.mark.parametrize(
+        ("found", "words"),
+        [
+            (None, "it is missing"),
+            (Table(TABLE.name, (), flags=("dormant",), is_readable=False), "it is dormant, so its rules do nothing"),
+            (Table(TABLE.name, (), is_readable=False), "nft lists it incompletely"),
+            (attrs.evolve(TABLE, chains=TABLE.chains[:1]), "chain postrouting is missing"),
+            (attrs.evolve(TABLE, chains=(*TABLE.chains, Chain("other", ()))), "chain other was added"),
+            (attrs.evolve(TABLE, flags=("persist",)), "it has the flag persist"),
+            (attrs.evolve(TABLE, others=(Unknown('{"set": {}}'),)), 'something was added to it: {"set": {}}'),
+            (
+                attrs.evolve(TABLE, chains=(attrs.evolve(TABLE.chains[0], priority=-150), TABLE.chains[1])),
+                "chain prerouting has priority -150, not -300",
+            ),
+            (
+                changed(1),
+                f"1 of 1 rules of chain postrouting are missing or changed, the first is: {TABLE.chains[1].rules[0]}",
+            ),
+            (changed(0, *TABLE.chains[0].rules, ADDED), f"a rule was added to chain prerouting: {ADDED}"),
+            (
+                changed(0, *TABLE.chains[0].rules[::-1]),
+                f"rule 1 of chain prerouting is out of place: {TABLE.chains[0].rules[-1]}",
+            ),
+            (
+                changed(0, *TABLE.chains[0].rules, TABLE.chains[0].rules[0]),
+                f"rule 6 of chain prerouting is out of place: {TABLE.chains[0].rules[0]}",
+            ),
+        ],
+    )
+    def test_each(self, found: Table | None, words: str) -> None:
+        """Each thing that can be wrong has its words."""
+        assert differences(TABLE, found) == (words,)
+
+    @given(st.data())
+    def test_any_change_is_seen(self, data: st.DataObject) -> None:
+        """Whatever rules are in the chains instead, there is a difference exactly when they are others."""
+        pool = st.sampled_from((*TABLE.chains[0].rules, *TABLE.chains[1].rules, ADDED))
+        found = changed(0, *data.draw(st.lists(pool, max_size=7)))
+        assert bool(differences(TABLE, found)) is (found != TABLE)
+
+
+class TestPlanTheTables:
+    """What is to be done about tables."""
+
+    def test_nothing_to_do(self) -> None:
+        """Where everything is as it should be, the plan is empty."""
+        there = Snapshot(routes=(ROUTE,))
+        assert plan_rewrite(TABLE, ROUTE, {TABLE.name: TABLE}, there, ours=(213,)).is_empty
+
+    def test_create(self) -> None:
+        """A table that is missing is created, and a former one deleted in the same transaction."""
+        former = attrs.evolve(TABLE, name="former")
+        plan = plan_rewrite(TABLE, None, {TABLE.name: None, "former": former}, Snapshot(), ours=(213,))
+        assert (plan.load, plan.delete) == (TABLE, ("former",))
+        assert [str(it) for it in plan.operations] == [
+            "create nftables table ip6 hostrouting_slb    # it is missing",
+            "delete nftables table ip6 former    # it is no longer wanted",
+        ]
+
+    def test_delete(self) -> None:
+        """A table that is not wanted any more goes, and so does the route of ours; a foreign table stays."""
+        foreign = Table("foreign", (Chain("input", (ADDED,)),))
+        tables = {TABLE.name: TABLE, "foreign": foreign, "gone": None}
+        routes = (ROUTE, Route.to(ROUTE.prefix, dev="eth1", metric=5, protocol=4))
+        plan = plan_rewrite(None, None, tables, Snapshot(routes=routes), ours=(213,), former=(ROUTE.prefix,))
+        assert plan.delete == (TABLE.name,)
+        assert [str(it.object) for it in plan.operations] == [
+            "nftables table ip6 hostrouting_slb",
+            f"route {ROUTE}",
+        ]
+
+    def test_a_foreign_table_of_that_name(self) -> None:
+        """A table without a comment of ours is not replaced; the words name the way out."""
+        foreign = Table(TABLE.name, (Chain("prerouting", (ADDED,)),))
+        plan = plan_rewrite(TABLE, ROUTE, {TABLE.name: foreign}, Snapshot(), ours=(213,))
+        assert "set probeRewrite.table to another name" in plan.conflict
+
+    def test_a_table_that_another_process_owns(self) -> None:
+        """It says who can change it."""
+        owned = attrs.evolve(changed(1), flags=("owner",))
+        assert (
+            "owned by another process" in plan_rewrite(TABLE, None, {TABLE.name: owned}, Snapshot(), ours=()).conflict
+        )
+
+    def test_an_emptied_table_is_ours(self) -> None:
+        """After `nft flush table` nothing is left that says so, and nothing that could be anybody's."""
+        assert is_ours(changed(0, table=changed(1)))
+
+
+class TestPlanTheRoute:
+    """What is to be done about the route to the global address."""
+
+    def test_each_case(self) -> None:
+        """Ours is kept, made, replaced and deleted; one that says the same stays its owner's; another is a conflict."""
+        elsewhere = Route.to(ROUTE.prefix, dev="eth1", metric=ROUTE.metric, protocol=213)
+        theirs = attrs.evolve(ROUTE, protocol=4)
+        assert actions() == ["add"]
+        assert actions(ROUTE) == ["keep"]
+        assert actions(theirs) == ["keep"]
+        assert actions(elsewhere) == ["replace"]
+        assert actions(attrs.evolve(elsewhere, protocol=4)) == ["conflict"]
+        assert actions(attrs.evolve(ROUTE, metric=5)) == ["add", "delete"]
+        assert actions(attrs.evolve(ROUTE, protocol=99), ours=(213, 99)) == ["replace"]
+        assert actions(ROUTE, theirs, wanted=None) == ["delete"]
+        assert actions(theirs, wanted=None) == []
+
+    def test_other_destinations_are_left_alone(self) -> None:
+        """A route of ours to any other destination is another task's."""
+        other = Route.to(Prefix.parse("2001:db8::/64"), dev="eth0", metric=1024, protocol=213)
+        assert actions(other) == ["add"]
+
+    def test_only_with_an_uplink(self) -> None:
+        """Where none is named, or ensureRoute is off, there is no route to want."""
+        assert wanted_route(CONFIG, protocol=213) == ROUTE
+        assert wanted_route(ProbeRewriteConfig(), protocol=213) is None
+        assert wanted_route(ProbeRewriteConfig(True, ("eth0",), ensure_route=False), protocol=213) is None

@@ -1,0 +1,319 @@
+"""RewriteProbeSource, on hosts that exist in memory."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import pytest
+
+import phases
+from hostrouting.backends.base import Change
+from hostrouting.config import HostRoutingConfig
+from hostrouting.errors import ConfigError, MetadataError, NftablesError, NftMissing, RouteConflict, TableOwned
+from hostrouting.gate import Gate
+from hostrouting.host import Host
+from hostrouting.ingress import Programs
+from hostrouting.metadata import Reply
+from hostrouting.model import Route
+from hostrouting.nftables import MemoryNftables, refusal
+from hostrouting.probe_rewrite import wanted_table
+from hostrouting.render import parse_probe_script
+from hostrouting.tasks import Configure, ProbeResult, Remove, RewriteProbeSource
+from hostrouting.testing import FakeFiles, FakeHost, MemoryBackend, h200, plain_vm
+from tests.support.tasks import LAYOUT, run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+KNOWN = "2603:1062:0:1:fe80:1234:5678:9abc"
+TABLE = "hostrouting_slb"
+FORWARDING = {"/proc/sys/net/ipv6/conf/all/forwarding": "1\n", "/proc/sys/net/ipv6/conf/eth0/accept_ra": "2\n"}
+
+
+def config(**settings: Any) -> HostRoutingConfig:
+    """A configuration with the rewrite, on eth0 and always."""
+    given = {"enabled": True, "interfaces": ["eth0"], "condition": "always", **settings}
+    return HostRoutingConfig.from_mapping({"probeRewrite": given})
+
+
+def a_host(**changed: Any) -> FakeHost:
+    """A host that forwards."""
+    return FakeHost(files=FakeFiles(dict(FORWARDING)), **changed)
+
+
+def apply(host: FakeHost, **settings: Any) -> ProbeResult:
+    """Run the task; what it did."""
+    result = run(RewriteProbeSource(config(**settings), host=host), host)
+    assert isinstance(result, ProbeResult)
+    return result
+
+
+def failure(host: FakeHost, **settings: Any) -> BaseException:
+    """Run the task; the error that ends it."""
+    with pytest.raises(phases.TaskFailed) as caught:
+        apply(host, **settings)
+    return caught.value.cause
+
+
+def table_of(host: FakeHost, name: str = TABLE) -> object:
+    """What nftables has under this name."""
+    assert host.nftables is not None
+    return host.nftables.table(name)
+
+
+def routes_of(host: FakeHost) -> list[str]:
+    """The routes in the kernel that carry our number."""
+    return [str(it) for it in host.kernel.reopen().snapshot(family=6, protocol=213).routes]
+
+
+class TestApply:
+    """The rules and the route, now and at every boot."""
+
+    def test_all_of_it(self) -> None:
+        """Table, route, unit, script and gate are there; the record names what is in the kernel; a second run does nothing."""
+        host = a_host()
+        result = apply(host)
+        assert [str(it) for it in result.operations] == [
+            f"create nftables table ip6 {TABLE}    # it is missing",
+            f"add route {KNOWN}/128 dev eth0 proto hostrouting metric 1024    # it is not there",
+        ]
+        assert table_of(host) == wanted_table(config().probe_rewrite)
+        assert routes_of(host) == [f"{KNOWN}/128 dev eth0 proto hostrouting metric 1024"]
+        assert [str(step) for step in Gate(host).steps] == ["70 requires probe-rewrite"]
+        assert host.files.texts[LAYOUT.probe_applied_path] == f"table {TABLE}\nroute {KNOWN} dev eth0 protocol 213\n"
+        assert host.manager is not None
+        assert host.manager.calls[-1] == f"start {LAYOUT.probe_unit}"
+        assert result.log_fields() == {"in_force": True, "hindrances": 0, "operations": 2, "files": 8}
+        before = list(host.files.writes)
+        again = apply(host)
+        assert (again.operations, again.files, again.started) == ((), (), False)
+        assert [it for it in host.files.writes[len(before) :] if it != LAYOUT.lock_path] == []
+
+    def test_plan(self) -> None:
+        """The plan says what would be done; afterwards it is empty."""
+        host, task = a_host(), RewriteProbeSource(config(), host=a_host())
+        task = attrs.evolve(task, host=host)
+        assert "create nftables table ip6 hostrouting_slb    # it is missing" in str(phases.plan(task))
+        assert host.files.texts == FORWARDING
+        apply(host)
+        assert task.plan(phases.Context()).is_empty
+
+    def test_not_enabled(self) -> None:
+        """Where it is not enabled and nothing of it is here, neither nft nor the kernel is asked."""
+        host = a_host(nftables=None, backend=lambda: pytest.fail("the kernel was asked"))
+        assert run(RewriteProbeSource(HostRoutingConfig(), host=host)) == phases.Skip(RewriteProbeSource.nothing)
+
+    def test_no_longer_enabled(self) -> None:
+        """Table, route, files and step go; what others have stays."""
+        host = a_host()
+        foreign = Route.to("2001:db8::/32", dev="eth0", metric=1024, protocol=4)
+        host.kernel.change([Change("add", foreign)])
+        apply(host)
+        run(RewriteProbeSource(HostRoutingConfig(), host=host), host)
+        assert table_of(host) is None
+        assert routes_of(host) == []
+        assert foreign in tuple(host.kernel.reopen().snapshot().routes)
+        assert host.files.texts == FORWARDING
+        assert host.files.links == {}
+
+    def test_renamed(self) -> None:
+        """A table and a route of the configuration before go together with the change, in one transaction."""
+        host = a_host()
+        apply(host, table="first_name")
+        apply(host, globalAddress="2603:1062::2")
+        assert (table_of(host, "first_name"), table_of(host)) == (
+            None,
+            wanted_table(config(globalAddress="2603:1062::2").probe_rewrite),
+        )
+        assert routes_of(host) == ["2603:1062::2/128 dev eth0 proto hostrouting metric 1024"]
+        run(Remove(HostRoutingConfig(), host=host))
+        assert (table_of(host), routes_of(host)) == (None, [])
+
+    def test_tampered_with(self) -> None:
+        """What was changed is found and mended, and the reason names it."""
+        host = a_host()
+        apply(host)
+        assert host.nftables is not None
+        host.nftables.flush()
+        [operation] = apply(host).operations
+        assert (operation.verb, operation.reason) == ("create", "it is missing")
+
+    def test_in_an_image(self, tmp_path: Path) -> None:
+        """An image gets its files; no kernel and no metadata service is asked."""
+        root = str(tmp_path)
+        task = RewriteProbeSource(config(condition="imds"), host=Host.offline(root))
+        phases.execute(task, phases.Context(observers=[]))
+        text = (tmp_path / "etc/aks-flex-node/probe-rewrite.sh").read_text()
+        assert parse_probe_script(text).condition == "always"
+
+
+class TestRefusals:
+    """What cannot be done is said, and nothing is half done."""
+
+    def test_an_address_of_the_host(self) -> None:
+        """The global address must not be one of the host."""
+        kernel = plain_vm()
+        kernel.add_address("eth0", f"{KNOWN}/128")
+        error = failure(a_host(kernel=kernel))
+        assert isinstance(error, ConfigError)
+        assert "is an address of this host, on eth0" in str(error)
+
+    def test_a_foreign_table(self) -> None:
+        """A table of that name without a comment of ours is not touched."""
+        host = a_host()
+        assert host.nftables is not None
+        theirs = attrs.evolve(
+            wanted_table(config().probe_rewrite),
+            chains=tuple(
+                attrs.evolve(chain, rules=tuple(attrs.evolve(rule, comment="") for rule in chain.rules))
+                for chain in wanted_table(config().probe_rewrite).chains
+            ),
+        )
+        host.nftables.replace(theirs)
+        error = failure(host)
+        assert isinstance(error, NftablesError)
+        assert "set probeRewrite.table to another name" in str(error)
+        assert table_of(host) == theirs
+        assert routes_of(host) == []
+
+    def test_a_foreign_route(self) -> None:
+        """A route of another owner with that key: neither table nor route is changed."""
+        host = a_host()
+        host.kernel.change([Change("add", Route.to(f"{KNOWN}/128", dev="lo", metric=1024, protocol=4))])
+        assert isinstance(failure(host), RouteConflict)
+        assert table_of(host) is None
+
+    def test_without_nft(self) -> None:
+        """The error names the package; the gate is up, so no machine starts without the rules."""
+        host = a_host()
+        assert host.nftables is not None
+        host.nftables.fault = refusal.missing()
+        assert isinstance(failure(host), NftMissing)
+        assert [step.name for step in Gate(host).steps] == ["probe-rewrite"]
+
+    def test_a_table_that_another_process_owns(self) -> None:
+        """The plan says so, and so does the failure."""
+        host = a_host()
+        apply(host)
+        assert host.nftables is not None
+        [found] = host.nftables.tables.values()
+        host.nftables.tables[found.name] = attrs.evolve(found, flags=("owner",), chains=found.chains[:1])
+        assert isinstance(failure(host), NftablesError | TableOwned)
+
+
+class TestConditions:
+    """When probes are rewritten."""
+
+    def test_local_ipv6(self) -> None:
+        """Without a global address on the uplink nothing is loaded, and the result says why; with one it is."""
+        host = a_host()
+        result = apply(host, condition="local-ipv6")
+        assert result.standing is not None
+        assert not result.standing.is_on
+        assert "eth0 has no global IPv6 address" in result.standing.notes[0]
+        assert table_of(host) is None
+        host.kernel.add_address("eth0", "2001:db8::5/64")
+        assert apply(host, condition="local-ipv6").operations
+        assert table_of(host) is not None
+
+    def test_the_address_goes(self) -> None:
+        """When the condition does not hold any more, table and route go; the script stays."""
+        host = a_host()
+        host.kernel.add_address("eth0", "2001:db8::5/64")
+        apply(host, condition="local-ipv6")
+        host.kernel.delete_address("eth0", "2001:db8::5/64")
+        apply(host, condition="local-ipv6")
+        assert (table_of(host), routes_of(host)) == (None, [])
+        assert LAYOUT.probe_script_path in host.files.texts
+
+    @pytest.mark.parametrize(
+        ("interface", "at_boot"),
+        [({"ipv6": {"ipAddress": [{"privateIpAddress": "fd00::1"}]}}, "always"), ({"ipv4": {}}, "never")],
+    )
+    def test_imds(self, interface: dict[str, object], at_boot: str) -> None:
+        """The answer of the metadata service is what the script is told, and what is done now."""
+        asked: list[str] = []
+
+        def fetch(url: str, _timeout: float) -> Reply:
+            asked.append(url)
+            return Reply(200, body=json.dumps({"interface": [interface]}).encode())
+
+        host = a_host(fetch=fetch)
+        apply(host, condition="imds")
+        assert len(asked) == 1
+        assert parse_probe_script(host.files.texts[LAYOUT.probe_script_path]).condition == at_boot
+        assert (table_of(host) is not None) is (at_boot == "always")
+        standing = RewriteProbeSource(config(condition="imds"), host=host).standing()
+        assert standing is not None
+        assert (standing.is_on, standing.is_right) == (at_boot == "always", True)
+        assert len(asked) == 1  # how it stands is told without asking again
+
+    @pytest.mark.parametrize(("on_unknown", "loaded"), [("apply", True), ("skip", False)])
+    def test_unknown(self, on_unknown: str, loaded: bool) -> None:  # noqa: FBT001
+        """Without an answer the configuration decides."""
+        host = a_host()
+        apply(host, condition="imds", imds={"onUnknown": on_unknown, "retries": 0})
+        assert (table_of(host) is not None) is loaded
+
+    def test_unknown_fails(self) -> None:
+        """Unless it says otherwise, no answer is a failure, and machines start with the rules at the next boot."""
+        host = a_host()
+        error = failure(host, condition="imds", imds={"retries": 0})
+        assert isinstance(error, MetadataError)
+        assert "onUnknown" in str(error)
+        assert parse_probe_script(host.files.texts[LAYOUT.probe_script_path]).condition == "always"
+
+    def test_a_device_is_waited_for(self) -> None:
+        """A link that is not there by the deadline is named."""
+        host = a_host(kernel=MemoryBackend())
+        with pytest.raises(phases.TaskFailed, match="the device eth0"):
+            run(RewriteProbeSource(config(), host=host, wait=1), host)
+
+
+class TestStanding:
+    """What keeps probes from the pods although all of it is in force."""
+
+    def test_each_edge_is_asked(self) -> None:
+        """Settings, devices, tables and programs of the host are looked at; counters are told."""
+        host = a_host(programs_at=lambda dev: Programs(found=(f"XDP program 7 on {dev}",)))
+        apply(host)
+        host.files.texts["/proc/sys/net/ipv6/conf/all/forwarding"] = "0\n"
+        standing = RewriteProbeSource(config(), host=host).standing()
+        assert standing is not None
+        assert standing.faults == ()
+        [hindrance] = standing.hindrances
+        assert "net.ipv6.conf.all.forwarding is 0" in hindrance
+        assert any("XDP program 7 on eth0" in note for note in standing.notes)
+        assert standing.facts == ("0 packets rewritten on their way in, 0 on their way out",)
+
+    def test_faults(self) -> None:
+        """What is not in force is a fault, whether or not the host is right."""
+        host = a_host()
+        apply(host)
+        assert host.nftables is not None
+        host.nftables.flush()
+        standing = RewriteProbeSource(config(), host=host).standing()
+        assert standing is not None
+        assert standing.faults == (f"nftables table ip6 {TABLE}: it is missing",)
+
+
+def test_with_the_others() -> None:
+    """Configure runs it after the other two, and Remove takes all three away."""
+    host = FakeHost(kernel=h200(), files=FakeFiles(dict(FORWARDING)), nftables=MemoryNftables())
+    document = {
+        "staticRoutes": {
+            "enabled": True,
+            "routes": [{"destination": "172.16.0.0/17"}, {"destination": "172.16.128.0/17"}],
+        },
+        "routeOverlap": {"expectedCidrs": ["172.16.0.0/16"], "mode": "STRICT"},
+        "probeRewrite": {"enabled": True, "interfaces": ["eth0"], "condition": "always"},
+    }
+    wanted = HostRoutingConfig.from_mapping(document)
+    run(Configure(wanted, host=host), host)
+    assert [step.name for step in Gate(host).steps] == ["static-routes", "check-route-overlap", "probe-rewrite"]
+    assert Configure(wanted, host=host).preview().is_empty
+    run(Remove(HostRoutingConfig(), host=host))
+    assert host.files.texts == FORWARDING
+    assert (table_of(host), routes_of(host)) == (None, [])

@@ -1,0 +1,692 @@
+"""The rewrite of probes, judged by packets: a balancer, a node and a pod, as `tests.support.balancer` draws them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from functools import partial
+from ipaddress import IPv6Address
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import pytest
+
+from hostrouting.nftables import NftProgram
+from hostrouting.probe_rewrite import wanted_table
+from tests.support.balancer import (
+    GLOBAL,
+    HARDWARE,
+    NODE,
+    NODE_LINK_LOCAL,
+    OWN,
+    OWN_GLOBAL,
+    POD,
+    POD_GATEWAY,
+    PROBE,
+    SERVICE,
+    Lab,
+    capture,
+    laboratory,
+    make_room,
+    nft,
+    open_socket,
+    ping,
+    send_icmp,
+)
+from tests.support.nft import needs_nft
+from tests.support.packets import (
+    ADVERTISED_NEIGHBOUR,
+    ECHO_REPLY,
+    ECHO_REQUEST,
+    ICMPV6,
+    LISTENER_REPORT,
+    NO_ROUTE,
+    ROUTER_ALERT,
+    SCOPE,
+    TCP,
+    UDP,
+    UNREACHABLE,
+    Packet,
+    echo_request,
+    listener_query,
+    neighbour_solicitation,
+    reassembled,
+    router_advertisement,
+)
+from tests.support.rewriting import Rewriting, rules, settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from pathlib import Path
+
+    from hostrouting.tasks import ProbeResult, Standing
+    from tests.support.namespace import Namespace
+
+pytestmark = [pytest.mark.processes, needs_nft]
+
+PORT = 8080
+TABLE, RULES = settings().table, rules()
+needs_tcpdump = pytest.mark.skipif(not shutil.which("tcpdump"), reason="there is no tcpdump here")
+
+
+@pytest.fixture
+def lab() -> Iterator[Lab]:
+    """Three hosts of the test's own, without the rewrite."""
+    with laboratory() as made:
+        yield made
+
+
+def put_rules(lab: Lab, text: str = RULES) -> None:
+    """The rules and the route are in force, as the task makes them, but quickly."""
+    nft(lab.node, text)
+    lab.node.batch([f"route add {GLOBAL}/128 dev eth0 proto 213"])
+
+
+@attrs.frozen
+class Way:
+    """Hosts with the rewrite; the address that is probed, and whom the pod then sees."""
+
+    lab: Lab
+    destination: str
+    seen: str
+
+
+DNAT = f"""
+table ip6 translation {{
+  chain prerouting {{ type nat hook prerouting priority -100; ip6 daddr {SERVICE} dnat to {POD}; }}
+}}
+"""
+MASQUERADE = """
+table ip6 translation {
+  chain postrouting { type nat hook postrouting priority 100; oifname "pod0" ct status dnat masquerade; }
+}
+"""
+WAYS = {
+    "straight": (POD, GLOBAL, ""),
+    "DNAT": (SERVICE, GLOBAL, DNAT),
+    "DNAT and MASQUERADE": (SERVICE, POD_GATEWAY, DNAT + MASQUERADE),
+}
+
+
+@pytest.fixture(scope="module", params=WAYS)
+def way(request: pytest.FixtureRequest) -> Iterator[Way]:
+    """Each way from the balancer to the pod; no test changes it."""
+    destination, seen, translation = WAYS[request.param]
+    with laboratory() as made:
+        Rewriting(made.node).apply()
+        nft(made.node, translation)
+        yield Way(made, destination, seen)
+
+
+@attrs.frozen
+class Exchange:
+    """What the pod and the balancer saw of a protocol; what was fragmented is whole again."""
+
+    by_pod: tuple[Packet, ...]
+    by_balancer: tuple[Packet, ...]
+
+
+def exchange(way: Way, protocol: int, work: Callable[[], object]) -> Exchange:
+    """What they saw while this was done; all of it has right checksums and the addresses it should have."""
+    with capture(way.lab.pod) as pod, capture(way.lab.balancer) as balancer:
+        work()
+        seen = Exchange(*(data_of(protocol, reassembled(wire.packets())) for wire in (pod, balancer)))
+    assert {(it.source, it.destination) for it in seen.by_pod} == {(way.seen, POD)}
+    assert {(it.source, it.destination) for it in seen.by_balancer} == {(way.destination, PROBE)}
+    assert all(it.is_checksum_right for it in (*seen.by_pod, *seen.by_balancer))
+    return seen
+
+
+def data_of(protocol: int, packets: Iterable[Packet]) -> tuple[Packet, ...]:
+    """Those of a protocol; of ICMPv6 only what belongs to a ping."""
+    echo = {ECHO_REQUEST, ECHO_REPLY}
+    return tuple(it for it in packets if it.protocol == protocol and (protocol != ICMPV6 or it.icmp[0] in echo))
+
+
+def probe(lab: Lab) -> None:
+    """A datagram gets to the pod, and its answer to the balancer; TimeoutError where one of them does not."""
+    with datagrams(lab) as (client, server):
+        client.sendto(b"anybody?", (POD, PORT))
+        server.sendto(*server.recvfrom(100))
+        assert client.recv(100) == b"anybody?"
+
+
+def is_lost(lab: Lab) -> bool:
+    """Whether such a datagram, or its answer, does not arrive."""
+    with datagrams(lab) as (client, server):
+        client.sendto(b"anybody?", (POD, PORT))
+        lab.settled()
+        server.setblocking(False)
+        client.setblocking(False)
+        try:
+            server.sendto(*server.recvfrom(100))
+            ping(lab.pod, POD, OWN_GLOBAL)
+            client.recv(100)
+        except BlockingIOError:
+            return True
+        return False
+
+
+@contextmanager
+def datagrams(lab: Lab) -> Iterator[tuple[socket.socket, socket.socket]]:
+    """A socket of the balancer's probing address, and one of the pod's."""
+    with (
+        open_socket(lab.balancer, socket.SOCK_DGRAM, PROBE) as client,
+        open_socket(lab.pod, socket.SOCK_DGRAM, POD, port=PORT) as server,
+    ):
+        yield client, server
+
+
+def test_without_the_rewrite_the_node_refuses_a_probe(lab: Lab) -> None:
+    """It says that the packet is beyond the scope of its source address, and counts it; the pod sees nothing."""
+    with (
+        capture(lab.balancer) as balancer,
+        capture(lab.pod) as pod,
+        open_socket(lab.balancer, socket.SOCK_DGRAM, PROBE) as client,
+    ):
+        client.sendto(b"anybody?", (POD, PORT))
+        refusal = balancer.first(lambda it: it.icmp[0] == UNREACHABLE)
+        assert (refusal.icmp, refusal.destination, refusal.is_checksum_right) == ((UNREACHABLE, SCOPE), PROBE, True)
+        assert not data_of(UDP, pod.packets())
+    assert lab.refused() == 1
+
+
+def test_with_the_rewrite_the_same_probe_is_answered(lab: Lab) -> None:
+    """And the node has no error to count."""
+    assert is_lost(lab)
+    before = lab.refused()
+    Rewriting(lab.node).apply()
+    probe(lab)
+    assert lab.refused() == before
+
+
+@contextmanager
+def tcpdump(host: Namespace, count: int) -> Iterator[subprocess.Popen[str]]:
+    """It looks at a host's eth0 from now on, until so many datagrams have passed."""
+    words = ["tcpdump", "-i", "eth0", "-nn", "-vv", "--immediate-mode", "-c", str(count), f"udp port {PORT}"]
+    with subprocess.Popen(
+        [*host.enter, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        assert process.stderr is not None
+        try:
+            assert any("listening on" in line for line in process.stderr)
+            yield process
+        finally:
+            process.kill()
+
+
+@needs_tcpdump
+def test_what_tcpdump_says(lab: Lab) -> None:
+    """It reads the same addresses in a probe and its answer, and finds every checksum right."""
+    put_rules(lab)
+    with tcpdump(lab.pod, 2) as pod, tcpdump(lab.balancer, 2) as balancer:
+        probe(lab)
+        for process, prober in ((pod, GLOBAL), (balancer, PROBE)):
+            said, _ = process.communicate(timeout=10)
+            ends = re.findall(r"(\S+)\.\d+ > (\S+)\.\d+: (\[udp sum ok\]|)", said)
+            assert ends == [(prober, POD, "[udp sum ok]"), (POD, prober, "[udp sum ok]")]
+
+
+def test_a_ping(way: Way) -> None:
+    """The pod sees an address that may be forwarded, the balancer its own; both checksums are right."""
+    seen = exchange(way, ICMPV6, lambda: ping(way.lab.balancer, PROBE, way.destination))
+    assert (len(seen.by_pod), len(seen.by_balancer)) == (1, 1)
+
+
+def test_a_connection(way: Way) -> None:
+    """A megabyte each way arrives as it was sent."""
+    data = os.urandom(1 << 20)
+
+    def stream() -> None:
+        with (
+            open_socket(way.lab.pod, socket.SOCK_STREAM, POD, port=PORT) as listener,
+            open_socket(way.lab.balancer, socket.SOCK_STREAM, PROBE) as client,
+        ):
+            make_room(listener)
+            make_room(client)
+            listener.listen()
+            client.connect((way.destination, PORT))
+            server, peer = listener.accept()
+            with server:
+                assert peer[0] == way.seen
+                for sender, receiver in ((client, server), (server, client)):
+                    sender.settimeout(10)
+                    sender.sendall(data)
+                    sender.shutdown(socket.SHUT_WR)
+                    with receiver.makefile("rb") as received:
+                        assert received.read() == data
+
+    exchange(way, TCP, stream)
+
+
+def test_a_datagram_that_takes_fragments(way: Way) -> None:
+    """3,000 bytes and their echo arrive whole, in fragments on both links."""
+    data = os.urandom(3_000)
+    with datagrams(way.lab) as (client, server), capture(way.lab.pod) as wire:
+
+        def echo() -> None:
+            client.sendto(data, (way.destination, PORT))
+            server.sendto(*server.recvfrom(4_000))
+            assert client.recv(4_000) == data
+
+        seen = exchange(way, UDP, echo)
+        assert [len(it.payload) for it in (*seen.by_pod, *seen.by_balancer)] == [3_008, 3_008]
+        assert [(it.offset, it.more) for it in data_of(UDP, wire.packets())] == [
+            (0, True),
+            (1_448, True),
+            (2_896, False),
+        ]
+
+
+def test_a_closed_port(way: Way) -> None:
+    """The pod's refusal of a connection comes back at once."""
+
+    def knock() -> None:
+        with open_socket(way.lab.balancer, socket.SOCK_STREAM, PROBE) as client, pytest.raises(ConnectionRefusedError):
+            client.connect((way.destination, PORT + 1))
+
+    seen = exchange(way, TCP, knock)
+    assert (len(seen.by_pod), len(seen.by_balancer)) == (1, 1)
+
+
+def default_routes(lab: Lab) -> set[str]:
+    """Through which routers the node's default routes lead."""
+    return {str(leg.gateway) for it in lab.node.routes(6) if it.prefix.length == 0 for leg in it.legs}
+
+
+def learns_the_router(lab: Lab) -> bool:
+    """Whether an advertisement by the probe's address, of 20 s, gives the node a default route."""
+    send_icmp(lab.balancer, PROBE, "ff02::1", router_advertisement(lifetime=20))
+    lab.settled()
+    return default_routes(lab) == {OWN, PROBE}
+
+
+def answers_a_neighbour(lab: Lab) -> bool:
+    """Whether a unicast solicitation is answered, and the node takes nobody on the link for the global address."""
+    ping(lab.balancer, OWN_GLOBAL, NODE)  # so that the balancer need not ask by itself where the node is
+    with capture(lab.balancer) as wire:
+        send_icmp(lab.balancer, PROBE, NODE, neighbour_solicitation(NODE, HARDWARE))
+        lab.settled()
+        answers = [it for it in wire.packets() if it.icmp[0] == ADVERTISED_NEIGHBOUR and it.destination == PROBE]
+    return [it.source for it in answers] == [NODE] and GLOBAL not in lab.node.ip("-6", "neighbour").stdout
+
+
+def answers_on_the_link(lab: Lab) -> bool:
+    """Whether a datagram to the node's link-local address comes from the probe's own, and a ping is answered."""
+    with (
+        open_socket(lab.node, socket.SOCK_DGRAM, NODE_LINK_LOCAL, port=PORT) as server,
+        open_socket(lab.balancer, socket.SOCK_DGRAM, PROBE) as client,
+    ):
+        client.sendto(b"anybody?", (NODE_LINK_LOCAL, PORT, 0, client.getsockname()[3]))
+        _, peer = server.recvfrom(100)
+    ping(lab.balancer, PROBE, NODE_LINK_LOCAL)
+    return str(peer[0]).partition("%")[0] == PROBE
+
+
+def leaves_others_on_the_link_alone(lab: Lab) -> bool:
+    """Whether a packet of another link-local address is still refused."""
+    with capture(lab.pod) as wire, open_socket(lab.balancer, socket.SOCK_DGRAM, OWN) as client:
+        client.sendto(b"anybody?", (POD, PORT))
+        lab.settled()
+        return not data_of(UDP, wire.packets())
+
+
+def leaves_other_links_alone(lab: Lab) -> bool:
+    """Whether a packet of a pod that has taken the probe's address is still refused."""
+    lab.pod.batch([f"address add {PROBE}/64 dev eth0 nodad"])
+    with capture(lab.balancer) as wire, open_socket(lab.pod, socket.SOCK_DGRAM, PROBE) as client:
+        client.sendto(b"anybody?", (OWN_GLOBAL, PORT))
+        ping(lab.pod, POD, OWN_GLOBAL)
+        return not data_of(UDP, wire.packets())
+
+
+def rewrites_nothing_that_leaves_elsewhere(lab: Lab) -> bool:
+    """Whether a packet to the global address that leaves by another link keeps that destination."""
+    lab.node.batch([f"route delete {GLOBAL} dev eth0", f"route add {GLOBAL} via {POD} dev pod0"])
+    lab.balancer.batch([f"route add {GLOBAL} via {NODE_LINK_LOCAL} dev eth0"])
+    with capture(lab.pod) as wire, open_socket(lab.balancer, socket.SOCK_DGRAM, OWN_GLOBAL) as client:
+        client.sendto(b"anybody?", (GLOBAL, PORT))
+        return wire.first(lambda it: it.protocol == UDP).destination == GLOBAL
+
+
+def is_translated(lab: Lab) -> bool:
+    """Whether a ping of the service reaches the pod, and its answer the balancer."""
+    nft(lab.node, DNAT)
+    with capture(lab.balancer) as wire:
+        send_icmp(lab.balancer, PROBE, SERVICE, echo_request(1))
+        lab.settled()
+        ping(lab.pod, POD, OWN_GLOBAL)
+        answers = [it for it in wire.packets() if it.icmp[0] == ECHO_REPLY and it.destination == PROBE]
+    return [it.source for it in answers] == [SERVICE]
+
+
+def has_right_checksums(lab: Lab) -> bool:
+    """Whether the checksum of a datagram is right for the address that the pod sees."""
+    with capture(lab.pod) as wire, open_socket(lab.balancer, socket.SOCK_DGRAM, PROBE) as client:
+        client.sendto(b"anybody?", (POD, PORT))
+        return wire.first(lambda it: it.protocol == UDP).is_checksum_right
+
+
+def without(*comments: str) -> str:
+    """The rules but for those with these comments."""
+    lines = RULES.splitlines(keepends=True)
+    left = [line for line in lines if not any(f'hostrouting: {comment}"' in line for comment in comments)]
+    assert len(left) == len(lines) - len(comments)
+    return "".join(left)
+
+
+@pytest.mark.parametrize(
+    ("holds", "crippled"),
+    [
+        (learns_the_router, without("stays on the link", "neighbour discovery and MLD")),
+        (answers_a_neighbour, without("neighbour discovery and MLD")),
+        (answers_on_the_link, without("stays on the link")),
+        (leaves_others_on_the_link_alone, without("not a probe")),
+        (leaves_other_links_alone, without("did not come in by an uplink")),
+        (rewrites_nothing_that_leaves_elsewhere, RULES.replace('oifname "eth0" ', "")),
+        (is_translated, RULES.replace("priority -300", "priority -150")),
+        (
+            has_right_checksums,
+            RULES.replace(f"ip6 saddr set {GLOBAL}", f"@nh,64,128 set {int(IPv6Address(GLOBAL)):#x}"),
+        ),
+    ],
+)
+def test_each_part_of_the_rules_has_its_reason(holds: Callable[[Lab], bool], crippled: str) -> None:
+    """With the rules as they are it holds; without that part of them, or with another in its place, it does not."""
+    for text, expected in ((RULES, True), (crippled, False)):
+        with laboratory() as made:
+            put_rules(made, text)
+            assert holds(made) is expected
+
+
+def test_a_listener_query(lab: Lab) -> None:
+    """An MLDv2 query by the probe's address is answered by a report."""
+    put_rules(lab)
+    with capture(lab.balancer) as wire:
+        send_icmp(lab.balancer, PROBE, "ff02::1", listener_query(), hops=1, options=ROUTER_ALERT)
+        assert wire.first(lambda it: it.icmp[0] == LISTENER_REPORT).is_checksum_right
+
+
+def test_a_probe_of_the_node_itself(lab: Lab) -> None:
+    """What listens on the node is reached too, and the balancer sees replies to its own address."""
+    put_rules(lab)
+    with (
+        open_socket(lab.node, socket.SOCK_STREAM, NODE, port=PORT) as listener,
+        open_socket(lab.balancer, socket.SOCK_STREAM, PROBE) as client,
+        open_socket(lab.balancer, socket.SOCK_STREAM, PROBE) as refused,
+    ):
+        listener.listen()
+        client.connect((NODE, PORT))
+        accepted, peer = listener.accept()
+        accepted.close()
+        assert peer[0] == GLOBAL
+        with pytest.raises(ConnectionRefusedError):
+            refused.connect((NODE, PORT + 1))
+
+
+def test_a_node_without_a_default_route(lab: Lab) -> None:
+    """The probe arrives, but its answer finds no way and the task says so; with ensureRoute all is well."""
+    lab.node.batch([f"route delete default via {OWN}"])
+    rewriting = Rewriting(lab.node, ensure_route=False)
+    (hindrance,) = told(rewriting.apply()).hindrances
+    assert hindrance.startswith(f"a packet to {GLOBAL} has no route")
+    with capture(lab.pod) as wire:
+        assert is_lost(lab)
+        packets = wire.packets()
+    assert [it.source for it in data_of(UDP, packets)] == [GLOBAL]
+    assert [it.icmp for it in packets if it.icmp[0] == UNREACHABLE] == [(UNREACHABLE, NO_ROUTE)]
+    rewriting.changed(ensure_route=True)
+    assert told(rewriting.apply()).is_right
+    probe(lab)
+
+
+def test_a_node_that_does_not_forward(lab: Lab) -> None:
+    """Its probes get no further, and the task names the setting."""
+    rewriting = Rewriting(lab.node)
+    rewriting.apply()
+    lab.node.sysctl("ipv6/conf/all/forwarding", 0)
+    assert is_lost(lab)
+    (hindrance,) = rewriting.standing().hindrances
+    assert hindrance.startswith("net.ipv6.conf.all.forwarding is 0")
+    lab.node.sysctl("ipv6/conf/all/forwarding", 1)
+    assert rewriting.standing().is_right
+    probe(lab)
+
+
+def test_a_node_that_heeds_no_router(lab: Lab) -> None:
+    """Where accept_ra is 1 a node that forwards learns no default route, and the task names the setting."""
+    rewriting = Rewriting(lab.node)
+    rewriting.apply()
+    lab.node.sysctl("ipv6/conf/eth0/accept_ra", 1)
+    assert not learns_the_router(lab)
+    (note,) = rewriting.standing().notes
+    assert note.startswith("net.ipv6.conf.eth0.accept_ra is 1")
+    lab.node.sysctl("ipv6/conf/eth0/accept_ra", 2)
+    assert learns_the_router(lab)
+    assert rewriting.standing().notes == ()
+
+
+def test_an_uplink_in_a_bridge(lab: Lab) -> None:
+    """What came in by the uplink comes in by the bridge then: the task says so, and with the bridge named it works."""
+    rewriting = Rewriting(lab.node)
+    rewriting.apply()
+    lab.node.batch(
+        [
+            "link add br0 type bridge forward_delay 0 mcast_snooping 0",
+            "link set eth0 master br0",
+            "link set br0 addrgenmode none up",
+            "address flush dev eth0",
+            *(f"address add {it}/64 dev br0 nodad" for it in (NODE_LINK_LOCAL, NODE)),
+        ]
+    )
+    before = lab.refused()
+    assert is_lost(lab)
+    assert lab.refused() == before + 1
+    rewriting.changed(condition="always")
+    assert any(it.startswith("eth0 is a port of br0") for it in rewriting.standing().hindrances)
+    rewriting.changed(interfaces=["br0"])
+    assert told(rewriting.apply()).is_right
+    probe(lab)
+
+
+# A packet of UDP is dropped (2), any other goes on (-1).
+DROP_UDP = "4,48 0 0 20,21 0 1 17,6 0 0 2,6 0 0 4294967295"
+
+
+def test_a_program_before_the_rules(lab: Lab) -> None:
+    """A BPF program may keep probes from rules that are in force: nothing is counted, and the task names the program."""
+    rewriting = Rewriting(lab.node)
+    assert told(rewriting.apply()).notes == ()
+    program = ("ingress", "bpf", "direct-action", "bytecode", DROP_UDP)
+    for words in (("qdisc", "add", "dev", "eth0", "clsact"), ("filter", "add", "dev", "eth0", *program)):
+        done = lab.node.run("tc", *words)
+        assert done.returncode == 0, done.stderr
+    assert is_lost(lab)
+    standing = rewriting.standing()
+    (note,) = standing.notes
+    assert note.startswith("tc filter (bpf) at eth0")
+    assert standing.facts == ("0 packets rewritten on their way in, 0 on their way out",)
+
+
+def told(result: ProbeResult) -> Standing:
+    """How it stands after a run."""
+    assert result.standing is not None
+    return result.standing
+
+
+def listed(lab: Lab) -> list[dict[str, Any]]:
+    """Our rules, as nft lists them."""
+    said = lab.node.run("nft", "-j", "list", "table", "ip6", TABLE).stdout
+    return [it["rule"] for it in json.loads(said)["nftables"] if "rule" in it]
+
+
+def test_a_second_run_changes_nothing(lab: Lab) -> None:
+    """Every rule keeps its handle and goes on counting."""
+    rewriting = Rewriting(lab.node)
+    rewriting.apply()
+    probe(lab)
+    before = listed(lab)
+    done = rewriting.apply()
+    assert (done.operations, done.files, listed(lab)) == ((), (), before)
+    assert told(done).facts == ("1 packets rewritten on their way in, 1 on their way out",)
+
+
+def test_removed_twice(lab: Lab) -> None:
+    """The first time table and route go, the second time nothing is left to do; probes are refused again."""
+    rewriting, before = Rewriting(lab.node), lab.node.routes(6)
+    rewriting.apply()
+    assert set(lab.node.routes(6)) > set(before)
+    for _ in range(2):
+        rewriting.remove()
+        assert lab.node.run("nft", "list", "ruleset").stdout == ""
+        assert lab.node.routes(6) == before
+    assert is_lost(lab)
+
+
+OTHERS = """
+table inet filter {
+  set known { type ipv6_addr; elements = { fe80::aa, fe80::bb } }
+  chain input { type filter hook input priority 0; policy accept; ip6 saddr @known counter; }
+}
+table ip6 azureSLBProbe {
+  chain prerouting { type filter hook prerouting priority -300; policy accept; ip6 saddr fe80::aa counter; }
+}
+"""
+
+
+def test_the_tables_of_others(lab: Lab) -> None:
+    """They are the same byte for byte after everything that the task does, and one for the same purpose is named."""
+    tables = ("inet filter", "ip6 azureSLBProbe")
+
+    def theirs() -> list[str]:
+        return [lab.node.run("nft", "--handle", "list", "table", *it.split()).stdout for it in tables]
+
+    nft(lab.node, OTHERS)
+    rewriting, before = Rewriting(lab.node), theirs()
+    (note,) = told(rewriting.apply()).notes
+    assert "nftables table ip6 azureSLBProbe" in note
+    for other in ({"priority": -250}, {"table": "an_other"}):
+        rewriting.changed(**other)
+        rewriting.apply()
+    rewriting.remove()
+    assert theirs() == before
+    assert "element" in before[0]
+
+
+def rule_deleted(lab: Lab) -> str:
+    """The rule that rewrites is taken out."""
+    handle = next(it["handle"] for it in listed(lab) if "may be forwarded" in it["comment"])
+    return f"delete rule ip6 {TABLE} prerouting handle {handle}"
+
+
+def rule_inserted(lab: Lab) -> str:  # noqa: ARG001  they are called alike
+    """One comes first after which no other is reached."""
+    return f"insert rule ip6 {TABLE} prerouting accept"
+
+
+def dormant(lab: Lab) -> str:  # noqa: ARG001  as above
+    """The table is switched off."""
+    return f"add table ip6 {TABLE} {{ flags dormant; }}"
+
+
+def flushed(lab: Lab) -> str:  # noqa: ARG001  as above
+    """All tables are gone."""
+    return "flush ruleset"
+
+
+@pytest.mark.parametrize(
+    ("tampering", "fault"),
+    [
+        (rule_deleted, "1 of 5 rules of chain prerouting are missing or changed"),
+        (rule_inserted, "a rule was added to chain prerouting"),
+        (dormant, "it is dormant"),
+        (flushed, "it is missing"),
+    ],
+)
+def test_tampering(lab: Lab, tampering: Callable[[Lab], str], fault: str) -> None:
+    """Probes are refused, the task sees why, and its next run repairs it."""
+    rewriting = Rewriting(lab.node)
+    rewriting.apply()
+    probe(lab)
+    nft(lab.node, tampering(lab))
+    assert is_lost(lab)
+    assert [fault in it for it in rewriting.standing().faults] == [True]
+    rewriting.apply()
+    assert rewriting.standing().is_right
+    assert rewriting.plan().is_empty
+    probe(lab)
+
+
+def test_the_boot_script(lab: Lab, tmp_path: Path) -> None:
+    """After a boot, when nothing of it is in the kernel, it makes what the task has made; the task finds it right."""
+    rewriting = Rewriting(lab.node)
+    rewriting.apply()
+    nft(lab.node, "flush ruleset")
+    lab.node.batch([f"route delete {GLOBAL}/128 dev eth0"])
+    assert is_lost(lab)
+    rewriting.boot(tmp_path)
+    assert rewriting.standing().is_right
+    probe(lab)
+
+
+class Flood:
+    """Probes without end: how many were sent, and how many have arrived."""
+
+    def __init__(self, lab: Lab, client: socket.socket, server: socket.socket) -> None:
+        """From the client to the server, from the next call on."""
+        self._lab, self._client, self._server = lab, client, server
+        self.sent = self.received = 0
+        server.setblocking(False)
+
+    def during(self, work: Callable[[], object]) -> None:
+        """Send from just before this is begun until it is done."""
+        self._burst()
+        with ThreadPoolExecutor(1) as pool:
+            done = pool.submit(work)
+            while not done.done():
+                self._burst()
+            done.result()
+        with suppress(BlockingIOError):
+            while self._server.recv(16):
+                self.received += 1
+
+    def _burst(self) -> None:
+        """So few at a time that no queue between the hosts overflows."""
+        for _ in range(50):
+            self._client.send(b"probe")
+        self.sent += 50
+        self._lab.settled()
+
+
+@pytest.fixture
+def flood(lab: Lab) -> Iterator[Flood]:
+    """One on a node with the rewrite."""
+    put_rules(lab)
+    ping(lab.balancer, PROBE, POD)
+    with datagrams(lab) as (client, server):
+        make_room(server)
+        client.connect((POD, PORT))
+        yield Flood(lab, client, server)
+
+
+def test_a_reload_loses_nothing(lab: Lab, flood: Flood) -> None:
+    """The table is replaced 50 times, with another priority each time, and every probe of a flood arrives."""
+    program = NftProgram(words=lab.node.enter)
+    tables = [wanted_table(settings(priority=it)) for it in (-250, -300)]
+    for number in range(50):
+        flood.during(partial(program.replace, tables[number % 2]))
+    assert flood.received == flood.sent >= 50 * 50
+
+
+def test_a_reload_in_two_steps_loses_probes(lab: Lab, flood: Flood) -> None:
+    """Where the table is removed and then made, probes of the same flood are refused in between."""
+    program, table = NftProgram(words=lab.node.enter), wanted_table(settings())
+    flood.during(partial(program.remove, table.name))
+    flood.during(partial(program.replace, table))
+    assert 0 < flood.received < flood.sent

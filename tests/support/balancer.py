@@ -1,0 +1,232 @@
+"""A load balancer, a node and a pod: three private network namespaces in a row, real sockets and real packets.
+
+    balancer eth0 ──────────── eth0 node pod0 ──────────── eth0 pod
+    fe80::1234:5678:9abc            fe80::4                2001:db8:2::9
+    fe80::b                         2001:db8:1::4
+    2001:db8:1::b                   2001:db8:2::1
+
+The balancer probes from its first address. The node forwards; its default route is the balancer's second address, and
+the pod's is the node. No device leaves checksums to hardware: a checksum in a capture is the one that a wire would
+carry, and a packet whose checksum is wrong is dropped by its receiver.
+
+That a packet does not arrive is found out without waiting: `settled` sends a ping behind it, and when that is answered,
+everything before it has been handled.
+
+Here: the three hosts, their sockets, and what comes in at them. Not here: what a packet is made of (`packets`).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import socket
+import struct
+import time
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
+
+import attrs
+
+from tests.support.namespace import Namespace, private_namespace
+from tests.support.packets import ECHO_REPLY, Packet, echo_request
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+__all__ = [
+    "GLOBAL",
+    "HARDWARE",
+    "NODE",
+    "NODE_LINK_LOCAL",
+    "OWN",
+    "OWN_GLOBAL",
+    "POD",
+    "PROBE",
+    "SERVICE",
+    "Capture",
+    "Lab",
+    "capture",
+    "laboratory",
+    "make_room",
+    "nft",
+    "open_socket",
+    "ping",
+    "send_icmp",
+]
+
+PROBE, GLOBAL = "fe80::1234:5678:9abc", "2603:1062:0:1:fe80:1234:5678:9abc"
+OWN, OWN_GLOBAL, HARDWARE = "fe80::b", "2001:db8:1::b", bytes([2, 0, 0, 0, 0, 11])
+NODE_LINK_LOCAL, NODE = "fe80::4", "2001:db8:1::4"
+POD_GATEWAY, POD = "2001:db8:2::1", "2001:db8:2::9"
+SERVICE = "2001:db8:3::1"
+"""No host has it: the balancer sends it to the node, and what becomes of it there is for the node's rules to say."""
+
+_PATIENCE = 10.0
+_SIOCETHTOOL, _ETHTOOL_STXCSUM = 0x8946, 0x17
+_ETH_P_IPV6 = 0x86DD
+_SO_RCVBUFFORCE = 33
+_IPV6_HOPOPTS = 54
+
+
+@attrs.frozen
+class Lab:
+    """The three hosts."""
+
+    balancer: Namespace
+    node: Namespace
+    pod: Namespace
+
+    def settled(self) -> None:
+        """Return once the node and the pod have handled whatever the balancer has sent."""
+        ping(self.balancer, OWN, NODE_LINK_LOCAL)
+
+    def refused(self) -> int:
+        """How many packets the node has refused for one of their addresses."""
+        return self._counted("Ip6InAddrErrors")
+
+    def forwarded(self) -> int:
+        """How many packets the node has forwarded."""
+        return self._counted("Ip6OutForwDatagrams")
+
+    def _counted(self, name: str) -> int:
+        with self.node.inside(), open("/proc/thread-self/net/snmp6", encoding="ascii") as file:
+            return next(int(value) for word, value in map(str.split, file) if word == name)
+
+
+@contextmanager
+def laboratory() -> Iterator[Lab]:
+    """The hosts, connected, without any rule of nftables."""
+    with ExitStack() as stack:
+        made = Lab(*(stack.enter_context(private_namespace(seconds=300)) for _ in range(3)))
+        far = f"type veth peer name eth0 address {HARDWARE.hex(':')} netns {made.balancer.path}"
+        made.node.batch(
+            [
+                f"link add eth0 {far}",
+                f"link add pod0 type veth peer name eth0 netns {made.pod.path}",
+                *_with_addresses("eth0", NODE_LINK_LOCAL, NODE),
+                *_with_addresses("pod0", POD_GATEWAY, "fe80::1"),
+                f"route add default via {OWN} dev eth0",
+            ]
+        )
+        made.balancer.batch(
+            [
+                *_with_addresses("eth0", PROBE, OWN, OWN_GLOBAL),
+                *(f"route add {there} via {NODE_LINK_LOCAL} dev eth0" for there in (f"{POD}/64", SERVICE)),
+            ]
+        )
+        made.pod.batch([*_with_addresses("eth0", POD, "fe80::9"), f"route add default via {POD_GATEWAY}"])
+        for host, devices in ((made.balancer, ["eth0"]), (made.node, ["eth0", "pod0"]), (made.pod, ["eth0"])):
+            for dev in devices:
+                _compute_checksums(host, dev)
+        # In this order: when forwarding begins, a router that was advertised is forgotten where accept_ra is 1.
+        for path, value in (("conf/eth0/accept_ra", 2), ("conf/all/forwarding", 1), ("icmp/ratelimit", 0)):
+            made.node.sysctl(f"ipv6/{path}", value)
+        yield made
+
+
+def _with_addresses(dev: str, *addresses: str) -> list[str]:
+    up = f"link set {dev} addrgenmode none up"
+    return [up, *(f"address add {address}/64 dev {dev} nodad" for address in addresses)]
+
+
+def _compute_checksums(host: Namespace, dev: str) -> None:
+    """What a device sends has its checksum already (`ethtool -K DEV tx off`)."""
+    value = ctypes.create_string_buffer(struct.pack("=II", _ETHTOOL_STXCSUM, 0))
+    with host.inside(), socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as any_socket:
+        request = struct.pack("16sP16x", dev.encode(), ctypes.addressof(value))
+        fcntl.ioctl(any_socket, _SIOCETHTOOL, request)
+
+
+def nft(host: Namespace, commands: str) -> None:
+    """Carry out commands of nftables, in one transaction."""
+    done = host.run("nft", "-f", "-", text=commands)
+    if done.returncode:
+        raise RuntimeError(done.stderr)
+
+
+def open_socket(
+    host: Namespace,
+    kind: socket.SocketKind,
+    address: str,
+    *,
+    port: int = 0,
+    protocol: int = 0,
+) -> socket.socket:
+    """A socket of the host that has this address; on a link-local one it speaks by eth0. Nothing on it takes for ever."""
+    with host.inside():
+        made = socket.socket(socket.AF_INET6, kind, protocol)
+        scope = socket.if_nametoindex("eth0") if address.startswith("fe80:") else 0
+    try:
+        made.settimeout(_PATIENCE)
+        made.bind((address, port, 0, scope))
+    except BaseException:
+        made.close()
+        raise
+    return made
+
+
+def make_room(receiver: socket.socket) -> None:
+    """It has a queue for all that any test sends, before anybody reads from it."""
+    receiver.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, 64 << 20)
+
+
+def send_icmp(
+    host: Namespace, source: str, destination: str, message: bytes, *, hops: int = 255, options: bytes = b""
+) -> None:
+    """Send an ICMPv6 message, with these hop-by-hop options; the kernel fills in its checksum."""
+    with open_socket(host, socket.SOCK_RAW, source, protocol=socket.IPPROTO_ICMPV6) as raw:
+        for option in (socket.IPV6_UNICAST_HOPS, socket.IPV6_MULTICAST_HOPS):
+            raw.setsockopt(socket.IPPROTO_IPV6, option, hops)
+        if options:
+            raw.setsockopt(socket.IPPROTO_IPV6, _IPV6_HOPOPTS, options)
+        raw.sendto(message, (destination, 0, 0, raw.getsockname()[3]))
+
+
+def ping(host: Namespace, source: str, destination: str) -> None:
+    """An echo request, and its reply; TimeoutError where there is none."""
+    with open_socket(host, socket.SOCK_RAW, source, protocol=socket.IPPROTO_ICMPV6) as raw:
+        number = raw.fileno()
+        raw.sendto(echo_request(number), (destination, 0, 0, raw.getsockname()[3]))
+        wanted = struct.pack("!H", number)
+        while True:
+            answer = raw.recv(2048)
+            if answer[0] == ECHO_REPLY and answer[4:6] == wanted:
+                return
+
+
+class Capture:
+    """The IPv6 packets that come in at a host's eth0."""
+
+    def __init__(self, wire: socket.socket) -> None:
+        """Read them from this socket."""
+        self._wire = wire
+
+    def packets(self) -> tuple[Packet, ...]:
+        """Those that have come since this was last asked."""
+        found = []
+        self._wire.setblocking(False)
+        while True:
+            try:
+                found.append(Packet.read(self._wire.recv(1 << 16)))
+            except BlockingIOError:
+                return tuple(found)
+
+    def first(self, wanted: Callable[[Packet], bool]) -> Packet:
+        """The first such packet, once it is here; the others are passed over. TimeoutError where none comes."""
+        end = time.monotonic() + _PATIENCE
+        while True:
+            self._wire.settimeout(max(0.001, end - time.monotonic()))
+            packet = Packet.read(self._wire.recv(1 << 16))
+            if wanted(packet):
+                return packet
+
+
+@contextmanager
+def capture(host: Namespace) -> Iterator[Capture]:
+    """From now on until the block ends."""
+    with host.inside():
+        wire = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, 0)
+    with wire:
+        make_room(wire)
+        wire.bind(("eth0", _ETH_P_IPV6))
+        yield Capture(wire)

@@ -1,0 +1,133 @@
+"""IPv6 packets as bytes: read from a frame, checked, put together again; and ICMPv6 messages to send.
+
+Here: bytes to values and back. Not here: sockets, and who sends what to whom (`balancer`).
+"""
+
+from __future__ import annotations
+
+import struct
+from ipaddress import IPv6Address
+from typing import TYPE_CHECKING
+
+import attrs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+__all__ = [
+    "ADVERTISED_NEIGHBOUR",
+    "ECHO_REPLY",
+    "ECHO_REQUEST",
+    "ICMPV6",
+    "LISTENER_REPORT",
+    "NO_ROUTE",
+    "ROUTER_ALERT",
+    "SCOPE",
+    "TCP",
+    "UDP",
+    "UNREACHABLE",
+    "Packet",
+    "echo_request",
+    "listener_query",
+    "neighbour_solicitation",
+    "reassembled",
+    "router_advertisement",
+]
+
+TCP, UDP, ICMPV6 = 6, 17, 58
+_HOP_BY_HOP, _FRAGMENT = 0, 44
+UNREACHABLE, ECHO_REQUEST, ECHO_REPLY, ADVERTISED_NEIGHBOUR, LISTENER_REPORT = 1, 128, 129, 136, 143
+NO_ROUTE, SCOPE = 0, 2
+"""The codes of "unreachable": no route to the destination, and beyond the scope of the source address."""
+# A hop-by-hop header (whose first byte the kernel fills in) with the option "router alert: MLD", and two bytes of padding.
+ROUTER_ALERT = bytes([0, 0, 5, 2, 0, 0, 1, 0])
+
+
+@attrs.frozen
+class Packet:
+    """An IPv6 packet without its extension headers; `offset` and `more` say which part of a fragmented one it is."""
+
+    source: str
+    destination: str
+    protocol: int
+    payload: bytes = attrs.field(repr=False)
+    ident: int = 0
+    offset: int = 0
+    more: bool = False
+
+    @classmethod
+    def read(cls, data: bytes) -> Packet:
+        """The packet that these bytes are, from the IPv6 header on."""
+        length, protocol = struct.unpack_from("!4xHB", data)
+        payload, ident, offset, more = data[40 : 40 + length], 0, 0, False
+        while protocol in {_HOP_BY_HOP, _FRAGMENT}:
+            size = 8
+            if protocol == _FRAGMENT:
+                place, ident = struct.unpack_from("!2xHI", payload)
+                offset, more = place & 0xFFF8, bool(place & 1)
+            else:
+                size += 8 * payload[1]
+            protocol, payload = payload[0], payload[size:]
+        source, destination = (str(IPv6Address(data[at : at + 16])) for at in (8, 24))
+        return cls(source, destination, protocol, payload, ident=ident, offset=offset, more=more)
+
+    @property
+    def is_checksum_right(self) -> bool:
+        """Whether the checksum of TCP, UDP or ICMPv6 is that of the payload and these two addresses."""
+        ends = IPv6Address(self.source).packed + IPv6Address(self.destination).packed
+        data = ends + struct.pack("!II", len(self.payload), self.protocol) + self.payload
+        data += bytes(len(data) % 2)
+        # Modulo 0xffff a sum does not change when its carries are added in; a right one is 0 or 0xffff.
+        total: int = sum(struct.unpack(f"!{len(data) // 2}H", data))
+        return total % 0xFFFF == 0
+
+    @property
+    def icmp(self) -> tuple[int, int]:
+        """Type and code; (-1, -1) where it is not ICMPv6."""
+        return (self.payload[0], self.payload[1]) if self.protocol == ICMPV6 else (-1, -1)
+
+
+def reassembled(packets: Iterable[Packet]) -> tuple[Packet, ...]:
+    """The same packets; those whose every fragment is here are whole again, in place of their last fragment."""
+    whole: list[Packet] = []
+    parts: dict[tuple[str, str, int], list[Packet]] = {}
+    for packet in packets:
+        if not (packet.more or packet.offset):
+            whole.append(packet)
+            continue
+        key = (packet.source, packet.destination, packet.ident)
+        parts.setdefault(key, []).append(packet)
+        if (joined := _joined(parts[key])) is not None:
+            whole.append(joined)
+    return tuple(whole)
+
+
+def _joined(parts: Sequence[Packet]) -> Packet | None:
+    payload = b""
+    for part in sorted(parts, key=lambda it: it.offset):
+        if part.offset != len(payload):
+            return None
+        payload += part.payload
+        if not part.more:
+            return attrs.evolve(part, payload=payload, ident=0, offset=0)
+    return None
+
+
+def echo_request(number: int) -> bytes:
+    """An echo request of this identifier, without its checksum, which the kernel fills in."""
+    return struct.pack("!BBHHH", ECHO_REQUEST, 0, 0, number, 1) + b"is anybody there"
+
+
+def router_advertisement(*, lifetime: int) -> bytes:
+    """The sender is a default router for so many seconds."""
+    return struct.pack("!BBHBBHII", 134, 0, 0, 64, 0, lifetime, 0, 0)
+
+
+def neighbour_solicitation(target: str, hardware: bytes) -> bytes:
+    """Who has the address? The sender, at this hardware address, asks."""
+    return struct.pack("!BBHI", 135, 0, 0, 0) + IPv6Address(target).packed + bytes([1, 1]) + hardware
+
+
+def listener_query() -> bytes:
+    """MLDv2: which groups does anybody here listen to? To be answered within a millisecond."""
+    return struct.pack("!BBHHH16sBBH", 130, 0, 0, 1, 0, bytes(16), 2, 10, 0)

@@ -1,0 +1,94 @@
+"""RewriteProbeSource on a host that is a private network namespace: its own kernel and nft, and files in memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import attrs
+
+import phases
+from hostrouting.backends.netlink import NetlinkBackend
+from hostrouting.config import HostRoutingConfig, ProbeRewriteConfig
+from hostrouting.host import Host
+from hostrouting.nftables import NftProgram
+from hostrouting.probe_rewrite import wanted_table
+from hostrouting.tasks import RewriteProbeSource
+from hostrouting.testing import FakeFiles, FakeManager
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from hostrouting.tasks import Preview, ProbeResult, Standing
+    from tests.support.namespace import Namespace
+
+__all__ = ["Rewriting", "rules", "settings"]
+
+
+def settings(**more: Any) -> ProbeRewriteConfig:
+    """Enabled, with eth0 for the uplink."""
+    return ProbeRewriteConfig(**{"enabled": True, "interfaces": ["eth0"], **more})
+
+
+def rules() -> str:
+    """The ruleset, as text for nft."""
+    return str(wanted_table(settings()))
+
+
+@attrs.define
+class _Files(FakeFiles):
+    """Files in memory, and what the kernel says under /proc to whoever is in the namespace."""
+
+    def read(self, path: str) -> str | None:
+        if not path.startswith("/proc/"):
+            return super().read(path)
+        try:
+            return Path(path).read_text(encoding="ascii")
+        except FileNotFoundError:
+            return None
+
+
+class Rewriting:
+    """The task, and what can be asked of it."""
+
+    def __init__(self, node: Namespace, **more: Any) -> None:
+        """On this host, with these settings beside the usual ones."""
+        self._node = node
+        self._files = _Files()
+        self._host = Host(backend=NetlinkBackend, files=self._files, manager=FakeManager(), nftables=NftProgram())
+        self.changed(**more)
+
+    def changed(self, **more: Any) -> None:
+        """From now on the settings are these beside the usual ones."""
+        self._task = RewriteProbeSource(HostRoutingConfig(probe_rewrite=settings(**more)), host=self._host)
+
+    def apply(self) -> ProbeResult:
+        """What it did, once it is done."""
+        with self._node.inside():
+            done = phases.execute(self._task)
+        assert not isinstance(done, phases.Skip)
+        return done
+
+    def remove(self) -> None:
+        """Table and route are gone."""
+        with self._node.inside():
+            self._task.undo(phases.Context())
+
+    def plan(self) -> Preview:
+        """What it would do."""
+        with self._node.inside():
+            return self._task.plan(phases.Context())
+
+    def standing(self) -> Standing:
+        """What it finds."""
+        with self._node.inside():
+            found = self._task.standing()
+        assert found is not None
+        return found
+
+    def boot(self, directory: Path) -> None:
+        """Run the boot script, which is put into this directory."""
+        script = directory / "script"
+        script.write_text(self._files.texts[self._host.layout.probe_script_path])
+        done = self._node.run("bash", str(script), RUNTIME_DIRECTORY=str(directory))
+        assert done.returncode == 0, done.stderr

@@ -1,0 +1,75 @@
+"""The rewriting of probes under a real systemd: in its sandbox, at boot, and when machines start beside a flush."""
+
+from tests.support.gate import LAYOUT, await_start, begin_start, gate_tests, is_starting
+from tests.support.systemd import System, wait_for
+from tests.system.flushing import FLUSH, TABLE, TOLD, flushing, has_table, in_force, start_once
+
+pytestmark = gate_tests
+
+# A step that goes on while somebody holds it.
+SLOW = {f"{LAYOUT.config_directory}/slow.sh": "while [[ -e /run/held ]]; do sleep 0.02; done\nexit 0\n"}
+
+
+def test_at_boot_and_at_every_start() -> None:
+    """The table and the route are there after a boot, and at every start of a machine, which flushes all tables first."""
+    with flushing(late=0.15) as system:
+        assert system.show(LAYOUT.probe_unit, "Result") == "success"
+        assert has_table(system), system.journal(LAYOUT.probe_unit)
+        told = f"table {TABLE}\nroute {TOLD.global_address} dev eth0 protocol 213\n"
+        assert system.read(LAYOUT.probe_applied_path) == told
+        assert "dev eth0" in system.must("ip", "-6", "route", "show", str(TOLD.global_address))
+        assert [start_once(system) for _ in range(3)] == ["in force"] * 3
+        for unit in (LAYOUT.gate_unit, LAYOUT.probe_unit):
+            assert {FLUSH, "nftables.service"} <= set(system.show(unit, "After").split())
+        system.must("nft", "flush", "ruleset")
+        system.must("systemctl", "restart", LAYOUT.probe_unit)
+        assert has_table(system)
+
+
+def test_without_the_order() -> None:
+    """A gate that does not come after the unit that flushes loses the table: so the order is what the others show."""
+    with flushing(is_ordered=False, late=0.5) as system:
+        assert start_once(system) == "missing"
+
+
+def test_a_second_machine_while_the_gate_runs_for_the_first() -> None:
+    """A machine whose start flushes the tables, while the gate runs for another one, is not let pass by that run."""
+    with flushing(machines=("kube1", "kube2"), more=SLOW, steps="80 requires slow\n") as system:
+        system.lay("/run/held", "")
+        begin_start(system)
+        wait_for("the gate to have loaded the table", lambda: has_slowed(system))
+        assert has_table(system)
+        begin_start(system, "kube2")
+        wait_for("the flush", lambda: not has_table(system))
+        assert not is_starting(system, "kube2")
+        system.must("rm", "/run/held")
+        assert await_start(system, "kube2")
+        assert in_force(system, "kube2") == [True]
+
+
+def has_slowed(system: System) -> bool:
+    """Whether the gate is in its slow step."""
+    return "sleep 0.02" in system.run("systemctl", "status", "--no-pager", LAYOUT.gate_unit).stdout
+
+
+def test_stopped() -> None:
+    """A run that waits for its link says so when it is stopped, and has not failed; what it could do is done."""
+    with flushing(machines=()) as system:
+        system.must("ip", "link", "del", "eth0")
+        system.must("systemctl", "start", "--no-block", LAYOUT.probe_unit)
+        wait_for("the script to wait", lambda: "sleep" in system.run("systemctl", "status", LAYOUT.probe_unit).stdout)
+        assert has_table(system)
+        system.must("systemctl", "stop", LAYOUT.probe_unit)
+        assert system.show(LAYOUT.probe_unit, "ActiveState") == "inactive"
+        assert "told to stop before all of it was done" in system.journal(LAYOUT.probe_unit)
+
+
+def test_an_nft_that_hangs() -> None:
+    """In the sandbox nobody may end an nft that hangs: the unit fails in time, and systemd ends what is left of it."""
+    with flushing(machines=()) as system:
+        system.must("mv", "/usr/sbin/nft", "/usr/sbin/nft.real")
+        system.lay("/usr/sbin/nft", "#!/bin/sh\nexec sleep 1000\n", mode=0o755)
+        done = system.run("systemctl", "start", LAYOUT.probe_unit, timeout=20)
+        assert done.returncode == 1
+        assert "'nft -f -' did not end within 5 s" in system.journal(LAYOUT.probe_unit)
+        wait_for("its end", lambda: not system.run("pgrep", "-f", "sleep 1000").stdout)
