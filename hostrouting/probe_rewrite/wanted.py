@@ -35,8 +35,8 @@ _DISCOVERY = (130, 131, 132, 133, 134, 135, 136, 137, 143)
 def wanted_table(config: ProbeRewriteConfig) -> Table:
     """The table that the configuration asks for.
 
-    Addresses are compared before devices: that is what lets go of nearly every packet, and it costs less (of 200,000
-    forwarded packets a second, 6 % are lost to these rules; 8 % with devices first, 4 % with two empty chains).
+    Addresses are compared before devices, which lets go of nearly every packet sooner: of 184,000 small packets that a
+    node forwards in a second, these rules cost 7 %, two empty chains 4 %, and the same rules with devices first 8 to 10 %.
     """
     uplinks, probe, known = config.interfaces, config.link_local, config.global_address
     leave, back = Verdict("return"), config.priority
