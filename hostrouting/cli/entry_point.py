@@ -33,9 +33,12 @@ def main(argv: Sequence[str] | None = None, *, host: Callable[[], Host] | None =
     words = sys.argv[1:] if argv is None else argv
     try:
         arguments = make_parser(__version__).parse_args(words)
-    except Misused as misused:
-        if "--json" in words:
-            _answered(2, _complaint("Misused", misused.message))
+    except SystemExit as stopped:  # argparse has printed its help, or what is wrong
+        if isinstance(stopped, Misused) and "--json" in words:
+            _answered(2, _complaint("Misused", stopped.message))
+        if _unwritten():
+            stopped.code = _answered(int(stopped.code or 0), lambda terminal: terminal.show(()))
+            _say()
         raise
     if host is None:
         from hostrouting.host import Host  # noqa: PLC0415  parse first, import later
@@ -55,6 +58,17 @@ def main(argv: Sequence[str] | None = None, *, host: Callable[[], Host] | None =
         code, shown = _failed(error, needs_files=command.needs_files, as_json=arguments.json)
         return _answered(code, shown)
     return _answered(reply.code, shown)
+
+
+def _unwritten() -> bool:
+    """Whether what argparse printed is still in a buffer, because it could not be written."""
+    try:
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None and not stream.closed:
+                stream.flush()
+    except OSError:
+        return True
+    return False
 
 
 def _complaint(error: str, message: str) -> Callable[[Terminal], None]:

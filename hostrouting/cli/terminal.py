@@ -66,11 +66,17 @@ class Terminal:
             else:
                 self._stream.write(text)
         except OSError as error:
-            # Python would complain once more when it closes the stream at its end.
-            with suppress(OSError, ValueError):
-                os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
+            _let_go(self._stream)
             if error.errno not in _GONE:
                 raise
+
+
+def _let_go(stream: TextIO) -> None:
+    """Lose what could not be written: when it ends, Python would try again, complain, and exit with 120."""
+    with suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
 
 
 def _isatty(stream: TextIO | None) -> bool:
@@ -111,7 +117,9 @@ def log_to_stderr(*, verbose: bool) -> None:
 
 
 class _Quiet(logging.StreamHandler):  # type: ignore[type-arg]  # it cannot be subscripted before Python 3.14
-    """What is written for a reader who has gone (a closed terminal) is lost without a word."""
+    """What is written for a reader who has gone (a closed terminal) is lost without a word; the exit code stays."""
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  logging calls it so
         """See the class."""
+        if isinstance(sys.exc_info()[1], OSError):
+            _let_go(self.stream)

@@ -8,6 +8,7 @@ import pty
 import select
 import signal
 import subprocess
+import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+# Without buffers Python has nothing left to write at its end, where it may fail.
+BUFFERED = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
 pytestmark = [
     pytest.mark.processes,
     pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace takes root"),
@@ -297,7 +300,7 @@ def test_terminal_closed(machine: Machine, repaired: str) -> None:
     ours, theirs = pty.openpty()
     run = subprocess.Popen(
         machine.command("apply", "--config", repaired),
-        stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
+        stdin=theirs, stdout=theirs, stderr=theirs, env=BUFFERED, start_new_session=True,
     )  # fmt: skip
     os.close(theirs)
     try:
@@ -327,6 +330,17 @@ def test_full_disk_under_the_answer(sick: Machine) -> None:
     """A snapshot that could not be saved is no success."""
     said = sick.shell('"$PYTHON" -m hostrouting snapshot > /dev/full; echo $?')
     assert said == "1\nhostrouting: the answer could not be written: No space left on device\n"
+
+
+@pytest.mark.parametrize(("words", "code"), [("chek", 2), ("check --dev", 2), ("--help", 1), ("check --help", 1)])
+def test_full_disk_under_usage_and_help(words: str, code: int) -> None:
+    """Help that could not be saved is no success; bad usage keeps its exit code where nobody can be told of it."""
+    command = f'"{sys.executable}" -m hostrouting {words} >/dev/full'
+    done = subprocess.run(["bash", "-c", command], check=False, env=BUFFERED, capture_output=True, text=True)
+    assert done.returncode == code
+    assert "Exception ignored" not in done.stderr
+    assert ("could not be written: No space left on device" in done.stderr) is (code == 1)
+    assert subprocess.run(["bash", "-c", f"{command} 2>&1"], check=False, env=BUFFERED).returncode == code
 
 
 @pytest.mark.parametrize("locale", [("LC_ALL=C",), ("LC_ALL=", "LANG=C"), ("LC_ALL=POSIX",)], ids=" ".join)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import io
+import logging
 import os
 import pty
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hostrouting.cli.page import Painted, line
-from hostrouting.cli.terminal import Terminal
+from hostrouting.cli.terminal import Terminal, log_to_stderr
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -111,6 +112,20 @@ def test_a_full_disk_is_one() -> None:
     """An answer that could not be saved is an error."""
     with pytest.raises(OSError, match="No space left"):
         Terminal(Broken(errno.ENOSPC), {}).write_json("{}")
+
+
+def test_a_log_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log line that cannot be written is lost whole: nothing of it is left for Python to fail at when it ends."""
+    level = logging.root.level
+    monkeypatch.setattr(logging.root, "handlers", [])
+    with open("/dev/full", "w", encoding="utf-8") as stream:
+        monkeypatch.setattr("sys.stderr", stream)
+        try:
+            log_to_stderr(verbose=False)
+            logging.getLogger("hostrouting").warning("another run has the lock")
+        finally:
+            logging.root.setLevel(level)
+        stream.flush()
 
 
 def test_closed_standard_output(monkeypatch: pytest.MonkeyPatch) -> None:
