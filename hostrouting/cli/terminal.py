@@ -119,7 +119,7 @@ def log_to_stderr(*, verbose: bool) -> None:
 class _Quiet(logging.StreamHandler):  # type: ignore[type-arg]  # it cannot be subscripted before Python 3.14
     """What is written for a reader who has gone (a closed terminal) is lost without a word; the exit code stays."""
 
-    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  logging calls it so
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: ARG002, N802  logging calls it so
         """See the class."""
         if isinstance(sys.exc_info()[1], OSError):
             _let_go(self.stream)
