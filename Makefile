@@ -14,6 +14,8 @@ help: ## what can be done here
 demo: .venv/ready ## see it work, in seconds
 	@$(BIN)/python examples/demo.py
 
+# Python decides before the first line of ours what file names and arguments are made of.
+test: export LC_ALL = C.UTF-8
 test: .venv/ready ## every test
 	$(BIN)/python -m pytest -n $(WORKERS) --dist load --maxschedchunk 4 $(ARGS)
 

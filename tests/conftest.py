@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import locale
 import os
 import signal
 import socket
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,6 +31,12 @@ hypothesis.settings.register_profile(
 hypothesis.settings.register_profile("quick", deadline=None, max_examples=5)
 hypothesis.settings.register_profile("long", deadline=None, max_examples=5_000)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+# Whoever runs the tests may have any locale, or none. Programs that a test starts, and the test that reads what they say,
+# have this one; a test that is about another says so.
+os.environ["LC_ALL"] = "C.UTF-8"
+with suppress(locale.Error):
+    locale.setlocale(locale.LC_ALL, "C.UTF-8")
 
 # nohup, and a shell that puts a job into the background, have its programs ignore these; the tests send them.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)

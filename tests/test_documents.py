@@ -80,6 +80,13 @@ def test_every_example_says_what_it_shows(path: Path) -> None:
     assert (runpy.run_path(str(path)).get("__doc__") or "").strip()
 
 
+@pytest.mark.processes
+def test_locale_of_the_suite() -> None:
+    """Whatever the locale of whoever runs the tests, programs that a test starts speak UTF-8, and the test hears it."""
+    show = "import sys; from hostrouting.cli.terminal import Terminal; print(Terminal().style.unicode, '→')"
+    assert python("-c", show).stdout == "True →\n"
+
+
 def masked(text: str) -> list[str]:
     """The lines of an output, but for the times."""
     return [re.sub(r" +(\d+ (ms|µs)|\d\.\d\d s)", "", line) for line in text.strip().splitlines()]
