@@ -9,11 +9,15 @@ from __future__ import annotations
 import math
 import threading
 import time
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol
 
+from phases.interrupts import call_open, closed
+
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from threading import Lock
 
 __all__ = ["Clock", "Event", "SystemClock", "Thread"]
 
@@ -60,22 +64,57 @@ class Clock(Protocol):
         ...
 
 
-class _SystemEvent(threading.Event):
-    """An event that lets Ctrl-C through while the main thread waits.
+class _SystemEvent:
+    """An event that lets Ctrl-C through while the main thread waits, and nowhere else.
+
+    An event of `threading` takes a lock again before its wait ends. KeyboardInterrupt just there, or just before the
+    lock was let go, becomes "RuntimeError: release unlocked lock": the task fails, and nobody hears of Ctrl-C. So a
+    thread that waits has a lock of its own here, which whoever sets the event releases; only the one call that waits
+    for this lock can be interrupted.
 
     A signal that comes just before the main thread blocks is noticed by Python only when it wakes. (Seen: one Ctrl-C
     in 25 was not noticed for a minute.) So the main thread wakes now and then.
     """
 
+    __slots__ = ("_up", "_waiting")
+
+    def __init__(self) -> None:
+        self._up = False
+        # list.append, list.pop and list.remove are atomic, so these need no lock.
+        self._waiting: list[Lock] = []
+
+    @closed
+    def set(self) -> None:
+        """Raise the flag and wake whoever waits. Setting it again does nothing."""
+        self._up = True
+        with suppress(IndexError):  # another thread sets it too, or the last waiter has just left
+            while True:
+                self._waiting.pop().release()
+
+    def is_set(self) -> bool:
+        """Whether the flag is up."""
+        return self._up
+
+    @closed
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until the flag is up, or the seconds are over; say whether it is up."""
         main = threading.current_thread() is threading.main_thread()
         longest = _LONGEST_BLOCK if main else threading.TIMEOUT_MAX
         end = math.inf if timeout is None else time.monotonic() + timeout
-        while (left := end - time.monotonic()) > longest:
-            if super().wait(longest):
-                return True
-        return super().wait(max(0.0, left))
+        while not self._up and (left := end - time.monotonic()) > 0:
+            self._block(min(left, longest))
+        return self._up
+
+    def _block(self, seconds: float) -> None:
+        waiter = threading.Lock()
+        waiter.acquire()
+        self._waiting.append(waiter)
+        try:
+            if not self._up:  # whoever sets it from here on finds the waiter
+                call_open(waiter.acquire, timeout=seconds)
+        finally:
+            with suppress(ValueError):  # whoever set it has taken it away
+                self._waiting.remove(waiter)
 
 
 _LONGEST_BLOCK = 0.25

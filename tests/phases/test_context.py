@@ -262,15 +262,31 @@ def test_scopes_do_not_pile_up() -> None:
 
 def test_ctrl_c_that_comes_just_before_a_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """A waiting main thread wakes now and then, for Python may notice a signal only when it does."""
-    waits: list[float | None] = []
+    waits: list[float] = []
+    event = phases.SystemClock.event()
 
-    def wait(_event: threading.Event, timeout: float | None = None) -> bool:
+    def wait(_acquire: object, *, timeout: float) -> None:
         waits.append(timeout)
-        return len(waits) == 3
+        if len(waits) == 3:
+            event.set()
 
-    monkeypatch.setattr(threading.Event, "wait", wait)
-    assert phases.SystemClock.event().wait()
+    monkeypatch.setattr(phases.clock, "call_open", wait)
+    assert event.wait()
     assert waits == [0.25, 0.25, 0.25]
+
+
+def test_many_wait_for_one_event() -> None:
+    """However many threads wait for an event and however many set it, each wakes once and none is left."""
+    for _ in range(20):
+        event, woken = phases.SystemClock.event(), []
+        threads = [threading.Thread(target=lambda: woken.append(event.wait(60))) for _ in range(4)]  # noqa: B023
+        threads += [threading.Thread(target=event.set) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+        assert woken == [True] * 4
+    assert not phases.SystemClock.event().wait(0.001)
 
 
 def test_extras_do_not_hide_the_facts(caplog: pytest.LogCaptureFixture) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import signal
+import sys
 import threading
+from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 
@@ -11,6 +14,9 @@ import phases
 from phases import Context, Finished, Started, Status
 from phases.interrupts import call_open, closed, hold_interrupts, raise_if_interrupted, whole
 from phases.testing import RecordingObserver, StubTask
+
+if TYPE_CHECKING:
+    from types import FrameType
 
 
 def interrupt() -> None:
@@ -134,6 +140,51 @@ def test_open_inside_closed_inside_open() -> None:
             interrupt()
         with pytest.raises(KeyboardInterrupt):
             raise_if_interrupted()
+
+
+class _AtLine:
+    """Ctrl-C before the n-th line that is run inside the block, in whatever module."""
+
+    def __init__(self, number: int) -> None:
+        self.left = number
+        self.place = ""
+
+    def __enter__(self) -> Self:
+        self._before = sys.gettrace()
+        sys.settrace(self._trace)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.settrace(self._before)
+
+    def _trace(self, frame: FrameType, event: str, _: object) -> Any:
+        if event == "line":
+            self.left -= 1
+            if not self.left:
+                self.place = f"{frame.f_code.co_qualname}, line {frame.f_lineno}"
+                interrupt()
+        return self._trace
+
+
+def test_at_every_line_of_a_wait() -> None:
+    """At whatever line of a sleep Ctrl-C comes, it comes out as itself, and not as a failure of the task."""
+    for number in itertools.count(1):
+        at = _AtLine(number)
+
+        def sleep(ctx: Context, at: _AtLine = at) -> None:
+            with at:
+                ctx.sleep(0.0001)
+
+        try:
+            phases.execute(phases.task("sleep")(sleep), Context(observers=[]))
+        except KeyboardInterrupt:
+            assert at.place
+        except phases.TaskFailed as failed:
+            pytest.fail(f"Ctrl-C at {at.place}: {failed}")
+        else:
+            assert not at.place, f"Ctrl-C at {at.place} was lost"
+            break
+    assert number > 20
 
 
 def test_a_storm() -> None:
