@@ -3,13 +3,15 @@
 Python raises KeyboardInterrupt between any two instructions of the main thread, also in the middle of the runner's own
 bookkeeping, where it would lose a task's last line or a thread. So the outermost execute puts a handler in the place of
 Python's own. It looks at what was interrupted: inside a function that is marked open (a task's own code, a wait) it
-raises; inside one that is marked closed (the runner) it leaves a note that the next open function finds. `run` has
+raises; inside one that is marked closed (the runner) it leaves a note that the next open function finds. What Python
+swallows, because it was raised in a finaliser (`__del__`, a callback of weakref), becomes such a note too. `run` has
 handlers of another kind (see signals); then nothing is installed here.
 """
 
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
@@ -83,12 +85,25 @@ def hold_interrupts() -> Iterator[None]:
     ):
         yield
         return
+    others = sys.unraisablehook
+
+    def on_unraisable(fault: sys.UnraisableHookArgs) -> None:
+        if fault.exc_type is KeyboardInterrupt:
+            _notes.interrupted = True
+        else:
+            others(fault)
+
     signal.signal(signal.SIGINT, _on_interrupt)
+    sys.unraisablehook = on_unraisable
     try:
         yield
+    except KeyboardInterrupt:
+        _notes.interrupted = False  # a second one says nothing that the first does not
+        raise
     finally:
+        sys.unraisablehook = others
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    raise_if_interrupted()
+        raise_if_interrupted()
 
 
 def _on_interrupt(_number: int, frame: FrameType | None) -> None:

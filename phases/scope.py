@@ -114,6 +114,7 @@ class Scope:
             remaining = self.remaining()
             self.event.wait(left if remaining is None else min(left, remaining))
 
+    @closed
     def cancel(self, reason: str, *, origin: Scope | None = None) -> None:
         """Tell everything in this scope to stop. The first reason stands."""
         cause = (reason, origin or self)
@@ -198,6 +199,7 @@ class _Once:
         self._callback: Callable[[], object] | None = callback
         self._lock = threading.RLock()
 
+    @closed
     def __call__(self) -> None:
         with self._lock:
             callback, self._callback = self._callback, None

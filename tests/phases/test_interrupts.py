@@ -72,6 +72,57 @@ def test_at_the_very_end() -> None:
     raise_if_interrupted()  # and it came out once only
 
 
+@pytest.mark.parametrize("error", [OSError("disk full"), SystemExit(3)])
+def test_at_the_end_of_a_failure(error: BaseException) -> None:
+    """Ctrl-C during the last line of a task that failed comes out, with the failure behind it; not in a later run."""
+
+    def interrupting(event: phases.Event) -> None:
+        if isinstance(event, Finished):
+            interrupt()
+
+    with pytest.raises(KeyboardInterrupt) as raised:
+        phases.execute(StubTask("a", always=error), Context(observers=[interrupting]))
+    behind = raised.value.__context__
+    assert error in {behind, getattr(behind, "cause", None)}
+    assert phases.execute(StubTask("b", 1), Context(observers=[])) == 1
+
+
+def test_in_a_finaliser() -> None:
+    """Where Python swallows what is raised, Ctrl-C is kept for the next moment at which it can come out."""
+
+    class Falling:
+        def __del__(self) -> None:
+            interrupt()
+
+    @phases.task("drop")
+    def drop(ctx: Context) -> None:
+        Falling()
+        ctx.check()
+
+    hook = sys.unraisablehook
+    with pytest.raises(KeyboardInterrupt):
+        phases.execute(drop, Context(observers=[]))
+    assert sys.unraisablehook is hook
+
+
+def test_during_the_order_to_stop() -> None:
+    """Ctrl-C while an order to stop is passed on neither stops that half way nor is lost."""
+    told: list[str] = []
+
+    def interrupting() -> None:
+        interrupt()
+        told.append("first")
+
+    @phases.task("give up")
+    def give_up(ctx: Context) -> None:
+        with ctx.on_cancel(interrupting), ctx.on_cancel(lambda: told.append("second")):
+            ctx.cancel("enough")
+
+    with pytest.raises(KeyboardInterrupt):
+        phases.execute(give_up, Context(observers=[]))
+    assert told == ["first", "second"]
+
+
 def test_a_shielded_transaction_is_not_interrupted() -> None:
     """Inside a shield Ctrl-C waits, also from the task's own code; after it, the next check obeys."""
     done: list[str] = []
