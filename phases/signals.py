@@ -24,16 +24,34 @@ def stop_on_signals(ctx: Context, *, waiting_for: Callable[[], str]) -> Iterator
 
     A repeated signal cannot hurry a task that is not to be left half done; it makes the log say what is waited for.
     A signal that the parent process chose to ignore (nohup) stays ignored. Outside the main thread, where Python does
-    not deliver signals, nothing is installed.
+    not deliver signals, nothing is installed; but a signal that stops the main thread's run stops this one too, which
+    may well be inside it: in a task of a parallel group.
     """
     if threading.current_thread() is not threading.main_thread():
-        yield []
+        elsewhere = _Elsewhere(ctx)
+        _elsewhere.append(elsewhere)
+        try:
+            yield elsewhere.came
+        finally:
+            _elsewhere.remove(elsewhere)
         return
     watch = _Watch(ctx, waiting_for)
     try:
         yield watch.came
     finally:
         watch.end()
+
+
+class _Elsewhere:
+    """A run outside the main thread."""
+
+    def __init__(self, ctx: Context) -> None:
+        self.came: list[int] = []
+        self._ctx = ctx
+
+    def stop(self, number: int) -> None:
+        self.came.append(number)
+        self._ctx.cancel(signal.Signals(number).name)
 
 
 class _Watch:
@@ -90,21 +108,33 @@ class _Watch:
             self._take(numbers)
 
     def _take(self, numbers: bytes) -> None:
+        # First every order, then the words: they may have to wait for whoever reads our log.
+        self._order(numbers)
+        self._tell(numbers)
+
+    def _order(self, numbers: bytes) -> None:
         if self._around is not None:
             # At once, and before this run: when this one has ended, that one must not go on to its next task.
-            self._around._take(numbers)
+            self._around._order(numbers)
         elif self._others != -1:
             # An event loop listens too.
             with suppress(OSError):
                 os.write(self._others, numbers)
         for number in numbers:
             if number in self._before:
-                self._obey(signal.Signals(number).name)
+                self._ctx.cancel(signal.Signals(number).name)
+                for run in () if self._around else tuple(_elsewhere):
+                    run.stop(number)
+
+    def _tell(self, numbers: bytes) -> None:
+        if self._around is not None:
+            self._around._tell(numbers)
+        for number in numbers:
+            if number in self._before:
+                self._say(signal.Signals(number).name)
                 self.came.append(number)
 
-    def _obey(self, name: str) -> None:
-        # First the order, then the words: they may have to wait for whoever reads our log.
-        self._ctx.cancel(name)
+    def _say(self, name: str) -> None:
         try:
             still = self._waiting_for()
             if self.came:
@@ -116,12 +146,14 @@ class _Watch:
 
 
 _watches: list[_Watch] = []
+_elsewhere: list[_Elsewhere] = []
 
 
 def _in_a_forked_child() -> None:
     for watch in reversed(_watches):
         watch.forget()
     _watches.clear()
+    _elsewhere.clear()
 
 
 os.register_at_fork(after_in_child=_in_a_forked_child)

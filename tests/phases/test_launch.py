@@ -168,7 +168,7 @@ def test_keyboard_interrupt_without_run() -> None:
 
 
 def test_in_another_thread() -> None:
-    """Outside the main thread a run works the same, only signals are not its business."""
+    """Outside the main thread, and with no run in it, a run works the same; only signals are not its business."""
     reports: list[phases.Report] = []
     thread = threading.Thread(target=lambda: reports.append(phases.run(StubTask("a", 1), observers=[])))
     thread.start()
@@ -272,6 +272,46 @@ def test_a_run_inside_a_run(late: float) -> None:
     program = Program(code)
     program.process.send_signal(signal.SIGINT)
     assert program.end()[1] == "cancelled skipped 2\n"
+
+
+@pytest.mark.processes
+def test_a_run_inside_a_parallel_group() -> None:
+    """A signal stops also a run that a task has begun in a thread of a parallel group, and its report says so."""
+    code = """
+        inner = phases.task("inner")(lambda ctx: phases.run(wait, observers=[]))
+        report = phases.run(phases.serial(phases.parallel(inner, wait), StubTask("next")))
+        inside = report.find("inner").result
+        print(report.status, report.find("next").status, report.signal, inside.status, inside.reason, inside.signal)
+    """
+    program = Program(code, ready=2)
+    program.process.send_signal(signal.SIGTERM)
+    assert program.end()[1] == "cancelled skipped 15 cancelled SIGTERM 15\n"
+
+
+@pytest.mark.processes
+def test_a_slow_log_does_not_hold_up_the_order() -> None:
+    """A run inside a run is told to stop although nobody reads the outer run's log yet."""
+    code = """
+        import threading
+        told = threading.Event()
+
+        @phases.task("hear")
+        def hear(ctx):
+            with ctx.on_cancel(told.set):
+                wait.do(ctx)
+
+        class Slow(logging.Handler):
+            def emit(self, record):
+                if "stopping" in record.getMessage() and not told.is_set():
+                    print(told.wait(3), flush=True)
+
+        logging.getLogger("phases").addHandler(Slow())
+        phases.run(phases.task("inner")(lambda ctx: phases.run(hear, observers=[])), observers=[])
+        print("ended")
+    """
+    program = Program(code)
+    program.process.send_signal(signal.SIGTERM)
+    assert program.end()[1] in {"True\nended\n", "ended\n"}
 
 
 @pytest.mark.processes
