@@ -31,19 +31,19 @@ def ready():
 def transaction(ctx):
     ready()
     with ctx.shielded() as safe:
-        safe.sleep(0.3)
+        while not ctx.cancelled:
+            safe.sleep(0.01)
     return "whole"
 
 @phases.task("wait")
 def wait(ctx):
     ready()
-    ctx.sleep(60)
+    ctx.sleep(150)
 
 @phases.task("deaf")
 def deaf(ctx):
     ready()
-    import time
-    time.sleep(1)
+    sys.stdin.read()  # until the test waits for the end
 """
 
 
@@ -53,6 +53,7 @@ class Program:
     def __init__(self, code: str, *, prefix: tuple[str, ...] = (), ready: int = 1) -> None:
         self.process = subprocess.Popen(
             [*prefix, sys.executable, "-c", textwrap.dedent(PROGRAM) + textwrap.dedent(code)],
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -72,7 +73,7 @@ class Program:
     def end(self) -> tuple[int, str, str]:
         """Its exit code, output and error output."""
         try:
-            out, err = self.process.communicate(timeout=30)
+            out, err = self.process.communicate(timeout=100)
         except subprocess.TimeoutExpired:
             self.process.kill()
             pytest.fail(f"the program did not end; it said {self.process.communicate()}")
@@ -237,11 +238,13 @@ def test_forked_children() -> None:
         import os, signal, time
         @phases.task("child")
         def child(ctx):
+            reading, writing = os.pipe()
             pid = os.fork()
             if not pid:
-                time.sleep(30)
+                os.write(writing, b".")
+                time.sleep(60)
                 os._exit(0)
-            time.sleep(0.1)
+            os.read(reading, 1)
             os.kill(pid, signal.SIGTERM)
             return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         ready()
@@ -303,7 +306,7 @@ def test_a_slow_log_does_not_hold_up_the_order() -> None:
         class Slow(logging.Handler):
             def emit(self, record):
                 if "stopping" in record.getMessage() and not told.is_set():
-                    print(told.wait(3), flush=True)
+                    print(told.wait(30), flush=True)
 
         logging.getLogger("phases").addHandler(Slow())
         phases.run(phases.task("inner")(lambda ctx: phases.run(hear, observers=[])), observers=[])
