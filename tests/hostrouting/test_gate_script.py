@@ -187,11 +187,11 @@ class TestSteps:
         script.write_text(quick)
         with (place.folder / "said").open("w") as said:
             done = subprocess.run(
-                ["/bin/bash", "-pc", '. "$0"; exit 1', str(script)], stderr=said, check=False, timeout=20
+                ["/bin/bash", "-pc", '. "$0"; exit 1', str(script)], stderr=said, check=False, timeout=50
             )
         os.kill(int((place.folder / "pid").read_text()), 9)
         assert done.returncode == 0
-        assert 0.9 < time.monotonic() - begin < 10
+        assert 0.9 < time.monotonic() - begin < 45
         assert "<4>host-routing-gate: a.sh did not end in time" in (place.folder / "said").read_text()
 
     def test_what_the_scripts_say(self, place: Place) -> None:
@@ -321,7 +321,7 @@ class TestLock:
         begin = time.monotonic()
         with place.locked():
             assert place.passes(text=quick)
-        assert 0.9 < time.monotonic() - begin < 15
+        assert 0.9 < time.monotonic() - begin < 40
         assert place.log == ["a 15"]
         place.put([step("50 changing a")], {"a": OK})
         with place.locked():

@@ -328,7 +328,7 @@ class TestAgainstARealServer:
         with serving(elsewhere, respond) as (url, requests):
             assert answer_of(elsewhere, url) == (Answer(None, "gave no whole answer within 0.1 s (asked 2 times)"), 0.5)
         assert len(requests) == 2
-        assert time.monotonic() - before < 20 * LIMIT
+        assert time.monotonic() - before < 300 * LIMIT
 
     @pytest.mark.parametrize(
         ("respond", "said"),

@@ -228,7 +228,7 @@ def test_what_tcpdump_says(lab: Lab) -> None:
     with tcpdump(lab.pod, 2) as pod, tcpdump(lab.balancer, 2) as balancer:
         probe(lab)
         for process, prober in ((pod, GLOBAL), (balancer, PROBE)):
-            said, _ = process.communicate(timeout=10)
+            said, _ = process.communicate(timeout=60)
             ends = re.findall(r"(\S+)\.\d+ > (\S+)\.\d+: (\[udp sum ok\]|)", said)
             assert ends == [(prober, POD, "[udp sum ok]"), (POD, prober, "[udp sum ok]")]
 

@@ -66,7 +66,7 @@ def test_cut_short(which: str, host: Namespace, tmp_path: Path, place: float, aw
 def test_replaced_while_it_runs(which: str, tmp_path: Path) -> None:
     """A script that is waiting when another takes its place goes on with what it was."""
     script, other = tmp_path / "script.sh", tmp_path / "other.sh"
-    script.write_text(RENDERERS[which](CONFIG, wait=20))
+    script.write_text(RENDERERS[which](CONFIG, wait=100))
     other.write_text("# nothing\n")
     with private_namespace() as namespace:
         furnish(namespace, LINKS, set())
@@ -77,7 +77,7 @@ def test_replaced_while_it_runs(which: str, tmp_path: Path) -> None:
             assert waiting.poll() is None
             other.replace(script)
             namespace.batch(["route add default via 10.0.0.1 dev eth0"])
-            assert waiting.wait(timeout=30) == 0
+            assert waiting.wait(timeout=120) == 0
         finally:
             waiting.kill()
             waiting.wait()

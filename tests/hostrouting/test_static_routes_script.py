@@ -330,7 +330,7 @@ class TestOneHost:
         begin = time.monotonic()
         # With this, bash begins to count where a clock that jumped would have it.
         assert Ran(namespace, HALVES, tmp_path, wait=1, SECONDS=step).status == 1
-        assert 1 <= time.monotonic() - begin < 6
+        assert 1 <= time.monotonic() - begin < 60
 
     def test_other_names_of_a_device(self, namespace: Namespace, tmp_path: Path) -> None:
         """A device that has more names, even such as `ip` uses itself, is known by its own."""
@@ -346,7 +346,7 @@ class TestOneHost:
 
 def _see(namespace: Namespace, address: str, path: str) -> None:
     """Write a route and take it away again, until a watcher sees it."""
-    end = time.monotonic() + 10
+    end = time.monotonic() + 60
     while address not in Path(path).read_text():
         assert time.monotonic() < end, f"{address} was not seen"
         namespace.batch([f"route {verb} {address} via 10.0.0.1" for verb in ("add", "del")])

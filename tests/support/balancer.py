@@ -61,7 +61,7 @@ POD_GATEWAY, POD = "2001:db8:2::1", "2001:db8:2::9"
 SERVICE = "2001:db8:3::1"
 """No host has it: the balancer sends it to the node, and what becomes of it there is for the node's rules to say."""
 
-_PATIENCE = 10.0
+_PATIENCE = 60.0
 _SIOCETHTOOL, _ETHTOOL_STXCSUM = 0x8946, 0x17
 _ETH_P_IPV6 = 0x86DD
 _SO_RCVBUFFORCE = 33

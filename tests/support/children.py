@@ -24,7 +24,7 @@ _LOAD, _EQUAL, _RETURN = 0x20, 0x15, 0x06
 _ALLOW, _ERROR = 0x7FFF0000, 0x00050000
 
 
-def in_child(work: Callable[[], T], *, seconds: float = 20.0) -> T:
+def in_child(work: Callable[[], T], *, seconds: float = 100.0) -> T:
     """What `work` returns in a forked child; what it raises there, it raises here."""
     reader, writer = os.pipe()
     child = os.fork()

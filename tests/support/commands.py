@@ -82,7 +82,7 @@ def lose_carriers(namespace: Namespace, names: Iterable[str]) -> None:
     """Take the carrier of these devices, and wait until the kernel has told its routes, which it does a little later."""
     for name in names:
         namespace.batch([f"link set peer-{name} down"])
-        end = time.monotonic() + 10
+        end = time.monotonic() + 60
         while " state UP " in namespace.ip("-o", "link", "show", name).stdout:
             assert time.monotonic() < end, f"{name} keeps its carrier"
 

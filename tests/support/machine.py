@@ -31,7 +31,7 @@ H200 = [
 _SETUP = """
 mount --make-rprivate / && cache=$(mktemp) && { cp /etc/ld.so.cache "$cache" || true; } 2>/dev/null
 mount -t tmpfs -o size=1m tmpfs /etc && mount -t tmpfs -o size=1m tmpfs /run && cp "$cache" /etc/ld.so.cache
-rm -f "$cache"; echo ready; exec sleep 120
+rm -f "$cache"; echo ready; exec sleep 300
 """
 
 

@@ -90,7 +90,7 @@ def _socket(family: int, kind: int = socket.SOCK_DGRAM, protocol: int = 0) -> No
 
 
 def _run(*command: str) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=5)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     if done.returncode:
         raise OSError(errno.EPERM, done.stderr)
 

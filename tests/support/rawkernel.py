@@ -280,7 +280,7 @@ class RawKernel:
         self._wait(settled, name)
 
     def _wait(self, done: Callable[[], bool], what: object) -> None:
-        end = time.monotonic() + 5
+        end = time.monotonic() + 60
         while not done():
             if time.monotonic() > end:
                 raise RuntimeError(f"{what} does not settle")

@@ -57,7 +57,7 @@ def trees() -> list[Path]:
     return [THIS_HOST, *found]
 
 
-def wait_for(what: str, happened: Callable[[], bool], *, seconds: float = 10) -> None:
+def wait_for(what: str, happened: Callable[[], bool], *, seconds: float = 60) -> None:
     """Ask `happened` until it says yes."""
     end = time.monotonic() + seconds
     while not happened():

@@ -134,10 +134,10 @@ def test_it_heals_by_itself() -> None:
     with host(more=drop_in) as system:
         assert run_task(system, "Configure", config(mode=Mode.STRICT)).returncode == 1
         assert start(system) == 1
-        wait_for("two more attempts", lambda: int(system.show(KUBE1, "NRestarts")) > 1, seconds=12)
+        wait_for("two more attempts", lambda: int(system.show(KUBE1, "NRestarts")) > 1, seconds=60)
         assert not pid(system) or system.show(KUBE1, "ActiveState") != "active"
         system.must("ip", "address", "del", "172.16.1.5/16", "dev", "ib0")
-        wait_for("the machine to start", lambda: system.show(KUBE1, "ActiveState") == "active", seconds=8)
+        wait_for("the machine to start", lambda: system.show(KUBE1, "ActiveState") == "active", seconds=60)
 
 
 def test_every_start_begins_anew() -> None:

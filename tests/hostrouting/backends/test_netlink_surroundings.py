@@ -335,7 +335,7 @@ class TestTime:
                 with pytest.raises(BackendTimeout, match=r"within 0\.05 s") as caught:
                     use()
                 assert caught.value.can_retry
-                assert 0.04 < time.monotonic() - begun < 2
+                assert 0.04 < time.monotonic() - begun < 20
         assert everything(patient) == expected
         patient.close()
         for end in held:
@@ -346,7 +346,7 @@ class TestTime:
         with backend.watch() as watch:
             begun = time.monotonic()
             assert not watch.wait(0.05)
-            assert 0.05 <= time.monotonic() - begun < 2
+            assert 0.05 <= time.monotonic() - begun < 20
 
     def test_wake_ends_a_wait(self, backend: NetlinkBackend) -> None:
         """A wait ends with False when another thread says so, before or during; once for any number of times."""
@@ -354,12 +354,12 @@ class TestTime:
             timer = threading.Timer(0.05, watch.wake)
             timer.start()
             begun = time.monotonic()
-            assert not watch.wait(20)
-            assert time.monotonic() - begun < 10
+            assert not watch.wait(100)
+            assert time.monotonic() - begun < 50
             timer.join()
             for _ in range(70_000):
                 watch.wake()
-            assert not watch.wait(20)
+            assert not watch.wait(100)
             begun = time.monotonic()
             assert not watch.wait(0.05)
             assert time.monotonic() - begun >= 0.05

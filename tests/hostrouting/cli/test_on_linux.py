@@ -295,7 +295,7 @@ def test_terminal_closed(machine: Machine, repaired: str) -> None:
     """A run whose terminal is closed stops with nothing half done, although it has nobody to tell."""
     machine.shell("mkdir -p /run/aks-flex-node")
     lock = subprocess.Popen(
-        [*machine.enter, "flock", "/run/aks-flex-node/host-routing.lock", "sleep", "30"], start_new_session=True
+        [*machine.enter, "flock", "/run/aks-flex-node/host-routing.lock", "sleep", "200"], start_new_session=True
     )
     ours, theirs = pty.openpty()
     run = subprocess.Popen(
@@ -304,13 +304,13 @@ def test_terminal_closed(machine: Machine, repaired: str) -> None:
     )  # fmt: skip
     os.close(theirs)
     try:
-        said, end = b"", time.monotonic() + 20
+        said, end = b"", time.monotonic() + 100
         while b"another run" not in said and time.monotonic() < end:
             if select.select([ours], [], [], 0.1)[0]:
                 said += os.read(ours, 65536)
         os.close(ours)
         run.send_signal(signal.SIGHUP)
-        assert run.wait(timeout=20) == 143
+        assert run.wait(timeout=100) == 143
     finally:
         run.kill()
         os.killpg(lock.pid, signal.SIGKILL)

@@ -120,7 +120,7 @@ def test_a_pipe_whose_writer_is_slow(name: str, tmp_path: Path, monkeypatch: pyt
             os.dup2(reader, 0)
         return say("check", "--snapshot", path, "172.16.0.0/16").code
 
-    assert in_child(work, seconds=20) == 1
+    assert in_child(work, seconds=100) == 1
     os.close(reader)
     os.wait()
 

@@ -58,7 +58,7 @@ class TestSystemdManager:
         A run that goes on is not joined, and a oneshot that another installer had remain active is run as well.
         """
         log = self.ready(tmp_path, stub)
-        SystemdManager().start("x.service", timeout=5)
+        SystemdManager().start("x.service", timeout=60)
         assert (
             log.read_text(encoding="utf-8").splitlines()[-1]
             == "--no-ask-password --no-pager --job-mode=ignore-dependencies restart x.service"
@@ -73,7 +73,7 @@ class TestSystemdManager:
         }
         self.ready(tmp_path, stub)
         with pytest.raises(UnitFailed) as caught:
-            SystemdManager().start("x.service", timeout=5)
+            SystemdManager().start("x.service", timeout=60)
         assert str(caught.value) == (
             "x.service failed (exit-code, exit status 3): eth0 is not there | giving up; see `journalctl -u x.service`"
         )
@@ -96,7 +96,7 @@ class TestSystemdManager:
         stub |= {"start x.service": (-ended_by, "")}
         log = self.ready(tmp_path, stub)
         with pytest.raises(ManagerError, match=rf"systemctl .* restart x.service was ended by {ended_by.name}"):
-            SystemdManager().start("x.service", timeout=5)
+            SystemdManager().start("x.service", timeout=60)
         assert log.read_text(encoding="utf-8").splitlines()[-1].endswith("stop x.service")
 
     def test_ctrl_c_while_it_starts(self, tmp_path: Path, stub: dict[str, tuple[object, str]]) -> None:
@@ -117,7 +117,7 @@ class TestSystemdManager:
         stub |= {"_SYSTEMD_INVOCATION_ID=abc": (0, "the reason\n")}
         log = self.ready(tmp_path, stub)
         with pytest.raises(UnitFailed, match="the reason"):
-            SystemdManager().start("x.service", timeout=5)
+            SystemdManager().start("x.service", timeout=60)
         assert "--sync" in log.read_text(encoding="utf-8").splitlines()[-2]
 
     def test_state(self, tmp_path: Path, stub: dict[str, tuple[object, str]]) -> None:
