@@ -224,7 +224,7 @@ def test_at_every_line_of_a_wait() -> None:
 
         def sleep(ctx: Context, at: _AtLine = at) -> None:
             with at:
-                ctx.sleep(0.0001)
+                ctx.sleep(0.003)  # so long that also a busy machine gets as far as the wait itself
 
         try:
             phases.execute(phases.task("sleep")(sleep), Context(observers=[]))
@@ -235,7 +235,7 @@ def test_at_every_line_of_a_wait() -> None:
         else:
             assert not at.place, f"Ctrl-C at {at.place} was lost"
             break
-    assert number > 20
+    assert number > 10
 
 
 def test_a_storm() -> None:
