@@ -1,4 +1,4 @@
-"""A host as the tasks meet it: kernel, files, manager, nftables, and where everything lives. Nothing is decided here.
+"""A host as the tasks meet it: kernel, files, manager, filters, and where everything lives. Nothing is decided here.
 
 `Host.local()` is this machine, `Host.offline(root)` an image that is mounted somewhere, and
 `hostrouting.testing.FakeHost` a host that exists in memory only.
@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Self
 
 import attrs
 
+from hostrouting.ebtables import Ebtables, EbtablesProgram
 from hostrouting.errors import HostBusy
 from hostrouting.ingress import Programs, programs_at
 from hostrouting.layout import HostLayout
 from hostrouting.metadata import Fetch, fetch
+from hostrouting.neighbours import KernelLinkLayer, LinkLayer
 from hostrouting.nftables import Nftables, NftProgram
 from hostrouting.system import Files, ImageFiles, LocalFiles, Manager, SystemdManager
 
@@ -39,6 +41,10 @@ class Host:
     layout: HostLayout = attrs.field(factory=HostLayout)
     nftables: Nftables | None = None
     """None where nothing may be asked of nftables: in an image."""
+    ebtables: Ebtables | None = None
+    """None where there are no rules to ask for: in an image."""
+    link_layer: LinkLayer | None = None
+    """MAC addresses and neighbours; None for an image."""
     fetch: Fetch = fetch
     """How the instance metadata is asked for."""
     programs_at: Callable[[str], Programs] = programs_at
@@ -53,7 +59,14 @@ class Host:
         """The machine this runs on: its kernel by netlink, its files, its systemd."""
         from hostrouting.backends.netlink import NetlinkBackend  # noqa: PLC0415  netlink is loaded when it is used
 
-        return cls(backend=NetlinkBackend, files=LocalFiles(), manager=SystemdManager(), nftables=NftProgram())
+        return cls(
+            backend=NetlinkBackend,
+            files=LocalFiles(),
+            manager=SystemdManager(),
+            nftables=NftProgram(),
+            ebtables=EbtablesProgram(),
+            link_layer=KernelLinkLayer(),
+        )
 
     @classmethod
     def offline(cls, root: str) -> Host:

@@ -11,12 +11,13 @@ from hostrouting.wording import foreseen_line, stays_line
 
 if TYPE_CHECKING:
     from hostrouting.apply import Applied
+    from hostrouting.azure_vnet import CleanupPlan, Deletion
     from hostrouting.effects import Operation
     from hostrouting.examination import Examination
     from hostrouting.model import Route, Snapshot
     from hostrouting.plan import RoutePlan
 
-__all__ = ["CheckResult", "Preview", "ProbeResult", "RoutesResult", "Standing"]
+__all__ = ["CheckResult", "CleanupResult", "Preview", "ProbeResult", "RoutesResult", "Standing", "UndoResult"]
 
 
 @attrs.frozen
@@ -157,3 +158,42 @@ class ProbeResult:
         fields: dict[str, object] = {name: count for name, count in counts.items() if count}
         it = self.standing
         return fields if it is None else {"in_force": not it.faults, "hindrances": len(it.hindrances), **fields}
+
+
+@attrs.frozen
+class CleanupResult:
+    """What CleanStaleAzureVnet found and did."""
+
+    plan: CleanupPlan
+    """What was stale, and agreed to."""
+    deleted: tuple[Deletion, ...] = ()
+    after: CleanupPlan | None = None
+    """What a look afterwards says; None where nothing was to be deleted."""
+    files: tuple[str, ...] = ()
+    operations: tuple[Operation, ...] = ()
+    undo_file: str = ""
+    """What brings it back; empty where nothing was deleted."""
+    is_dry_run: bool = False
+
+    def log_fields(self) -> dict[str, object]:
+        """How much is stale or was deleted, what is in conflict, and what brings it back."""
+        fields: dict[str, object] = {
+            "stale": len(self.plan.deletions),
+            "deleted": len(self.deleted),
+            "conflicts": len(self.plan.conflicts),
+            "unreadable": len(self.plan.unreadable),
+        }
+        fields = {name: count for name, count in fields.items() if count or name in {"stale", "deleted"}}
+        more: dict[str, object] = {"undo_file": self.undo_file} if self.undo_file else {}
+        return fields | more | ({"dry_run": True} if self.is_dry_run else {})
+
+
+@attrs.frozen
+class UndoResult:
+    """What UndoAzureVnetCleanup brought back."""
+
+    operations: tuple[Operation, ...] = ()
+
+    def log_fields(self) -> dict[str, object]:
+        """How much that is."""
+        return {"restored": len(self.operations)}

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any, Self
 import attrs
 
 from hostrouting.backends.memory import MemoryBackend  # noqa: TC001  attrs.resolve_types looks it up here
+from hostrouting.ebtables import MemoryEbtables
 from hostrouting.errors import BackendError, FileError, MetadataError, UnitFailed
 from hostrouting.fib import PLAIN, Flow
 from hostrouting.host import Host
 from hostrouting.ingress import Programs
 from hostrouting.layout import HostLayout
 from hostrouting.metadata import Fetch, Reply  # noqa: TC001  attrs.resolve_types looks them up here
+from hostrouting.neighbours import MemoryLinkLayer
 from hostrouting.nftables import MemoryNftables
 from hostrouting.system import UnitState
 from hostrouting.testing.topologies import plain_vm
@@ -265,7 +267,7 @@ def _no_programs(_dev: str) -> Programs:
 
 @attrs.frozen(kw_only=True)
 class FakeHost(Host):
-    """A host in memory: kernel, files, manager and nftables can be arranged before a test, and looked at after it.
+    """A host in memory: whatever it has can be arranged before a test, and looked at after it.
 
     host = FakeHost(kernel=h200())
     phases.execute(CheckRouteOverlap(config, host=host))
@@ -280,6 +282,8 @@ class FakeHost(Host):
     manager: FakeManager | None = attrs.field(factory=FakeManager)
     layout: HostLayout = attrs.field(factory=HostLayout)
     nftables: MemoryNftables | None = attrs.field(factory=MemoryNftables)
+    ebtables: MemoryEbtables | None = attrs.field(factory=MemoryEbtables)
+    link_layer: MemoryLinkLayer | None = attrs.field(factory=MemoryLinkLayer)
     fetch: Fetch = attrs.field(default=_nobody_answers)
     programs_at: Callable[[str], Programs] = attrs.field(default=_no_programs)
 
