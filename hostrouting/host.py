@@ -12,10 +12,7 @@ from typing import TYPE_CHECKING, Self
 import attrs
 
 from hostrouting.errors import HostBusy
-from hostrouting.ingress import Programs, programs_at
 from hostrouting.layout import HostLayout
-from hostrouting.metadata import Fetch, fetch
-from hostrouting.nftables import Nftables, NftProgram
 from hostrouting.system import Files, ImageFiles, LocalFiles, Manager, SystemdManager
 
 if TYPE_CHECKING:
@@ -23,8 +20,32 @@ if TYPE_CHECKING:
 
     import phases
     from hostrouting.backends.base import RouteBackend
+    from hostrouting.ingress import Programs, ProgramsAt
+    from hostrouting.metadata import Fetch, Reply
+    from hostrouting.nftables import Nftables, NftProgram
 
 __all__ = ["Host"]
+
+
+# What most hosts never need is loaded when it is used.
+
+
+def _nft() -> NftProgram:
+    from hostrouting.nftables import NftProgram  # noqa: PLC0415
+
+    return NftProgram()
+
+
+def _fetch(url: str, timeout: float) -> Reply:
+    from hostrouting.metadata import fetch  # noqa: PLC0415
+
+    return fetch(url, timeout)
+
+
+def _programs_at(dev: str) -> Programs:
+    from hostrouting.ingress import programs_at  # noqa: PLC0415
+
+    return programs_at(dev)
 
 
 @attrs.frozen(kw_only=True)
@@ -37,11 +58,11 @@ class Host:
     manager: Manager | None
     """None for an image: what is enabled takes effect when it boots."""
     layout: HostLayout = attrs.field(factory=HostLayout)
-    nftables: Nftables | None = None
-    """None where nothing may be asked of nftables: in an image."""
-    fetch: Fetch = fetch
+    nftables: Callable[[], Nftables] | None = None
+    """How nftables is reached; None where nothing may be asked of it: in an image."""
+    fetch: Fetch = _fetch
     """How the instance metadata is asked for."""
-    programs_at: Callable[[str], Programs] = programs_at
+    programs_at: ProgramsAt = _programs_at
     """The BPF programs that a packet meets before nftables, by the device it comes in by."""
     lock_wait: float = 60.0
     """How many seconds are waited for the lock on the host, at most: who holds it may hang."""
@@ -53,7 +74,7 @@ class Host:
         """The machine this runs on: its kernel by netlink, its files, its systemd."""
         from hostrouting.backends.netlink import NetlinkBackend  # noqa: PLC0415  netlink is loaded when it is used
 
-        return cls(backend=NetlinkBackend, files=LocalFiles(), manager=SystemdManager(), nftables=NftProgram())
+        return cls(backend=NetlinkBackend, files=LocalFiles(), manager=SystemdManager(), nftables=_nft)
 
     @classmethod
     def offline(cls, root: str) -> Host:

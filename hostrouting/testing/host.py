@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from hostrouting.backends.base import Answer, Change, Outcome, RouteBackend, Watch
     from hostrouting.model import IP, Snapshot
+    from hostrouting.nftables import Nftables
 
 __all__ = ["FakeFiles", "FakeHost", "FakeManager"]
 
@@ -265,7 +266,7 @@ def _no_programs(_dev: str) -> Programs:
 
 @attrs.frozen(kw_only=True)
 class FakeHost(Host):
-    """A host in memory: kernel, files, manager and nftables can be arranged before a test, and looked at after it.
+    """A host in memory: kernel, files, manager and tables can be arranged before a test, and looked at after it.
 
     host = FakeHost(kernel=h200())
     phases.execute(CheckRouteOverlap(config, host=host))
@@ -279,7 +280,10 @@ class FakeHost(Host):
     files: FakeFiles = attrs.field(factory=FakeFiles)
     manager: FakeManager | None = attrs.field(factory=FakeManager)
     layout: HostLayout = attrs.field(factory=HostLayout)
-    nftables: MemoryNftables | None = attrs.field(factory=MemoryNftables)
+    tables: MemoryNftables = attrs.field(factory=MemoryNftables)
+    nftables: Callable[[], Nftables] | None = attrs.field(
+        default=attrs.Factory(lambda self: lambda: self.tables, takes_self=True)
+    )
     fetch: Fetch = attrs.field(default=_nobody_answers)
     programs_at: Callable[[str], Programs] = attrs.field(default=_no_programs)
 

@@ -55,7 +55,7 @@ class Rewriting:
         """On this host, with these settings beside the usual ones."""
         self._node = node
         self._files = _Files()
-        self._host = Host(backend=NetlinkBackend, files=self._files, manager=FakeManager(), nftables=NftProgram())
+        self._host = Host(backend=NetlinkBackend, files=self._files, manager=FakeManager(), nftables=NftProgram)
         self.changed(**more)
 
     def changed(self, **more: Any) -> None:

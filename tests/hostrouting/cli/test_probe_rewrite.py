@@ -49,7 +49,7 @@ def test_plan_apply_and_remove(probes: str, host: FakeHost) -> None:
     removed = say("remove", host=host)
     assert removed.code == 0
     assert "  delete nftables table ip6 hostrouting_slb    # it is no longer wanted" in removed.lines
-    assert str(host.nftables) == ""
+    assert str(host.tables) == ""
 
 
 def test_status_and_check(probes: str, host: FakeHost) -> None:
@@ -64,8 +64,7 @@ def test_status_and_check(probes: str, host: FakeHost) -> None:
         assert told.code == 1
         assert f"NOT WORKING: {SUBJECT}: the rules are in force, but" in told.lines
         assert any(line.startswith("  net.ipv6.conf.all.forwarding is 0") for line in told.lines)
-    assert host.nftables is not None
-    host.nftables.flush()
+    host.tables.flush()
     assert say("status", host=host).lines[0] == (
         f"NOT IN FORCE: {SUBJECT}; nftables table ip6 hostrouting_slb: it is missing (and 1 more, below)"
     )
@@ -76,8 +75,7 @@ def test_status_and_check(probes: str, host: FakeHost) -> None:
 def test_a_check_of_cidrs_alone(probes: str, host: FakeHost) -> None:
     """Where CIDRs are named, nothing else is asked about."""
     say("apply", "--config", probes, host=host)
-    assert host.nftables is not None
-    host.nftables.flush()
+    host.tables.flush()
     told = say("check", "10.1.0.0/16", host=host)
     assert (told.code, "IN FORCE" in told.out) == (0, False)
 
@@ -97,8 +95,7 @@ def test_without_expected_cidrs(host: FakeHost, tmp_path: Path) -> None:
 def test_what_cannot_be_found_out(probes: str, host: FakeHost) -> None:
     """Where nft may not be asked, check is undecided and says why."""
     say("apply", "--config", probes, host=host)
-    assert host.nftables is not None
-    host.nftables.fault = refusal.missing()
+    host.tables.fault = refusal.missing()
     told = say("check", host=host)
     assert told.code == 3
     assert any(line.startswith("Could not be found out: rewrite-probe-source: ") for line in told.lines)
@@ -113,8 +110,7 @@ def test_explain(probes: str, host: FakeHost) -> None:
     say("apply", "--config", probes, host=host)
     told = say(*packet, host=host)
     assert f"The source {PROBE} becomes {KNOWN} before routing (nftables table ip6 hostrouting_slb)." in told.lines
-    assert host.nftables is not None
-    host.nftables.flush()
+    host.tables.flush()
     assert "but that is not in force" in say(*packet, host=host).out
     assert say("explain", "fe80::9", "--from", PROBE, "--iif", "eth0", "--json", host=host).json["source"] == ""
     other = say("explain", "2001:db8::9", "--from", "2001:db8::1", "--iif", "eth0", "--json", host=host).json
