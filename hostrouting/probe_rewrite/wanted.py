@@ -170,7 +170,13 @@ class RewritePlan:
     @property
     def is_empty(self) -> bool:
         """Whether nothing is to be done."""
-        return not self.operations and not self.conflict
+        return not self.operations and not self.conflicts
+
+    @property
+    def conflicts(self) -> tuple[str, ...]:
+        """What stands in the way of the table and of the route, each in a sentence."""
+        routes = (f"{step.route.prefix}: {step.why}" for step in self.routes.conflicts)
+        return (*([self.conflict] if self.conflict else []), *routes)
 
 
 def plan_rewrite(
@@ -204,9 +210,7 @@ def plan_rewrite(
     operations += [Operation("delete", _table(name), "it is no longer wanted") for name in delete]
     wished = () if route is None else (route,)
     routes = plan_exactly(wished, snapshot, ours=ours, about={*former, *(it.prefix for it in wished)})
-    on_route = [
-        Operation(step.action, f"route {step.route}", step.why) for step in routes.steps if step.action != "keep"
-    ]
+    on_route = [Operation(step.action, f"route {step.route}", step.why) for step in routes.changes]
     return RewritePlan(
         load=load,
         delete=delete,

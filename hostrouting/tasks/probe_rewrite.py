@@ -13,9 +13,18 @@ import hostrouting.probe_rewrite as rewrite  # what it offers is loaded when it 
 from hostrouting.apply import apply_plan
 from hostrouting.config import OnUnknown, ProbeCondition
 from hostrouting.effects import Operation, having_changed
-from hostrouting.errors import ConfigError, Fault, FileError, MetadataError, NftablesError, NftMissing, RouteConflict
+from hostrouting.errors import (
+    ConfigError,
+    Fault,
+    FileError,
+    MetadataError,
+    NftablesError,
+    NftMissing,
+    RouteConflict,
+    TableOwned,
+)
 from hostrouting.examination import await_found
-from hostrouting.fileset import File, FileSet, unit_file
+from hostrouting.fileset import Changes, File, FileSet, unit_file
 from hostrouting.gate import Part
 from hostrouting.model import IPV6, Prefix, Snapshot
 from hostrouting.render import (
@@ -96,7 +105,12 @@ class RewriteProbeSource(HostTask[ProbeResult]):
     def paths(self) -> tuple[str, ...]:
         """The paths of its files that are on the host."""
         part, files = self.part, self.host.files
-        return (*part.present(files), *part.program.present(files), *self._applied.present(files))
+        return (*part.present(files), *self._program_paths)
+
+    @property
+    def _program_paths(self) -> tuple[str, ...]:
+        files = self.host.files
+        return (*self.part.program.present(files), *self._applied.present(files))
 
     def settled(self, ctx: phases.Context) -> Self:
         """The task that knows what the instance metadata says, where that is the condition."""
@@ -107,17 +121,20 @@ class RewriteProbeSource(HostTask[ProbeResult]):
         return attrs.evolve(self, answer=ask_for_ipv6(ctx, self.host.fetch, self._settings.imds))
 
     def look(self, *, up: bool) -> Preview:
-        """What would be done to the table and the route."""
+        """What would be done to the table and the route, and of a removal the files that follow them."""
+        if not up:
+            return Preview(files=Changes(removes=self._program_paths), operations=self._removals())
         open_nft, open_backend = self.host.nftables, self.host.backend
-        if open_nft is None or open_backend is None or not (up or self._is_left):
+        if open_nft is None or open_backend is None:
             return Preview()
-        nft = open_nft()
         with open_backend() as backend:
             snapshot = self._read(backend)
         is_met = bool(self._condition(snapshot))
-        plan = self._plan(nft, snapshot, up=up and is_met)
-        conflicts = [plan.conflict] if plan.conflict else []
-        return Preview(operations=plan.operations, notes=(*conflicts, *(self._why_not() if up and not is_met else ())))
+        plan = self._plan(open_nft(), snapshot, up=is_met)
+        taken = self._taken_address(snapshot) if is_met else None
+        conflicts = (*([str(taken)] if taken else []), *plan.conflicts)
+        notes = () if is_met else self._why_not()
+        return Preview(operations=() if conflicts else plan.operations, notes=notes, conflicts=conflicts)
 
     def install(self, ctx: phases.Context, changed: tuple[str, ...]) -> ProbeResult:
         """The rules and the route, now, and one run of the script that the next boot depends on."""
@@ -164,7 +181,7 @@ class RewriteProbeSource(HostTask[ProbeResult]):
     def standing(self) -> Standing | None:
         """Whether the rules and the route are in force, and what keeps them from working."""
         open_nft, open_backend = self.host.nftables, self.host.backend
-        if open_nft is None or open_backend is None or not (self.is_wanted or self.is_here()):
+        if open_nft is None or open_backend is None or not (self.is_wanted or self.paths()):
             return None
         settings = self._settings
         nft = open_nft()
@@ -173,7 +190,7 @@ class RewriteProbeSource(HostTask[ProbeResult]):
             up = self.is_wanted and bool(self._condition(snapshot))
             plan = self._plan(nft, snapshot, up=up)
             around = self._surroundings(nft, backend, snapshot) if up else rewrite.Surroundings()
-        faults = (*([plan.conflict] if plan.conflict else []), *(f"{it.object}: {it.reason}" for it in plan.operations))
+        faults = (*plan.conflicts, *(f"{it.object}: {it.reason}" for it in plan.operations))
         found = rewrite.find_hindrances(settings, around) if up else ()
         return Standing(
             f"probes from {settings.link_local} by {' and '.join(settings.interfaces) or 'no interface'}",
@@ -233,6 +250,15 @@ class RewriteProbeSource(HostTask[ProbeResult]):
         files, layout = self.host.files, self.host.layout
         return files.is_there(layout.probe_applied_path) or files.is_there(layout.probe_script_path)
 
+    def _removals(self) -> tuple[Operation, ...]:
+        """What a removal would do to the table and the route."""
+        open_nft, open_backend = self.host.nftables, self.host.backend
+        found: tuple[Operation, ...] = ()
+        if open_nft is not None and open_backend is not None and self._is_left:
+            with open_backend() as backend, self._where_nft_is():
+                found = self._plan(open_nft(), self._read(backend), up=False).operations
+        return found
+
     @contextmanager
     def _where_nft_is(self) -> Iterator[None]:
         """Without the program nft nothing can be removed; that is an error only where there is something."""
@@ -256,13 +282,15 @@ class RewriteProbeSource(HostTask[ProbeResult]):
         if answer is not None and answer.has_ipv6 is None and imds.on_unknown is OnUnknown.FAIL:
             raise MetadataError(imds.url, answer.reason)
 
-    def _require_a_free_address(self, snapshot: Snapshot) -> None:
+    def _taken_address(self, snapshot: Snapshot) -> ConfigError | None:
+        """The error where the global address is one of this host."""
         known = self._settings.global_address
         for it in snapshot.addresses:
             if it.ip == known:
                 rule = f"is an address of this host, on {it.dev}, so an answer to a probe would stay here"
                 remedy = "write an address that no host has"
-                raise ConfigError([Fault("hostRouting.probeRewrite.globalAddress", f'"{known}"', rule, remedy)])
+                return ConfigError([Fault("hostRouting.probeRewrite.globalAddress", f'"{known}"', rule, remedy)])
+        return None
 
     def _carry_out(self, ctx: phases.Context, nft: Nftables, backend: RouteBackend) -> tuple[Operation, ...]:
         """Make table and route as they should be, once the host is ready for them; what was done."""
@@ -276,8 +304,8 @@ class RewriteProbeSource(HostTask[ProbeResult]):
             return (None, missing) if missing else ((found, up), "")
 
         snapshot, up = await_found(ctx, backend, attempt, wait=self.wait)
-        if up:
-            self._require_a_free_address(snapshot)
+        if up and (error := self._taken_address(snapshot)):
+            raise error
         return self._change(ctx, nft, backend, snapshot, up=up)
 
     def _change(
@@ -285,7 +313,7 @@ class RewriteProbeSource(HostTask[ProbeResult]):
     ) -> tuple[Operation, ...]:
         plan = self._plan(nft, snapshot, up=up)
         if plan.conflict:
-            raise NftablesError(plan.conflict)
+            raise TableOwned(plan.conflict)
         if plan.routes.conflicts:
             raise RouteConflict([f"{step.route.prefix}: {step.why}" for step in plan.routes.conflicts])
         if plan.is_empty:
@@ -345,8 +373,10 @@ class RewriteProbeSource(HostTask[ProbeResult]):
         return rewrite.own_addresses(snapshot, self.host.files.read(self.host.layout.at(_ADDRESSES)) or "")
 
     def _counted(self, nft: Nftables) -> tuple[str, ...]:
-        there, back = nft.counters(self._settings.table)
-        return (f"{there:,} packets rewritten on their way in, {back:,} on their way out",)
+        match nft.counters(self._settings.table):
+            case (there, back):
+                return (f"{there:,} packets rewritten on their way in, {back:,} on their way out",)
+        return ()  # it was changed meanwhile
 
     @property
     def _applied(self) -> FileSet:

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hostrouting.nftables import refusal
+from hostrouting.backends.base import Change
+from hostrouting.model import Route
+from hostrouting.nftables import Chain, Counter, Rule, Table, refusal
 from hostrouting.testing import FakeFiles, FakeHost, h200
 from tests.support.cli import say
 
@@ -50,6 +52,38 @@ def test_plan_apply_and_remove(probes: str, host: FakeHost) -> None:
     assert removed.code == 0
     assert "  delete nftables table ip6 hostrouting_slb    # it is no longer wanted" in removed.lines
     assert str(host.tables) == ""
+
+
+def test_what_stands_in_the_way(probes: str, host: FakeHost) -> None:
+    """Plan says what apply would fail of, as apply does, with the same exit code; nothing is to be done then."""
+    theirs = Table("hostrouting_slb", [Chain("c", [Rule([Counter()], "theirs")])])
+    host.tables.replace(theirs)
+    host.kernel.change([Change("add", Route.to(f"{KNOWN}/128", dev="ib0", metric=1024, protocol=4))])
+    host.kernel.add_address("eth0", f"{KNOWN}/128")
+    planned = say("plan", "--config", probes, host=host)
+    assert (planned.code, planned.lines[0]) == (
+        1,
+        "CONFLICT: something stands in the way; apply would fail, and no machine starts",
+    )
+    assert "hostrouting apply" not in planned.out
+    document = say("plan", "--config", probes, "--json", host=host).json
+    assert (document["answer"], document["operations"]) == ("conflict", [])
+    address, table, route = document["conflicts"]
+    assert "is an address of this host, on eth0" in address
+    assert "is not ours: no rule in it has a comment" in table
+    assert "its key is held by" in route
+    host.kernel.delete_address("eth0", f"{KNOWN}/128")
+    applied = say("apply", "--config", probes, host=host)
+    assert (applied.code, table in applied.out) == (1, True)
+    assert host.tables.table("hostrouting_slb") == theirs
+
+
+def test_remove_names_every_file(probes: str, host: FakeHost) -> None:
+    """The script and the record are among the files that remove says it has removed."""
+    say("apply", "--config", probes, host=host)
+    told = say("remove", "--json", host=host).json
+    layout = host.layout
+    assert {layout.probe_script_path, layout.probe_applied_path, layout.probe_unit_path} <= set(told["files"])
 
 
 def test_status_and_check(probes: str, host: FakeHost) -> None:

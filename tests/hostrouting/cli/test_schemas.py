@@ -109,6 +109,10 @@ def documents(written: Callable[..., str], repaired: str, tmp_path: Path) -> lis
 
     unmet = tmp_path / "unmet.json"
     unmet.write_text(json.dumps({"probeRewrite": {"enabled": True, "interfaces": ["eth0"]}}))
+    always = tmp_path / "always.json"
+    always.write_text(json.dumps({"probeRewrite": {"enabled": True, "interfaces": ["eth0"], "condition": "always"}}))
+    barred = h200()
+    barred.add_address("eth0", "2603:1062:0:1:fe80:1234:5678:9abc/128")
 
     def told(*words: str, **where: Any) -> dict[str, Any]:
         document: dict[str, Any] = say(*words, "--json", **where).json
@@ -148,6 +152,7 @@ def documents(written: Callable[..., str], repaired: str, tmp_path: Path) -> lis
         told("check", "--config", str(probes), host=rewriting),
         told("remove", host=rewriting),
         told("plan", "--config", str(unmet), kernel=h200()),
+        told("plan", "--config", str(always), kernel=barred),
     ]
 
 

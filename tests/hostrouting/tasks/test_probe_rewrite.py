@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 KNOWN = "2603:1062:0:1:fe80:1234:5678:9abc"
 TABLE = "hostrouting_slb"
+CONTEXT = phases.Context(observers=[])
 FORWARDING = {"/proc/sys/net/ipv6/conf/all/forwarding": "1\n", "/proc/sys/net/ipv6/conf/eth0/accept_ra": "2\n"}
 
 
@@ -191,6 +192,18 @@ class TestRefusals:
         assert isinstance(failure(host), NftMissing)
         assert [step.name for step in Gate(host).steps] == ["probe-rewrite"]
 
+    def test_removed_without_nft(self) -> None:
+        """Where nft never was, what is left of a task that could not end is removed all the same, and the plan says so."""
+        host = a_host()
+        host.tables.fault = refusal.missing()
+        failure(host)
+        assert (
+            LAYOUT.probe_script_path in RewriteProbeSource(HostRoutingConfig(), host=host).plan(CONTEXT).files.removes
+        )
+        assert LAYOUT.probe_script_path in Remove(HostRoutingConfig(), host=host).plan(CONTEXT).files.removes
+        run(Remove(HostRoutingConfig(), host=host))
+        assert host.files.texts == FORWARDING
+
     def test_a_table_that_another_process_owns(self) -> None:
         """The plan says so, and so does the failure."""
         host = a_host()
@@ -284,6 +297,27 @@ class TestStanding:
         assert "net.ipv6.conf.all.forwarding is 0" in hindrance
         assert any("XDP program 7 on eth0" in note for note in standing.notes)
         assert standing.facts == ("0 packets rewritten on their way in, 0 on their way out",)
+
+    def test_flushed_meanwhile(self) -> None:
+        """Where the table goes while it is looked at, nothing is counted."""
+
+        class Flushed(MemoryNftables):
+            def counters(self, name: str) -> tuple[int, ...]:
+                self.flush()
+                return super().counters(name)
+
+        host = a_host(tables=Flushed())
+        assert apply(host).standing is not None
+        apply(host)
+        standing = RewriteProbeSource(config(), host=host).standing()
+        assert standing is not None
+        assert standing.facts == ()
+
+    def test_only_a_gate_is_left(self) -> None:
+        """Of a gate that nobody takes a step in, this task has nothing to say, and it asks nobody."""
+        host = a_host(nftables=lambda: pytest.fail("nft was asked"))
+        host.files.texts[LAYOUT.gate_script_path] = "of a run that did not end"
+        assert RewriteProbeSource(HostRoutingConfig(), host=host).standing() is None
 
     def test_faults(self) -> None:
         """What is not in force is a fault, whether or not the host is right."""
