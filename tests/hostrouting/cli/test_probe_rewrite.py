@@ -151,6 +151,15 @@ def test_explain(probes: str, host: FakeHost) -> None:
     assert other["source"] == ""
 
 
+def test_explain_without_a_device(probes: str, host: FakeHost) -> None:
+    """Where it is not told by which device a probe comes in, the rewrite is named, and what to tell."""
+    say("apply", "--config", probes, host=host)
+    told = f"What comes in by eth0 from {PROBE} becomes {KNOWN} before routing: add --iif eth0 to follow it."
+    assert told in say("explain", "2001:db8::9", "--from", PROBE, host=host).lines
+    assert say("explain", "2001:db8::9", "--from", "fe80::7", "--json", host=host).json["source"] == ""
+    assert say("explain", "fe80::9", "--from", PROBE, "--json", host=host).json["source"] == ""
+
+
 def test_render(probes: str, tmp_path: Path) -> None:
     """An image gets the script, and no kernel is asked."""
     root = tmp_path / "image"
