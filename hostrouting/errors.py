@@ -348,7 +348,7 @@ class NftTimeout(NftablesError):  # noqa: N818  reads as what happened
 
 
 class TableOwned(NftablesError):  # noqa: N818  reads as what is wrong
-    """Another process owns a table, and the kernel lets nobody else change it. Nothing was changed."""
+    """A table is not ours: another process owns it or somebody else has made it. Nothing was changed."""
 
 
 class NftRefused(NftablesError):  # noqa: N818  reads as what happened

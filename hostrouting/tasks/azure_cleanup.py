@@ -80,7 +80,7 @@ class _Edges:
         """Those of a host; None for an image."""
         if host.ebtables is None or host.link_layer is None or host.backend is None:
             return None
-        return cls(host.ebtables.of(choice.value), host.link_layer, host.backend)
+        return cls(host.ebtables().of(choice.value), host.link_layer(), host.backend)
 
 
 @attrs.frozen

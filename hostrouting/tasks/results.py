@@ -36,12 +36,14 @@ class Preview:
     """What would be done beside routes and files."""
     notes: tuple[str, ...] = ()
     """What there is to know of them, each in a sentence."""
+    conflicts: tuple[str, ...] = ()
+    """What stands in the way of them, each in a sentence."""
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing would be changed."""
         is_settled = self.routes is None or not (self.routes.changes or self.routes.conflicts)
-        return is_settled and not (self.files or self.unread or self.operations)
+        return is_settled and not (self.files or self.unread or self.operations or self.conflicts)
 
     def __add__(self, other: Preview) -> Preview:
         """Both, of which one at most is about routes."""
@@ -49,7 +51,8 @@ class Preview:
         before = other.before if self.before is None else self.before
         operations, notes = (*self.operations, *other.operations), (*self.notes, *other.notes)
         unread = self.unread or other.unread
-        return Preview(self.routes or other.routes, files, unread, stays, before, operations, notes)
+        conflicts = (*self.conflicts, *other.conflicts)
+        return Preview(self.routes or other.routes, files, unread, stays, before, operations, notes, conflicts)
 
     def to_mapping(self) -> dict[str, object]:
         """The same as plain values."""
@@ -61,11 +64,13 @@ class Preview:
             "writes": list(self.files.writes),
             "removes": list(self.files.removes),
             "notes": list(self._notes),
+            "conflicts": list(self.conflicts),
         }
 
     def __str__(self) -> str:
         lines = [str(self.routes)] if self.routes is not None and (self.routes.steps or self.routes.pending) else []
         lines += map(str, self.operations)
+        lines += (f"conflict: {it}" for it in self.conflicts)
         lines += [f"write {path}" for path in self.files.writes]
         lines += [f"remove {path}" for path in self.files.removes]
         lines += ["have systemd read its files again"] if self.unread else []

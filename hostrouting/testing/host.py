@@ -28,7 +28,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from hostrouting.backends.base import Answer, Change, Outcome, RouteBackend, Watch
+    from hostrouting.ebtables import Ebtables
     from hostrouting.model import IP, Snapshot
+    from hostrouting.neighbours import LinkLayer
+    from hostrouting.nftables import Nftables
 
 __all__ = ["FakeFiles", "FakeHost", "FakeManager"]
 
@@ -281,9 +284,18 @@ class FakeHost(Host):
     files: FakeFiles = attrs.field(factory=FakeFiles)
     manager: FakeManager | None = attrs.field(factory=FakeManager)
     layout: HostLayout = attrs.field(factory=HostLayout)
-    nftables: MemoryNftables | None = attrs.field(factory=MemoryNftables)
-    ebtables: MemoryEbtables | None = attrs.field(factory=MemoryEbtables)
-    link_layer: MemoryLinkLayer | None = attrs.field(factory=MemoryLinkLayer)
+    tables: MemoryNftables = attrs.field(factory=MemoryNftables)
+    nftables: Callable[[], Nftables] | None = attrs.field(
+        default=attrs.Factory(lambda self: lambda: self.tables, takes_self=True)
+    )
+    bridge_rules: MemoryEbtables = attrs.field(factory=MemoryEbtables)
+    ebtables: Callable[[], Ebtables] | None = attrs.field(
+        default=attrs.Factory(lambda self: lambda: self.bridge_rules, takes_self=True)
+    )
+    neighbours: MemoryLinkLayer = attrs.field(factory=MemoryLinkLayer)
+    link_layer: Callable[[], LinkLayer] | None = attrs.field(
+        default=attrs.Factory(lambda self: lambda: self.neighbours, takes_self=True)
+    )
     fetch: Fetch = attrs.field(default=_nobody_answers)
     programs_at: Callable[[str], Programs] = attrs.field(default=_no_programs)
 

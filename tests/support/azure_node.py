@@ -236,8 +236,8 @@ class AzureNode:
             backend=NetlinkBackend,
             files=self.files,
             manager=FakeManager(),
-            ebtables=EbtablesProgram(),
-            link_layer=KernelLinkLayer(),
+            ebtables=EbtablesProgram,
+            link_layer=KernelLinkLayer,
         )
 
     def task(self, *, approved: CleanupPlan | None = None, **settings: Any) -> CleanStaleAzureVnet:

@@ -110,6 +110,10 @@ def documents(written: Callable[..., str], repaired: str, tmp_path: Path) -> lis
 
     unmet = tmp_path / "unmet.json"
     unmet.write_text(json.dumps({"probeRewrite": {"enabled": True, "interfaces": ["eth0"]}}))
+    always = tmp_path / "always.json"
+    always.write_text(json.dumps({"probeRewrite": {"enabled": True, "interfaces": ["eth0"], "condition": "always"}}))
+    barred = h200()
+    barred.add_address("eth0", "2603:1062:0:1:fe80:1234:5678:9abc/128")
 
     stale = tmp_path / "stale.json"
     stale.write_text(json.dumps({"azureVnetCleanup": {"managed": list(MANAGED), "ifAzureVnetActive": "warn"}}))
@@ -154,9 +158,10 @@ def documents(written: Callable[..., str], repaired: str, tmp_path: Path) -> lis
         told("check", "--config", str(probes), host=rewriting),
         told("remove", host=rewriting),
         told("plan", "--config", str(unmet), kernel=h200()),
-        told("clean", "azure-vnet", "--config", str(stale), host=azure_host(files=active, ebtables=inert)),
+        told("clean", "azure-vnet", "--config", str(stale), host=azure_host(files=active, bridge_rules=inert)),
         told("clean", "azure-vnet", "--config", str(stale), "--apply", host=azure_host(files=active)),
         told("clean", "azure-vnet", "--config", str(stale), "--apply", host=azure_host()),
+        told("plan", "--config", str(always), kernel=barred),
     ]
 
 

@@ -56,13 +56,12 @@ POD = EthernetLink(name="azv5", index=9, kind="veth", master="azure0", peer=Peer
 
 def state_of(host: FakeHost) -> tuple[str, str, str]:
     """Rules, links with neighbours, and routes, as text."""
-    return str(host.ebtables), str(host.link_layer), str(host.kernel)
+    return str(host.bridge_rules), str(host.neighbours), str(host.kernel)
 
 
 def ebtables_of(host: FakeHost) -> MemoryEbtables:
     """The ebtables of the host."""
-    assert host.ebtables is not None
-    return host.ebtables
+    return host.bridge_rules
 
 
 def clean(host: FakeHost, approved: CleanupPlan | None = None, **changed: Any) -> CleanupResult:
@@ -106,7 +105,7 @@ class TestApply:
         assert result.log_fields() == {"stale": 12, "deleted": 12, "conflicts": 5, "undo_file": UNDO}
         assert result.after is not None
         assert result.after.is_empty
-        assert "10.240.0.9" in str(host.link_layer)
+        assert "10.240.0.9" in str(host.neighbours)
         assert "10.240.0.5 " not in str(host.kernel)
         assert "10.240.0.8 " in str(host.kernel)
 
@@ -115,7 +114,7 @@ class TestApply:
         host = azure_host()
         calls: list[int] = []
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(host.ebtables, "delete", lambda lines: calls.append(len(lines)))
+            patch.setattr(host.bridge_rules, "delete", lambda lines: calls.append(len(lines)))
             with pytest.raises(phases.TaskFailed):  # for they are there afterwards
                 clean(host)
         assert calls == [9]
@@ -172,7 +171,7 @@ class TestApply:
     @settings(max_examples=scaled(20))
     def test_before_less_after_is_the_plan(self, rules: list[str]) -> None:
         """For any rules: what is gone afterwards is what the plan said, and the way back brings back exactly that."""
-        host = azure_host(ebtables=MemoryEbtables(rules))
+        host = azure_host(bridge_rules=MemoryEbtables(rules))
         plan = look(host)
         clean(host)
         left = list(rules)
@@ -263,7 +262,7 @@ class TestRefused:
 
     def test_active_and_nothing_stale(self) -> None:
         """An active azure-vnet is told also where there is nothing to delete."""
-        host = azure_host(files=FakeFiles(dict(CONFLIST)), ebtables=MemoryEbtables())
+        host = azure_host(files=FakeFiles(dict(CONFLIST)), bridge_rules=MemoryEbtables())
         assert isinstance(failure(host, what={"neigh": False, "routes": False}), CleanupRefused)
 
     @pytest.mark.parametrize("error", [refusal.missing(), refusal.not_loaded()], ids=lambda it: type(it).__name__)
@@ -272,8 +271,7 @@ class TestRefused:
         host = azure_host()
         ebtables_of(host).fault = error
         assert failure(host) is error
-        assert host.link_layer is not None
-        host.link_layer.links = [it for it in LINKS if it.name != "azure0"]
+        host.neighbours.links = [it for it in LINKS if it.name != "azure0"]
         assert {it.kind for it in clean(host).deleted} == {"route"}
 
     def test_the_wrong_backend(self) -> None:
@@ -284,10 +282,10 @@ class TestRefused:
     def test_a_line_that_is_not_understood(self) -> None:
         """It stays and is counted, and the rest goes."""
         odd = f'-A {STALE} "'
-        host = azure_host(ebtables=MemoryEbtables([STALE], others=odd))
+        host = azure_host(bridge_rules=MemoryEbtables([STALE], others=odd))
         result = clean(host, what={"neigh": False, "routes": False})
         assert result.log_fields() == {"stale": 1, "deleted": 1, "unreadable": 1, "undo_file": UNDO}
-        assert odd in str(host.ebtables)
+        assert odd in str(host.bridge_rules)
 
 
 class TestMeanwhile:
@@ -297,8 +295,7 @@ class TestMeanwhile:
         """A pod that comes alive after the plan was shown keeps everything."""
         host = azure_host()
         shown = look(host)
-        assert host.link_layer is not None
-        host.link_layer.links.append(POD)
+        host.neighbours.links.append(POD)
         gone = {it.spec for it in clean(host, shown).deleted}
         assert gone == {*pod_rules(6, "02:00:00:00:00:06"), "10.240.0.7/32 dev azv2 proto boot scope link metric 7"}
 
@@ -354,7 +351,7 @@ class TestMeanwhile:
     def test_another_neighbour_takes_its_place(self) -> None:
         """An entry whose MAC address has changed since the look stays, and is named."""
         host = azure_host()
-        links = host.link_layer
+        links = host.neighbours
         assert links is not None
         mine = Neighbour("10.240.0.5", "02:00:00:00:00:55", "azure0")
 
@@ -373,9 +370,8 @@ class TestMeanwhile:
     def test_a_route_that_is_gone(self) -> None:
         """A route that somebody else has deleted is as it should be, and is not noted as ours."""
         host = azure_host()
-        assert host.link_layer is not None
         route = Route.to("10.240.0.5/32", dev="azure0", protocol=4)
-        host.link_layer.meanwhile(lambda: host.kernel.ip_route("delete", route), nth=3)
+        host.neighbours.meanwhile(lambda: host.kernel.ip_route("delete", route), nth=3)
         assert len(clean(host).deleted) == 11
         assert "10.240.0.5/32" not in host.files.texts[UNDO]
 
@@ -423,9 +419,7 @@ class TestUndo:
         clean(host)
         assert restore(host).log_fields() == {"restored": 12}
         assert sorted(ebtables_of(host).rules) == sorted(ebtables_of(before).rules)
-        assert host.link_layer is not None
-        assert before.link_layer is not None
-        assert set(host.link_layer.neighbours) == set(before.link_layer.neighbours)
+        assert set(host.neighbours.neighbours) == set(before.neighbours.neighbours)
         assert set(host.kernel.reopen().snapshot().routes) == set(before.kernel.reopen().snapshot().routes)
         assert restore(host).operations == ()
 
@@ -433,8 +427,7 @@ class TestUndo:
         """What cannot be brought back is named, and all else is."""
         host = azure_host()
         clean(host)
-        assert host.link_layer is not None
-        host.link_layer.neighbours.append(Neighbour("10.240.0.5", LIVE, "azure0"))
+        host.neighbours.neighbours.append(Neighbour("10.240.0.5", LIVE, "azure0"))
         host.kernel.delete_link("azv2")
         with pytest.raises(phases.TaskFailed) as caught:
             restore(host)
@@ -449,8 +442,7 @@ class TestUndo:
         """It is named with the kernel's reason."""
         host = azure_host()
         clean(host)
-        assert host.link_layer is not None
-        host.link_layer.fail(BackendError("no such device"), nth=2)
+        host.neighbours.fail(BackendError("no such device"), nth=2)
         with pytest.raises(phases.TaskFailed) as caught:
             restore(host)
         assert isinstance(caught.value.cause, CleanupIncomplete)

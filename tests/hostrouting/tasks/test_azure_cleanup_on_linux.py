@@ -158,7 +158,7 @@ class TestBridgeMode:
             return run_program(*words, timeout=timeout, text=text, environment=environment)
 
         task = lab.task()
-        host = attrs.evolve(task.host, ebtables=EbtablesProgram(run=run))
+        host = attrs.evolve(task.host, ebtables=lambda: EbtablesProgram(run=run))
         with lab.node.inside():
             result = phases.execute(attrs.evolve(task, host=host))
         assert isinstance(result, CleanupResult)

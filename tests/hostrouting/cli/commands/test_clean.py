@@ -36,7 +36,7 @@ def host() -> FakeHost:
 
 def test_the_plan(config: str, host: FakeHost) -> None:
     """Without --apply it tells what is stale and what stays, with the command that deletes it, and changes nothing."""
-    before = str(host.ebtables)
+    before = str(host.bridge_rules)
     said = say("clean", "azure-vnet", "--config", config, host=host)
     assert said.code == 1
     assert said.lines[0] == "STALE: 12 things of azure-vnet to delete"
@@ -46,13 +46,13 @@ def test_the_plan(config: str, host: FakeHost) -> None:
     assert any(line.startswith(stale) for line in said.lines)
     assert "In conflict, and kept; two CNIs may use one address:" in said.lines
     assert said.lines[-1] == f"To delete this, as root: hostrouting clean azure-vnet --config {config} --apply"
-    assert str(host.ebtables) == before
+    assert str(host.bridge_rules) == before
     assert not host.files.writes
 
 
 def test_apply_and_undo(config: str, host: FakeHost) -> None:
     """--apply deletes it and says how to bring it back; that does; a second time there is nothing to do."""
-    before = sorted(host.ebtables.rules) if host.ebtables else []
+    before = sorted(host.bridge_rules.rules)
     applied = say("clean", "azure-vnet", "--config", config, "--apply", host=host)
     assert (applied.code, applied.lines[0]) == (0, "DONE: 12 things of azure-vnet deleted")
     assert applied.lines[-1] == f"To bring it back, as root: hostrouting clean azure-vnet --undo {UNDO}"
@@ -60,11 +60,10 @@ def test_apply_and_undo(config: str, host: FakeHost) -> None:
     nothing = "NOTHING TO DO: azure-vnet has left nothing behind that is stale"
     assert (again.code, again.lines[0]) == (0, nothing)
     assert say("clean", "azure-vnet", "--config", config, host=host).lines[0] == nothing
-    assert host.ebtables is not None
-    assert host.ebtables.rules == [*OWN, *pod_rules(9, LIVE)]
+    assert host.bridge_rules.rules == [*OWN, *pod_rules(9, LIVE)]
     undone = say("clean", "azure-vnet", "--undo", UNDO, host=host)
     assert (undone.code, undone.lines[0]) == (0, "DONE: 12 things brought back")
-    assert sorted(host.ebtables.rules) == before
+    assert sorted(host.bridge_rules.rules) == before
     assert say("clean", "azure-vnet", "--undo", UNDO, host=host).lines[0] == "NOTHING TO DO: all of it is there"
 
 
@@ -89,8 +88,7 @@ def test_refused(config: str) -> None:
     applied = say("clean", "azure-vnet", "--config", config, "--apply", host=host)
     assert applied.code == 1
     assert applied.lines[0].startswith(f"FAILED: nothing was deleted: {why}")
-    assert host.ebtables is not None
-    assert host.ebtables.writes == []
+    assert host.bridge_rules.writes == []
 
 
 def test_a_part_is_left(config: str, host: FakeHost) -> None:
@@ -115,7 +113,7 @@ def test_a_part_is_not_brought_back(config: str, host: FakeHost) -> None:
 
 def test_it_is_gone_meanwhile(config: str, host: FakeHost) -> None:
     """What another process has deleted between the two looks is not told as ours."""
-    ebtables = host.ebtables
+    ebtables = host.bridge_rules
     assert ebtables is not None
     ebtables.rules = [R2.format("10.240.0.6", DEAD)]
     ebtables.meanwhile(ebtables.rules.clear, nth=2)
@@ -130,7 +128,7 @@ def test_lines_and_notes(config: str) -> None:
     """What could not be understood is counted, and an active azure-vnet that is only a warning is told."""
     with open(config, "w", encoding="utf-8") as stream:
         json.dump({"azureVnetCleanup": {"managed": list(MANAGED), "ifAzureVnetActive": "warn"}}, stream)
-    host = azure_host(files=FakeFiles(dict(ACTIVE)), ebtables=MemoryEbtables(others="what?"))
+    host = azure_host(files=FakeFiles(dict(ACTIVE)), bridge_rules=MemoryEbtables(others="what?"))
     said = say("clean", "azure-vnet", "--config", config, host=host)
     assert "1 line of ebtables-save could not be understood, and stay" in said.out
     assert "10-azure.conflist says that azure-vnet manages" in said.lines[-3]
