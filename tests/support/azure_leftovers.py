@@ -91,7 +91,7 @@ def azure_host(**changed: Any) -> FakeHost:
     ]
     parts: dict[str, Any] = {
         "kernel": azure_kernel(),
-        "ebtables": MemoryEbtables([*OWN, *pod_rules(9, LIVE), *stale_rules()]),
-        "link_layer": MemoryLinkLayer(LINKS, neighbours),
+        "bridge_rules": MemoryEbtables([*OWN, *pod_rules(9, LIVE), *stale_rules()]),
+        "neighbours": MemoryLinkLayer(LINKS, neighbours),
     }
     return FakeHost(**{**parts, **changed})
