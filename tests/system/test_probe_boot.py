@@ -1,6 +1,6 @@
-import re
-
 """The rewriting of probes under a real systemd: in its sandbox, at boot, and when machines start beside a flush."""
+
+import re
 
 from tests.support.gate import LAYOUT, await_start, begin_start, gate_tests, is_starting
 from tests.support.systemd import System, wait_for
