@@ -32,6 +32,15 @@ def main(argv: Sequence[str] | None = None, *, host: Callable[[], Host] | None =
     """Carry out one command line, on this machine or another host; the exit code."""
     words = sys.argv[1:] if argv is None else argv
     try:
+        return _carried_out(words, host)
+    except KeyboardInterrupt:
+        _say("interrupted")
+        told = _complaint("Interrupted", "interrupted")
+        return _answered(_INTERRUPTED, told) if "--json" in words else _INTERRUPTED
+
+
+def _carried_out(words: Sequence[str], host: Callable[[], Host] | None) -> int:
+    try:
         arguments = make_parser(__version__).parse_args(words)
     except Misused as misused:
         if "--json" in words:
@@ -48,9 +57,6 @@ def main(argv: Sequence[str] | None = None, *, host: Callable[[], Host] | None =
     try:
         reply = command.answer(arguments, host)
         shown = _rendered(reply, as_json=arguments.json)
-    except KeyboardInterrupt:
-        _say("interrupted")
-        return _answered(_INTERRUPTED, _complaint("Interrupted", "interrupted")) if arguments.json else _INTERRUPTED
     except Exception as error:  # noqa: BLE001  whatever it is, the exit code must not be taken for a verdict
         code, shown = _failed(error, needs_files=command.needs_files, as_json=arguments.json)
         return _answered(code, shown)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -108,6 +110,21 @@ def test_interrupted() -> None:
     """Ctrl-C ends a question as a shell expects it."""
     said = say("check", "10.0.0.0/8", host=failing(KeyboardInterrupt()))
     assert (said.code, said.out, said.err) == (130, "", "hostrouting: interrupted\n")
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("module", ["argparse", "hostrouting.cli.commands", "hostrouting.host", "hostrouting.cli.check"])
+def test_interrupted_while_modules_load(module: str) -> None:
+    """Ctrl-C ends a command as a shell expects it also while the command is still being loaded."""
+    code = (
+        "import runpy, signal, sys\n"
+        f"hook = lambda event, about: event == 'import' and about[0] == {module!r} and signal.raise_signal(2)\n"
+        "sys.addaudithook(hook)\n"
+        "sys.argv = ['hostrouting', 'check', '10.0.0.0/8']\n"
+        "runpy.run_module('hostrouting', run_name='__main__')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "hostrouting: interrupted\n")
 
 
 @pytest.mark.parametrize("words", [("check", "--json", "--bogus"), ("--json", "check", "10.0.0.0/8", "--wait", "abc")])
