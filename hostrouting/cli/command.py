@@ -106,14 +106,15 @@ def devs_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dev", dest="devs", metavar="DEV", action="append", default=[], help=told)
 
 
-def wait_option(parser: argparse.ArgumentParser, seconds: int) -> None:
-    """How long to wait for what is missing."""
+def wait_option(parser: argparse.ArgumentParser, told: str = "how long to wait", *, installs: bool = False) -> None:
+    """How long to wait for what is missing; with `installs`, the boot scripts are told to wait as long."""
+    default = "as the boot scripts here do, else 30; they wait 60 at most" if installs else "0"
     parser.add_argument(
         "--wait",
         metavar="SECONDS",
         type=_seconds,
-        default=float(seconds),
-        help=f"how long to wait for a default route or a device that is not there yet (now: {seconds})",
+        default=None if installs else 0.0,
+        help=f"{told} for a default route or a device that is not there yet (default: {default})",
     )
 
 

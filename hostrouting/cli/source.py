@@ -21,7 +21,7 @@ from hostrouting.config.objects import show
 from hostrouting.errors import ConfigError, Fault, NetlinkUnavailable, SnapshotError
 from hostrouting.model import Snapshot
 from hostrouting.opening import NotAFile, open_file
-from hostrouting.render import parse_check_script, parse_probe_script, parse_static_routes_script
+from hostrouting.render import DEFAULT_WAIT, parse_check_script, parse_probe_script, parse_static_routes_script
 
 if TYPE_CHECKING:
     import argparse
@@ -43,6 +43,7 @@ __all__ = [
     "looked_at",
     "quiet_context",
     "start_command",
+    "wait_of",
 ]
 
 T = TypeVar("T")
@@ -81,6 +82,16 @@ def installed_config(host: Host) -> HostRoutingConfig | None:
         found.protocol,
         probe_rewrite=None if probe is None else _rewrite_of(probe),
     )
+
+
+def wait_of(arguments: argparse.Namespace, host: Host) -> float:
+    """The seconds that were given; else those that the boot scripts of this host were told, else the usual ones."""
+    if arguments.wait is not None:
+        return float(arguments.wait)
+    routes = _script(host, host.layout.routes_script_path, parse_static_routes_script)
+    check = _script(host, host.layout.check_script_path, parse_check_script)
+    probe = _script(host, host.layout.probe_script_path, parse_probe_script)
+    return next((float(it.wait) for it in (routes, check, probe) if it is not None), float(DEFAULT_WAIT))
 
 
 def _rewrite_of(script: ProbeScript) -> ProbeRewriteConfig:

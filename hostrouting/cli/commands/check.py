@@ -28,7 +28,7 @@ def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("cidrs", metavar="CIDR", nargs="*", help="an expected CIDR, such as 172.16.0.0/16")
     devs_option(parser)
     config_option(parser)
-    wait_option(parser, 0)
+    wait_option(parser)
 
 
 def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:

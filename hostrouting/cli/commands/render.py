@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from hostrouting.cli.command import Command, Reply, config_option
+from hostrouting.cli.command import Command, Reply, config_option, wait_option
 from hostrouting.cli.page import Painted, counted, line
 from hostrouting.cli.schemas import FAILURES
 
@@ -24,11 +24,12 @@ __all__ = ["COMMAND"]
 def _options(parser: argparse.ArgumentParser) -> None:
     config_option(parser, required=True)
     parser.add_argument("--root", metavar="DIR", required=True, help="where the image is mounted")
+    wait_option(parser, "how long the boot scripts are to wait", installs=True)
 
 
 def _answer(arguments: argparse.Namespace, _host: Callable[[], Host]) -> Reply:
     from hostrouting.cli.run import run_task
-    from hostrouting.cli.source import config_of
+    from hostrouting.cli.source import config_of, wait_of
     from hostrouting.errors import ConfigError, Fault
     from hostrouting.host import Host
     from hostrouting.tasks import Configure
@@ -37,7 +38,7 @@ def _answer(arguments: argparse.Namespace, _host: Callable[[], Host]) -> Reply:
     if not os.path.isdir(root):
         raise ConfigError([Fault("--root", repr(arguments.root), "is no directory", "mount the image there first")])
     image = Host.offline(root)
-    run = run_task(Configure(config, host=image), image, quietly=not arguments.verbose)
+    run = run_task(Configure(config, host=image, wait=wait_of(arguments, image)), image, quietly=not arguments.verbose)
     return Reply(run.code, lambda: _document(run, root), lambda _style: _page(run, root), failed=run.failed)
 
 

@@ -113,7 +113,9 @@ def test_interrupted() -> None:
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("module", ["argparse", "hostrouting.cli.commands", "hostrouting.host", "hostrouting.cli.check"])
+@pytest.mark.parametrize(
+    "module", ["argparse", "hostrouting.cli.commands", "hostrouting.host", "hostrouting.cli.check"]
+)
 def test_interrupted_while_modules_load(module: str) -> None:
     """Ctrl-C ends a command as a shell expects it also while the command is still being loaded."""
     code = (

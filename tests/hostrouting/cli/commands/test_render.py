@@ -31,6 +31,14 @@ def test_render(repaired: str, tmp_path: Path) -> None:
     }
 
 
+def test_how_long_an_image_waits(repaired: str, tmp_path: Path) -> None:
+    """The boot scripts of an image are told to wait as long as was said, and keep that until something else is said."""
+    words = ("render", "--config", repaired, "--root", str(tmp_path))
+    say(*words, "--wait", "45")
+    assert "wait 45" in (tmp_path / "etc/aks-flex-node/static-routes.sh").read_text()
+    assert say(*words, "--json").json["files"] == {"wrote": [], "removed": []}
+
+
 def test_render_where_nothing_is_mounted(repaired: str, tmp_path: Path) -> None:
     """A root that is not there is bad input; it is not made."""
     said = say("render", "--config", repaired, "--root", str(tmp_path / "nowhere"))
