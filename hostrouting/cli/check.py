@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from hostrouting.cli.cidr_map import draw_map, segments_of
 from hostrouting.cli.page import SHOWN, Painted, capped, counted, line, spoken, table
-from hostrouting.cli.source import expected_of, installed_config, looked_at, quiet_context, start_command
+from hostrouting.cli.source import expected_of, installed_config, known_devices, looked_at, quiet_context, start_command
 from hostrouting.examination import Examination, examine
 from hostrouting.fib import Fib
 from hostrouting.model import Prefix, Route, protocol_name, table_name
@@ -154,6 +154,7 @@ def make_check(arguments: argparse.Namespace, host: Callable[[], Host]) -> Check
     config = expected_of(arguments, installed)
     with looked_at(arguments, host) as backend:
         found = examine(quiet_context(), backend, config, wait=0.0 if arguments.snapshot else arguments.wait)
+        known_devices(arguments, found.fib.snapshot)
         return Check(found, config, installed, start=start)
 
 

@@ -17,9 +17,9 @@ import phases
 from hostrouting.backends.saved import SavedBackend
 from hostrouting.cli.page import SHOWN, spoken
 from hostrouting.config import HostRoutingConfig, ProbeRewriteConfig, RouteOverlapConfig
-from hostrouting.config.objects import show
 from hostrouting.errors import ConfigError, Fault, NetlinkUnavailable, SnapshotError
 from hostrouting.model import Snapshot
+from hostrouting.nearest import nearest
 from hostrouting.opening import NotAFile, open_file
 from hostrouting.render import DEFAULT_WAIT, parse_check_script, parse_probe_script, parse_static_routes_script
 
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from ipaddress import IPv4Network
 
     from hostrouting.backends.base import RouteBackend
-    from hostrouting.fib import Flow
     from hostrouting.host import Host
     from hostrouting.model import IP
     from hostrouting.render import ProbeScript
@@ -127,33 +126,45 @@ def expected_of(arguments: argparse.Namespace, installed: HostRoutingConfig | No
         config = attrs.evolve(config, route_overlap=attrs.evolve(settings, expected_cidrs=_cidrs(arguments.cidrs)))
     config = _with_devs(config, arguments)
     if not config.route_overlap.expected_cidrs:
-        where = arguments.config or "hostrouting"
+        where = arguments.config or "CIDR"
         rule = "no expected CIDR is given, so there is nothing to check"
         raise ConfigError([Fault(where, "", rule, "name one, such as 172.16.0.0/16, or a --config that has some")])
     return config
 
 
 def _cidrs(given: Sequence[str]) -> tuple[IPv4Network, ...]:
-    """The CIDRs from the command line, by the configuration's rules; an address alone is one as well."""
+    """The CIDRs from the command line, by the configuration's rules."""
     found: dict[IPv4Network, None] = {}
     faults: list[Fault] = []
     for text in given:
-        cidr = text if "/" in text or ":" in text else f"{text}/32"
         try:
-            found |= dict.fromkeys(RouteOverlapConfig(expected_cidrs=[cidr]).expected_cidrs)
+            found |= dict.fromkeys(RouteOverlapConfig(expected_cidrs=[text]).expected_cidrs)
         except ConfigError as error:
-            faults += [attrs.evolve(fault, path="CIDR", value=show(text)) for fault in error.faults]
+            faults += [attrs.evolve(fault, path="CIDR") for fault in error.faults]
     if faults:
         raise ConfigError(faults, "the command line" if len(faults) > 1 else None)
     return tuple(found)
 
 
-def known_devices(flow: Flow, snapshot: Snapshot) -> None:
-    """ConfigError for a device that the packet cannot have come by, nor leave by, for there is none of that name."""
-    for option, dev in (("--iif", flow.iif), ("--oif", flow.oif)):
-        if dev is not None and snapshot.link(dev) is None:
-            names = spoken([link.name for link in snapshot.links], most=SHOWN)
-            raise ConfigError([Fault(option, repr(dev), "is no device of this host", f"there are: {names}")])
+def known_devices(arguments: argparse.Namespace, snapshot: Snapshot) -> None:
+    """ConfigError for devices that were named and are not there, with those that are."""
+    typed = [("--dev", dev) for dev in arguments.devs]
+    typed += [(f"--{name}", dev) for name in ("iif", "oif") if (dev := getattr(arguments, name, None)) is not None]
+    names = [link.name for link in snapshot.links]
+    there = f"t has {spoken(names, most=SHOWN) or 'none'}"
+    host = "this host" if arguments.snapshot is None else "the host of this snapshot"
+    faults = [
+        Fault(
+            option,
+            repr(dev),
+            f"is not a device of {host}",
+            f"did you mean {near}? I{there}" if (near := nearest(dev, names)) else f"i{there}",
+        )
+        for option, dev in typed
+        if dev not in names
+    ]
+    if faults:
+        raise ConfigError(faults, "the command line" if len(faults) > 1 else None)
 
 
 def address_of(text: str, name: str) -> IP:

@@ -197,6 +197,31 @@ def test_what_was_typed_is_quoted(typed: str) -> None:
     assert [fault["value"] for fault in say("check", "--json", typed).json["faults"]] == [f'"{typed}"']
 
 
+def test_a_cidr_without_a_length() -> None:
+    """Of an address without a length nobody knows whether it or its network is meant: both are named, none is assumed."""
+    words = 'has no prefix length; write "{0}/32" for that one address, or its network, such as "{1}"'
+    for typed, network in (
+        ("172.16.0.0", "172.16.0.0/16"),
+        ("172.16.5.9", "172.16.5.0/24"),
+        ("10.0.0.0", "10.0.0.0/8"),
+    ):
+        for command in ("check", "repair"):
+            said = say(command, typed, kernel=h200())
+            told = f'hostrouting: CIDR: "{typed}" {words.format(typed, network)}\n'
+            assert (said.code, said.out, said.err) == (2, "", told)
+
+
+def test_nothing_to_check_is_said_once() -> None:
+    """That there is nothing to check is said with the program's name once, and with what to write."""
+    told = "no expected CIDR is given, so there is nothing to check"
+    for command in ("check", "repair"):
+        said = say(command)
+        assert (said.code, said.err) == (
+            2,
+            f"hostrouting: CIDR: {told}; name one, such as 172.16.0.0/16, or a --config that has some\n",
+        )
+
+
 def test_names_do_not_steer_the_terminal() -> None:
     """What a snapshot from somebody else calls its devices is shown, and obeyed by no terminal."""
     text = say("snapshot", kernel=h200()).out.replace('"ib0"', '"ib\\u001b[31m"')

@@ -88,7 +88,7 @@ def test_the_repair_can_be_pasted() -> None:
         (ecmp_node(), CIDR, 0, "ok", "OK: every address of 172.16.0.0/16 leaves by eth0 or eth1"),
         (vpn_node(), CIDR, 1, "overlap", "OVERLAP: 172.16.0.0/16 goes by wg0, not by eth0"),
         (MemoryBackend(), CIDR, 3, "no-default-route", "NO-DEFAULT-ROUTE: there is no IPv4 default route"),
-        (h200(), "172.16.5.9", 1, "overlap", "OVERLAP: 172.16.5.9/32 goes by ib0, not by eth0"),
+        (h200(), "172.16.5.9/32", 1, "overlap", "OVERLAP: 172.16.5.9/32 goes by ib0, not by eth0"),
         (h200(), "172.16.5.9/12", 1, "overlap", "OVERLAP: a part of 172.16.0.0/12 goes by ib0"),
     ],
 )
@@ -151,7 +151,7 @@ def test_a_configuration_that_has_a_part_of_the_repair(written: Callable[..., st
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        ((), "hostrouting: no expected CIDR is given, so there is nothing to check; name one, such as 172.16.0.0/16"),
+        ((), "hostrouting: CIDR: no expected CIDR is given, so there is nothing to check; name one, such as 172.16.0.0/16"),
         (("172.16.0.0/33",), "CIDR"),
         (("fd00::/8",), "IPv6"),
         (("nonsense",), "nonsense"),
@@ -285,6 +285,22 @@ def test_devices_that_are_named(command: str, tmp_path: Path) -> None:
     said = say(command, what, "--dev", "eth 0", kernel=kernel)
     assert said.code == 2
     assert said.err.startswith('hostrouting: --dev: "eth 0" is no device name')
+
+
+@pytest.mark.parametrize("command", ["check", "repair", "explain"])
+def test_a_named_device_that_is_not_there(command: str) -> None:
+    """A device that is named and that the host does not have is bad input: those that there are, and the likely one."""
+    what = "172.16.5.9" if command == "explain" else CIDR
+    said = say(command, what, "--dev", "eth0", "--dev", "etho", "--dev", "nope", kernel=plain_vm())
+    assert (said.code, said.out) == (2, "")
+    assert said.err.splitlines() == [
+        "hostrouting: the command line has 2 faults:",
+        "  --dev: 'etho' is not a device of this host; did you mean eth0? It has lo and eth0",
+        "  --dev: 'nope' is not a device of this host; it has lo and eth0",
+    ]
+    alone = say(command, what, "--dev", "etho", "--snapshot", "-", stdin=plain_vm().snapshot().to_json().encode())
+    told = "hostrouting: --dev: 'etho' is not a device of the host of this snapshot; did you mean eth0? It has lo and eth0\n"
+    assert (alone.code, alone.err) == (2, told)
 
 
 def test_named_devices_stay_in_what_is_typed_next() -> None:
