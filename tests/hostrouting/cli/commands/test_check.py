@@ -151,7 +151,10 @@ def test_a_configuration_that_has_a_part_of_the_repair(written: Callable[..., st
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        ((), "hostrouting: CIDR: no expected CIDR is given, so there is nothing to check; name one, such as 172.16.0.0/16"),
+        (
+            (),
+            "hostrouting: CIDR: no expected CIDR is given, so there is nothing to check; name one, such as 172.16.0.0/16",
+        ),
         (("172.16.0.0/33",), "CIDR"),
         (("fd00::/8",), "IPv6"),
         (("nonsense",), "nonsense"),
