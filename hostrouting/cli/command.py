@@ -97,7 +97,9 @@ class Reply:
 
 def config_option(parser: argparse.ArgumentParser, *, required: bool = False) -> None:
     """The configuration, by which it is judged or carried out."""
-    parser.add_argument("--config", metavar="FILE", required=required, help="the configuration, as JSON")
+    parser.add_argument(
+        "--config", metavar="FILE", required=required, help="the configuration, as JSON; - is standard input"
+    )
 
 
 def devs_option(parser: argparse.ArgumentParser) -> None:

@@ -5,8 +5,6 @@ Here: arguments become values, and their faults ConfigError or SnapshotError. No
 
 from __future__ import annotations
 
-import os
-import sys
 from contextlib import suppress
 from ipaddress import IPv6Address, ip_address
 from typing import TYPE_CHECKING, TypeVar
@@ -16,11 +14,12 @@ import attrs
 import phases
 from hostrouting.backends.saved import SavedBackend
 from hostrouting.cli.page import SHOWN, spoken
+from hostrouting.cli.reading import STANDARD_INPUT, Unreadable, is_piped, name_of, read_bytes
 from hostrouting.config import HostRoutingConfig, ProbeRewriteConfig, RouteOverlapConfig
+from hostrouting.config.jsontext import SIZE_LIMIT
 from hostrouting.errors import ConfigError, Fault, NetlinkUnavailable, SnapshotError
 from hostrouting.model import Snapshot
 from hostrouting.nearest import nearest
-from hostrouting.opening import NotAFile, open_file
 from hostrouting.render import DEFAULT_WAIT, parse_check_script, parse_probe_script, parse_static_routes_script
 
 if TYPE_CHECKING:
@@ -47,14 +46,34 @@ __all__ = [
 
 T = TypeVar("T")
 
-_WRITER = 10.0  # seconds in which whoever writes into a fifo has to have opened it
+_PLACEHOLDER = "FILE"
 _LIMIT = 1 << 30  # bytes of a snapshot; that of 100,000 routes has some 10 MiB
 
 
 def config_of(arguments: argparse.Namespace) -> HostRoutingConfig:
     """The configuration that was named, or one that asks for nothing; with the devices that were."""
-    config = HostRoutingConfig() if arguments.config is None else HostRoutingConfig.load(arguments.config)
-    return _with_devs(config, arguments)
+    if not hasattr(arguments, "loaded"):  # what is piped in can be read once
+        arguments.loaded = _loaded(arguments)
+    return _with_devs(arguments.loaded, arguments)
+
+
+def _loaded(arguments: argparse.Namespace) -> HostRoutingConfig:
+    path = arguments.config
+    if path is None:
+        return HostRoutingConfig()
+    if not is_piped(path):
+        return HostRoutingConfig.load(path)
+    name = name_of(path)
+    if path == STANDARD_INPUT == getattr(arguments, "snapshot", None):
+        fault = Fault("--config", "'-'", "is standard input, and so is --snapshot", "name a file for one of the two")
+        raise ConfigError([fault])
+    try:
+        data = read_bytes(path, what="a configuration", limit=SIZE_LIMIT)
+    except Unreadable as error:
+        raise ConfigError([Fault(name, "", error.rule, error.remedy)], name) from error
+    # It has no name that could be typed again. In what is printed the word for a file stands for it.
+    arguments.config, arguments.piped = _PLACEHOLDER, name
+    return HostRoutingConfig.from_json(data, source=name)
 
 
 def _with_devs(config: HostRoutingConfig, arguments: argparse.Namespace) -> HostRoutingConfig:
@@ -126,7 +145,7 @@ def expected_of(arguments: argparse.Namespace, installed: HostRoutingConfig | No
         config = attrs.evolve(config, route_overlap=attrs.evolve(settings, expected_cidrs=_cidrs(arguments.cidrs)))
     config = _with_devs(config, arguments)
     if not config.route_overlap.expected_cidrs:
-        where = arguments.config or "CIDR"
+        where = getattr(arguments, "piped", arguments.config) or "CIDR"
         rule = "no expected CIDR is given, so there is nothing to check"
         raise ConfigError([Fault(where, "", rule, "name one, such as 172.16.0.0/16, or a --config that has some")])
     return config
@@ -197,7 +216,7 @@ def _saved(path: str) -> Snapshot:
     try:
         return Snapshot.from_json(text)
     except SnapshotError as error:
-        name = "standard input" if path == "-" else path
+        name = name_of(path)
         place = f"{name}: {error.path}" if error.path else name
         # Faulty within, it was one and was changed; faulty as a whole, it is likely to be another file.
         remedy = "; save one with: hostrouting snapshot > FILE" if error.path in {"", "schema"} else ""
@@ -206,55 +225,17 @@ def _saved(path: str) -> Snapshot:
 
 def _read(path: str) -> str:
     """A snapshot's text; whatever keeps it from being read is a SnapshotError that names the file."""
-    if path == "-" and sys.stdin is None:
-        raise SnapshotError(path="standard input", problem="this is closed; pipe a snapshot into it, or name a file")
+    name = name_of(path) if path.isprintable() else ascii(path)
     try:
-        data = sys.stdin.buffer.read(_LIMIT + 1) if path == "-" else _bytes_of(path)
-    except SnapshotError:
-        raise
-    except OSError as error:
-        raise SnapshotError(path=path, problem=f"this cannot be read: {error.strerror}; check the path") from error
-    except ValueError as error:
-        raise SnapshotError(path=ascii(path), problem="this is no path") from error
-    if len(data) > _LIMIT:
-        raise SnapshotError(path=path, problem=f"this is larger than {_LIMIT >> 30} GiB, and no snapshot")
+        data = read_bytes(path, what="a snapshot", limit=_LIMIT)
+    except Unreadable as error:
+        remedy = error.remedy or "save one with: hostrouting snapshot > FILE"
+        raise SnapshotError(path=name, problem=f"this {error.rule}; {remedy}") from error
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
         problem = f"this is not UTF-8 (byte 0x{data[error.start]:02x} at offset {error.start})"
-        raise SnapshotError(path=path, problem=problem) from error
-
-
-def _bytes_of(path: str) -> bytes:
-    """What is in a regular file, or comes out of a pipe, as a shell makes it of <(...): not a folder, nor a device."""
-    try:
-        descriptor = open_file(path, fifo=True)
-    except NotAFile as error:
-        if error.kind == "a folder":
-            raise SnapshotError(path=path, problem="this is a directory; name the file in it") from error
-        problem = f"this is {error.kind}, not a regular file; save one with: hostrouting snapshot"
-        raise SnapshotError(path=path, problem=problem) from error
-    with os.fdopen(descriptor, "rb") as stream:
-        first = _first_of(descriptor, path)
-        # Whoever writes into a pipe may take his time; to wait for him ends with Ctrl-C and SIGTERM.
-        os.set_blocking(descriptor, True)
-        return first + stream.read(_LIMIT + 1)
-
-
-def _first_of(descriptor: int, path: str) -> bytes:
-    """What had to be read to see that a fifo has a writer; without one there is nothing to wait for."""
-    import select  # noqa: PLC0415  only a snapshot needs it
-
-    poll = select.poll()
-    poll.register(descriptor, select.POLLIN)
-    if poll.poll(_WRITER * 1000):  # a regular file always is ready
-        return b""
-    with suppress(BlockingIOError):  # a writer is there, and has not written yet
-        if first := os.read(descriptor, 1):
-            return first
-        problem = f"this is a fifo that no program has opened for writing within {_WRITER:g} s; start that one first"
-        raise SnapshotError(path=path, problem=problem)
-    return b""
+        raise SnapshotError(path=name, problem=problem) from error
 
 
 def start_command(host: Host) -> str:
