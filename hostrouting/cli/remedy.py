@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from hostrouting.config import RouteOverlapConfig
     from hostrouting.repair import Diversion, Repair
 
-__all__ = ["ip_commands", "remedy_lines", "route_lines"]
+__all__ = ["ip_commands", "remedy_lines", "repaired_configuration", "route_lines", "warning_lines"]
 
 _THEIRS = "somebody else has a route there, which is not replaced"
 
@@ -74,6 +74,19 @@ class _Remedy:
         ours = self.kept if self.installed is None else wanted_routes(self.installed)
         taken = {wish.key for wish in (*closing, *self.contested)}
         return (*(wish for wish in ours if wish.key not in taken), *closing)
+
+    def configuration(self, named: HostRoutingConfig | None) -> HostRoutingConfig:
+        """A configuration of its own with all of them; or the `named` one, with what it lacks in its place."""
+        if named is None:
+            routes, overlap, base = self.whole, self.lasting, self.installed or HostRoutingConfig()
+        else:
+            base, asked = named, self.config.route_overlap
+            taken = {wish.key for wish in (*self.lacking, *self.contested)}
+            routes = (*(wish for wish in wanted_routes(named) if wish.key not in taken), *self.lacking)
+            cidrs = (*named.route_overlap.expected_cidrs, *asked.expected_cidrs)
+            overlap = attrs.evolve(asked, expected_cidrs=cidrs)
+        static = {"enabled": bool(routes), "routes": repair_document(routes)}
+        return HostRoutingConfig(static, overlap, self.config.protocol, probe_rewrite=base.probe_rewrite)
 
     @property
     def lasting(self) -> RouteOverlapConfig:
@@ -193,6 +206,33 @@ def _differing(settings: dict[str, Any], usual: dict[str, Any]) -> dict[str, Any
     return {key: value for key, value in settings.items() if value != usual.get(key)}
 
 
+def _beside_routes(config: HostRoutingConfig) -> dict[str, Any]:
+    """What a configuration says but its routes, as JSON has it: the mode, and else what is not as usual."""
+    usual, found = HostRoutingConfig().to_mapping(), config.to_mapping()
+    del usual["routeOverlap"]["mode"]
+    rest = _differing(found, usual)
+    document = {"routeOverlap": _differing(found["routeOverlap"], usual["routeOverlap"])}
+    document |= {"protocol": rest["protocol"]} if "protocol" in rest else {}
+    if "probeRewrite" in rest:
+        document["probeRewrite"] = _differing(rest["probeRewrite"], usual["probeRewrite"])
+    return document
+
+
+def repaired_configuration(check: Check, named: HostRoutingConfig | None) -> dict[str, Any]:
+    """The JSON of a configuration that closes what can be closed, and keeps all that is in force or was `named`."""
+    config = _Remedy(check).configuration(named)
+    return {"staticRoutes": config.static_routes.to_mapping(), **_beside_routes(config)}
+
+
+def warning_lines(check: Check) -> Iterator[str]:
+    """What there is to know before it is applied, a sentence each."""
+    repair, contested = check.found.repair, _Remedy(check).contested
+    yield from map(diversion_line, repair.diverted)
+    yield from (f"no static route can close it: {unsafe_line(it)}" for it in repair.unsafe)
+    if contested:
+        yield f"left out of the configuration: {_named(contested)}: {_THEIRS}"
+
+
 def _as_configuration(it: _Remedy, routes: Sequence[DesiredRoute]) -> Iterator[Line]:
     """A whole configuration: one that can be pasted, one line a route."""
     yield line(
@@ -202,14 +242,8 @@ def _as_configuration(it: _Remedy, routes: Sequence[DesiredRoute]) -> Iterator[L
     yield line('  {"staticRoutes": {"enabled": true, "routes": [')
     yield from route_lines(routes)
     yield line("  ]},")
-    usual, overlap = HostRoutingConfig(), it.lasting.to_mapping()
-    common = {key: value for key, value in usual.route_overlap.to_mapping().items() if key != "mode"}
-    overlap = _differing(overlap, common)
-    rest: dict[str, Any] = {} if it.config.protocol == usual.protocol else {"protocol": it.config.protocol}
-    if it.installed is not None and it.installed.probe_rewrite.enabled:
-        rest |= {"probeRewrite": _differing(it.installed.probe_rewrite.to_mapping(), usual.probe_rewrite.to_mapping())}
-    also = "".join(f", {json.dumps(key)}: {json.dumps(value)}" for key, value in rest.items())
-    yield line(f'  "routeOverlap": {json.dumps(overlap)}{also}}}')
+    rest = _beside_routes(it.configuration(None)).items()
+    yield line(f"  {', '.join(f'{json.dumps(key)}: {json.dumps(value)}' for key, value in rest)}}}")
     if it.installed is not None:
         yield line(f"It has what is installed here, too: {_said(it.installed)}.")
         if it.contested:
