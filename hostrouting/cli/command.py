@@ -28,6 +28,7 @@ __all__ = [
     "Reply",
     "config_option",
     "devs_option",
+    "gateway_option",
     "wait_option",
 ]
 
@@ -106,6 +107,12 @@ def devs_option(parser: argparse.ArgumentParser) -> None:
     """The expected devices."""
     told = "an expected device, in place of those of the IPv4 default route; may be given again"
     parser.add_argument("--dev", dest="devs", metavar="DEV", action="append", default=[], help=told)
+
+
+def gateway_option(parser: argparse.ArgumentParser) -> None:
+    """The router by which a repair leads out."""
+    told = "the router on DEV that the repair leads to, in place of that of the default route"
+    parser.add_argument("--gateway", metavar="ADDRESS", help=told)
 
 
 def wait_option(parser: argparse.ArgumentParser, told: str = "how long to wait", *, installs: bool = False) -> None:

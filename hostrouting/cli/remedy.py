@@ -61,7 +61,9 @@ class _Remedy:
         """What the configuration lacks: the repair of the host as it would be once the configuration is applied."""
         if not self._plan.changes:
             return self.found.repair.routes
-        return Check.of(self._plan.apply_to(self.fib.snapshot), self.config).found.repair.routes
+        return Check.of(
+            self._plan.apply_to(self.fib.snapshot), self.config, gateway=self.check.gateway
+        ).found.repair.routes
 
     @property
     def whole(self) -> tuple[DesiredRoute, ...]:
@@ -152,6 +154,9 @@ def remedy_lines(
     """
     repair = check.found.repair
     yield from _price(repair)
+    if check.gateway is None and any(it.reason == "no-way" for it in repair.unsafe):
+        dev = next(iter(check.found.report.expected_devs))
+        yield line(f"Where a router on {dev} is known, name it for a repair: --dev {dev} --gateway ADDRESS")
     if repair.routes:
         yield line()
         yield from _way_out(_Remedy(check), config, cidrs, devs, again)

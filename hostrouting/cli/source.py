@@ -17,6 +17,8 @@ from hostrouting.cli.page import SHOWN, spoken
 from hostrouting.cli.reading import STANDARD_INPUT, Unreadable, is_piped, name_of, read_bytes
 from hostrouting.config import HostRoutingConfig, ProbeRewriteConfig, RouteOverlapConfig
 from hostrouting.config.jsontext import SIZE_LIMIT
+from hostrouting.config.objects import Faulty, Spot
+from hostrouting.config.values import gateway
 from hostrouting.errors import ConfigError, Fault, NetlinkUnavailable, SnapshotError
 from hostrouting.model import Snapshot
 from hostrouting.nearest import nearest
@@ -36,6 +38,7 @@ __all__ = [
     "address_of",
     "config_of",
     "expected_of",
+    "gateway_of",
     "installed_config",
     "known_devices",
     "looked_at",
@@ -149,6 +152,19 @@ def expected_of(arguments: argparse.Namespace, installed: HostRoutingConfig | No
         rule = "no expected CIDR is given, so there is nothing to check"
         raise ConfigError([Fault(where, "", rule, "name one, such as 172.16.0.0/16, or a --config that has some")])
     return config
+
+
+def gateway_of(arguments: argparse.Namespace, config: HostRoutingConfig) -> IP | None:
+    """The router that was named for the repair; ConfigError where it cannot be one, or nobody knows on which device."""
+    text, devs, at = arguments.gateway, config.route_overlap.expected_devs, Spot()
+    if text is None:
+        return None
+    if len(devs) != 1:
+        rule = f"is a router on one device, and {spoken(devs, most=SHOWN) or 'none'} {'are' if devs else 'is'} expected"
+        raise ConfigError([Fault("--gateway", repr(text), rule, "name that one alone, with --dev DEV")])
+    with suppress(Faulty):
+        return gateway(text, at)
+    raise ConfigError(attrs.evolve(fault, path="--gateway") for fault in at.faults)
 
 
 def _cidrs(given: Sequence[str]) -> tuple[IPv4Network, ...]:

@@ -74,16 +74,23 @@ class Repair:
 
 
 def propose_repair(
-    fib: Fib, report: OverlapReport, *, protocol: int = OURS, metric: int = 0, flow: Flow = ANY
+    fib: Fib,
+    report: OverlapReport,
+    *,
+    protocol: int = OURS,
+    metric: int = 0,
+    flow: Flow = ANY,
+    gateway: IP | None = None,
 ) -> Repair:
     """The fewest routes that close what `report` found on this host, without touching a route that is not ours.
 
-    Ours are those that carry `protocol`. The proof is the same check on the host with the routes there.
+    Ours are those that carry `protocol`. They lead to the `gateway`, a router on the first of the expected devices; by
+    default to that of the default route. The proof is the same check on the host with the routes there.
     """
     if not report.findings:
         return Repair((), (), (), report)
     family = report.findings[0].cidr.family
-    pattern = _pattern(fib, report, family, metric)
+    pattern = _pattern(fib, report, family, metric, gateway)
     way = resolve_route(pattern, fib, protocol=protocol)
     if isinstance(way, Pending):
         lost = [
@@ -120,9 +127,11 @@ def propose_repair(
     )
 
 
-def _pattern(fib: Fib, report: OverlapReport, family: int, metric: int) -> DesiredRoute:
+def _pattern(fib: Fib, report: OverlapReport, family: int, metric: int, gateway: IP | None) -> DesiredRoute:
     """A route like those of the repair: spelled out where it can be, automatic where the default is ECMP."""
     anywhere = Prefix(family, 0, 0)
+    if gateway is not None:
+        return DesiredRoute(anywhere, gateway=gateway, dev=next(iter(report.expected_devs)), metric=metric)
     default = default_route(fib, family=family)
     if (
         default is not None
@@ -133,9 +142,9 @@ def _pattern(fib: Fib, report: OverlapReport, family: int, metric: int) -> Desir
     named = ((dev, default_route(fib, family=family, dev=dev)) for dev in report.expected_devs)
     for dev, route in named:
         if route is not None:
-            gateway = next(leg.gateway for leg in route.legs if leg.dev == dev)
+            through = next(leg.gateway for leg in route.legs if leg.dev == dev)
             # A neighbour of the other family is no gateway that a static route can spell out.
-            spelled = gateway if gateway is not None and gateway.version == family else None
+            spelled = through if through is not None and through.version == family else None
             return DesiredRoute(anywhere, gateway=spelled, dev=dev, metric=metric)
     return DesiredRoute(anywhere, dev=next(iter(report.expected_devs)), metric=metric)
 

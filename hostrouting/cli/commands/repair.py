@@ -39,7 +39,9 @@ def _as_config(it: Check, arguments: argparse.Namespace) -> Reply:
     from hostrouting.errors import NotReady, RouteOverlapError
 
     if it.found.verdict == "no-default-route":
-        raise NotReady(f"{plain(it.answer_line())}; name the device that is expected (--dev DEV)")
+        raise NotReady(
+            f"{plain(it.answer_line())}; name the device that is expected, and its router: --dev DEV --gateway ADDRESS"
+        )
     for text in warning_lines(it):
         logging.getLogger("hostrouting").warning("%s", text)
     if it.found.repair.unsafe and not it.found.repair.routes:
@@ -83,6 +85,8 @@ def _page(it: Check, arguments: argparse.Namespace) -> Iterator[Line]:
     if it.found.verdict != "overlap":
         yield it.answer_line()
         yield line("There is nothing to repair." if it.found.verdict == "ok" else "No static route can be proposed.")
+        if it.found.verdict == "no-default-route":
+            yield from it.limit_lines(advice=check.advice_line(arguments))
         return
     routes, s = counted(count, "static route"), "s" if count == 1 else ""
     if not count:

@@ -53,7 +53,8 @@ def test_nothing_to_repair(kernel: MemoryBackend, code: int, answer: str) -> Non
     said = say("repair", CIDR, kernel=kernel)
     assert said.code == code
     assert said.lines[0].startswith(answer)
-    assert len(said.lines) == 2
+    assert said.lines[1] == ("No static route can be proposed." if code else "There is nothing to repair.")
+    assert len(said.lines) == (5 if code else 2)
 
 
 def test_what_no_route_can_close() -> None:
