@@ -19,7 +19,7 @@ from hostrouting.model import IPV4, TABLE_MAIN, NextHop, Route
 from hostrouting.plan import RoutePlan, plan_routes
 from hostrouting.tasks import wanted_routes
 from hostrouting.uplink import DesiredRoute, bare_leg, resolve_route
-from hostrouting.wording import diversion_line, repair_document, unsafe_line
+from hostrouting.wording import diversion_line, repair_document, unsafe_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -233,7 +233,7 @@ def warning_lines(check: Check) -> Iterator[str]:
     """What there is to know before it is applied, a sentence each."""
     repair, contested = check.found.repair, _Remedy(check).contested
     yield from map(diversion_line, repair.diverted)
-    yield from (f"no static route can close it: {unsafe_line(it)}" for it in repair.unsafe)
+    yield from (f"no static route can close it: {text}" for text in unsafe_lines(repair.unsafe))
     if contested:
         yield f"left out of the configuration: {_named(contested)}: {_THEIRS}"
 
@@ -298,8 +298,8 @@ def _price(repair: Repair) -> Iterator[Line]:
     if repair.unsafe:
         yield line()
         yield line(Painted("What no static route can close", "strong"), ":")
-        lines = (line("  ", Painted(unsafe_line(it), "bad")) for it in repair.unsafe[:SHOWN])
-        yield from capped(lines, len(repair.unsafe))
+        causes = tuple(unsafe_lines(repair.unsafe))
+        yield from capped((line("  ", Painted(text, "bad")) for text in causes[:SHOWN]), len(causes))
 
 
 def ip_commands(check: Check) -> tuple[str, ...]:

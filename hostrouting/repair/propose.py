@@ -21,7 +21,7 @@ from hostrouting.model import (
     prefixes_between,
     width_of,
 )
-from hostrouting.overlap import Judge, OverlapReport, check_overlap
+from hostrouting.overlap import Judge, OverlapReport, check_overlap, is_own
 from hostrouting.repair.cover import Zone, ZoneKind, cover
 from hostrouting.reserved import RESERVED_RANGES, is_reserved
 from hostrouting.uplink import DesiredRoute, Pending, default_route, outbound_devs, resolve_route
@@ -41,7 +41,10 @@ _NAMED = 9  # so many devices are named in a message
 
 @attrs.frozen
 class Unsafe:
-    """A range that escapes and that no route of ours can safely close; `decision` names who holds it."""
+    """A range that escapes and that no route of ours can safely close; `decision` names who holds it.
+
+    Single addresses of the host's own inside the range are counted in, as in a Finding.
+    """
 
     family: int
     first: int
@@ -185,6 +188,8 @@ class _Task:
         self._fib, self._way, self._protocol = fib, way, protocol
         self._judge = Judge(report.expected_devs, report.allowed)
         self.unsafe: list[Unsafe] = []
+        # The last address of the last of these, or of the host's own ones behind it.
+        self._reach = -1
         self.diverted: dict[Prefix, Diversion] = {}
 
     def close(self, block: Prefix, flow: Flow) -> tuple[Prefix, ...]:
@@ -211,6 +216,8 @@ class _Task:
         decision, length = contest.decision, contest.length
         if self._judge.escape(decision) is None:
             # What an address is by itself it stays, whichever route takes it.
+            if contest.first == contest.last == self._reach + 1 and is_own(decision):
+                self._reach = contest.last
             if decision.route is None or decision.route.type != decision.kind:
                 return "free", 0
             alike = _ways(decision.route) == _ways(self._way)
@@ -250,7 +257,9 @@ class _Task:
     def _leave(self, family: int, contest: Contest, reason: UnsafeReason) -> None:
         decision, first = contest.decision, contest.first
         before = self.unsafe[-1] if self.unsafe else None
-        if before and (before.last + 1, before.reason, before.decision) == (first, reason, decision):
+        follows = before is not None and self._reach + 1 == first
+        self._reach = contest.last
+        if before and follows and (before.reason, before.decision) == (reason, decision):
             self.unsafe[-1] = attrs.evolve(before, last=contest.last)
         else:
             self.unsafe.append(Unsafe(family, first, contest.last, reason, decision))
