@@ -8,6 +8,7 @@ entry_point  from arguments to an exit code: the one place that catches, prints 
 page         lines, tables and colours, as values; `terminal` writes them as far as the terminal can show them
 source       the kernel or the saved snapshot that is looked at, and the configuration
 reading      the bytes of what an argument names: a file, a pipe, standard input
+telling      a host that says what it is asked and told, for --verbose
 failure      the exit code of an error, and its document
 schemas      the keys that several JSON documents have in common, with what they mean
 check        a check that was made, and its words; `remedy` has those for its repair, `cidr_map` draws a CIDR

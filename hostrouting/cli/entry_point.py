@@ -15,6 +15,7 @@ from hostrouting.cli.parser import Misused, make_parser
 
 TYPE_CHECKING = False  # `typing` costs as much as parsing does
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Callable, Iterator, Sequence
 
     import phases
@@ -55,12 +56,20 @@ def _carried_out(words: Sequence[str], host: Callable[[], Host] | None) -> int:
     command = arguments.command
     log_to_stderr(verbose=arguments.verbose or command.tells_progress)
     try:
-        reply = command.answer(arguments, host)
+        reply = command.answer(arguments, _telling(arguments, host) if arguments.verbose else host)
         shown = _rendered(reply, as_json=arguments.json)
     except Exception as error:  # noqa: BLE001  whatever it is, the exit code must not be taken for a verdict
         code, shown = _failed(error, needs_files=command.needs_files, as_json=arguments.json)
         return _answered(code, shown)
     return _answered(reply.code, shown)
+
+
+def _telling(arguments: argparse.Namespace, host: Callable[[], Host]) -> Callable[[], Host]:
+    """The way to a host that says what is done with it, for --verbose."""
+    from hostrouting.cli.telling import tell_sources, telling  # noqa: PLC0415  as above
+
+    tell_sources(arguments)
+    return lambda: telling(host())
 
 
 def _complaint(error: str, message: str) -> Callable[[Terminal], None]:
