@@ -47,10 +47,11 @@ class _Parser(argparse.ArgumentParser):
         return found, unknown
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        # argparse has its own words for this; only a command is one of a list.
+        # argparse has its own words for this.
         if action.choices is not None and value not in action.choices:
             names = list(action.choices)
-            told = f"there is no command {value!r}{_meant(value, names)} (there are: {', '.join(names)})"
+            kind = "command" if action.dest == "typed" else action.metavar or action.dest
+            told = f"{value!r} is not a known {kind}{_meant(value, names)} (known: {', '.join(names)})"
             raise argparse.ArgumentError(None, told)
 
     def error(self, message: str) -> NoReturn:

@@ -69,9 +69,10 @@ def test_help_of_each_command(command: Command) -> None:
     [
         ((), "required: COMMAND"),
         ((), "hostrouting --help"),
-        (("chek",), "there is no command 'chek'; did you mean check? (there are: check, explain, repair, plan, "),
-        (("wipe",), "there is no command 'wipe' (there are: check, "),
+        (("chek",), "'chek' is not a known command; did you mean check? (known: check, explain, repair, plan, "),
+        (("wipe",), "'wipe' is not a known command (known: check, "),
         (("plan", "--config", "x", "--snapshto", "y"), "arguments: --snapshto y; did you mean --snapshot?"),
+        (("clean", "azure-vent"), "'azure-vent' is not a known CNI; did you mean azure-vnet? (known: azure-vnet)"),
         (("plan", "--config", "x", "--jsno=1"), "unrecognized arguments: --jsno=1; did you mean --json?"),
         (("--versoin", "check"), "unrecognized arguments: --versoin; did you mean --version?"),
         (("explain",), "required: ADDRESS"),
