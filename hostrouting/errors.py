@@ -21,7 +21,7 @@
     │   ├── TableOwned           another process owns the table, and it alone may change it
     │   └── NftRefused           nft or the kernel refused; has their own words
     └── BackendError         the kernel's: it, or the way to it, did not do what was asked
-        ├── NotPermitted         this process may not change routing (EPERM, EACCES)
+        ├── NotPermitted         this process may not change routing (EPERM)
         ├── NetlinkUnavailable   there is no netlink here: a container, another system
         ├── BackendTimeout       no answer in time
         ├── Unsettled            the tables changed faster than they could be read
@@ -30,7 +30,8 @@
             ├── NoSuchRoute          there is no such route to delete (ESRCH)
             ├── NoSuchDevice         the device is not there, or no more (ENODEV)
             ├── DeviceDown           the device is down (ENETDOWN)
-            ├── GatewayNotOnLink     the gateway cannot be reached through the device (ENETUNREACH, EHOSTUNREACH)
+            ├── GatewayNotOnLink     the gateway cannot be reached through the device, or a rule or a route prohibits
+            │                        it (ENETUNREACH, EHOSTUNREACH, EACCES)
             └── InvalidRoute         the kernel will not have such a route at all (EINVAL and its like)
 
 One root, so that a caller can catch all of it; each subclass says whose fault it is. `can_retry` says whether the same

@@ -40,6 +40,7 @@ _KINDS: dict[int, type[RouteRefused]] = {
     errno.ENETDOWN: DeviceDown,
     errno.ENETUNREACH: GatewayNotOnLink,
     errno.EHOSTUNREACH: GatewayNotOnLink,
+    errno.EACCES: GatewayNotOnLink,
     errno.EINVAL: InvalidRoute,
     errno.ERANGE: InvalidRoute,
     errno.EOPNOTSUPP: InvalidRoute,
@@ -69,7 +70,7 @@ def refusal(change: Change, number: int, kernel: str = "", *, facts: Facts, prob
     words = "" if problem else os.strerror(number)
     if not problem:
         try:
-            problem = _problem(change, kind, facts)
+            problem = _problem(change, number, kind, facts)
         except BackendError:
             problem = ""  # a second look that fails takes nothing from the first
     said = f"cannot {change.verb} {change.route}"
@@ -81,9 +82,13 @@ def refusal(change: Change, number: int, kernel: str = "", *, facts: Facts, prob
     )
 
 
-def _problem(change: Change, kind: type[RouteRefused], facts: Facts) -> str:
+def _problem(change: Change, number: int, kind: type[RouteRefused], facts: Facts) -> str:
     route = change.route
     devs = " and ".join(route.devs)
+    if number == errno.EPERM:
+        return "this process may no longer change routing"
+    if number == errno.EACCES:
+        return _prohibited(route)
     if kind is RouteExists:
         return _holder(change, facts)
     if kind is NoSuchRoute:
@@ -115,6 +120,11 @@ def _gateway(route: Route, facts: Facts) -> str:
     blamed = next((leg for leg in hops if not _explained(leg, facts)), hops[0])
     where = f" on {blamed.dev} ({_interfaces(blamed, facts) or 'which has no address'})" if blamed.dev else ""
     return f"gateway {blamed.gateway} is not on-link{where}"
+
+
+def _prohibited(route: Route) -> str:
+    hops = [f"{leg.gateway}{f' by {leg.dev}' if leg.dev else ''}" for leg in route.legs if leg.gateway is not None]
+    return f"a rule or a route prohibits the way to gateway {' or '.join(hops)}; see `ip rule` and `ip route`"
 
 
 def _misfit(route: Route, facts: Facts) -> str:
