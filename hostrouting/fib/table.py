@@ -93,8 +93,11 @@ class Table:
             entry, _ = self.best(address, tos, oif)
             return () if entry is None else (entry,)
         found: list[Entry] = []
+        # Of several routes of one tos, the first takes all of its packets.
+        seen: set[int] = set()
         for entry in self._covering(address):
-            if not oif or entry.leaves_by(oif):
+            if entry.route.tos not in seen and (not oif or entry.leaves_by(oif)):
+                seen.add(entry.route.tos)
                 found.append(entry)
                 if not entry.route.tos:
                     break
