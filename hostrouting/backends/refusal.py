@@ -22,7 +22,7 @@ from hostrouting.errors import (
     RouteExists,
     RouteRefused,
 )
-from hostrouting.model import IPV4
+from hostrouting.model import IPV4, IPV6
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,7 +40,6 @@ _KINDS: dict[int, type[RouteRefused]] = {
     errno.ENETDOWN: DeviceDown,
     errno.ENETUNREACH: GatewayNotOnLink,
     errno.EHOSTUNREACH: GatewayNotOnLink,
-    errno.EACCES: GatewayNotOnLink,
     errno.EINVAL: InvalidRoute,
     errno.ERANGE: InvalidRoute,
     errno.EOPNOTSUPP: InvalidRoute,
@@ -88,7 +87,7 @@ def _problem(change: Change, number: int, kind: type[RouteRefused], facts: Facts
     if number == errno.EPERM:
         return "this process may no longer change routing"
     if number == errno.EACCES:
-        return _prohibited(route)
+        return _denied(route)
     if kind is RouteExists:
         return _holder(change, facts)
     if kind is NoSuchRoute:
@@ -122,7 +121,10 @@ def _gateway(route: Route, facts: Facts) -> str:
     return f"gateway {blamed.gateway} is not on-link{where}"
 
 
-def _prohibited(route: Route) -> str:
+def _denied(route: Route) -> str:
+    """What EACCES means: where IPv6 looks for the next hop, that it is switched off; in IPv4, a route or a rule."""
+    if IPV6 in {route.prefix.family, *(leg.gateway.version for leg in route.legs if leg.gateway is not None)}:
+        return f"IPv6 is disabled on {' or '.join(route.devs) or 'its device'}"
     hops = [f"{leg.gateway}{f' by {leg.dev}' if leg.dev else ''}" for leg in route.legs if leg.gateway is not None]
     return f"a rule or a route prohibits the way to gateway {' or '.join(hops)}; see `ip rule` and `ip route`"
 

@@ -299,7 +299,7 @@ class BackendContract:
             outcomes = backend.change([Change("add", it) for it in (closed, fine[0], behind, fine[1])])
             assert [it.ok for it in outcomes] == [True, True, False, True]
             error = outcomes[2].error
-            assert type(error) is GatewayNotOnLink
+            assert type(error) is RouteRefused
             assert error.errno == errno.EACCES
             assert "prohibits the way to gateway 172.16.9.9 by ib0" in str(error)
             assert _mine(backend) == [closed, *fine]

@@ -266,7 +266,7 @@ def _raise_if_denied(errors: dict[int, KernelError]) -> None:
     """Raise NotPermitted where the kernel permitted none of the messages that it answered.
 
     It looks at the capabilities of this process before anything else, and answers EPERM. EACCES is about one route: a
-    rule or a route of type prohibit refuses the way to its gateway.
+    rule or a route of type prohibit refuses the way to its gateway, or its device has IPv6 switched off.
     """
     if errors and all(error.number == errno.EPERM for error in errors.values()):
         error = next(iter(errors.values()))
