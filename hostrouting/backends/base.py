@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from hostrouting.fib import Flow, Kind
     from hostrouting.model import IP, Prefix, Route, Snapshot
+    from phases import Clock
 
 __all__ = ["KIND_OF_ERRNO", "Answer", "Change", "Outcome", "RouteBackend", "Verb", "Watch", "part_of"]
 
@@ -153,10 +154,13 @@ class RouteBackend(Protocol):
 class Watch(Protocol):
     """A listener for changes. It says that something may have changed, never what: read again."""
 
-    def wait(self, timeout: float) -> bool:
+    def wait(self, timeout: float, *, clock: Clock | None = None) -> bool:
         """Wait for a change since the last wait, or since the beginning: True, or False when the seconds are over.
 
-        A burst of changes, also one that was too large to be heard in full, is one True. Spurious answers are fine.
+        `clock` is that of the run: a fake kernel waits on it, so that on a fake clock nobody really waits. A real
+        kernel changes in its own time, and its seconds are the machine's, whatever the clock. A burst of changes,
+        also one that was too large to be heard in full, is one True. A True that nothing changed for is fine; False
+        before the seconds are over only `wake()` may bring.
         `wake()` from another thread ends the wait with False.
         """
         ...

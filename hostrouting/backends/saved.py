@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from hostrouting.backends.base import Change, Outcome
     from hostrouting.model import IP, Prefix, Snapshot
+    from phases import Clock
 
 __all__ = ["SavedBackend"]
 
@@ -68,7 +69,7 @@ class SavedBackend:
 class _Still:
     """Nothing is waited for where nothing changes."""
 
-    def wait(self, timeout: float) -> bool:  # noqa: ARG002  it would pass in vain
+    def wait(self, timeout: float, *, clock: Clock | None = None) -> bool:  # noqa: ARG002  it would pass in vain
         """See Watch."""
         return False
 

@@ -39,19 +39,15 @@ _UDP = 17
 class MemoryBackend:
     """A kernel's routing without a kernel; `hostrouting.backends.memory` says what of Linux it is equal to."""
 
-    def __init__(
-        self, *, promote_secondaries: bool = False, sleep: Callable[[float], object] = lambda _seconds: None
-    ) -> None:
+    def __init__(self, *, promote_secondaries: bool = False) -> None:
         """Start as a new network namespace does: lo, which is down, and the default rules.
 
-        `promote_secondaries` is the sysctl of that name, which systemd sets. `sleep` is called with the seconds
-        that a wait takes; by default they are over at once, and a fake clock can be handed in.
+        `promote_secondaries` is the sysctl of that name, which systemd sets.
         """
         self.faults = Faults()
         """What is to go wrong."""
         self._namespace = Namespace(promote_secondaries=promote_secondaries)
         self._facts = _Facts(self._namespace)
-        self._sleep = sleep
         self._happenings: list[Callable[[], object]] = []
         self._watches: list[MemoryWatch] = []
         self._closed = False
@@ -94,18 +90,11 @@ class MemoryBackend:
         return tuple(self._change_one(change) for change in changes)
 
     def watch(self) -> MemoryWatch:
-        """Listen; a wait takes no time, see `later` and `sleep`."""
+        """Listen. A wait is on the clock that it is given; see also `later`."""
         self._meet("watch")
-        watch = MemoryWatch(self._pass, self._happenings)
+        watch = MemoryWatch(self._happenings)
         self._watches.append(watch)
         return watch
-
-    def wait_with(self, sleep: Callable[[float], object]) -> None:
-        """Let waits take their time by this, such as a fake clock's."""
-        self._sleep = sleep
-
-    def _pass(self, seconds: float) -> None:
-        self._sleep(seconds)
 
     def reopen(self) -> Self:
         """The same world, as a backend that is open again."""
@@ -184,7 +173,7 @@ class MemoryBackend:
             self._namespace.change(Change(verb, route))
 
     def later(self, happening: Callable[[], object]) -> None:
-        """Let this happen while somebody waits for a change: one happening for each wait that hears nothing."""
+        """Let this happen while somebody waits for a change: one happening that changes something for each wait."""
         self._happenings.append(happening)
 
     def __str__(self) -> str:

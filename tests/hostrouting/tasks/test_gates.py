@@ -55,7 +55,7 @@ class TestShut:
         """Routes that are refused, or never ready: the gate requires both scripts, systemd knows it, no route is ours."""
         host = FakeHost(kernel=h200() if routes == (CIDR,) else MemoryBackend())
         with pytest.raises(phases.TaskFailed):
-            run(Configure(config(*routes, cidrs=(CIDR,)), host=host), host)
+            run(Configure(config(*routes, cidrs=(CIDR,)), host=host))
         assert ours(host) == []
         assert set(host.files.texts) == {*GATE, *ROUTES, *CHECK}
         assert steps(host) == {"static-routes": "requires", "check-route-overlap": "requires"}

@@ -110,9 +110,9 @@ class TestCheckRouteOverlap:
             with pytest.raises(
                 phases.TaskFailed, match=r"NO-DEFAULT-ROUTE: .*and 30 s did not bring one; last seen: no default route"
             ):
-                run(task, host)
+                run(task)
         else:
-            run(task, host)
+            run(task)
         assert host.files.texts[LAYOUT.detected_path] == "no-default-route\n"
 
     def test_a_kernel_that_disagrees(self) -> None:

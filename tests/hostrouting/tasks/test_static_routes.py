@@ -125,7 +125,7 @@ class TestConfigureStaticRoutes:
         kernel.later(
             lambda: kernel.change([Change("add", Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", protocol=16))])
         )
-        run(ConfigureStaticRoutes(config("10.9.0.0/16"), host=host), host)
+        run(ConfigureStaticRoutes(config("10.9.0.0/16"), host=host))
         assert ours(host) == ["10.9.0.0/16 via 10.0.0.1 dev eth0 proto hostrouting"]
 
     def test_default_route_that_never_comes(self) -> None:
@@ -134,7 +134,7 @@ class TestConfigureStaticRoutes:
         with pytest.raises(
             phases.TaskFailed, match=r"gave up after 30 s: .*waiting for an IPv4 default route"
         ) as caught:
-            run(ConfigureStaticRoutes(config("10.9.0.0/16"), host=host), host)
+            run(ConfigureStaticRoutes(config("10.9.0.0/16"), host=host))
         assert isinstance(caught.value.cause, NotReady)
         assert set(host.files.texts) == SHUT
 
