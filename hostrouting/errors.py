@@ -39,7 +39,7 @@ call may go well later.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -89,6 +89,28 @@ class HostRoutingError(Exception):
     def __reduce__(self) -> tuple[Callable[..., HostRoutingError], tuple[object, ...], dict[str, object]]:
         """Cross to another process as what it is: its words and facts are taken along, not made anew."""
         return _restore, (type(self), self.args), dict(self.__dict__)
+
+    def to_mapping(self) -> dict[str, object]:
+        """Its kind and its facts as plain values, for a report; `str()` has them in a sentence.
+
+        `canRetry` says whether the same call may go well later, and `effects` what was changed before it was raised.
+        """
+        facts = {name: _plain(value) for name, value in vars(self).items() if not name.startswith("_")}
+        plain = {name: value for name, value in facts.items() if value is not _NOT_PLAIN and name != "can_retry"}
+        return {"kind": type(self).__name__, "canRetry": getattr(self, "can_retry", None), **plain}
+
+
+_NOT_PLAIN = object()
+
+
+def _plain(fact: object) -> object:
+    """What an error carries, as JSON can hold it; tables and snapshots stay with the error."""
+    if fact is None or isinstance(fact, str | int | dict):
+        return fact
+    if isinstance(fact, tuple) and all(isinstance(member, str | Fault) for member in fact):
+        return [attrs.asdict(member) if isinstance(member, Fault) else member for member in fact]
+    offer = getattr(fact, "to_mapping", None)
+    return offer() if callable(offer) and not isinstance(fact, type) else _NOT_PLAIN
 
 
 def _restore(kind: type[HostRoutingError], args: tuple[object, ...]) -> HostRoutingError:
@@ -192,13 +214,17 @@ _SHOWN = 10  # reasons in one message
 
 
 class RouteOverlapError(HostRoutingError):
-    """Expected CIDRs do not leave by the expected devices, and the mode is STRICT. `report` has all of it."""
+    """Expected CIDRs do not leave by the expected devices, and the mode is STRICT.
+
+    `report` has all of it, and `check` the same as the JSON value `hostrouting/check/1`.
+    """
 
     can_retry = False
 
-    def __init__(self, message: str, *, report: object = None) -> None:
+    def __init__(self, message: str, *, report: object = None, check: dict[str, Any] | None = None) -> None:
         """Say what escapes and what repairs it."""
         self.report = report
+        self.check = check
         super().__init__(message)
 
 

@@ -9,7 +9,7 @@ import attrs
 from phases.context import Context
 from phases.selection import Selection
 from phases.tasks import offer_of, subtasks_of, valid_task
-from phases.text import describe_error, draw_tree, plain, printable
+from phases.text import as_data, describe_error, draw_tree, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -65,10 +65,9 @@ class Plan:
         return json.dumps(self.to_mapping(), indent=indent)
 
     def _plain(self) -> dict[str, object]:
-        offer = getattr(self.plan, "to_mapping", None)
         return {
             "name": self.name,
-            "plan": plain(offer() if callable(offer) else self.plan),
+            "plan": as_data(self.plan),
             "note": self.note,
             "error": None if self.error is None else describe_error(self.error),
             "children": [child._plain() for child in self.children],

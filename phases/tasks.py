@@ -76,7 +76,10 @@ class OffersUndo(Protocol):
 
 @runtime_checkable
 class OffersFields(Protocol):
-    """A result that has something to say in the log and in the report."""
+    """A result that has something to say in the log and in the report.
+
+    In the report's JSON a method `to_mapping()`, on a result or on an error, says more: all of it, as plain values.
+    """
 
     def log_fields(self) -> Mapping[str, object]:
         """Names and values for the one wide line of its task."""
