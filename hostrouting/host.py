@@ -7,10 +7,11 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import attrs
 
+from hostrouting.door import require, uncalled
 from hostrouting.errors import HostBusy
 from hostrouting.ingress import Programs, programs_at
 from hostrouting.layout import HostLayout
@@ -24,20 +25,47 @@ if TYPE_CHECKING:
     import phases
     from hostrouting.backends.base import RouteBackend
 
-__all__ = ["Host"]
+__all__ = ["Host", "made", "makes_backends", "needs_host"]
+
+_A_KERNEL = (
+    "a kernel is a part of a host: FakeHost(kernel=…) in a test, attrs.evolve(Host.local(), backend=…) elsewhere"
+)
+_HOSTS = "Host.local() is this machine, Host.offline(root) an image, hostrouting.testing.FakeHost() a host in memory"
+
+
+def needs_host(instance: object, _attribute: object, value: Any) -> None:
+    """For a class that works on a host: TypeError with the remedy when it is given anything else."""
+    require(value, Host, type(instance).__name__, _A_KERNEL if hasattr(value, "snapshot") else _HOSTS)
+
+
+def makes_backends(_instance: object, _attribute: object, value: Any) -> None:
+    """For a host: TypeError where a backend itself is given, and not what makes one."""
+    if value is not None and not callable(value):
+        given = type(value).__name__
+        raise TypeError(f"a host's backend is a function that makes one, not a {given}; write backend=lambda: …")
+
+
+def made(_instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
+    """For a host: TypeError for a class or a function in the place of what it makes."""
+    if name := uncalled(value):
+        raise TypeError(f"a host's {attribute.name}: {name} is a {type(value).__name__}; call it: {name}()")
+
+
+def _is_layout(_instance: object, _attribute: object, value: Any) -> None:
+    require(value, HostLayout, "a host's layout", "write HostLayout(root=…)")
 
 
 @attrs.frozen(kw_only=True)
 class Host:
     """The edges of one host. Each can be replaced on its own."""
 
-    backend: Callable[[], RouteBackend] | None
+    backend: Callable[[], RouteBackend] | None = attrs.field(validator=makes_backends)
     """How the kernel's routing is reached; None for an image, which has no kernel."""
-    files: Files
-    manager: Manager | None
+    files: Files = attrs.field(validator=made)
+    manager: Manager | None = attrs.field(validator=made)
     """None for an image: what is enabled takes effect when it boots."""
-    layout: HostLayout = attrs.field(factory=HostLayout)
-    nftables: Nftables | None = None
+    layout: HostLayout = attrs.field(factory=HostLayout, validator=_is_layout)
+    nftables: Nftables | None = attrs.field(default=None, validator=made)
     """None where nothing may be asked of nftables: in an image."""
     fetch: Fetch = fetch
     """How the instance metadata is asked for."""

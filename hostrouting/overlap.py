@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias
 
 import attrs
 
+from hostrouting.door import listed, names, require
 from hostrouting.fib import ANY, Cases, Cell, Decision, Fib, Flow, Variant
 from hostrouting.model import IPV4, NextHop, Prefix, prefixes_between, width_of
 from hostrouting.reserved import LOOPBACK
@@ -102,14 +103,17 @@ def check_overlap(
 
     Expected are `devs`, or those of the default route of the CIDRs' family when none are given. `allowed` are
     patterns of devices that may carry some of it too. A CIDR may be text, such as "172.16.0.0/16". ValueError for a
-    text that is none, and for CIDRs of both families at once.
+    text that is none, and for CIDRs of both families at once; TypeError for a text where a list is meant.
     """
-    expected = tuple(sorted({_prefix(cidr) for cidr in cidrs}))
+    require(fib, Fib, "check_overlap", "write Fib(snapshot)")
+    expected = tuple(sorted({_prefix(cidr) for cidr in listed(cidrs, "check_overlap: cidrs")}))
     families = {cidr.family for cidr in expected}
     if len(families) > 1:
         raise ValueError("CIDRs of IPv4 and of IPv6 are two checks: each family has a default route of its own")
-    named = tuple(dict.fromkeys(devs)) or outbound_devs(fib, family=families.pop() if families else IPV4)
-    patterns = tuple(allowed)
+    named = tuple(dict.fromkeys(names(devs, "check_overlap: devs"))) or outbound_devs(
+        fib, family=families.pop() if families else IPV4
+    )
+    patterns = names(allowed, "check_overlap: allowed")
     if not named and expected:
         return OverlapReport("no-default-route", expected, (), patterns)
     judge = Judge(named, patterns)

@@ -21,7 +21,23 @@ if TYPE_CHECKING:
 
     from phases.events import Event, Observer
 
-__all__ = ["Context", "Node", "Run"]
+__all__ = ["Context", "Node", "Run", "listed_observers", "valid_context"]
+
+
+def valid_context(ctx: Any) -> Context:
+    """The context, or a new one for None. TypeError for anything else, such as a clock."""
+    if ctx is not None and not isinstance(ctx, Context):
+        given = getattr(ctx, "__name__", type(ctx).__name__)
+        raise TypeError(f"{given} was given in the place of a context; write phases.Context(…), or leave it out")
+    return ctx or Context()
+
+
+def listed_observers(observers: Any) -> list[Observer]:
+    """The observers of a list. TypeError for one alone, and for what cannot be called with an event."""
+    alone = callable(observers) or isinstance(observers, str)
+    if alone or not all(map(callable, found := list(observers))):
+        raise TypeError(f"observers={observers!r:.80} is not a list of functions of one event; write observers=[…]")
+    return found
 
 
 class Run:
@@ -111,11 +127,13 @@ class Context:
         Without observers of your own, each event becomes a line of the logger (`phases` by default).
         """
         logger = logger or logging.getLogger("phases")
+        if isinstance(clock, type):
+            raise TypeError(f"clock={clock.__name__} is a class; make one: clock={clock.__name__}()")
         self.run = Run(
             clock=clock or SystemClock(),
             logger=logger,
             run_id=run_id or os.urandom(4).hex(),
-            observers=(LogObserver(logger),) if observers is None else observers,
+            observers=(LogObserver(logger),) if observers is None else listed_observers(observers),
             seconds=deadline,
         )
         self.scope = self.run.scope

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from phases.context import Context
+from phases.context import valid_context
 from phases.selection import Selection
 from phases.tasks import offer_of, subtasks_of, valid_task
 from phases.text import as_data, describe_error, draw_tree, printable
@@ -14,6 +14,7 @@ from phases.text import as_data, describe_error, draw_tree, printable
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from phases.context import Context
     from phases.tasks import AnyTask
 
 __all__ = ["Plan", "plan"]
@@ -94,7 +95,7 @@ def plan(
     answer does not keep the others from answering: its error is in the tree, and `ok` is false.
     """
     selection = Selection.of(valid_task(task), only=only, skip=skip)
-    return _ask(task, ctx or Context(), selection)
+    return _ask(task, valid_context(ctx), selection)
 
 
 def _ask(task: AnyTask, ctx: Context, selection: Selection) -> Plan:

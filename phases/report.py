@@ -36,7 +36,7 @@ KEYS = {
     "details": "what that error says of itself by a method to_mapping(), as data; null where it has none",
     "traceback": "the traceback of a failure, as text",
     "fields": "what its result puts on the log line, by a method log_fields()",
-    "result": "what it returned, as data: by to_mapping(), or else log_fields(), or as it is; null where it was skipped "
+    "result": "what it returned, as data: by to_mapping(), or else log_fields(), or as it is; null where skipped, "
     "and where it has children, for they have theirs",
     "children": "the tasks inside it, each with these keys, in the order in which they are listed",
 }

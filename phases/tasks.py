@@ -137,6 +137,7 @@ def valid_task(candidate: Task[T]) -> Task[T]:
         raise _no_task(candidate, f"it is a class; give an instance, {candidate.__name__}(…)")
     if not callable(getattr(candidate, "do", None)):
         hint = "; decorate the function with @phases.task('name')" if callable(candidate) else ""
+        hint = "; give the tasks one by one: serial(*tasks)" if isinstance(candidate, list | tuple) else hint
         raise _no_task(candidate, f"it has no method do(ctx){hint}")
     name = getattr(candidate, "name", None)
     if not isinstance(name, str) or not name.strip() or "/" in name or not name.isprintable():

@@ -30,6 +30,10 @@ _INTERRUPTED = 130  # 128 and the number of SIGINT, as a shell says it
 
 def main(argv: Sequence[str] | None = None, *, host: Callable[[], Host] | None = None) -> int:
     """Carry out one command line, on this machine or another host; the exit code."""
+    if isinstance(argv, str):
+        raise TypeError(f"main takes the words of a command line as a list, not {argv!r}; write {argv.split()!r}")
+    if host is not None and not callable(host):
+        raise TypeError(f"main takes host= as a function that makes one, not a {type(host).__name__}; write lambda: …")
     words = sys.argv[1:] if argv is None else argv
     try:
         arguments = make_parser(__version__).parse_args(words)

@@ -8,6 +8,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from hostrouting.door import require
 from hostrouting.fib.answer import Cell, Contest, Decision, Kind, Variant
 from hostrouting.fib.branches import End
 from hostrouting.fib.bulk import Liking, Sieve, joined
@@ -62,6 +63,7 @@ class Fib:
 
         `merged` is whether the namespace never had a rule of its own, for those who know; None: as its rules look.
         """
+        require(snapshot, Snapshot, "Fib", "take one of the host: backend.snapshot()")
         self.snapshot = snapshot
         self._groups: dict[str, int] = {"lo": 0, **{link.name: link.group for link in snapshot.links}}
         self._tables = Tables(snapshot, merged=merged)

@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias
 
 import attrs
 
+from hostrouting.door import require
 from hostrouting.fib import ANY, Contest, Decision, Fib, Flow
 from hostrouting.model import (
     IP,
@@ -80,6 +81,8 @@ def propose_repair(
 
     Ours are those that carry `protocol`. The proof is the same check on the host with the routes there.
     """
+    require(fib, Fib, "propose_repair", "write propose_repair(Fib(snapshot), report)")
+    require(report, OverlapReport, "propose_repair", "write propose_repair(fib, check_overlap(fib, cidrs))")
     if not report.findings:
         return Repair((), (), (), report)
     family = report.findings[0].cidr.family

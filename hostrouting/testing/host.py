@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 import attrs
 
-from hostrouting.backends.memory import MemoryBackend  # noqa: TC001  attrs.resolve_types looks it up here
+from hostrouting.backends.memory import MemoryBackend
+from hostrouting.door import require
 from hostrouting.errors import BackendError, FileError, MetadataError, UnitFailed
 from hostrouting.fib import PLAIN, Flow
-from hostrouting.host import Host
+from hostrouting.host import Host, made, makes_backends
 from hostrouting.ingress import Programs
-from hostrouting.layout import HostLayout
 from hostrouting.metadata import Fetch, Reply  # noqa: TC001  attrs.resolve_types looks them up here
 from hostrouting.nftables import MemoryNftables
 from hostrouting.system import UnitState
@@ -263,6 +263,10 @@ def _no_programs(_dev: str) -> Programs:
     return Programs()
 
 
+def _is_kernel(_instance: object, _attribute: object, value: Any) -> None:
+    require(value, MemoryBackend, "FakeHost(kernel=…)", "write kernel=h200(), or one of your own")
+
+
 @attrs.frozen(kw_only=True)
 class FakeHost(Host):
     """A host in memory: kernel, files, manager and nftables can be arranged before a test, and looked at after it.
@@ -272,14 +276,14 @@ class FakeHost(Host):
     print(host.kernel)  # as `ip rule` and `ip route` would
     """
 
-    kernel: MemoryBackend = attrs.field(factory=plain_vm)
+    kernel: MemoryBackend = attrs.field(factory=plain_vm, validator=_is_kernel)
     backend: Callable[[], RouteBackend] | None = attrs.field(
-        default=attrs.Factory(lambda self: lambda: _Visit(self.kernel.reopen()), takes_self=True)
+        default=attrs.Factory(lambda self: lambda: _Visit(self.kernel.reopen()), takes_self=True),
+        validator=makes_backends,
     )
-    files: FakeFiles = attrs.field(factory=FakeFiles)
-    manager: FakeManager | None = attrs.field(factory=FakeManager)
-    layout: HostLayout = attrs.field(factory=HostLayout)
-    nftables: MemoryNftables | None = attrs.field(factory=MemoryNftables)
+    files: FakeFiles = attrs.field(factory=FakeFiles, validator=made)
+    manager: FakeManager | None = attrs.field(factory=FakeManager, validator=made)
+    nftables: MemoryNftables | None = attrs.field(factory=MemoryNftables, validator=made)
     fetch: Fetch = attrs.field(default=_nobody_answers)
     programs_at: Callable[[str], Programs] = attrs.field(default=_no_programs)
 

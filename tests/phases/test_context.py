@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import logging
 import threading
+from typing import TYPE_CHECKING
 
 import pytest
 
 import phases
 from phases import Context
 from phases.testing import FakeClock, StubTask
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def test_sleep_takes_its_time() -> None:
@@ -279,3 +283,21 @@ def test_extras_do_not_hide_the_facts(caplog: pytest.LogCaptureFixture) -> None:
         Context(run_id="r1").log.info("x", extra={"task": "mine", "run": "mine", "bytes": 1})
     fields = vars(caplog.records[0])["phases"]
     assert fields == {"run": "r1", "task": "", "extra_task": "mine", "extra_run": "mine", "bytes": 1}
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: phases.Context(observers=print), "is not a list of functions of one event; write observers="),  # type: ignore[arg-type]  # refused
+        (lambda: phases.run(StubTask("a"), observers="ab"), "observers='ab' is not a list"),  # type: ignore[arg-type]  # refused
+        (lambda: phases.Context(clock=FakeClock), r"clock=FakeClock is a class; make one: clock=FakeClock\(\)"),  # type: ignore[arg-type]  # refused
+        (lambda: phases.execute(StubTask("a"), FakeClock()), r"FakeClock was given in the place of a context; write"),  # type: ignore[arg-type]  # refused
+        (lambda: phases.plan(StubTask("a"), FakeClock()), r"FakeClock was given in the place of a context"),  # type: ignore[arg-type]  # refused
+        (lambda: phases.undo(StubTask("a"), FakeClock()), r"^FakeClock was given in the place of a context"),  # type: ignore[arg-type]  # refused
+        (lambda: phases.serial([StubTask("a")]), r"give the tasks one by one: serial\(\*tasks\)"),  # type: ignore[arg-type]  # refused
+    ],
+)
+def test_arguments_of_another_kind(call: Callable[[], object], words: str) -> None:
+    """What cannot be meant is refused where it is given, with what to write instead."""
+    with pytest.raises(TypeError, match=words):
+        call()
