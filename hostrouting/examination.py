@@ -122,7 +122,7 @@ def _examine_once(backend: RouteBackend, config: HostRoutingConfig, cidrs: Itera
     settings = config.route_overlap
     snapshot, still = read(backend)
     fib = Fib(snapshot)
-    report = check_overlap(fib, cidrs, devs=settings.expected_devs, allowed=settings.allowed_devs)
+    report = check_overlap(fib, cidrs, expected_devs=settings.expected_devs, allowed_devs=settings.allowed_devs)
     repair = propose_repair(fib, report, protocol=config.protocol)
     restless = () if still else (_RESTLESS,)
     try:

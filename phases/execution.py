@@ -26,7 +26,7 @@ def execute(task: Task[T], ctx: Context | None = None) -> T:
     """Run the task and return its result.
 
     Logs `started`, then one line that says how it ended and how long it took. An Exception becomes TaskFailed, with
-    the path of names and the cause. The order to stop comes out as Cancelled; KeyboardInterrupt and
+    the path of names and the error. The order to stop comes out as Cancelled; KeyboardInterrupt and
     SystemExit come out as themselves, after their line was logged.
 
     Called with the context of a running task, the task becomes a step inside that one; where run(skip=…) leaves that

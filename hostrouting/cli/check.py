@@ -62,7 +62,7 @@ class Check:
         """The check of a snapshot alone; no kernel is asked."""
         fib, settings = Fib(snapshot), config.route_overlap
         cidrs = [Prefix.of(cidr) for cidr in settings.expected_cidrs]
-        report = check_overlap(fib, cidrs, devs=settings.expected_devs, allowed=settings.allowed_devs)
+        report = check_overlap(fib, cidrs, expected_devs=settings.expected_devs, allowed_devs=settings.allowed_devs)
         return cls(Examination(report, propose_repair(fib, report, protocol=config.protocol), fib), config)
 
     @property
@@ -72,7 +72,7 @@ class Check:
         names = (
             it.label
             for cidr in report.cidrs
-            for it in segments_of(self.fib, cidr, expected=report.expected_devs, allowed=report.allowed)
+            for it in segments_of(self.fib, cidr, expected_devs=report.expected_devs, allowed_devs=report.allowed_devs)
             if it.judgement == "allowed"
         )
         return tuple(dict.fromkeys(names))
@@ -223,7 +223,8 @@ def _maps(it: Check, style: Style, now: str) -> Iterator[Line]:
     for cidr in chosen[:_MAPS]:
         yield line()
         rows = [
-            (name, segments_of(fib, cidr, expected=report.expected_devs, allowed=report.allowed)) for name, fib in hosts
+            (name, segments_of(fib, cidr, expected_devs=report.expected_devs, allowed_devs=report.allowed_devs))
+            for name, fib in hosts
         ]
         yield from draw_map(cidr, rows, style)
     if len(chosen) > _MAPS:

@@ -6,6 +6,7 @@ Not here: how a rule or a table is read (`rules`, `tables`).
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from ipaddress import IPv4Network, IPv6Network
 from typing import NamedTuple
 
 from hostrouting.door import require
@@ -27,6 +28,7 @@ from hostrouting.model import (
     Rule,
     Snapshot,
     as_ip,
+    as_prefix,
 )
 from hostrouting.reserved import MULTICAST
 
@@ -75,8 +77,9 @@ class Fib:
         address = as_ip(destination)
         return self._decide(self._prepare(address.version, flow), int(address))
 
-    def cells(self, prefix: Prefix, flow: Flow = ANY) -> list[Cell]:
+    def cells(self, prefix: Prefix | IPv4Network | IPv6Network | str, flow: Flow = ANY) -> list[Cell]:
         """The prefix in maximal ranges of one and the same decision, in order."""
+        prefix = as_prefix(prefix)
         return self._cells(self._prepare(prefix.family, flow), prefix.first, prefix.last)
 
     def doubtful_cells(self, prefixes: Sequence[Prefix], liking: Liking, flow: Flow = ANY) -> Iterator[list[Cell]]:

@@ -19,6 +19,7 @@ from hostrouting.model import (
     TABLE_MAIN,
     Prefix,
     Route,
+    extent,
     prefixes_between,
     width_of,
 )
@@ -50,6 +51,10 @@ class Unsafe:
     reason: UnsafeReason
     decision: Decision
     missing: str = ""
+
+    def __repr__(self) -> str:
+        missing = f", {self.missing}" if self.missing else ""
+        return f"<Unsafe {extent(self.family, self.first, self.last)}, {self.reason}{missing}: {self.decision}>"
 
 
 @attrs.frozen
@@ -111,8 +116,8 @@ def propose_repair(
     proof = check_overlap(
         Fib(fib.snapshot.with_routes(routes, without=replaced)),
         report.cidrs,
-        devs=report.expected_devs,
-        allowed=report.allowed,
+        expected_devs=report.expected_devs,
+        allowed_devs=report.allowed_devs,
         flow=flow,
     )
     return Repair(
@@ -177,7 +182,7 @@ class _Task:
 
     def __init__(self, fib: Fib, report: OverlapReport, way: Route, protocol: int) -> None:
         self._fib, self._way, self._protocol = fib, way, protocol
-        self._judge = Judge(report.expected_devs, report.allowed)
+        self._judge = Judge(report.expected_devs, report.allowed_devs)
         self.unsafe: list[Unsafe] = []
         self.diverted: dict[Prefix, Diversion] = {}
 

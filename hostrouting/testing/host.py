@@ -230,7 +230,7 @@ class _Visit:
     def snapshot(self, **only: Any) -> Snapshot:
         return self._open.snapshot(**only)
 
-    def lookup(self, destinations: Sequence[IP], flow: Flow = PLAIN) -> tuple[Answer, ...]:
+    def lookup(self, destinations: Sequence[IP | str], flow: Flow = PLAIN) -> tuple[Answer, ...]:
         return self._open.lookup(destinations, flow)
 
     def change(self, changes: Iterable[Change]) -> tuple[Outcome, ...]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Self
 
 import attrs
 
-from hostrouting.backends.base import Answer, Change, Outcome, part_of
+from hostrouting.backends.base import Answer, Change, Outcome, asked_addresses, part_of
 from hostrouting.backends.memory.errors import KernelError
 from hostrouting.backends.memory.faults import Faults, Moment
 from hostrouting.backends.memory.namespace import Namespace
@@ -62,15 +62,16 @@ class MemoryBackend:
         family: int | None = None,
         table: int | None = None,
         protocol: int | None = None,
-        prefixes: Collection[Prefix] | None = None,
+        prefixes: Collection[Prefix | str] | None = None,
     ) -> Snapshot:
         """Everything as it is now, or what is asked for of it."""
         self._meet("snapshot")
         return part_of(self._now(), family=family, table=table, protocol=protocol, prefixes=prefixes)
 
-    def lookup(self, destinations: Sequence[IP], flow: Flow = ANY) -> tuple[Answer, ...]:
+    def lookup(self, destinations: Sequence[IP | str], flow: Flow = ANY) -> tuple[Answer, ...]:
         """The FIB entry that decides for each destination."""
-        if len({it.version for it in destinations}) > 1:
+        addresses = asked_addresses(destinations)
+        if len({it.version for it in addresses}) > 1:
             raise ValueError("IPv4 and IPv6 destinations in one lookup")
         self._meet("lookup")
         if self._fib is None:
@@ -79,10 +80,10 @@ class MemoryBackend:
             self._fib = Fib(snapshot, merged=not self._namespace.rules[IPV4].custom)
         if not flow.ipproto:
             # Linux takes a packet of which it is not told the protocol for UDP; in IPv6 for one of none.
-            flow = attrs.evolve(flow, ipproto=_UDP if any(it.version == IPV4 for it in destinations) else 0)
+            flow = attrs.evolve(flow, ipproto=_UDP if any(it.version == IPV4 for it in addresses) else 0)
         flow = flow.assumed()
         merged = not self._namespace.rules[IPV4].custom
-        return tuple(_answer(self._fib.lookup(destination, flow), merged=merged) for destination in destinations)
+        return tuple(_answer(self._fib.lookup(destination, flow), merged=merged) for destination in addresses)
 
     def change(self, changes: Iterable[Change]) -> tuple[Outcome, ...]:
         """Carry out each change, and say what became of it."""

@@ -494,7 +494,7 @@ class TestManager:
         mishaps.arm(2, busy)
         with pytest.raises(phases.TaskFailed, match=f"{STOP} did not answer") as caught:
             run(Configure(WANTED, host=host))
-        assert isinstance(caught.value.cause, ManagerError)
+        assert isinstance(caught.value.error, ManagerError)
         assert (set(host.files.texts), ours(host)) == ({LAYOUT.gate_steps_path}, [])
         assert {step.kind for step in Gate(host).steps} == {"changing"}
 

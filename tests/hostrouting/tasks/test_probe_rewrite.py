@@ -54,7 +54,7 @@ def failure(host: FakeHost, **settings: Any) -> BaseException:
     """Run the task; the error that ends it."""
     with pytest.raises(phases.TaskFailed) as caught:
         apply(host, **settings)
-    return caught.value.cause
+    return caught.value.error
 
 
 def table_of(host: FakeHost, name: str = TABLE) -> object:

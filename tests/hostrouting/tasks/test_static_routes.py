@@ -111,7 +111,7 @@ class TestConfigureStaticRoutes:
             phases.TaskFailed, match=r"write 172.16.0.0/17 and 172.16.128.0/17, which win without touching it"
         ) as caught:
             run(ConfigureStaticRoutes(config("172.16.0.0/16"), host=host))
-        assert isinstance(caught.value.cause, RouteConflict)
+        assert isinstance(caught.value.error, RouteConflict)
         assert ours(host) == []
         assert set(host.files.texts) == SHUT
         assert host.files.locked == set()
@@ -135,7 +135,7 @@ class TestConfigureStaticRoutes:
             phases.TaskFailed, match=r"gave up after 30 s: .*waiting for an IPv4 default route"
         ) as caught:
             run(ConfigureStaticRoutes(config("10.9.0.0/16"), host=host))
-        assert isinstance(caught.value.cause, NotReady)
+        assert isinstance(caught.value.error, NotReady)
         assert set(host.files.texts) == SHUT
 
     def test_ecmp(self) -> None:
@@ -153,7 +153,7 @@ class TestConfigureStaticRoutes:
             phases.TaskFailed, match=r"cannot write /etc/.*static-routes.service: the disk is full"
         ) as caught:
             run(ConfigureStaticRoutes(config(*REPAIR), host=host))
-        assert isinstance(caught.value.cause, FileError)
+        assert isinstance(caught.value.error, FileError)
         assert ours(host) == []
         assert host.files.locked == set()
 
