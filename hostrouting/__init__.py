@@ -91,7 +91,7 @@ A tour, in the order in which the names are needed: an agent's author needs 1 an
 `hostrouting.cli` is the command line.
 """
 
-import phases
+from hostrouting import own_phases
 
 TYPE_CHECKING = False  # to load `typing` would cost a command that only prints its usage a third of its time
 if TYPE_CHECKING:
@@ -146,12 +146,6 @@ if TYPE_CHECKING:
     from hostrouting.uplink import DesiredRoute, Pending, resolve_route
 
 __version__ = "0.1.0"
-
-# `phases` belongs to someone else on the package index, whose files would overwrite ours.
-if getattr(phases, "__distribution__", None) != "hostrouting":
-    from hostrouting.errors import ForeignPhases
-
-    raise ForeignPhases(found=str(getattr(phases, "__file__", None) or "an unknown place"))
 
 __all__ = [
     # what an agent puts into its pipeline
@@ -288,7 +282,17 @@ _HOMES = {
 }
 
 if not TYPE_CHECKING:  # a type checker that saw it would believe any name
-    __getattr__ = phases.lazily(__name__, _HOMES, globals())
+    if own_phases.foreign_phases() is None:
+        import phases
+
+        __getattr__ = phases.lazily(__name__, _HOMES, globals())
+    else:
+
+        def __getattr__(name: str) -> object:
+            """Refuse each public name; what the command line needs to say so is not among them."""
+            if name in __all__:
+                own_phases.require_own_phases()
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -157,16 +157,13 @@ class ConfigError(HostRoutingError, ValueError):
 
 
 class ForeignPhases(HostRoutingError, ImportError):  # noqa: N818  the name says what was found
-    """Another distribution's `phases` hides the one that hostrouting brings."""
+    """Another project's `phases` is in the place of the one that hostrouting brings, or none is there."""
 
-    def __init__(self, found: str) -> None:
-        """Name the file that was found in our place."""
+    def __init__(self, found: str, remedy: str) -> None:
+        """Name the file that was found in our place, or none, and what mends it."""
         self.found = found
-        super().__init__(
-            f"the package 'phases' found at {found} is not the one that hostrouting brings; "
-            "another distribution of that name is installed over it: uninstall it (pip uninstall phases), "
-            "then reinstall hostrouting (pip install --force-reinstall --no-deps hostrouting)"
-        )
+        where = f"found at {found} is not the one that hostrouting brings" if found else "of hostrouting is missing"
+        super().__init__(f"the package 'phases' {where}; {remedy}")
 
 
 class SnapshotError(HostRoutingError, ValueError):

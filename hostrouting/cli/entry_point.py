@@ -12,6 +12,7 @@ from hostrouting import __version__
 from hostrouting.cli.commands import COMMANDS
 from hostrouting.cli.page import SHOWN, Painted, capped, line, plain, spoken
 from hostrouting.cli.parser import Misused, make_parser
+from hostrouting.own_phases import foreign_phases
 
 TYPE_CHECKING = False  # `typing` costs as much as parsing does
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from hostrouting.cli.command import Reply
     from hostrouting.cli.page import Line
     from hostrouting.cli.terminal import Terminal
+    from hostrouting.errors import ForeignPhases
     from hostrouting.host import Host
 
 __all__ = ["main"]
@@ -35,12 +37,19 @@ def main(argv: Sequence[str] | None = None, *, host: Callable[[], Host] | None =
     if host is not None and not callable(host):
         raise TypeError(f"main takes host= as a function that makes one, not a {type(host).__name__}; write lambda: …")
     words = sys.argv[1:] if argv is None else argv
+    foreign = foreign_phases()
+    if foreign is not None and "--version" in words:
+        return _refused(foreign, f"hostrouting {__version__}\n")
     try:
         arguments = make_parser(__version__).parse_args(words)
     except Misused as misused:
         if "--json" in words:
             _answered(2, _complaint("Misused", misused.message))
         raise
+    if foreign is not None:
+        from hostrouting.cli.failure import document_of  # noqa: PLC0415  only a fault pays for it
+
+        return _refused(foreign, f"{_json(document_of(foreign))}\n" if arguments.json else "")
     if host is None:
         from hostrouting.host import Host  # noqa: PLC0415  parse first, import later
 
@@ -59,6 +68,13 @@ def main(argv: Sequence[str] | None = None, *, host: Callable[[], Host] | None =
         code, shown = _failed(error, needs_files=command.needs_files, as_json=arguments.json)
         return _answered(code, shown)
     return _answered(reply.code, shown)
+
+
+def _refused(foreign: ForeignPhases, answer: str) -> int:
+    """The exit code where the runner is another project's: it is said with the standard library alone."""
+    sys.stdout.write(answer)
+    sys.stderr.write(f"hostrouting: {foreign}\n")
+    return 3
 
 
 def _complaint(error: str, message: str) -> Callable[[Terminal], None]:

@@ -14,6 +14,7 @@ from hostrouting.errors import (
     BackendError,
     ConfigError,
     FileError,
+    ForeignPhases,
     HostRoutingError,
     MetadataError,
     NftablesError,
@@ -47,7 +48,7 @@ def code_of(error: BaseException, *, needs_files: bool = True) -> int:
         return WRONG_INPUT
     if isinstance(error, NftRefused | TableOwned):
         return FAILED
-    unanswered = isinstance(error, BackendError | MetadataError | NftablesError | NotReady)
+    unanswered = isinstance(error, BackendError | ForeignPhases | MetadataError | NftablesError | NotReady)
     if unanswered or is_denied(error) or not isinstance(error, HostRoutingError):
         return UNDECIDED
     return FAILED

@@ -74,7 +74,7 @@ def every_kind(root: type[HostRoutingError]) -> list[type[HostRoutingError]]:
 
 MADE = {
     ConfigError: ConfigError([MODE, DEV], "/etc/agent.json"),
-    ForeignPhases: ForeignPhases("/usr/lib/phases.py"),
+    ForeignPhases: ForeignPhases("/usr/lib/phases.py", "run: pip"),
     SnapshotError: SnapshotError(path="routes[3]", problem="this is missing"),
     RouteConflict: RouteConflict(["one", "other"]),
     ApplyError: ApplyError("no", "never", after="nothing was changed"),
