@@ -22,7 +22,7 @@ A tour, in the order in which the names are needed: an agent's author needs 1 an
     RoutesResult            what ConfigureStaticRoutes did
     CheckResult             what CheckRouteOverlap found and did
     ProbeResult, Standing   what RewriteProbeSource did, and how it stands on the host
-    Host                    the host: `Host.local` is this machine, `Host.offline` an image
+    Host                    the host: `Host.local` is this machine, `Host.offline` an image, `Host.sandbox` a namespace
     HostLayout              every path and every name of ours on it
 
 2. What the operator wrote: frozen values that are right or do not exist; a ConfigError has every fault at once

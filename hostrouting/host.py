@@ -1,7 +1,7 @@
 """A host as the tasks meet it: kernel, files, manager, nftables, and where everything lives. Nothing is decided here.
 
-`Host.local()` is this machine, `Host.offline(root)` an image that is mounted somewhere, and
-`hostrouting.testing.FakeHost` a host that exists in memory only.
+`Host.local()` is this machine, `Host.offline(root)` an image that is mounted somewhere, `Host.sandbox(root, netns=…)` a
+network namespace of this machine's kernel, and `hostrouting.testing.FakeHost` a host that exists in memory only.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from hostrouting.system import Files, ImageFiles, LocalFiles, Manager, SystemdMa
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from os import PathLike
 
     import phases
     from hostrouting.backends.base import RouteBackend
@@ -63,7 +64,7 @@ class Host:
     """How the kernel's routing is reached; None for an image, which has no kernel."""
     files: Files = attrs.field(validator=made)
     manager: Manager | None = attrs.field(validator=made)
-    """None for an image: what is enabled takes effect when it boots."""
+    """None for an image, where what is enabled takes effect when it boots, and for a sandbox, which never does."""
     layout: HostLayout = attrs.field(factory=HostLayout, validator=_is_layout)
     nftables: Nftables | None = attrs.field(default=None, validator=made)
     """None where nothing may be asked of nftables: in an image."""
@@ -90,6 +91,28 @@ class Host:
         Its links lead where they will when it has booted, never out of it.
         """
         return cls(backend=None, files=ImageFiles(root), manager=None, layout=HostLayout(root=root))
+
+    @classmethod
+    def sandbox(cls, root: str, *, netns: str | PathLike[str]) -> Host:
+        """The real kernel in a network namespace, and files below a directory: to try all of it on.
+
+        `netns` is a path, or a name as in `ip netns`; this machine's own is refused with ValueError, and so is a `root`
+        that is not a directory below /. Routes, nftables, settings under /proc/sys/net and requests to the metadata
+        service are those of the namespace. There is no systemd: what is enabled is a link below the root.
+        """
+        from hostrouting.backends.netlink import NetlinkBackend  # noqa: PLC0415  netlink is loaded when it is used
+        from hostrouting.sandbox import Namespace, SandboxFiles  # noqa: PLC0415  as above
+
+        namespace = Namespace.of(netns)
+        return cls(
+            backend=lambda: NetlinkBackend(netns=namespace.path),
+            files=SandboxFiles(root, namespace),
+            manager=None,
+            layout=HostLayout(root=root),
+            nftables=NftProgram(words=namespace.words),
+            fetch=lambda url, timeout: namespace.call(lambda: fetch(url, timeout)),
+            programs_at=lambda dev: namespace.call(lambda: programs_at(dev)),
+        )
 
     @contextmanager
     def locked(self, ctx: phases.Context) -> Iterator[Self]:
