@@ -1,4 +1,4 @@
-"""A host as the tasks meet it: kernel, files, manager, nftables, and where everything lives. Nothing is decided here.
+"""A host as the tasks meet it: kernel, files, manager, filters, and where everything lives. Nothing is decided here.
 
 `Host.local()` is this machine, `Host.offline(root)` an image that is mounted somewhere, `Host.sandbox(root, netns=…)` a
 network namespace of this machine's kernel, and `hostrouting.testing.FakeHost` a host that exists in memory only.
@@ -13,10 +13,7 @@ import attrs
 
 from hostrouting.door import require, uncalled
 from hostrouting.errors import HostBusy
-from hostrouting.ingress import Programs, programs_at
 from hostrouting.layout import HostLayout
-from hostrouting.metadata import Fetch, fetch
-from hostrouting.nftables import Nftables, NftProgram
 from hostrouting.system import Files, ImageFiles, LocalFiles, Manager, SystemdManager
 
 if TYPE_CHECKING:
@@ -25,8 +22,13 @@ if TYPE_CHECKING:
 
     import phases
     from hostrouting.backends.base import RouteBackend
+    from hostrouting.ebtables import Ebtables, EbtablesProgram
+    from hostrouting.ingress import Programs, ProgramsAt
+    from hostrouting.metadata import Fetch, Reply
+    from hostrouting.neighbours import KernelLinkLayer, LinkLayer
+    from hostrouting.nftables import Nftables, NftProgram
 
-__all__ = ["Host", "made", "makes_backends", "needs_host"]
+__all__ = ["Host", "made", "makes_edge", "needs_host"]
 
 _A_KERNEL = (
     "a kernel is a part of a host: FakeHost(kernel=…) in a test, attrs.evolve(Host.local(), backend=…) elsewhere"
@@ -39,11 +41,11 @@ def needs_host(instance: object, _attribute: object, value: Any) -> None:
     require(value, Host, type(instance).__name__, _A_KERNEL if hasattr(value, "snapshot") else _HOSTS)
 
 
-def makes_backends(_instance: object, _attribute: object, value: Any) -> None:
-    """For a host: TypeError where a backend itself is given, and not what makes one."""
+def makes_edge(_instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
+    """For a host: TypeError where an edge itself is given, and not what makes one."""
     if value is not None and not callable(value):
-        given = type(value).__name__
-        raise TypeError(f"a host's backend is a function that makes one, not a {given}; write backend=lambda: …")
+        name, given = attribute.name, type(value).__name__
+        raise TypeError(f"a host's {name} is a function that makes one, not a {given}; write {name}=lambda: …")
 
 
 def made(_instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
@@ -56,21 +58,58 @@ def _is_layout(_instance: object, _attribute: object, value: Any) -> None:
     require(value, HostLayout, "a host's layout", "write HostLayout(root=…)")
 
 
+# What most hosts never need is loaded when it is used.
+
+
+def _nft(words: tuple[str, ...] = ()) -> NftProgram:
+    from hostrouting.nftables import NftProgram  # noqa: PLC0415
+
+    return NftProgram(words=words)
+
+
+def _ebtables(words: tuple[str, ...] = ()) -> EbtablesProgram:
+    from hostrouting.ebtables import EbtablesProgram  # noqa: PLC0415
+
+    return EbtablesProgram(words=words)
+
+
+def _link_layer() -> KernelLinkLayer:
+    from hostrouting.neighbours import KernelLinkLayer  # noqa: PLC0415
+
+    return KernelLinkLayer()
+
+
+def _fetch(url: str, timeout: float) -> Reply:
+    from hostrouting.metadata import fetch  # noqa: PLC0415
+
+    return fetch(url, timeout)
+
+
+def _programs_at(dev: str) -> Programs:
+    from hostrouting.ingress import programs_at  # noqa: PLC0415
+
+    return programs_at(dev)
+
+
 @attrs.frozen(kw_only=True)
 class Host:
     """The edges of one host. Each can be replaced on its own."""
 
-    backend: Callable[[], RouteBackend] | None = attrs.field(validator=makes_backends)
+    backend: Callable[[], RouteBackend] | None = attrs.field(validator=makes_edge)
     """How the kernel's routing is reached; None for an image, which has no kernel."""
     files: Files = attrs.field(validator=made)
     manager: Manager | None = attrs.field(validator=made)
     """None for an image, where what is enabled takes effect when it boots, and for a sandbox, which never does."""
     layout: HostLayout = attrs.field(factory=HostLayout, validator=_is_layout)
-    nftables: Nftables | None = attrs.field(default=None, validator=made)
-    """None where nothing may be asked of nftables: in an image."""
-    fetch: Fetch = fetch
+    nftables: Callable[[], Nftables] | None = attrs.field(default=None, validator=makes_edge)
+    """How nftables is reached; None where nothing may be asked of it: in an image."""
+    ebtables: Callable[[], Ebtables] | None = attrs.field(default=None, validator=makes_edge)
+    """How ebtables is reached; None for an image."""
+    link_layer: Callable[[], LinkLayer] | None = attrs.field(default=None, validator=makes_edge)
+    """How MAC addresses and neighbours are reached; None for an image."""
+    fetch: Fetch = _fetch
     """How the instance metadata is asked for."""
-    programs_at: Callable[[str], Programs] = programs_at
+    programs_at: ProgramsAt = _programs_at
     """The BPF programs that a packet meets before nftables, by the device it comes in by."""
     lock_wait: float = 60.0
     """How many seconds are waited for the lock on the host, at most: who holds it may hang."""
@@ -82,7 +121,14 @@ class Host:
         """The machine this runs on: its kernel by netlink, its files, its systemd."""
         from hostrouting.backends.netlink import NetlinkBackend  # noqa: PLC0415  netlink is loaded when it is used
 
-        return cls(backend=NetlinkBackend, files=LocalFiles(), manager=SystemdManager(), nftables=NftProgram())
+        return cls(
+            backend=NetlinkBackend,
+            files=LocalFiles(),
+            manager=SystemdManager(),
+            nftables=_nft,
+            ebtables=_ebtables,
+            link_layer=_link_layer,
+        )
 
     @classmethod
     def offline(cls, root: str) -> Host:
@@ -97,11 +143,11 @@ class Host:
         """The real kernel in a network namespace, and files below a directory: to try all of it on.
 
         `netns` is a path, or a name as in `ip netns`; this machine's own is refused with ValueError, and so is a `root`
-        that is not a directory below /. Routes, nftables, settings under /proc/sys/net and requests to the metadata
-        service are those of the namespace. There is no systemd: what is enabled is a link below the root.
+        that is not a directory below /. Routes, filters, neighbours, settings under /proc/sys/net and requests to the
+        metadata service are those of the namespace. There is no systemd: what is enabled is a link below the root.
         """
         from hostrouting.backends.netlink import NetlinkBackend  # noqa: PLC0415  netlink is loaded when it is used
-        from hostrouting.sandbox import Namespace, SandboxFiles  # noqa: PLC0415  as above
+        from hostrouting.sandbox import Namespace, SandboxFiles, SandboxLinkLayer  # noqa: PLC0415  as above
 
         namespace = Namespace.of(netns)
         return cls(
@@ -109,9 +155,11 @@ class Host:
             files=SandboxFiles(root, namespace),
             manager=None,
             layout=HostLayout(root=root),
-            nftables=NftProgram(words=namespace.words),
-            fetch=lambda url, timeout: namespace.call(lambda: fetch(url, timeout)),
-            programs_at=lambda dev: namespace.call(lambda: programs_at(dev)),
+            nftables=lambda: _nft(namespace.words),
+            ebtables=lambda: _ebtables(namespace.words),
+            link_layer=lambda: SandboxLinkLayer(_link_layer(), namespace),
+            fetch=lambda url, timeout: namespace.call(lambda: _fetch(url, timeout)),
+            programs_at=lambda dev: namespace.call(lambda: _programs_at(dev)),
         )
 
     @contextmanager

@@ -17,7 +17,9 @@ from hostrouting.system import ImageFiles, LocalFiles
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Namespace", "SandboxFiles"]
+    from hostrouting.neighbours import LinkLayer, LinkLayerView, Neighbour
+
+__all__ = ["Namespace", "SandboxFiles", "SandboxLinkLayer"]
 
 T = TypeVar("T")
 
@@ -77,3 +79,23 @@ class SandboxFiles(ImageFiles):
         # What /proc/self has is the network of the process, and only the thread is in the namespace.
         there = "/proc/" + path.removeprefix(self._kernel).replace("self/", "thread-self/", 1)
         return self._namespace.call(lambda: LocalFiles().read(there))
+
+
+@attrs.frozen
+class SandboxLinkLayer:
+    """The link layer of the namespace, by one that works where the calling thread is."""
+
+    inner: LinkLayer
+    namespace: Namespace
+
+    def look(self) -> LinkLayerView:
+        """See LinkLayer."""
+        return self.namespace.call(self.inner.look)
+
+    def delete_neighbour(self, neighbour: Neighbour) -> bool:
+        """See LinkLayer."""
+        return self.namespace.call(lambda: self.inner.delete_neighbour(neighbour))
+
+    def add_neighbour(self, neighbour: Neighbour) -> bool:
+        """See LinkLayer."""
+        return self.namespace.call(lambda: self.inner.add_neighbour(neighbour))

@@ -6,6 +6,7 @@ configure       Configure (all of them, in order) and Remove
 static_routes   ConfigureStaticRoutes
 overlap_check   CheckRouteOverlap
 probe_rewrite   RewriteProbeSource
+azure_cleanup   CleanStaleAzureVnet, and UndoAzureVnetCleanup; Configure runs neither
 results         what they return, and what their plans are
 boot            what the manager is told
 """
@@ -14,15 +15,26 @@ from hostrouting.own_phases import require_own_phases
 
 require_own_phases()
 
+from hostrouting.tasks.azure_cleanup import CleanStaleAzureVnet, UndoAzureVnetCleanup  # noqa: E402  not with a foreign phases
 from hostrouting.tasks.configure import Configure, Remove  # noqa: E402  not with a foreign phases
 from hostrouting.tasks.overlap_check import CheckRouteOverlap  # noqa: E402  not with a foreign phases
 from hostrouting.tasks.probe_rewrite import RewriteProbeSource  # noqa: E402  not with a foreign phases
-from hostrouting.tasks.results import CheckResult, Preview, ProbeResult, RoutesResult, Standing  # noqa: E402  not with a foreign phases
+from hostrouting.tasks.results import (  # noqa: E402  not with a foreign phases
+    CheckResult,
+    CleanupResult,
+    Preview,
+    ProbeResult,
+    RoutesResult,
+    Standing,
+    UndoResult,
+)
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes, wanted_routes  # noqa: E402  not with a foreign phases
 
 __all__ = [
     "CheckResult",
     "CheckRouteOverlap",
+    "CleanStaleAzureVnet",
+    "CleanupResult",
     "Configure",
     "ConfigureStaticRoutes",
     "Preview",
@@ -31,5 +43,7 @@ __all__ = [
     "RewriteProbeSource",
     "RoutesResult",
     "Standing",
+    "UndoAzureVnetCleanup",
+    "UndoResult",
     "wanted_routes",
 ]

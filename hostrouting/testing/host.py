@@ -12,11 +12,13 @@ import attrs
 
 from hostrouting.backends.memory import MemoryBackend
 from hostrouting.door import require
+from hostrouting.ebtables import MemoryEbtables
 from hostrouting.errors import BackendError, FileError, MetadataError, UnitFailed
 from hostrouting.fib import PLAIN, Flow
-from hostrouting.host import Host, made, makes_backends
+from hostrouting.host import Host, made, makes_edge
 from hostrouting.ingress import Programs
 from hostrouting.metadata import Fetch, Reply  # noqa: TC001  attrs.resolve_types looks them up here
+from hostrouting.neighbours import MemoryLinkLayer
 from hostrouting.nftables import MemoryNftables
 from hostrouting.system import UnitState
 from hostrouting.testing.topologies import plain_vm
@@ -26,7 +28,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from hostrouting.backends.base import Answer, Change, Outcome, RouteBackend, Watch
+    from hostrouting.ebtables import Ebtables
     from hostrouting.model import IP, Snapshot
+    from hostrouting.neighbours import LinkLayer
+    from hostrouting.nftables import Nftables
 
 __all__ = ["FakeFiles", "FakeHost", "FakeManager"]
 
@@ -269,7 +274,7 @@ def _is_kernel(_instance: object, _attribute: object, value: Any) -> None:
 
 @attrs.frozen(kw_only=True)
 class FakeHost(Host):
-    """A host in memory: kernel, files, manager and nftables can be arranged before a test, and looked at after it.
+    """A host in memory: whatever it has can be arranged before a test, and looked at after it.
 
     host = FakeHost(kernel=h200())
     phases.execute(CheckRouteOverlap(config, host=host))
@@ -279,11 +284,22 @@ class FakeHost(Host):
     kernel: MemoryBackend = attrs.field(factory=plain_vm, validator=_is_kernel)
     backend: Callable[[], RouteBackend] | None = attrs.field(
         default=attrs.Factory(lambda self: lambda: _Visit(self.kernel.reopen()), takes_self=True),
-        validator=makes_backends,
+        validator=makes_edge,
     )
     files: FakeFiles = attrs.field(factory=FakeFiles, validator=made)
     manager: FakeManager | None = attrs.field(factory=FakeManager, validator=made)
-    nftables: MemoryNftables | None = attrs.field(factory=MemoryNftables, validator=made)
+    tables: MemoryNftables = attrs.field(factory=MemoryNftables)
+    nftables: Callable[[], Nftables] | None = attrs.field(
+        default=attrs.Factory(lambda self: lambda: self.tables, takes_self=True), validator=makes_edge
+    )
+    bridge_rules: MemoryEbtables = attrs.field(factory=MemoryEbtables)
+    ebtables: Callable[[], Ebtables] | None = attrs.field(
+        default=attrs.Factory(lambda self: lambda: self.bridge_rules, takes_self=True), validator=makes_edge
+    )
+    neighbours: MemoryLinkLayer = attrs.field(factory=MemoryLinkLayer)
+    link_layer: Callable[[], LinkLayer] | None = attrs.field(
+        default=attrs.Factory(lambda self: lambda: self.neighbours, takes_self=True), validator=makes_edge
+    )
     fetch: Fetch = attrs.field(default=_nobody_answers)
     programs_at: Callable[[str], Programs] = attrs.field(default=_no_programs)
 

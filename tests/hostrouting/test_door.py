@@ -10,6 +10,7 @@ import pytest
 import hostrouting
 from hostrouting import (
     CheckRouteOverlap,
+    CleanStaleAzureVnet,
     Configure,
     ConfigureStaticRoutes,
     Fib,
@@ -35,7 +36,14 @@ CIDR = "172.16.0.0/16"
 REPORT = check_overlap(FIB, [CIDR])
 
 # Anything may come in here, as it may from whoever has no type checker.
-TASKS: list[Any] = [CheckRouteOverlap, Configure, ConfigureStaticRoutes, Remove, RewriteProbeSource]
+TASKS: list[Any] = [
+    CheckRouteOverlap,
+    CleanStaleAzureVnet,
+    Configure,
+    ConfigureStaticRoutes,
+    Remove,
+    RewriteProbeSource,
+]
 check: Any = check_overlap
 plan: Any = plan_routes
 propose: Any = propose_repair
