@@ -34,7 +34,7 @@ class MemoryEbtables(Faulty[EbtablesError]):
         others: str = "",
         elsewhere: Iterable[str] = (),
     ) -> None:
-        """Begin with these rules in the table nat of this backend, other tables as text, and those of the other backend."""
+        """Begin with these rules in the table nat of this backend, other tables as text, and the rules elsewhere."""
         super().__init__()
         self.rules = list(rules)
         """The rules of the table nat, as ebtables-save spells them, without "-A"; for a test to change."""
