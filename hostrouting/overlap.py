@@ -23,8 +23,6 @@ Escape: TypeAlias = Literal["overlap", "no-route", "unreachable", "blackhole", "
 Judged: TypeAlias = tuple[Escape, tuple[str, ...]] | None
 
 _LOOPBACK = Prefix.of(LOOPBACK)  # every host's own, and told of no one
-# What the host keeps for itself, or sends to all: it leaves by no device that anybody could have expected.
-_OWN = frozenset({"local", "broadcast", "anycast", "multicast"})
 
 
 @attrs.frozen
@@ -145,11 +143,11 @@ class Judge:
         kind = decision.kind
         if kind in {"no-route", "unreachable", "blackhole", "prohibit"}:
             return kind, ()
-        if kind in _OWN:
+        if decision.own:
             return None
-        # A way without a device that we know is none that anybody expected; and of the types besides unicast, which no
-        # kernel makes, nobody can tell where they lead.
-        if kind == "unicast" and self.likes(decision.legs):
+        # A way without a device that we know is none that anybody expected; and of types that no kernel makes nobody can
+        # tell where they lead.
+        if decision.goes_out and self.likes(decision.legs):
             return None
         return "overlap", tuple(dev for dev in decision.devs if not self._is_welcome(dev))
 
@@ -180,7 +178,7 @@ def _findings(cidr: Prefix, cells: list[Cell], judge: Judge) -> list[Finding]:
         following = cell.last + 1
         escape = judge.escape(cell.decision)
         if escape is None:
-            single = cell.first == cell.last and cell.decision.kind in _OWN
+            single = cell.first == cell.last and cell.decision.own
             own = own + 1 if single else 0
             if not single:
                 touching = False

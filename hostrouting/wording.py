@@ -251,7 +251,7 @@ def _fate(note: Note) -> str:
     decision, holder = note.decision, _holder(note.decision)
     if note.more_routes:
         holder += f" and {note.more_routes} more {'route' if note.more_routes == 1 else 'routes'}"
-    if decision.kind == "unicast":
+    if decision.goes_out:
         devs = ", ".join(decision.devs) or _UNKNOWN
         return f"{'leave by' if note.escapes else 'leave as expected, by'} {devs} [{holder}]"
     fate = {"no-route": "find no route", "blackhole": "vanish in a blackhole"}.get(decision.kind, "are refused")

@@ -170,7 +170,7 @@ def _others(it: Check) -> str:
         return "but the kernel itself answers otherwise"
     note, decision = notes[0], notes[0].decision
     devs = spoken(decision.devs) or "a device that is not known"
-    fate = f"leave by {devs}" if decision.kind == "unicast" else f"end as {decision.kind}"
+    fate = f"leave by {devs}" if decision.goes_out else f"end as {decision.kind}"
     more = f", and {counted(len(notes) - 1, 'more range')} elsewhere" if len(notes) > 1 else ""
     return f"{packets_line(note.cases)} {fate}{more}"
 

@@ -39,7 +39,6 @@ _SAYS: dict[Judgement, str] = {
     "escape": "escapes",
 }
 _RANK: dict[Judgement, int] = {"escape": 2, "allowed": 1}
-_OWN = frozenset({"local", "broadcast", "anycast", "multicast"})
 _NAMES = 8  # so many devices are named below a map
 _COLUMNS = (64, 32, 16)
 
@@ -169,15 +168,15 @@ def _legend(judgements: dict[Judgement, None], unnamed: dict[Segment, None], sty
 
 
 def _label(decision: Decision) -> str:
-    if decision.kind in _OWN:
+    if decision.own:
         return "own"
-    if decision.kind == "unicast":
+    if decision.goes_out:
         return "+".join(decision.devs) or "unknown"
     return decision.kind.replace("-", " ")
 
 
 def _judgement(decision: Decision, strict: Judge, lenient: Judge) -> Judgement:
-    if decision.kind in _OWN:
+    if decision.own:
         return "own"
     if lenient.escape(decision) is not None:
         return "escape"

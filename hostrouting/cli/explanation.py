@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from hostrouting.fib import PLAIN, Fib, Flow
+from hostrouting.fib.answer import goes_out, is_own
 from hostrouting.fib.trace import trace_route
 from hostrouting.model import IPV4, IPV6, TABLE_LOCAL, Prefix, protocol_name, table_name
 from hostrouting.uplink import outbound_devs
@@ -26,7 +27,6 @@ _STRICT = 1  # rp_filter: what comes in by another device than the way back is d
 # The lengths between which the neighbourhood that is drawn lies, and the one that it has where there is no route or a
 # wide one.
 _LENGTHS = {IPV4: (8, 24, 16), IPV6: (32, 64, 64)}
-_FORWARD = frozenset({"unicast"})
 
 
 @attrs.frozen
@@ -50,13 +50,18 @@ class Explanation:
     """The block of the deciding route about the address, or a smaller or larger one where that says more."""
 
     @property
+    def goes_out(self) -> bool:
+        """Whether it leaves by a device, so that it matters by which."""
+        return goes_out(self.trace.kind, self.trace.route)
+
+    @property
     def as_expected(self) -> bool | None:
         """Whether it leaves by the expected devices, or stays here as it should; None where none are expected."""
-        if self.trace.kind in {"local", "broadcast", "multicast", "anycast"}:
+        if is_own(self.trace.kind, self.trace.route):
             return True
         if not self.outbound:
             return None
-        return self.trace.kind in _FORWARD and bool(self.trace.devs) and set(self.trace.devs) <= set(self.outbound)
+        return self.goes_out and bool(self.trace.devs) and set(self.trace.devs) <= set(self.outbound)
 
 
 def explain(snapshot: Snapshot, destination: IP, flow: Flow, *, expected: tuple[str, ...] = ()) -> Explanation:
@@ -72,7 +77,7 @@ def explain(snapshot: Snapshot, destination: IP, flow: Flow, *, expected: tuple[
         source=_source(snapshot, trace),
         outbound=named or outbound_devs(fib, family=family),
         named=bool(named),
-        strict=_strict(snapshot, fib, destination) if trace.kind in _FORWARD else (),
+        strict=_strict(snapshot, fib, destination) if goes_out(trace.kind, trace.route) else (),
         variants=variants,
         around=_around(trace, family),
     )

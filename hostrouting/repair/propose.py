@@ -36,6 +36,8 @@ UnsafeReason: TypeAlias = Literal["earlier-rule", "longest-prefix", "no-way", "t
 
 # More routes than this are no repair that an operator would want to see.
 TOO_MANY = 1024
+# Types of routes that send packets out by a device.
+_SENDING = frozenset({"unicast", "broadcast", "anycast", "multicast"})
 _NAMED = 9  # so many devices are named in a message
 
 
@@ -252,7 +254,7 @@ class _Task:
         if route is None or route.prefix in self.diverted:
             return
         if any(leg.gateway is None for leg in route.legs):
-            near = [it for it in self._fib.routes(route.prefix, table=route.table) if it.type == "unicast"]
+            near = [it for it in self._fib.routes(route.prefix, table=route.table) if it.type in _SENDING]
             devs = tuple(dict.fromkeys(dev for it in near for dev in it.devs if dev not in self._way.devs))
             # The kernel itself makes a route for the network of each address.
             connected = any(it.protocol == PROTOCOL_KERNEL for it in near)

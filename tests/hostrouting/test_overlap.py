@@ -59,7 +59,7 @@ class TestEveryAddressIsJudged:
             decision = fib.lookup(ip_at(4, address))
             escape = judge.escape(decision)
             if escape is None and address in found:
-                assert decision.kind in {"local", "broadcast", "anycast"}
+                assert decision.own
             else:
                 assert found.get(address) == escape
         assert (report.verdict == "overlap") == bool(report.findings)
@@ -153,6 +153,24 @@ class TestEveryAddressIsJudged:
         wifi = Route.to("0.0.0.0/0", dev="wlan0", gateway="192.168.0.1", metric=600)
         snapshot = host([ETH0, ("wlan0", "192.168.0.4/24")], [wifi, attrs.evolve(DEFAULT, metric=100)])
         assert check(snapshot, "172.16.0.0/16").expected_devs == ("eth0",)
+
+    @pytest.mark.parametrize("kind", ["broadcast", "multicast", "anycast"])
+    def test_ranges_that_are_sent_out(self, kind: RouteType) -> None:
+        """A route of type broadcast, multicast or anycast to more than one address sends its packets out there."""
+        away = Route.to("172.16.8.0/24", dev="ib0", type=kind)
+        assert ranges(check(plain().with_routes([away]), "172.16.0.0/16")) == [
+            "overlap 172.16.8.0-172.16.8.255 ib0",
+        ]
+        back = attrs.evolve(away, legs=(NextHop("eth0"),))
+        assert check(plain().with_routes([back]), "172.16.0.0/16").verdict == "ok"
+
+    @pytest.mark.parametrize("kind", ["broadcast", "multicast", "anycast"])
+    def test_single_addresses_are_own(self, kind: RouteType) -> None:
+        """Of a single address, or within what is multicast by itself, such a route is about the host's own links."""
+        single = Route.to("172.16.8.9/32", dev="ib0", type=kind)
+        groups = Route.to("224.0.0.0/4", dev="ib0", type=kind)
+        found = check(plain().with_routes([single, groups]), "172.16.0.0/16", "224.0.0.0/4")
+        assert (found.verdict, found.findings) == ("ok", ())
 
     def test_allowed_devices(self) -> None:
         """A device that is allowed by a pattern may carry part of a CIDR."""

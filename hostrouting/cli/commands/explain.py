@@ -155,7 +155,7 @@ def _surprise(it: Explanation, backend: RouteBackend, flow: Flow) -> str:
     trace = it.trace
     comes_in = flow.iif not in {None, "lo"}
     # What comes in from nowhere Linux refuses before it looks at any route.
-    if trace.kind != "unicast" or trace.route is None or (comes_in and flow.source is None):
+    if not it.goes_out or trace.route is None or (comes_in and flow.source is None):
         return ""
     try:
         [answer] = backend.lookup([trace.address], flow)
@@ -195,8 +195,9 @@ def _page(it: Explanation, check: Check, *, source: str, surprise: str, style: S
 def _map(it: Explanation, check: Check, style: Style) -> Iterator[Line]:
     """Where the address is among its neighbours: in the expected CIDR that it is of, or in the route's block."""
     from hostrouting.cli.cidr_map import draw_map, segments_of
+    from hostrouting.fib.answer import is_own
 
-    if it.trace.kind not in {"unicast", "no-route", "unreachable", "blackhole", "prohibit"}:
+    if is_own(it.trace.kind, it.trace.route):
         return
     report = check.found.report
     if not it.outbound:
@@ -214,7 +215,7 @@ def _map(it: Explanation, check: Check, style: Style) -> Iterator[Line]:
 
 def _answer_line(it: Explanation) -> Line:
     trace, address = it.trace, Painted(str(it.trace.address), "strong")
-    if trace.kind != "unicast":
+    if not it.goes_out:
         tone: Tone = _TONES[it.as_expected]
         return line(address, " ", Painted(_FATE.get(trace.kind, trace.kind), tone))
     devs = Painted(" or ".join(trace.devs) or "a device that is not known", _TONES[it.as_expected])
@@ -324,7 +325,7 @@ def _variant(variant: Variant) -> Painted:
     from hostrouting.packet_words import packets_line
 
     decision, who = variant.decision, packets_line(variant.cases).removesuffix(",")
-    to = ", ".join(decision.devs) if decision.kind == "unicast" else decision.kind
+    to = ", ".join(decision.devs) if decision.goes_out else decision.kind
     return Painted(f"{who}: {to or 'a device that is not known'}, by the route {_named(decision.route)}", "warn")
 
 
