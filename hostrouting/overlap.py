@@ -12,6 +12,7 @@ import attrs
 
 from hostrouting.fib import ANY, Cases, Cell, Decision, Fib, Flow, Variant
 from hostrouting.model import IPV4, NextHop, Prefix, prefixes_between, width_of
+from hostrouting.pod_blocks import PodBlocks
 from hostrouting.reserved import LOOPBACK
 from hostrouting.uplink import outbound_devs
 
@@ -110,7 +111,7 @@ def check_overlap(
     patterns = tuple(allowed)
     if not named and expected:
         return OverlapReport("no-default-route", expected, (), patterns)
-    judge = Judge(named, patterns)
+    judge = Judge(named, patterns, blocks=PodBlocks(fib, expected, patterns))
     findings: list[Finding] = []
     notes: list[Note] = []
     kept: list[Kept] = []
@@ -119,7 +120,7 @@ def check_overlap(
             continue
         findings += _findings(cidr, cells, judge)
         notes += _notes(cidr, cells, judge)
-        kept += _kept(cidr, cells)
+        kept += _kept(cidr, cells, judge)
     verdict: Verdict = "overlap" if findings else "undecided" if any(note.escapes for note in notes) else "ok"
     return OverlapReport(verdict, expected, named, patterns, tuple(findings), tuple(notes), tuple(kept))
 
@@ -133,23 +134,27 @@ def _prefix(cidr: Prefix | IPv4Network | IPv6Network | str) -> Prefix:
 class Judge:
     """Tells decisions that are welcome from escapes."""
 
-    def __init__(self, expected: tuple[str, ...], allowed: tuple[str, ...]) -> None:
-        """Take the expected devices by name and the allowed ones by pattern."""
+    def __init__(self, expected: tuple[str, ...], allowed: tuple[str, ...], *, blocks: PodBlocks | None = None) -> None:
+        """Take the expected devices by name, the allowed ones by pattern, and the pod blocks of the host's own."""
         self._welcome = dict.fromkeys(expected, True)
-        self._allowed = allowed
+        self._allowed, self._blocks = allowed, blocks
 
     def escape(self, decision: Decision) -> Judged:
         """How the decision escapes, and by which devices; None when it does not."""
         kind = decision.kind
         if kind in {"no-route", "unreachable", "blackhole", "prohibit"}:
-            return kind, ()
+            return None if self.is_own_block(decision) else (kind, ())
         if decision.own:
             return None
-        # A way without a device that we know is none that anybody expected; and of types that no kernel makes nobody can
-        # tell where they lead.
+        # A way without a device that we know is none that anybody expected; nor can anybody tell where types lead that no
+        # kernel makes.
         if decision.goes_out and self.likes(decision.legs):
             return None
         return "overlap", tuple(dev for dev in decision.devs if not self._is_welcome(dev))
+
+    def is_own_block(self, decision: Decision) -> bool:
+        """Whether a route refuses the packets because they are for a pod block of the host's own."""
+        return self._blocks is not None and decision.route is not None and self._blocks.holds(decision.route)
 
     def likes(self, legs: tuple[NextHop, ...]) -> bool:
         """Whether packets that are sent by these legs leave as they should, whichever they take."""
@@ -216,14 +221,20 @@ def _counts_in(decision: Decision, address: int) -> bool:
     return route is None or route.prefix.first <= address <= route.prefix.last
 
 
-def _kept(cidr: Prefix, cells: Iterable[Cell]) -> Iterator[Kept]:
-    """The ranges that a route of type local gives to the host, as it does its single addresses."""
+def _kept(cidr: Prefix, cells: Iterable[Cell], judge: Judge) -> Iterator[Kept]:
+    """The ranges that a route of type local gives to the host, as it does its single addresses; and its pod blocks."""
+    blocks: dict[int, Kept] = {}
     for cell in cells:
         route = cell.decision.route
+        if route is not None and judge.is_own_block(cell.decision):
+            # Pods are all over it: it is told once, whole.
+            first, last = max(route.prefix.first, cidr.first), min(route.prefix.last, cidr.last)
+            blocks.setdefault(id(route), Kept(cidr, first, last, cell.decision))
         if cell.decision.kind != "local" or route is None or route.type != "local" or route.prefix == _LOOPBACK:
             continue
         if route.prefix.length < width_of(cidr.family):
             yield Kept(cidr, cell.first, cell.last, cell.decision)
+    yield from blocks.values()
 
 
 def _notes(cidr: Prefix, cells: Iterable[Cell], judge: Judge) -> Iterator[Note]:

@@ -149,6 +149,10 @@ def unsafe_line(unsafe: Unsafe) -> str:
 
 def diversion_line(diversion: Diversion, *, of: str = "") -> str:
     """What the repair takes from other devices, in one sentence; `of` names the networks where they are several."""
+    if diversion.refused is not None:
+        route = _route_name(diversion.refused)
+        what = f"the repair overrides [{route}], which somebody may have put there on purpose: "
+        return f"{what}packets for the repaired range are no longer refused"
     devs = ", ".join(diversion.devs)
     what = f"the repair diverts addresses of {of or diversion.prefix} from {devs}: "
     if diversion.connected:
@@ -233,12 +237,16 @@ def _holder(decision: Decision) -> str:
     route, rule = decision.route, decision.rule
     if route is None:
         return f"rule {rule}" if rule else "no rule"
-    kind = "" if route.type == "unicast" else f"{route.type} "
     away = route.table != TABLE_MAIN and rule is not None
     table = f" table {table_name(route.table)}, rule {rule.priority}" if away and rule else ""
     # A device without a carrier still wins, and nothing that it sends arrives.
     lost = " linkdown" if decision.legs and all(leg.linkdown for leg in decision.legs) else ""
-    return f"{kind}{prefix_name(route.prefix)} proto {protocol_name(route.protocol)}{table}{lost}"
+    return f"{_route_name(route)}{table}{lost}"
+
+
+def _route_name(route: Route) -> str:
+    kind = "" if route.type == "unicast" else f"{route.type} "
+    return f"{kind}{prefix_name(route.prefix)} proto {protocol_name(route.protocol)}"
 
 
 def prefix_name(prefix: Prefix) -> str:

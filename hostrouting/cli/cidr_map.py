@@ -15,6 +15,7 @@ from hostrouting.cli.page import Painted, line
 from hostrouting.fib import PLAIN
 from hostrouting.model import ip_at
 from hostrouting.overlap import Judge
+from hostrouting.pod_blocks import PodBlocks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -57,10 +58,11 @@ def segments_of(
     fib: Fib, cidr: Prefix, *, expected: tuple[str, ...], allowed: tuple[str, ...] = (), flow: Flow = PLAIN
 ) -> tuple[Segment, ...]:
     """The CIDR in segments, neighbours that go the same way in one."""
-    strict, lenient = Judge(expected, ()), Judge(expected, allowed)
+    blocks = PodBlocks(fib, (cidr,), allowed)
+    strict, lenient = Judge(expected, (), blocks=blocks), Judge(expected, allowed, blocks=blocks)
     found: list[Segment] = []
     for cell in fib.cells(cidr, flow):
-        label, judgement = _label(cell.decision), _judgement(cell.decision, strict, lenient)
+        label, judgement = _label(cell.decision, lenient), _judgement(cell.decision, strict, lenient)
         if found and (found[-1].label, found[-1].judgement) == (label, judgement):
             found[-1] = attrs.evolve(found[-1], last=cell.last)
         else:
@@ -167,8 +169,8 @@ def _legend(judgements: dict[Judgement, None], unnamed: dict[Segment, None], sty
         yield Painted(f" {_SAYS[judgement]}{f' ({names})' if names else ''}", "soft")
 
 
-def _label(decision: Decision) -> str:
-    if decision.own:
+def _label(decision: Decision, judge: Judge) -> str:
+    if decision.own or judge.is_own_block(decision):
         return "own"
     if decision.goes_out:
         return "+".join(decision.devs) or "unknown"
@@ -176,7 +178,7 @@ def _label(decision: Decision) -> str:
 
 
 def _judgement(decision: Decision, strict: Judge, lenient: Judge) -> Judgement:
-    if decision.own:
+    if decision.own or lenient.is_own_block(decision):
         return "own"
     if lenient.escape(decision) is not None:
         return "escape"

@@ -14,6 +14,7 @@ from hostrouting.fib import PLAIN, Fib, Flow
 from hostrouting.fib.answer import goes_out, is_own
 from hostrouting.fib.trace import trace_route
 from hostrouting.model import IPV4, IPV6, TABLE_LOCAL, Prefix, protocol_name, table_name
+from hostrouting.pod_blocks import PodBlocks
 from hostrouting.uplink import outbound_devs
 
 if TYPE_CHECKING:
@@ -46,6 +47,8 @@ class Explanation:
     named: bool
     strict: tuple[str, ...]
     variants: tuple[Variant, ...]
+    own_block: bool
+    """Whether it is refused because it is for a pod block of this host's own."""
     around: Prefix
     """The block of the deciding route about the address, or a smaller or larger one where that says more."""
 
@@ -57,15 +60,25 @@ class Explanation:
     @property
     def as_expected(self) -> bool | None:
         """Whether it leaves by the expected devices, or stays here as it should; None where none are expected."""
-        if is_own(self.trace.kind, self.trace.route):
+        if self.own_block or is_own(self.trace.kind, self.trace.route):
             return True
         if not self.outbound:
             return None
         return self.goes_out and bool(self.trace.devs) and set(self.trace.devs) <= set(self.outbound)
 
 
-def explain(snapshot: Snapshot, destination: IP, flow: Flow, *, expected: tuple[str, ...] = ()) -> Explanation:
-    """Explain the way of a packet of which `flow` is known; `expected` are the devices that IPv4 is to leave by."""
+def explain(
+    snapshot: Snapshot,
+    destination: IP,
+    flow: Flow,
+    *,
+    expected: tuple[str, ...] = (),
+    allowed: tuple[str, ...] = (),
+) -> Explanation:
+    """Explain the way of a packet of which `flow` is known.
+
+    `expected` are the devices that IPv4 is to leave by, `allowed` the patterns of those that may carry a part of it.
+    """
     fib = Fib(snapshot)
     trace = trace_route(snapshot, destination, flow)
     family = destination.version
@@ -79,6 +92,7 @@ def explain(snapshot: Snapshot, destination: IP, flow: Flow, *, expected: tuple[
         named=bool(named),
         strict=_strict(snapshot, fib, destination) if goes_out(trace.kind, trace.route) else (),
         variants=variants,
+        own_block=trace.route is not None and PodBlocks(fib, (Prefix(family, 0, 0),), allowed).holds(trace.route),
         around=_around(trace, family),
     )
 

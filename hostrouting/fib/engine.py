@@ -118,6 +118,10 @@ class Fib:
         """The routes of exactly this prefix in a table, in the order in which the kernel prefers them."""
         return self._tables.routes(prefix.family, table, prefix.network, prefix.length)
 
+    def within(self, prefix: Prefix, *, table: int = TABLE_MAIN) -> Iterator[Route]:
+        """The routes of a table to this prefix and to any longer one in it."""
+        return self._tables.within(prefix, table)
+
     def around(self, address: IP, *, table: int = TABLE_MAIN) -> Iterator[Route]:
         """The routes of a table to any prefix around the address, the longest first."""
         return self._tables.around(address.version, table, int(address))

@@ -20,6 +20,7 @@ from hostrouting.model import (
     PROTOCOL_KERNEL,
     TABLE_LOCAL,
     TABLE_MAIN,
+    Prefix,
     Route,
     Rule,
     Snapshot,
@@ -91,6 +92,16 @@ class Tables:
         if len(found) > 1:
             found.sort(key=lambda route: (-route.tos, route.metric))
         return tuple(found)
+
+    def within(self, prefix: Prefix, number: int) -> Iterator[Route]:
+        """The routes of a table to this prefix and to any longer one in it."""
+        home = self.find(prefix.family, number)
+        for column in () if home is None else home.columns:
+            begin, end = column.between(prefix.first, prefix.last)
+            for at in range(begin, end):
+                route = self._routes[column.positions[at]]
+                if route.table == number and column.lengths[at] >= prefix.length:
+                    yield route
 
     def around(self, family: int, number: int, address: int) -> Iterator[Route]:
         """The routes of a table to any prefix around the address, the longest first."""

@@ -15,6 +15,7 @@ from hostrouting.model import (
     IP,
     OURS,
     PROTOCOL_KERNEL,
+    REFUSING,
     TABLE_MAIN,
     Prefix,
     Route,
@@ -22,6 +23,7 @@ from hostrouting.model import (
     width_of,
 )
 from hostrouting.overlap import Judge, OverlapReport, check_overlap
+from hostrouting.pod_blocks import PodBlocks
 from hostrouting.repair.cover import Zone, ZoneKind, cover
 from hostrouting.reserved import RESERVED_RANGES, is_reserved
 from hostrouting.uplink import DesiredRoute, Pending, default_route, outbound_devs, resolve_route
@@ -55,14 +57,16 @@ class Unsafe:
 
 @attrs.frozen
 class Diversion:
-    """What reached other devices without a gateway, and of which the repair takes a part from them.
+    """What the repair takes a part of: what reached other devices without a gateway, or was refused by a route.
 
-    When they are `connected` to the network, neighbours there are lost; else what entered a tunnel no longer does.
+    When the devices are `connected` to the network, neighbours there are lost; else what entered a tunnel no longer
+    does. What was `refused`, by that route, no longer is.
     """
 
     prefix: Prefix
     devs: tuple[str, ...]
     connected: bool
+    refused: Route | None = None
 
 
 @attrs.frozen
@@ -176,7 +180,7 @@ class _Task:
 
     def __init__(self, fib: Fib, report: OverlapReport, way: Route, protocol: int) -> None:
         self._fib, self._way, self._protocol = fib, way, protocol
-        self._judge = Judge(report.expected_devs, report.allowed)
+        self._judge = Judge(report.expected_devs, report.allowed, blocks=PodBlocks(fib, report.cidrs, report.allowed))
         self.unsafe: list[Unsafe] = []
         self.diverted: dict[Prefix, Diversion] = {}
 
@@ -249,10 +253,12 @@ class _Task:
             self.unsafe.append(Unsafe(family, first, contest.last, reason, decision))
 
     def _divert(self, decision: Decision) -> None:
-        """Note the networks of other devices' own that will be reached by ours instead."""
+        """Note the networks of other devices' own that will be reached by ours instead, and what was refused."""
         route = decision.route
         if route is None or route.prefix in self.diverted:
             return
+        if route.type in REFUSING:
+            self.diverted[route.prefix] = Diversion(route.prefix, (), connected=False, refused=route)
         if any(leg.gateway is None for leg in route.legs):
             near = [it for it in self._fib.routes(route.prefix, table=route.table) if it.type in _SENDING]
             devs = tuple(dict.fromkeys(dev for it in near for dev in it.devs if dev not in self._way.devs))

@@ -98,11 +98,12 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
     known = {name: getattr(arguments, name) for name in _KNOWN}
     flow = Flow(**{**known, "source": source})
     config = config_of(arguments)
+    check = config.route_overlap
     source_note, flow = _seen_by_rules(arguments, host, address, flow)
     with looked_at(arguments, host) as backend:
         snapshot = backend.snapshot(family=address.version)
         known_devices(flow, snapshot)
-        it = explain(snapshot, address, flow, expected=config.route_overlap.expected_devs)
+        it = explain(snapshot, address, flow, expected=check.expected_devs, allowed=check.allowed_devs)
         surprise = _surprise(it, backend, flow)
     return Reply(
         FINE,
@@ -217,7 +218,8 @@ def _answer_line(it: Explanation) -> Line:
     trace, address = it.trace, Painted(str(it.trace.address), "strong")
     if not it.goes_out:
         tone: Tone = _TONES[it.as_expected]
-        return line(address, " ", Painted(_FATE.get(trace.kind, trace.kind), tone))
+        fate = "is refused: it is in a pod block of this host's own, and no pod has it" if it.own_block else ""
+        return line(address, " ", Painted(fate or _FATE.get(trace.kind, trace.kind), tone))
     devs = Painted(" or ".join(trace.devs) or "a device that is not known", _TONES[it.as_expected])
     gateways = list(dict.fromkeys(str(leg.gateway) for leg in trace.legs if leg.gateway is not None))
     through = f" through {' or '.join(gateways)}" if gateways else ", straight to the neighbour"

@@ -304,3 +304,12 @@ def test_a_packet_that_is_dropped_as_it_comes_in() -> None:
 def test_what_comes_in_without_a_source() -> None:
     """The kernel is not asked of a packet that comes in from nowhere: it would refuse that one, whatever its routes."""
     assert told_by_a_kernel("blackhole", "--iif", "eth0") == ""
+
+
+def test_a_pod_block_of_the_host() -> None:
+    """What a CNI has the host refuse, for no pod has the address, is as it should be, and said to be that."""
+    kernel = cni_node()
+    kernel.change([Change("add", Route.to("10.244.8.0/26", type="blackhole", protocol=12))])
+    said = say("explain", "10.244.8.9", kernel=kernel)
+    assert said.lines[0] == "10.244.8.9 is refused: it is in a pod block of this host's own, and no pod has it"
+    assert say("explain", "10.244.8.9", "--json", kernel=kernel).json["expected"] is True
