@@ -11,12 +11,12 @@ from typing import Literal, TypeAlias
 import attrs
 
 from hostrouting.fib import ANY, Cases, Cell, Decision, Fib, Flow, Variant
-from hostrouting.model import IPV4, NextHop, Prefix, prefixes_between, width_of
+from hostrouting.model import IPV4, NextHop, Prefix, Route, Rule, prefixes_between, width_of
 from hostrouting.pod_blocks import PodBlocks
 from hostrouting.reserved import LOOPBACK
 from hostrouting.uplink import outbound_devs
 
-__all__ = ["Escape", "Finding", "Judge", "Kept", "Note", "OverlapReport", "Verdict", "check_overlap"]
+__all__ = ["Escape", "Finding", "Judge", "Kept", "Note", "OverlapReport", "Suppressed", "Verdict", "check_overlap"]
 
 Verdict: TypeAlias = Literal["ok", "overlap", "no-default-route", "undecided"]
 Escape: TypeAlias = Literal["overlap", "no-route", "unreachable", "blackhole", "prohibit"]
@@ -77,6 +77,14 @@ class Kept:
 
 
 @attrs.frozen
+class Suppressed:
+    """A default route that plain packets do not take, for a rule suppresses it and another default route takes them."""
+
+    route: Route
+    rule: Rule
+
+
+@attrs.frozen
 class OverlapReport:
     """The verdict on the expected CIDRs, and what it rests on. Findings are sorted, disjoint within a CIDR."""
 
@@ -87,6 +95,8 @@ class OverlapReport:
     findings: tuple[Finding, ...] = ()
     notes: tuple[Note, ...] = ()
     kept: tuple[Kept, ...] = ()
+    suppressed: tuple[Suppressed, ...] = ()
+    """The default routes that are not expected because of it; none where the devices were named."""
 
 
 def check_overlap(
@@ -107,7 +117,12 @@ def check_overlap(
     families = {cidr.family for cidr in expected}
     if len(families) > 1:
         raise ValueError("CIDRs of IPv4 and of IPv6 are two checks: each family has a default route of its own")
-    named = tuple(dict.fromkeys(devs)) or outbound_devs(fib, family=families.pop() if families else IPV4)
+    family, named = families.pop() if families else IPV4, tuple(dict.fromkeys(devs))
+    suppressed: tuple[Suppressed, ...] = ()
+    if not named:
+        named = outbound_devs(fib, family=family)
+        unused = fib.suppressed_defaults(family)
+        suppressed = tuple(Suppressed(it, rule) for rule, it in unused if not {*it.devs} <= {*named})
     patterns = tuple(allowed)
     if not named and expected:
         return OverlapReport("no-default-route", expected, (), patterns)
@@ -122,7 +137,7 @@ def check_overlap(
         notes += _notes(cidr, cells, judge)
         kept += _kept(cidr, cells, judge)
     verdict: Verdict = "overlap" if findings else "undecided" if any(note.escapes for note in notes) else "ok"
-    return OverlapReport(verdict, expected, named, patterns, tuple(findings), tuple(notes), tuple(kept))
+    return OverlapReport(verdict, expected, named, patterns, tuple(findings), tuple(notes), tuple(kept), suppressed)
 
 
 def _prefix(cidr: Prefix | IPv4Network | IPv6Network | str) -> Prefix:
@@ -146,8 +161,8 @@ class Judge:
             return None if self.is_own_block(decision) else (kind, ())
         if decision.own:
             return None
-        # A way without a device that we know is none that anybody expected; nor can anybody tell where types lead that no
-        # kernel makes.
+        # A way without a device that we know is none that anybody expected. No kernel makes the types that are left,
+        # and nobody can tell where they lead.
         if decision.goes_out and self.likes(decision.legs):
             return None
         return "overlap", tuple(dev for dev in decision.devs if not self._is_welcome(dev))

@@ -85,8 +85,9 @@ def default_route(
     """The default route that the host's own packets take, or the first of those by `dev`; a dead one is none.
 
     It may be in any table that the rules lead them to. A default route that refuses packets hides what comes after it
-    from those that do not ask for a device. One that is suppressed still counts: it is how the host leaves when
-    its tunnel is down, and how the tunnel itself leaves. Those of the protocols `besides` do not count.
+    from those that do not ask for a device. One that a rule suppresses comes after those that packets take: it is how
+    the host leaves when its tunnel is down, and how the tunnel itself leaves. Those of the protocols `besides` do not
+    count.
     """
     for entry in fib.defaults(family):
         route = entry.route

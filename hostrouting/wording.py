@@ -10,7 +10,7 @@ from hostrouting.fib import Decision
 from hostrouting.foresight import Foreseen
 from hostrouting.leftover import deletion_command
 from hostrouting.model import TABLE_MAIN, Prefix, Route, ip_at, protocol_name, table_name, width_of
-from hostrouting.overlap import Finding, Kept, Note, OverlapReport
+from hostrouting.overlap import Finding, Kept, Note, OverlapReport, Suppressed
 from hostrouting.packet_words import packets_line
 from hostrouting.repair import TOO_MANY, Diversion, Repair, Unsafe, UnsafeReason
 from hostrouting.uplink import DesiredRoute
@@ -30,6 +30,7 @@ __all__ = [
     "repair_document",
     "repair_line",
     "stays_line",
+    "suppressed_line",
     "unsafe_line",
 ]
 
@@ -138,6 +139,16 @@ def kept_line(kept: Kept) -> str:
     return f"{where} is this host's own [{_holder(kept.decision)}]: packets for it never leave"
 
 
+def suppressed_line(suppressed: Suppressed) -> str:
+    """That a default route is not the one that decides which devices are expected, in one sentence."""
+    route, rule = suppressed.route, suppressed.rule
+    devs = ", ".join(route.devs) or _UNKNOWN
+    return (
+        f"the default route by {devs} in table {table_name(route.table)} is not used by plain packets:"
+        f" rule {rule.priority} suppresses it"
+    )
+
+
 def unsafe_line(unsafe: Unsafe) -> str:
     """Why a range cannot be repaired, and who holds it, in one sentence."""
     unled = unsafe.reason == "earlier-rule" and unsafe.decision.rule is None
@@ -199,6 +210,7 @@ def notes_lines(report: OverlapReport, repair: Repair) -> list[str]:
     """All that the verdict does not say by itself: what the repair costs, and what it does not hold for."""
     return [
         *map(diversion_line, repair.diverted),
+        *map(suppressed_line, report.suppressed),
         *map(kept_line, report.kept),
         *map(note_line, report.notes),
     ]

@@ -19,7 +19,7 @@ from hostrouting.overlap import check_overlap
 from hostrouting.packet_words import packets_line
 from hostrouting.repair import propose_repair
 from hostrouting.uplink import resolve_route
-from hostrouting.wording import check_document, note_line, prefix_name, range_name
+from hostrouting.wording import check_document, note_line, prefix_name, range_name, suppressed_line
 
 if TYPE_CHECKING:
     import argparse
@@ -136,6 +136,9 @@ class Check:
             return
         notes = [*map(note_line, self.found.report.notes), *self.found.surprises]
         yield line()
+        for it in self.found.report.suppressed:
+            text = suppressed_line(it)
+            yield line(Painted(f"{text[0].upper()}{text[1:]}.", "warn"))
         if not notes:
             yield line(Painted("Holds for all IPv4 packets: no rule would have some of them judged otherwise.", "soft"))
         else:

@@ -20,6 +20,7 @@ from hostrouting.model import (
     IP,
     IPV4,
     IPV6,
+    REFUSING,
     TABLE_MAIN,
     Prefix,
     Route,
@@ -129,10 +130,29 @@ class Fib:
     def defaults(self, family: int) -> Iterator[Entry]:
         """The default routes in use, in the order in which a plain packet of the host's own would take them.
 
-        A route that refuses packets is among them, and hides those after it. What suppresses default routes is
-        passed over.
+        A route that refuses packets is among them, and hides those after it. Those that a rule suppresses come last,
+        for they are how the host leaves when its tunnel is down; while nothing else takes packets, they are where
+        they stand.
         """
-        return self._prepare(family, ANY).rules.defaults()
+        found = list(self._prepare(family, ANY).rules.defaults())
+        taking = [it for it in found if not it.suppressed]
+        if taking and taking[0].entry.route.type not in REFUSING:
+            found = [*taking, *(it for it in found if it.suppressed)]
+        return (it.entry for it in found)
+
+    def suppressed_defaults(self, family: int) -> tuple[tuple[Rule, Route], ...]:
+        """The default routes that a plain packet meets and a rule keeps it from, each with the first such rule.
+
+        Only while another one takes the packet.
+        """
+        deciding = next(self.defaults(family), None)
+        found: dict[int, tuple[Rule, Route]] = {}
+        for it in self._prepare(family, ANY).rules.defaults():
+            if not it.suppressed and it.entry is deciding:
+                return tuple(found.values())
+            if it.suppressed and it.entry is not deciding:
+                found.setdefault(it.entry.position, (it.rule, it.entry.route))
+        return ()
 
     def turns(self, destination: IP, flow: Flow) -> Iterator[tuple[Rule, Turn, Entry | None, bool]]:
         """The walk of a plain packet of this flow: each rule that it comes by, up to the one that decides.

@@ -26,7 +26,7 @@ from hostrouting.overlap import Judge, OverlapReport, check_overlap
 from hostrouting.pod_blocks import PodBlocks
 from hostrouting.repair.cover import Zone, ZoneKind, cover
 from hostrouting.reserved import RESERVED_RANGES, is_reserved
-from hostrouting.uplink import DesiredRoute, Pending, default_route, outbound_devs, resolve_route
+from hostrouting.uplink import DesiredRoute, Pending, default_route, resolve_route
 
 __all__ = ["TOO_MANY", "Diversion", "Repair", "Unsafe", "UnsafeReason", "propose_repair"]
 
@@ -130,11 +130,7 @@ def _pattern(fib: Fib, report: OverlapReport, family: int, metric: int) -> Desir
     """A route like those of the repair: spelled out where it can be, automatic where the default is ECMP."""
     anywhere = Prefix(family, 0, 0)
     default = default_route(fib, family=family)
-    if (
-        default is not None
-        and len(default.legs) > 1
-        and set(outbound_devs(fib, family=family)) <= set(report.expected_devs)
-    ):
+    if default is not None and len(default.legs) > 1 and set(default.devs) <= set(report.expected_devs):
         return DesiredRoute(anywhere, metric=metric)
     named = ((dev, default_route(fib, family=family, dev=dev)) for dev in report.expected_devs)
     for dev, route in named:

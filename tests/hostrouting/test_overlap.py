@@ -179,6 +179,31 @@ class TestEveryAddressIsJudged:
         assert check(snapshot, "172.16.0.0/16").verdict == "overlap"
         assert check(snapshot, "172.16.0.0/16", allowed=["veth*", "cni[0-9]"]).verdict == "ok"
 
+    def tunnel(self, *routes: Route) -> Snapshot:
+        """A host with wg-quick's rules, and these routes in its table."""
+        local, *rest = default_rules(4)
+        rules = [
+            Rule(family=4, priority=32764, table=254, suppress_prefixlength=0),
+            Rule(family=4, priority=32765, table=51820, fwmark=51820, fwmask=0xFFFFFFFF, invert=True),
+        ]
+        return host([ETH0], [DEFAULT, *routes], rules=[local, *rules, *rest])
+
+    def test_wg_quick(self) -> None:
+        """Under wg-quick the tunnel is expected, for it is what plain packets take; it is said that main's default is not."""
+        report = check(self.tunnel(Route.to("0.0.0.0/0", dev="wg0", table=51820)), "172.16.0.0/16")
+        assert (report.expected_devs, report.findings) == (("wg0",), ())
+        assert [(it.route, it.rule.priority) for it in report.suppressed] == [(DEFAULT, 32764)]
+        # The tunnel's own packets, which have the mark, leave by eth0.
+        assert report.verdict == "undecided"
+        assert [(note.escapes, note.decision.devs) for note in report.notes] == [(True, ("eth0",))]
+
+    def test_wg_quick_without_its_tunnel(self) -> None:
+        """While the tunnel is down, packets find the default route of main by the last rule: nothing is suppressed."""
+        report = check(self.tunnel(), "172.16.0.0/16")
+        assert (report.verdict, report.expected_devs, report.suppressed) == ("ok", ("eth0",), ())
+        named = check(self.tunnel(Route.to("0.0.0.0/0", dev="wg0", table=51820)), "172.16.0.0/16", devs=["wg0"])
+        assert named.suppressed == ()
+
     def test_vpn_halves(self) -> None:
         """Two halves of everything beat the default route without being it."""
         halves = [Route.to("0.0.0.0/1", dev="wg0"), Route.to("128.0.0.0/1", dev="wg0")]

@@ -243,7 +243,7 @@ class TestRepairOfKnownHosts:
         assert len(repair.routes) == 2
 
     def test_suppressed_default(self) -> None:
-        """Under a VPN that suppresses main's default, routes in main still win: the repair is for main."""
+        """Under a VPN that suppresses main's default, routes in main still win: a repair for eth0 is for main."""
         local, *rest = default_rules(4)
         tunnel = [
             Rule(family=4, priority=32764, table=254, suppress_prefixlength=0),

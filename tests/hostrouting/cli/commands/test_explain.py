@@ -217,7 +217,7 @@ def test_it_describes_the_packet_that_was_asked_for() -> None:
     with vpn_node() as kernel:
         it = explain(kernel.snapshot(family=4), as_ip("8.8.8.8"), Flow(mark=51820))
     assert it.trace.flow.mark == 51820
-    assert it.as_expected
+    assert (it.trace.devs, it.outbound, it.as_expected) == (("eth0",), ("wg0",), False)
 
 
 def test_every_way_in_which_a_rule_does_not_decide() -> None:
