@@ -101,9 +101,15 @@ def default_route(
 
 
 def outbound_devs(fib: Fib, *, family: int = IPV4) -> tuple[str, ...]:
-    """The devices of the default route, all of them when it is ECMP; empty when there is none."""
+    """The devices of the default route; empty when there is none.
+
+    All of them when it is ECMP, and those of the default routes that Linux takes in turn with it.
+    """
     route = default_route(fib, family=family)
-    return route.devs if route else ()
+    if route is None:
+        return ()
+    in_turn = next((it.in_turn for it in fib.defaults(family) if it.route is route), ())
+    return tuple(dict.fromkeys([*route.devs, *(dev for it in in_turn if (dev := it.legs[0].dev) is not None)]))
 
 
 def seen_instead(fib: Fib, *, family: int = IPV4) -> str:

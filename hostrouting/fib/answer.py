@@ -64,8 +64,9 @@ Cases: TypeAlias = tuple[tuple[Condition, ...], ...]
 class Decision:
     """What happens to a packet, and by which rule and which route.
 
-    `legs` are the ways that it may take: those of the route that are in use. `variants` says where the answer
-    would be another if what is not known of the packet were not what a plain packet of the host's own has.
+    `legs` are the ways that it may take: those of the route that are in use, and of the routes `in_turn`, which Linux
+    takes in its place while its gateway is not known to be reachable. `variants` says where the answer would be
+    another if what is not known of the packet were not what a plain packet of the host's own has.
     """
 
     kind: Kind
@@ -73,6 +74,7 @@ class Decision:
     route: Route | None
     legs: tuple[NextHop, ...]
     variants: "tuple[Variant, ...]" = ()
+    in_turn: tuple[Route, ...] = ()
 
     @property
     def devs(self) -> tuple[str, ...]:

@@ -50,6 +50,7 @@ class _Ready(NamedTuple):
 
     family: int
     rules: Rules
+    bound: bool  # whether the flow is of a socket that is bound to a device
     regions: list[int]  # where rules and addresses themselves make a difference: the first address of each region
     # By region, and for each table by the longest prefix that covers an address: nothing else makes a difference.
     decisions: dict[tuple[int, ...], Decision]
@@ -185,7 +186,7 @@ class Fib:
             rules = Rules(self._tables.walked(family), family, flow, groups=self._groups, table_of=table_of)
             by_address = {place for low, high, _ in _BY_ADDRESS[family] for place in (low, high + 1)}
             regions = sorted({0, *rules.cuts, *by_address})
-            ready = self._ready[family, flow] = _Ready(family, rules, regions, {})
+            ready = self._ready[family, flow] = _Ready(family, rules, bool(flow.oif), regions, {})
         return ready
 
     def _doubtful(self, ready: _Ready, sieve: Sieve, low: int, high: int) -> list[Span]:
@@ -236,18 +237,24 @@ class Fib:
         if not 0 < address < _SPECIAL[ready.family]:
             for low, high, kind in _BY_ADDRESS[ready.family]:
                 if low <= address <= high:
-                    return self._decision(ending, by_address=kind)
+                    return self._decision(ending, bound=ready.bound, by_address=kind)
         if not unsure:
-            return self._decision(ending)
+            return self._decision(ending, bound=ready.bound)
         answer = _answer(ending)
-        return self._decision(ending, others=[end for end in region.ends(address) if _answer(end.ending) != answer])
+        others = [end for end in region.ends(address) if _answer(end.ending) != answer]
+        return self._decision(ending, bound=ready.bound, others=others)
 
-    def _decision(self, ending: Ending, *, by_address: Kind | None = None, others: Sequence[End] = ()) -> Decision:
-        """The one value for this answer."""
+    def _decision(
+        self, ending: Ending, *, bound: bool, by_address: Kind | None = None, others: Sequence[End] = ()
+    ) -> Decision:
+        """The one value for this answer; `bound` is whether the packet's socket is bound to a device."""
         stage, entry = ending
+        in_turn = () if bound or entry is None else entry.in_turn
         by_address = None if by_address == _kind(ending) else by_address
         # Numbers only: the garbage collector need not look at them.
         key: tuple[object, ...] = _numbers(ending)
+        if bound and entry is not None and entry.in_turn:
+            key = (*key, "bound")
         if by_address or others:
             key = (*key, by_address, *[it for end in others for it in (*_numbers(end.ending), id(end.cases))])
         decision = self._decisions.get(key)
@@ -259,8 +266,9 @@ class Fib:
                 by_address or _kind(ending),
                 rule,
                 None if entry is None else entry.route,
-                () if entry is None else entry.legs,
-                tuple(Variant(end.cases, self._decision(end.ending)) for end in others),
+                () if entry is None else (*entry.legs, *(route.legs[0] for route in in_turn)),
+                tuple(Variant(end.cases, self._decision(end.ending, bound=bound)) for end in others),
+                in_turn,
             )
         return decision
 

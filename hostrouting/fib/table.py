@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 from hostrouting.fib.flow import has_tos
+from hostrouting.fib.in_turn import taken_in_turn
 from hostrouting.fib.ordered import BITS, Ordered, pack
-from hostrouting.model import TABLE_LOCAL, Column, NextHop, Route
+from hostrouting.model import IPV4, TABLE_LOCAL, Column, NextHop, Route, width_of
 
 __all__ = ["ERRORS", "Entry", "Table"]
 
@@ -20,12 +21,14 @@ _PATHLESS = ERRORS | {"throw"}
 class Entry:
     """A route as a lookup meets it: in use, with the legs that are."""
 
-    __slots__ = ("legs", "length", "position", "route", "throws")
+    __slots__ = ("in_turn", "legs", "length", "position", "route", "throws")
 
     def __init__(self, route: Route, legs: tuple[NextHop, ...], position: int, length: int) -> None:
         """Take the route at this position of the snapshot, and the length of its prefix."""
         self.route, self.legs, self.position, self.length = route, legs, position, length
         self.throws = route.type == "throw"
+        # The default routes that Linux takes in turn with it.
+        self.in_turn: tuple[Route, ...] = ()
 
     def leaves_by(self, dev: str) -> bool:
         """Whether a socket bound to the device can use it."""
@@ -165,6 +168,10 @@ class Table:
         if len(entries) > 1:
             # The table local comes first where the kernel keeps it and main in one (see the engine).
             entries.sort(key=lambda it: (it.route.table != TABLE_LOCAL, -it.route.tos, it.route.metric, it.position))
+            if not key & 255 and self._width == width_of(IPV4):
+                routes = [it.route for it in entries]
+                for place, entry in enumerate(entries):
+                    entry.in_turn = taken_in_turn(routes, place)
         # What has no leg at all goes some way that nobody told us, and takes packets there all the same.
         found = self._entries[key] = tuple([entry for entry in entries if entry.legs or not entry.route.legs])
         return found

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import phases
-from hostrouting.backends.base import Change, Watch
+from hostrouting.backends.base import Answer, Change, Watch
 from hostrouting.errors import NotReady, Unsettled
 from hostrouting.examination import await_plan, examine, is_any_route_ours, read
 from hostrouting.fib import PLAIN, Fib
@@ -108,6 +108,23 @@ def test_examine(make: type[MemoryBackend], verdict: str) -> None:
     found = examine(ctx, kernel, config(cidrs=(CIDR,)), wait=30)
     assert (found.verdict, found.surprises) == (verdict, ())
     assert ctx.clock.now() - began == (30 if verdict == "no-default-route" else 0)
+
+
+@pytest.mark.parametrize("answering", [0, 1])
+def test_default_routes_in_turn(answering: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With whichever of its default routes of one metric the kernel answers, it is no surprise."""
+    kernel = MemoryBackend()
+    for number in (0, 1):
+        kernel.add_link(f"eth{number}")
+        kernel.add_address(f"eth{number}", f"10.{number}.0.4/24")
+        kernel.change(
+            [Change("append", Route.to("0.0.0.0/0", dev=f"eth{number}", gateway=f"10.{number}.0.1", metric=1024))]
+        )
+    answer = [route for route in kernel.snapshot().routes if route.prefix.length == 0][answering]
+    monkeypatch.setattr(kernel, "lookup", lambda asked: tuple(Answer("unicast", answer) for _ in asked))
+    found = examine(context(kernel), kernel, config(cidrs=(CIDR,)), wait=0)
+    assert (found.verdict, found.surprises) == ("ok", ())
+    assert found.report.expected_devs == ("eth0", "eth1")
 
 
 @given(data=st.data(), block=st.sampled_from([4, 6]).flatmap(blocks))

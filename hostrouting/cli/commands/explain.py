@@ -273,9 +273,12 @@ def _facts(it: Explanation, route: Route) -> Iterator[Line]:
             if dev not in {x.name for x in it.links}
         ),
     ]
-    if len(it.trace.legs) > 1:
+    if len(route.legs) > 1:
         facts.append(("ways", f"{len(it.trace.legs)}, of which each connection takes one"))
-    ties = [passed.route for passed in it.trace.passed if passed.reason == "tie"]
+    if it.trace.in_turn:
+        facts.append(("turns", _turns(it)))
+    exchanged = set(map(id, it.trace.in_turn))
+    ties = [passed.route for passed in it.trace.passed if passed.reason == "tie" and id(passed.route) not in exchanged]
     if ties:
         devs = list(dict.fromkeys(dev for tie in ties for dev in tie.devs))
         count = "1 more says" if len(ties) == 1 else f"{len(ties)} more say"
@@ -290,6 +293,13 @@ def _facts(it: Explanation, route: Route) -> Iterator[Line]:
     width = max(len(word) for word, _ in facts)
     for word, fact in facts:
         yield line("  ", Painted(f"{word:<{width}}  ", "soft"), fact)
+
+
+def _turns(it: Explanation) -> str:
+    others = it.trace.in_turn
+    more = "1 more default route is" if len(others) == 1 else f"{len(others)} more default routes are"
+    devs = ", ".join(dict.fromkeys(dev for route in others for dev in route.devs[:1]))
+    return f"{more} taken in turn, by {devs}: Linux goes on to the next while a gateway is not known to be reachable"
 
 
 def _owner(it: Explanation, route: Route) -> str:

@@ -85,6 +85,18 @@ def test_what_is_known_of_the_packet() -> None:
     )
 
 
+def test_default_routes_in_turn() -> None:
+    """Default routes that Linux takes in turn are told as that, and not as a tie that the first one wins."""
+    kernel = plain_vm()
+    kernel.add_link("eth1")
+    kernel.add_address("eth1", "10.1.0.4/24")
+    kernel.change([Change("append", Route.to("0.0.0.0/0", dev="eth1", gateway="10.1.0.1", metric=100))])
+    said = say("explain", "8.8.8.8", kernel=kernel)
+    assert said.lines[0] == "8.8.8.8 leaves by eth0 or eth1 through 10.0.0.1 or 10.1.0.1"
+    assert "1 more default route is taken in turn, by eth1" in said.out
+    assert "listed first" not in said.out
+
+
 def test_a_rule_refuses() -> None:
     """A rule that is the answer itself is named."""
     kernel = plain_vm()
