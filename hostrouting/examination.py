@@ -6,14 +6,14 @@ is done with the answers (`tasks`).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import attrs
 
 from hostrouting.errors import BackendError, NotReady, Unsettled
-from hostrouting.fib import Fib
+from hostrouting.fib import Decision, Fib
 from hostrouting.model import IPV4, Prefix, Snapshot, ip_at, protocol_name
-from hostrouting.overlap import OverlapReport, check_overlap
+from hostrouting.overlap import OverlapReport, check_overlap, follow_kernel
 from hostrouting.plan import RoutePlan, plan_routes
 from hostrouting.repair import Repair, propose_repair
 from hostrouting.uplink import seen_instead
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     import phases
     from hostrouting.backends.base import Answer, RouteBackend
     from hostrouting.config import HostRoutingConfig
-    from hostrouting.fib import Decision
     from hostrouting.uplink import DesiredRoute
 
 __all__ = ["Examination", "await_found", "await_plan", "examine", "is_any_route_ours", "read"]
@@ -82,20 +81,23 @@ class Examination:
     fib: Fib = attrs.field(eq=False, repr=False)
     """The tables that it was found in."""
     surprises: tuple[str, ...] = ()
+    restless: bool = False
+    """Whether the tables changed all the while they were read."""
     instead: str = ""
     """What there was instead of a default route, where none was there by the deadline."""
 
     @property
     def verdict(self) -> str:
-        """The report's; but never a bare ok where the kernel does not agree."""
-        return "undecided" if self.surprises and self.report.verdict == "ok" else self.report.verdict
+        """The report's; but never an ok about tables that changed all the while."""
+        return "undecided" if self.restless and self.report.verdict == "ok" else self.report.verdict
 
 
 def examine(ctx: phases.Context, backend: RouteBackend, config: HostRoutingConfig, *, wait: float) -> Examination:
     """Check the expected CIDRs on the kernel as it is, once there is a default route to expect anything of.
 
-    The kernel itself is asked once in every cell; when it does not answer, the error carries the tables. Without a
-    default route by the deadline, the verdict says so.
+    The kernel itself is asked once in every cell, and all again where it does not agree with its tables. Where that
+    stays so, the verdict follows the kernel. When it does not answer, the error carries the tables. Without a default
+    route by the deadline, the verdict says so.
     """
     cidrs = [Prefix.of(cidr) for cidr in config.route_overlap.expected_cidrs]
     last: list[Examination] = []
@@ -123,17 +125,26 @@ def _examine_once(backend: RouteBackend, config: HostRoutingConfig, cidrs: Itera
     snapshot, still = read(backend)
     fib = Fib(snapshot)
     report = check_overlap(fib, cidrs, devs=settings.expected_devs, allowed=settings.allowed_devs)
-    repair = propose_repair(fib, report, protocol=config.protocol)
-    restless = () if still else (_RESTLESS,)
     try:
-        return Examination(report, repair, fib, (*restless, *_surprises(backend, fib, report)))
+        surprises = dict(_surprises(backend, fib, report))
     except BackendError as error:
         error.fib = fib
         raise
+    report = follow_kernel(report, fib, {place: it.decision for place, it in surprises.items()})
+    repair = propose_repair(fib, report, protocol=config.protocol)
+    told = (*(() if still else (_RESTLESS,)), *(it.text for it in surprises.values()))
+    return Examination(report, repair, fib, told, restless=not still)
 
 
-def _surprises(backend: RouteBackend, fib: Fib, report: OverlapReport) -> Iterator[str]:
-    """Where the kernel, asked in each cell, does not say what its tables do."""
+class _Surprise(NamedTuple):
+    """What the kernel would do with packets, and that its tables say otherwise, in a sentence."""
+
+    decision: Decision
+    text: str
+
+
+def _surprises(backend: RouteBackend, fib: Fib, report: OverlapReport) -> Iterator[tuple[int, _Surprise]]:
+    """Where the kernel, asked in each cell, does not say what its tables do: by the first address of the cell."""
     if not report.expected_devs:
         return
     asked: dict[int, Decision] = {}
@@ -147,10 +158,18 @@ def _surprises(backend: RouteBackend, fib: Fib, report: OverlapReport) -> Iterat
         answers = backend.lookup([ip_at(IPV4, place) for place in some])
         for place, answer in zip(some, answers, strict=True):
             if not _agree(asked[place], answer):
-                yield (
+                text = (
                     f"{ip_at(IPV4, place)}: the kernel answers {_words(answer)}, which is not what its tables say "
-                    f"({asked[place].route or asked[place].kind}); the verdict follows the tables"
+                    f"({asked[place].route or asked[place].kind}); the verdict follows the kernel"
                 )
+                yield place, _Surprise(_as_answered(asked[place], answer), text)
+
+
+def _as_answered(decision: Decision, answer: Answer) -> Decision:
+    """The kernel's answer as a decision; what an address is by itself it stays."""
+    by_address = decision.route is not None and decision.kind != decision.route.type
+    route = answer.route
+    return Decision(decision.kind if by_address else answer.kind, None, route, () if route is None else route.legs)
 
 
 def _agree(decision: Decision, answer: Answer) -> bool:

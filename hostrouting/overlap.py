@@ -4,7 +4,7 @@ Here: facts, as values. Not here: the sentences in which they are told (`wording
 (`repair`).
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from ipaddress import IPv4Network, IPv6Network
 from typing import Literal, TypeAlias
 
@@ -16,7 +16,18 @@ from hostrouting.pod_blocks import PodBlocks
 from hostrouting.reserved import LOOPBACK
 from hostrouting.uplink import outbound_devs
 
-__all__ = ["Escape", "Finding", "Judge", "Kept", "Note", "OverlapReport", "Suppressed", "Verdict", "check_overlap"]
+__all__ = [
+    "Escape",
+    "Finding",
+    "Judge",
+    "Kept",
+    "Note",
+    "OverlapReport",
+    "Suppressed",
+    "Verdict",
+    "check_overlap",
+    "follow_kernel",
+]
 
 Verdict: TypeAlias = Literal["ok", "overlap", "no-default-route", "undecided"]
 Escape: TypeAlias = Literal["overlap", "no-route", "unreachable", "blackhole", "prohibit"]
@@ -42,6 +53,8 @@ class Finding:
     kind: Escape
     devs: tuple[str, ...]
     decision: Decision
+    surprise: bool = False
+    """Whether it is the kernel's own answer, and its tables say otherwise."""
 
     @property
     def prefixes(self) -> tuple[Prefix, ...]:
@@ -136,8 +149,32 @@ def check_overlap(
         findings += _findings(cidr, cells, judge)
         notes += _notes(cidr, cells, judge)
         kept += _kept(cidr, cells, judge)
-    verdict: Verdict = "overlap" if findings else "undecided" if any(note.escapes for note in notes) else "ok"
-    return OverlapReport(verdict, expected, named, patterns, tuple(findings), tuple(notes), tuple(kept), suppressed)
+    return OverlapReport(
+        _verdict(findings, notes), expected, named, patterns, tuple(findings), tuple(notes), tuple(kept), suppressed
+    )
+
+
+def follow_kernel(report: OverlapReport, fib: Fib, told: Mapping[int, Decision]) -> OverlapReport:
+    """The report as the kernel has it: `told` is what it answered in cells where its tables say otherwise.
+
+    Each by the first address of the cell. The kernel is right: where a packet goes is what it does with it.
+    """
+    if not told:
+        return report
+    judge = Judge(report.expected_devs, report.allowed, blocks=PodBlocks(fib, report.cidrs, report.allowed))
+    findings: list[Finding] = []
+    for cidr in report.cidrs:
+        cells = [attrs.evolve(it, decision=told.get(it.first, it.decision)) for it in fib.cells(cidr)]
+        answers = {id(it.decision) for it in cells if it.first in told}
+        findings += [
+            attrs.evolve(it, surprise=True) if id(it.decision) in answers else it
+            for it in _findings(cidr, cells, judge)
+        ]
+    return attrs.evolve(report, verdict=_verdict(findings, report.notes), findings=tuple(findings))
+
+
+def _verdict(findings: Sequence[Finding], notes: Iterable[Note]) -> Verdict:
+    return "overlap" if findings else "undecided" if any(note.escapes for note in notes) else "ok"
 
 
 def _prefix(cidr: Prefix | IPv4Network | IPv6Network | str) -> Prefix:

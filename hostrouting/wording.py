@@ -43,6 +43,7 @@ _REASONS: dict[UnsafeReason | Literal["no-rule"], str] = {
     "no-way": "cannot be led back: that takes {missing}",
     "too-many": f"would take more than {TOO_MANY} routes, because of {{holder}}",
     "reserved": "is held by {holder}, and no static route may lead there",
+    "surprise": "goes by {holder}, as the kernel says and its tables do not; no route is known that would change that",
     "still-open": "is still open after the repair, by {holder}; this is a bug, please report it",
 }
 
@@ -62,15 +63,17 @@ def no_default_line(instead: str, *, wait: float) -> str:
 def finding_line(finding: Finding, expected_devs: Iterable[str]) -> str:
     """One finding in one line, as it goes into logs and into the marker file."""
     what = f"expected CIDR {finding.cidr} ({range_name(finding.cidr.family, finding.first, finding.last)})"
-    expected = ", ".join(expected_devs)
+    expected, holder = ", ".join(expected_devs), _holder(finding.decision)
+    if finding.surprise and finding.decision.route is None:
+        holder = "the kernel's own answer"
     if finding.kind == "overlap":
         via = ", ".join(finding.devs) or _UNKNOWN
-        return f"OVERLAP: {what} routes via {via} [{_holder(finding.decision)}], expected {expected}"
+        return f"OVERLAP: {what} routes via {via} [{holder}], expected {expected}"
     if finding.kind == "no-route":
         return f"NO-ROUTE: {what} has no IPv{finding.cidr.family} route; expected via {expected}"
     how = "is refused" if finding.kind == "prohibit" else f"is {finding.kind}"
     how = "vanishes in a blackhole" if finding.kind == "blackhole" else how
-    return f"{finding.kind.upper()}: {what} {how} [{_holder(finding.decision)}]; expected via {expected}"
+    return f"{finding.kind.upper()}: {what} {how} [{holder}]; expected via {expected}"
 
 
 def foreseen_line(foreseen: Foreseen) -> str:

@@ -134,11 +134,16 @@ class Check:
             yield line()
             yield line(advice)
             return
-        notes = [*map(note_line, self.found.report.notes), *self.found.surprises]
+        notes, surprises = [*map(note_line, self.found.report.notes)], self.found.surprises
         yield line()
         for it in self.found.report.suppressed:
             text = suppressed_line(it)
             yield line(Painted(f"{text[0].upper()}{text[1:]}.", "warn"))
+        if surprises:
+            yield line(
+                "The kernel itself does not answer as its tables say:" if not self.found.restless else "It is unsure:"
+            )
+            yield from capped((line("  ", Painted(it, "warn")) for it in surprises[:SHOWN]), len(surprises))
         if not notes:
             yield line(Painted("Holds for all IPv4 packets: no rule would have some of them judged otherwise.", "soft"))
         else:
@@ -170,7 +175,7 @@ def _others(it: Check) -> str:
     """What is said of the packets that are not plain: the first sentence, and how many more there are."""
     notes = it.found.report.notes
     if not notes:
-        return "but the kernel itself answers otherwise"
+        return "but the route tables changed all the while they were read"
     note, decision = notes[0], notes[0].decision
     devs = spoken(decision.devs) or "a device that is not known"
     fate = f"leave by {devs}" if decision.goes_out else f"end as {decision.kind}"

@@ -32,9 +32,11 @@ __all__ = ["TOO_MANY", "Diversion", "Repair", "Unsafe", "UnsafeReason", "propose
 
 # earlier-rule: it is decided before the table main is asked. longest-prefix: a route to a single address holds
 # it, and nothing is longer. no-way: no gateway is known by which the expected device could be used.
-# too-many: it would take an absurd number of routes. reserved: no static route may lead there. still-open: the
-# proof found it open after all.
-UnsafeReason: TypeAlias = Literal["earlier-rule", "longest-prefix", "no-way", "too-many", "reserved", "still-open"]
+# too-many: it would take an absurd number of routes. reserved: no static route may lead there. surprise: the kernel
+# does not do there as its tables say. still-open: the proof found it open after all.
+UnsafeReason: TypeAlias = Literal[
+    "earlier-rule", "longest-prefix", "no-way", "too-many", "reserved", "surprise", "still-open"
+]
 
 # More routes than this are no repair that an operator would want to see.
 TOO_MANY = 1024
@@ -120,7 +122,7 @@ def propose_repair(
     )
     return Repair(
         tuple(attrs.evolve(pattern, destination=prefix) for prefix in prefixes),
-        (*task.unsafe, *_still_open(proof, task.unsafe)),
+        (*task.unsafe, *_surprising(report), *_still_open(proof, task.unsafe)),
         tuple(task.diverted.values()),
         proof,
     )
@@ -287,6 +289,12 @@ def _at_borders(family: int, contest: Contest) -> Iterator[Contest]:
 
 def _ways(route: Route) -> set[tuple[str | None, IP | None]]:
     return {(leg.dev, leg.gateway) for leg in route.legs}
+
+
+def _surprising(report: OverlapReport) -> Iterator[Unsafe]:
+    for it in report.findings:
+        if it.surprise:
+            yield Unsafe(it.cidr.family, it.first, it.last, "surprise", it.decision)
 
 
 def _still_open(proof: OverlapReport, known: list[Unsafe]) -> Iterator[Unsafe]:

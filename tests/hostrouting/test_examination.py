@@ -13,7 +13,7 @@ from hostrouting.backends.base import Answer, Change, Watch
 from hostrouting.errors import NotReady, Unsettled
 from hostrouting.examination import await_plan, examine, is_any_route_ours, read
 from hostrouting.fib import PLAIN, Fib
-from hostrouting.model import OURS, Prefix, Route, ip_at
+from hostrouting.model import OURS, Prefix, Route, as_ip, ip_at
 from hostrouting.testing import MemoryBackend, h200, plain_vm
 from hostrouting.uplink import DesiredRoute
 from phases.testing import FakeClock
@@ -125,6 +125,36 @@ def test_default_routes_in_turn(answering: int, monkeypatch: pytest.MonkeyPatch)
     found = examine(context(kernel), kernel, config(cidrs=(CIDR,)), wait=0)
     assert (found.verdict, found.surprises) == ("ok", ())
     assert found.report.expected_devs == ("eth0", "eth1")
+
+
+def test_the_kernel_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where tables say that a cell escapes and the kernel that it does not, it is asked again; then it is well, as said."""
+    kernel, healthy = h200(), plain_vm()
+    lookup = mock.Mock(wraps=healthy.lookup)
+    monkeypatch.setattr(kernel, "lookup", lookup)
+    found = examine(context(kernel), kernel, config(cidrs=(CIDR,)), wait=0)
+    assert (found.verdict, found.report.findings) == ("ok", ())
+    assert lookup.call_count == 3
+    assert all(text.endswith("the verdict follows the kernel") for text in found.surprises)
+    assert found.surprises
+
+
+def test_an_escape_that_only_the_kernel_knows_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An escape in one cell only that the kernel answers with is that cell's finding; the others are as the tables say."""
+    kernel, steady, sick = plain_vm(), plain_vm(), h200()
+    hole = Change("add", Route.to("172.16.64.0/18", dev="eth0", gateway="10.0.0.1"))
+    for it in (kernel, steady):
+        it.change([hole])
+    first = as_ip("172.16.64.0")
+    monkeypatch.setattr(
+        kernel, "lookup", lambda asked: tuple((sick if it == first else steady).lookup([it])[0] for it in asked)
+    )
+    found = examine(context(kernel), kernel, config(cidrs=(CIDR,)), wait=0)
+    assert found.verdict == "overlap"
+    (finding,) = found.report.findings
+    assert (finding.devs, finding.surprise) == (("ib0",), True)
+    assert [str(prefix) for prefix in finding.prefixes] == ["172.16.64.0/18"]
+    assert [(it.reason, it.first, it.last) for it in found.repair.unsafe] == [("surprise", finding.first, finding.last)]
 
 
 @given(data=st.data(), block=st.sampled_from([4, 6]).flatmap(blocks))

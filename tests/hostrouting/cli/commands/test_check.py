@@ -208,13 +208,13 @@ def test_a_long_repair_is_left_to_the_command_that_prints_it() -> None:
 
 
 def test_the_kernel_is_asked_too() -> None:
-    """Where the kernel does not agree with its tables, the verdict is no bare ok."""
+    """Where the kernel does not agree with its tables, the verdict follows the kernel, and says so."""
     kernel = plain_vm()
     backend, other = kernel.reopen(), h200()
     backend.lookup = other.lookup  # type: ignore[method-assign]  # a kernel that surprises
     said = say("check", CIDR, host=FakeHost(kernel=kernel, backend=lambda: backend))
-    assert said.code == 3
-    assert said.lines[0].startswith("UNDECIDED:")
+    assert said.code == 1
+    assert said.lines[0].startswith("OVERLAP: 172.16.0.0/16 goes by ib0, not by eth0")
     assert "which is not what its tables say" in said.out
 
 
