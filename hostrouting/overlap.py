@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias
 
 import attrs
 
+from hostrouting.connected import is_unexplained
 from hostrouting.fib import ANY, Cases, Cell, Decision, Fib, Flow, Variant
 from hostrouting.model import IPV4, NextHop, Prefix, Route, Rule, prefixes_between, width_of
 from hostrouting.pod_blocks import PodBlocks
@@ -55,6 +56,8 @@ class Finding:
     decision: Decision
     surprise: bool = False
     """Whether it is the kernel's own answer, and its tables say otherwise."""
+    unexplained: bool = False
+    """Whether its route says that it is the kernel's, and no address of its device explains it."""
 
     @property
     def prefixes(self) -> tuple[Prefix, ...]:
@@ -150,7 +153,14 @@ def check_overlap(
         notes += _notes(cidr, cells, judge)
         kept += _kept(cidr, cells, judge)
     return OverlapReport(
-        _verdict(findings, notes), expected, named, patterns, tuple(findings), tuple(notes), tuple(kept), suppressed
+        _verdict(findings, notes),
+        expected,
+        named,
+        patterns,
+        _owned(findings, fib),
+        tuple(notes),
+        tuple(kept),
+        suppressed,
     )
 
 
@@ -170,7 +180,17 @@ def follow_kernel(report: OverlapReport, fib: Fib, told: Mapping[int, Decision])
             attrs.evolve(it, surprise=True) if id(it.decision) in answers else it
             for it in _findings(cidr, cells, judge)
         ]
-    return attrs.evolve(report, verdict=_verdict(findings, report.notes), findings=tuple(findings))
+    return attrs.evolve(report, verdict=_verdict(findings, report.notes), findings=_owned(findings, fib))
+
+
+def _owned(findings: Iterable[Finding], fib: Fib) -> tuple[Finding, ...]:
+    """The same, and it is told whose routes they are not."""
+    found: list[Finding] = []
+    for it in findings:
+        route = it.decision.route
+        odd = route is not None and is_unexplained(route, fib.snapshot)
+        found.append(attrs.evolve(it, unexplained=True) if odd else it)
+    return tuple(found)
 
 
 def _verdict(findings: Sequence[Finding], notes: Iterable[Note]) -> Verdict:

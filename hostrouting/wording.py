@@ -25,6 +25,7 @@ __all__ = [
     "no_default_line",
     "note_line",
     "notes_lines",
+    "owner_name",
     "prefix_name",
     "range_name",
     "repair_document",
@@ -68,12 +69,22 @@ def finding_line(finding: Finding, expected_devs: Iterable[str]) -> str:
         holder = "the kernel's own answer"
     if finding.kind == "overlap":
         via = ", ".join(finding.devs) or _UNKNOWN
-        return f"OVERLAP: {what} routes via {via} [{holder}], expected {expected}"
+        owner = f"; owner: {owner_name(finding)}" if finding.unexplained else ""
+        return f"OVERLAP: {what} routes via {via} [{holder}], expected {expected}{owner}"
     if finding.kind == "no-route":
         return f"NO-ROUTE: {what} has no IPv{finding.cidr.family} route; expected via {expected}"
     how = "is refused" if finding.kind == "prohibit" else f"is {finding.kind}"
     how = "vanishes in a blackhole" if finding.kind == "blackhole" else how
     return f"{finding.kind.upper()}: {what} {how} [{holder}]; expected via {expected}"
+
+
+def owner_name(finding: Finding) -> str:
+    """Who installed the route of a finding, as far as it can be believed; empty where there is no route."""
+    route = finding.decision.route
+    if route is None:
+        return ""
+    name = protocol_name(route.protocol)
+    return f"{name} (no address on {', '.join(route.devs)} explains it)" if finding.unexplained else name
 
 
 def foreseen_line(foreseen: Foreseen) -> str:

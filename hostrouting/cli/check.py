@@ -14,12 +14,12 @@ from hostrouting.cli.page import SHOWN, Painted, capped, counted, line, spoken, 
 from hostrouting.cli.source import expected_of, installed_config, looked_at, quiet_context, start_command
 from hostrouting.examination import Examination, examine
 from hostrouting.fib import Fib
-from hostrouting.model import Prefix, Route, protocol_name, table_name
+from hostrouting.model import Prefix, Route, table_name
 from hostrouting.overlap import check_overlap
 from hostrouting.packet_words import packets_line
 from hostrouting.repair import propose_repair
 from hostrouting.uplink import resolve_route
-from hostrouting.wording import check_document, note_line, prefix_name, range_name, suppressed_line
+from hostrouting.wording import check_document, note_line, owner_name, prefix_name, range_name, suppressed_line
 
 if TYPE_CHECKING:
     import argparse
@@ -201,11 +201,7 @@ def _devs(finding: Finding) -> str:
 
 def _row(finding: Finding) -> Sequence[Piece]:
     route, rule = finding.decision.route, finding.decision.rule
-    where = (
-        ("", "", "")
-        if route is None
-        else (prefix_name(route.prefix), table_name(route.table), protocol_name(route.protocol))
-    )
+    where = ("", "", "") if route is None else (prefix_name(route.prefix), table_name(route.table), owner_name(finding))
     return (
         _range(finding),
         Painted(", ".join(finding.devs) or finding.kind, "bad"),

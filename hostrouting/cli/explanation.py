@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from hostrouting.connected import is_unexplained
 from hostrouting.fib import PLAIN, Fib, Flow
 from hostrouting.fib.answer import goes_out, is_own
 from hostrouting.fib.trace import trace_route
@@ -47,6 +48,8 @@ class Explanation:
     named: bool
     strict: tuple[str, ...]
     variants: tuple[Variant, ...]
+    unexplained: bool
+    """Whether the route says that it is the kernel's, and no address of its device explains it."""
     own_block: bool
     """Whether it is refused because it is for a pod block of this host's own."""
     around: Prefix
@@ -92,6 +95,7 @@ def explain(
         named=bool(named),
         strict=_strict(snapshot, fib, destination) if goes_out(trace.kind, trace.route) else (),
         variants=variants,
+        unexplained=trace.route is not None and is_unexplained(trace.route, snapshot),
         own_block=trace.route is not None and PodBlocks(fib, (Prefix(family, 0, 0),), allowed).holds(trace.route),
         around=_around(trace, family),
     )
@@ -106,7 +110,8 @@ def _source(snapshot: Snapshot, trace: Trace) -> Address | None:
         (
             it
             for it in snapshot.addresses
-            if it.dev in route.devs and Prefix.around(it.ip.version, int(it.ip), it.length) == route.prefix
+            if it.dev in route.devs
+            and route.prefix in {it.network, Prefix.around(it.ip.version, int(it.ip), it.length)}
         ),
         None,
     )

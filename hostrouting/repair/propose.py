@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias
 
 import attrs
 
+from hostrouting.connected import is_unexplained
 from hostrouting.fib import ANY, Contest, Decision, Fib, Flow
 from hostrouting.model import (
     IP,
@@ -261,7 +262,9 @@ class _Task:
             near = [it for it in self._fib.routes(route.prefix, table=route.table) if it.type in _SENDING]
             devs = tuple(dict.fromkeys(dev for it in near for dev in it.devs if dev not in self._way.devs))
             # The kernel itself makes a route for the network of each address.
-            connected = any(it.protocol == PROTOCOL_KERNEL for it in near)
+            connected = any(
+                it.protocol == PROTOCOL_KERNEL and not is_unexplained(it, self._fib.snapshot) for it in near
+            )
             self.diverted[route.prefix] = Diversion(route.prefix, devs, connected)
 
 

@@ -308,6 +308,8 @@ def _owner(it: Explanation, route: Route) -> str:
     name = protocol_name(route.protocol)
     if it.source is not None and name == "kernel":
         return f"the kernel: it comes with the address {it.source.ip}/{it.source.length} on {it.source.dev}"
+    if it.unexplained:
+        return f"{name} (no address on {', '.join(route.devs)} explains it)"
     return _OWNERS.get(name, f"{name} (route protocol {route.protocol})")
 
 

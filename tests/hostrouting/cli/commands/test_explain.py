@@ -85,6 +85,16 @@ def test_what_is_known_of_the_packet() -> None:
     )
 
 
+def test_a_route_that_only_says_it_is_the_kernels() -> None:
+    """The owner is the kernel where an address of the device explains the route; else it is said that none does."""
+    kernel = h200()
+    kernel.change([Change("add", Route.to("172.20.0.0/16", dev="ib3", protocol=2))])
+    said = say("explain", "172.20.5.9", kernel=kernel)
+    assert "  owner   kernel (no address on ib3 explains it)" in said.lines
+    row = next(text for text in say("check", "172.20.0.0/16", kernel=kernel).lines if "172.20.0.0/16  ib3" in text)
+    assert "kernel (no address on ib3 explains it)" in row
+
+
 def test_default_routes_in_turn() -> None:
     """Default routes that Linux takes in turn are told as that, and not as a tie that the first one wins."""
     kernel = plain_vm()
