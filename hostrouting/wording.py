@@ -45,6 +45,8 @@ _REASONS: dict[UnsafeReason | Literal["no-rule"], str] = {
     "too-many": f"would take more than {TOO_MANY} routes, because of {{holder}}",
     "reserved": "is held by {holder}, and no static route may lead there",
     "surprise": "goes by {holder}, as the kernel says and its tables do not; no route is known that would change that",
+    "refused": "cannot be led back: Linux refuses a route {missing}, for it looks the gateway up by the rules, and that"
+    " ends at {against}",
     "still-open": "is still open after the repair, by {holder}; this is a bug, please report it",
 }
 
@@ -167,7 +169,9 @@ def unsafe_line(unsafe: Unsafe) -> str:
     """Why a range cannot be repaired, and who holds it, in one sentence."""
     unled = unsafe.reason == "earlier-rule" and unsafe.decision.rule is None
     reason = _REASONS["no-rule" if unled else unsafe.reason].format(
-        holder=_holder(unsafe.decision), missing=unsafe.missing
+        holder=_holder(unsafe.decision),
+        missing=unsafe.missing,
+        against="" if unsafe.against is None else _holder(unsafe.against),
     )
     return f"{range_name(unsafe.family, unsafe.first, unsafe.last)} {reason}"
 

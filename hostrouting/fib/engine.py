@@ -70,6 +70,11 @@ class Fib:
         self._ready: dict[tuple[int, Flow], _Ready] = {}
         self._decisions: dict[object, Decision] = {}
 
+    @property
+    def merged(self) -> bool:
+        """Whether the IPv4 tables local and main are one, as far as it is known or told."""
+        return self._tables.merged
+
     def lookup(self, destination: IP | str, flow: Flow = ANY) -> Decision:
         """What happens to a packet for this destination."""
         address = as_ip(destination)

@@ -51,7 +51,7 @@ class Tables:
                 for rule in self._rules[IPV4]
             )
             merged = tuple(kernels) == default_rules(IPV4)
-        self._merged = merged
+        self.merged = merged
         self._tables: dict[tuple[int, int], Table] = {}
         for family in (IPV4, IPV6):
             self._make(family, TABLE_MAIN)  # which is asked even while it is empty
@@ -69,15 +69,15 @@ class Tables:
     def walked(self, family: int) -> tuple[Rule, ...]:
         """The rules that a walk comes by."""
         rules = self._rules[family]
-        return rules[1:] if family == IPV4 and self._merged else rules
+        return rules[1:] if family == IPV4 and self.merged else rules
 
     def rule_of(self, rule: Rule, route: Route) -> Rule:
         """The rule that leads to a route which a walk found by this rule."""
-        return self._rules[IPV4][0] if self._merged and route.table == TABLE_LOCAL else rule
+        return self._rules[IPV4][0] if self.merged and route.table == TABLE_LOCAL else rule
 
     def told(self, rule: Rule, route: Route | None) -> Iterator[tuple[Rule, bool]]:
         """The rules for which one of a walk stands, and for each whether the route that was found is in its table."""
-        if self._merged and rule.family == IPV4 and rule.table == TABLE_MAIN:
+        if self.merged and rule.family == IPV4 and rule.table == TABLE_MAIN:
             local = route is not None and route.table == TABLE_LOCAL
             yield self._rules[IPV4][0], local
             yield rule, not local
@@ -125,7 +125,7 @@ class Tables:
             yield from ((self._routes[place], None) for place in home.positions(network, length) if place not in used)
 
     def _home(self, family: int, number: int) -> tuple[int, int]:
-        together = family == IPV4 and number == TABLE_LOCAL and self._merged
+        together = family == IPV4 and number == TABLE_LOCAL and self.merged
         return family, TABLE_MAIN if together else number
 
     def _make(self, family: int, number: int) -> Table:

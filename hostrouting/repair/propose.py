@@ -12,6 +12,7 @@ import attrs
 
 from hostrouting.connected import is_unexplained
 from hostrouting.fib import ANY, Contest, Decision, Fib, Flow
+from hostrouting.gateways import refused_gateway
 from hostrouting.model import (
     IP,
     OURS,
@@ -27,16 +28,17 @@ from hostrouting.overlap import Judge, OverlapReport, check_overlap
 from hostrouting.pod_blocks import PodBlocks
 from hostrouting.repair.cover import Zone, ZoneKind, cover
 from hostrouting.reserved import RESERVED_RANGES, is_reserved
-from hostrouting.uplink import DesiredRoute, Pending, default_route, resolve_route
+from hostrouting.uplink import DesiredRoute, Pending, bare_leg, default_route, resolve_route
 
 __all__ = ["TOO_MANY", "Diversion", "Repair", "Unsafe", "UnsafeReason", "propose_repair"]
 
 # earlier-rule: it is decided before the table main is asked. longest-prefix: a route to a single address holds
 # it, and nothing is longer. no-way: no gateway is known by which the expected device could be used.
 # too-many: it would take an absurd number of routes. reserved: no static route may lead there. surprise: the kernel
-# does not do there as its tables say. still-open: the proof found it open after all.
+# does not do there as its tables say. refused: Linux would not make a route by that gateway. still-open: the proof
+# found it open after all.
 UnsafeReason: TypeAlias = Literal[
-    "earlier-rule", "longest-prefix", "no-way", "too-many", "reserved", "surprise", "still-open"
+    "earlier-rule", "longest-prefix", "no-way", "too-many", "reserved", "surprise", "refused", "still-open"
 ]
 
 # More routes than this are no repair that an operator would want to see.
@@ -48,7 +50,10 @@ _NAMED = 9  # so many devices are named in a message
 
 @attrs.frozen
 class Unsafe:
-    """A range that escapes and that no route of ours can safely close; `decision` names who holds it."""
+    """A range that escapes and that no route of ours can safely close; `decision` names who holds it.
+
+    `missing` is what it would take; for a way that Linux refuses, that way, and `against` is what decides against it.
+    """
 
     family: int
     first: int
@@ -56,6 +61,7 @@ class Unsafe:
     reason: UnsafeReason
     decision: Decision
     missing: str = ""
+    against: Decision | None = None
 
 
 @attrs.frozen
@@ -100,6 +106,14 @@ def propose_repair(
             for finding in report.findings
         ]
         return Repair((), tuple(lost), (), report)
+    for leg in way.legs:
+        against = refused_gateway(fib, leg)
+        if against is not None:
+            lost = [
+                Unsafe(family, it.first, it.last, "refused", it.decision, str(bare_leg(leg)), against)
+                for it in report.findings
+            ]
+            return Repair((), tuple(lost), (), report)
     task = _Task(fib, report, way, protocol)
     prefixes: list[Prefix] = []
     for block in _open_blocks(report):
