@@ -8,17 +8,18 @@ are enough, and each carries half of the packets. Neighbours change all the time
 routes may decide. (The kernel's `fib_select_default`; routes with several legs that are found first are not left.)
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from hostrouting.model import Route
+from hostrouting.model import NextHop, Route
 
 __all__ = ["taken_in_turn"]
 
 
-def taken_in_turn(routes: Sequence[Route], place: int) -> tuple[Route, ...]:
+def taken_in_turn(routes: Sequence[Route], place: int, *, is_dead: Callable[[NextHop], bool]) -> tuple[Route, ...]:
     """The other routes that may be taken where a lookup finds the one at this place.
 
-    `routes` are all IPv4 default routes of one table, in the order in which the kernel prefers them.
+    `routes` are all IPv4 default routes of one table, in the order in which the kernel prefers them. One that has lost
+    its carrier may be taken, even where a lookup would not find it; one that `is_dead` may not.
     """
     found, others = routes[place], list[Route]()
     if found.type != "unicast" or len(found.legs) != 1 or found.legs[0].gateway is None:
@@ -31,7 +32,7 @@ def taken_in_turn(routes: Sequence[Route], place: int) -> tuple[Route, ...]:
             if tos:
                 continue
             break
-        if route.legs and all(leg.dead for leg in route.legs):
+        if route.legs and all(map(is_dead, route.legs)):
             continue
         metric, tos = route.metric, route.tos
         if route.scope != found.scope or route.type != "unicast" or not route.legs or route.legs[0].gateway is None:

@@ -38,9 +38,14 @@ class Entry:
 class Table:
     """The routes of one table, by prefix. Routes are only looked at where a lookup comes by."""
 
-    def __init__(self, routes: Sequence[Route], width: int, wary: frozenset[str]) -> None:
-        """Index nothing yet; `wary` are the devices whose routes are ignored when they lose their carrier."""
-        self.routes, self._width, self._wary = routes, width, wary
+    def __init__(
+        self, routes: Sequence[Route], width: int, wary: frozenset[str], heeded: frozenset[str] = frozenset()
+    ) -> None:
+        """Index nothing yet; `wary` are the devices whose routes are ignored when they lose their carrier.
+
+        `heeded` are those of them that are up.
+        """
+        self.routes, self._width, self._wary, self._heeded = routes, width, wary, heeded
         self._columns: list[Column] = []
         self._entries: dict[int, tuple[Entry, ...]] = {}
 
@@ -171,7 +176,7 @@ class Table:
             if not key & 255 and self._width == width_of(IPV4):
                 routes = [it.route for it in entries]
                 for place, entry in enumerate(entries):
-                    entry.in_turn = taken_in_turn(routes, place)
+                    entry.in_turn = taken_in_turn(routes, place, is_dead=self._is_dead)
         # What has no leg at all goes some way that nobody told us, and takes packets there all the same.
         found = self._entries[key] = tuple([entry for entry in entries if entry.legs or not entry.route.legs])
         return found
@@ -182,4 +187,13 @@ class Table:
                 break
         else:
             return route.legs
-        return tuple(leg for leg in route.legs if not (leg.dead or (leg.linkdown and leg.dev in self._wary)))
+        used = tuple(leg for leg in route.legs if not (leg.dead or (leg.linkdown and leg.dev in self._wary)))
+        if not used or self._width != width_of(IPV4):
+            return used
+        # IPv4 deals out the packets anew when a link changes, and not when it is told to heed lost carriers: which came
+        # first is not known, and so a leg without a carrier may have its share.
+        return tuple(leg for leg in route.legs if not self._is_dead(leg))
+
+    def _is_dead(self, leg: NextHop) -> bool:
+        """Whether a leg is dead for good: Linux calls it dead as well while a lost carrier is heeded."""
+        return leg.dead and not (leg.linkdown and leg.dev in self._heeded)

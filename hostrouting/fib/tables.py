@@ -31,6 +31,9 @@ from hostrouting.model import (
 
 __all__ = ["Tables"]
 
+# Asked for by a rule that has the table of a VRF asked, for packets in none: Linux takes it for main.
+_UNSAID = 0
+
 
 class Tables:
     """All tables of a snapshot, by family and number."""
@@ -42,6 +45,7 @@ class Tables:
         """
         self._routes = snapshot.routes
         self._wary = frozenset(link.name for link in snapshot.links if link.ignore_routes_with_linkdown)
+        self._heeded = frozenset(link.name for link in snapshot.links if link.name in self._wary and link.up)
         self._rules = {
             family: by_priority(rule for rule in snapshot.rules if rule.family == family) for family in (IPV4, IPV6)
         }
@@ -126,10 +130,10 @@ class Tables:
 
     def _home(self, family: int, number: int) -> tuple[int, int]:
         together = family == IPV4 and number == TABLE_LOCAL and self.merged
-        return family, TABLE_MAIN if together else number
+        return family, TABLE_MAIN if together or number == _UNSAID else number
 
     def _make(self, family: int, number: int) -> Table:
         home = self._home(family, number)
         if home not in self._tables:
-            self._tables[home] = Table(self._routes, width_of(family), self._wary)
+            self._tables[home] = Table(self._routes, width_of(family), self._wary, self._heeded)
         return self._tables[home]

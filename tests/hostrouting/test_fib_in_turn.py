@@ -4,7 +4,7 @@ import attrs
 import pytest
 
 from hostrouting.fib import PLAIN, Fib
-from hostrouting.model import NextHop, Prefix, Route, Snapshot, as_ip
+from hostrouting.model import Link, NextHop, Prefix, Route, Snapshot, as_ip
 from hostrouting.overlap import check_overlap
 from hostrouting.uplink import outbound_devs
 from tests.support.namespace import private_namespace
@@ -48,6 +48,15 @@ BARE = attrs.evolve(default("eth1"), legs=(NextHop("eth1"),))
 def test_which_ones(routes: tuple[Route, ...], devs: tuple[str, ...]) -> None:
     """One after another of the same metric that have a gateway, beginning with the one that is found; of ECMP one leg."""
     assert leaving(*routes) == devs
+
+
+def test_a_lost_carrier() -> None:
+    """One whose lost carrier is heeded, which Linux calls dead too, is taken in turn; one on a device that is down is not."""
+    lost = attrs.evolve(default("eth1"), legs=(attrs.evolve(default("eth1").legs[0], linkdown=True, dead=True),))
+    for up in (True, False):
+        links = [Link(name="eth1", index=9, ignore_routes_with_linkdown=True, up=up)]
+        decision = Fib(host(INTERFACES, [default("eth0"), lost], links=links)).lookup("172.16.5.9")
+        assert decision.devs == (("eth0", "eth1") if up else ("eth0",))
 
 
 def test_for_one_tos() -> None:

@@ -78,6 +78,8 @@ _ACTIONS: dict[int, RuleAction] = {
     7: "unreachable",
     8: "prohibit",
 }
+# What Linux does for all other numbers, such as that of `ip rule add throw`.
+_UNKNOWN: RuleAction = "blackhole"
 
 
 class Settings(NamedTuple):
@@ -209,7 +211,7 @@ def read_rules(messages: Iterable[bytes]) -> tuple[Rule, ...]:
 def _rule(data: bytes) -> Rule:
     af, dst_len, src_len, tos, table, number, flags = _RULE.unpack_from(data)
     raw = attributes_of(data, _RULE.size)
-    family, action = FAMILY_OF[af], _ACTIONS.get(number, "nop")
+    family, action = FAMILY_OF[af], _ACTIONS.get(number, _UNKNOWN)
 
     def limit(kind: int) -> int | None:
         return None if kind not in raw or (value := _number(raw, kind)) == _UNSET else value
