@@ -11,9 +11,10 @@ import pytest
 
 from hostrouting.backends.netlink import NetlinkBackend
 from hostrouting.fib import PLAIN, Fib
-from hostrouting.model import Link, as_ip
+from hostrouting.model import Address, Link, Rule, as_ip
 from tests.support.commands import LINKS, furnish, lose_carriers
 from tests.support.namespace import private_namespace
+from tests.support.rawkernel import raw_kernel
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -94,3 +95,21 @@ def test_shares_of_legs(late: bool) -> None:  # noqa: FBT001  when the setting c
         # No snapshot shows which of the two came first.
         assert agreed(namespace) == [("unicast", ("eth0", "eth1"))]
     assert set(used) == ({"eth0", "eth1"} if late else {"eth0"})
+
+
+@pytest.mark.parametrize("dscp", [(4, 0x3F), (12, 0x3F), (0, 0x3F), (0, 0x38), (44, 0x3C)])
+def test_rules_by_dscp(dscp: tuple[int, int]) -> None:
+    """All six bits of a DSCP count, and 0 is a value like any other; of a type of service IPv4 looks at three."""
+    rule = Rule(family=4, priority=10, action="prohibit", dscp=dscp)
+    with raw_kernel() as kernel:
+        for said in (kernel.add_link("eth0"), kernel.set_up("eth0"), kernel.add_rule(rule)):
+            assert not said.errno, said
+        kernel.add_address(Address(ip=as_ip("172.16.0.9"), length=16, dev="eth0"))
+        with NetlinkBackend(netns=kernel.path) as backend:
+            assert rule in backend.snapshot(family=4).rules
+            fib = Fib(backend.snapshot(family=4))
+            for tos in (0, 0x10, 0x30, 0x50, 0xB0, 0x04, 0x11):
+                flow = attrs.evolve(PLAIN, tos=tos)
+                (answer,) = backend.lookup([as_ip("172.16.0.1")], flow)
+                assert fib.lookup("172.16.0.1", flow).kind == answer.kind
+                assert (answer.kind == "prohibit") is not bool((tos >> 2 ^ dscp[0]) & dscp[1])

@@ -20,7 +20,7 @@ _LIMITS = ("suppress_ifgroup", "suppress_prefixlength")
 _ECN = 0x03
 _FIELDS = [(selector, name) for selector in SELECTORS for name in selector.fields]
 # Of the other selectors those that Linux does not compare where a rule leaves them open.
-_LEFT_OPEN = frozenset({"dscp", "flowlabel"})
+_LEFT_OPEN = frozenset({"flowlabel"})
 
 
 class Rules:
