@@ -19,9 +19,14 @@ A tour, in the order in which the names are needed: an agent's author needs 1 an
     CheckRouteOverlap       whether every expected address leaves by an expected device, now and before every machine
     RewriteProbeSource      load-balancer probes over IPv6 reach the pods
     Remove                  everything of ours goes, and nothing else
+    CleanStaleAzureVnet     what azure-vnet left behind for pods of another CNI goes; only where it is asked for
+    UndoAzureVnetCleanup    and comes back
     RoutesResult            what ConfigureStaticRoutes did
     CheckResult             what CheckRouteOverlap found and did
     ProbeResult, Standing   what RewriteProbeSource did, and how it stands on the host
+    CleanupResult           what CleanStaleAzureVnet found and did
+    CleanupPlan             what it would do: what is stale, what stays, each with its reason
+    UndoResult              what UndoAzureVnetCleanup brought back
     Host                    the host: `Host.local` is this machine, `Host.offline` an image
     HostLayout              every path and every name of ours on it
 
@@ -36,6 +41,10 @@ A tour, in the order in which the names are needed: an agent's author needs 1 an
     ProbeCondition          on which hosts that is done: always, local-ipv6 or imds
     ImdsConfig              how the instance metadata service is asked for it
     OnUnknown               what follows when that gives no usable answer: fail, apply or skip
+    AzureVnetCleanupConfig  what another CNI manages now, and how careful the clean-up after azure-vnet is
+    CleanupScope            what that looks for: rules of ebtables, neighbours, routes
+    IfAzureVnetActive       what follows when azure-vnet is active still: fail, warn or ignore
+    EbtablesChoice          which ebtables is asked: auto, nft or legacy
 
 3. What a host's routing is: plain values
 
@@ -86,6 +95,10 @@ A tour, in the order in which the names are needed: an agent's author needs 1 an
     BackendError            the kernel did not do what was asked
     RouteRefused            of these, what it says of one route
     RouteExists             of these, that another route holds the key
+    CleanupRefused          something speaks against the clean-up; nothing was deleted
+    CleanupIncomplete       not everything could be deleted, or brought back
+    UndoFileError           a text is no undo file
+    EbtablesError           ebtables did not do what was asked
     ForeignPhases           another project's `phases` is installed over ours
 
 `hostrouting.testing` is the test kit, `hostrouting.wording` has the sentences and the JSON documents, and
@@ -97,10 +110,15 @@ import phases
 TYPE_CHECKING = False  # to load `typing` would cost a command that only prints its usage a third of its time
 if TYPE_CHECKING:
     from hostrouting.apply import Applied, apply_plan
+    from hostrouting.azure_vnet import CleanupPlan
     from hostrouting.backends.base import RouteBackend
     from hostrouting.backends.netlink import NetlinkBackend
     from hostrouting.config import (
+        AzureVnetCleanupConfig,
+        CleanupScope,
+        EbtablesChoice,
         HostRoutingConfig,
+        IfAzureVnetActive,
         ImdsConfig,
         Mode,
         OnUnknown,
@@ -113,7 +131,10 @@ if TYPE_CHECKING:
     from hostrouting.errors import (
         ApplyError,
         BackendError,
+        CleanupIncomplete,
+        CleanupRefused,
         ConfigError,
+        EbtablesError,
         Fault,
         FileError,
         ForeignPhases,
@@ -125,6 +146,7 @@ if TYPE_CHECKING:
         RouteOverlapError,
         RouteRefused,
         SnapshotError,
+        UndoFileError,
     )
     from hostrouting.fib import ANY, PLAIN, Cell, Condition, Decision, Fib, Flow, Variant
     from hostrouting.host import Host
@@ -136,6 +158,8 @@ if TYPE_CHECKING:
     from hostrouting.tasks import (
         CheckResult,
         CheckRouteOverlap,
+        CleanStaleAzureVnet,
+        CleanupResult,
         Configure,
         ConfigureStaticRoutes,
         ProbeResult,
@@ -143,6 +167,8 @@ if TYPE_CHECKING:
         RewriteProbeSource,
         RoutesResult,
         Standing,
+        UndoAzureVnetCleanup,
+        UndoResult,
     )
     from hostrouting.uplink import DesiredRoute, Pending, resolve_route
 
@@ -158,6 +184,9 @@ __all__ = [
     # what an agent puts into its pipeline
     "CheckResult",
     "CheckRouteOverlap",
+    "CleanStaleAzureVnet",
+    "CleanupPlan",
+    "CleanupResult",
     "Configure",
     "ConfigureStaticRoutes",
     "Host",
@@ -167,8 +196,14 @@ __all__ = [
     "RewriteProbeSource",
     "RoutesResult",
     "Standing",
+    "UndoAzureVnetCleanup",
+    "UndoResult",
     # what the operator wrote
+    "AzureVnetCleanupConfig",
+    "CleanupScope",
+    "EbtablesChoice",
     "HostRoutingConfig",
+    "IfAzureVnetActive",
     "ImdsConfig",
     "Mode",
     "OnUnknown",
@@ -221,7 +256,10 @@ __all__ = [
     # what goes wrong
     "ApplyError",
     "BackendError",
+    "CleanupIncomplete",
+    "CleanupRefused",
     "ConfigError",
+    "EbtablesError",
     "Fault",
     "FileError",
     "ForeignPhases",
@@ -233,16 +271,22 @@ __all__ = [
     "RouteOverlapError",
     "RouteRefused",
     "SnapshotError",
+    "UndoFileError",
     "__version__",
 ]
 
 # Where each name lives; it is loaded when first asked for.
 _HOMES = {
     "apply": ("Applied", "apply_plan"),
+    "azure_vnet": ("CleanupPlan",),
     "backends.base": ("RouteBackend",),
     "backends.netlink": ("NetlinkBackend",),
     "config": (
+        "AzureVnetCleanupConfig",
+        "CleanupScope",
+        "EbtablesChoice",
         "HostRoutingConfig",
+        "IfAzureVnetActive",
         "ImdsConfig",
         "Mode",
         "OnUnknown",
@@ -255,7 +299,10 @@ _HOMES = {
     "errors": (
         "ApplyError",
         "BackendError",
+        "CleanupIncomplete",
+        "CleanupRefused",
         "ConfigError",
+        "EbtablesError",
         "Fault",
         "FileError",
         "ForeignPhases",
@@ -267,6 +314,7 @@ _HOMES = {
         "RouteOverlapError",
         "RouteRefused",
         "SnapshotError",
+        "UndoFileError",
     ),
     "fib": ("ANY", "PLAIN", "Cell", "Condition", "Decision", "Fib", "Flow", "Variant"),
     "host": ("Host",),
@@ -278,6 +326,8 @@ _HOMES = {
     "tasks": (
         "CheckResult",
         "CheckRouteOverlap",
+        "CleanStaleAzureVnet",
+        "CleanupResult",
         "Configure",
         "ConfigureStaticRoutes",
         "ProbeResult",
@@ -285,6 +335,8 @@ _HOMES = {
         "RewriteProbeSource",
         "RoutesResult",
         "Standing",
+        "UndoAzureVnetCleanup",
+        "UndoResult",
     ),
     "uplink": ("DesiredRoute", "Pending", "resolve_route"),
 }

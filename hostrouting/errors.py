@@ -7,6 +7,9 @@
     ├── RouteConflict        the host's: a key that is wanted is held by a route that is not ours
     ├── ApplyError           the host's: routes could not be applied; says what is true now
     ├── RouteOverlapError    the host's: expected CIDRs do not leave as expected, and the mode is STRICT
+    ├── CleanupRefused       the host's: something on it speaks against deleting what azure-vnet left behind
+    ├── CleanupIncomplete    the host's: not everything could be deleted, or brought back; says what is true now
+    ├── UndoFileError        the giver's: the text given as an undo file is not one
     ├── NotReady             the host's: what the routes need was not there by the deadline
     ├── HostBusy             the host's: another run, or another process, does not let go of the lock
     ├── FileError            the host's: a file cannot be read, written or removed
@@ -20,6 +23,15 @@
     │   ├── NftTimeout           nft did not answer in time
     │   ├── TableOwned           another process owns the table, and it alone may change it
     │   └── NftRefused           nft or the kernel refused; has their own words
+    ├── EbtablesError        the host's: ebtables, or the kernel behind it, did not do what was asked
+    │   ├── EbtablesMissing      the programs of ebtables are not there
+    │   ├── EbtablesNotPermitted this process may neither read the rules nor change them
+    │   ├── EbtablesNotLoaded    the kernel does not have the table nat, or nf_tables: rules cannot be read
+    │   ├── EbtablesWrongBackend the rules are in the other backend, or in both
+    │   ├── EbtablesTimeout      ebtables did not answer in time
+    │   ├── BadRule              a rule to delete is not there; nothing was changed
+    │   │   └── AmbiguousRule        ebtables would take another rule for it; nothing was changed
+    │   └── EbtablesRefused      ebtables or the kernel refused; has their own words
     └── BackendError         the kernel's: it, or the way to it, did not do what was asked
         ├── NotPermitted         this process may not change routing (EPERM, EACCES)
         ├── NetlinkUnavailable   there is no netlink here: a container, another system
@@ -47,11 +59,22 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 __all__ = [
+    "AmbiguousRule",
     "ApplyError",
     "BackendError",
     "BackendTimeout",
+    "BadRule",
+    "CleanupIncomplete",
+    "CleanupRefused",
     "ConfigError",
     "DeviceDown",
+    "EbtablesError",
+    "EbtablesMissing",
+    "EbtablesNotLoaded",
+    "EbtablesNotPermitted",
+    "EbtablesRefused",
+    "EbtablesTimeout",
+    "EbtablesWrongBackend",
     "Fault",
     "FileError",
     "ForeignPhases",
@@ -78,6 +101,7 @@ __all__ = [
     "RouteRefused",
     "SnapshotError",
     "TableOwned",
+    "UndoFileError",
     "UnitFailed",
     "Unsettled",
 ]
@@ -202,6 +226,42 @@ class RouteOverlapError(HostRoutingError):
         super().__init__(message)
 
 
+class CleanupRefused(HostRoutingError):  # noqa: N818  reads as what happened
+    """Nothing was deleted, for something about the host speaks against it. `reasons` are those, each a sentence."""
+
+    can_retry = False
+
+    def __init__(self, reasons: Iterable[str]) -> None:
+        """Say why, and what to do about it."""
+        self.reasons = tuple(reasons)
+        super().__init__(self.reasons)
+
+    def __str__(self) -> str:
+        return f"nothing was deleted: {'; '.join(self.reasons)}"
+
+
+class CleanupIncomplete(HostRoutingError):  # noqa: N818  reads as what is wrong
+    """Not everything could be deleted, or brought back. `left` is what that is about, each with the reason."""
+
+    can_retry = True
+
+    def __init__(self, message: str, left: Iterable[str]) -> None:
+        """Say what was done all the same, and what is left."""
+        self.left = tuple(left)
+        shown = "; ".join(self.left[:_SHOWN])
+        more = f" (and {len(self.left) - _SHOWN} more)" if len(self.left) > _SHOWN else ""
+        super().__init__(f"{message}: {shown}{more}")
+
+
+class UndoFileError(HostRoutingError, ValueError):
+    """A file that was given as one of what a clean-up has deleted is not one. Nothing was changed."""
+
+    def __init__(self, path: str, problem: str) -> None:
+        """Name the file, and what is wrong in it."""
+        self.path, self.problem = path, problem
+        super().__init__(f"{path}: {problem}; give the file that the clean-up named, as it was written")
+
+
 class NotReady(HostRoutingError):  # noqa: N818  reads as what is wrong
     """What the routes need was not there by the deadline; says what was seen last."""
 
@@ -288,11 +348,81 @@ class NftTimeout(NftablesError):  # noqa: N818  reads as what happened
 
 
 class TableOwned(NftablesError):  # noqa: N818  reads as what is wrong
-    """Another process owns a table, and the kernel lets nobody else change it. Nothing was changed."""
+    """A table is not ours: another process owns it or somebody else has made it. Nothing was changed."""
 
 
 class NftRefused(NftablesError):  # noqa: N818  reads as what happened
     """The program nft, or the kernel, refused. Nothing was changed."""
+
+
+class EbtablesError(HostRoutingError):
+    """A program of ebtables, or the kernel behind it, did not do what was asked.
+
+    `ebtables` is its own text, where it gave one.
+    """
+
+    can_retry = False
+
+    def __init__(self, message: str, *, ebtables: str = "") -> None:
+        """Say in an operator's words what could not be done, and what to do about it."""
+        self.ebtables = ebtables
+        super().__init__(f"{message} (ebtables: {ebtables})" if ebtables else message)
+
+
+class EbtablesMissing(EbtablesError):  # noqa: N818  reads as what is wrong
+    """The programs of ebtables are not there."""
+
+
+class EbtablesNotPermitted(EbtablesError):  # noqa: N818  reads as what is wrong
+    """The process may neither read the rules nor change them."""
+
+
+class EbtablesNotLoaded(EbtablesError):  # noqa: N818  reads as what is wrong
+    """The kernel does not have what the backend keeps its rules in: whether there are any cannot be read."""
+
+
+class EbtablesWrongBackend(EbtablesError):  # noqa: N818  reads as what is wrong
+    """The rules are in the other backend, or in both of them. Nothing was changed."""
+
+
+class EbtablesTimeout(EbtablesError):  # noqa: N818  reads as what happened
+    """No answer came in time. A change may have been made or not."""
+
+    can_retry = True
+
+
+class BadRule(EbtablesError):  # noqa: N818  ebtables calls it so
+    """Rules that were to be deleted are not there. `lines` are those. Nothing was changed."""
+
+    can_retry = True
+
+    def __init__(self, lines: Iterable[str], *, ebtables: str = "") -> None:
+        """Name the rules."""
+        self.lines = tuple(lines)
+        more = f" (and {len(self.lines) - 1} more)" if len(self.lines) > 1 else ""
+        super().__init__(
+            f"the table nat has no rule {self.lines[0]!r}{more}, so nothing was deleted; read the rules again",
+            ebtables=ebtables,
+        )
+
+
+class AmbiguousRule(BadRule):
+    """There are rules that ebtables does not tell from those that were to be deleted. `lines` are the latter."""
+
+    can_retry = False
+
+    def __init__(self, lines: Iterable[str], *, twin: str) -> None:
+        """Name the rules, and one that the first of them might be taken for."""
+        self.lines, self.twin = tuple(lines), twin
+        EbtablesError.__init__(
+            self,
+            f"ebtables does not tell the rule {self.lines[0]!r} from {twin!r} and might delete the latter, so nothing "
+            "was deleted; delete it by its number: `ebtables -t nat -L --Ln`, then `ebtables -t nat -D CHAIN NUMBER`",
+        )
+
+
+class EbtablesRefused(EbtablesError):  # noqa: N818  reads as what happened
+    """A program of ebtables, or the kernel, refused. Nothing was changed."""
 
 
 class BackendError(HostRoutingError):

@@ -1,4 +1,4 @@
-"""A host as the tasks meet it: kernel, files, manager, nftables, and where everything lives. Nothing is decided here.
+"""A host as the tasks meet it: kernel, files, manager, filters, and where everything lives. Nothing is decided here.
 
 `Host.local()` is this machine, `Host.offline(root)` an image that is mounted somewhere, and
 `hostrouting.testing.FakeHost` a host that exists in memory only.
@@ -12,10 +12,7 @@ from typing import TYPE_CHECKING, Self
 import attrs
 
 from hostrouting.errors import HostBusy
-from hostrouting.ingress import Programs, programs_at
 from hostrouting.layout import HostLayout
-from hostrouting.metadata import Fetch, fetch
-from hostrouting.nftables import Nftables, NftProgram
 from hostrouting.system import Files, ImageFiles, LocalFiles, Manager, SystemdManager
 
 if TYPE_CHECKING:
@@ -23,8 +20,46 @@ if TYPE_CHECKING:
 
     import phases
     from hostrouting.backends.base import RouteBackend
+    from hostrouting.ebtables import Ebtables, EbtablesProgram
+    from hostrouting.ingress import Programs, ProgramsAt
+    from hostrouting.metadata import Fetch, Reply
+    from hostrouting.neighbours import KernelLinkLayer, LinkLayer
+    from hostrouting.nftables import Nftables, NftProgram
 
 __all__ = ["Host"]
+
+
+# What most hosts never need is loaded when it is used.
+
+
+def _nft() -> NftProgram:
+    from hostrouting.nftables import NftProgram  # noqa: PLC0415
+
+    return NftProgram()
+
+
+def _ebtables() -> EbtablesProgram:
+    from hostrouting.ebtables import EbtablesProgram  # noqa: PLC0415
+
+    return EbtablesProgram()
+
+
+def _link_layer() -> KernelLinkLayer:
+    from hostrouting.neighbours import KernelLinkLayer  # noqa: PLC0415
+
+    return KernelLinkLayer()
+
+
+def _fetch(url: str, timeout: float) -> Reply:
+    from hostrouting.metadata import fetch  # noqa: PLC0415
+
+    return fetch(url, timeout)
+
+
+def _programs_at(dev: str) -> Programs:
+    from hostrouting.ingress import programs_at  # noqa: PLC0415
+
+    return programs_at(dev)
 
 
 @attrs.frozen(kw_only=True)
@@ -37,11 +72,15 @@ class Host:
     manager: Manager | None
     """None for an image: what is enabled takes effect when it boots."""
     layout: HostLayout = attrs.field(factory=HostLayout)
-    nftables: Nftables | None = None
-    """None where nothing may be asked of nftables: in an image."""
-    fetch: Fetch = fetch
+    nftables: Callable[[], Nftables] | None = None
+    """How nftables is reached; None where nothing may be asked of it: in an image."""
+    ebtables: Callable[[], Ebtables] | None = None
+    """How ebtables is reached; None for an image."""
+    link_layer: Callable[[], LinkLayer] | None = None
+    """How MAC addresses and neighbours are reached; None for an image."""
+    fetch: Fetch = _fetch
     """How the instance metadata is asked for."""
-    programs_at: Callable[[str], Programs] = programs_at
+    programs_at: ProgramsAt = _programs_at
     """The BPF programs that a packet meets before nftables, by the device it comes in by."""
     lock_wait: float = 60.0
     """How many seconds are waited for the lock on the host, at most: who holds it may hang."""
@@ -53,7 +92,14 @@ class Host:
         """The machine this runs on: its kernel by netlink, its files, its systemd."""
         from hostrouting.backends.netlink import NetlinkBackend  # noqa: PLC0415  netlink is loaded when it is used
 
-        return cls(backend=NetlinkBackend, files=LocalFiles(), manager=SystemdManager(), nftables=NftProgram())
+        return cls(
+            backend=NetlinkBackend,
+            files=LocalFiles(),
+            manager=SystemdManager(),
+            nftables=_nft,
+            ebtables=_ebtables,
+            link_layer=_link_layer,
+        )
 
     @classmethod
     def offline(cls, root: str) -> Host:

@@ -30,6 +30,8 @@ class HostLayout:
     config_directory: str = attrs.field(default="/etc/aks-flex-node", validator=_directory)
     state_directory: str = attrs.field(default="/run/aks-flex-node", validator=_directory)
     unit_directory: str = attrs.field(default="/etc/systemd/system", validator=_directory)
+    lasting_directory: str = attrs.field(default="/var/lib/aks-flex-node", validator=_directory)
+    """For what an operator may need after a reboot."""
     protocols_directory: str = attrs.field(default="/etc/iproute2/rt_protos.d", validator=_directory)
 
     routes_unit = "static-routes.service"
@@ -216,6 +218,10 @@ class HostLayout:
     def probe_unfinished_path(self) -> str:
         """Where the script at boot writes what will be that file; when it is killed meanwhile, it is left."""
         return self.at(f"{self.state_directory}/probe-rewrite.new")
+
+    def undo_file(self, number: int) -> str:
+        """Where the nth clean-up of what azure-vnet left behind writes what it deletes."""
+        return self.at(f"{self.lasting_directory}/azure-vnet-{number}.undo")
 
     @property
     def lock_path(self) -> str:

@@ -224,7 +224,9 @@ def _steps(wanted: Route, fib: Fib, ours: Collection[int]) -> Iterator[Step]:
     if standing and _says(standing[0], wanted, ours):
         yield Step("keep", standing[0], _why_kept(standing[0], ours) + shadow)
         yield from _deletions(holders, stale, _TWIN)
-    elif stale and not stale[0]:
+    elif stale and not stale[0] and (not standing or wanted.prefix.family == IPV4):
+        # In IPv6 the kernel replaces the first one that has a gateway if the new one has, or has none like it. That may
+        # be another's.
         alone = all(route.protocol in ours for route in holders)
         place: Place = "only" if alone else "first"
         yield Step("replace", wanted, "ours, and it says something else", holders[0], place)

@@ -28,7 +28,7 @@ FLOORS = {
 FOREIGN = {
     "attrs": {"*"},
     "rich": {"phases.live"},
-    "pyroute2": {"hostrouting.backends.netlink.nexthops"},
+    "pyroute2": {"hostrouting.backends.netlink.nexthops", "hostrouting.neighbours.kernel"},
     "pytest": {"hostrouting.testing.contract", "hostrouting.testing.plugin"},
     "hypothesis": {
         "hostrouting.testing.strategies",

@@ -103,3 +103,20 @@ def test_foreign_phases(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "ForeignPhases: the package 'phases' found at" in done.stderr
     assert "pip uninstall phases" in done.stderr
+
+
+@pytest.mark.processes
+def test_nothing_is_loaded_for_a_rewrite_that_nobody_wants() -> None:
+    """On a host without the probe rewrite, the ways to nftables, to the metadata and to BPF programs are not loaded."""
+    code = (
+        "import sys\n"
+        "import hostrouting.host\n"
+        "print(*[name for name in sys.modules if name.startswith(('hostrouting.backends', 'hostrouting.config'))])\n"
+        "from hostrouting import Configure, Host, HostRoutingConfig\n"
+        "Host.local()\n"
+        "print(Configure(HostRoutingConfig(), host=Host.offline('/nowhere')).preview().is_empty)\n"
+        "ways = 'nftables', 'metadata', 'ingress', 'probe_rewrite.'\n"
+        "print(*[name for name in sys.modules if name.startswith(tuple(f'hostrouting.{way}' for way in ways))])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.splitlines() == ["", "True", ""]

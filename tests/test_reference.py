@@ -23,6 +23,7 @@ RIGHT: dict[str, Any] = {
     "staticRoutes": {"enabled": True, "routes": [{"destination": "10.1.0.0/16"}]},
     "routeOverlap": {},
     "probeRewrite": {"imds": {}},
+    "azureVnetCleanup": {"managed": ["10.240.0.0/16"], "what": {}},
 }
 
 
@@ -63,10 +64,10 @@ def test_every_key_of_the_configuration() -> None:
     known = keys_of(HostRoutingConfig.from_mapping(RIGHT).to_mapping())
     assert {row[0] for row in CONFIGURATION} == set(known)
     defaults = keys_of(HostRoutingConfig().to_mapping()) | {
-        key: value for key, value in known.items() if key.startswith("staticRoutes.routes[].")
+        key: value for key, value in known.items() if key.startswith(("staticRoutes.routes[].", "azureVnetCleanup."))
     }
     for key, default, *_ in CONFIGURATION:
-        if key.endswith("destination"):
+        if key.endswith(("destination", "managed")):
             assert default == "required"
         elif key.endswith("allowedDevs"):
             assert default == "see below"

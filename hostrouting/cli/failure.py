@@ -12,7 +12,11 @@ from typing import Any
 from hostrouting.cli.command import FAILED, UNDECIDED, WRONG_INPUT
 from hostrouting.errors import (
     BackendError,
+    BadRule,
     ConfigError,
+    EbtablesError,
+    EbtablesNotPermitted,
+    EbtablesRefused,
     FileError,
     HostRoutingError,
     MetadataError,
@@ -24,6 +28,7 @@ from hostrouting.errors import (
     RouteOverlapError,
     SnapshotError,
     TableOwned,
+    UndoFileError,
 )
 
 __all__ = ["code_of", "document_of", "errors_in", "is_denied"]
@@ -43,11 +48,11 @@ def code_of(error: BaseException, *, needs_files: bool = True) -> int:
         return FAILED if FAILED in codes else min(codes)
     if isinstance(error, RouteOverlapError) and _is_unknown(error):
         return UNDECIDED
-    if isinstance(error, ConfigError | SnapshotError):
+    if isinstance(error, ConfigError | SnapshotError | UndoFileError):
         return WRONG_INPUT
-    if isinstance(error, NftRefused | TableOwned):
+    if isinstance(error, NftRefused | TableOwned | EbtablesRefused | BadRule):
         return FAILED
-    unanswered = isinstance(error, BackendError | MetadataError | NftablesError | NotReady)
+    unanswered = isinstance(error, BackendError | EbtablesError | MetadataError | NftablesError | NotReady)
     if unanswered or is_denied(error) or not isinstance(error, HostRoutingError):
         return UNDECIDED
     return FAILED
@@ -81,7 +86,7 @@ def is_denied(error: BaseException | None) -> bool:
     """Whether it is, or comes from, a lack of privilege."""
     if error is None:
         return False
-    denied = isinstance(error, NotPermitted | NftNotPermitted) or (
+    denied = isinstance(error, NotPermitted | NftNotPermitted | EbtablesNotPermitted) or (
         isinstance(error, FileError) and error.errno in _DENIED
     )
     return denied or is_denied(error.__cause__)

@@ -69,6 +69,8 @@ class Prospect:
     """The gate as it is now."""
     operations: tuple[Operation, ...] = ()
     notes: tuple[str, ...] = ()
+    conflicts: tuple[str, ...] = ()
+    """What stands in the way of these operations."""
 
     @property
     def is_stuck(self) -> bool:
@@ -95,7 +97,7 @@ class Prospect:
     @property
     def answer(self) -> Literal["conflict", "not-ready", "to-do", "overlap", "nothing-to-do"]:
         """The whole in a word."""
-        if self.routes.conflicts:
+        if self.routes.conflicts or self.conflicts:
             return "conflict"
         if self.routes.pending or (self.after is not None and self.after.found.verdict == "no-default-route"):
             return "not-ready"

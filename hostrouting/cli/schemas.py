@@ -33,7 +33,7 @@ STEPS = {
 }
 OPERATIONS = {
     "operations[].verb": "create, replace, add or delete",
-    "operations[].object": "what it is done to: an nftables table, or a route beside the static ones",
+    "operations[].object": "an nftables table, ebtables rule or neighbour, or a route beside the static ones",
     "operations[].reason": "why",
 }
 STANDINGS = {

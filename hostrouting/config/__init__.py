@@ -2,11 +2,18 @@
 
 settings         the frozen classes, and the doors in and out: JSON, mapping, file
 probe_rewrite    the section of that name, whole: classes and rules
+azure_vnet       the same for azureVnetCleanup
 values           the rule of each single value
 objects          JSON objects and lists in general: paths, keys, faults; knows nothing of routing
 jsontext         text, bytes and files to JSON values
 """
 
+from hostrouting.config.azure_vnet import (
+    AzureVnetCleanupConfig,
+    CleanupScope,
+    EbtablesChoice,
+    IfAzureVnetActive,
+)
 from hostrouting.config.probe_rewrite import ImdsConfig, OnUnknown, ProbeCondition, ProbeRewriteConfig
 from hostrouting.config.settings import (
     HostRoutingConfig,
@@ -18,8 +25,12 @@ from hostrouting.config.settings import (
 from hostrouting.config.values import DEFAULT_ALLOWED_DEVS, Mode
 
 __all__ = [
+    "AzureVnetCleanupConfig",
+    "CleanupScope",
     "DEFAULT_ALLOWED_DEVS",
+    "EbtablesChoice",
     "HostRoutingConfig",
+    "IfAzureVnetActive",
     "ImdsConfig",
     "Mode",
     "OnUnknown",

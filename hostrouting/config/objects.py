@@ -162,8 +162,10 @@ class Keys:
         return found
 
     def write(self, settings: object) -> dict[str, Any]:
-        """The JSON object that is read back as these settings."""
-        return {name: _plain(getattr(settings, attribute)) for name, attribute in self.attributes.items()}
+        """The JSON object that is read back as these settings; a part that is None where it is absent is left out."""
+        found = {name: getattr(settings, attribute) for name, attribute in self.attributes.items()}
+        may_lack = {self.names[attribute] for attribute, value in self.absent.items() if value is None}
+        return {name: _plain(value) for name, value in found.items() if not (value is None and name in may_lack)}
 
 
 def items(raw: object, at: Spot) -> Iterator[tuple[object, Spot]]:

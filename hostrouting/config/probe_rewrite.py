@@ -9,15 +9,15 @@ from __future__ import annotations
 import re
 from enum import StrEnum
 from ipaddress import AddressValueError, IPv4Address, IPv6Address, IPv6Network
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from hostrouting.config.objects import Faulty, Keys, Spot, items
-from hostrouting.config.values import device_name, integer, switch, text_of
+from hostrouting.config.values import device_name, integer, one_of, switch, text_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
 __all__ = [
     "DEFAULT_GLOBAL_ADDRESS",
@@ -48,8 +48,6 @@ _DELETED_NAME = "azureslbprobe"
 # The host is an address, for the time-out cannot bound how long a name is looked up.
 _URL = re.compile(r"http://(?:\[([0-9A-Fa-f:.]+)\]|([0-9.]+))(?::([0-9]{1,5}))?(?:[/?][!\"$-~]*)?", re.ASCII)
 _LONGEST, _MOST_RETRIES = 60, 100
-
-E = TypeVar("E", bound=StrEnum)
 
 
 class ProbeCondition(StrEnum):
@@ -249,21 +247,6 @@ def _is_host(ipv6: str | None, ipv4: str | None) -> bool:
     return True
 
 
-def _one_of(kind: type[E], what: str) -> Callable[[object, Spot], E]:
-    """The reader of a word out of a few."""
-    words = {str(word): word for word in kind}
-    *others, last = (f'"{word}"' for word in words)
-    remedy = f"write {', '.join(others)} or {last}"
-
-    def read(raw: object, at: Spot) -> E:
-        word = words.get(text_of(raw, at, remedy))
-        if word is None:
-            raise at.faulty(raw, f"is not {what}", remedy)
-        return word
-
-    return read
-
-
 def _rules_of_several(found: dict[str, Any], at: Spot) -> None:
     """What the switch, the interfaces and the route say together; silent about one that was refused."""
     interfaces = found.get("interfaces")
@@ -286,7 +269,7 @@ _IMDS = Keys(
         "url": _url,
         "timeout": _timeout,
         "retries": _retries,
-        "on_unknown": _one_of(OnUnknown, "what can follow"),
+        "on_unknown": one_of(OnUnknown, "what can follow"),
     }
 )
 PROBE_REWRITE = Keys(
@@ -298,7 +281,7 @@ PROBE_REWRITE = Keys(
         "table": _table,
         "priority": _priority,
         "ensure_route": switch,
-        "condition": _one_of(ProbeCondition, "a condition"),
+        "condition": one_of(ProbeCondition, "a condition"),
         "imds": _IMDS.reader(ImdsConfig),
     },
     absent={"enabled": False, "interfaces": (), "ensure_route": True},

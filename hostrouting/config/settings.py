@@ -15,6 +15,7 @@ from typing import Any, Self
 import attrs
 
 from hostrouting.config import jsontext, values
+from hostrouting.config.azure_vnet import AZURE_VNET_CLEANUP, AzureVnetCleanupConfig
 from hostrouting.config.objects import Faulty, Keys, Spot, items
 from hostrouting.config.probe_rewrite import PROBE_REWRITE, ProbeRewriteConfig
 from hostrouting.route_protocol import OURS
@@ -117,6 +118,8 @@ class HostRoutingConfig:
     protocol: int
     """The route protocol number that marks a route as ours."""
     probe_rewrite: ProbeRewriteConfig
+    azure_vnet_cleanup: AzureVnetCleanupConfig | None
+    """None where nothing is said of it: then nothing is looked for."""
 
     def __init__(
         self,
@@ -124,12 +127,15 @@ class HostRoutingConfig:
         route_overlap: RouteOverlapConfig | Mapping[str, object] | None = None,
         protocol: int = OURS,
         probe_rewrite: ProbeRewriteConfig | Mapping[str, object] | None = None,
+        azure_vnet_cleanup: AzureVnetCleanupConfig | Mapping[str, object] | None = None,
     ) -> None:
+        cleanup = {} if azure_vnet_cleanup is None else {"azure_vnet_cleanup": azure_vnet_cleanup}
         given = _HOST_ROUTING.check(
             static_routes={} if static_routes is None else static_routes,
             route_overlap={} if route_overlap is None else route_overlap,
             protocol=protocol,
             probe_rewrite={} if probe_rewrite is None else probe_rewrite,
+            **cleanup,
         )
         self.__attrs_init__(**given)
 
@@ -264,5 +270,7 @@ _HOST_ROUTING = Keys(
         "route_overlap": _ROUTE_OVERLAP.reader(RouteOverlapConfig),
         "protocol": values.protocol,
         "probe_rewrite": PROBE_REWRITE.reader(ProbeRewriteConfig),
-    }
+        "azure_vnet_cleanup": AZURE_VNET_CLEANUP.reader(AzureVnetCleanupConfig),
+    },
+    absent={"azure_vnet_cleanup": None},
 )

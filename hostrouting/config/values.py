@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from enum import StrEnum
 from ipaddress import AddressValueError, IPv4Address, IPv4Network, IPv6Address, IPv6Network
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from hostrouting.config.objects import items_read
 from hostrouting.reserved import is_reserved, reserved_for
 from hostrouting.route_protocol import OURS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from hostrouting.config.objects import Spot
 
 __all__ = [
@@ -26,6 +28,7 @@ __all__ = [
     "integer",
     "metric",
     "mode",
+    "one_of",
     "protocol",
     "switch",
     "text_of",
@@ -78,6 +81,9 @@ _PROTOCOLS_IN_USE = (
     (99, 99, "openr has it"),
     (186, 198, "FRRouting and its kin have it"),
 )
+
+
+E = TypeVar("E", bound=StrEnum)
 
 
 class Mode(StrEnum):
@@ -188,6 +194,21 @@ def mode(raw: object, at: Spot) -> Mode:
     if text.isascii() and text.upper() in Mode.__members__:
         return Mode[text.upper()]
     raise at.faulty(raw, "is not a mode", 'write "WARN" to log overlaps, "STRICT" to refuse to start, or "" for WARN')
+
+
+def one_of(kind: type[E], what: str) -> Callable[[object, Spot], E]:
+    """The reader of a word out of a few."""
+    words = {str(word): word for word in kind}
+    *others, last = (f'"{word}"' for word in words)
+    remedy = f"write {', '.join(others)} or {last}"
+
+    def read(raw: object, at: Spot) -> E:
+        word = words.get(text_of(raw, at, remedy))
+        if word is None:
+            raise at.faulty(raw, f"is not {what}", remedy)
+        return word
+
+    return read
 
 
 def integer(raw: object, at: Spot, highest: int, remedy: str, *, lowest: int = 0) -> int:

@@ -7,34 +7,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import attrs
-
+from hostrouting.errors import NftablesError
+from hostrouting.faulty import Faulty
 from hostrouting.nftables import refusal
 from hostrouting.nftables.listing import listing, removing, replacing
 from hostrouting.nftables.table import Table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from hostrouting.errors import NftablesError
+    from collections.abc import Iterable, Sequence
 
 __all__ = ["MemoryNftables"]
 
 
-@attrs.define
-class _Fault:
-    left: int
-    error: NftablesError | None = None
-    done: bool = False
-    happening: Callable[[], object] | None = None
-
-    def strike(self) -> None:
-        """Raise what there is to raise."""
-        if self.error is not None:
-            raise self.error
-
-
-class MemoryNftables:
+class MemoryNftables(Faulty[NftablesError]):
     """nftables in a dictionary, compared with Linux; `str()` is what `nft -n -s list ruleset` would print.
 
     A table with a flag is unreadable, as it is to nft 1.0.6: `Table("slb", flags=["dormant"])` is not in force, and
@@ -43,24 +28,14 @@ class MemoryNftables:
 
     def __init__(self, *tables: Table, others: Iterable[tuple[str, str]] = ()) -> None:
         """Begin with these tables, and with these of other families."""
+        super().__init__()
         self.tables = {table.name: table for table in tables}
         """The tables of the family ip6, for a test to change as somebody else would."""
         self.others = list(others)
         """Family and name of those of other families."""
         self.writes: list[str] = []
         """What was changed, in order: "replace slb", "remove slb"."""
-        self.fault: NftablesError | None = None
-        """What every call raises until it is None again: `refusal.missing()`, `refusal.not_permitted()`."""
-        self._faults: list[_Fault] = []
         self._counts: dict[str, tuple[int, ...]] = {}
-
-    def fail(self, error: NftablesError, *, nth: int = 1, done: bool = False) -> None:
-        """Have the nth call from now raise this; `done` is whether it was done all the same, as with a time-out."""
-        self._wait(_Fault(nth, error, done))
-
-    def meanwhile(self, happening: Callable[[], object], *, nth: int = 1) -> None:
-        """Have something happen just before the nth call from now: somebody flushes the ruleset."""
-        self._wait(_Fault(nth, happening=happening))
 
     def count(self, name: str, *packets: int) -> None:
         """Have the counters of the table count these packets."""
@@ -77,7 +52,7 @@ class MemoryNftables:
     def table(self, name: str) -> Table | None:
         """See Nftables."""
         listing(name)
-        self._meet().strike()
+        self.meet().strike()
         found = self.tables.get(name)
         if found is None or not found.flags:
             return found
@@ -90,7 +65,7 @@ class MemoryNftables:
 
     def names(self) -> tuple[tuple[str, str], ...]:
         """See Nftables."""
-        self._meet().strike()
+        self.meet().strike()
         return tuple(sorted([*self.others, *(("ip6", name) for name in self.tables)]))
 
     def replace(self, table: Table, *, without: Sequence[str] = ()) -> None:
@@ -105,7 +80,7 @@ class MemoryNftables:
             self._change(f"remove {' '.join(names)}", names)
 
     def _change(self, told: str, gone: Sequence[str], made: Table | None = None) -> None:
-        fault = self._meet()
+        fault = self.meet()
         if not fault.done:
             fault.strike()
         for name in [made.name, *gone] if made else gone:
@@ -120,27 +95,9 @@ class MemoryNftables:
         self.writes.append(told)
         fault.strike()
 
-    def _wait(self, fault: _Fault) -> None:
-        if fault.left < 1:
-            raise ValueError(f"nth is {fault.left}: the next one is 1")
-        self._faults.append(fault)
-
     def _counted(self, table: Table) -> tuple[int, ...]:
         found = self._counts.get(table.name, ())
         return found if len(found) == table.counts else (0,) * table.counts  # a test has changed the table
-
-    def _meet(self) -> _Fault:
-        """Count the call, let happen what is due before it, and give the fault that is to strike it."""
-        struck = _Fault(0, self.fault)
-        for fault in list(self._faults):
-            fault.left -= 1
-            if fault.left == 0:
-                self._faults.remove(fault)
-                if fault.happening is not None:
-                    fault.happening()
-                elif struck.error is None:
-                    struck = fault
-        return struck
 
     def __str__(self) -> str:
         strange = [f"table {family} {name} {{\n}}" for family, name in self.others]

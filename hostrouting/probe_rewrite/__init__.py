@@ -19,24 +19,29 @@ hindrances    what about a host keeps them from working
 record        what the kernel of this boot may have of them
 """
 
-from hostrouting.probe_rewrite.hindrances import (
-    Hindrance,
-    OwnAddress,
-    Surroundings,
-    find_hindrances,
-    has_address,
-    own_addresses,
-)
-from hostrouting.probe_rewrite.record import NotedRoute, Record
-from hostrouting.probe_rewrite.wanted import (
-    RewritePlan,
-    differences,
-    is_ours,
-    is_rewritten,
-    plan_rewrite,
-    wanted_route,
-    wanted_table,
-)
+from typing import TYPE_CHECKING
+
+import phases
+
+if TYPE_CHECKING:
+    from hostrouting.probe_rewrite.hindrances import (
+        Hindrance,
+        OwnAddress,
+        Surroundings,
+        find_hindrances,
+        has_address,
+        own_addresses,
+    )
+    from hostrouting.probe_rewrite.record import NotedRoute, Record
+    from hostrouting.probe_rewrite.wanted import (
+        RewritePlan,
+        differences,
+        is_ours,
+        is_rewritten,
+        plan_rewrite,
+        wanted_route,
+        wanted_table,
+    )
 
 __all__ = [
     # what is wanted, and the way there
@@ -58,3 +63,28 @@ __all__ = [
     "NotedRoute",
     "Record",
 ]
+
+# A task that has nothing to rewrite loads none of them.
+_HOMES = {
+    "hindrances": (
+        "Hindrance",
+        "OwnAddress",
+        "Surroundings",
+        "find_hindrances",
+        "has_address",
+        "own_addresses",
+    ),
+    "record": ("NotedRoute", "Record"),
+    "wanted": (
+        "RewritePlan",
+        "differences",
+        "is_ours",
+        "is_rewritten",
+        "plan_rewrite",
+        "wanted_route",
+        "wanted_table",
+    ),
+}
+
+if not TYPE_CHECKING:  # a type checker that saw it would believe any name
+    __getattr__ = phases.lazily(__name__, _HOMES, globals())

@@ -55,7 +55,8 @@ def _state(flags: int) -> Literal["usable", "tentative", "duplicate"]:
 
 def has_address(interfaces: Collection[str], addresses: Iterable[OwnAddress]) -> bool | None:
     """Whether one of the interfaces has a global or unique local address; None while it may prove a duplicate."""
-    states = {it.state for it in addresses if it.dev in interfaces and not it.ip.is_link_local}
+    near = {it for it in addresses if it.dev in interfaces}
+    states = {it.state for it in near if not (it.ip.is_link_local or it.ip.is_site_local)}
     return True if "usable" in states else None if "tentative" in states else False
 
 

@@ -9,28 +9,24 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 import attrs
 
+import hostrouting.probe_rewrite as rewrite  # what it offers is loaded when it is used
 from hostrouting.apply import apply_plan
 from hostrouting.config import OnUnknown, ProbeCondition
 from hostrouting.effects import Operation, having_changed
-from hostrouting.errors import ConfigError, Fault, FileError, MetadataError, NftablesError, NftMissing, RouteConflict
-from hostrouting.examination import await_found
-from hostrouting.fileset import File, FileSet, unit_file
-from hostrouting.gate import Part
-from hostrouting.metadata import ask_for_ipv6
-from hostrouting.model import IPV6, Prefix, Snapshot
-from hostrouting.probe_rewrite import (
-    NotedRoute,
-    OwnAddress,
-    Record,
-    RewritePlan,
-    Surroundings,
-    find_hindrances,
-    has_address,
-    own_addresses,
-    plan_rewrite,
-    wanted_route,
-    wanted_table,
+from hostrouting.errors import (
+    ConfigError,
+    Fault,
+    FileError,
+    MetadataError,
+    NftablesError,
+    NftMissing,
+    RouteConflict,
+    TableOwned,
 )
+from hostrouting.examination import await_found
+from hostrouting.fileset import Changes, File, FileSet, unit_file
+from hostrouting.gate import Part
+from hostrouting.model import IPV6, Prefix, Snapshot
 from hostrouting.render import (
     MOST_WAIT,
     GateStep,
@@ -52,6 +48,7 @@ if TYPE_CHECKING:
     from hostrouting.metadata import Answer
     from hostrouting.model import Route
     from hostrouting.nftables import Nftables, Table
+    from hostrouting.probe_rewrite import OwnAddress, Record, RewritePlan, Surroundings
     from hostrouting.render import BootCondition
 
 __all__ = ["RewriteProbeSource"]
@@ -108,32 +105,44 @@ class RewriteProbeSource(HostTask[ProbeResult]):
     def paths(self) -> tuple[str, ...]:
         """The paths of its files that are on the host."""
         part, files = self.part, self.host.files
-        return (*part.present(files), *part.program.present(files), *self._applied.present(files))
+        return (*part.present(files), *self._program_paths)
+
+    @property
+    def _program_paths(self) -> tuple[str, ...]:
+        files = self.host.files
+        return (*self.part.program.present(files), *self._applied.present(files))
 
     def settled(self, ctx: phases.Context) -> Self:
         """The task that knows what the instance metadata says, where that is the condition."""
         if not (self.is_wanted and self._settings.condition is ProbeCondition.IMDS) or self.host.backend is None:
             return self
+        from hostrouting.metadata import ask_for_ipv6  # noqa: PLC0415  few hosts are asked about their metadata
+
         return attrs.evolve(self, answer=ask_for_ipv6(ctx, self.host.fetch, self._settings.imds))
 
     def look(self, *, up: bool) -> Preview:
-        """What would be done to the table and the route."""
-        nft, open_backend = self.host.nftables, self.host.backend
-        if nft is None or open_backend is None or not (up or self._is_left):
+        """What would be done to the table and the route, and of a removal the files that follow them."""
+        if not up:
+            return Preview(files=Changes(removes=self._program_paths), operations=self._removals())
+        open_nft, open_backend = self.host.nftables, self.host.backend
+        if open_nft is None or open_backend is None:
             return Preview()
         with open_backend() as backend:
             snapshot = self._read(backend)
         is_met = bool(self._condition(snapshot))
-        plan = self._plan(nft, snapshot, up=up and is_met)
-        conflicts = [plan.conflict] if plan.conflict else []
-        return Preview(operations=plan.operations, notes=(*conflicts, *(self._why_not() if up and not is_met else ())))
+        plan = self._plan(open_nft(), snapshot, up=is_met)
+        taken = self._taken_address(snapshot) if is_met else None
+        conflicts = (*([str(taken)] if taken else []), *plan.conflicts)
+        notes = () if is_met else self._why_not()
+        return Preview(operations=() if conflicts else plan.operations, notes=notes, conflicts=conflicts)
 
     def install(self, ctx: phases.Context, changed: tuple[str, ...]) -> ProbeResult:
         """The rules and the route, now, and one run of the script that the next boot depends on."""
-        nft, open_backend = self.host.nftables, self.host.backend
-        if nft is None or open_backend is None:
+        open_nft, open_backend = self.host.nftables, self.host.backend
+        if open_nft is None or open_backend is None:
             return ProbeResult(None, changed)
         self._require_an_answer()
+        nft = open_nft()
         with open_backend() as backend:
             operations = self._carry_out(ctx, nft, backend)
         with having_changed(operations=operations):
@@ -157,12 +166,12 @@ class RewriteProbeSource(HostTask[ProbeResult]):
     def remove(self, ctx: phases.Context, changed: tuple[str, ...]) -> ProbeResult:
         """Table and route, whatever is configured; last what says that they are here."""
         files, part = self.host.files, self.part
-        nft, open_backend = self.host.nftables, self.host.backend
+        open_nft, open_backend = self.host.nftables, self.host.backend
         operations: tuple[Operation, ...] = ()
-        if nft is not None and open_backend is not None and self._is_left:
+        if open_nft is not None and open_backend is not None and self._is_left:
             with open_backend() as backend, self._where_nft_is():
                 snapshot = self._read(backend)
-                operations = self._change(ctx, nft, backend, snapshot, up=False)
+                operations = self._change(ctx, open_nft(), backend, snapshot, up=False)
         with having_changed(operations=operations):
             gone = part.program.remove(files)
             with having_changed(files=gone):
@@ -171,17 +180,18 @@ class RewriteProbeSource(HostTask[ProbeResult]):
 
     def standing(self) -> Standing | None:
         """Whether the rules and the route are in force, and what keeps them from working."""
-        nft, open_backend = self.host.nftables, self.host.backend
-        if nft is None or open_backend is None or not (self.is_wanted or self.is_here()):
+        open_nft, open_backend = self.host.nftables, self.host.backend
+        if open_nft is None or open_backend is None or not (self.is_wanted or self.paths()):
             return None
         settings = self._settings
+        nft = open_nft()
         with open_backend() as backend:
             snapshot = self._read(backend)
             up = self.is_wanted and bool(self._condition(snapshot))
             plan = self._plan(nft, snapshot, up=up)
-            around = self._surroundings(nft, backend, snapshot) if up else Surroundings()
-        faults = (*([plan.conflict] if plan.conflict else []), *(f"{it.object}: {it.reason}" for it in plan.operations))
-        found = find_hindrances(settings, around) if up else ()
+            around = self._surroundings(nft, backend, snapshot) if up else rewrite.Surroundings()
+        faults = (*plan.conflicts, *(f"{it.object}: {it.reason}" for it in plan.operations))
+        found = rewrite.find_hindrances(settings, around) if up else ()
         return Standing(
             f"probes from {settings.link_local} by {' and '.join(settings.interfaces) or 'no interface'}",
             up,
@@ -231,7 +241,7 @@ class RewriteProbeSource(HostTask[ProbeResult]):
     def _condition(self, snapshot: Snapshot) -> bool | None:
         """Whether the condition holds now; None while an address may prove a duplicate."""
         if self._at_boot == "local-ipv6":
-            return has_address(self._settings.interfaces, self._addresses(snapshot))
+            return rewrite.has_address(self._settings.interfaces, self._addresses(snapshot))
         return self._at_boot == "always"
 
     @property
@@ -240,13 +250,22 @@ class RewriteProbeSource(HostTask[ProbeResult]):
         files, layout = self.host.files, self.host.layout
         return files.is_there(layout.probe_applied_path) or files.is_there(layout.probe_script_path)
 
+    def _removals(self) -> tuple[Operation, ...]:
+        """What a removal would do to the table and the route."""
+        open_nft, open_backend = self.host.nftables, self.host.backend
+        found: tuple[Operation, ...] = ()
+        if open_nft is not None and open_backend is not None and self._is_left:
+            with open_backend() as backend, self._where_nft_is():
+                found = self._plan(open_nft(), self._read(backend), up=False).operations
+        return found
+
     @contextmanager
     def _where_nft_is(self) -> Iterator[None]:
         """Without the program nft nothing can be removed; that is an error only where there is something."""
         try:
             yield
         except NftMissing:
-            if self._record != Record():
+            if self._record != rewrite.Record():
                 raise
 
     def _why_not(self) -> tuple[str, ...]:
@@ -263,13 +282,15 @@ class RewriteProbeSource(HostTask[ProbeResult]):
         if answer is not None and answer.has_ipv6 is None and imds.on_unknown is OnUnknown.FAIL:
             raise MetadataError(imds.url, answer.reason)
 
-    def _require_a_free_address(self, snapshot: Snapshot) -> None:
+    def _taken_address(self, snapshot: Snapshot) -> ConfigError | None:
+        """The error where the global address is one of this host."""
         known = self._settings.global_address
         for it in snapshot.addresses:
             if it.ip == known:
                 rule = f"is an address of this host, on {it.dev}, so an answer to a probe would stay here"
                 remedy = "write an address that no host has"
-                raise ConfigError([Fault("hostRouting.probeRewrite.globalAddress", f'"{known}"', rule, remedy)])
+                return ConfigError([Fault("hostRouting.probeRewrite.globalAddress", f'"{known}"', rule, remedy)])
+        return None
 
     def _carry_out(self, ctx: phases.Context, nft: Nftables, backend: RouteBackend) -> tuple[Operation, ...]:
         """Make table and route as they should be, once the host is ready for them; what was done."""
@@ -283,8 +304,8 @@ class RewriteProbeSource(HostTask[ProbeResult]):
             return (None, missing) if missing else ((found, up), "")
 
         snapshot, up = await_found(ctx, backend, attempt, wait=self.wait)
-        if up:
-            self._require_a_free_address(snapshot)
+        if up and (error := self._taken_address(snapshot)):
+            raise error
         return self._change(ctx, nft, backend, snapshot, up=up)
 
     def _change(
@@ -292,7 +313,7 @@ class RewriteProbeSource(HostTask[ProbeResult]):
     ) -> tuple[Operation, ...]:
         plan = self._plan(nft, snapshot, up=up)
         if plan.conflict:
-            raise NftablesError(plan.conflict)
+            raise TableOwned(plan.conflict)
         if plan.routes.conflicts:
             raise RouteConflict([f"{step.route.prefix}: {step.why}" for step in plan.routes.conflicts])
         if plan.is_empty:
@@ -311,8 +332,8 @@ class RewriteProbeSource(HostTask[ProbeResult]):
     def _plan(self, nft: Nftables, snapshot: Snapshot, *, up: bool) -> RewritePlan:
         record, protocol = self._record, self.config.protocol
         tables: dict[str, Table | None] = {name: nft.table(name) for name in (self._settings.table, *record.tables)}
-        return plan_rewrite(
-            wanted_table(self._settings) if up else None,
+        return rewrite.plan_rewrite(
+            rewrite.wanted_table(self._settings) if up else None,
             self._route if up else None,
             tables,
             snapshot,
@@ -326,7 +347,7 @@ class RewriteProbeSource(HostTask[ProbeResult]):
 
     @property
     def _route(self) -> Route | None:
-        return wanted_route(self._settings, protocol=self.config.protocol)
+        return rewrite.wanted_route(self._settings, protocol=self.config.protocol)
 
     def _surroundings(self, nft: Nftables, backend: RouteBackend, snapshot: Snapshot) -> Surroundings:
         settings = self._settings
@@ -334,7 +355,7 @@ class RewriteProbeSource(HostTask[ProbeResult]):
         forwarding = self._setting("all", "forwarding")
         accepting = {dev: self._setting(dev, "accept_ra") for dev in settings.interfaces}
         there = [link for link in snapshot.links if link.name in settings.interfaces]
-        return Surroundings(
+        return rewrite.Surroundings(
             links=tuple(there),
             addresses=self._addresses(snapshot),
             forwarding=None if forwarding is None else bool(forwarding),
@@ -349,11 +370,13 @@ class RewriteProbeSource(HostTask[ProbeResult]):
         return None if text is None else int(text)
 
     def _addresses(self, snapshot: Snapshot) -> tuple[OwnAddress, ...]:
-        return own_addresses(snapshot, self.host.files.read(self.host.layout.at(_ADDRESSES)) or "")
+        return rewrite.own_addresses(snapshot, self.host.files.read(self.host.layout.at(_ADDRESSES)) or "")
 
     def _counted(self, nft: Nftables) -> tuple[str, ...]:
-        there, back = nft.counters(self._settings.table)
-        return (f"{there:,} packets rewritten on their way in, {back:,} on their way out",)
+        match nft.counters(self._settings.table):
+            case (there, back):
+                return (f"{there:,} packets rewritten on their way in, {back:,} on their way out",)
+        return ()  # it was changed meanwhile
 
     @property
     def _applied(self) -> FileSet:
@@ -362,14 +385,14 @@ class RewriteProbeSource(HostTask[ProbeResult]):
     @property
     def _record(self) -> Record:
         """What the kernel may have of this configuration and of earlier ones."""
-        return Record.parse(self.host.files.read(self.host.layout.probe_applied_path) or "")
+        return rewrite.Record.parse(self.host.files.read(self.host.layout.probe_applied_path) or "")
 
     def _note(self, ctx: phases.Context, plan: RewritePlan) -> None:
         """Note what will be in the kernel, beside what may be there, before it is."""
         routes = [step.route for step in plan.routes.steps if step.action in {"add", "replace"}]
-        coming = Record(
+        coming = rewrite.Record(
             () if plan.load is None else (plan.load.name,),
-            tuple(NotedRoute(self._settings.global_address, it.devs[0], it.protocol) for it in routes),
+            tuple(rewrite.NotedRoute(self._settings.global_address, it.devs[0], it.protocol) for it in routes),
         )
         try:
             self.host.files.write(self.host.layout.probe_applied_path, str(self._record + coming))

@@ -11,12 +11,13 @@ from hostrouting.wording import foreseen_line, stays_line
 
 if TYPE_CHECKING:
     from hostrouting.apply import Applied
+    from hostrouting.azure_vnet import CleanupPlan, Deletion
     from hostrouting.effects import Operation
     from hostrouting.examination import Examination
     from hostrouting.model import Route, Snapshot
     from hostrouting.plan import RoutePlan
 
-__all__ = ["CheckResult", "Preview", "ProbeResult", "RoutesResult", "Standing"]
+__all__ = ["CheckResult", "CleanupResult", "Preview", "ProbeResult", "RoutesResult", "Standing", "UndoResult"]
 
 
 @attrs.frozen
@@ -35,12 +36,14 @@ class Preview:
     """What would be done beside routes and files."""
     notes: tuple[str, ...] = ()
     """What there is to know of them, each in a sentence."""
+    conflicts: tuple[str, ...] = ()
+    """What stands in the way of them, each in a sentence."""
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing would be changed."""
         is_settled = self.routes is None or not (self.routes.changes or self.routes.conflicts)
-        return is_settled and not (self.files or self.unread or self.operations)
+        return is_settled and not (self.files or self.unread or self.operations or self.conflicts)
 
     def __add__(self, other: Preview) -> Preview:
         """Both, of which one at most is about routes."""
@@ -48,7 +51,8 @@ class Preview:
         before = other.before if self.before is None else self.before
         operations, notes = (*self.operations, *other.operations), (*self.notes, *other.notes)
         unread = self.unread or other.unread
-        return Preview(self.routes or other.routes, files, unread, stays, before, operations, notes)
+        conflicts = (*self.conflicts, *other.conflicts)
+        return Preview(self.routes or other.routes, files, unread, stays, before, operations, notes, conflicts)
 
     def to_mapping(self) -> dict[str, object]:
         """The same as plain values."""
@@ -60,11 +64,13 @@ class Preview:
             "writes": list(self.files.writes),
             "removes": list(self.files.removes),
             "notes": list(self._notes),
+            "conflicts": list(self.conflicts),
         }
 
     def __str__(self) -> str:
         lines = [str(self.routes)] if self.routes is not None and (self.routes.steps or self.routes.pending) else []
         lines += map(str, self.operations)
+        lines += (f"conflict: {it}" for it in self.conflicts)
         lines += [f"write {path}" for path in self.files.writes]
         lines += [f"remove {path}" for path in self.files.removes]
         lines += ["have systemd read its files again"] if self.unread else []
@@ -157,3 +163,42 @@ class ProbeResult:
         fields: dict[str, object] = {name: count for name, count in counts.items() if count}
         it = self.standing
         return fields if it is None else {"in_force": not it.faults, "hindrances": len(it.hindrances), **fields}
+
+
+@attrs.frozen
+class CleanupResult:
+    """What CleanStaleAzureVnet found and did."""
+
+    plan: CleanupPlan
+    """What was stale, and agreed to."""
+    deleted: tuple[Deletion, ...] = ()
+    after: CleanupPlan | None = None
+    """What a look afterwards says; None where nothing was to be deleted."""
+    files: tuple[str, ...] = ()
+    operations: tuple[Operation, ...] = ()
+    undo_file: str = ""
+    """What brings it back; empty where nothing was deleted."""
+    is_dry_run: bool = False
+
+    def log_fields(self) -> dict[str, object]:
+        """How much is stale or was deleted, what is in conflict, and what brings it back."""
+        fields: dict[str, object] = {
+            "stale": len(self.plan.deletions),
+            "deleted": len(self.deleted),
+            "conflicts": len(self.plan.conflicts),
+            "unreadable": len(self.plan.unreadable),
+        }
+        fields = {name: count for name, count in fields.items() if count or name in {"stale", "deleted"}}
+        more: dict[str, object] = {"undo_file": self.undo_file} if self.undo_file else {}
+        return fields | more | ({"dry_run": True} if self.is_dry_run else {})
+
+
+@attrs.frozen
+class UndoResult:
+    """What UndoAzureVnetCleanup brought back."""
+
+    operations: tuple[Operation, ...] = ()
+
+    def log_fields(self) -> dict[str, object]:
+        """How much that is."""
+        return {"restored": len(self.operations)}

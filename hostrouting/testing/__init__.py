@@ -3,10 +3,14 @@
     MemoryBackend      a kernel in a dictionary, equal to Linux; faults can be injected
     Faults             what can go wrong in it
     MemoryNftables     nftables in a dictionary; faults can be injected
+    MemoryEbtables     ebtables in a list; faults can be injected
+    MemoryLinkLayer    MAC addresses and neighbours in lists; faults can be injected
     FakeHost           that kernel with files and a manager, for tests of tasks; FakeFiles, FakeManager
     topologies         hosts to begin with: `plain_vm()`, `h200()`, `vpn_node()`, `ecmp_node()`, `cni_node()`
     contract           the promises of RouteBackend as tests: subclass `contract.BackendContract`
     nftables_contract  the promises of Nftables as tests: subclass `nftables_contract.NftablesContract`
+    ebtables_contract  the promises of Ebtables as tests: subclass `ebtables_contract.EbtablesContract`
+    link_layer_contract  the promises of LinkLayer as tests: subclass `link_layer_contract.LinkLayerContract`
     strategies         hypothesis strategies for prefixes, routes, rules and snapshots
     config_strategies  hypothesis strategies for configurations
     nftables_strategies  hypothesis strategies for tables of nftables
@@ -27,6 +31,8 @@ A test of code that installs routes::
 """
 
 from hostrouting.backends.memory import Faults, MemoryBackend
+from hostrouting.ebtables.memory import MemoryEbtables
+from hostrouting.neighbours.memory import MemoryLinkLayer
 from hostrouting.nftables.memory import MemoryNftables
 from hostrouting.testing.host import FakeFiles, FakeHost, FakeManager
 from hostrouting.testing.topologies import cni_node, ecmp_node, h200, plain_vm, vpn_node
@@ -36,6 +42,8 @@ __all__ = [
     "MemoryBackend",
     "Faults",
     "MemoryNftables",
+    "MemoryEbtables",
+    "MemoryLinkLayer",
     # a whole host
     "FakeFiles",
     "FakeHost",

@@ -5,19 +5,24 @@ Importing this loads hypothesis.
 configs()        any HostRoutingConfig
 routes()         any StaticRoute
 probe_rewrites() any ProbeRewriteConfig
+cleanups()       any AzureVnetCleanupConfig
 json_values()    any JSON value, some with the keys and values of a configuration among the rest
 near_texts()     text that looks like an address or a network, and often is none
 """
 
 from __future__ import annotations
 
-from ipaddress import IPv4Address, IPv4Network, IPv6Address
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
 
 from hostrouting.config import (
+    AzureVnetCleanupConfig,
+    CleanupScope,
+    EbtablesChoice,
     HostRoutingConfig,
+    IfAzureVnetActive,
     ImdsConfig,
     Mode,
     OnUnknown,
@@ -34,6 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "KEYS",
+    "cleanups",
     "configs",
     "destinations",
     "device_names",
@@ -55,6 +61,8 @@ KEYS = (
     *("destination", "gateway", "dev", "metric", "expectedCidrs", "mode", "expectedDevs", "allowedDevs"),
     *("probeRewrite", "interfaces", "linkLocal", "globalAddress", "table", "priority", "ensureRoute", "condition"),
     *("imds", "url", "timeout", "retries", "onUnknown"),
+    *("azureVnetCleanup", "managed", "protect", "bridgePattern", "uplinks", "what", "ebtables", "neigh", "dryRun"),
+    *("requireDeadMac", "stateFile", "conflistDir", "ifAzureVnetActive", "maxDeletions"),
 )
 """Every key of a configuration."""
 
@@ -116,6 +124,33 @@ def configs() -> SearchStrategy[HostRoutingConfig]:
         route_overlap=route_overlap,
         protocol=st.integers(200, 254),
         probe_rewrite=st.just(ProbeRewriteConfig()) | probe_rewrites(),
+        azure_vnet_cleanup=st.none() | cleanups(),
+    )
+
+
+def cleanups() -> SearchStrategy[AzureVnetCleanupConfig]:
+    """Any clean-up of what azure-vnet left behind."""
+    wide = st.builds(
+        lambda number, length: IPv6Network((number, length), strict=False),
+        st.integers(0, 2**128 - 1),
+        st.integers(32, 128),
+    )
+    pods = networks().filter(lambda network: network.prefixlen >= 8) | wide
+    path = st.sampled_from(["/var/run/azure-vnet.json", "/etc/cni/net.d", "/a b"])
+    return st.builds(
+        AzureVnetCleanupConfig,
+        st.lists(pods, min_size=1, max_size=3),
+        protect=st.lists(networks() | wide, max_size=2),
+        bridge_pattern=st.sampled_from([r"azure\d+", "azure0", "(azure|cloud)[0-9]+"]),
+        uplinks=st.lists(device_names(), max_size=2),
+        what=st.builds(CleanupScope, ebtables=st.booleans(), neigh=st.booleans(), routes=st.booleans()),
+        dry_run=st.booleans(),
+        require_dead_mac=st.booleans(),
+        state_file=path,
+        conflist_dir=path,
+        if_azure_vnet_active=st.sampled_from(IfAzureVnetActive),
+        ebtables=st.sampled_from(EbtablesChoice),
+        max_deletions=st.integers(1, 1_000_000),
     )
 
 
@@ -241,6 +276,23 @@ def near_configs(anything: SearchStrategy[Any]) -> SearchStrategy[dict[str, Any]
             | anything,
         },
     )
+    cleanup = st.fixed_dictionaries(
+        {
+            "managed": st.lists(near_texts() | st.sampled_from(["fd00::/48", "fd00::1/48", "::/0"]), max_size=3)
+            | anything
+        },
+        optional={
+            "protect": st.lists(near_texts(), max_size=2) | anything,
+            "bridgePattern": st.sampled_from([r"azure\d+", "[[a]", "(", ".*", "a{99999999999}"]) | anything,
+            "uplinks": st.lists(scalars(), max_size=2) | anything,
+            "what": st.fixed_dictionaries({}, optional={"neigh": st.booleans() | anything}) | anything,
+            "dryRun": st.booleans() | anything,
+            "stateFile": st.sampled_from(["/run/a.json", "a.json", "/../a"]) | anything,
+            "ifAzureVnetActive": st.sampled_from(IfAzureVnetActive).map(str) | anything,
+            "ebtables": st.sampled_from(EbtablesChoice).map(str) | anything,
+            "maxDeletions": st.integers(-1, 2) | anything,
+        },
+    )
     config = st.fixed_dictionaries(
         {},
         optional={
@@ -248,6 +300,7 @@ def near_configs(anything: SearchStrategy[Any]) -> SearchStrategy[dict[str, Any]
             "routeOverlap": route_overlap | anything,
             "protocol": st.integers(-1, 256) | anything,
             "probeRewrite": probe_rewrite | anything,
+            "azureVnetCleanup": cleanup | anything,
         },
     )
     return config | config.map(lambda part: {"hostRouting": part, "agent": {"name": "node-1"}})

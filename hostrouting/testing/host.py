@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any, Self
 import attrs
 
 from hostrouting.backends.memory import MemoryBackend  # noqa: TC001  attrs.resolve_types looks it up here
+from hostrouting.ebtables import MemoryEbtables
 from hostrouting.errors import BackendError, FileError, MetadataError, UnitFailed
 from hostrouting.fib import PLAIN, Flow
 from hostrouting.host import Host
 from hostrouting.ingress import Programs
 from hostrouting.layout import HostLayout
 from hostrouting.metadata import Fetch, Reply  # noqa: TC001  attrs.resolve_types looks them up here
+from hostrouting.neighbours import MemoryLinkLayer
 from hostrouting.nftables import MemoryNftables
 from hostrouting.system import UnitState
 from hostrouting.testing.topologies import plain_vm
@@ -26,7 +28,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from hostrouting.backends.base import Answer, Change, Outcome, RouteBackend, Watch
+    from hostrouting.ebtables import Ebtables
     from hostrouting.model import IP, Snapshot
+    from hostrouting.neighbours import LinkLayer
+    from hostrouting.nftables import Nftables
 
 __all__ = ["FakeFiles", "FakeHost", "FakeManager"]
 
@@ -265,7 +270,7 @@ def _no_programs(_dev: str) -> Programs:
 
 @attrs.frozen(kw_only=True)
 class FakeHost(Host):
-    """A host in memory: kernel, files, manager and nftables can be arranged before a test, and looked at after it.
+    """A host in memory: whatever it has can be arranged before a test, and looked at after it.
 
     host = FakeHost(kernel=h200())
     phases.execute(CheckRouteOverlap(config, host=host))
@@ -279,7 +284,18 @@ class FakeHost(Host):
     files: FakeFiles = attrs.field(factory=FakeFiles)
     manager: FakeManager | None = attrs.field(factory=FakeManager)
     layout: HostLayout = attrs.field(factory=HostLayout)
-    nftables: MemoryNftables | None = attrs.field(factory=MemoryNftables)
+    tables: MemoryNftables = attrs.field(factory=MemoryNftables)
+    nftables: Callable[[], Nftables] | None = attrs.field(
+        default=attrs.Factory(lambda self: lambda: self.tables, takes_self=True)
+    )
+    bridge_rules: MemoryEbtables = attrs.field(factory=MemoryEbtables)
+    ebtables: Callable[[], Ebtables] | None = attrs.field(
+        default=attrs.Factory(lambda self: lambda: self.bridge_rules, takes_self=True)
+    )
+    neighbours: MemoryLinkLayer = attrs.field(factory=MemoryLinkLayer)
+    link_layer: Callable[[], LinkLayer] | None = attrs.field(
+        default=attrs.Factory(lambda self: lambda: self.neighbours, takes_self=True)
+    )
     fetch: Fetch = attrs.field(default=_nobody_answers)
     programs_at: Callable[[str], Programs] = attrs.field(default=_no_programs)
 

@@ -52,6 +52,9 @@ def contests(folder: Path) -> Iterator[Contest | LeftOut]:
     from tests.benchmarks.probe_rewrite import probe_rewrite_contests  # noqa: PLC0415  as above
 
     yield from probe_rewrite_contests()
+    from tests.benchmarks.azure_cleanup import azure_cleanup_contests  # noqa: PLC0415  as above
+
+    yield from azure_cleanup_contests()
     yield from _with_kernel(folder)
 
 

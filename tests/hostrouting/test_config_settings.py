@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from ipaddress import IPv4Address, IPv4Network, IPv6Address
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from typing import Any, assert_type
 
 import attrs
@@ -13,7 +13,11 @@ import pytest
 
 import hostrouting.config
 from hostrouting.config import (
+    AzureVnetCleanupConfig,
+    CleanupScope,
+    EbtablesChoice,
     HostRoutingConfig,
+    IfAzureVnetActive,
     ImdsConfig,
     Mode,
     OnUnknown,
@@ -30,6 +34,7 @@ WHOLE = HostRoutingConfig(
     RouteOverlapConfig(["172.16.0.0/16"], "STRICT", ["eth0"], ["cali*"]),
     protocol=214,
     probe_rewrite=ProbeRewriteConfig(enabled=True, interfaces=["eth0"]),
+    azure_vnet_cleanup=AzureVnetCleanupConfig(["10.240.0.0/16"]),
 )
 
 # One other value for every field of every class: a field that is added and not named here fails a test below.
@@ -44,7 +49,25 @@ OTHERWISE: list[tuple[Any, dict[str, Any]]] = [
     (
         WHOLE,
         {"static_routes": StaticRoutesConfig(), "route_overlap": RouteOverlapConfig(), "protocol": 213}
-        | {"probe_rewrite": ProbeRewriteConfig()},
+        | {"probe_rewrite": ProbeRewriteConfig(), "azure_vnet_cleanup": None},
+    ),
+    (CleanupScope(), {"ebtables": False, "neigh": False, "routes": False}),
+    (
+        AzureVnetCleanupConfig(["10.240.0.0/16"]),
+        {
+            "managed": (IPv6Network("fd00::/48"),),
+            "protect": (IPv4Network("10.240.0.4"),),
+            "bridge_pattern": "azure0",
+            "uplinks": ("eth0",),
+            "what": CleanupScope(neigh=False),
+            "dry_run": False,
+            "require_dead_mac": False,
+            "state_file": "/run/state.json",
+            "conflist_dir": "/etc/cni",
+            "if_azure_vnet_active": IfAzureVnetActive.WARN,
+            "ebtables": EbtablesChoice.LEGACY,
+            "max_deletions": 1,
+        },
     ),
     (ImdsConfig(), {"url": "http://10.0.0.1", "timeout": 0.5, "retries": 0, "on_unknown": OnUnknown.SKIP}),
     (
@@ -264,7 +287,7 @@ def test_unknown_key_with_a_neighbour(written: str, meant: str) -> None:
 )
 def test_unknown_key_like_no_other(key: str, path: str) -> None:
     """A key like none of ours is named, printably, with those that there are."""
-    known = "staticRoutes, routeOverlap, protocol, probeRewrite, hostRouting"
+    known = "staticRoutes, routeOverlap, protocol, probeRewrite, azureVnetCleanup, hostRouting"
     assert faults({"protocol": 213, key: 1}) == [f"{path}: unknown key; the keys known here are {known}"]
 
 
@@ -273,7 +296,7 @@ def test_an_agents_file_without_our_key(document: dict[str, object]) -> None:
     """A file that is about something else has one fault, which says where our settings belong in it."""
     assert faults(document) == [
         (
-            "configuration: has none of the keys staticRoutes, routeOverlap, protocol, probeRewrite; "
+            "configuration: has none of the keys staticRoutes, routeOverlap, protocol, probeRewrite, azureVnetCleanup; "
             "in an agent's larger file, put them into an object under the key hostRouting"
         )
     ]
@@ -282,7 +305,7 @@ def test_an_agents_file_without_our_key(document: dict[str, object]) -> None:
 
 def test_unknown_keys_below() -> None:
     """Keys are checked at every depth, and `hostRouting` has no place inside itself."""
-    known = "staticRoutes, routeOverlap, protocol, probeRewrite"
+    known = "staticRoutes, routeOverlap, protocol, probeRewrite, azureVnetCleanup"
     assert faults({"hostRouting": {"hostRouting": {}, "routeOverlap": {"Mode": ""}}}) == [
         f"hostRouting.hostRouting: unknown key; the keys known here are {known}",
         "hostRouting.routeOverlap.Mode: unknown key; did you mean mode?",
@@ -437,6 +460,10 @@ def _read_back(settings: Any) -> Any:
             return _read_back(HostRoutingConfig(route_overlap=settings)).route_overlap
         case ProbeRewriteConfig():
             return _read_back(HostRoutingConfig(probe_rewrite=settings)).probe_rewrite
+        case AzureVnetCleanupConfig():
+            return _read_back(HostRoutingConfig(azure_vnet_cleanup=settings)).azure_vnet_cleanup
+        case CleanupScope():
+            return _read_back(AzureVnetCleanupConfig(["10.0.0.0/8"], what=settings)).what
         case ImdsConfig():
             return _read_back(ProbeRewriteConfig(imds=settings)).imds
     return HostRoutingConfig.from_json(settings.to_json())
@@ -471,6 +498,20 @@ def test_to_json_spells_everything_out() -> None:
                 "retries": 5,
                 "onUnknown": "fail",
             },
+        },
+        "azureVnetCleanup": {
+            "managed": ["10.240.0.0/16"],
+            "protect": [],
+            "bridgePattern": r"azure\d+",
+            "uplinks": [],
+            "what": {"ebtables": True, "neigh": True, "routes": True},
+            "dryRun": True,
+            "requireDeadMac": True,
+            "stateFile": "/var/run/azure-vnet.json",
+            "conflistDir": "/etc/cni/net.d",
+            "ifAzureVnetActive": "fail",
+            "ebtables": "auto",
+            "maxDeletions": 1000,
         },
     }
 

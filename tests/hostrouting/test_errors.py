@@ -7,8 +7,11 @@ import pickle
 import pytest
 
 from hostrouting.errors import (
+    AmbiguousRule,
     ApplyError,
     BackendError,
+    CleanupIncomplete,
+    CleanupRefused,
     ConfigError,
     Fault,
     FileError,
@@ -19,6 +22,7 @@ from hostrouting.errors import (
     RouteOverlapError,
     RouteRefused,
     SnapshotError,
+    UndoFileError,
     UnitFailed,
 )
 
@@ -79,6 +83,10 @@ MADE = {
     RouteOverlapError: RouteOverlapError("it escapes", report=("a", "report")),
     MetadataError: MetadataError("http://10.0.0.1/", "cannot be asked: Connection refused", can_retry=False),
     FileError: FileError("cannot be read", path="/etc/x", errno=13),
+    CleanupRefused: CleanupRefused(["one", "other"]),
+    CleanupIncomplete: CleanupIncomplete("1 of 2 things were deleted; what is left", ["one"]),
+    UndoFileError: UndoFileError("/x.undo", "line 1: it is not a command"),
+    AmbiguousRule: AmbiguousRule(["PREROUTING -j DROP"], twin="PREROUTING -s Unicast -j DROP"),
     UnitFailed: UnitFailed("x.service", result="exit-code", status=3, words=["a", "b"]),
 }
 
@@ -101,3 +109,25 @@ def test_errors_survive_pickling(kind: type[HostRoutingError]) -> None:
     copied = pickle.loads(pickle.dumps(error))  # noqa: S301  our own bytes
     assert type(copied) is kind
     assert (str(copied), copied.args, vars(copied)) == (str(error), error.args, vars(error))
+
+
+def test_a_clean_up_that_was_refused() -> None:
+    """Each reason is in the sentence, and on its own."""
+    error = CleanupRefused(["azure-vnet is active", "its state file is cut short"])
+    assert str(error) == "nothing was deleted: azure-vnet is active; its state file is cut short"
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)  # noqa: S301  it is ours
+
+
+def test_a_clean_up_with_much_left() -> None:
+    """The first ten things that are left are named, and the number of the others."""
+    error = CleanupIncomplete("1 of 13 things were deleted; what is left", [f"rule {it}" for it in range(12)])
+    assert str(error).endswith("rule 8; rule 9 (and 2 more)")
+    assert len(error.left) == 12
+
+
+def test_an_undo_file_that_is_not_one() -> None:
+    """The message names the file, what is wrong in it, and which file is meant."""
+    error = UndoFileError("/x.undo", "line 1: it is not a command")
+    assert (
+        str(error) == "/x.undo: line 1: it is not a command; give the file that the clean-up named, as it was written"
+    )

@@ -35,6 +35,12 @@ def test_where_everything_is() -> None:
     }
 
 
+def test_where_a_clean_up_is_written_down() -> None:
+    """Each has a file of its own, where a reboot leaves it, also below another root."""
+    assert HostLayout().undo_file(3) == "/var/lib/aks-flex-node/azure-vnet-3.undo"
+    assert HostLayout(root="/mnt").undo_file(1) == "/mnt/var/lib/aks-flex-node/azure-vnet-1.undo"
+
+
 def test_where_the_first_installations_had_more() -> None:
     """Their drop-ins and notes are known by their paths, so that they can be taken away."""
     layout = HostLayout()

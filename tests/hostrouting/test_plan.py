@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hostrouting.fib import Fib
 from hostrouting.model import OURS, Link, NextHop, Prefix, Route, Snapshot, as_ip, default_rules
-from hostrouting.plan import RoutePlan, Step, plan_routes
+from hostrouting.plan import RoutePlan, Step, plan_exactly, plan_routes
 from hostrouting.uplink import DesiredRoute, Pending, resolve_route
 from tests.support.examples import scaled
 from tests.support.strategies import blocks, links, prefixes, routes
@@ -423,3 +423,17 @@ class TestWhatIsLeftOpen:
         assert self.resolved(want("fd00:9::/64"), snapshot) == (
             "fd00:9::/64 via inet6 fe80::1 dev eth0 proto hostrouting metric 1024"
         )
+
+
+def test_a_replacement_that_would_hit_another_route() -> None:
+    """Beside another's route of the same key, one of ours in IPv6 is not replaced: the kernel might replace the other."""
+    wanted = Route.to("fd00:9::1/128", dev="eth0", metric=1024, protocol=OURS)
+    stale = Route.to("fd00:9::1/128", dev="eth0", gateway="fe80::1", metric=1024, protocol=OURS)
+    theirs = Route.to("fd00:9::1/128", dev="ib0", metric=1024, protocol=4)
+
+    def actions(*there: Route) -> list[str]:
+        snapshot = attrs.evolve(plain().with_routes(there), rules=default_rules(6))
+        return [it.action for it in plan_exactly([wanted], snapshot, ours=[OURS], about=[wanted.prefix]).steps]
+
+    assert actions(stale) == ["replace"]
+    assert actions(stale, theirs) == ["conflict"]

@@ -17,10 +17,12 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+import phases
 from hostrouting.render import ProbeScript, render_probe_script
 from tests.support.awks import put_before
 from tests.support.examples import scaled
 from tests.support.namespace import Namespace, private_namespace
+from tests.support.rewriting import Rewriting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -396,18 +398,17 @@ class TestRoute:
 
     @pytest.mark.parametrize(
         "other",
-        ["GLOBAL dev eth1 proto 4", "GLOBAL via fd00:99::1 dev eth0 metric 5 proto 4", "unreachable GLOBAL proto 4"],
+        ["GLOBAL dev eth1 proto 4", "GLOBAL via fd00:99::1 dev eth0 proto 4", "unreachable GLOBAL proto 4"],
     )
     def test_refused(self, node: Node, other: str) -> None:
-        """A route of another owner that takes the replies is named, and stays; the table is in force all the same."""
+        """A route of another owner that holds the key of ours is named, and stays; no table is loaded."""
         node.must("ip", "-6", "route", "add", *other.replace("GLOBAL", GLOBAL).split())
         before = node.routes()
         said = node.fails()
         assert said.startswith(f"{GLOBAL}: its route [{GLOBAL} ")
         assert said.endswith("] is not ours and takes the replies: remove it, or set ensureRoute to false")
         assert " proto 4 " in said
-        assert node.routes() == before
-        assert node.listing()
+        assert (node.routes(), node.listing(), node.applied.exists()) == (before, "", False)
         node.passes(attrs.evolve(TOLD, ensure_route=False))
         assert node.routes() == before
 
@@ -425,7 +426,7 @@ class TestRoute:
     )
     @example(crowd=[("via fe80::1", "eth0", 213, 1024), ("", "eth1", 4, 1024)])
     def test_any_crowd(self, node: Node, crowd: list[tuple[str, str, int, int]]) -> None:
-        """Among any routes to the address: the first leads out of the link afterwards, or a stranger before it is named."""
+        """Among any routes to the address: the first with our metric leads out of the link afterwards, or one that is not ours is named."""
         while node.routes():
             # Of an ECMP route, the kernel may take several legs away by the first deletion: then ip fails at the next.
             node.inside.run("ip", "-6", "route", "flush", f"{GLOBAL}/128")
@@ -441,7 +442,8 @@ class TestRoute:
             assert theirs
             assert f"[{GLOBAL} " in done.stderr
         else:
-            assert re.fullmatch(f"{GLOBAL} dev eth0 proto (4|213) metric (1|1024) pref medium", after[0]), after
+            first = next(it for it in after if " metric 1024 " in it)
+            assert re.fullmatch(f"{GLOBAL} dev eth0 proto (4|213) metric 1024 pref medium", first), after
             assert [it for it in after if " proto 213 " in it] in ([], [ROUTE])
 
     def test_a_link_that_is_missing(self, node: Node) -> None:
@@ -475,6 +477,73 @@ class TestRoute:
         assert (done.returncode, "within 0 s" in done.stderr) == (1, True)
 
 
+class TestAgainstTheTask:
+    """The task and the script leave the same behind, whatever they find."""
+
+    THEIRS = f"table ip6 {TABLE} {{\n chain c {{\n  type filter hook input priority 0\n  counter\n }}\n}}\n"
+
+    @pytest.mark.parametrize(
+        ("found", "refused"),
+        [
+            ("", False),
+            ("ip address del fd00:99::4/64 dev eth0", False),
+            ("ip address replace fd00:99::4/64 dev eth0 nodad preferred_lft 0", False),
+            ("ip address del fd00:99::4/64 dev eth0 & ip address add fec0::4/64 dev eth0 nodad", False),
+            ("ip address add GLOBAL/128 dev eth0 nodad", True),
+            ("ip address add GLOBAL/128 dev eth1 nodad", True),
+            ("nft add table ip6 hostrouting_slb", False),
+            ("nft add table ip6 hostrouting_slb { set s { type ipv6_addr; }; }", True),
+            ("theirs", True),
+            ('theirs & nft add rule ip6 hostrouting_slb c counter comment "hostrouting: old"', False),
+            ("ip route add GLOBAL dev eth0 proto 4", False),
+            ("ip route add GLOBAL dev eth1 proto 4", True),
+            ("ip route add GLOBAL via fd00:99::1 dev eth0 proto 4", True),
+            ("ip route add blackhole GLOBAL proto 4", True),
+            ("ip route add GLOBAL dev eth0 metric 5 proto 4", False),
+            ("ip route add GLOBAL dev eth1 metric 5 proto 4", False),
+            ("ip route add GLOBAL dev eth1 metric 2000 proto 4", False),
+            ("ip route add GLOBAL via fd00:99::1 dev eth0 proto 213", False),
+            ("ip route add GLOBAL dev eth1 proto 213 & ip route append GLOBAL dev eth0 proto 4", False),
+            ("ip route add GLOBAL via fd00:99::1 dev eth0 proto 213 & ip route append GLOBAL dev eth1 proto 4", True),
+            ("ip route add GLOBAL dev eth1 proto 4 & ip route append GLOBAL dev eth0 proto 213", True),
+        ],
+    )
+    def test_any_find(self, node: Node, found: str, refused: bool) -> None:  # noqa: FBT001  a parameter
+        """Both refuse, and then nothing is changed, or both end with the same table and the same routes."""
+
+        def arrange() -> None:
+            node.inside.run("nft", "flush", "ruleset")
+            for scope in ("global", "site"):
+                node.must("ip", "-6", "address", "flush", "scope", scope)
+            node.inside.batch(["address add fd00:99::4/64 dev eth0 nodad"])
+            while node.routes():
+                node.inside.run("ip", "-6", "route", "flush", f"{GLOBAL}/128")
+            for command in filter(None, found.replace("GLOBAL", GLOBAL).split(" & ")):
+                if command == "theirs":
+                    node.must("nft", self.THEIRS)
+                else:
+                    node.must(*command.replace("ip ", "ip -6 ", 1).split())
+
+        arrange()
+        before = node.listing(), node.routes()
+        task = Rewriting(node.inside)
+        try:
+            task.apply()
+            is_refused = False
+        except phases.TaskFailed:
+            is_refused = True
+        by_task = node.listing(), node.routes()
+        arrange()
+        script = node.folder / "probe-rewrite.sh"
+        script.write_text(task.script)
+        done = node.inside.run("bash", str(script), RUNTIME_DIRECTORY=str(node.applied.parent))
+        by_script = node.listing(), node.routes()
+        assert (is_refused, done.returncode) == (refused, int(refused)), done.stderr
+        assert by_script == by_task
+        if refused:
+            assert (by_script, node.applied.exists()) == (before, False)
+
+
 class TestNote:
     """The note tells what to take away after the configuration has changed."""
 
@@ -503,10 +572,18 @@ class TestNote:
         assert node.applied.read_text() == f"{NOTE}table former\n"
 
     @pytest.mark.parametrize(
-        "line", ["table other; flush ruleset", "table ip6 other", "table Other", "route ::/0 dev eth0 protocol 2", "x"]
+        "line",
+        [
+            "table other",
+            "table other; flush ruleset",
+            "table ip6 other",
+            "table Other",
+            "route ::/0 dev eth0 protocol 2",
+            "x",
+        ],
     )
     def test_what_is_not_a_note(self, node: Node, line: str) -> None:
-        """A line that no run has written has no effect."""
+        """A line that no run has written has no effect, nor one that names a table that is another's by now."""
         node.nft(OTHER)
         node.applied.parent.mkdir()
         node.applied.write_text(f"{line}\n\n")

@@ -55,7 +55,7 @@ class Rewriting:
         """On this host, with these settings beside the usual ones."""
         self._node = node
         self._files = _Files()
-        self._host = Host(backend=NetlinkBackend, files=self._files, manager=FakeManager(), nftables=NftProgram())
+        self._host = Host(backend=NetlinkBackend, files=self._files, manager=FakeManager(), nftables=NftProgram)
         self.changed(**more)
 
     def changed(self, **more: Any) -> None:
@@ -86,9 +86,14 @@ class Rewriting:
         assert found is not None
         return found
 
+    @property
+    def script(self) -> str:
+        """The boot script, once it is installed."""
+        return self._files.texts[self._host.layout.probe_script_path]
+
     def boot(self, directory: Path) -> None:
         """Run the boot script, which is put into this directory."""
         script = directory / "script"
-        script.write_text(self._files.texts[self._host.layout.probe_script_path])
+        script.write_text(self.script)
         done = self._node.run("bash", str(script), RUNTIME_DIRECTORY=str(directory))
         assert done.returncode == 0, done.stderr

@@ -267,7 +267,8 @@ def _insert(routes: list[Route], change: Change) -> None:
 
 def not_permitted(error: KernelError) -> NotPermitted | None:
     """The error when it concerns this process and no particular route."""
-    if error.number not in {errno.EPERM, errno.EACCES}:
+    # EACCES is also what Linux answers where a device has IPv6 switched off; only its text tells the two apart.
+    if error.number not in {errno.EPERM, errno.EACCES} or "IPv6 is disabled" in error.words:
         return None
     return NotPermitted(
         "this process may not change routing; it takes root, or the capability CAP_NET_ADMIN",

@@ -1,6 +1,6 @@
 """Next hop objects: the legs of each, by its number. Read with pyroute2, which is loaded when there is one.
 
-This is the only module that loads pyroute2: it takes a tenth of a second, and few hosts have next hop objects.
+It is loaded only then: it takes a tenth of a second, and few hosts have next hop objects.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ All are loaded for the help, whatever is typed. So a module loads nothing at its
 `schemas`; what a command works with is loaded inside the functions that carry it out.
 """
 
-from hostrouting.cli.commands import apply, check, explain, plan, remove, render, repair, snapshot, status
+from hostrouting.cli.commands import apply, check, clean, explain, plan, remove, render, repair, snapshot, status
 
 __all__ = ["COMMANDS"]
 
@@ -17,6 +17,7 @@ COMMANDS = (
     snapshot.COMMAND,
     apply.COMMAND,
     remove.COMMAND,
+    clean.COMMAND,
     render.COMMAND,
 )
 """In the order in which they are listed."""

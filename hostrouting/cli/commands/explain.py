@@ -130,12 +130,16 @@ def _seen_by_rules(
         not isinstance(source, IPv6Address)
         or not isinstance(address, IPv6Address)
         or not source.is_link_local
-        or flow.iif in {None, "lo"}
+        or flow.iif == "lo"
     ):
         return "", flow
     here = arguments.config is None and arguments.snapshot is None
     config = (installed_config(host()) or HostRoutingConfig()) if here else config_of(arguments)
     settings = config.probe_rewrite
+    if flow.iif is None:
+        ways = [it for it in settings.interfaces if is_rewritten(settings, source=source, destination=address, iif=it)]
+        told = f"what comes in by {' or '.join(ways)} from {source} becomes {settings.global_address} before routing"
+        return (f"{told}: add --iif {ways[0]} to follow it" if ways else ""), flow
     if not is_rewritten(settings, source=source, destination=address, iif=flow.iif):
         if address.is_link_local or address.is_multicast:
             return "", flow

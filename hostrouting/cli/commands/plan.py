@@ -40,10 +40,16 @@ def _here(host: Host, config: HostRoutingConfig) -> Prospect:
     look = Configure(config, host=host).preview()
     routes, gate = look.routes or RoutePlan(), looked_at_gate(host)
     after = None if look.before is None else _afterwards(routes, look.before, config)
-    operations, notes = look.operations, look.notes
-    files = look.files
     return Prospect(
-        routes, files.writes, files.removes, after, saved=False, gate=gate, operations=operations, notes=notes
+        routes,
+        look.files.writes,
+        look.files.removes,
+        after,
+        saved=False,
+        gate=gate,
+        operations=look.operations,
+        notes=look.notes,
+        conflicts=look.conflicts,
     )
 
 
@@ -80,8 +86,9 @@ def _page(it: Prospect, arguments: argparse.Namespace, style: Style) -> Iterator
     yield from step_lines(it.steps)
     yield from (line("  ", Painted(f"? {pending}", "warn")) for pending in it.routes.pending)
     yield from foreseen_lines(it.routes.foreseen, config=arguments.config)
-    if it.operations or it.notes:
+    if it.operations or it.notes or it.conflicts:
         yield line()
+    yield from (line("  ", Painted(conflict, "bad")) for conflict in it.conflicts)
     yield from operation_lines(it.operations)
     yield from (line("  ", Painted(note, "warn")) for note in it.notes)
     if it.writes or it.removes:
@@ -103,7 +110,7 @@ def _page(it: Prospect, arguments: argparse.Namespace, style: Style) -> Iterator
                 again = f"hostrouting repair --config {arguments.config}{where}"
                 yield line(f"What the configuration lacks is printed by: {again}")
     yield from gate_lines(it.gate)
-    if it.changes and not it.is_stuck and arguments.snapshot is None:
+    if it.changes and it.answer != "conflict" and not it.is_stuck and arguments.snapshot is None:
         yield line()
         yield line(f"Do it, as root, with: hostrouting apply --config {arguments.config}")
 
@@ -117,6 +124,8 @@ def _answer_line(it: Prospect, config: str) -> Line:
         count = counted(len(it.routes.conflicts), "route")
         told = f" {count} cannot be had; apply would change no route and fail{none}{beside}"
         return line(Painted("CONFLICT:", "bad"), told)
+    if it.conflicts:
+        return line(Painted("CONFLICT:", "bad"), f" something stands in the way; apply would fail{none}{beside}")
     if it.routes.pending:
         told = f" apply would wait for what is not there yet{until}{beside}"
         return line(Painted("NOT READY:", "warn"), told)
@@ -149,6 +158,7 @@ def _document(it: Prospect) -> dict[str, Any]:
         "foreseen": [foreseen_document(foreseen) for foreseen in it.routes.foreseen],
         "operations": [operation_document(operation) for operation in it.operations],
         "notes": list(it.notes),
+        "conflicts": list(it.conflicts),
         "files": None if it.saved else {"write": list(it.writes), "remove": list(it.removes)},
         "verdict": None if it.after is None else it.after.found.verdict,
         "gate": None if it.saved else gate_document(it.gate),
@@ -176,6 +186,7 @@ a device. With --json, "answer" tells these apart.
         "pending[]": "what is waited for; each a sentence",
         **OPERATIONS,
         "notes[]": "what there is to know of these; each a sentence",
+        "conflicts[]": "what stands in the way of these; each a sentence",
         "files.write[]": "the files that would be written, if only till it fails; files is null of a snapshot",
         "files.remove[]": "the files that would be removed",
         "verdict": "what check would say afterwards; null where nothing is to be checked, or nobody knows",

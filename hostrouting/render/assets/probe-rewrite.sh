@@ -97,7 +97,9 @@ read_applied() {
   [[ -f $applied ]] || return
   while IFS= read -r line; do
     [[ $line =~ ^(table [a-z][a-z0-9_]*|route [0-9a-f:.]+ dev [A-Za-z0-9_.-]+ protocol [0-9]+)$ ]] || continue
-    [[ $line == "${own[0]}" || $line == "${own[1]-}" ]] || former+=("$line")
+    [[ $line == "${own[0]}" || $line == "${own[1]-}" ]] && continue
+    [[ $line == route* ]] || is_free "${line#* }" || continue # of that name there is another's by now
+    former+=("$line")
   done <"$applied"
 }
 
@@ -134,6 +136,17 @@ ruleset() {
     "}" "}"
 }
 
+# Whether a table of this name may be taken away: it has one of our rules, or nothing in it, or nft cannot tell (a
+# dormant one), or it is not there. Where it is there, `said` begins with "table".
+is_free() {
+  local line IFS=$'\n'
+  run nft -n list table ip6 "$1" || return 0
+  [[ $said == *'comment "hostrouting: '* || $said == *'flags '*dormant* ]] && return
+  for line in $said; do
+    [[ $line =~ ^[[:space:]]*(table .*|flags .*|chain .*|type .* hook .*|\})$ ]] || return
+  done
+}
+
 # Takes the tables of these lines away, and loads what follows, in one transaction.
 load() {
   local line why input='' rules=$1
@@ -162,62 +175,15 @@ outline() {
 
 is_loaded() { run nft -n list table ip6 "$table" && [[ $(outline "$said") == "$(outline "$1")" ]]; }
 
-# --- The route.
+#include reply-route.sh
 
-# Looks at the routes to the global address, which are listed in the order in which the kernel takes them. Sets
-# `is_there`; `holder`, a route of another owner that wins; and `stale`, those of ours that are not as wanted.
-look_at_routes() {
-  local line metric=0 way IFS=$'\n'
-  way="^1 [^ ]+ dev ${interfaces[0]//./\\.} proto [0-9]+ scope [0-9]+ metric [0-9]+( linkdown| dead)*( pref medium)? *$"
-  is_there='' holder='' stale=()
-  run ip -6 -N -d -o route show table main exact "$global/128" || return
-  for line in $said; do
-    [[ $line =~ \ metric\ ([0-9]+) ]] && metric=${BASH_REMATCH[1]}
-    if [[ "$line " == *" proto $protocol "* ]]; then
-      if [[ $route == yes && $metric == "$METRIC" && $line =~ $way ]]; then is_there=1; else stale+=("$line"); fi
-    elif [[ ! $is_there ]] && ((metric <= METRIC)); then
-      # One that says the same does the same work.
-      if [[ $line =~ $way ]]; then is_there=1; else holder=${holder:-${line#* }}; fi
-    fi
-  done
-}
-
-place_route() {
-  local dev=${interfaces[0]} how why=''
-  while
-    look_at_routes || fail "the routes to $global cannot be read: ${said#*: }"
-    [[ ! $holder ]] ||
-      fail "$global: its route [${holder% }] is not ours and takes the replies: remove it, or set ensureRoute to false"
-    [[ ! $is_there ]]
-  do
-    if [[ $why ]]; then
-      ((waited < wait * 5)) ||
-        fail "$global: no route by $dev within $wait s: $why: interfaces has to name a link that is there and up"
-      nap
-    fi
-    how=add
-    [[ ${stale[*]} == *" metric $METRIC "* ]] && how=replace # what holds the key is ours
-    run ip -6 route $how "$global/128" dev "$dev" proto "$protocol" metric "$METRIC" table main
-    why=${said%%$'\n'*}
-    why=${why#RTNETLINK answers: } why=${why:-something else removes it}
-  done
-}
-
-# And those of another address, device or number that an earlier run has put there.
-remove_stale() {
-  local line word words
-  for line in "${stale[@]}"; do
-    words=()
-    for word in via dev metric; do
-      [[ $line == *nexthop* && $word != metric ]] && continue
-      [[ $line =~ \ $word\ ([^ ]+) ]] && words+=("$word" "${BASH_REMATCH[1]}")
-    done
-    run ip -6 route del "$global/128" proto "$protocol" table main "${words[@]}"
-  done
-  for line in "${former[@]}"; do
-    [[ $line =~ ^route\ (.+)\ dev\ (.+)\ protocol\ (.+)$ ]] || continue
-    run ip -6 route del "${BASH_REMATCH[1]}/128" dev "${BASH_REMATCH[2]}" proto "${BASH_REMATCH[3]}" table main
-  done
+# What is in the way is named before anything is changed.
+require_free_way() {
+  is_free "$table" ||
+    fail "table ip6 $table is not ours, no comment in it begins with 'hostrouting:': set table to another name"
+  run ip -6 -o address show to "$global/128" && [[ $said == *' inet6 '* ]] && said=${said#*: } &&
+    fail "$global is an address of this host, on ${said%% *}: set globalAddress to an address that no host has"
+  [[ $route != yes ]] || require_no_holder
 }
 
 # By whoever ends it, as its unit does one that has no end.
@@ -225,6 +191,7 @@ trap 'say 3 "told to stop before all of it was done"; finished=1; exit 143' TERM
 read_applied
 if is_wanted; then
   hash nft 2>/dev/null || fail 'nft is not there: install the package nftables'
+  require_free_way
   rules=$(ruleset)
   note "${own[@]}" "${former[@]}"
   for attempt in 1 2 3; do # for the start of another machine may flush nftables in between
@@ -240,7 +207,7 @@ else
   there=()
   for line in "${former[@]}"; do
     # Where nftables is not there at all, no table is.
-    [[ $line == table* ]] && run nft list "table ip6 ${line#* }" && there+=("$line")
+    [[ $line == table* ]] && is_free "${line#* }" && [[ $said == table* ]] && there+=("$line")
   done
   ((${#there[@]})) && load '' "${there[@]}"
   look_at_routes

@@ -444,6 +444,13 @@ class TestChange:
         assert backend.change([]) == ()
         assert Outcome(Change("add", to("1.0.0.0/8"))).ok
 
+    def test_a_device_without_ipv6(self, namespace: Namespace, backend: NetlinkBackend) -> None:
+        """Where a device has IPv6 switched off, the route is refused, and nothing is said of privilege."""
+        namespace.sysctl("ipv6/conf/eth0/disable_ipv6", 1)
+        [outcome] = backend.change([Change("add", to("fd00:9::/64", None, metric=1024))])
+        assert isinstance(outcome.error, RouteRefused)
+        assert "IPv6 is disabled" in str(outcome.error)
+
 
 class TestLookup:
     """The deciding entry for each destination."""

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hostrouting.nftables import refusal
+from hostrouting.backends.base import Change
+from hostrouting.model import Route
+from hostrouting.nftables import Chain, Counter, Rule, Table, refusal
 from hostrouting.testing import FakeFiles, FakeHost, h200
 from tests.support.cli import say
 
@@ -49,7 +51,39 @@ def test_plan_apply_and_remove(probes: str, host: FakeHost) -> None:
     removed = say("remove", host=host)
     assert removed.code == 0
     assert "  delete nftables table ip6 hostrouting_slb    # it is no longer wanted" in removed.lines
-    assert str(host.nftables) == ""
+    assert str(host.tables) == ""
+
+
+def test_what_stands_in_the_way(probes: str, host: FakeHost) -> None:
+    """Plan says what apply would fail of, as apply does, with the same exit code; nothing is to be done then."""
+    theirs = Table("hostrouting_slb", [Chain("c", [Rule([Counter()], "theirs")])])
+    host.tables.replace(theirs)
+    host.kernel.change([Change("add", Route.to(f"{KNOWN}/128", dev="ib0", metric=1024, protocol=4))])
+    host.kernel.add_address("eth0", f"{KNOWN}/128")
+    planned = say("plan", "--config", probes, host=host)
+    assert (planned.code, planned.lines[0]) == (
+        1,
+        "CONFLICT: something stands in the way; apply would fail, and no machine starts",
+    )
+    assert "hostrouting apply" not in planned.out
+    document = say("plan", "--config", probes, "--json", host=host).json
+    assert (document["answer"], document["operations"]) == ("conflict", [])
+    address, table, route = document["conflicts"]
+    assert "is an address of this host, on eth0" in address
+    assert "is not ours: no rule in it has a comment" in table
+    assert "its key is held by" in route
+    host.kernel.delete_address("eth0", f"{KNOWN}/128")
+    applied = say("apply", "--config", probes, host=host)
+    assert (applied.code, table in applied.out) == (1, True)
+    assert host.tables.table("hostrouting_slb") == theirs
+
+
+def test_remove_names_every_file(probes: str, host: FakeHost) -> None:
+    """The script and the record are among the files that remove says it has removed."""
+    say("apply", "--config", probes, host=host)
+    told = say("remove", "--json", host=host).json
+    layout = host.layout
+    assert {layout.probe_script_path, layout.probe_applied_path, layout.probe_unit_path} <= set(told["files"])
 
 
 def test_status_and_check(probes: str, host: FakeHost) -> None:
@@ -64,8 +98,7 @@ def test_status_and_check(probes: str, host: FakeHost) -> None:
         assert told.code == 1
         assert f"NOT WORKING: {SUBJECT}: the rules are in force, but" in told.lines
         assert any(line.startswith("  net.ipv6.conf.all.forwarding is 0") for line in told.lines)
-    assert host.nftables is not None
-    host.nftables.flush()
+    host.tables.flush()
     assert say("status", host=host).lines[0] == (
         f"NOT IN FORCE: {SUBJECT}; nftables table ip6 hostrouting_slb: it is missing (and 1 more, below)"
     )
@@ -76,8 +109,7 @@ def test_status_and_check(probes: str, host: FakeHost) -> None:
 def test_a_check_of_cidrs_alone(probes: str, host: FakeHost) -> None:
     """Where CIDRs are named, nothing else is asked about."""
     say("apply", "--config", probes, host=host)
-    assert host.nftables is not None
-    host.nftables.flush()
+    host.tables.flush()
     told = say("check", "10.1.0.0/16", host=host)
     assert (told.code, "IN FORCE" in told.out) == (0, False)
 
@@ -97,8 +129,7 @@ def test_without_expected_cidrs(host: FakeHost, tmp_path: Path) -> None:
 def test_what_cannot_be_found_out(probes: str, host: FakeHost) -> None:
     """Where nft may not be asked, check is undecided and says why."""
     say("apply", "--config", probes, host=host)
-    assert host.nftables is not None
-    host.nftables.fault = refusal.missing()
+    host.tables.fault = refusal.missing()
     told = say("check", host=host)
     assert told.code == 3
     assert any(line.startswith("Could not be found out: rewrite-probe-source: ") for line in told.lines)
@@ -113,12 +144,20 @@ def test_explain(probes: str, host: FakeHost) -> None:
     say("apply", "--config", probes, host=host)
     told = say(*packet, host=host)
     assert f"The source {PROBE} becomes {KNOWN} before routing (nftables table ip6 hostrouting_slb)." in told.lines
-    assert host.nftables is not None
-    host.nftables.flush()
+    host.tables.flush()
     assert "but that is not in force" in say(*packet, host=host).out
     assert say("explain", "fe80::9", "--from", PROBE, "--iif", "eth0", "--json", host=host).json["source"] == ""
     other = say("explain", "2001:db8::9", "--from", "2001:db8::1", "--iif", "eth0", "--json", host=host).json
     assert other["source"] == ""
+
+
+def test_explain_without_a_device(probes: str, host: FakeHost) -> None:
+    """Where it is not told by which device a probe comes in, the rewrite is named, and what to tell."""
+    say("apply", "--config", probes, host=host)
+    told = f"What comes in by eth0 from {PROBE} becomes {KNOWN} before routing: add --iif eth0 to follow it."
+    assert told in say("explain", "2001:db8::9", "--from", PROBE, host=host).lines
+    assert say("explain", "2001:db8::9", "--from", "fe80::7", "--json", host=host).json["source"] == ""
+    assert say("explain", "fe80::9", "--from", PROBE, "--json", host=host).json["source"] == ""
 
 
 def test_render(probes: str, tmp_path: Path) -> None:

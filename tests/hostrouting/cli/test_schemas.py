@@ -13,7 +13,8 @@ from hostrouting.cli.commands import COMMANDS
 from hostrouting.cli.schemas import ERROR
 from hostrouting.errors import FileError, NetlinkUnavailable
 from hostrouting.model import Prefix, Route, Rule
-from hostrouting.testing import FakeFiles, FakeHost, MemoryBackend, h200, vpn_node
+from hostrouting.testing import FakeFiles, FakeHost, MemoryBackend, MemoryEbtables, h200, vpn_node
+from tests.support.azure_leftovers import DEAD, MANAGED, OWN, R2, azure_host
 from tests.support.cli import say
 
 if TYPE_CHECKING:
@@ -109,6 +110,15 @@ def documents(written: Callable[..., str], repaired: str, tmp_path: Path) -> lis
 
     unmet = tmp_path / "unmet.json"
     unmet.write_text(json.dumps({"probeRewrite": {"enabled": True, "interfaces": ["eth0"]}}))
+    always = tmp_path / "always.json"
+    always.write_text(json.dumps({"probeRewrite": {"enabled": True, "interfaces": ["eth0"], "condition": "always"}}))
+    barred = h200()
+    barred.add_address("eth0", "2603:1062:0:1:fe80:1234:5678:9abc/128")
+
+    stale = tmp_path / "stale.json"
+    stale.write_text(json.dumps({"azureVnetCleanup": {"managed": list(MANAGED), "ifAzureVnetActive": "warn"}}))
+    active = FakeFiles({"/etc/cni/net.d/10.conf": '{"type": "azure-vnet"}', "/var/run/azure-vnet.json": "{"})
+    inert = MemoryEbtables([R2.format("10.240.0.5", DEAD).replace("eth0", "eth7"), OWN[0]])
 
     def told(*words: str, **where: Any) -> dict[str, Any]:
         document: dict[str, Any] = say(*words, "--json", **where).json
@@ -148,6 +158,10 @@ def documents(written: Callable[..., str], repaired: str, tmp_path: Path) -> lis
         told("check", "--config", str(probes), host=rewriting),
         told("remove", host=rewriting),
         told("plan", "--config", str(unmet), kernel=h200()),
+        told("clean", "azure-vnet", "--config", str(stale), host=azure_host(files=active, bridge_rules=inert)),
+        told("clean", "azure-vnet", "--config", str(stale), "--apply", host=azure_host(files=active)),
+        told("clean", "azure-vnet", "--config", str(stale), "--apply", host=azure_host()),
+        told("plan", "--config", str(always), kernel=barred),
     ]
 
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 KNOWN = "2603:1062:0:1:fe80:1234:5678:9abc"
 TABLE = "hostrouting_slb"
+CONTEXT = phases.Context(observers=[])
 FORWARDING = {"/proc/sys/net/ipv6/conf/all/forwarding": "1\n", "/proc/sys/net/ipv6/conf/eth0/accept_ra": "2\n"}
 
 
@@ -59,8 +60,7 @@ def failure(host: FakeHost, **settings: Any) -> BaseException:
 
 def table_of(host: FakeHost, name: str = TABLE) -> object:
     """What nftables has under this name."""
-    assert host.nftables is not None
-    return host.nftables.table(name)
+    return host.tables.table(name)
 
 
 def routes_of(host: FakeHost) -> list[str]:
@@ -102,7 +102,9 @@ class TestApply:
 
     def test_not_enabled(self) -> None:
         """Where it is not enabled and nothing of it is here, neither nft nor the kernel is asked."""
-        host = a_host(nftables=None, backend=lambda: pytest.fail("the kernel was asked"))
+        host = a_host(
+            nftables=lambda: pytest.fail("nft was asked"), backend=lambda: pytest.fail("the kernel was asked")
+        )
         assert run(RewriteProbeSource(HostRoutingConfig(), host=host)) == phases.Skip(RewriteProbeSource.nothing)
 
     def test_no_longer_enabled(self) -> None:
@@ -135,8 +137,7 @@ class TestApply:
         """What was changed is found and mended, and the reason names it."""
         host = a_host()
         apply(host)
-        assert host.nftables is not None
-        host.nftables.flush()
+        host.tables.flush()
         [operation] = apply(host).operations
         assert (operation.verb, operation.reason) == ("create", "it is missing")
 
@@ -163,7 +164,6 @@ class TestRefusals:
     def test_a_foreign_table(self) -> None:
         """A table of that name without a comment of ours is not touched."""
         host = a_host()
-        assert host.nftables is not None
         theirs = attrs.evolve(
             wanted_table(config().probe_rewrite),
             chains=tuple(
@@ -171,7 +171,7 @@ class TestRefusals:
                 for chain in wanted_table(config().probe_rewrite).chains
             ),
         )
-        host.nftables.replace(theirs)
+        host.tables.replace(theirs)
         error = failure(host)
         assert isinstance(error, NftablesError)
         assert "set probeRewrite.table to another name" in str(error)
@@ -188,18 +188,28 @@ class TestRefusals:
     def test_without_nft(self) -> None:
         """The error names the package; the gate is up, so no machine starts without the rules."""
         host = a_host()
-        assert host.nftables is not None
-        host.nftables.fault = refusal.missing()
+        host.tables.fault = refusal.missing()
         assert isinstance(failure(host), NftMissing)
         assert [step.name for step in Gate(host).steps] == ["probe-rewrite"]
+
+    def test_removed_without_nft(self) -> None:
+        """Where nft never was, what is left of a task that could not end is removed all the same, and the plan says so."""
+        host = a_host()
+        host.tables.fault = refusal.missing()
+        failure(host)
+        assert (
+            LAYOUT.probe_script_path in RewriteProbeSource(HostRoutingConfig(), host=host).plan(CONTEXT).files.removes
+        )
+        assert LAYOUT.probe_script_path in Remove(HostRoutingConfig(), host=host).plan(CONTEXT).files.removes
+        run(Remove(HostRoutingConfig(), host=host))
+        assert host.files.texts == FORWARDING
 
     def test_a_table_that_another_process_owns(self) -> None:
         """The plan says so, and so does the failure."""
         host = a_host()
         apply(host)
-        assert host.nftables is not None
-        [found] = host.nftables.tables.values()
-        host.nftables.tables[found.name] = attrs.evolve(found, flags=("owner",), chains=found.chains[:1])
+        [found] = host.tables.tables.values()
+        host.tables.tables[found.name] = attrs.evolve(found, flags=("owner",), chains=found.chains[:1])
         assert isinstance(failure(host), NftablesError | TableOwned)
 
 
@@ -288,12 +298,32 @@ class TestStanding:
         assert any("XDP program 7 on eth0" in note for note in standing.notes)
         assert standing.facts == ("0 packets rewritten on their way in, 0 on their way out",)
 
+    def test_flushed_meanwhile(self) -> None:
+        """Where the table goes while it is looked at, nothing is counted."""
+
+        class Flushed(MemoryNftables):
+            def counters(self, name: str) -> tuple[int, ...]:
+                self.flush()
+                return super().counters(name)
+
+        host = a_host(tables=Flushed())
+        assert apply(host).standing is not None
+        apply(host)
+        standing = RewriteProbeSource(config(), host=host).standing()
+        assert standing is not None
+        assert standing.facts == ()
+
+    def test_only_a_gate_is_left(self) -> None:
+        """Of a gate that nobody takes a step in, this task has nothing to say, and it asks nobody."""
+        host = a_host(nftables=lambda: pytest.fail("nft was asked"))
+        host.files.texts[LAYOUT.gate_script_path] = "of a run that did not end"
+        assert RewriteProbeSource(HostRoutingConfig(), host=host).standing() is None
+
     def test_faults(self) -> None:
         """What is not in force is a fault, whether or not the host is right."""
         host = a_host()
         apply(host)
-        assert host.nftables is not None
-        host.nftables.flush()
+        host.tables.flush()
         standing = RewriteProbeSource(config(), host=host).standing()
         assert standing is not None
         assert standing.faults == (f"nftables table ip6 {TABLE}: it is missing",)
@@ -301,7 +331,7 @@ class TestStanding:
 
 def test_with_the_others() -> None:
     """Configure runs it after the other two, and Remove takes all three away."""
-    host = FakeHost(kernel=h200(), files=FakeFiles(dict(FORWARDING)), nftables=MemoryNftables())
+    host = FakeHost(kernel=h200(), files=FakeFiles(dict(FORWARDING)), tables=MemoryNftables())
     document = {
         "staticRoutes": {
             "enabled": True,

@@ -92,7 +92,7 @@ def test_schema(repaired: str, *, from_snapshot: bool) -> None:
     where = ("--snapshot", "-") if from_snapshot else ()
     said = say("plan", "--config", repaired, "--json", *where, kernel=h200(), stdin=snapshot)
     document = said.json
-    told = {"steps", "pending", "foreseen", "operations", "notes", "files", "verdict", "gate"}
+    told = {"steps", "pending", "foreseen", "operations", "notes", "conflicts", "files", "verdict", "gate"}
     assert set(document) == {"schema", "answer", "changes"} | told
     assert (document["schema"], document["changes"], document["verdict"]) == ("hostrouting/plan/1", True, "ok")
     assert document["steps"][0] == {

@@ -1,0 +1,351 @@
+"""Which of a host's rules, neighbours and routes are what azure-vnet left behind: from facts to a plan.
+
+Theory of operation. What azure-vnet makes for a pod names the pod's address, and mostly its MAC address. It is stale
+when the address is managed by another CNI now, and no device has that MAC address: neither one of the host, nor one at
+the other end of a veth. A veth whose other end cannot be asked might have any MAC address, so as long as a bridge of
+azure-vnet has such a port, no MAC address is known to be dead. Everything else that speaks for a pod keeps what it has:
+an address of the host's own, one that the operator protects, one that the state file gives to a device that is there.
+What keeps and what deletes is said for each thing, in a sentence.
+
+Rules work only on frames that a bridge forwards, so those for a device that is not in a bridge do nothing: they are
+inert, and stay.
+
+Here: values in, values out. Not here: reading the host, and deleting (`tasks.azure_cleanup`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
+
+import attrs
+
+from hostrouting.azure_vnet.saved_rules import NotAPodRule, PodRule, SavedRules, pod_rule
+from hostrouting.model import TABLE_MAIN, Prefix, Snapshot
+from hostrouting.neighbours import EthernetLink, LinkLayerView, Neighbour, PeerMac, UnknownPeer
+from hostrouting.uplink import bare_leg
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from hostrouting.azure_vnet.state_file import Endpoint
+    from hostrouting.config import AzureVnetCleanupConfig
+    from hostrouting.model import IP, Route
+
+__all__ = ["CleanupPlan", "Deletion", "Facts", "Kept", "Kind", "azure_bridges", "plan_cleanup"]
+
+Kind: TypeAlias = Literal["rule", "neighbour", "route"]
+
+_NO_MAC = {"", "00:00:00:00:00:00"}
+_DEFAULTS = (Prefix.parse("0.0.0.0/0"), Prefix.parse("::/0"))
+_POD_DEVICE = "azv"
+"""How the names of the host's ends of azure-vnet's veths begin."""
+
+
+@attrs.frozen(kw_only=True)
+class Facts:
+    """What a host has, as far as a clean-up has to know it."""
+
+    rules: SavedRules = attrs.field(factory=SavedRules)
+    view: LinkLayerView = attrs.field(factory=LinkLayerView)
+    snapshot: Snapshot = attrs.field(factory=Snapshot)
+    endpoints: tuple[Endpoint, ...] = ()
+    """The pods in the state file."""
+
+
+@attrs.frozen
+class Kept:
+    """Something that looks like azure-vnet's and stays, with the reason."""
+
+    kind: Kind
+    spec: str
+    """What it is: a rule as ebtables-save has it, a neighbour or a route in the words of ip."""
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.spec}    # {self.reason}"
+
+    def to_mapping(self) -> dict[str, str]:
+        """The same as plain values."""
+        return {"kind": self.kind, "spec": self.spec, "reason": self.reason}
+
+
+@attrs.frozen
+class Deletion(Kept):
+    """Something stale, with the reason."""
+
+    thing: str | Neighbour | Route = attrs.field(eq=False, repr=False)
+    """What an edge takes to delete it: the line of a rule, the neighbour or the route."""
+
+    @property
+    def key(self) -> tuple[Kind, str]:
+        """What is the same thing in two plans."""
+        return self.kind, self.spec
+
+
+@attrs.frozen(kw_only=True)
+class CleanupPlan:
+    """What would be deleted, in that order, and what stays, each with its reason."""
+
+    deletions: tuple[Deletion, ...] = ()
+    kept: tuple[Kept, ...] = ()
+    conflicts: tuple[Kept, ...] = ()
+    """What is about a managed address, and leads to a pod that is alive: two CNIs may use one address."""
+    inert: tuple[Kept, ...] = ()
+    """Rules that no frame meets."""
+    unreadable: tuple[str, ...] = ()
+    """Lines of ebtables-save that were not understood; nothing of them is touched."""
+    bridges: tuple[str, ...] = ()
+    uplinks: tuple[str, ...] = ()
+    hindrances: tuple[str, ...] = ()
+    """Why nothing would be deleted all the same, each in a sentence."""
+    notes: tuple[str, ...] = ()
+    """What else there is to know, each in a sentence."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing would be deleted."""
+        return not self.deletions
+
+    def within(self, shown: CleanupPlan) -> Self:
+        """The same without the deletions that were not shown; what was shown once is deleted once."""
+        left = Counter(it.key for it in shown.deletions)
+        found = []
+        for it in self.deletions:
+            if left[it.key]:
+                left[it.key] -= 1
+                found.append(it)
+        return attrs.evolve(self, deletions=tuple(found))
+
+    def to_mapping(self) -> dict[str, Any]:
+        """The same as plain values."""
+        parts = {"deletions": self.deletions, "kept": self.kept, "conflicts": self.conflicts, "inert": self.inert}
+        return {
+            "bridges": list(self.bridges),
+            "uplinks": list(self.uplinks),
+            **{name: [it.to_mapping() for it in part] for name, part in parts.items()},
+            "unreadable": len(self.unreadable),
+            "hindrances": list(self.hindrances),
+            "notes": list(self.notes),
+        }
+
+    def __str__(self) -> str:
+        lines = [f"delete {it}" for it in self.deletions] or ["nothing to delete"]
+        lines += [f"conflict {it}" for it in self.conflicts]
+        lines += [f"inert {it}" for it in self.inert]
+        lines += [f"keep {it}" for it in self.kept]
+        lines += [f"unreadable {it!a}" for it in self.unreadable]
+        return "\n".join([*lines, *self.hindrances, *self.notes])
+
+
+def azure_bridges(config: AzureVnetCleanupConfig, links: Iterable[EthernetLink]) -> tuple[str, ...]:
+    """The names of azure-vnet's bridges."""
+    pattern = re.compile(config.bridge_pattern, re.ASCII)
+    return tuple(it.name for it in links if it.kind == "bridge" and pattern.fullmatch(it.name))
+
+
+def plan_cleanup(config: AzureVnetCleanupConfig, facts: Facts) -> CleanupPlan:
+    """What is stale on the host; the same facts always make the same plan."""
+    judge = _Judge(config, facts)
+    found = [
+        *(judge.rules() if config.what.ebtables else ()),
+        *(judge.neighbours() if config.what.neigh else ()),
+        *(judge.routes() if config.what.routes else ()),
+    ]
+
+    def those(fate: _Fate) -> tuple[Kept, ...]:
+        return tuple(Kept(it.kind, it.spec, it.reason) for found_fate, it in found if found_fate == fate)
+
+    return CleanupPlan(
+        deletions=tuple(it for fate, it in found if fate == "delete"),
+        kept=those("keep"),
+        conflicts=those("conflict"),
+        inert=those("inert"),
+        unreadable=facts.rules.unreadable if config.what.ebtables else (),
+        bridges=judge.bridges,
+        uplinks=judge.uplinks,
+    )
+
+
+_Fate: TypeAlias = Literal["delete", "keep", "conflict", "inert"]
+_Judged: TypeAlias = tuple[_Fate, Deletion]
+
+
+class _Judge:
+    """What is known of one host, and what follows for each thing on it."""
+
+    def __init__(self, config: AzureVnetCleanupConfig, facts: Facts) -> None:
+        self._config, self._facts = config, facts
+        links = facts.view.links
+        self.bridges = azure_bridges(config, links)
+        ports = [it for it in links if it.master in self.bridges]
+        own = [it.name for it in ports if it.kind != "veth"]
+        self.uplinks = tuple(dict.fromkeys([*own, *config.uplinks]))
+        self._ports = {it.name for it in ports}
+        self._links = {it.name: it for it in links}
+        self._unknown = [it.name for it in ports if isinstance(it.peer, UnknownPeer)]
+        self._pods = Counter(it.master for it in ports if isinstance(it.peer, PeerMac))
+        self._alive = dict(_macs(links))
+        self._local = dict(_own_addresses(facts.snapshot))
+        self._endpoints: dict[IP, list[Endpoint]] = defaultdict(list)
+        for endpoint in facts.endpoints:
+            for ip in endpoint.ips:
+                self._endpoints[ip].append(endpoint)
+        self._rules = [(rule, _as_pod_rule(rule)) for rule in facts.rules.rules]
+
+    def rules(self) -> Iterator[_Judged]:
+        """Each rule that names a managed address, or is one of a pod."""
+        for rule, found in self._rules:
+            if isinstance(found, PodRule):
+                fate, reason = self._pod_rule(found)
+                yield fate, Deletion("rule", found.line, reason, found.line)
+            elif rule.address is not None and self._is_managed(rule.address):
+                spec = rule.line if rule.table == "nat" else f"-t {rule.table} {rule.line}"
+                yield "keep", Deletion("rule", spec, f"not a rule of azure-vnet for a pod: {found}", rule.line)
+
+    def neighbours(self) -> Iterator[_Judged]:
+        """Each permanent neighbour on a bridge of azure-vnet."""
+        for it in self._facts.view.neighbours:
+            if it.dev not in self.bridges or it.state != "permanent" or it.mac in _NO_MAC:
+                continue
+            fate, reason = self._pod(it.ip, (it.mac,))
+            if it.externally_learned and fate == "delete":
+                fate, reason = "keep", "another program has learned it and keeps it (extern_learn)"
+            yield fate, Deletion("neighbour", str(it), reason, it)
+
+    def routes(self) -> Iterator[_Judged]:
+        """Each route to one managed address by a bridge of azure-vnet, or by a veth of its."""
+        known: dict[IP, list[str]] = defaultdict(list)
+        for _, found in self._rules:
+            if isinstance(found, PodRule):
+                known[found.ip].append(found.mac)
+        for it in self._facts.view.neighbours:
+            if it.mac not in _NO_MAC:
+                known[it.ip].append(it.mac)
+        for route in self._facts.snapshot.routes.only(table=TABLE_MAIN):
+            if not _is_pod_route(route):
+                continue
+            [dev] = route.devs
+            spec = str(attrs.evolve(route, legs=tuple(map(bare_leg, route.legs))))
+            ip = route.prefix.ip
+            if dev in self.bridges:
+                fate, reason = self._pod(ip, known.get(ip, ()), by=dev)
+            elif dev.startswith(_POD_DEVICE):
+                fate, reason = self._behind(ip, dev)
+            else:
+                continue
+            yield fate, Deletion("route", spec, reason, route)
+
+    def _pod_rule(self, rule: PodRule) -> tuple[_Fate, str]:
+        if not self._is_managed(rule.ip):
+            return "keep", _foreign(rule.ip)
+        if not self.uplinks:
+            return "inert", "no uplink is a port of a bridge of azure-vnet, so no frame meets this rule"
+        if rule.uplink is not None and rule.uplink not in self.uplinks:
+            if rule.uplink in self._ports:
+                return "keep", f"{rule.uplink} is not an uplink: it is a pod's veth"
+            told = f"{rule.uplink} is not a port of a bridge of azure-vnet, so no frame meets this rule"
+            return "inert", told
+        return self._pod(rule.ip, (rule.mac,))
+
+    def _pod(self, ip: IP, macs: Iterable[str], *, by: str = "") -> tuple[_Fate, str]:
+        """Whether a pod of this address, with one of these MAC addresses, may be alive."""
+        kept = self._own(ip)
+        if kept:
+            return "keep", kept
+        macs = tuple(dict.fromkeys(macs))
+        for mac in macs:
+            if mac in self._alive:
+                return "conflict", f"{ip} is managed by another CNI, and its MAC address {mac} is {self._alive[mac]}"
+        kept = self._in_state_file(ip)
+        if kept:
+            return "keep", kept
+        if self._unknown and self._config.require_dead_mac:
+            told = f"the other end of {_named(self._unknown)} cannot be asked for its MAC address"
+            return "keep", f"whether its pod is alive is not known: {told}"
+        if macs:
+            return "delete", f"{ip} is managed by another CNI, and no device has the MAC address {' or '.join(macs)}"
+        if self._pods[by] and self._config.require_dead_mac:
+            told = f"nothing says which MAC address it leads to, and there are pods behind {by}"
+            return "keep", f"whether its pod is alive is not known: {told}"
+        return "delete", f"{ip} is managed by another CNI, and no pod behind {by} is known to have it"
+
+    def _behind(self, ip: IP, dev: str) -> tuple[_Fate, str]:
+        """Whether a pod of this address is alive at the other end of a veth of azure-vnet."""
+        kept = self._own(ip)
+        if kept:
+            return "keep", kept
+        link = self._links.get(dev)
+        if link is not None and isinstance(link.peer, PeerMac):
+            return "conflict", f"{ip} is managed by another CNI, and {dev} leads to a pod that is there"
+        kept = self._in_state_file(ip)
+        if kept:
+            return "keep", kept
+        if link is None or (isinstance(link.peer, UnknownPeer) and self._config.require_dead_mac):
+            return "keep", f"whether its pod is alive is not known: the other end of {dev} cannot be asked"
+        return "delete", f"{ip} is managed by another CNI, and there is no pod behind {dev}"
+
+    def _own(self, ip: IP) -> str:
+        """Why nothing about this address is deleted, whatever names it; empty where it may be."""
+        if not self._is_managed(ip):
+            return _foreign(ip)
+        if ip in self._local:
+            return f"{ip} is {self._local[ip]}"
+        if any(ip in network for network in self._config.protect if network.version == ip.version):
+            return f"{ip} is protected (azureVnetCleanup.protect)"
+        return ""
+
+    def _in_state_file(self, ip: IP) -> str:
+        for endpoint in self._endpoints.get(ip, ()):
+            if endpoint.device in self._links:
+                return f"azure-vnet's state file gives {ip} to {endpoint.name}, whose device {endpoint.device} is there"
+        return ""
+
+    def _is_managed(self, ip: IP) -> bool:
+        return any(ip in network for network in self._config.managed if network.version == ip.version)
+
+
+def _as_pod_rule(rule: Any) -> PodRule | NotAPodRule:
+    try:
+        return pod_rule(rule)
+    except NotAPodRule as why:
+        return why
+
+
+def _foreign(ip: IP) -> str:
+    return f"{ip} is not in a managed network (azureVnetCleanup.managed)"
+
+
+def _named(devices: list[str]) -> str:
+    more = len(devices) - 3
+    return ", ".join(devices[:3]) + (f" and {more} more" if more > 0 else "")
+
+
+def _macs(links: Iterable[EthernetLink]) -> Iterator[tuple[str, str]]:
+    """Every MAC address that a device has, with which one; the host's own last, for they are the plainer answer."""
+    links = tuple(links)
+    for it in links:
+        if isinstance(it.peer, PeerMac):
+            yield it.peer.mac, f"that of a pod behind {it.name}"
+    for it in links:
+        if it.mac not in _NO_MAC:
+            yield it.mac, f"that of {it.name}"
+
+
+def _own_addresses(snapshot: Snapshot) -> Iterator[tuple[IP, str]]:
+    for route in snapshot.routes.only(prefixes=_DEFAULTS):
+        for leg in route.legs:
+            if leg.gateway is not None:
+                yield leg.gateway, "a default gateway"
+    for it in snapshot.addresses:
+        yield it.ip, f"an address of this host, on {it.dev}"
+
+
+def _is_pod_route(route: Route) -> bool:
+    """Whether it is a route as azure-vnet makes them, and one that can be written down and brought back."""
+    if route.prefix.length != route.prefix.ip.max_prefixlen or len(route.legs) != 1 or len(route.devs) != 1:
+        return False
+    leg = route.legs[0]
+    plain = route.type == "unicast" and not route.tos and route.nexthop_id is None
+    return plain and leg.gateway is None and not leg.onlink and leg.weight == 1

@@ -1,0 +1,130 @@
+"""What a clean-up deletes, as commands that bring it back: a text that a shell runs, and that is read again here.
+
+Numbers stand for tables, protocols and scopes, since the names of some are configured on each host. Here: the text both
+ways. Not here: where the file is, and carrying it out (`tasks.azure_cleanup`).
+"""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, Self
+
+import attrs
+
+from hostrouting.azure_vnet.saved_rules import NotAPodRule, pod_rule, read_saved
+from hostrouting.model import IPV6, TABLE_MAIN, NextHop, Prefix, Route, as_ip
+from hostrouting.neighbours import Neighbour
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from hostrouting.azure_vnet.cleanup import Deletion
+
+__all__ = ["UndoLog"]
+
+_HEAD = """\
+# What hostrouting deleted as left behind by azure-vnet. To bring it back, as root:
+#   hostrouting clean azure-vnet --undo FILE
+# or run this file with sh, once: what is there still would be added a second time.
+"""
+_OPTIONS = ("dev", "table", "proto", "scope", "metric", "src", "mtu", "advmss")
+
+
+@attrs.frozen
+class UndoLog:
+    """The rules, neighbours and routes that were deleted, or were about to be."""
+
+    rules: tuple[str, ...] = ()
+    neighbours: tuple[Neighbour, ...] = ()
+    routes: tuple[Route, ...] = ()
+
+    @classmethod
+    def of(cls, deletions: Iterable[Deletion]) -> Self:
+        """Those of these deletions, in order."""
+        things = [it.thing for it in deletions]
+        return cls(
+            tuple(it for it in things if isinstance(it, str)),
+            tuple(it for it in things if isinstance(it, Neighbour)),
+            tuple(_as_asked(it) for it in things if isinstance(it, Route)),
+        )
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """What the text says; ValueError names the line that is not one of ours.
+
+        A rule that azure-vnet does not make for a pod is refused: nothing else is ever deleted.
+        """
+        rules, neighbours, routes = [], [], []
+        for number, line in enumerate(text.split("\n"), 1):
+            if not line.strip() or line.startswith("#"):
+                continue
+            try:
+                match shlex.split(line):
+                    case ["ebtables", "-t", "nat", "-A", *words]:
+                        rules.append(_rule(" ".join(words)))
+                    case ["ip", "neigh", "add", ip, "lladdr", mac, "dev", dev, "nud", "permanent"]:
+                        neighbours.append(Neighbour(as_ip(ip), mac, dev))
+                    case ["ip", "-4" | "-6", "route", "add", prefix, *words]:
+                        routes.append(_route(prefix, words))
+                    case _:
+                        raise ValueError("it is not a command of an undo file")  # noqa: TRY301  told with its line
+            except ValueError as error:
+                raise ValueError(f"line {number}: {error}: {line[:100]!a}") from error
+        return cls(tuple(rules), tuple(neighbours), tuple(routes))
+
+    def __str__(self) -> str:
+        return _HEAD + "".join(f"{shlex.join(words)}\n" for words in self._commands())
+
+    def _commands(self) -> Iterator[list[str]]:
+        for line in self.rules:
+            yield ["ebtables", "-t", "nat", "-A", *line.split()]
+        for it in self.neighbours:
+            yield ["ip", "neigh", "add", str(it.ip), "lladdr", it.mac, "dev", it.dev, "nud", "permanent"]
+        for route in self.routes:
+            yield ["ip", f"-{route.prefix.family}", "route", "add", str(route.prefix), *_route_words(route)]
+
+
+def _as_asked(route: Route) -> Route:
+    """The route without what the kernel alone says of its leg."""
+    return attrs.evolve(route, legs=(NextHop(route.devs[0]),))
+
+
+def _rule(line: str) -> str:
+    found = read_saved(f"*nat\n-A {line}").rules
+    if not found:
+        raise ValueError("it is not a rule")
+    try:
+        return pod_rule(found[0]).line
+    except NotAPodRule as why:
+        raise ValueError(f"it is not a rule of azure-vnet for a pod ({why})") from why
+
+
+def _route_words(route: Route) -> Iterator[str]:
+    yield from ("dev", route.devs[0], "table", str(route.table), "proto", str(route.protocol))
+    if route.prefix.family != IPV6:  # there are no scopes of routes in IPv6
+        yield from ("scope", str(route.scope))
+    yield from ("metric", str(route.metric))
+    for name, value in (("src", route.prefsrc), ("mtu", route.mtu), ("advmss", route.advmss)):
+        if value is not None:
+            yield from (name, str(value))
+
+
+def _route(prefix: str, words: list[str]) -> Route:
+    found = dict(zip(words[::2], words[1::2], strict=False))
+    if len(found) * 2 != len(words) or not {"dev", "table", "proto", "metric"} <= found.keys() <= set(_OPTIONS):
+        raise ValueError("it is not a route as an undo file has them")
+    numbers = {name: int(value) for name, value in found.items() if name not in {"dev", "src"}}
+    whole = Prefix.parse(prefix)
+    if whole.length != whole.ip.max_prefixlen or numbers["table"] != TABLE_MAIN:
+        raise ValueError("it is not a route to one address in the table main")
+    return Route(
+        whole,
+        (NextHop(found["dev"]),),
+        table=numbers["table"],
+        protocol=numbers["proto"],
+        scope=numbers.get("scope", 0),
+        metric=numbers["metric"],
+        prefsrc=as_ip(found["src"]) if "src" in found else None,
+        mtu=numbers.get("mtu"),
+        advmss=numbers.get("advmss"),
+    )

@@ -1,0 +1,231 @@
+"""What the operator wrote about what azure-vnet left behind: the section `azureVnetCleanup`, and its rules.
+
+Here: the frozen values of the section, its defaults, and the rule of each value that no other section has. Not here:
+what is deleted because of it. No value can ask for a chain to be flushed, or for a rule of the whole node to go.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from enum import StrEnum
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import attrs
+
+from hostrouting.config.objects import Keys, Spot, items_read
+from hostrouting.config.values import devs, integer, one_of, switch, text_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+__all__ = [
+    "AZURE_VNET_CLEANUP",
+    "DEFAULT_BRIDGE_PATTERN",
+    "DEFAULT_CONFLIST_DIR",
+    "DEFAULT_MAX_DELETIONS",
+    "DEFAULT_STATE_FILE",
+    "AzureVnetCleanupConfig",
+    "CleanupScope",
+    "EbtablesChoice",
+    "IfAzureVnetActive",
+    "Network",
+]
+
+DEFAULT_BRIDGE_PATTERN = r"azure\d+"
+"""azure-vnet calls its bridge azure0, or azure and the index of the uplink."""
+DEFAULT_STATE_FILE = "/var/run/azure-vnet.json"
+DEFAULT_CONFLIST_DIR = "/etc/cni/net.d"
+DEFAULT_MAX_DELETIONS = 1000
+
+_WIDEST = {4: 8, 6: 32}
+_MOST_DELETIONS = 1_000_000
+_LONGEST = 255
+_OTHER_BRIDGES = ("docker0", "cbr0", "cni0", "br0", "virbr0")
+"""Bridges of other programs: a pattern that matches one of them is a slip."""
+
+Network: TypeAlias = IPv4Network | IPv6Network
+
+
+class IfAzureVnetActive(StrEnum):
+    """What follows when the CNI configuration says that azure-vnet still manages this node's pods."""
+
+    FAIL = "fail"
+    WARN = "warn"
+    IGNORE = "ignore"
+
+
+class EbtablesChoice(StrEnum):
+    """Which ebtables the rules are read from."""
+
+    AUTO = "auto"
+    """The program that is called ebtables on the host."""
+    NFT = "nft"
+    LEGACY = "legacy"
+
+
+@attrs.frozen(init=False)
+class CleanupScope:
+    """What is looked for and deleted."""
+
+    ebtables: bool
+    neigh: bool
+    routes: bool
+
+    def __init__(self, *, ebtables: bool = True, neigh: bool = True, routes: bool = True) -> None:
+        self.__attrs_init__(**_SCOPE.check(ebtables=ebtables, neigh=neigh, routes=routes))
+
+    def to_mapping(self) -> dict[str, Any]:
+        """The JSON object of this section."""
+        return _SCOPE.write(self)
+
+
+@attrs.frozen(init=False)
+class AzureVnetCleanupConfig:
+    """Whose state of azure-vnet is stale, and how careful the clean-up is."""
+
+    managed: tuple[Network, ...]
+    """The networks of the pods that another CNI manages now: nothing outside them is ever deleted."""
+    protect: tuple[Network, ...]
+    """Addresses and networks about which nothing is deleted."""
+    bridge_pattern: str
+    """A regular expression that the whole name of azure-vnet's bridge matches."""
+    uplinks: tuple[str, ...]
+    """Devices that count as uplinks beside the ports of the bridges that are not veths."""
+    what: CleanupScope
+    dry_run: bool
+    """Whether the task only reports; the command line has --apply for it."""
+    require_dead_mac: bool
+    """Whether nothing is deleted as long as a port of a bridge has a pod behind it whose MAC cannot be read."""
+    state_file: str
+    conflist_dir: str
+    if_azure_vnet_active: IfAzureVnetActive
+    ebtables: EbtablesChoice
+    max_deletions: int
+    """Of more deletions than this, none is made."""
+
+    def __init__(
+        self,
+        managed: Iterable[Network | str],
+        *,
+        protect: Iterable[Network | str] = (),
+        bridge_pattern: str = DEFAULT_BRIDGE_PATTERN,
+        uplinks: Iterable[str] = (),
+        what: CleanupScope | Mapping[str, object] | None = None,
+        dry_run: bool = True,
+        require_dead_mac: bool = True,
+        state_file: str = DEFAULT_STATE_FILE,
+        conflist_dir: str = DEFAULT_CONFLIST_DIR,
+        if_azure_vnet_active: IfAzureVnetActive | str = IfAzureVnetActive.FAIL,
+        ebtables: EbtablesChoice | str = EbtablesChoice.AUTO,
+        max_deletions: int = DEFAULT_MAX_DELETIONS,
+    ) -> None:
+        given = AZURE_VNET_CLEANUP.check(
+            managed=managed,
+            protect=protect,
+            bridge_pattern=bridge_pattern,
+            uplinks=uplinks,
+            what={} if what is None else what,
+            dry_run=dry_run,
+            require_dead_mac=require_dead_mac,
+            state_file=state_file,
+            conflist_dir=conflist_dir,
+            if_azure_vnet_active=if_azure_vnet_active,
+            ebtables=ebtables,
+            max_deletions=max_deletions,
+        )
+        self.__attrs_init__(**given)
+
+    def to_mapping(self) -> dict[str, Any]:
+        """The JSON object of this section."""
+        return AZURE_VNET_CLEANUP.write(self)
+
+
+def _managed(raw: object, at: Spot) -> tuple[Network, ...]:
+    before = len(at.faults)
+    networks: tuple[Network, ...] = items_read(raw, at, _managed_network)
+    if not networks and len(at.faults) == before:
+        rule = "no network is named, and nothing outside these networks is deleted"
+        at.note_absence(rule, 'name the networks of the pods, such as ["10.240.0.0/16"]')
+    return networks
+
+
+def _managed_network(raw: object, at: Spot) -> Network:
+    network = _network(raw, at)
+    if network.prefixlen < _WIDEST[network.version]:
+        rule = f"is wider than a /{_WIDEST[network.version]}: that is not a network of pods alone"
+        raise at.faulty(raw, rule, "name the networks of the pods")
+    return network
+
+
+def _protected(raw: object, at: Spot) -> tuple[Network, ...]:
+    return items_read(raw, at, _network)
+
+
+def _network(raw: object, at: Spot) -> Network:
+    """A network of either family, or one address; without host bits."""
+    text = text_of(raw, at, 'write a network such as "10.240.0.0/16"')
+    address, slash, length = text.partition("/")
+    # Python lets a netmask, and blanks or signs around a length, pass for a length.
+    is_written_well = "%" not in address and (not slash or (length.isascii() and length.isdigit()))
+    try:
+        found = ip_network(text, strict=False) if is_written_well else None
+    except ValueError:
+        found = None
+    if found is None or (slash and str(found.prefixlen) != length):
+        raise at.faulty(raw, "is not a network", 'write it as "10.240.0.0/16" or "fd00:1::/48"')
+    if found.network_address != ip_address(address):
+        remedy = f'write "{found}", or "{address}" with /{found.max_prefixlen} for that one address'
+        raise at.faulty(raw, f"has host bits set: the network meant is {found}", remedy)
+    return found
+
+
+def _pattern(raw: object, at: Spot) -> str:
+    remedy = r'write one such as "azure\\d+", which the whole name has to match'
+    text = text_of(raw, at, remedy)
+    if not text or len(text) > _LONGEST:
+        raise at.faulty(raw, f"is not a pattern: one has 1 to {_LONGEST} characters", remedy)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # what Python will read otherwise one day is refused now
+            compiled = re.compile(text, re.ASCII)
+    except (re.error, Warning, OverflowError, RecursionError, ValueError) as error:
+        raise at.faulty(raw, "is not a regular expression", remedy) from error
+    others = [name for name in _OTHER_BRIDGES if compiled.fullmatch(name)]
+    if others:
+        raise at.faulty(raw, f"also matches {others[0]}, which is not a bridge of azure-vnet", remedy)
+    return text
+
+
+def _path(raw: object, at: Spot) -> str:
+    remedy = 'write an absolute path such as "/etc/cni/net.d"'
+    text = text_of(raw, at, remedy)
+    if not (text.startswith("/") and text.isprintable() and text.isascii() and ".." not in text.split("/")):
+        raise at.faulty(raw, "is not an absolute path", remedy)
+    return text
+
+
+def _most(raw: object, at: Spot) -> int:
+    return integer(raw, at, _MOST_DELETIONS, f"write an integer from 1 to {_MOST_DELETIONS}", lowest=1)
+
+
+_SCOPE = Keys({"ebtables": switch, "neigh": switch, "routes": switch})
+AZURE_VNET_CLEANUP = Keys(
+    {
+        "managed": _managed,
+        "protect": _protected,
+        "bridge_pattern": _pattern,
+        "uplinks": devs,
+        "what": _SCOPE.reader(CleanupScope),
+        "dry_run": switch,
+        "require_dead_mac": switch,
+        "state_file": _path,
+        "conflist_dir": _path,
+        "if_azure_vnet_active": one_of(IfAzureVnetActive, "what can follow"),
+        "ebtables": one_of(EbtablesChoice, "an ebtables"),
+        "max_deletions": _most,
+    },
+    required={"managed": 'name the networks of the pods that another CNI manages now, such as ["10.240.0.0/16"]'},
+)
+"""The keys of the section."""

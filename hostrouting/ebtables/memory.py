@@ -1,0 +1,115 @@
+"""The ebtables that exist in memory only: the rules of the table nat in a list, and the faults that a test gives them.
+
+Here: what ebtables does with whole rules. Not here: what becomes of frames.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hostrouting.ebtables import refusal
+from hostrouting.ebtables.saved import missing_from, require_distinct, require_lines
+from hostrouting.errors import BadRule, EbtablesError
+from hostrouting.faulty import Faulty
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from hostrouting.ebtables.base import Backend, OneBackend
+
+__all__ = ["MemoryEbtables"]
+
+_CHAINS = ("PREROUTING", "OUTPUT", "POSTROUTING")
+
+
+class MemoryEbtables(Faulty[EbtablesError]):
+    """ebtables in a list, compared with Linux; `str()` is what ebtables-save would print."""
+
+    def __init__(self, rules: Iterable[str] = (), *, backend: OneBackend = "nft", others: str = "") -> None:
+        """Begin with these rules in the table nat of this backend, and with the text of other tables."""
+        super().__init__()
+        self.rules = list(rules)
+        """The rules of the table nat, as ebtables-save spells them, without "-A"; for a test to change."""
+        self.backend: OneBackend = backend
+        """The backend that has them; the other one has none."""
+        self.others = others
+        self.writes: list[str] = []
+        """What was changed, in order: "delete PREROUTING -p ARP -j DROP", "add …"."""
+
+    def of(self, backend: Backend) -> _Asked:
+        """See Ebtables."""
+        return _Asked(self, backend)
+
+    def save(self) -> str:
+        """See Ebtables."""
+        self.meet().strike()
+        return str(self)
+
+    def delete(self, lines: Sequence[str]) -> None:
+        """See Ebtables."""
+        require_lines(lines)
+        if lines:
+            self._change("delete", lines)
+
+    def delete_one(self, line: str) -> bool:
+        """See Ebtables."""
+        try:
+            self.delete([line])
+        except BadRule:
+            return False
+        return True
+
+    def add(self, lines: Sequence[str]) -> None:
+        """See Ebtables."""
+        require_lines(lines)
+        if lines:
+            self._change("add", lines)
+
+    def _change(self, verb: str, lines: Sequence[str]) -> None:
+        fault = self.meet()
+        if not fault.done:
+            fault.strike()
+        if verb == "add":
+            self.rules += lines
+        else:
+            require_distinct(str(self), lines)
+            if gone := missing_from(str(self), lines):
+                raise BadRule(gone)
+            for line in lines:
+                self.rules.remove(line)
+        self.writes += [f"{verb} {line}" for line in lines]
+        fault.strike()
+
+    def __str__(self) -> str:
+        chains = dict.fromkeys([*_CHAINS, *(rule.partition(" ")[0] for rule in self.rules)])
+        rules = [f"-A {rule}" for chain in chains for rule in self.rules if rule.partition(" ")[0] == chain]
+        return "\n".join(["*nat", *(f":{chain} ACCEPT" for chain in chains), *rules, self.others])
+
+
+class _Asked:
+    """The same ebtables, asked for by the name of a backend."""
+
+    def __init__(self, world: MemoryEbtables, backend: Backend) -> None:
+        self._world = world
+        self._backend = backend
+
+    def of(self, backend: Backend) -> _Asked:
+        return _Asked(self._world, backend)
+
+    def save(self) -> str:
+        return self._there().save()
+
+    def delete(self, lines: Sequence[str]) -> None:
+        self._there().delete(lines)
+
+    def delete_one(self, line: str) -> bool:
+        return self._there().delete_one(line)
+
+    def add(self, lines: Sequence[str]) -> None:
+        self._there().add(lines)
+
+    def _there(self) -> MemoryEbtables:
+        world = self._world
+        if self._backend not in {"auto", world.backend} and world.rules:
+            raise refusal.wrong_backend(self._backend, world.backend, len(world.rules))
+        return world

@@ -1,0 +1,109 @@
+"""From the words of ebtables to the error that an operator reads: which kind, and what to do about it.
+
+Here: one sentence for each kind, the same for the real ebtables and for the fake one. Not here: when it refuses.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hostrouting.errors import (
+    EbtablesError,
+    EbtablesMissing,
+    EbtablesNotLoaded,
+    EbtablesNotPermitted,
+    EbtablesRefused,
+    EbtablesTimeout,
+    EbtablesWrongBackend,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = [
+    "both_backends",
+    "missing",
+    "no_nf_tables",
+    "not_loaded",
+    "not_permitted",
+    "refused",
+    "tidied",
+    "timed_out",
+    "wrong_backend",
+]
+
+_DENIED = ("Operation not permitted", "Permission denied", "must be root")
+_NOT_LOADED = "The kernel doesn't support the ebtables"
+_NO_NF_TABLES = "Failed to initialize nft"
+_NOISE = ("Try `", "Perhaps ")
+
+
+def missing(program: str = "ebtables") -> EbtablesMissing:
+    """There is no such program."""
+    return EbtablesMissing(f"there is no program {program} in PATH; it is in the package iptables, or ebtables")
+
+
+def not_permitted(words: str = "") -> EbtablesNotPermitted:
+    """The process lacks the privilege."""
+    return EbtablesNotPermitted(
+        "this process may neither read the rules of ebtables nor change them; run it as root", ebtables=words
+    )
+
+
+def not_loaded(words: str = "") -> EbtablesNotLoaded:
+    """Legacy ebtables does not know the table nat."""
+    return EbtablesNotLoaded(
+        "the kernel module ebtable_nat is not loaded, so legacy ebtables cannot say whether there are rules; "
+        "load it (modprobe ebtable_nat), or set azureVnetCleanup.ebtables to nft if the rules are in nf_tables",
+        ebtables=words,
+    )
+
+
+def no_nf_tables(words: str = "") -> EbtablesNotLoaded:
+    """The backend nft does not find nf_tables in the kernel."""
+    return EbtablesNotLoaded(
+        "this kernel does not have nf_tables, where the backend nft of ebtables keeps its rules; "
+        "set azureVnetCleanup.ebtables to legacy if the rules are there",
+        ebtables=words,
+    )
+
+
+def wrong_backend(asked: str, other: str, count: int) -> EbtablesWrongBackend:
+    """The backend that was asked for has no rules, and the other one has."""
+    return EbtablesWrongBackend(
+        f"the backend {asked} of ebtables has no rules in its table nat, but {other} has {count}; "
+        f"set azureVnetCleanup.ebtables to {other} or auto"
+    )
+
+
+def both_backends(counts: Iterable[tuple[str, int]]) -> EbtablesWrongBackend:
+    """Both have rules, and nobody has said which of them is meant."""
+    found = " and ".join(f"{count} in {backend}" for backend, count in counts)
+    return EbtablesWrongBackend(
+        f"both backends of ebtables have rules in their tables nat ({found}); "
+        "set azureVnetCleanup.ebtables to nft or legacy, and clean one after the other"
+    )
+
+
+def timed_out(what: str, seconds: float) -> EbtablesTimeout:
+    """No answer came in time."""
+    return EbtablesTimeout(
+        f"ebtables did not {what} within {seconds:g} s; see whether `ebtables-save` answers, then try again"
+    )
+
+
+def refused(what: str, words: str) -> EbtablesError:
+    """The error for what ebtables could not do, by its words."""
+    if any(it in words for it in _DENIED):
+        return not_permitted(words)
+    if _NOT_LOADED in words:
+        return not_loaded(words)
+    if _NO_NF_TABLES in words:
+        return no_nf_tables(words)
+    return EbtablesRefused(f"ebtables could not {what}", ebtables=words or "it said nothing")
+
+
+def tidied(lines: Iterable[str]) -> str:
+    """What ebtables has said, as one line without its advice."""
+    told = (line.strip() for line in lines)
+    return " | ".join(dict.fromkeys(line for line in told if line and not line.startswith(_NOISE)))

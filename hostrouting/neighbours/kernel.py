@@ -1,0 +1,201 @@
+"""The link layer of Linux, by pyroute2, which is loaded when it is first used: it takes a tenth of a second.
+
+Here: what is asked of the kernel, and its answers as values. Not here: the sentences for its refusals (`refusal`).
+
+The other end of a veth has an index in its own namespace, and the kernel gives that namespace a number in ours. Asked
+for a device by index with `if_netnsid`, it answers for the one in that namespace. The keyword matters: pyroute2 drops
+those that it does not know, and without it the kernel answers for the device of that index in our own namespace.
+
+Each call has a socket, an event loop and a thread of its own. So it works in a program that has a running loop, and
+can be given up in time.
+"""
+
+from __future__ import annotations
+
+import errno
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from hostrouting.neighbours import refusal
+from hostrouting.neighbours.base import (
+    STATES,
+    EthernetLink,
+    LinkLayerView,
+    Neighbour,
+    PeerMac,
+    UnknownPeer,
+    require_permanent,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+__all__ = ["KernelLinkLayer"]
+
+T = TypeVar("T")
+
+_REQUIREMENT = "pyroute2<0.10,>=0.9.7"
+_AF_INET, _AF_INET6 = 2, 10
+_IFF_UP, _NLM_F_DUMP_INTR, _NTF_EXT_LEARNED, _NUD_PERMANENT = 1, 0x10, 0x10, 0x80
+_READINGS = 5
+
+
+class KernelLinkLayer:
+    """The link layer of the network namespace that the calling thread is in."""
+
+    def __init__(self, *, timeout: float = 10.0) -> None:
+        """Wait so many seconds for all that one call asks of the kernel."""
+        self._timeout = timeout
+
+    def look(self) -> LinkLayerView:
+        """See LinkLayer."""
+        return self._speak("read devices and neighbours", _look)
+
+    def delete_neighbour(self, neighbour: Neighbour) -> bool:
+        """See LinkLayer."""
+        return self._speak(f"delete the neighbour {neighbour}", lambda wire: _delete(wire, neighbour))
+
+    def add_neighbour(self, neighbour: Neighbour) -> bool:
+        """See LinkLayer."""
+        require_permanent(neighbour)
+        return self._speak(f"add the neighbour {neighbour}", lambda wire: _add(wire, neighbour))
+
+    def _speak(self, what: str, work: Callable[[Any], Awaitable[T]]) -> T:
+        import asyncio  # noqa: PLC0415  pyroute2 loads it anyway, and nothing else here does
+        from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415  as above
+
+        library = _pyroute2()
+
+        async def speak() -> T:
+            async with asyncio.timeout(self._timeout), library.AsyncIPRoute(ext_ack=True, strict_check=True) as wire:
+                return await work(wire)
+
+        try:
+            with ThreadPoolExecutor(1) as pool:  # a thread begins in the namespace of the one that starts it
+                return pool.submit(lambda: asyncio.run(speak())).result()
+        except TimeoutError as error:
+            raise refusal.timed_out(what, self._timeout) from error
+        except library.NetlinkError as error:
+            raise refusal.refused(what, error.code, error.args[1] if len(error.args) > 1 else "") from error
+        except OSError as error:
+            if error.errno in {errno.EAFNOSUPPORT, errno.EPROTONOSUPPORT}:
+                raise refusal.unavailable(error) from error
+            raise refusal.refused(what, error.errno or errno.EIO, error.strerror or str(error)) from error
+
+
+@cache
+def _pyroute2() -> Any:
+    try:
+        # Imported by name, for pyroute2 has no types that an import statement could give us.
+        return import_module("pyroute2")
+    except Exception as error:
+        raise refusal.cannot_load(error, _REQUIREMENT) from error
+
+
+async def _look(wire: Any) -> LinkLayerView:
+    devices = await _settled(lambda: wire.link("dump"))
+    names = {it["index"]: it.get("ifname") for it in devices}
+    links = [await _link(wire, it, devices, names) for it in sorted(devices, key=lambda it: it["index"])]
+    neighbours = []
+    for family in (_AF_INET, _AF_INET6):
+        listed = await _settled(lambda family=family: wire.neigh("dump", family=family))  # type: ignore[misc]
+        neighbours += [_neighbour(it, names) for it in listed if it["ifindex"] in names]
+    return LinkLayerView(links, sorted(neighbours, key=lambda it: (it.dev, it.ip.version, int(it.ip))))
+
+
+async def _settled(ask: Callable[[], Awaitable[Any]]) -> list[Any]:
+    """A list of the kernel's, of one moment."""
+    for _ in range(_READINGS):
+        listed = [it async for it in await ask()]
+        if not any(it["header"]["flags"] & _NLM_F_DUMP_INTR for it in listed):
+            return listed
+    raise refusal.unsettled(_READINGS)
+
+
+async def _link(wire: Any, message: Any, devices: list[Any], names: dict[int, str]) -> EthernetLink:
+    kind = message.get(("linkinfo", "kind")) or ""
+    return EthernetLink(
+        name=message.get("ifname"),
+        index=message["index"],
+        kind=kind,
+        mac=message.get("address") or "",
+        master=names.get(message.get("master")),
+        up=bool(message["flags"] & _IFF_UP),
+        peer=await _peer(wire, message, devices) if kind == "veth" else None,
+    )
+
+
+async def _peer(wire: Any, message: Any, devices: list[Any]) -> PeerMac | UnknownPeer:
+    index, namespace = message.get("link"), message.get("link_netnsid")
+    if not index:
+        return UnknownPeer("the kernel does not tell its index")
+    if namespace is None:
+        found = [it for it in devices if it["index"] == index]
+    elif namespace < 0:
+        return UnknownPeer("its namespace has no number here")
+    else:
+        try:
+            found = await wire.link("get", index=index, if_netnsid=namespace)
+        except _pyroute2().NetlinkError as error:
+            return UnknownPeer(f"index {index} in namespace {namespace}: {error.args[-1]}")
+    if len(found) != 1 or found[0].get(("linkinfo", "kind")) != "veth" or not found[0].get("address"):
+        return UnknownPeer(f"index {index} is not a veth")
+    return PeerMac(found[0].get("address"))
+
+
+def _neighbour(message: Any, names: dict[int, str]) -> Neighbour:
+    return Neighbour(
+        message.get("dst"),
+        message.get("lladdr") or "",
+        names[message["ifindex"]],
+        STATES.get(message["state"], "none"),
+        externally_learned=bool(message["flags"] & _NTF_EXT_LEARNED),
+    )
+
+
+async def _delete(wire: Any, neighbour: Neighbour) -> bool:
+    index = await _index(wire, neighbour.dev)
+    holder = None if index is None else await _holder(wire, neighbour, index)
+    if holder != neighbour:
+        return holder is None
+    await _unless(wire.neigh("del", dst=str(neighbour.ip), ifindex=index), errno.ENOENT, errno.ENODEV, errno.ESRCH)
+    return True
+
+
+async def _add(wire: Any, neighbour: Neighbour) -> bool:
+    index = await _index(wire, neighbour.dev)
+    if index is None:
+        raise refusal.no_device(neighbour)
+    flags = _NTF_EXT_LEARNED * neighbour.externally_learned
+    told = {
+        "dst": str(neighbour.ip),
+        "lladdr": neighbour.mac,
+        "ifindex": index,
+        "state": _NUD_PERMANENT,
+        "flags": flags,
+    }
+    if await _unless(wire.neigh("add", **told), errno.EEXIST) is not None:
+        return True
+    return await _holder(wire, neighbour, index) == neighbour
+
+
+async def _index(wire: Any, dev: str) -> int | None:
+    found = await _unless(wire.link("get", ifname=dev), errno.ENODEV)
+    return found[0]["index"] if found else None
+
+
+async def _holder(wire: Any, neighbour: Neighbour, index: int) -> Neighbour | None:
+    """The entry for its address on its device, as it is now."""
+    found = await _unless(wire.neigh("get", dst=str(neighbour.ip), ifindex=index), errno.ENOENT, errno.ENODEV)
+    return _neighbour(found[0], {index: neighbour.dev}) if found else None
+
+
+async def _unless(asked: Awaitable[Any], *numbers: int) -> Any:
+    """What the kernel answers; None where it refuses with one of these."""
+    try:
+        return await asked
+    except _pyroute2().NetlinkError as error:
+        if error.code in numbers:
+            return None
+        raise

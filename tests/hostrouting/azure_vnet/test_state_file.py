@@ -1,0 +1,81 @@
+"""The state file of azure-vnet, and the CNI configuration beside it."""
+
+from __future__ import annotations
+
+import json
+from ipaddress import ip_address
+
+import pytest
+
+from hostrouting.azure_vnet import Endpoint, StateFileUnreadable, active_file, read_state
+
+ENDPOINT = {
+    "HostIfName": "azv1",
+    "MacAddress": "AgAAAAAF",
+    "IPAddresses": [{"IP": "10.240.0.5", "Mask": "//8AAA=="}, {"IP": "fd00:1::5", "Mask": "/w=="}],
+}
+
+
+def state(endpoints: object) -> str:
+    """A state file with these endpoints."""
+    network = {"Networks": {"azure": {"Endpoints": endpoints}}}
+    return json.dumps({"Network": {"Version": "v1", "ExternalInterfaces": {"eth0": network}}})
+
+
+def test_its_endpoints() -> None:
+    """Each endpoint has its device and its addresses of both families."""
+    ips = (ip_address("10.240.0.5"), ip_address("fd00:1::5"))
+    assert read_state(state({"a-eth0": ENDPOINT})) == (Endpoint("a-eth0", "azv1", ips),)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{}",
+        '{"Network": null}',
+        '{"Network": {"ExternalInterfaces": null}}',
+        '{"Network": {"ExternalInterfaces": {"eth0": {"Networks": null}}}}',
+        state(None),
+    ],
+)
+def test_what_is_empty(text: str) -> None:
+    """azure-vnet writes null for what is empty, and then there is no pod in it."""
+    assert read_state(text) == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "not JSON, or is cut short"),
+        (state({"a": ENDPOINT})[:-9], "not JSON, or is cut short"),
+        ("[]", "the document is not an object"),
+        (state([]), "Endpoints is not an object"),
+        (state({"a": {**ENDPOINT, "IPAddresses": [{"IP": "ten"}]}}), "the endpoint 'a' has an address that is not one"),
+        (state({"a": {**ENDPOINT, "HostIfName": 7}}), "the endpoint 'a' has no HostIfName"),
+    ],
+)
+def test_what_is_not_a_state_file(text: str, why: str) -> None:
+    """A file that is cut short, or is something else, is an error: what it does not say may be a live pod."""
+    with pytest.raises(StateFileUnreadable, match=why):
+        read_state(text)
+
+
+AZURE = json.dumps({"cniVersion": "0.3.0", "plugins": [{"type": "azure-vnet"}, {"type": "portmap"}]})
+OTHER = json.dumps({"type": "cilium-cni"})
+
+
+@pytest.mark.parametrize(
+    ("files", "active"),
+    [
+        ({}, None),
+        ({"05-cilium.conf": OTHER, "10-azure.conflist": AZURE}, None),
+        ({"10-azure.conflist": AZURE, "15-cilium.conf": OTHER}, "10-azure.conflist"),
+        ({"05-broken.conflist": "{", "06-empty.json": "{}", "10-azure.conflist": AZURE}, "10-azure.conflist"),
+        ({"05-azure.conflist.bak": AZURE, "10-cilium.conf": OTHER}, None),
+        ({"05.json": json.dumps({"type": "azure-vnet"})}, "05.json"),
+        ({"05.conflist": '{"plugins": 3}', "06.conf": "[]"}, None),
+    ],
+)
+def test_whether_azure_vnet_is_active(files: dict[str, str], active: str | None) -> None:
+    """The first usable file decides, as it does for a container runtime."""
+    assert active_file(files, files.get) == active

@@ -1,0 +1,157 @@
+"""`clean azure-vnet`: what it says, and what it does when told so."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hostrouting.testing import FakeFiles, MemoryEbtables
+from tests.support.azure_leftovers import DEAD, LIVE, MANAGED, OWN, R2, azure_host, pod_rules
+from tests.support.cli import say
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from hostrouting.testing import FakeHost
+
+UNDO = "/var/lib/aks-flex-node/azure-vnet-1.undo"
+ACTIVE = {"/etc/cni/net.d/10-azure.conflist": '{"plugins": [{"type": "azure-vnet"}]}'}
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> str:
+    """A configuration that names the networks only; the path."""
+    path = tmp_path / "agent.json"
+    path.write_text(json.dumps({"hostRouting": {"azureVnetCleanup": {"managed": list(MANAGED)}}}))
+    return str(path)
+
+
+@pytest.fixture
+def host() -> FakeHost:
+    """A host that azure-vnet has left."""
+    return azure_host()
+
+
+def test_the_plan(config: str, host: FakeHost) -> None:
+    """Without --apply it tells what is stale and what stays, with the command that deletes it, and changes nothing."""
+    before = str(host.bridge_rules)
+    said = say("clean", "azure-vnet", "--config", config, host=host)
+    assert said.code == 1
+    assert said.lines[0] == "STALE: 12 things of azure-vnet to delete"
+    stale = (
+        f"  rule {R2.format('10.240.0.5', DEAD)}    # 10.240.0.5 is managed by another CNI, and no device has the MAC"
+    )
+    assert any(line.startswith(stale) for line in said.lines)
+    assert "In conflict, and kept; two CNIs may use one address:" in said.lines
+    assert said.lines[-1] == f"To delete this, as root: hostrouting clean azure-vnet --config {config} --apply"
+    assert str(host.bridge_rules) == before
+    assert not host.files.writes
+
+
+def test_apply_and_undo(config: str, host: FakeHost) -> None:
+    """--apply deletes it and says how to bring it back; that does; a second time there is nothing to do."""
+    before = sorted(host.bridge_rules.rules)
+    applied = say("clean", "azure-vnet", "--config", config, "--apply", host=host)
+    assert (applied.code, applied.lines[0]) == (0, "DONE: 12 things of azure-vnet deleted")
+    assert applied.lines[-1] == f"To bring it back, as root: hostrouting clean azure-vnet --undo {UNDO}"
+    again = say("clean", "azure-vnet", "--config", config, "--apply", host=host)
+    nothing = "NOTHING TO DO: azure-vnet has left nothing behind that is stale"
+    assert (again.code, again.lines[0]) == (0, nothing)
+    assert say("clean", "azure-vnet", "--config", config, host=host).lines[0] == nothing
+    assert host.bridge_rules.rules == [*OWN, *pod_rules(9, LIVE)]
+    undone = say("clean", "azure-vnet", "--undo", UNDO, host=host)
+    assert (undone.code, undone.lines[0]) == (0, "DONE: 12 things brought back")
+    assert sorted(host.bridge_rules.rules) == before
+    assert say("clean", "azure-vnet", "--undo", UNDO, host=host).lines[0] == "NOTHING TO DO: all of it is there"
+
+
+def test_json(config: str, host: FakeHost) -> None:
+    """As a document: what is stale, what was done, and the file that brings it back."""
+    plan = say("clean", "azure-vnet", "--config", config, "--json", host=host).json
+    assert (plan["action"], plan["ok"], len(plan["deletions"]), plan["undoFile"]) == ("plan", True, 12, None)
+    applied = say("clean", "azure-vnet", "--config", config, "--apply", "--json", host=host).json
+    assert applied["deletions"] == plan["deletions"]
+    assert (applied["action"], len(applied["operations"]), applied["undoFile"]) == ("apply", 12, UNDO)
+    undone = say("clean", "azure-vnet", "--undo", UNDO, "--json", host=host).json
+    assert (undone["action"], {it["verb"] for it in undone["operations"]}) == ("undo", {"add"})
+
+
+def test_refused(config: str) -> None:
+    """Where azure-vnet is active, the plan says that --apply would be refused, and it is."""
+    host = azure_host(files=FakeFiles(dict(ACTIVE)))
+    why = "/etc/cni/net.d/10-azure.conflist says that azure-vnet manages this node's pods"
+    planned = say("clean", "azure-vnet", "--config", config, host=host)
+    assert planned.code == 1
+    assert planned.lines[0].startswith(f"REFUSED: --apply would delete nothing: {why}")
+    applied = say("clean", "azure-vnet", "--config", config, "--apply", host=host)
+    assert applied.code == 1
+    assert applied.lines[0].startswith(f"FAILED: nothing was deleted: {why}")
+    assert host.bridge_rules.writes == []
+
+
+def test_a_part_is_left(config: str, host: FakeHost) -> None:
+    """What failed is told first, then what was deleted all the same, and how to bring that back."""
+    host.kernel.faults.fail("change", 105)
+    said = say("clean", "azure-vnet", "--config", config, "--apply", host=host)
+    assert said.code == 1
+    assert said.lines[0].startswith(f"FAILED: 11 of 12 things were deleted, and are noted in {UNDO}; what is left: ")
+    assert said.lines[1] == "11 things of azure-vnet deleted all the same:"
+    assert said.lines[-1].endswith(f"--undo {UNDO}")
+
+
+def test_a_part_is_not_brought_back(config: str, host: FakeHost) -> None:
+    """The same for the way back."""
+    say("clean", "azure-vnet", "--config", config, "--apply", host=host)
+    host.kernel.delete_link("azv2")
+    said = say("clean", "azure-vnet", "--undo", UNDO, "--config", config, host=host)
+    assert said.code == 1
+    assert said.lines[0].startswith(f"FAILED: 11 things of {UNDO} were brought back; what is left: 10.240.0.7/32")
+    assert said.lines[1] == "11 things brought back all the same:"
+
+
+def test_it_is_gone_meanwhile(config: str, host: FakeHost) -> None:
+    """What another process has deleted between the two looks is not told as ours."""
+    ebtables = host.bridge_rules
+    assert ebtables is not None
+    ebtables.rules = [R2.format("10.240.0.6", DEAD)]
+    ebtables.meanwhile(ebtables.rules.clear, nth=2)
+    text = json.dumps({"azureVnetCleanup": {"managed": list(MANAGED), "what": {"neigh": False, "routes": False}}})
+    with open(config, "w", encoding="utf-8") as stream:
+        stream.write(text)
+    said = say("clean", "azure-vnet", "--config", config, "--apply", host=host)
+    assert (said.code, said.lines[0]) == (0, "NOTHING TO DO: what was stale is gone already")
+
+
+def test_lines_and_notes(config: str) -> None:
+    """What could not be understood is counted, and an active azure-vnet that is only a warning is told."""
+    with open(config, "w", encoding="utf-8") as stream:
+        json.dump({"azureVnetCleanup": {"managed": list(MANAGED), "ifAzureVnetActive": "warn"}}, stream)
+    host = azure_host(files=FakeFiles(dict(ACTIVE)), bridge_rules=MemoryEbtables(others="what?"))
+    said = say("clean", "azure-vnet", "--config", config, host=host)
+    assert "1 line of ebtables-save could not be understood, and stay" in said.out
+    assert "10-azure.conflist says that azure-vnet manages" in said.lines[-3]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        (("clean", "azure-vnet"), 2, "azureVnetCleanup: missing; name a configuration"),
+        (("clean", "azure-vnet", "--apply"), 2, "azureVnetCleanup: missing; name a configuration"),
+        (("clean", "cilium"), 2, "invalid choice: 'cilium'"),
+        (("clean", "azure-vnet", "--apply", "--undo", "x"), 2, "not allowed with argument --apply"),
+    ],
+)
+def test_bad_usage(words: tuple[str, ...], code: int, told: str, host: FakeHost) -> None:
+    """What is missing or makes no sense is bad input."""
+    said = say(*words, host=host)
+    assert said.code == code
+    assert told in said.err
+
+
+def test_not_an_undo_file(host: FakeHost) -> None:
+    """A file that is not one is bad input as well, and nothing is changed."""
+    said = say("clean", "azure-vnet", "--undo", "/etc/passwd", host=host)
+    assert said.code == 2
+    assert said.lines[0].startswith("FAILED: /etc/passwd: there is no such file; give the file that the clean-up named")

@@ -1,0 +1,92 @@
+"""The fake ebtables: what a test can arrange in them."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from hostrouting.ebtables import MemoryEbtables, refusal
+from hostrouting.ebtables.saved import nat_rules
+from hostrouting.errors import BadRule, EbtablesError, EbtablesTimeout, EbtablesWrongBackend
+from hostrouting.testing.ebtables_contract import CONTRACT_RULES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ARP = CONTRACT_RULES[0]
+
+
+def every_verb(ebtables: MemoryEbtables) -> list[Callable[[], Any]]:
+    """Each verb, ready to be called."""
+    asked = ebtables.of(ebtables.backend)
+    return [
+        it
+        for way in (ebtables, asked)
+        for it in (way.save, lambda: way.delete([ARP]), lambda: way.delete_one(ARP), lambda: way.add([ARP]))  # noqa: B023
+    ]
+
+
+def test_a_fault_that_stays() -> None:
+    """A fault is raised by every verb until it is gone, and nothing is done."""
+    ebtables = MemoryEbtables([ARP])
+    for error in (refusal.missing(), refusal.not_permitted(), refusal.not_loaded(), refusal.refused("do it", "no")):
+        ebtables.fault = error
+        for verb in every_verb(ebtables):
+            with pytest.raises(type(error)):
+                verb()
+    ebtables.fault = None
+    assert nat_rules(ebtables.save()) == (ARP,)
+    assert ebtables.writes == []
+
+
+@pytest.mark.parametrize("done", [False, True])
+def test_a_fault_that_happens_once(done: bool) -> None:  # noqa: FBT001  both are tested
+    """The nth call fails, and no other; where it was done all the same, that shows."""
+    ebtables = MemoryEbtables([ARP])
+    ebtables.fail(refusal.timed_out("delete it", 10), nth=2, done=done)
+    ebtables.save()
+    with pytest.raises(EbtablesTimeout):
+        ebtables.delete([ARP])
+    assert (nat_rules(ebtables.save()) == ()) is done
+
+
+def test_what_happens_meanwhile() -> None:
+    """Somebody else may remove a rule just before it is to be deleted."""
+    ebtables = MemoryEbtables([ARP, ARP])
+    ebtables.meanwhile(lambda: ebtables.rules.remove(ARP))
+    with pytest.raises(BadRule, match="has no rule 'PREROUTING -p ARP"):
+        ebtables.delete([ARP, ARP])
+    ebtables.delete([ARP])
+    assert ebtables.writes == [f"delete {ARP}"]
+
+
+def test_the_other_backend() -> None:
+    """Whoever asks for the backend that has no rules is told which one has them, until none has."""
+    ebtables = MemoryEbtables([ARP], backend="legacy")
+    verbs: list[Callable[[], object]] = [ebtables.of("nft").save, lambda: ebtables.of("nft").add([ARP])]
+    for verb in verbs:
+        with pytest.raises(
+            EbtablesWrongBackend, match="nft of ebtables has no rules in its table nat, but legacy has 1"
+        ):
+            verb()
+    ebtables.of("legacy").delete([ARP])
+    assert nat_rules(ebtables.of("nft").save()) == ()
+
+
+def test_text() -> None:
+    """The text has every chain, the rules chain by chain, and the other tables."""
+    ebtables = MemoryEbtables([CONTRACT_RULES[3], "mine -j DROP", ARP], others="*filter\n")
+    assert re.findall(r"^(?:[*:]\S+|-A \S+)", str(ebtables), re.MULTILINE) == [
+        "*nat",
+        *(":PREROUTING", ":OUTPUT", ":POSTROUTING", ":mine"),
+        *("-A PREROUTING", "-A POSTROUTING", "-A mine"),
+        "*filter",
+    ]
+
+
+def test_errors_are_of_one_kind() -> None:
+    """Whoever catches EbtablesError has all of them."""
+    assert issubclass(BadRule, EbtablesError)
+    assert issubclass(EbtablesWrongBackend, EbtablesError)

@@ -1,0 +1,32 @@
+"""The fake ebtables keep the promises of Ebtables."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from hostrouting.ebtables import MemoryEbtables
+from hostrouting.testing.ebtables_contract import EbtablesContract
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hostrouting.ebtables import Ebtables
+
+
+class TestMemoryEbtables(EbtablesContract):
+    """Every promise, on a list."""
+
+    @contextmanager
+    def make(self) -> Iterator[MemoryEbtables]:
+        """Without rules."""
+        yield MemoryEbtables()
+
+
+class TestOfABackend(EbtablesContract):
+    """Every promise, on the same list asked for by the name of its backend."""
+
+    @contextmanager
+    def make(self) -> Iterator[Ebtables]:
+        """Without rules."""
+        yield MemoryEbtables(backend="legacy").of("legacy")

@@ -1,0 +1,58 @@
+"""The fake ebtables and the real ones, side by side: random operations are done to both, and all answers compared."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hostrouting.ebtables import EbtablesProgram, MemoryEbtables
+from hostrouting.ebtables.saved import nat_rules
+from hostrouting.errors import BadRule
+from hostrouting.testing.ebtables_contract import CONTRACT_RULES
+from tests.support.ebtables import needs_ebtables
+from tests.support.examples import scaled
+from tests.support.namespace import Namespace, private_namespace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hostrouting.ebtables import Ebtables
+
+pytestmark = [pytest.mark.processes, needs_ebtables]
+
+_TWIN = CONTRACT_RULES[1].replace(" -i eth0", " -s Unicast -i eth0")
+_LINES = st.sampled_from([*CONTRACT_RULES, _TWIN])
+_OPERATIONS = st.tuples(
+    st.sampled_from(["add", "delete", "delete", "delete_one"]), st.lists(_LINES, min_size=1, max_size=3)
+)
+
+
+@pytest.fixture(scope="module")
+def namespace() -> Iterator[Namespace]:
+    """A namespace that is flushed before each example."""
+    with private_namespace(seconds=600) as namespace:
+        yield namespace
+
+
+def answer(ebtables: Ebtables, verb: Literal["add", "delete", "delete_one"], lines: list[str]) -> object:
+    """What an operation says."""
+    try:
+        return ebtables.delete_one(lines[0]) if verb == "delete_one" else getattr(ebtables, verb)(lines)
+    except BadRule as error:
+        return type(error), sorted(error.lines)
+
+
+@settings(max_examples=scaled(5))
+@given(st.lists(_OPERATIONS, max_size=8))
+def test_the_same_answers(
+    namespace: Namespace, operations: list[tuple[Literal["add", "delete", "delete_one"], list[str]]]
+) -> None:
+    """Whatever is done to both, both say the same, and have the same rules in the same order."""
+    assert namespace.run("nft", "flush", "ruleset").returncode == 0
+    real, fake = EbtablesProgram("nft", words=namespace.enter), MemoryEbtables()
+    for verb, lines in operations:
+        assert answer(real, verb, lines) == answer(fake, verb, lines)
+        assert nat_rules(real.save()) == nat_rules(fake.save())

@@ -1,0 +1,252 @@
+"""The link layer of Linux: what pyroute2 and the kernel make of what is asked, and what can go wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from importlib import import_module
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Self
+
+import pytest
+
+from hostrouting.errors import BackendError, BackendTimeout, NetlinkUnavailable, NotPermitted, Unsettled
+from hostrouting.neighbours import KernelLinkLayer, Neighbour, PeerMac, UnknownPeer, kernel
+from tests.support.children import in_child, refuse_netlink
+from tests.support.namespace import Namespace, private_namespace
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from hostrouting.neighbours import LinkLayerView
+
+NEIGHBOUR = Neighbour("10.1.0.5", "0a:00:00:00:00:05", "pod0")
+POD, OTHER = "0a:00:00:00:00:55", "0a:00:00:00:00:66"
+
+
+@pytest.fixture(scope="module")
+def node() -> Iterator[Namespace]:
+    """A node with a veth to a pod: the other end has the index 77, as has another device of the node's own."""
+    with private_namespace() as node, private_namespace() as pod:
+        node.batch(
+            [
+                f"link add pod0 type veth peer name eth0 index 77 address {POD} netns {pod.path}",
+                f"link add other index 77 address {OTHER} type ifb",
+                "link set pod0 up",
+                "neigh add 10.1.0.5 lladdr 0a:00:00:00:00:05 dev pod0 nud permanent",
+            ]
+        )
+        yield node
+
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="private network namespaces take root")
+
+
+@needs_root
+@pytest.mark.processes
+class TestOnLinux:
+    """The real kernel."""
+
+    def test_the_other_end_is_asked_for_in_its_own_namespace(self, node: Namespace) -> None:
+        """A device of the same index on the node is not taken for it."""
+        with node.inside():
+            view = KernelLinkLayer().look()
+        links = {it.name: it for it in view.links}
+        assert links["pod0"].peer == PeerMac(POD)
+        assert (links["other"].index, links["other"].mac, links["other"].peer) == (77, OTHER, None)
+
+    def test_the_keyword_that_pyroute2_knows(self, node: Namespace) -> None:
+        """With `if_netnsid` the kernel answers for the pod; another keyword is dropped, and it answers for the node."""
+
+        async def ask() -> dict[str, str]:
+            async with import_module("pyroute2").AsyncIPRoute() as wire:
+                pod0 = (await wire.link("get", ifname="pod0"))[0]
+                place = {"index": pod0.get("link")}
+                number = pod0.get("link_netnsid")
+                asked = {it: await wire.link("get", **place, **{it: number}) for it in ("if_netnsid", "target_netnsid")}
+                return {name: found[0].get("address") for name, found in asked.items()}
+
+        with node.inside():
+            found = asyncio.run(ask())
+        assert found["if_netnsid"] == POD
+        assert found["target_netnsid"] != POD
+
+    def test_an_end_that_moves(self, node: Namespace) -> None:
+        """An end that goes to a third namespace is asked for there, and one that is deleted takes both ends along."""
+        with private_namespace() as first, private_namespace() as second:
+            node.batch([f"link add near type veth peer name far address {OTHER} netns {first.path}"])
+            first.batch([f"link set far netns {second.path}"])
+            with node.inside():
+                link = KernelLinkLayer().look().link("near")
+                assert link is not None
+                assert link.peer == PeerMac(OTHER)
+                second.batch(["link del far"])
+                assert KernelLinkLayer().look().link("near") is None
+
+    def test_states(self, node: Namespace) -> None:
+        """Each state of a neighbour has its name, and entries for proxying are not neighbours."""
+        states = ("stale", "failed", "noarp", "reachable")
+        node.batch(f"neigh add 10.2.0.{at} lladdr {OTHER} dev pod0 nud {it}" for at, it in enumerate(states))
+        node.batch(["neigh add proxy 10.2.0.9 dev pod0"])
+        try:
+            with node.inside():
+                found = {str(it.ip): it.state for it in KernelLinkLayer().look().neighbours}
+        finally:
+            node.batch(f"neigh del 10.2.0.{at} dev pod0" for at in range(len(states)))
+        assert {ip: state for ip, state in found.items() if ip.startswith("10.2.")} == {
+            f"10.2.0.{at}": it for at, it in enumerate(states)
+        }
+
+    def test_within_a_running_loop(self, node: Namespace) -> None:
+        """A program that has an event loop of its own can ask."""
+
+        async def look() -> LinkLayerView:
+            return KernelLinkLayer().look()
+
+        with node.inside():
+            assert NEIGHBOUR in asyncio.run(look()).neighbours
+
+    def test_without_privilege(self, node: Namespace) -> None:
+        """Without the privilege the other ends are unknown, which is said, and nothing can be changed."""
+
+        def ask() -> tuple[Any, list[str]]:
+            os.setuid(65534)
+            link = KernelLinkLayer().look().link("pod0")
+            said = []
+            for verb in (KernelLinkLayer().delete_neighbour, KernelLinkLayer().add_neighbour):
+                try:
+                    verb(NEIGHBOUR)
+                except NotPermitted as error:
+                    said.append(str(error))
+            return link and link.peer, said
+
+        with node.inside():
+            peer, said = in_child(ask)
+        assert isinstance(peer, UnknownPeer)
+        assert "in namespace 0: Permission denied" in peer.reason
+        assert [it.split(";")[0] for it in said] == [
+            f"this process may not {verb} the neighbour {NEIGHBOUR}" for verb in ("delete", "add")
+        ]
+
+    def test_without_netlink(self) -> None:
+        """Where there is no netlink, it is said."""
+
+        def ask() -> None:
+            refuse_netlink()
+            KernelLinkLayer().look()
+
+        with pytest.raises(NetlinkUnavailable, match="run it on the host"):
+            in_child(ask)
+
+    def test_in_time(self, node: Namespace) -> None:
+        """What takes too long is given up."""
+        with node.inside(), pytest.raises(BackendTimeout, match=r"read devices and neighbours within 0 s"):
+            KernelLinkLayer(timeout=0.0).look()
+
+
+class _Wire:
+    """A stand-in for pyroute2: a host that has one veth, and changes while it is listed."""
+
+    def __init__(self, **link: Any) -> None:
+        """Have this device, whose list is broken off so many times."""
+        self.interrupted = link.pop("interrupted", 0)
+        self.error: Exception | None = link.pop("error", None)
+        fields: dict[Any, Any] = {"index": 2, "flags": 1, "ifname": "pod0", ("linkinfo", "kind"): "veth"}
+        self.device = _Message(fields | link)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        pass
+
+    async def link(self, verb: str, **_: Any) -> Any:
+        if self.error is not None:
+            raise self.error
+        return self._listed() if verb == "dump" else [self.device]
+
+    async def neigh(self, *_: str, **__: Any) -> Any:
+        return self._nothing()
+
+    async def _listed(self) -> AsyncIterator[_Message]:
+        self.interrupted -= 1
+        yield _Message({**self.device, "header": {"flags": 0x10 if self.interrupted >= 0 else 0}})
+
+    async def _nothing(self) -> AsyncIterator[_Message]:
+        for it in list[_Message]():
+            yield it
+
+
+class _NetlinkError(Exception):
+    """An error of pyroute2's: the kernel's errno, and its words."""
+
+    def __init__(self, code: int, *words: str) -> None:
+        super().__init__(code, *words)
+        self.code = code
+
+
+class _Message(dict[Any, Any]):
+    """A message of pyroute2: fields by index, attributes by `get`."""
+
+
+class TestStandIn:
+    """What a kernel says rarely."""
+
+    def look(self, monkeypatch: pytest.MonkeyPatch, wire: _Wire) -> LinkLayerView:
+        """Ask the stand-in."""
+        library = SimpleNamespace(AsyncIPRoute=lambda **_: wire, NetlinkError=_NetlinkError)
+        monkeypatch.setattr(kernel, "_pyroute2", lambda: library)
+        return KernelLinkLayer().look()
+
+    def test_a_list_that_was_interrupted(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A list that changed while it was read is read again, and given up in the end."""
+        assert len(self.look(monkeypatch, _Wire(interrupted=4)).links) == 1
+        with pytest.raises(Unsettled, match="changed each of the 5 times"):
+            self.look(monkeypatch, _Wire(interrupted=5))
+
+    @pytest.mark.parametrize(
+        ("link", "reason"),
+        [
+            ({}, "the kernel does not tell its index"),
+            ({"link": 5, "link_netnsid": -1}, "its namespace has no number here"),
+            ({"link": 5}, "index 5 is not a veth"),
+            ({"link": 5, "link_netnsid": 0}, "index 5 is not a veth"),
+        ],
+    )
+    def test_an_end_that_cannot_be_asked(self, monkeypatch: pytest.MonkeyPatch, link: Any, reason: str) -> None:
+        """An end that is not found, or has no MAC address, is unknown."""
+        (found,) = self.look(monkeypatch, _Wire(**link)).links
+        assert found.peer == UnknownPeer(reason)
+
+    @pytest.mark.parametrize(
+        ("error", "words"),
+        [
+            (_NetlinkError(95, "never heard of"), r"refused to read devices and neighbours \(kernel: never heard of\)"),
+            (_NetlinkError(95), r"\(kernel: Operation not supported\)"),
+            (
+                _NetlinkError(13, "no"),
+                r"this process may not read devices and neighbours; run it as root \(kernel: no\)",
+            ),
+            (OSError(105, "No buffer space available"), r"\(kernel: No buffer space available\)"),
+            (OSError("strange"), r"\(kernel: strange\)"),
+            (OSError(97, "Address family not supported"), "there is no netlink here"),
+        ],
+    )
+    def test_errors(self, monkeypatch: pytest.MonkeyPatch, error: Exception, words: str) -> None:
+        """What pyroute2 raises becomes one of our errors, with the kernel's words."""
+        with pytest.raises(BackendError, match=words):
+            self.look(monkeypatch, _Wire(error=error))
+
+    def test_without_pyroute2(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Where pyroute2 cannot be loaded, it is said how to install it."""
+
+        def fail(_name: str) -> None:
+            raise ImportError("no such module")
+
+        monkeypatch.setattr(kernel, "import_module", fail)
+        kernel._pyroute2.cache_clear()
+        try:
+            with pytest.raises(BackendError, match=r"ImportError: no such module\); install it with `pip install"):
+                KernelLinkLayer().look()
+        finally:
+            kernel._pyroute2.cache_clear()

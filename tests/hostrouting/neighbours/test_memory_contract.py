@@ -1,0 +1,22 @@
+"""The fake link layer keeps the promises of LinkLayer."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from hostrouting.neighbours import MemoryLinkLayer
+from hostrouting.testing.link_layer_contract import LinkLayerContract, contract_view
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class TestMemoryLinkLayer(LinkLayerContract):
+    """Every promise, on two lists."""
+
+    @contextmanager
+    def make(self) -> Iterator[MemoryLinkLayer]:
+        """As the contract describes it."""
+        view = contract_view()
+        yield MemoryLinkLayer(view.links, view.neighbours)

@@ -1,0 +1,475 @@
+"""CleanStaleAzureVnet and the way back, on hosts that exist in memory."""
+
+from __future__ import annotations
+
+import errno
+import json
+from functools import partial
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import phases
+from hostrouting.azure_vnet import CleanupPlan, UndoLog
+from hostrouting.config import HostRoutingConfig
+from hostrouting.ebtables import refusal
+from hostrouting.effects import effects_of
+from hostrouting.errors import (
+    BackendError,
+    CleanupIncomplete,
+    CleanupRefused,
+    EbtablesMissing,
+    EbtablesNotLoaded,
+    EbtablesTimeout,
+    EbtablesWrongBackend,
+    FileError,
+    UndoFileError,
+)
+from hostrouting.host import Host
+from hostrouting.model import Route
+from hostrouting.neighbours import EthernetLink, Neighbour, PeerMac
+from hostrouting.tasks import CleanStaleAzureVnet, CleanupResult, Configure, UndoAzureVnetCleanup, UndoResult
+from hostrouting.testing import FakeFiles, FakeHost, MemoryEbtables
+from tests.support.azure_leftovers import (
+    DEAD,
+    LINKS,
+    LIVE,
+    OWN,
+    R1,
+    R2,
+    azure_config,
+    azure_host,
+    pod_rules,
+    stale_rules,
+)
+from tests.support.examples import scaled
+from tests.support.tasks import LAYOUT, run
+
+STALE = R2.format("10.240.0.5", DEAD)
+STATE = "/var/run/azure-vnet.json"
+UNDO = "/var/lib/aks-flex-node/azure-vnet-1.undo"
+CONFLIST = {"/etc/cni/net.d/10-azure.conflist": json.dumps({"plugins": [{"type": "azure-vnet"}]})}
+POD = EthernetLink(name="azv5", index=9, kind="veth", master="azure0", peer=PeerMac(DEAD))
+
+
+def state_of(host: FakeHost) -> tuple[str, str, str]:
+    """Rules, links with neighbours, and routes, as text."""
+    return str(host.bridge_rules), str(host.neighbours), str(host.kernel)
+
+
+def ebtables_of(host: FakeHost) -> MemoryEbtables:
+    """The ebtables of the host."""
+    return host.bridge_rules
+
+
+def clean(host: FakeHost, approved: CleanupPlan | None = None, **changed: Any) -> CleanupResult:
+    """Run the task; what it did."""
+    result = run(CleanStaleAzureVnet(azure_config(**changed), host=host, approved=approved), host)
+    assert isinstance(result, CleanupResult)
+    return result
+
+
+def look(host: FakeHost, **changed: Any) -> CleanupPlan:
+    """What the task would do."""
+    return CleanStaleAzureVnet(azure_config(**changed), host=host).plan(phases.Context(observers=[]))
+
+
+def failure(host: FakeHost, **changed: Any) -> BaseException:
+    """Run the task; the error that ends it, after which nothing is changed."""
+    before = state_of(host)
+    with pytest.raises(phases.TaskFailed) as caught:
+        clean(host, **changed)
+    assert state_of(host) == before
+    assert not host.files.texts.keys() & {UNDO}
+    return caught.value.cause
+
+
+def restore(host: FakeHost, path: str = UNDO) -> UndoResult:
+    """Run the way back; what it did."""
+    result = run(UndoAzureVnetCleanup(path, host=host), host)
+    assert isinstance(result, UndoResult)
+    return result
+
+
+class TestApply:
+    """What is stale goes, and nothing else."""
+
+    def test_all_of_it(self) -> None:
+        """Rules with duplicates, the neighbour and both routes go, in that order; a live pod and the node's rules stay."""
+        host = azure_host()
+        result = clean(host)
+        assert ebtables_of(host).rules == [*OWN, *pod_rules(9, LIVE)]
+        assert [it.kind for it in result.deleted] == ["rule"] * 9 + ["neighbour"] + ["route"] * 2
+        assert result.log_fields() == {"stale": 12, "deleted": 12, "conflicts": 5, "undo_file": UNDO}
+        assert result.after is not None
+        assert result.after.is_empty
+        assert "10.240.0.9" in str(host.neighbours)
+        assert "10.240.0.5 " not in str(host.kernel)
+        assert "10.240.0.8 " in str(host.kernel)
+
+    def test_one_batch(self) -> None:
+        """All rules go in one call, so that no frame meets a part of them."""
+        host = azure_host()
+        calls: list[int] = []
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(host.bridge_rules, "delete", lambda lines: calls.append(len(lines)))
+            with pytest.raises(phases.TaskFailed):  # for they are there afterwards
+                clean(host)
+        assert calls == [9]
+
+    def test_a_second_run(self) -> None:
+        """It finds nothing, and writes nothing."""
+        host = azure_host()
+        clean(host)
+        before, writes = state_of(host), len(host.files.writes)
+        result = clean(host)
+        assert result.log_fields() == {"stale": 0, "deleted": 0, "conflicts": 5}
+        assert state_of(host) == before
+        assert len(host.files.writes) == writes
+
+    def test_what_is_written_first(self) -> None:
+        """The undo file names everything before the first deletion, and only root can read it."""
+        host = azure_host()
+        seen: list[UndoLog] = []
+        ebtables_of(host).meanwhile(lambda: seen.append(UndoLog.parse(host.files.texts[UNDO])), nth=3)
+        clean(host)
+        assert len(seen[0].rules) == 9
+        assert seen == [UndoLog.parse(host.files.texts[UNDO])]
+        assert host.files.modes[UNDO] == 0o600
+
+    def test_where_it_cannot_be_written(self) -> None:
+        """Then nothing is deleted."""
+        host = azure_host(files=FakeFiles(broken={UNDO: "the disk is full"}))
+        assert isinstance(failure(host), FileError)
+
+    def test_each_run_has_a_file_of_its_own(self) -> None:
+        """A later run leaves the files of earlier ones alone."""
+        host = azure_host()
+        clean(host)
+        ebtables_of(host).rules.append(STALE)
+        assert clean(host).undo_file == UNDO.replace("-1.", "-2.")
+
+    def test_the_lock(self) -> None:
+        """It works with the host locked, and lets it go."""
+        host = azure_host()
+        locked: list[bool] = []
+        ebtables_of(host).meanwhile(lambda: locked.append(LAYOUT.lock_path in host.files.locked), nth=3)
+        clean(host)
+        assert locked == [True]
+        assert not host.files.locked
+
+    def test_only_a_part(self) -> None:
+        """What is not asked for is not looked at."""
+        host = azure_host()
+        ebtables_of(host).fault = refusal.not_permitted()
+        kinds = [it.kind for it in clean(host, what={"ebtables": False, "routes": False}).deleted]
+        assert kinds == ["neighbour"]
+
+    @given(st.lists(st.sampled_from([*OWN, *stale_rules(), *pod_rules(9, LIVE)]), max_size=12))
+    @settings(max_examples=scaled(20))
+    def test_before_less_after_is_the_plan(self, rules: list[str]) -> None:
+        """For any rules: what is gone afterwards is what the plan said, and the way back brings back exactly that."""
+        host = azure_host(bridge_rules=MemoryEbtables(rules))
+        plan = look(host)
+        clean(host)
+        left = list(rules)
+        for it in plan.deletions:
+            if it.kind == "rule":
+                left.remove(it.spec)
+        assert ebtables_of(host).rules == left
+        restore(host)
+        assert sorted(ebtables_of(host).rules) == sorted(rules)
+
+
+class TestDryRun:
+    """Without an order to delete, it reports."""
+
+    def test_nothing_is_changed(self) -> None:
+        """Rules, neighbours, routes and files are as before, and the lock is not taken."""
+        host = azure_host()
+        before = state_of(host)
+        result = clean(host, dry_run=True)
+        assert result.log_fields() == {"stale": 12, "deleted": 0, "conflicts": 5, "dry_run": True}
+        assert state_of(host) == before
+        assert not host.files.writes
+
+    def test_it_is_the_default(self) -> None:
+        """A section that names networks only deletes nothing."""
+        host = azure_host()
+        config = HostRoutingConfig.from_mapping({"azureVnetCleanup": {"managed": ["10.240.0.0/16"]}})
+        result = run(CleanStaleAzureVnet(config, host=host), host)
+        assert isinstance(result, CleanupResult)
+        assert result.is_dry_run
+
+    def test_the_plan(self) -> None:
+        """The plan of a pipeline shows each deletion with its reason, and changes nothing."""
+        host = azure_host()
+        shown = str(phases.plan(CleanStaleAzureVnet(azure_config(), host=host)))
+        assert f"delete rule {STALE}    # 10.240.0.5 is managed by another CNI" in shown
+        assert not host.files.writes
+
+    def test_without_the_section(self) -> None:
+        """Nothing is asked of the host."""
+        host = azure_host()
+        ebtables_of(host).fault = refusal.missing()
+        task = CleanStaleAzureVnet(HostRoutingConfig(), host=host)
+        assert run(task, host) is not None
+        assert task.plan(phases.Context(observers=[])).is_empty
+
+    def test_an_image(self, tmp_path: Any) -> None:
+        """An image has no kernel, and nothing to clean."""
+        host = Host.offline(str(tmp_path))
+        report = phases.run(CleanStaleAzureVnet(azure_config(), host=host), observers=[])
+        assert report.status is phases.Status.SKIPPED
+
+    def test_configure_does_not_run_it(self) -> None:
+        """A deletion is asked for by name: Configure with the section deletes nothing."""
+        host = azure_host()
+        before = state_of(host)
+        run(Configure(azure_config(), host=host), host)
+        assert state_of(host) == before
+
+
+class TestRefused:
+    """What speaks against all of it: each has its own answer, and nothing is deleted."""
+
+    @pytest.mark.parametrize(
+        ("files", "changed", "why"),
+        [
+            (CONFLIST, {}, "/etc/cni/net.d/10-azure.conflist says that azure-vnet manages this node's pods"),
+            ({STATE: '{"Network": {"Exte'}, {}, f"azure-vnet's state file {STATE} cannot be read: it is not JSON"),
+            ({}, {"max_deletions": 11}, "12 things are stale, and azureVnetCleanup.maxDeletions is 11"),
+        ],
+    )
+    def test_its_reason(self, files: dict[str, str], changed: dict[str, Any], why: str) -> None:
+        """The error says it, and so do the plan and a dry run, which show what is stale all the same."""
+        host = azure_host(files=FakeFiles(dict(files)))
+        error = failure(host, **changed)
+        assert isinstance(error, CleanupRefused)
+        assert str(error).startswith(f"nothing was deleted: {why}")
+        plan = look(host, **changed)
+        assert plan.hindrances == error.reasons
+        assert clean(host, dry_run=True, **changed).plan == plan
+
+    def test_active_but_only_a_warning(self) -> None:
+        """With `warn` an active azure-vnet is a note, with `ignore` not even that."""
+        for setting, notes in (("warn", 1), ("ignore", 0)):
+            host = azure_host(files=FakeFiles(dict(CONFLIST)))
+            assert len(look(host, if_azure_vnet_active=setting).notes) == notes
+            assert len(clean(host, if_azure_vnet_active=setting).deleted) == 12
+
+    def test_active_and_nothing_stale(self) -> None:
+        """An active azure-vnet is told also where there is nothing to delete."""
+        host = azure_host(files=FakeFiles(dict(CONFLIST)), bridge_rules=MemoryEbtables())
+        assert isinstance(failure(host, what={"neigh": False, "routes": False}), CleanupRefused)
+
+    @pytest.mark.parametrize("error", [refusal.missing(), refusal.not_loaded()], ids=lambda it: type(it).__name__)
+    def test_ebtables_cannot_be_had(self, error: EbtablesMissing | EbtablesNotLoaded) -> None:
+        """It is an error where there is a bridge of azure-vnet; without one its rules could do nothing."""
+        host = azure_host()
+        ebtables_of(host).fault = error
+        assert failure(host) is error
+        host.neighbours.links = [it for it in LINKS if it.name != "azure0"]
+        assert {it.kind for it in clean(host).deleted} == {"route"}
+
+    def test_the_wrong_backend(self) -> None:
+        """Where the rules are in the other backend, nothing seems to be there, and it is said."""
+        error = failure(azure_host(), ebtables="legacy")
+        assert isinstance(error, EbtablesWrongBackend)
+
+    def test_a_line_that_is_not_understood(self) -> None:
+        """It stays and is counted, and the rest goes."""
+        odd = f'-A {STALE} "'
+        host = azure_host(bridge_rules=MemoryEbtables([STALE], others=odd))
+        result = clean(host, what={"neigh": False, "routes": False})
+        assert result.log_fields() == {"stale": 1, "deleted": 1, "unreadable": 1, "undo_file": UNDO}
+        assert odd in str(host.bridge_rules)
+
+
+class TestMeanwhile:
+    """Other processes are at work too."""
+
+    def test_a_pod_comes_alive(self) -> None:
+        """A pod that comes alive after the plan was shown keeps everything."""
+        host = azure_host()
+        shown = look(host)
+        host.neighbours.links.append(POD)
+        gone = {it.spec for it in clean(host, shown).deleted}
+        assert gone == {*pod_rules(6, "02:00:00:00:00:06"), "10.240.0.7/32 dev azv2 proto boot scope link metric 7"}
+
+    def test_what_was_not_shown_stays(self) -> None:
+        """What has become stale since is not deleted: nobody has seen it."""
+        host = azure_host()
+        shown = look(host)
+        ebtables_of(host).rules += [STALE, R1.format("10.240.0.77", DEAD)]
+        result = clean(host, shown)
+        assert ebtables_of(host).rules == [*OWN, *pod_rules(9, LIVE), STALE, R1.format("10.240.0.77", DEAD)]
+        assert result.after is not None
+        assert len(result.after.deletions) == 2
+
+    def test_approved_nothing(self) -> None:
+        """With an empty plan agreed to, nothing is deleted."""
+        host = azure_host()
+        before = state_of(host)
+        assert clean(host, CleanupPlan()).deleted == ()
+        assert state_of(host) == before
+
+    @pytest.mark.parametrize("times", [1, 2, 3, 4])
+    def test_a_rule_is_gone_before_the_batch(self, times: int) -> None:
+        """A batch that is refused for it is planned anew, up to three times; then each rule goes by itself."""
+        host = azure_host()
+        ebtables = ebtables_of(host)
+        gone = stale_rules()[:times]
+        for at, line in enumerate(gone):  # looks are calls 1, 2, 4, 6, 8; each batch follows one
+            ebtables.meanwhile(partial(ebtables.rules.remove, line), nth=3 + 2 * at)
+        result = clean(host)
+        assert ebtables.rules == [*OWN, *pod_rules(9, LIVE)]
+        rules = [it.spec for it in result.deleted if it.kind == "rule"]
+        assert sorted([*rules, *gone]) == sorted(stale_rules())
+        # What another process has deleted is not ours to bring back.
+        assert sorted(UndoLog.parse(host.files.texts[UNDO]).rules) == sorted(rules)
+
+    def test_azure_vnet_comes_back_before_the_batch(self) -> None:
+        """A new look that refuses leaves nothing deleted, and no file that says otherwise."""
+        host = azure_host()
+        ebtables = ebtables_of(host)
+
+        def come_back() -> None:
+            ebtables.rules.remove(STALE)
+            host.files.texts.update(CONFLIST)
+
+        ebtables.meanwhile(come_back, nth=3)
+        with pytest.raises(phases.TaskFailed) as caught:
+            clean(host)
+        assert isinstance(caught.value.cause, CleanupRefused)
+        assert ebtables.writes == []
+        assert UNDO not in host.files.texts
+        assert effects_of(caught.value.cause).files == ()
+
+    def test_another_neighbour_takes_its_place(self) -> None:
+        """An entry whose MAC address has changed since the look stays, and is named."""
+        host = azure_host()
+        links = host.neighbours
+        assert links is not None
+        mine = Neighbour("10.240.0.5", "02:00:00:00:00:55", "azure0")
+
+        def change() -> None:
+            links.neighbours = [mine if it.dev == mine.dev and it.ip == mine.ip else it for it in links.neighbours]
+
+        links.meanwhile(change, nth=3)  # after two looks
+        with pytest.raises(phases.TaskFailed) as caught:
+            clean(host)
+        error = caught.value.cause
+        assert isinstance(error, CleanupIncomplete)
+        assert error.left == (f"10.240.0.5 dev azure0 lladdr {DEAD} PERMANENT has changed meanwhile, and stays",)
+        assert str(error).startswith(f"11 of 12 things were deleted, and are noted in {UNDO}; what is left: 10.240.0.5")
+        assert mine in links.neighbours
+
+    def test_a_route_that_is_gone(self) -> None:
+        """A route that somebody else has deleted is as it should be, and is not noted as ours."""
+        host = azure_host()
+        route = Route.to("10.240.0.5/32", dev="azure0", protocol=4)
+        host.neighbours.meanwhile(lambda: host.kernel.ip_route("delete", route), nth=3)
+        assert len(clean(host).deleted) == 11
+        assert "10.240.0.5/32" not in host.files.texts[UNDO]
+
+    def test_a_route_that_cannot_be_deleted(self) -> None:
+        """What the kernel refuses is named, with what was done."""
+        host = azure_host()
+        host.kernel.faults.fail("change", errno.ENOBUFS)
+        with pytest.raises(phases.TaskFailed) as caught:
+            clean(host)
+        error = caught.value.cause
+        assert isinstance(error, CleanupIncomplete)
+        assert len(effects_of(error).operations) == 11
+        assert effects_of(error).files == (UNDO,)
+
+    def test_it_is_there_again(self) -> None:
+        """What comes back at once shows that azure-vnet is active."""
+        host = azure_host()
+        ebtables = ebtables_of(host)
+        ebtables.meanwhile(lambda: ebtables.rules.append(STALE), nth=4)  # at the last look
+        with pytest.raises(phases.TaskFailed) as caught:
+            clean(host)
+        assert isinstance(caught.value.cause, CleanupIncomplete)
+        assert caught.value.cause.left == (f"rule {STALE} is there again: azure-vnet, or another program, is active",)
+
+    def test_an_error_on_the_way(self) -> None:
+        """After a time-out nobody knows what was done, so the undo file names all of it; the way back adds what is missing."""
+        host = azure_host()
+        before = sorted(ebtables_of(host).rules)
+        ebtables_of(host).fail(refusal.timed_out("delete 9 rules", 10), nth=3, done=True)
+        with pytest.raises(phases.TaskFailed) as caught:
+            clean(host)
+        assert isinstance(caught.value.cause, EbtablesTimeout)
+        assert len(UndoLog.parse(host.files.texts[UNDO]).rules) == 9
+        restore(host)
+        assert sorted(ebtables_of(host).rules) == before
+
+
+class TestUndo:
+    """The way back."""
+
+    def test_all_of_it(self) -> None:
+        """Rules, neighbours and routes are as before, rules at the end of their chain; a second time does nothing."""
+        host = azure_host()
+        before = azure_host()
+        clean(host)
+        assert restore(host).log_fields() == {"restored": 12}
+        assert sorted(ebtables_of(host).rules) == sorted(ebtables_of(before).rules)
+        assert set(host.neighbours.neighbours) == set(before.neighbours.neighbours)
+        assert set(host.kernel.reopen().snapshot().routes) == set(before.kernel.reopen().snapshot().routes)
+        assert restore(host).operations == ()
+
+    def test_what_has_changed_meanwhile(self) -> None:
+        """What cannot be brought back is named, and all else is."""
+        host = azure_host()
+        clean(host)
+        host.neighbours.neighbours.append(Neighbour("10.240.0.5", LIVE, "azure0"))
+        host.kernel.delete_link("azv2")
+        with pytest.raises(phases.TaskFailed) as caught:
+            restore(host)
+        error = caught.value.cause
+        assert isinstance(error, CleanupIncomplete)
+        assert str(error).startswith(f"10 things of {UNDO} were brought back; what is left: ")
+        assert error.left[0].endswith("there is another entry for its address")
+        assert error.left[1].startswith("10.240.0.7/32 dev azv2")
+        assert len(effects_of(error).operations) == 10
+
+    def test_a_neighbour_whose_device_is_gone(self) -> None:
+        """It is named with the kernel's reason."""
+        host = azure_host()
+        clean(host)
+        host.neighbours.fail(BackendError("no such device"), nth=2)
+        with pytest.raises(phases.TaskFailed) as caught:
+            restore(host)
+        assert isinstance(caught.value.cause, CleanupIncomplete)
+        assert caught.value.cause.left[0].endswith("no such device")
+
+    @pytest.mark.parametrize(
+        ("text", "why"),
+        [(None, "there is no such file"), ("reboot", "line 1: it is not a command of an undo file: 'reboot'")],
+    )
+    def test_a_file_that_is_not_one(self, text: str | None, why: str) -> None:
+        """It is refused before anything is changed."""
+        host = azure_host(files=FakeFiles({} if text is None else {UNDO: text}))
+        before = state_of(host)
+        with pytest.raises(phases.TaskFailed) as caught:
+            restore(host)
+        assert isinstance(caught.value.cause, UndoFileError)
+        assert why in str(caught.value.cause)
+        assert state_of(host) == before
+
+    def test_an_image(self, tmp_path: Any) -> None:
+        """An image has no kernel to bring anything back to."""
+        task = UndoAzureVnetCleanup(UNDO, host=Host.offline(str(tmp_path)))
+        assert phases.run(task, observers=[]).status is phases.Status.SKIPPED
+
+    def test_its_plan(self) -> None:
+        """Its plan is what the file says."""
+        host = azure_host()
+        clean(host)
+        plan = UndoAzureVnetCleanup(UNDO, host=host).plan(phases.Context(observers=[]))
+        assert str(plan) == host.files.texts[UNDO]

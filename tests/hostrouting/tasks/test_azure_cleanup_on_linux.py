@@ -1,0 +1,277 @@
+"""CleanStaleAzureVnet on a node as azure-vnet leaves it: a real kernel, real ebtables, real packets."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import attrs
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import phases
+from hostrouting.azure_vnet import pod_rule, read_saved
+from hostrouting.ebtables import EbtablesProgram
+from hostrouting.errors import CleanupIncomplete
+from hostrouting.system.programs import run_program
+from hostrouting.tasks import CleanupResult
+from tests.support.azure_node import AzureNode, azure_node, mac_of
+from tests.support.azure_rules import LOOK_ALIKES, NODE_RULES, R1, R2, R3, pod_rules
+from tests.support.children import running
+from tests.support.ebtables import needs_ebtables
+from tests.support.examples import scaled
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from hostrouting.azure_vnet import CleanupPlan
+    from hostrouting.system.programs import Ended
+
+pytestmark = [pytest.mark.processes, needs_ebtables]
+
+LIVE, DEAD, NEW = mac_of(1), mac_of(9), mac_of(2)
+
+
+@pytest.fixture
+def lab() -> Iterator[AzureNode]:
+    """A node in bridge mode with a pod of azure-vnet that is alive."""
+    with azure_node() as lab:
+        lab.bridge_pod("live", LIVE, "10.1.0.5", "fd00::5")
+        yield lab
+
+
+def specs(plan: CleanupPlan, kind: str = "rule") -> list[str]:
+    """What the plan deletes of this kind."""
+    return [it.spec for it in plan.deletions if it.kind == kind]
+
+
+def gone(before: tuple[str, ...], after: tuple[str, ...]) -> list[str]:
+    """What was there before, and is not any more; nothing may have come."""
+    assert not Counter(after) - Counter(before)
+    return list((Counter(before) - Counter(after)).elements())
+
+
+class TestBridgeMode:
+    """The uplink is a port of azure0."""
+
+    def test_an_address_that_is_used_again(self, lab: AzureNode) -> None:
+        """Nothing comes to a pod of the other CNI before, everything after, and a live pod misses no packet."""
+        lab.leave(DEAD, "10.1.0.6", "fd00::6", times=2)
+        lab.routed_pod("new", NEW, "10.1.0.6", "fd00::6")
+        assert not lab.arrives("new", "10.1.0.6")
+        assert not lab.arrives("new", "fd00::6")
+        before = lab.state()
+        with lab.stream("live", "10.1.0.5") as ipv4, lab.stream("live", "fd00::5") as ipv6:
+            time.sleep(0.05)
+            result = lab.clean()
+            time.sleep(0.05)
+        for counted in (ipv4, ipv6):
+            assert counted["sent"] >= 50
+            assert counted["arrived"] == counted["sent"]
+        assert lab.arrives("new", "10.1.0.6")
+        assert lab.arrives("new", "fd00::6")
+        after = lab.state()
+        stale = [*pod_rules("10.1.0.6", DEAD), *pod_rules("fd00::6", DEAD)]
+        assert Counter(gone(before.rules, after.rules)) == Counter(stale * 2) == Counter(specs(result.plan))
+        assert [it.strip() for it in gone(before.neighbours, after.neighbours)] == specs(result.plan, "neighbour")
+        assert specs(result.plan, "neighbour") == [f"10.1.0.6 dev azure0 lladdr {DEAD} PERMANENT"]
+        assert after.routes == before.routes
+        assert lab.clean().plan.is_empty
+
+    def test_a_pod_that_ends(self, lab: AzureNode) -> None:
+        """What is a live pod's stays as a conflict; when the pod has ended, it is stale."""
+        alive = lab.plan()
+        assert alive.is_empty
+        assert {it.spec for it in alive.conflicts if it.kind == "rule"} == {
+            *pod_rules("10.1.0.5", LIVE),
+            *pod_rules("fd00::5", LIVE),
+        }
+        lab.end_pod("live")
+        assert specs(lab.clean().plan) == [*pod_rules("10.1.0.5", LIVE), *pod_rules("fd00::5", LIVE)]
+
+    def test_dry_run(self, lab: AzureNode) -> None:
+        """By default nothing is changed: rules, neighbours and routes are the same to the byte, and no file is written."""
+        lab.leave(DEAD, "10.1.0.6", "fd00::6")
+        before = lab.dump()
+        result = lab.clean(dry_run=True, ebtables="auto")
+        assert len(result.plan.deletions) == 4
+        assert lab.dump() == before
+        assert lab.files.writes == []
+
+    def test_look_alikes(self, lab: AzureNode) -> None:
+        """Every rule that only looks like one for a pod stays, and so do those of the node."""
+        dead = R1.rpartition(" ")[2]
+        lab.end_pod("live")
+        lab.clean()
+        lab.append(*LOOK_ALIKES, R1, R2, R3)
+        before = lab.rules()
+        result = lab.clean()
+        assert gone(before, lab.rules()) == [R1, R2, R3]
+        assert dead in result.plan.deletions[0].reason
+
+    def test_a_twin_that_ebtables_does_not_tell_apart(self, lab: AzureNode) -> None:
+        """Where ebtables might delete another rule in place of a stale one, both stay, which is said; the rest goes."""
+        twin = R2.replace(" -i eth0", " -s Unicast -i eth0")
+        lab.append(twin, R1, R2, R3)
+        before = lab.rules()
+        with pytest.raises(phases.TaskFailed, match="2 of 3 things were deleted") as caught:
+            lab.clean()
+        assert gone(before, lab.rules()) == [R1, R3]
+        assert isinstance(caught.value.cause, CleanupIncomplete)
+        assert f"rule {R2}: ebtables does not tell the rule" in caught.value.cause.left[0]
+
+    def test_the_way_back(self, lab: AzureNode) -> None:
+        """What was deleted is there again after the undo, and what stayed is untouched."""
+        lab.leave(DEAD, "10.1.0.6", "fd00::6", times=2)
+        before = lab.state()
+        result = lab.clean()
+        assert lab.state() != before
+        lab.undo(result.undo_file)
+        after = lab.state()
+        assert sorted(after.rules) == sorted(before.rules)
+        assert (after.neighbours, after.routes) == (before.neighbours, before.routes)
+
+    def test_a_pod_that_comes_between_plan_and_apply(self, lab: AzureNode) -> None:
+        """What was shown is kept all the same when its pod is alive by then, and what was not shown stays."""
+        lab.leave(mac_of(7), "10.1.0.7")
+        lab.leave(DEAD, "10.1.0.6")
+        shown = lab.plan()
+        assert len(specs(shown)) == 4
+        lab.bridge_pod("late", mac_of(7), "10.1.0.8")
+        lab.leave(DEAD, "10.1.0.9")
+        before = lab.rules()
+        with lab.node.inside():
+            phases.execute(lab.task(approved=shown))
+        assert gone(before, lab.rules()) == [*pod_rules("10.1.0.6", DEAD)]
+
+    def test_a_rule_that_another_process_removes(self, lab: AzureNode) -> None:
+        """When one of the rules goes while the batch is on its way, the others go all the same."""
+        lab.leave(DEAD, "10.1.0.6", "10.1.0.7")
+        stale = (*pod_rules("10.1.0.6", DEAD), *pod_rules("10.1.0.7", DEAD))
+        taken = list(stale[:1])
+
+        def run(*words: str, timeout: float, text: str = "", environment: Mapping[str, str] | None = None) -> Ended:
+            if taken and "ebtables-nft-restore" in words:
+                assert lab.ebtables.delete_one(taken.pop())
+            return run_program(*words, timeout=timeout, text=text, environment=environment)
+
+        task = lab.task()
+        host = attrs.evolve(task.host, ebtables=lambda: EbtablesProgram(run=run))
+        with lab.node.inside():
+            result = phases.execute(attrs.evolve(task, host=host))
+        assert isinstance(result, CleanupResult)
+        assert not set(stale) & set(lab.rules())
+        assert Counter(specs(result.plan)) == Counter(stale[1:])
+
+    def test_a_process_that_changes_rules_at_full_speed(self, lab: AzureNode) -> None:
+        """Another process adds and removes rules all the while: none of its rules goes, and all stale ones do."""
+        lab.leave(DEAD, *(f"10.1.1.{number}" for number in range(20)))
+        before = lab.rules()
+        theirs = "OUTPUT -p IPv4 --ip-dst 10.1.1.7 -j ACCEPT"
+        loop = f"while :; do ebtables-nft -t nat -A {theirs}; ebtables-nft -t nat -A {theirs}; ebtables-nft -t nat -D {theirs}; done"
+        with running(*lab.node.enter, "sh", "-c", loop):
+            while theirs not in lab.rules():
+                time.sleep(0.005)
+            result = lab.clean()
+        after = [rule for rule in lab.rules() if rule != theirs]
+        assert Counter(gone(before, tuple(after))) == Counter(specs(result.plan))
+        assert len(specs(result.plan)) == 40
+        assert theirs in lab.rules()
+
+    def test_what_the_state_file_gives_to_a_device(self, lab: AzureNode) -> None:
+        """An address that azure-vnet's own list gives to a device that is there keeps its rules."""
+        lab.leave(DEAD, "10.1.0.6", "10.1.0.7")
+        lab.write_state_file({"azvlive": ("10.1.0.6",), "azvgone": ("10.1.0.7",)})
+        assert specs(lab.clean().plan) == [*pod_rules("10.1.0.7", DEAD)]
+
+    def test_outside_of_the_managed_networks(self, lab: AzureNode) -> None:
+        """Nothing about an address that the other CNI does not manage goes."""
+        lab.leave(DEAD, "10.1.0.6", "fd00::6")
+        before = lab.dump()
+        assert lab.clean(managed=["10.9.0.0/16"]).plan.is_empty
+        assert lab.dump() == before
+
+
+def test_an_uplink_that_is_in_no_bridge() -> None:
+    """The rules do nothing then: packets arrive although they are there, and they are reported as inert and stay."""
+    with azure_node(bridged=False) as lab:
+        lab.node.batch([f"link add azure0 address {mac_of(0xFFFE)} type bridge", "link set azure0 up"])
+        lab.append(*pod_rules("10.1.0.6", DEAD), *pod_rules("fd00::6", DEAD))
+        lab.routed_pod("new", NEW, "10.1.0.6", "fd00::6")
+        assert lab.arrives("new", "10.1.0.6")
+        assert lab.arrives("new", "fd00::6")
+        before = lab.rules()
+        result = lab.clean()
+        assert [it.spec for it in result.plan.inert] == [*pod_rules("10.1.0.6", DEAD), *pod_rules("fd00::6", DEAD)]
+        assert lab.rules() == before
+
+
+def test_transparent_mode() -> None:
+    """The route to a live pod stays, one that leads to no pod goes, and the other CNI's pod is reached by its own."""
+    with azure_node(bridged=False) as lab:
+        lab.routed_pod("live", LIVE, "10.1.0.5", "fd00::5", dev="azv")
+        lab.routed_pod("other", NEW, "10.1.0.8")
+        stale = ["10.1.0.6 dev azvdead", "fd00::6 dev azvdead", "10.1.0.7 dev azvdead proto static metric 7"]
+        lab.node.batch(["link add azvdead type ifb", "link set azvdead up", *(f"route add {it}" for it in stale)])
+        before = lab.state()
+        with lab.stream("live", "10.1.0.5") as counted:
+            result = lab.clean()
+        assert counted["arrived"] == counted["sent"]
+        after = lab.state()
+        assert sorted(it.split()[0] for it in gone(before.routes, after.routes)) == ["10.1.0.6", "10.1.0.7", "fd00::6"]
+        assert len(specs(result.plan, "route")) == 3
+        assert (after.rules, after.neighbours) == (before.rules, before.neighbours)
+        lab.undo(result.undo_file)
+        assert sorted(lab.state().routes) == sorted(before.routes)
+
+
+# Any host
+
+_IPS = [
+    *(f"10.1.2.{number}" for number in range(6)),
+    *(f"fd00::2:{number}" for number in range(3)),
+    "10.1.0.4",
+    "10.9.0.1",
+]
+_RULES = st.one_of(
+    st.builds(
+        lambda ip, mac, uplink, at: pod_rules(ip, mac, uplink)[-1 if at else 0],
+        st.sampled_from(_IPS),
+        st.sampled_from([LIVE, DEAD, mac_of(10), mac_of(11)]),
+        st.sampled_from(["eth0", "eth0", "eth1"]),
+        st.booleans(),
+    ),
+    st.sampled_from([*LOOK_ALIKES, *NODE_RULES, R1, R2, R3]),
+)
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[AzureNode]:
+    """A node whose rules a test may flush."""
+    with azure_node() as lab:
+        lab.bridge_pod("live", LIVE, "10.1.2.0")
+        yield lab
+
+
+@settings(max_examples=scaled(6), suppress_health_check=[HealthCheck.too_slow])
+@given(rules=st.lists(_RULES, max_size=60))
+def test_any_rules(shared: AzureNode, rules: list[str]) -> None:
+    """What is gone is the plan; no rule goes that is not one for a dead pod; a second run finds nothing."""
+    assert shared.node.run("nft", "flush", "ruleset").returncode == 0
+    shared.append(*rules)
+    before = shared.rules()
+    result = shared.clean()
+    deleted = gone(before, shared.rules())
+    assert Counter(deleted) == Counter(specs(result.plan))
+    saved = {it.line: it for it in read_saved(shared.ebtables.save()).rules}
+    assert not set(deleted) & set(saved)
+    for it in read_saved("*nat\n" + "".join(f"-A {rule}\n" for rule in deleted)).rules:
+        found = pod_rule(it)
+        assert found.mac != LIVE
+        assert str(found.ip) not in {"10.1.0.4", "10.9.0.1"}
+        assert found.uplink in {None, "eth0"}
+    stale = {rule for rule in before if DEAD in rule and rule in pod_rules("10.1.2.1", DEAD)}
+    assert not stale & set(shared.rules())
+    assert shared.plan().is_empty

@@ -1,0 +1,321 @@
+"""A node as azure-vnet leaves it to another CNI, made by hand in private network namespaces, with real packets.
+
+    fabric eth0 ───── eth0 node azure0 ─── azv… ───── eth0 pod of azure-vnet
+    10.1.0.1               10.1.0.4    └── lxc… ───── eth0 pod of the other CNI
+    fd00::1                fd00::4
+
+In bridge mode eth0 is a port of azure0, which has the node's addresses and eth0's MAC address. The fabric is that of a
+cloud: it does not ask who has a pod's address, but sends every frame for it to the node's MAC address, and ebtables
+on the node rewrites that to the pod's. The other CNI's pods are in no bridge: the node has a route to each. In
+transparent mode there is no bridge, and azure-vnet's pods have routes too.
+
+Whether a packet arrives is found out without waiting: what is sent after it, and is answered, has been handled later.
+
+Here: the hosts, what azure-vnet makes for a pod, and packets. Not here: the rules as text (`azure_rules`), and the clean-up.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+import phases
+from hostrouting.backends.netlink import NetlinkBackend
+from hostrouting.config import AzureVnetCleanupConfig, EbtablesChoice, HostRoutingConfig
+from hostrouting.ebtables import EbtablesProgram
+from hostrouting.ebtables.saved import batch, nat_rules
+from hostrouting.host import Host
+from hostrouting.neighbours import KernelLinkLayer
+from hostrouting.tasks import CleanStaleAzureVnet, CleanupResult, UndoAzureVnetCleanup, UndoResult
+from hostrouting.testing import FakeFiles, FakeManager
+from tests.support.azure_rules import NODE_RULES, pod_rules
+from tests.support.namespace import private_namespace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hostrouting.azure_vnet import CleanupPlan
+    from tests.support.namespace import Namespace
+
+__all__ = ["MANAGED", "NODE_MAC", "AzureNode", "State", "azure_node", "mac_of"]
+
+NODE_MAC = "0a:00:00:00:00:01"
+_FABRIC_MAC = "0a:00:00:00:00:fe"
+_NODE, _FABRIC = ("10.1.0.4", "fd00::4"), ("10.1.0.1", "fd00::1")
+MANAGED = ("10.1.0.0/16", "fd00::/64")
+_PORT = 4000
+_PATIENCE = 10.0
+_SO_RCVBUFFORCE = 33
+
+
+def mac_of(number: int) -> str:
+    """The MAC address of a pod."""
+    return f"0a:00:00:01:{number >> 8:02x}:{number & 0xFF:02x}"
+
+
+@attrs.frozen
+class State:
+    """All that a clean-up may change, as the programs of the host print it."""
+
+    rules: tuple[str, ...]
+    neighbours: tuple[str, ...]
+    routes: tuple[str, ...]
+
+
+class AzureNode:
+    """The hosts, and what can be done with them."""
+
+    def __init__(self, stack: ExitStack, *, bridged: bool) -> None:
+        """Connect the node to the fabric."""
+        self._stack = stack
+        self.fabric = self._namespace()
+        self.node = self._namespace()
+        self.pods: dict[str, Namespace] = {}
+        self.files = FakeFiles()
+        self.ebtables = EbtablesProgram("nft", words=self.node.enter)
+        dev = "azure0" if bridged else "eth0"
+        for path, value in (("ipv6/conf/default/accept_dad", 0), ("ipv6/conf/all/accept_dad", 0)):
+            self.node.sysctl(path, value)
+            self.fabric.sysctl(path, value)
+        # A veth that is a port of the bridge would be a pod's; so eth0 is not one itself, but has all frames of one.
+        # Where both ends of a veth have one index, Linux may take a second to see that the other end is up.
+        self.fabric.batch(
+            [
+                f"link add eth0 index 900 address {_FABRIC_MAC} type veth peer name wire netns {self.node.path}",
+                *_up("eth0", *_FABRIC),
+                *(f"neigh add {ip} lladdr {NODE_MAC} dev eth0 nud permanent" for ip in _NODE),
+            ]
+        )
+        self.node.batch(
+            ["link set wire up", f"link add link wire name eth0 address {NODE_MAC} type macvlan mode passthru"]
+        )
+        bridge = [f"link add azure0 address {NODE_MAC} type bridge forward_delay 0", "link set eth0 master azure0 up"]
+        self.node.batch(
+            [
+                *(bridge if bridged else []),
+                *_up(dev, *_NODE),
+                *(f"neigh add {ip} lladdr {_FABRIC_MAC} dev {dev} nud permanent" for ip in _FABRIC),
+                *(f"route add default via {ip} dev {dev}" for ip in _FABRIC),
+            ]
+        )
+        self.node.sysctl("ipv4/ip_forward", 1)
+        self.node.sysctl("ipv6/conf/all/forwarding", 1)
+        if bridged:
+            self.append(*NODE_RULES, *pod_rules(_NODE[0], NODE_MAC)[:1])
+
+    # what azure-vnet and the other CNI make
+
+    def append(self, *rules: str) -> None:
+        """Add rules, as azure-vnet does: without a look at what is there."""
+        done = self.node.run("ebtables-nft-restore", "--noflush", text=batch("-A", rules))
+        assert done.returncode == 0, done.stderr
+
+    def leave(self, mac: str, *ips: str, times: int = 1) -> None:
+        """What azure-vnet makes in bridge mode for a pod with these addresses, beside its veth."""
+        self.append(*(rule for ip in ips for rule in pod_rules(ip, mac) * times))
+        self.node.batch(f"neigh add {ip} lladdr {mac} dev azure0 nud permanent" for ip in ips if ":" not in ip)
+
+    def bridge_pod(self, name: str, mac: str, *ips: str) -> Namespace:
+        """A pod of azure-vnet in bridge mode, with all that belongs to it."""
+        pod = self._pod(name, f"azv{name}", mac)
+        self.node.batch([f"link set azv{name} master azure0 up"])
+        pod.batch([*_up("eth0", *ips), *(f"neigh add {ip} lladdr {NODE_MAC} dev eth0 nud permanent" for ip in _FABRIC)])
+        self.leave(mac, *ips)
+        self._reachable(*ips)
+        return pod
+
+    def routed_pod(self, name: str, mac: str, *ips: str, dev: str = "lxc") -> Namespace:
+        """A pod with a route to each address and without a bridge, as the other CNI makes it; azure-vnet's dev is azv."""
+        pod, dev = self._pod(name, f"{dev}{name}", mac), f"{dev}{name}"
+        self.node.batch([f"link set {dev} address {mac_of(0xFFFF)} up", *(f"route add {ip} dev {dev}" for ip in ips)])
+        self.node.batch(f"neigh replace {ip} lladdr {mac} dev {dev} nud permanent" for ip in ips)
+        gateways = [f"neigh add {ip} lladdr {mac_of(0xFFFF)} dev eth0 nud permanent" for ip in _FABRIC]
+        pod.batch([*_up("eth0", *ips), *gateways])
+        self._reachable(*ips)
+        return pod
+
+    def end_pod(self, name: str) -> None:
+        """The pod's namespace is gone, and its veth with it."""
+        pod = self.pods.pop(name)
+        pod.batch(["link del eth0"])
+
+    def _pod(self, name: str, dev: str, mac: str) -> Namespace:
+        pod = self.pods[name] = self._namespace()
+        pod.sysctl("ipv6/conf/default/accept_dad", 0)
+        self.node.batch([f"link add {dev} type veth peer name eth0 address {mac} netns {pod.path}"])
+        return pod
+
+    def _reachable(self, *ips: str) -> None:
+        """The fabric sends what is for these addresses to the node."""
+        self.fabric.batch(f"neigh replace {ip} lladdr {NODE_MAC} dev eth0 nud permanent" for ip in ips)
+
+    def _namespace(self) -> Namespace:
+        return self._stack.enter_context(private_namespace(seconds=300))
+
+    # packets
+
+    def listener(self, host: Namespace, ip: str) -> socket.socket:
+        """What receives the datagrams for this address of the host, of whatever it is sent at once."""
+        with host.inside():
+            made = socket.socket(socket.AF_INET6 if ":" in ip else socket.AF_INET, socket.SOCK_DGRAM)
+        self._stack.enter_context(made)
+        made.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, 16 << 20)
+        made.settimeout(_PATIENCE)
+        made.bind((ip, _PORT))
+        return made
+
+    def sender(self, ip: str) -> socket.socket:
+        """What sends datagrams from the fabric to this address."""
+        with self.fabric.inside():
+            made = socket.socket(socket.AF_INET6 if ":" in ip else socket.AF_INET, socket.SOCK_DGRAM)
+        self._stack.enter_context(made)
+        made.connect((ip, _PORT))
+        return made
+
+    def arrives(self, name: str, ip: str) -> bool:
+        """Whether a datagram from the fabric comes to the pod at this address."""
+        with self.listener(self.pods[name], ip) as receiver, self.sender(ip) as sender:
+            sender.send(b"x")
+            self.settle()
+            receiver.setblocking(False)
+            try:
+                return receiver.recv(10) == b"x"
+            except BlockingIOError:
+                return False
+
+    def settle(self) -> None:
+        """Return once the node has handled whatever the fabric has sent."""
+        for _ in range(2):
+            with self.listener(self.node, _NODE[0]) as receiver, self.sender(_NODE[0]) as sender:
+                sender.send(b"settled")
+                assert receiver.recv(10) == b"settled"
+
+    @contextmanager
+    def stream(self, name: str, ip: str, *, rate: int = 1000) -> Iterator[dict[str, int]]:
+        """From now until the block ends, so many datagrams a second to the pod; then how many were sent and arrived."""
+        counted = {"sent": 0, "arrived": 0}
+        receiver, sender, over = self.listener(self.pods[name], ip), self.sender(ip), threading.Event()
+
+        def send() -> None:
+            begun = time.monotonic()
+            while not over.is_set():
+                sender.send(b"x")
+                counted["sent"] += 1
+                time.sleep(max(0.0, begun + counted["sent"] / rate - time.monotonic()))
+
+        thread = threading.Thread(target=send)
+        thread.start()
+        try:
+            while not counted["sent"]:
+                time.sleep(0.001)
+            yield counted
+        finally:
+            over.set()
+            thread.join()
+        self.settle()
+        receiver.setblocking(False)
+        while True:
+            try:
+                receiver.recv(10)
+            except BlockingIOError:
+                break
+            counted["arrived"] += 1
+
+    # the clean-up
+
+    @property
+    def host(self) -> Host:
+        """The node with its own kernel and ebtables, and files in memory, as what runs in it meets it."""
+        return Host(
+            backend=NetlinkBackend,
+            files=self.files,
+            manager=FakeManager(),
+            ebtables=EbtablesProgram,
+            link_layer=KernelLinkLayer,
+        )
+
+    def task(self, *, approved: CleanupPlan | None = None, **settings: Any) -> CleanStaleAzureVnet:
+        """The task with these settings beside the usual ones."""
+        given = {"managed": MANAGED, "dry_run": False, "ebtables": "nft", **settings}
+        config = HostRoutingConfig(azure_vnet_cleanup=AzureVnetCleanupConfig(**given))
+        return CleanStaleAzureVnet(config, host=self.host, approved=approved)
+
+    def plan(self, **settings: Any) -> CleanupPlan:
+        """What the task would delete."""
+        with self.node.inside():
+            return self.task(**settings).plan(phases.Context())
+
+    def clean(self, **settings: Any) -> CleanupResult:
+        """Run the task."""
+        with self.node.inside():
+            result = phases.execute(self.task(**settings))
+        assert isinstance(result, CleanupResult)
+        return result
+
+    def undo(self, path: str) -> UndoResult:
+        """Bring back what was deleted."""
+        with self.node.inside():
+            result = phases.execute(UndoAzureVnetCleanup(path, host=self.host, ebtables=EbtablesChoice.NFT))
+        assert isinstance(result, UndoResult)
+        return result
+
+    def rules(self) -> tuple[str, ...]:
+        """The rules of the table nat."""
+        return nat_rules(self.ebtables.save())
+
+    def state(self) -> State:
+        """What the programs of the host say now."""
+        neighbours = self.node.ip("neigh", "show", "nud", "permanent").stdout.splitlines()
+        routes = [self.node.ip(f"-{family}", "route", "show", "table", "all").stdout for family in (4, 6)]
+        return State(self.rules(), tuple(sorted(neighbours)), tuple("".join(routes).splitlines()))
+
+    def dump(self) -> tuple[str, ...]:
+        """The same, to the byte, but for what packets and time change."""
+        save = self.node.run("ebtables-nft-save").stdout
+        lines = "".join(line for line in save.splitlines(keepends=True) if not line.startswith("#"))
+        shown = [
+            ("neigh", "show", "nud", "permanent"),
+            ("-4", "route", "show", "table", "all"),
+            ("-6", "route", "show", "table", "all"),
+        ]
+        return (
+            lines,
+            self.node.run("nft", "-a", "-s", "list", "ruleset").stdout,
+            *(self.node.ip(*it).stdout for it in shown),
+        )
+
+    def write_state_file(self, devices: dict[str, tuple[str, ...]]) -> None:
+        """Azure-vnet's own list of pods: the device of each, and its addresses."""
+        endpoints = {
+            dev: {
+                "Id": dev,
+                "HostIfName": dev,
+                "MacAddress": "CgAAAQAB",
+                "IPAddresses": [{"IP": ip, "Mask": "//8AAA=="} for ip in ips],
+            }
+            for dev, ips in devices.items()
+        }
+        network = {"Id": "azure", "Mode": "bridge", "Endpoints": endpoints}
+        interfaces = {"eth0": {"Name": "eth0", "Networks": {"azure": network}}}
+        text = json.dumps({"Network": {"ExternalInterfaces": interfaces}})
+        self.files.texts["/var/run/azure-vnet.json"] = text
+
+
+@contextmanager
+def azure_node(*, bridged: bool = True) -> Iterator[AzureNode]:
+    """A node without pods, in bridge mode or in transparent mode."""
+    with ExitStack() as stack:
+        yield AzureNode(stack, bridged=bridged)
+
+
+def _up(dev: str, *addresses: str) -> list[str]:
+    return [
+        f"link set {dev} up",
+        *(f"address add {ip}/{64 if ':' in ip else 16} dev {dev}{' nodad' if ':' in ip else ''}" for ip in addresses),
+    ]
