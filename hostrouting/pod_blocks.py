@@ -73,7 +73,8 @@ class PodBlocks:
     def __init__(self, fib: Fib, cidrs: tuple[Prefix, ...], allowed: tuple[str, ...]) -> None:
         """Take the host, the CIDRs that are checked, and the patterns of devices that may carry a part of them."""
         self._fib, self._cidrs, self._allowed = fib, cidrs, allowed
-        self._known: dict[int, bool] = {}
+        # By the id of a route, which is kept with it.
+        self._known: dict[int, tuple[Route, bool]] = {}
 
     def holds(self, route: Route) -> bool:
         """Whether the route refuses packets for a block of the host's own.
@@ -81,10 +82,11 @@ class PodBlocks:
         It does where a CNI leaves such a route, or where a route by an allowed device leads into its prefix. That
         prefix must be a part of a CIDR: what refuses a whole one, or more, is about other nodes too.
         """
-        found = self._known.get(id(route))
-        if found is None:
-            found = self._known[id(route)] = route.type in REFUSING and self._is_part(route) and self._is_block(route)
-        return found
+        known = self._known.get(id(route))
+        if known is None:
+            found = route.type in REFUSING and self._is_part(route) and self._is_block(route)
+            known = self._known[id(route)] = route, found
+        return known[1]
 
     def _is_part(self, route: Route) -> bool:
         return any(route.prefix in cidr and route.prefix != cidr for cidr in self._cidrs)
