@@ -297,7 +297,7 @@ class _Dscp(Selector):
 
     def bounds(self, rule: Rule) -> tuple[int, int, int | None]:
         value, mask = rule.dscp or (0, 0)
-        return value, value, mask
+        return value & mask, value & mask, mask
 
     def number(self, said: Any, family: int) -> int:  # noqa: ARG002  as above
         return int(said) >> 2
@@ -309,8 +309,8 @@ class _Dscp(Selector):
         if rule.dscp is None:
             return None
         value, mask = rule.dscp
-        if value & ~mask or mask & ~_EVERY_DSCP:
-            return "dscp", f"{value:#x}/{mask:#x} is not a value of six bits and a mask with all of its bits"
+        if (value | mask) & ~_EVERY_DSCP:
+            return "dscp", f"{value:#x}/{mask:#x} has more than six bits"
         return None
 
 
