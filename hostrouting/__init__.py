@@ -63,6 +63,7 @@ A tour, in the order in which the names are needed: an agent's author needs 1 an
     check_overlap           expected CIDRs and a Fib make an OverlapReport
     OverlapReport, Verdict  the verdict, and what it rests on
     Finding, Note, Kept     a range that escapes; packets that fare otherwise; a range that is the host's own
+    Suppressed              a default route that a rule keeps plain packets from
     propose_repair          a Fib and an OverlapReport make a Repair
     Repair                  the fewest static routes that close every escape, with the proof that they do
     Diversion, Unsafe       what the repair costs, and what no static route can close
@@ -151,7 +152,7 @@ if TYPE_CHECKING:
     from hostrouting.host import Host
     from hostrouting.layout import HostLayout
     from hostrouting.model import OURS, Address, Link, NextHop, Prefix, Route, Rule, Snapshot, default_rules
-    from hostrouting.overlap import Finding, Kept, Note, OverlapReport, Verdict, check_overlap
+    from hostrouting.overlap import Finding, Kept, Note, OverlapReport, Suppressed, Verdict, check_overlap
     from hostrouting.plan import Foreseen, RoutePlan, plan_routes
     from hostrouting.repair import Diversion, Repair, Unsafe, propose_repair
     from hostrouting.tasks import (
@@ -228,6 +229,7 @@ __all__ = [
     "Flow",
     "Foreseen",
     "Kept",
+    "Suppressed",
     "Note",
     "OverlapReport",
     "Pending",
@@ -312,7 +314,7 @@ _HOMES = {
     "host": ("Host",),
     "layout": ("HostLayout",),
     "model": ("OURS", "Address", "Link", "NextHop", "Prefix", "Route", "Rule", "Snapshot", "default_rules"),
-    "overlap": ("Finding", "Kept", "Note", "OverlapReport", "Verdict", "check_overlap"),
+    "overlap": ("Finding", "Kept", "Note", "OverlapReport", "Suppressed", "Verdict", "check_overlap"),
     "plan": ("Foreseen", "RoutePlan", "plan_routes"),
     "repair": ("Diversion", "Repair", "Unsafe", "propose_repair"),
     "tasks": (

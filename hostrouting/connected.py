@@ -1,6 +1,7 @@
 """The routes that the host's own addresses bring: where the kernel puts one, whether it stands there or not.
 
-Here: which address brings which route. Not here: whose route is in its place, and what comes of that (`foresight`).
+Here: which address brings which route, and whether one brought a route that says it is the kernel's. Not here: whose
+route is in its place, and what comes of that (`foresight`).
 
 An IPv4 address brings a route to its network when it comes to a device that is up, and each time the device is set up
 again. The kernel puts it behind what stands there with the same destination and metric: so `ip route replace`, or a
@@ -10,7 +11,7 @@ same device, on lo, and where it is a network of its own. In a VRF the route is 
 
 from hostrouting.model import IPV4, PROTOCOL_KERNEL, SCOPE_LINK, Address, Link, NextHop, Prefix, Route, Snapshot
 
-__all__ = ["connected_routes"]
+__all__ = ["connected_routes", "is_unexplained"]
 
 _LOOPBACK = 772  # ARPHRD_LOOPBACK
 _VRF = "vrf"
@@ -36,6 +37,20 @@ def connected_routes(snapshot: Snapshot) -> dict[Address, Route]:
         if address.prefix_route and _is_network(network, address)
         if (link := links.get(dev)) is not None and _leads_to_main(link, links)
     }
+
+
+def is_unexplained(route: Route, snapshot: Snapshot) -> bool:
+    """Whether a route says that it is the kernel's own, and no address of its device explains it.
+
+    Others write that into their routes too, to hide them from network managers. Of a snapshot that has no addresses
+    nothing is said.
+    """
+    if route.protocol != PROTOCOL_KERNEL or route.type != "unicast" or not snapshot.addresses:
+        return False
+    return not any(
+        it.dev in route.devs and route.prefix in {it.network, Prefix.around(it.ip.version, int(it.ip), it.length)}
+        for it in snapshot.addresses
+    ) or any(leg.gateway is not None for leg in route.legs)
 
 
 def _is_network(network: Prefix, address: Address) -> bool:

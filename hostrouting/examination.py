@@ -6,14 +6,14 @@ is done with the answers (`tasks`).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import attrs
 
 from hostrouting.errors import BackendError, NotReady, Unsettled
-from hostrouting.fib import Fib
+from hostrouting.fib import Decision, Fib
 from hostrouting.model import IPV4, Prefix, Snapshot, ip_at, protocol_name
-from hostrouting.overlap import OverlapReport, check_overlap
+from hostrouting.overlap import OverlapReport, check_overlap, follow_kernel
 from hostrouting.plan import RoutePlan, plan_routes
 from hostrouting.repair import Repair, propose_repair
 from hostrouting.uplink import seen_instead
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     import phases
     from hostrouting.backends.base import Answer, RouteBackend
     from hostrouting.config import HostRoutingConfig
-    from hostrouting.fib import Decision
     from hostrouting.model import IP
     from hostrouting.uplink import DesiredRoute
 
@@ -83,13 +82,15 @@ class Examination:
     fib: Fib = attrs.field(eq=False, repr=False)
     """The tables that it was found in."""
     surprises: tuple[str, ...] = ()
+    restless: bool = False
+    """Whether the tables changed all the while they were read."""
     instead: str = ""
     """What there was instead of a default route, where none was there by the deadline."""
 
     @property
     def verdict(self) -> str:
-        """The report's; but never a bare ok where the kernel does not agree."""
-        return "undecided" if self.surprises and self.report.verdict == "ok" else self.report.verdict
+        """The report's; but never an ok about tables that changed all the while."""
+        return "undecided" if self.restless and self.report.verdict == "ok" else self.report.verdict
 
 
 def examine(
@@ -102,8 +103,9 @@ def examine(
 ) -> Examination:
     """Check the expected CIDRs on the kernel as it is, once there is a default route to expect anything of.
 
-    The kernel itself is asked once in every cell; when it does not answer, the error carries the tables. Without a
-    default route by the deadline, the verdict says so. The repair leads to the `gateway`, where one is given.
+    The kernel itself is asked once in every cell, and all again where it does not agree with its tables. Where that
+    stays so, the verdict follows the kernel. When it does not answer, the error carries the tables. Without a default
+    route by the deadline, the verdict says so. The repair leads to the `gateway`, where one is given.
     """
     cidrs = [Prefix.of(cidr) for cidr in config.route_overlap.expected_cidrs]
     last: list[Examination] = []
@@ -133,17 +135,26 @@ def _examine_once(
     snapshot, still = read(backend)
     fib = Fib(snapshot)
     report = check_overlap(fib, cidrs, expected_devs=settings.expected_devs, allowed_devs=settings.allowed_devs)
-    repair = propose_repair(fib, report, protocol=config.protocol, gateway=gateway)
-    restless = () if still else (_RESTLESS,)
     try:
-        return Examination(report, repair, fib, (*restless, *_surprises(backend, fib, report)))
+        surprises = dict(_surprises(backend, fib, report))
     except BackendError as error:
         error.fib = fib
         raise
+    report = follow_kernel(report, fib, {place: it.decision for place, it in surprises.items()})
+    repair = propose_repair(fib, report, protocol=config.protocol, gateway=gateway)
+    told = (*(() if still else (_RESTLESS,)), *(it.text for it in surprises.values()))
+    return Examination(report, repair, fib, told, restless=not still)
 
 
-def _surprises(backend: RouteBackend, fib: Fib, report: OverlapReport) -> Iterator[str]:
-    """Where the kernel, asked in each cell, does not say what its tables do."""
+class _Surprise(NamedTuple):
+    """What the kernel would do with packets, and that its tables say otherwise, in a sentence."""
+
+    decision: Decision
+    text: str
+
+
+def _surprises(backend: RouteBackend, fib: Fib, report: OverlapReport) -> Iterator[tuple[int, _Surprise]]:
+    """Where the kernel, asked in each cell, does not say what its tables do: by the first address of the cell."""
     if not report.expected_devs:
         return
     asked: dict[int, Decision] = {}
@@ -157,10 +168,18 @@ def _surprises(backend: RouteBackend, fib: Fib, report: OverlapReport) -> Iterat
         answers = backend.lookup([ip_at(IPV4, place) for place in some])
         for place, answer in zip(some, answers, strict=True):
             if not _agree(asked[place], answer):
-                yield (
+                text = (
                     f"{ip_at(IPV4, place)}: the kernel answers {_words(answer)}, which is not what its tables say "
-                    f"({asked[place].route or asked[place].kind}); the verdict follows the tables"
+                    f"({asked[place].route or asked[place].kind}); the verdict follows the kernel"
                 )
+                yield place, _Surprise(_as_answered(asked[place], answer), text)
+
+
+def _as_answered(decision: Decision, answer: Answer) -> Decision:
+    """The kernel's answer as a decision; what an address is by itself it stays."""
+    by_address = decision.route is not None and decision.kind != decision.route.type
+    route = answer.route
+    return Decision(decision.kind if by_address else answer.kind, None, route, () if route is None else route.legs)
 
 
 def _agree(decision: Decision, answer: Answer) -> bool:
@@ -169,11 +188,8 @@ def _agree(decision: Decision, answer: Answer) -> bool:
         # To a lookup, a rule's "unreachable" and no route at all are one error; own addresses have no route in some.
         missing = {"no-route", "unreachable"}
         return decision.kind == answer.kind or {decision.kind, answer.kind} <= missing or decision.kind == "local"
-    return (route.prefix, route.devs, route.metric) == (
-        decision.route.prefix,
-        decision.route.devs,
-        decision.route.metric,
-    )
+    mine = (decision.route, *decision.in_turn)
+    return any((route.prefix, route.devs, route.metric) == (it.prefix, it.devs, it.metric) for it in mine)
 
 
 def _words(answer: Answer) -> str:

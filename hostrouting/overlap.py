@@ -4,19 +4,32 @@ Here: facts, as values. Not here: the sentences in which they are told (`wording
 (`repair`).
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from ipaddress import IPv4Network, IPv6Network
 from typing import Literal, TypeAlias
 
 import attrs
 
+from hostrouting.connected import is_unexplained
 from hostrouting.door import listed, names, require
 from hostrouting.fib import ANY, Cases, Cell, Decision, Fib, Flow, Variant
-from hostrouting.model import IPV4, NextHop, Prefix, as_prefix, extent, prefixes_between, width_of
+from hostrouting.model import IPV4, NextHop, Prefix, Route, Rule, as_prefix, extent, prefixes_between, width_of
+from hostrouting.pod_blocks import PodBlocks
 from hostrouting.reserved import LOOPBACK
 from hostrouting.uplink import outbound_devs
 
-__all__ = ["Escape", "Finding", "Judge", "Kept", "Note", "OverlapReport", "Verdict", "check_overlap", "is_own"]
+__all__ = [
+    "Escape",
+    "Finding",
+    "Judge",
+    "Kept",
+    "Note",
+    "OverlapReport",
+    "Suppressed",
+    "Verdict",
+    "check_overlap",
+    "follow_kernel",
+]
 
 Verdict: TypeAlias = Literal["ok", "overlap", "no-default-route", "undecided"]
 Escape: TypeAlias = Literal["overlap", "no-route", "unreachable", "blackhole", "prohibit"]
@@ -24,8 +37,6 @@ Escape: TypeAlias = Literal["overlap", "no-route", "unreachable", "blackhole", "
 Judged: TypeAlias = tuple[Escape, tuple[str, ...]] | None
 
 _LOOPBACK = Prefix.of(LOOPBACK)  # every host's own, and told of no one
-# What the host keeps for itself, or sends to all: it leaves by no device that anybody could have expected.
-_OWN = frozenset({"local", "broadcast", "anycast", "multicast"})
 
 
 @attrs.frozen
@@ -44,6 +55,10 @@ class Finding:
     kind: Escape
     devs: tuple[str, ...]
     decision: Decision
+    surprise: bool = False
+    """Whether it is the kernel's own answer, and its tables say otherwise."""
+    unexplained: bool = False
+    """Whether its route says that it is the kernel's, and no address of its device explains it."""
 
     @property
     def prefixes(self) -> tuple[Prefix, ...]:
@@ -93,6 +108,14 @@ class Kept:
 
 
 @attrs.frozen
+class Suppressed:
+    """A default route that plain packets do not take, for a rule suppresses it and another default route takes them."""
+
+    route: Route
+    rule: Rule
+
+
+@attrs.frozen
 class OverlapReport:
     """The verdict on the expected CIDRs, and what it rests on. Findings are sorted, disjoint within a CIDR."""
 
@@ -103,6 +126,8 @@ class OverlapReport:
     findings: tuple[Finding, ...] = ()
     notes: tuple[Note, ...] = ()
     kept: tuple[Kept, ...] = ()
+    suppressed: tuple[Suppressed, ...] = ()
+    """The default routes that are not expected because of it; none where the devices were named."""
 
 
 def check_overlap(
@@ -125,13 +150,17 @@ def check_overlap(
     families = {cidr.family for cidr in expected}
     if len(families) > 1:
         raise ValueError("CIDRs of IPv4 and of IPv6 are two checks: each family has a default route of its own")
-    named = tuple(dict.fromkeys(names(expected_devs, "check_overlap: expected_devs"))) or outbound_devs(
-        fib, family=families.pop() if families else IPV4
-    )
+    family = families.pop() if families else IPV4
+    named = tuple(dict.fromkeys(names(expected_devs, "check_overlap: expected_devs")))
+    suppressed: tuple[Suppressed, ...] = ()
+    if not named:
+        named = outbound_devs(fib, family=family)
+        unused = fib.suppressed_defaults(family)
+        suppressed = tuple(Suppressed(it, rule) for rule, it in unused if not {*it.devs} <= {*named})
     patterns = names(allowed_devs, "check_overlap: allowed_devs")
     if not named and expected:
         return OverlapReport("no-default-route", expected, (), patterns)
-    judge = Judge(named, patterns)
+    judge = Judge(named, patterns, blocks=PodBlocks(fib, expected, patterns))
     findings: list[Finding] = []
     notes: list[Note] = []
     kept: list[Kept] = []
@@ -140,36 +169,79 @@ def check_overlap(
             continue
         findings += _findings(cidr, cells, judge)
         notes += _notes(cidr, cells, judge)
-        kept += _kept(cidr, cells)
-    verdict: Verdict = "overlap" if findings else "undecided" if any(note.escapes for note in notes) else "ok"
-    return OverlapReport(verdict, expected, named, patterns, tuple(findings), tuple(notes), tuple(kept))
+        kept += _kept(cidr, cells, judge)
+    return OverlapReport(
+        _verdict(findings, notes),
+        expected,
+        named,
+        patterns,
+        _owned(findings, fib),
+        tuple(notes),
+        tuple(kept),
+        suppressed,
+    )
 
 
-def is_own(decision: Decision) -> bool:
-    """Whether the host keeps such packets for itself, or sends them to all."""
-    return decision.kind in _OWN
+def follow_kernel(report: OverlapReport, fib: Fib, told: Mapping[int, Decision]) -> OverlapReport:
+    """The report as the kernel has it: `told` is what it answered in cells where its tables say otherwise.
+
+    Each by the first address of the cell. The kernel is right: where a packet goes is what it does with it.
+    """
+    if not told:
+        return report
+    blocks = PodBlocks(fib, report.cidrs, report.allowed_devs)
+    judge = Judge(report.expected_devs, report.allowed_devs, blocks=blocks)
+    findings: list[Finding] = []
+    for cidr in report.cidrs:
+        cells = [attrs.evolve(it, decision=told.get(it.first, it.decision)) for it in fib.cells(cidr)]
+        answers = {id(it.decision) for it in cells if it.first in told}
+        findings += [
+            attrs.evolve(it, surprise=True) if id(it.decision) in answers else it
+            for it in _findings(cidr, cells, judge)
+        ]
+    return attrs.evolve(report, verdict=_verdict(findings, report.notes), findings=_owned(findings, fib))
+
+
+def _owned(findings: Iterable[Finding], fib: Fib) -> tuple[Finding, ...]:
+    """The same, and it is told whose routes they are not."""
+    found: list[Finding] = []
+    for it in findings:
+        route = it.decision.route
+        odd = route is not None and is_unexplained(route, fib.snapshot)
+        found.append(attrs.evolve(it, unexplained=True) if odd else it)
+    return tuple(found)
+
+
+def _verdict(findings: Sequence[Finding], notes: Iterable[Note]) -> Verdict:
+    return "overlap" if findings else "undecided" if any(note.escapes for note in notes) else "ok"
 
 
 class Judge:
     """Tells decisions that are welcome from escapes."""
 
-    def __init__(self, expected_devs: tuple[str, ...], allowed_devs: tuple[str, ...]) -> None:
-        """Take the expected devices by name and the allowed ones by pattern."""
+    def __init__(
+        self, expected_devs: tuple[str, ...], allowed_devs: tuple[str, ...], *, blocks: PodBlocks | None = None
+    ) -> None:
+        """Take the expected devices by name, the allowed ones by pattern, and the pod blocks of the host's own."""
         self._welcome = dict.fromkeys(expected_devs, True)
-        self._allowed = allowed_devs
+        self._allowed, self._blocks = allowed_devs, blocks
 
     def escape(self, decision: Decision) -> Judged:
         """How the decision escapes, and by which devices; None when it does not."""
         kind = decision.kind
         if kind in {"no-route", "unreachable", "blackhole", "prohibit"}:
-            return kind, ()
-        if is_own(decision):
+            return None if self.is_own_block(decision) else (kind, ())
+        if decision.own:
             return None
-        # A way without a device that we know is none that anybody expected; and of the types besides unicast, which no
-        # kernel makes, nobody can tell where they lead.
-        if kind == "unicast" and self.likes(decision.legs):
+        # A way without a device that we know is none that anybody expected. No kernel makes the types that are left,
+        # and nobody can tell where they lead.
+        if decision.goes_out and self.likes(decision.legs):
             return None
         return "overlap", tuple(dev for dev in decision.devs if not self._is_welcome(dev))
+
+    def is_own_block(self, decision: Decision) -> bool:
+        """Whether a route refuses the packets because they are for a pod block of the host's own."""
+        return self._blocks is not None and decision.route is not None and self._blocks.holds(decision.route)
 
     def likes(self, legs: tuple[NextHop, ...]) -> bool:
         """Whether packets that are sent by these legs leave as they should, whichever they take."""
@@ -198,7 +270,7 @@ def _findings(cidr: Prefix, cells: list[Cell], judge: Judge) -> list[Finding]:
         following = cell.last + 1
         escape = judge.escape(cell.decision)
         if escape is None:
-            single = cell.first == cell.last and is_own(cell.decision)
+            single = cell.first == cell.last and cell.decision.own
             own = own + 1 if single else 0
             if not single:
                 touching = False
@@ -236,14 +308,20 @@ def _counts_in(decision: Decision, address: int) -> bool:
     return route is None or route.prefix.first <= address <= route.prefix.last
 
 
-def _kept(cidr: Prefix, cells: Iterable[Cell]) -> Iterator[Kept]:
-    """The ranges that a route of type local gives to the host, as it does its single addresses."""
+def _kept(cidr: Prefix, cells: Iterable[Cell], judge: Judge) -> Iterator[Kept]:
+    """The ranges that a route of type local gives to the host, as it does its single addresses; and its pod blocks."""
+    blocks: dict[int, Kept] = {}
     for cell in cells:
         route = cell.decision.route
+        if route is not None and judge.is_own_block(cell.decision):
+            # Pods are all over it: it is told once, whole.
+            first, last = max(route.prefix.first, cidr.first), min(route.prefix.last, cidr.last)
+            blocks.setdefault(id(route), Kept(cidr, first, last, cell.decision))
         if cell.decision.kind != "local" or route is None or route.type != "local" or route.prefix == _LOOPBACK:
             continue
         if route.prefix.length < width_of(cidr.family):
             yield Kept(cidr, cell.first, cell.last, cell.decision)
+    yield from blocks.values()
 
 
 def _notes(cidr: Prefix, cells: Iterable[Cell], judge: Judge) -> Iterator[Note]:

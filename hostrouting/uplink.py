@@ -92,8 +92,9 @@ def default_route(
     """The default route that the host's own packets take, or the first of those by `dev`; a dead one is none.
 
     It may be in any table that the rules lead them to. A default route that refuses packets hides what comes after it
-    from those that do not ask for a device. One that is suppressed still counts: it is how the host leaves when
-    its tunnel is down, and how the tunnel itself leaves. Those of the protocols `besides` do not count.
+    from those that do not ask for a device. One that a rule suppresses comes after those that packets take: it is how
+    the host leaves when its tunnel is down, and how the tunnel itself leaves. Those of the protocols `besides` do not
+    count.
     """
     for entry in fib.defaults(family):
         route = entry.route
@@ -107,9 +108,15 @@ def default_route(
 
 
 def outbound_devs(fib: Fib, *, family: int = IPV4) -> tuple[str, ...]:
-    """The devices of the default route, all of them when it is ECMP; empty when there is none."""
+    """The devices of the default route; empty when there is none.
+
+    All of them when it is ECMP, and those of the default routes that Linux takes in turn with it.
+    """
     route = default_route(fib, family=family)
-    return route.devs if route else ()
+    if route is None:
+        return ()
+    in_turn = next((it.in_turn for it in fib.defaults(family) if it.route is route), ())
+    return tuple(dict.fromkeys([*route.devs, *(dev for it in in_turn if (dev := it.legs[0].dev) is not None)]))
 
 
 def seen_instead(fib: Fib, *, family: int = IPV4) -> str:

@@ -12,7 +12,7 @@ from hostrouting.fib import Decision
 from hostrouting.foresight import Foreseen
 from hostrouting.leftover import deletion_command
 from hostrouting.model import TABLE_MAIN, Prefix, Route, ip_at, protocol_name, table_name, width_of
-from hostrouting.overlap import Finding, Kept, Note, OverlapReport
+from hostrouting.overlap import Finding, Kept, Note, OverlapReport, Suppressed
 from hostrouting.packet_words import packets_line
 from hostrouting.repair import TOO_MANY, Diversion, Repair, Unsafe, UnsafeReason
 from hostrouting.uplink import DesiredRoute
@@ -27,11 +27,13 @@ __all__ = [
     "no_default_line",
     "note_line",
     "notes_lines",
+    "owner_name",
     "prefix_name",
     "range_name",
     "repair_document",
     "repair_line",
     "stays_line",
+    "suppressed_line",
     "unsafe_line",
     "unsafe_lines",
 ]
@@ -45,6 +47,9 @@ _REASONS: dict[UnsafeReason | Literal["no-rule"], str] = {
     "no-way": "cannot be led back: that takes {missing}",
     "too-many": f"would take more than {TOO_MANY} routes, because of {{holder}}",
     "reserved": "is held by {holder}, and no static route may lead there",
+    "surprise": "goes by {holder}, as the kernel says and its tables do not; no route is known that would change that",
+    "refused": "cannot be led back: Linux refuses a route {missing}, for it looks the gateway up by the rules, and that"
+    " ends at {against}",
     "still-open": "is still open after the repair, by {holder}; this is a bug, please report it",
 }
 
@@ -65,15 +70,27 @@ def no_default_line(instead: str, *, wait: float) -> str:
 def finding_line(finding: Finding, expected_devs: Iterable[str]) -> str:
     """One finding in one line, as it goes into logs and into the marker file."""
     what = f"expected CIDR {finding.cidr} ({range_name(finding.cidr.family, finding.first, finding.last)})"
-    expected = ", ".join(expected_devs)
+    expected, holder = ", ".join(expected_devs), _holder(finding.decision)
+    if finding.surprise and finding.decision.route is None:
+        holder = "the kernel's own answer"
     if finding.kind == "overlap":
         via = ", ".join(finding.devs) or _UNKNOWN
-        return f"OVERLAP: {what} routes via {via} [{_holder(finding.decision)}], expected {expected}"
+        owner = f"; owner: {owner_name(finding)}" if finding.unexplained else ""
+        return f"OVERLAP: {what} routes via {via} [{holder}], expected {expected}{owner}"
     if finding.kind == "no-route":
         return f"NO-ROUTE: {what} has no IPv{finding.cidr.family} route; expected via {expected}"
     how = "is refused" if finding.kind == "prohibit" else f"is {finding.kind}"
     how = "vanishes in a blackhole" if finding.kind == "blackhole" else how
-    return f"{finding.kind.upper()}: {what} {how} [{_holder(finding.decision)}]; expected via {expected}"
+    return f"{finding.kind.upper()}: {what} {how} [{holder}]; expected via {expected}"
+
+
+def owner_name(finding: Finding) -> str:
+    """Who installed the route of a finding, as far as it can be believed; empty where there is no route."""
+    route = finding.decision.route
+    if route is None:
+        return ""
+    name = protocol_name(route.protocol)
+    return f"{name} (no address on {', '.join(route.devs)} explains it)" if finding.unexplained else name
 
 
 def foreseen_line(foreseen: Foreseen) -> str:
@@ -142,6 +159,16 @@ def kept_line(kept: Kept) -> str:
     return f"{where} is this host's own [{_holder(kept.decision)}]: packets for it never leave"
 
 
+def suppressed_line(suppressed: Suppressed) -> str:
+    """That a default route is not the one that decides which devices are expected, in one sentence."""
+    route, rule = suppressed.route, suppressed.rule
+    devs = ", ".join(route.devs) or _UNKNOWN
+    return (
+        f"the default route by {devs} in table {table_name(route.table)} is not used by plain packets:"
+        f" rule {rule.priority} suppresses it"
+    )
+
+
 def unsafe_line(unsafe: Unsafe) -> str:
     """Why a range cannot be repaired, and who holds it, in one sentence."""
     return f"{range_name(unsafe.family, unsafe.first, unsafe.last)} {_reason(unsafe, _holder(unsafe.decision))}"
@@ -149,7 +176,9 @@ def unsafe_line(unsafe: Unsafe) -> str:
 
 def _reason(unsafe: Unsafe, holder: str) -> str:
     unled = unsafe.reason == "earlier-rule" and unsafe.decision.rule is None
-    return _REASONS["no-rule" if unled else unsafe.reason].format(holder=holder, missing=unsafe.missing)
+    return _REASONS["no-rule" if unled else unsafe.reason].format(
+        holder=holder, missing=unsafe.missing, against="" if unsafe.against is None else _holder(unsafe.against)
+    )
 
 
 def unsafe_lines(unsafe: Iterable[Unsafe]) -> Iterator[str]:
@@ -184,6 +213,10 @@ def _cause_line(them: list[Unsafe]) -> str:
 
 def diversion_line(diversion: Diversion, *, of: str = "") -> str:
     """What the repair takes from other devices, in one sentence; `of` names the networks where they are several."""
+    if diversion.refused is not None:
+        route = _route_name(diversion.refused)
+        what = f"the repair overrides [{route}], which somebody may have put there on purpose: "
+        return f"{what}packets for the repaired range are no longer refused"
     devs = ", ".join(diversion.devs)
     what = f"the repair diverts addresses of {of or diversion.prefix} from {devs}: "
     if diversion.connected:
@@ -230,6 +263,7 @@ def notes_lines(report: OverlapReport, repair: Repair) -> list[str]:
     """All that the verdict does not say by itself: what the repair costs, and what it does not hold for."""
     return [
         *map(diversion_line, repair.diverted),
+        *map(suppressed_line, report.suppressed),
         *map(kept_line, report.kept),
         *map(note_line, report.notes),
     ]
@@ -268,12 +302,16 @@ def _holder(decision: Decision) -> str:
     route, rule = decision.route, decision.rule
     if route is None:
         return f"rule {rule}" if rule else "no rule"
-    kind = "" if route.type == "unicast" else f"{route.type} "
     away = route.table != TABLE_MAIN and rule is not None
     table = f" table {table_name(route.table)}, rule {rule.priority}" if away and rule else ""
     # A device without a carrier still wins, and nothing that it sends arrives.
     lost = " linkdown" if decision.legs and all(leg.linkdown for leg in decision.legs) else ""
-    return f"{kind}{prefix_name(route.prefix)} proto {protocol_name(route.protocol)}{table}{lost}"
+    return f"{_route_name(route)}{table}{lost}"
+
+
+def _route_name(route: Route) -> str:
+    kind = "" if route.type == "unicast" else f"{route.type} "
+    return f"{kind}{prefix_name(route.prefix)} proto {protocol_name(route.protocol)}"
 
 
 def prefix_name(prefix: Prefix) -> str:
@@ -286,7 +324,7 @@ def _fate(note: Note) -> str:
     decision, holder = note.decision, _holder(note.decision)
     if note.more_routes:
         holder += f" and {note.more_routes} more {'route' if note.more_routes == 1 else 'routes'}"
-    if decision.kind == "unicast":
+    if decision.goes_out:
         devs = ", ".join(decision.devs) or _UNKNOWN
         return f"{'leave by' if note.escapes else 'leave as expected, by'} {devs} [{holder}]"
     fate = {"no-route": "find no route", "blackhole": "vanish in a blackhole"}.get(decision.kind, "are refused")

@@ -23,12 +23,12 @@ from hostrouting.cli.source import (
 )
 from hostrouting.examination import Examination, examine
 from hostrouting.fib import Fib
-from hostrouting.model import IPV4, Prefix, Route, protocol_name, table_name
+from hostrouting.model import IPV4, Prefix, Route, table_name
 from hostrouting.overlap import check_overlap
 from hostrouting.packet_words import packets_line
 from hostrouting.repair import propose_repair
 from hostrouting.uplink import resolve_route
-from hostrouting.wording import check_document, note_line, prefix_name, range_name
+from hostrouting.wording import check_document, note_line, owner_name, prefix_name, range_name, suppressed_line
 
 if TYPE_CHECKING:
     import argparse
@@ -176,8 +176,16 @@ class Check:
             yield line(f"{self.candidates[0].upper()}{self.candidates[1:]}.")
             yield line(advice)
             return
-        notes = [*map(note_line, self.found.report.notes), *self.found.surprises]
+        notes, surprises = [*map(note_line, self.found.report.notes)], self.found.surprises
         yield line()
+        for it in self.found.report.suppressed:
+            text = suppressed_line(it)
+            yield line(Painted(f"{text[0].upper()}{text[1:]}.", "warn"))
+        if surprises:
+            yield line(
+                "The kernel itself does not answer as its tables say:" if not self.found.restless else "It is unsure:"
+            )
+            yield from capped((line("  ", Painted(it, "warn")) for it in surprises[:SHOWN]), len(surprises))
         if not notes:
             yield line(Painted("Holds for all IPv4 packets: no rule would have some of them judged otherwise.", "soft"))
         else:
@@ -211,10 +219,10 @@ def _others(it: Check) -> str:
     """What is said of the packets that are not plain: the first sentence, and how many more there are."""
     notes = it.found.report.notes
     if not notes:
-        return "but the kernel itself answers otherwise"
+        return "but the route tables changed all the while they were read"
     note, decision = notes[0], notes[0].decision
     devs = spoken(decision.devs) or "a device that is not known"
-    fate = f"leave by {devs}" if decision.kind == "unicast" else f"end as {decision.kind}"
+    fate = f"leave by {devs}" if decision.goes_out else f"end as {decision.kind}"
     more = f", and {counted(len(notes) - 1, 'more range')} elsewhere" if len(notes) > 1 else ""
     return f"{packets_line(note.cases)} {fate}{more}"
 
@@ -237,11 +245,7 @@ def _devs(finding: Finding) -> str:
 
 def _row(finding: Finding) -> Sequence[Piece]:
     route, rule = finding.decision.route, finding.decision.rule
-    where = (
-        ("", "", "")
-        if route is None
-        else (prefix_name(route.prefix), table_name(route.table), protocol_name(route.protocol))
-    )
+    where = ("", "", "") if route is None else (prefix_name(route.prefix), table_name(route.table), owner_name(finding))
     return (
         _range(finding),
         Painted(", ".join(finding.devs) or finding.kind, "bad"),

@@ -15,6 +15,7 @@ from hostrouting.cli.page import Painted, line
 from hostrouting.fib import PLAIN
 from hostrouting.model import ip_at
 from hostrouting.overlap import Judge
+from hostrouting.pod_blocks import PodBlocks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -39,7 +40,6 @@ _SAYS: dict[Judgement, str] = {
     "escape": "escapes",
 }
 _RANK: dict[Judgement, int] = {"escape": 2, "allowed": 1}
-_OWN = frozenset({"local", "broadcast", "anycast", "multicast"})
 _NAMES = 8  # so many devices are named below a map
 _COLUMNS = (64, 32, 16)
 
@@ -58,10 +58,12 @@ def segments_of(
     fib: Fib, cidr: Prefix, *, expected_devs: tuple[str, ...], allowed_devs: tuple[str, ...] = (), flow: Flow = PLAIN
 ) -> tuple[Segment, ...]:
     """The CIDR in segments, neighbours that go the same way in one."""
-    strict, lenient = Judge(expected_devs, ()), Judge(expected_devs, allowed_devs)
+    blocks = PodBlocks(fib, (cidr,), allowed_devs)
+    strict = Judge(expected_devs, (), blocks=blocks)
+    lenient = Judge(expected_devs, allowed_devs, blocks=blocks)
     found: list[Segment] = []
     for cell in fib.cells(cidr, flow):
-        label, judgement = _label(cell.decision), _judgement(cell.decision, strict, lenient)
+        label, judgement = _label(cell.decision, lenient), _judgement(cell.decision, strict, lenient)
         if found and (found[-1].label, found[-1].judgement) == (label, judgement):
             found[-1] = attrs.evolve(found[-1], last=cell.last)
         else:
@@ -168,16 +170,16 @@ def _legend(judgements: dict[Judgement, None], unnamed: dict[Segment, None], sty
         yield Painted(f" {_SAYS[judgement]}{f' ({names})' if names else ''}", "soft")
 
 
-def _label(decision: Decision) -> str:
-    if decision.kind in _OWN:
+def _label(decision: Decision, judge: Judge) -> str:
+    if decision.own or judge.is_own_block(decision):
         return "own"
-    if decision.kind == "unicast":
+    if decision.goes_out:
         return "+".join(decision.devs) or "unknown"
     return decision.kind.replace("-", " ")
 
 
 def _judgement(decision: Decision, strict: Judge, lenient: Judge) -> Judgement:
-    if decision.kind in _OWN:
+    if decision.own or lenient.is_own_block(decision):
         return "own"
     if lenient.escape(decision) is not None:
         return "escape"

@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from hostrouting.connected import is_unexplained
 from hostrouting.fib import PLAIN, Fib, Flow
+from hostrouting.fib.answer import goes_out, is_own
 from hostrouting.fib.trace import trace_route
 from hostrouting.model import IPV4, IPV6, TABLE_LOCAL, Prefix, protocol_name, table_name
+from hostrouting.pod_blocks import PodBlocks
 from hostrouting.uplink import outbound_devs
 
 if TYPE_CHECKING:
@@ -26,7 +29,6 @@ _STRICT = 1  # rp_filter: what comes in by another device than the way back is d
 # The lengths between which the neighbourhood that is drawn lies, and the one that it has where there is no route or a
 # wide one.
 _LENGTHS = {IPV4: (8, 24, 16), IPV6: (32, 64, 64)}
-_FORWARD = frozenset({"unicast"})
 
 
 @attrs.frozen
@@ -46,21 +48,40 @@ class Explanation:
     named: bool
     strict: tuple[str, ...]
     variants: tuple[Variant, ...]
+    unexplained: bool
+    """Whether the route says that it is the kernel's, and no address of its device explains it."""
+    own_block: bool
+    """Whether it is refused because it is for a pod block of this host's own."""
     around: Prefix
     """The block of the deciding route about the address, or a smaller or larger one where that says more."""
 
     @property
+    def goes_out(self) -> bool:
+        """Whether it leaves by a device, so that it matters by which."""
+        return goes_out(self.trace.kind, self.trace.route)
+
+    @property
     def as_expected(self) -> bool | None:
         """Whether it leaves by the expected devices, or stays here as it should; None where none are expected."""
-        if self.trace.kind in {"local", "broadcast", "multicast", "anycast"}:
+        if self.own_block or is_own(self.trace.kind, self.trace.route):
             return True
         if not self.outbound:
             return None
-        return self.trace.kind in _FORWARD and bool(self.trace.devs) and set(self.trace.devs) <= set(self.outbound)
+        return self.goes_out and bool(self.trace.devs) and set(self.trace.devs) <= set(self.outbound)
 
 
-def explain(snapshot: Snapshot, destination: IP, flow: Flow, *, expected: tuple[str, ...] = ()) -> Explanation:
-    """Explain the way of a packet of which `flow` is known; `expected` are the devices that IPv4 is to leave by."""
+def explain(
+    snapshot: Snapshot,
+    destination: IP,
+    flow: Flow,
+    *,
+    expected: tuple[str, ...] = (),
+    allowed: tuple[str, ...] = (),
+) -> Explanation:
+    """Explain the way of a packet of which `flow` is known.
+
+    `expected` are the devices that IPv4 is to leave by, `allowed` the patterns of those that may carry a part of it.
+    """
     fib = Fib(snapshot)
     trace = trace_route(snapshot, destination, flow)
     family = destination.version
@@ -72,8 +93,10 @@ def explain(snapshot: Snapshot, destination: IP, flow: Flow, *, expected: tuple[
         source=_source(snapshot, trace),
         outbound=named or outbound_devs(fib, family=family),
         named=bool(named),
-        strict=_strict(snapshot, fib, destination) if trace.kind in _FORWARD else (),
+        strict=_strict(snapshot, fib, destination) if goes_out(trace.kind, trace.route) else (),
         variants=variants,
+        unexplained=trace.route is not None and is_unexplained(trace.route, snapshot),
+        own_block=trace.route is not None and PodBlocks(fib, (Prefix(family, 0, 0),), allowed).holds(trace.route),
         around=_around(trace, family),
     )
 
@@ -87,7 +110,8 @@ def _source(snapshot: Snapshot, trace: Trace) -> Address | None:
         (
             it
             for it in snapshot.addresses
-            if it.dev in route.devs and Prefix.around(it.ip.version, int(it.ip), it.length) == route.prefix
+            if it.dev in route.devs
+            and route.prefix in {it.network, Prefix.around(it.ip.version, int(it.ip), it.length)}
         ),
         None,
     )

@@ -292,7 +292,7 @@ def _price(repair: Repair) -> Iterator[Line]:
         yield line(Painted("What the repair costs", "strong"), ":")
         alike: dict[object, list[Diversion]] = {}
         for it in repair.diverted:
-            alike.setdefault((it.devs, it.connected), []).append(it)
+            alike.setdefault((it.devs, it.connected, it.refused), []).append(it)
         told = [diversion_line(them[0], of=spoken([str(it.prefix) for it in them])) for them in alike.values()]
         yield from capped((line("  ", Painted(text, "warn")) for text in told[:SHOWN]), len(told))
     if repair.unsafe:

@@ -78,7 +78,7 @@ CHECK = {
     **{f"repair[].{key}": says for key, says in ROUTE.items()},
     "unsafe[].first": "the first address of a range that no static route can close",
     "unsafe[].last": "its last address",
-    "unsafe[].reason": "earlier-rule, longest-prefix, no-way, too-many, reserved or still-open",
+    "unsafe[].reason": "earlier-rule, longest-prefix, no-way, too-many, reserved, surprise, refused or still-open",
     "unsafe[].text": "the same in a sentence",
     "notes[]": "what the verdict does not hold for, and what the repair costs; each a sentence",
 }

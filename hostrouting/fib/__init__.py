@@ -31,11 +31,12 @@ ends that differ from the plain one are the decision's `variants`, each with the
 are too many branches, a branch forgets its suppositions: then a variant may be told that no packet has, and none is
 missed.
 
-The rooms, from the bottom: `ordered` has the routes of a table in order, `table` finds those that cover an address,
-`tables` has all of them; `flow` says what is known of a packet and what rules ask of it, `supposed` what may be true of
-it; `walk` goes from rule to rule, `region` is what a plain packet comes to in one region, `branches` what all others
-do; `rules` knows which rules matter where, `engine` asks it at every place where the answer can change, and `trace`
-reports. One room is there for speed alone: `bulk`, for a check.
+The rooms, from the bottom: `ordered` has the routes of a table in order, `in_turn` knows which default routes Linux
+exchanges for each other, `table` finds the routes that cover an address, `tables` has all of them; `flow` says what is
+known of a packet and what rules ask of it, `supposed` what may be true of it; `walk` goes from rule to rule, `region`
+is what a plain packet comes to in one region, `branches` what all others do; `rules` knows which rules matter where,
+`engine` asks it at every place where the answer can change, and `trace` reports. One room is there for speed alone:
+`bulk`, for a check.
 """
 
 from hostrouting.fib.answer import Cases, Cell, Condition, Contest, Decision, Kind, Variant

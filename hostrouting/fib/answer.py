@@ -7,12 +7,37 @@ from typing import Literal, TypeAlias
 
 import attrs
 
-from hostrouting.model import NextHop, Route, RouteType, Rule, extent
+from hostrouting.model import NextHop, Prefix, Route, RouteType, Rule, extent, width_of
+from hostrouting.reserved import MULTICAST
 
-__all__ = ["Cases", "Cell", "Condition", "Contest", "Decision", "Kind", "Variant"]
+__all__ = ["Cases", "Cell", "Condition", "Contest", "Decision", "Kind", "Variant", "goes_out", "is_own"]
 
 # A route's type, or what became of a packet that no route took.
 Kind: TypeAlias = RouteType | Literal["no-route"]
+# Types that speak of the host's own links, and send packets out by a device all the same.
+_LINKWIDE = frozenset({"broadcast", "anycast", "multicast"})
+_MULTICAST = {family: Prefix.of(block) for family, block in MULTICAST.items()}
+
+
+def is_own(kind: Kind, route: Route | None) -> bool:
+    """Whether a packet stays on this host or is for all or some of a link: nobody could expect a device for it.
+
+    A route of type broadcast, anycast or multicast says so of a single address, and within what is multicast by itself.
+    Of a longer range it does not: Linux sends those packets out by its device, as by a unicast route.
+    """
+    if kind == "local":
+        return True
+    if kind not in _LINKWIDE:
+        return False
+    if route is None or route.type != kind:
+        return True  # it is what it is by its address
+    prefix = route.prefix
+    return prefix.length == width_of(prefix.family) or prefix in _MULTICAST[prefix.family]
+
+
+def goes_out(kind: Kind, route: Route | None) -> bool:
+    """Whether a packet leaves by a device, so that it matters by which."""
+    return kind == "unicast" or (kind in _LINKWIDE and not is_own(kind, route))
 
 
 @attrs.frozen
@@ -42,8 +67,9 @@ Cases: TypeAlias = tuple[tuple[Condition, ...], ...]
 class Decision:
     """What happens to a packet, and by which rule and which route.
 
-    `legs` are the ways that it may take: those of the route that are in use. `variants` says where the answer
-    would be another if what is not known of the packet were not what a plain packet of the host's own has.
+    `legs` are the ways that it may take: those of the route that are in use, and of the routes `in_turn`, which Linux
+    takes in its place while its gateway is not known to be reachable. `variants` says where the answer would be
+    another if what is not known of the packet were not what a plain packet of the host's own has.
     """
 
     kind: Kind
@@ -51,11 +77,22 @@ class Decision:
     route: Route | None
     legs: tuple[NextHop, ...]
     variants: "tuple[Variant, ...]" = ()
+    in_turn: tuple[Route, ...] = ()
 
     @property
     def devs(self) -> tuple[str, ...]:
         """The devices by which it may leave, each once, in order."""
         return tuple(dict.fromkeys(leg.dev for leg in self.legs if leg.dev is not None))
+
+    @property
+    def own(self) -> bool:
+        """Whether it is about the host's own addresses and links, as `is_own` has it."""
+        return is_own(self.kind, self.route)
+
+    @property
+    def goes_out(self) -> bool:
+        """Whether the packet leaves by a device, so that it matters by which."""
+        return goes_out(self.kind, self.route)
 
     def __str__(self) -> str:
         """The route that decides, its legs in use where these are not all, the rule, and the variants, by number."""

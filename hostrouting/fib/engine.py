@@ -22,6 +22,7 @@ from hostrouting.model import (
     IP,
     IPV4,
     IPV6,
+    REFUSING,
     TABLE_MAIN,
     Prefix,
     Route,
@@ -52,6 +53,7 @@ class _Ready(NamedTuple):
 
     family: int
     rules: Rules
+    bound: bool  # whether the flow is of a socket that is bound to a device
     regions: list[int]  # where rules and addresses themselves make a difference: the first address of each region
     # By region, and for each table by the longest prefix that covers an address: nothing else makes a difference.
     decisions: dict[tuple[int, ...], Decision]
@@ -71,6 +73,11 @@ class Fib:
         self._tables = Tables(snapshot, merged=merged)
         self._ready: dict[tuple[int, Flow], _Ready] = {}
         self._decisions: dict[object, Decision] = {}
+
+    @property
+    def merged(self) -> bool:
+        """Whether the IPv4 tables local and main are one, as far as it is known or told."""
+        return self._tables.merged
 
     def with_routes(self, added: Iterable[Route] = (), *, without: Iterable[Route] = ()) -> Self:
         """The same host with other routes, as in `Snapshot.with_routes`; what is known of its tables stays known."""
@@ -127,6 +134,10 @@ class Fib:
         """The routes of exactly this prefix in a table, in the order in which the kernel prefers them."""
         return self._tables.routes(prefix.family, table, prefix.network, prefix.length)
 
+    def within(self, prefix: Prefix, *, table: int = TABLE_MAIN) -> Iterator[Route]:
+        """The routes of a table to this prefix and to any longer one in it."""
+        return self._tables.within(prefix, table)
+
     def around(self, address: IP, *, table: int = TABLE_MAIN) -> Iterator[Route]:
         """The routes of a table to any prefix around the address, the longest first."""
         return self._tables.around(address.version, table, int(address))
@@ -134,10 +145,29 @@ class Fib:
     def defaults(self, family: int) -> Iterator[Entry]:
         """The default routes in use, in the order in which a plain packet of the host's own would take them.
 
-        A route that refuses packets is among them, and hides those after it. What suppresses default routes is
-        passed over.
+        A route that refuses packets is among them, and hides those after it. Those that a rule suppresses come last,
+        for they are how the host leaves when its tunnel is down; while nothing else takes packets, they are where
+        they stand.
         """
-        return self._prepare(family, ANY).rules.defaults()
+        found = list(self._prepare(family, ANY).rules.defaults())
+        taking = [it for it in found if not it.suppressed]
+        if taking and taking[0].entry.route.type not in REFUSING:
+            found = [*taking, *(it for it in found if it.suppressed)]
+        return (it.entry for it in found)
+
+    def suppressed_defaults(self, family: int) -> tuple[tuple[Rule, Route], ...]:
+        """The default routes that a plain packet meets and a rule keeps it from, each with the first such rule.
+
+        Only while another one takes the packet.
+        """
+        deciding = next(self.defaults(family), None)
+        found: dict[int, tuple[Rule, Route]] = {}
+        for it in self._prepare(family, ANY).rules.defaults():
+            if not it.suppressed and it.entry is deciding:
+                return tuple(found.values())
+            if it.suppressed and it.entry is not deciding:
+                found.setdefault(it.entry.position, (it.rule, it.entry.route))
+        return ()
 
     def turns(self, destination: IP, flow: Flow) -> Iterator[tuple[Rule, Turn, Entry | None, bool]]:
         """The walk of a plain packet of this flow: each rule that it comes by, up to the one that decides.
@@ -170,7 +200,7 @@ class Fib:
             rules = Rules(self._tables.walked(family), family, flow, groups=self._groups, table_of=table_of)
             by_address = {place for low, high, _ in _BY_ADDRESS[family] for place in (low, high + 1)}
             regions = sorted({0, *rules.cuts, *by_address})
-            ready = self._ready[family, flow] = _Ready(family, rules, regions, {})
+            ready = self._ready[family, flow] = _Ready(family, rules, bool(flow.oif), regions, {})
         return ready
 
     def _doubtful(self, ready: _Ready, sieve: Sieve, low: int, high: int) -> list[Span]:
@@ -221,18 +251,24 @@ class Fib:
         if not 0 < address < _SPECIAL[ready.family]:
             for low, high, kind in _BY_ADDRESS[ready.family]:
                 if low <= address <= high:
-                    return self._decision(ending, by_address=kind)
+                    return self._decision(ending, bound=ready.bound, by_address=kind)
         if not unsure:
-            return self._decision(ending)
+            return self._decision(ending, bound=ready.bound)
         answer = _answer(ending)
-        return self._decision(ending, others=[end for end in region.ends(address) if _answer(end.ending) != answer])
+        others = [end for end in region.ends(address) if _answer(end.ending) != answer]
+        return self._decision(ending, bound=ready.bound, others=others)
 
-    def _decision(self, ending: Ending, *, by_address: Kind | None = None, others: Sequence[End] = ()) -> Decision:
-        """The one value for this answer."""
+    def _decision(
+        self, ending: Ending, *, bound: bool, by_address: Kind | None = None, others: Sequence[End] = ()
+    ) -> Decision:
+        """The one value for this answer; `bound` is whether the packet's socket is bound to a device."""
         stage, entry = ending
+        in_turn = () if bound or entry is None else entry.in_turn
         by_address = None if by_address == _kind(ending) else by_address
         # Numbers only: the garbage collector need not look at them.
         key: tuple[object, ...] = _numbers(ending)
+        if bound and entry is not None and entry.in_turn:
+            key = (*key, "bound")
         if by_address or others:
             key = (*key, by_address, *[it for end in others for it in (*_numbers(end.ending), id(end.cases))])
         decision = self._decisions.get(key)
@@ -244,8 +280,9 @@ class Fib:
                 by_address or _kind(ending),
                 rule,
                 None if entry is None else entry.route,
-                () if entry is None else entry.legs,
-                tuple(Variant(end.cases, self._decision(end.ending)) for end in others),
+                () if entry is None else (*entry.legs, *(route.legs[0] for route in in_turn)),
+                tuple(Variant(end.cases, self._decision(end.ending, bound=bound)) for end in others),
+                in_turn,
             )
         return decision
 

@@ -5,7 +5,7 @@ Here: rules by priority, what each asks of a packet, where a goto leads. Not her
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from hostrouting.fib.flow import Ask, Flow, asks_of, has_tos
 from hostrouting.fib.region import Region
@@ -16,7 +16,15 @@ from hostrouting.model import Rule, width_of
 if TYPE_CHECKING:
     from hostrouting.fib.answer import Cases
 
-__all__ = ["Rules"]
+__all__ = ["Default", "Rules"]
+
+
+class Default(NamedTuple):
+    """A default route, the rule by which a packet meets it, and whether that rule keeps the packet from taking it."""
+
+    entry: Entry
+    rule: Rule
+    suppressed: bool
 
 
 class Rules:
@@ -89,11 +97,10 @@ class Rules:
         begins.append(len(found))
         return [turn if turn.target is None else turn.leading_to(begins[turn.target]) for turn in found]
 
-    def defaults(self) -> Iterator[Entry]:
+    def defaults(self) -> Iterator[Default]:
         """The default routes, in the order in which a plain packet meets them that no other route and no rule is for.
 
-        What suppresses default routes is passed over: a VPN that hides the default route of main from packets has
-        not made another one of it.
+        Those that a rule keeps the packet from taking are among them: of a table whose first one is suppressed, all.
         """
         at, every = 0, (0, (1 << width_of(self._family)) - 1)
         while at < len(self._turns):
@@ -107,13 +114,16 @@ class Rules:
             if (partial or not plain) is not turn.invert or (partial and turn.stage.table is None):
                 continue
             if turn.stage.table is not None:
-                for entry in turn.stage.table.of(0, 0):
-                    if entry.route.tos and not has_tos(self._flow.tos or 0, entry.route.tos):
-                        continue
-                    if entry.route.type == "throw":
-                        break
-                    yield entry
+                yield from self._defaults_of(turn.stage, turn.stage.table)
             elif turn.target is not None:
                 at = turn.target
             elif turn.stage.verdict:
                 return
+
+    def _defaults_of(self, stage: Stage, table: Table) -> Iterator[Default]:
+        tos = self._flow.tos or 0
+        entries = [it for it in table.of(0, 0) if not it.route.tos or has_tos(tos, it.route.tos)]
+        for entry in entries:
+            if entry.throws:
+                return
+            yield Default(entry, stage.rule, not stage.keeps(entries[0]))

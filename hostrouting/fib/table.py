@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 from hostrouting.fib.flow import has_tos, tos_ask
+from hostrouting.fib.in_turn import taken_in_turn
 from hostrouting.fib.ordered import BITS, Ordered, pack
-from hostrouting.model import IPV4, TABLE_LOCAL, Column, NextHop, Route, tos_bits
+from hostrouting.model import IPV4, TABLE_LOCAL, Column, NextHop, Route, tos_bits, width_of
 
 __all__ = ["ERRORS", "Entry", "Table"]
 
@@ -20,7 +21,7 @@ _PATHLESS = ERRORS | {"throw"}
 class Entry:
     """A route as a lookup meets it: in use, with the legs that are."""
 
-    __slots__ = ("hides", "legs", "length", "position", "route", "throws")
+    __slots__ = ("hides", "in_turn", "legs", "length", "position", "route", "throws")
 
     def __init__(self, route: Route, legs: tuple[NextHop, ...], position: int, length: int) -> None:
         """Take the route at this position of the snapshot, and the length of its prefix."""
@@ -29,6 +30,8 @@ class Entry:
         # What IPv4 does where a bound socket cannot use a route by a nexthop object: it looks at no other route whose
         # network has the same address (`fib_table_lookup`: goto miss).
         self.hides = route.nexthop_id is not None and route.prefix.family == IPV4
+        # The default routes that Linux takes in turn with it.
+        self.in_turn: tuple[Route, ...] = ()
 
     def leaves_by(self, dev: str) -> bool:
         """Whether a socket bound to the device can use it."""
@@ -38,9 +41,14 @@ class Entry:
 class Table:
     """The routes of one table, by prefix. Routes are only looked at where a lookup comes by."""
 
-    def __init__(self, routes: Sequence[Route], width: int, wary: frozenset[str]) -> None:
-        """Index nothing yet; `wary` are the devices whose routes are ignored when they lose their carrier."""
-        self.routes, self._width, self._wary = routes, width, wary
+    def __init__(
+        self, routes: Sequence[Route], width: int, wary: frozenset[str], heeded: frozenset[str] = frozenset()
+    ) -> None:
+        """Index nothing yet; `wary` are the devices whose routes are ignored when they lose their carrier.
+
+        `heeded` are those of them that are up.
+        """
+        self.routes, self._width, self._wary, self._heeded = routes, width, wary, heeded
         self._columns: list[Column] = []
         self._entries: dict[int, tuple[Entry, ...]] = {}
 
@@ -173,6 +181,10 @@ class Table:
         if len(entries) > 1:
             # The table local comes first where the kernel keeps it and main in one (see the engine).
             entries.sort(key=lambda it: (it.route.table != TABLE_LOCAL, -it.route.tos, it.route.metric, it.position))
+            if not key & 255 and self._width == width_of(IPV4):
+                routes = [it.route for it in entries]
+                for place, entry in enumerate(entries):
+                    entry.in_turn = taken_in_turn(routes, place, is_dead=self._is_dead)
         # What has no leg at all goes some way that nobody told us, and takes packets there all the same.
         found = self._entries[key] = tuple([entry for entry in entries if entry.legs or not entry.route.legs])
         return found
@@ -183,4 +195,13 @@ class Table:
                 break
         else:
             return route.legs
-        return tuple(leg for leg in route.legs if not (leg.dead or (leg.linkdown and leg.dev in self._wary)))
+        used = tuple(leg for leg in route.legs if not (leg.dead or (leg.linkdown and leg.dev in self._wary)))
+        if not used or self._width != width_of(IPV4):
+            return used
+        # IPv4 deals out the packets anew when a link changes, and not when it is told to heed lost carriers: which came
+        # first is not known, and so a leg without a carrier may have its share.
+        return tuple(leg for leg in route.legs if not self._is_dead(leg))
+
+    def _is_dead(self, leg: NextHop) -> bool:
+        """Whether a leg is dead for good: Linux calls it dead as well while a lost carrier is heeded."""
+        return leg.dead and not (leg.linkdown and leg.dev in self._heeded)

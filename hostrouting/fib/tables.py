@@ -20,6 +20,7 @@ from hostrouting.model import (
     PROTOCOL_KERNEL,
     TABLE_LOCAL,
     TABLE_MAIN,
+    Prefix,
     Route,
     Rule,
     Snapshot,
@@ -29,6 +30,9 @@ from hostrouting.model import (
 )
 
 __all__ = ["Tables"]
+
+# Asked for by a rule that has the table of a VRF asked, for packets in none: Linux takes it for main.
+_UNSAID = 0
 
 
 class Tables:
@@ -41,6 +45,7 @@ class Tables:
         """
         self._routes = snapshot.routes
         self._wary = frozenset(link.name for link in snapshot.links if link.ignore_routes_with_linkdown)
+        self._heeded = frozenset(link.name for link in snapshot.links if link.name in self._wary and link.up)
         self._rules = {
             family: by_priority(rule for rule in snapshot.rules if rule.family == family) for family in (IPV4, IPV6)
         }
@@ -50,7 +55,7 @@ class Tables:
                 for rule in self._rules[IPV4]
             )
             merged = tuple(kernels) == default_rules(IPV4)
-        self._merged = merged
+        self.merged = merged
         self._tables: dict[tuple[int, int], Table] = {}
         for family in (IPV4, IPV6):
             self._make(family, TABLE_MAIN)  # which is asked even while it is empty
@@ -68,15 +73,15 @@ class Tables:
     def walked(self, family: int) -> tuple[Rule, ...]:
         """The rules that a walk comes by."""
         rules = self._rules[family]
-        return rules[1:] if family == IPV4 and self._merged else rules
+        return rules[1:] if family == IPV4 and self.merged else rules
 
     def rule_of(self, rule: Rule, route: Route) -> Rule:
         """The rule that leads to a route which a walk found by this rule."""
-        return self._rules[IPV4][0] if self._merged and route.table == TABLE_LOCAL else rule
+        return self._rules[IPV4][0] if self.merged and route.table == TABLE_LOCAL else rule
 
     def told(self, rule: Rule, route: Route | None) -> Iterator[tuple[Rule, bool]]:
         """The rules for which one of a walk stands, and for each whether the route that was found is in its table."""
-        if self._merged and rule.family == IPV4 and rule.table == TABLE_MAIN:
+        if self.merged and rule.family == IPV4 and rule.table == TABLE_MAIN:
             local = route is not None and route.table == TABLE_LOCAL
             yield self._rules[IPV4][0], local
             yield rule, not local
@@ -91,6 +96,16 @@ class Tables:
         if len(found) > 1:
             found.sort(key=lambda route: (-route.tos, route.metric))
         return tuple(found)
+
+    def within(self, prefix: Prefix, number: int) -> Iterator[Route]:
+        """The routes of a table to this prefix and to any longer one in it."""
+        home = self.find(prefix.family, number)
+        for column in () if home is None else home.columns:
+            begin, end = column.between(prefix.first, prefix.last)
+            for at in range(begin, end):
+                route = self._routes[column.positions[at]]
+                if route.table == number and column.lengths[at] >= prefix.length:
+                    yield route
 
     def around(self, family: int, number: int, address: int) -> Iterator[Route]:
         """The routes of a table to any prefix around the address, the longest first."""
@@ -114,11 +129,11 @@ class Tables:
             yield from ((self._routes[place], None) for place in home.positions(network, length) if place not in used)
 
     def _home(self, family: int, number: int) -> tuple[int, int]:
-        together = family == IPV4 and number == TABLE_LOCAL and self._merged
-        return family, TABLE_MAIN if together else number
+        together = family == IPV4 and number == TABLE_LOCAL and self.merged
+        return family, TABLE_MAIN if together or number == _UNSAID else number
 
     def _make(self, family: int, number: int) -> Table:
         home = self._home(family, number)
         if home not in self._tables:
-            self._tables[home] = Table(self._routes, width_of(family), self._wary)
+            self._tables[home] = Table(self._routes, width_of(family), self._wary, self._heeded)
         return self._tables[home]

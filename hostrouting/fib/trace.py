@@ -61,6 +61,7 @@ class Trace:
     legs: tuple[NextHop, ...]
     tried: tuple[Tried, ...]
     passed: tuple[Passed, ...] = ()
+    in_turn: tuple[Route, ...] = ()
 
     @property
     def devs(self) -> tuple[str, ...]:
@@ -79,7 +80,7 @@ def trace_route(snapshot: Snapshot, destination: IP | str, flow: Flow = PLAIN, *
     )
     end = fib.lookup(address, flow)
     passed = () if end.route is None or end.rule is None else _passed(fib, address, end.rule.table, end.route, flow)
-    return Trace(address, flow, end.kind, end.rule, end.route, end.legs, tried, tuple(passed))
+    return Trace(address, flow, end.kind, end.rule, end.route, end.legs, tried, tuple(passed), end.in_turn)
 
 
 def _came_to(rule: Rule, turn: Turn, entry: Entry | None, decides: bool) -> tuple[Result, Words | None, Route | None]:  # noqa: FBT001  internal

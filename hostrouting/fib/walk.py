@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from hostrouting.fib.flow import Ask, Words
 from hostrouting.fib.table import Entry, Table
-from hostrouting.model import REFUSING, TO, Rule
+from hostrouting.model import IPV4, REFUSING, TO, Rule
 
 __all__ = ["Ending", "Span", "Stage", "Turn", "plain_turns"]
 
@@ -48,8 +48,11 @@ class Stage:
             return True
         if rule.suppress_prefixlength is not None and entry.length <= rule.suppress_prefixlength:
             return False
-        group = self._groups.get(entry.legs[0].dev or "") if entry.legs else None
-        return group is None or group != rule.suppress_ifgroup
+        if rule.suppress_ifgroup is None:
+            return True
+        # Of IPv4's legs the first counts, in use or not; IPv6 has chosen one before.
+        legs = route.legs if route.prefix.family == IPV4 else entry.legs
+        return not legs or self._groups.get(legs[0].dev or "") != rule.suppress_ifgroup
 
     def suppresses_up_to(self, dev: str | None, width: int) -> int:
         """The longest prefix of which a route by this device is no answer here; -1: there is none."""

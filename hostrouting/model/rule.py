@@ -55,6 +55,8 @@ class Rule:
     fwmark: int = 0
     fwmask: int = 0
     tos: int = 0
+    # A value of the six bits of a DSCP, and which of them are looked at.
+    dscp: tuple[int, int] | None = None
     uids: tuple[int, int] | None = None
     ipproto: int = 0
     sports: tuple[int, int] | None = None
@@ -255,13 +257,12 @@ class _Mark(Selector):
 
 
 class _Tos(Selector):
-    """A type of service; since Linux 6.13 a rule can give all six bits of the DSCP instead."""
+    """A type of service."""
 
     most = 0xFF
 
-    def decode(self, raw: Mapping[int, bytes], header: Mapping[str, int]) -> tuple[Any, ...]:
-        whole = self.attribute in raw and raw.get(self.mask, _EVERY_DSCP) == _EVERY_DSCP
-        return ((raw[self.attribute][0] << 2 if whole else 0) or header[self.field],)
+    def decode(self, raw: Mapping[int, bytes], header: Mapping[str, int]) -> tuple[Any, ...]:  # noqa: ARG002  as above
+        return (header[self.field],)
 
     def text(self, rule: Rule) -> str:
         return f"{rule.tos:#x}"
@@ -275,6 +276,45 @@ class _Tos(Selector):
     def possible(self, rule: Rule, devs: Collection[str]) -> bool:  # noqa: ARG002  as above
         asked, _, seen = tos_bits(rule.tos, rule.family)
         return not asked & ~seen
+
+
+class _Dscp(Selector):
+    """Bits of a packet's DSCP, since Linux 6.13: all six can count, in IPv4 too. A DSCP of 0 is one like any other."""
+
+    most = 0xFF
+
+    def decode(self, raw: Mapping[int, bytes], header: Mapping[str, int]) -> tuple[Any, ...]:  # noqa: ARG002  as above
+        if self.attribute not in raw:
+            return (None,)
+        return ((raw[self.attribute][0], raw[self.mask][0] if self.mask in raw else _EVERY_DSCP),)
+
+    def says(self, rule: Rule) -> bool:
+        return rule.dscp is not None
+
+    def text(self, rule: Rule) -> str:
+        value, mask = rule.dscp or (0, 0)
+        return f"{value:#x}/{mask:#x}"
+
+    def shown(self, rule: Rule, devs: Collection[str]) -> str:  # noqa: ARG002  as above
+        return f"{self.word} {self.text(rule).removesuffix(_WHOLE_DSCP)}"
+
+    def bounds(self, rule: Rule) -> tuple[int, int, int | None]:
+        value, mask = rule.dscp or (0, 0)
+        return value & mask, value & mask, mask
+
+    def number(self, said: Any, family: int) -> int:  # noqa: ARG002  as above
+        return int(said) >> 2
+
+    def packets(self, text: str) -> tuple[str, str]:
+        return super().packets(text.removesuffix(_WHOLE_DSCP))
+
+    def fault(self, rule: Rule) -> tuple[str, str] | None:
+        if rule.dscp is None:
+            return None
+        value, mask = rule.dscp
+        if (value | mask) & ~_EVERY_DSCP:
+            return "dscp", f"{value:#x}/{mask:#x} has more than six bits"
+        return None
 
 
 class _Range(Selector):
@@ -346,7 +386,7 @@ class _Vrf(Selector):
         return False
 
 
-_WHOLE_MASK, _EVERY_PORT, _EVERY_DSCP = "/0xffffffff", b"\xff\xff", b"\x3f"
+_WHOLE_MASK, _EVERY_PORT, _WHOLE_DSCP, _EVERY_DSCP = "/0xffffffff", b"\xff\xff", "/0x3f", 0x3F
 
 TO = _Block("to", "dst", attribute=1, loose=True)
 """The one selector that is about the destination; the engine walks each range of destinations by itself."""
@@ -355,7 +395,8 @@ SELECTORS: tuple[Selector, ...] = (
     _Vrf("in", "l3mdev", attribute=19),
     _Block("from", "src", flow="source", attribute=2, loose=True),
     TO,
-    _Tos("tos", "tos", flow="tos", attribute=25, mask=30, loose=True, examples=[(0x10,)]),
+    _Tos("tos", "tos", flow="tos", loose=True, examples=[(0x10,)]),
+    _Dscp("dscp", "dscp", flow="tos", attribute=25, mask=30, loose=True, examples=[((4, 0x3F),), ((0, 0x38),)]),
     _Mark("fwmark", "fwmark", "fwmask", flow="mark", attribute=10, mask=16, examples=[(1, 1), (0, 3), (2, 0xFF)]),
     _Device("iif", "iif", flow="iif", attribute=3, examples=[("lo",), ("eth0",), ("eth1",), ("ib0",), ("gone",)]),
     _Device("oif", "oif", flow="oif", attribute=17, examples=[("eth0",), ("eth1",), ("ib0",), ("wg0",)]),

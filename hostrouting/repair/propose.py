@@ -10,12 +10,15 @@ from typing import Literal, TypeAlias
 
 import attrs
 
+from hostrouting.connected import is_unexplained
 from hostrouting.door import require
 from hostrouting.fib import ANY, Contest, Decision, Fib, Flow
+from hostrouting.gateways import refused_gateway
 from hostrouting.model import (
     IP,
     OURS,
     PROTOCOL_KERNEL,
+    REFUSING,
     TABLE_MAIN,
     Prefix,
     Route,
@@ -23,21 +26,27 @@ from hostrouting.model import (
     prefixes_between,
     width_of,
 )
-from hostrouting.overlap import Judge, OverlapReport, check_overlap, is_own
+from hostrouting.overlap import Judge, OverlapReport, check_overlap
+from hostrouting.pod_blocks import PodBlocks
 from hostrouting.repair.cover import Zone, ZoneKind, cover
 from hostrouting.reserved import RESERVED_RANGES, is_reserved
-from hostrouting.uplink import DesiredRoute, Pending, default_route, outbound_devs, resolve_route
+from hostrouting.uplink import DesiredRoute, Pending, bare_leg, default_route, resolve_route
 
 __all__ = ["TOO_MANY", "Diversion", "Repair", "Unsafe", "UnsafeReason", "propose_repair"]
 
 # earlier-rule: it is decided before the table main is asked. longest-prefix: a route to a single address holds
 # it, and nothing is longer. no-way: no gateway is known by which the expected device could be used.
-# too-many: it would take an absurd number of routes. reserved: no static route may lead there. still-open: the
-# proof found it open after all.
-UnsafeReason: TypeAlias = Literal["earlier-rule", "longest-prefix", "no-way", "too-many", "reserved", "still-open"]
+# too-many: it would take an absurd number of routes. reserved: no static route may lead there. surprise: the kernel
+# does not do there as its tables say. refused: Linux would not make a route by that gateway. still-open: the proof
+# found it open after all.
+UnsafeReason: TypeAlias = Literal[
+    "earlier-rule", "longest-prefix", "no-way", "too-many", "reserved", "surprise", "refused", "still-open"
+]
 
 # More routes than this are no repair that an operator would want to see.
 TOO_MANY = 1024
+# Types of routes that send packets out by a device.
+_SENDING = frozenset({"unicast", "broadcast", "anycast", "multicast"})
 _NAMED = 9  # so many devices are named in a message
 
 
@@ -46,6 +55,7 @@ class Unsafe:
     """A range that escapes and that no route of ours can safely close; `decision` names who holds it.
 
     Single addresses of the host's own inside the range are counted in, as in a Finding.
+    `missing` is what it would take; for a way that Linux refuses, that way, and `against` is what decides against it.
     """
 
     family: int
@@ -54,6 +64,7 @@ class Unsafe:
     reason: UnsafeReason
     decision: Decision
     missing: str = ""
+    against: Decision | None = None
 
     def __repr__(self) -> str:
         missing = f", {self.missing}" if self.missing else ""
@@ -62,14 +73,16 @@ class Unsafe:
 
 @attrs.frozen
 class Diversion:
-    """What reached other devices without a gateway, and of which the repair takes a part from them.
+    """What the repair takes a part of: what reached other devices without a gateway, or was refused by a route.
 
-    When they are `connected` to the network, neighbours there are lost; else what entered a tunnel no longer does.
+    When the devices are `connected` to the network, neighbours there are lost; else what entered a tunnel no longer
+    does. What was `refused`, by that route, no longer is.
     """
 
     prefix: Prefix
     devs: tuple[str, ...]
     connected: bool
+    refused: Route | None = None
 
 
 @attrs.frozen
@@ -109,6 +122,14 @@ def propose_repair(
             for finding in report.findings
         ]
         return Repair((), tuple(lost), (), report)
+    for leg in way.legs:
+        against = refused_gateway(fib, leg)
+        if against is not None:
+            lost = [
+                Unsafe(family, it.first, it.last, "refused", it.decision, str(bare_leg(leg)), against)
+                for it in report.findings
+            ]
+            return Repair((), tuple(lost), (), report)
     task = _Task(fib, report, way, protocol)
     prefixes: list[Prefix] = []
     for block in _open_blocks(report):
@@ -132,7 +153,7 @@ def propose_repair(
     )
     return Repair(
         tuple(attrs.evolve(pattern, destination=prefix) for prefix in prefixes),
-        (*task.unsafe, *_still_open(proof, task.unsafe)),
+        (*task.unsafe, *_surprising(report), *_still_open(proof, task.unsafe)),
         tuple(task.diverted.values()),
         proof,
     )
@@ -144,11 +165,7 @@ def _pattern(fib: Fib, report: OverlapReport, family: int, metric: int, gateway:
     if gateway is not None:
         return DesiredRoute(anywhere, gateway=gateway, dev=next(iter(report.expected_devs)), metric=metric)
     default = default_route(fib, family=family)
-    if (
-        default is not None
-        and len(default.legs) > 1
-        and set(outbound_devs(fib, family=family)) <= set(report.expected_devs)
-    ):
+    if default is not None and len(default.legs) > 1 and set(default.devs) <= set(report.expected_devs):
         return DesiredRoute(anywhere, metric=metric)
     named = ((dev, default_route(fib, family=family, dev=dev)) for dev in report.expected_devs)
     for dev, route in named:
@@ -194,7 +211,8 @@ class _Task:
 
     def __init__(self, fib: Fib, report: OverlapReport, way: Route, protocol: int) -> None:
         self._fib, self._way, self._protocol = fib, way, protocol
-        self._judge = Judge(report.expected_devs, report.allowed_devs)
+        blocks = PodBlocks(fib, report.cidrs, report.allowed_devs)
+        self._judge = Judge(report.expected_devs, report.allowed_devs, blocks=blocks)
         self.unsafe: list[Unsafe] = []
         # The last address of the last of these, or of the host's own ones behind it.
         self._reach = -1
@@ -224,7 +242,7 @@ class _Task:
         decision, length = contest.decision, contest.length
         if self._judge.escape(decision) is None:
             # What an address is by itself it stays, whichever route takes it.
-            if contest.first == contest.last == self._reach + 1 and is_own(decision):
+            if contest.first == contest.last == self._reach + 1 and decision.own:
                 self._reach = contest.last
             if decision.route is None or decision.route.type != decision.kind:
                 return "free", 0
@@ -273,15 +291,19 @@ class _Task:
             self.unsafe.append(Unsafe(family, first, contest.last, reason, decision))
 
     def _divert(self, decision: Decision) -> None:
-        """Note the networks of other devices' own that will be reached by ours instead."""
+        """Note the networks of other devices' own that will be reached by ours instead, and what was refused."""
         route = decision.route
         if route is None or route.prefix in self.diverted:
             return
+        if route.type in REFUSING:
+            self.diverted[route.prefix] = Diversion(route.prefix, (), connected=False, refused=route)
         if any(leg.gateway is None for leg in route.legs):
-            near = [it for it in self._fib.routes(route.prefix, table=route.table) if it.type == "unicast"]
+            near = [it for it in self._fib.routes(route.prefix, table=route.table) if it.type in _SENDING]
             devs = tuple(dict.fromkeys(dev for it in near for dev in it.devs if dev not in self._way.devs))
             # The kernel itself makes a route for the network of each address.
-            connected = any(it.protocol == PROTOCOL_KERNEL for it in near)
+            connected = any(
+                it.protocol == PROTOCOL_KERNEL and not is_unexplained(it, self._fib.snapshot) for it in near
+            )
             self.diverted[route.prefix] = Diversion(route.prefix, devs, connected)
 
 
@@ -309,6 +331,12 @@ def _at_borders(family: int, contest: Contest) -> Iterator[Contest]:
 
 def _ways(route: Route) -> set[tuple[str | None, IP | None]]:
     return {(leg.dev, leg.gateway) for leg in route.legs}
+
+
+def _surprising(report: OverlapReport) -> Iterator[Unsafe]:
+    for it in report.findings:
+        if it.surprise:
+            yield Unsafe(it.cidr.family, it.first, it.last, "surprise", it.decision)
 
 
 def _still_open(proof: OverlapReport, known: list[Unsafe]) -> Iterator[Unsafe]:

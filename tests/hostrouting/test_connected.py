@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 import attrs
 import pytest
 
 from hostrouting.backends.netlink import NetlinkBackend
-from hostrouting.connected import connected_routes
-from hostrouting.model import PROTOCOL_KERNEL, TABLE_MAIN, Address, Link, Snapshot, as_ip
+from hostrouting.connected import connected_routes, is_unexplained
+from hostrouting.model import PROTOCOL_KERNEL, TABLE_MAIN, Address, Link, Route, Snapshot, as_ip
 from tests.support.namespace import private_namespace
 from tests.support.topologies import h200
-
-if TYPE_CHECKING:
-    from hostrouting.model import Route
 
 IB0 = Link(name="ib0", index=2)
 
@@ -109,3 +105,26 @@ def test_law_they_are_what_linux_makes() -> None:
             after = backend.snapshot(family=4)
         assert set(foretold.values()) == of_the_kernel(before) == of_the_kernel(after)
         assert len(foretold) == 4
+
+
+@pytest.mark.parametrize(
+    ("route", "unexplained"),
+    [
+        (Route.to("172.16.0.0/16", dev="ib0", protocol=2), False),
+        (Route.to("10.8.0.1/32", dev="wg0", protocol=2), False),
+        (Route.to("172.16.0.0/17", dev="ib0", protocol=2), True),
+        (Route.to("172.16.0.0/16", dev="ib1", protocol=2), True),
+        (Route.to("172.16.0.0/16", dev="ib0", gateway="172.16.0.1", protocol=2), True),
+        (Route.to("172.20.0.0/16", dev="ib0", protocol=3), False),
+        (Route.to("172.20.0.0/16", type="blackhole", protocol=2), False),
+    ],
+    ids=str,
+)
+def test_is_unexplained(route: Route, unexplained: bool) -> None:  # noqa: FBT001  a row of the table
+    """A route of the kernel's is explained by an address of its device or by that one's peer, never with a gateway."""
+    addresses = (
+        Address(ip=as_ip("172.16.1.10"), length=16, dev="ib0"),
+        Address(ip=as_ip("10.8.0.2"), length=32, dev="wg0", peer=as_ip("10.8.0.1")),
+    )
+    assert is_unexplained(route, Snapshot(addresses=addresses, routes=[route])) is unexplained
+    assert not is_unexplained(route, Snapshot(routes=[route]))

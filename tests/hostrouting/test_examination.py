@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import phases
-from hostrouting.backends.base import Change, Watch
+from hostrouting.backends.base import Answer, Change, Watch
 from hostrouting.backends.saved import SavedBackend
 from hostrouting.errors import NotReady, Unsettled
 from hostrouting.examination import await_plan, examine, is_any_route_ours, read
 from hostrouting.fib import PLAIN, Fib
-from hostrouting.model import OURS, Prefix, Route, ip_at
+from hostrouting.model import OURS, Prefix, Route, as_ip, ip_at
 from hostrouting.testing import MemoryBackend, h200, plain_vm
 from hostrouting.uplink import DesiredRoute
 from phases.testing import FakeClock
@@ -143,6 +143,53 @@ def test_examine(make: type[MemoryBackend], verdict: str) -> None:
     found = examine(ctx, kernel, config(cidrs=(CIDR,)), wait=30)
     assert (found.verdict, found.surprises) == (verdict, ())
     assert ctx.clock.now() - began == (30 if verdict == "no-default-route" else 0)
+
+
+@pytest.mark.parametrize("answering", [0, 1])
+def test_default_routes_in_turn(answering: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With whichever of its default routes of one metric the kernel answers, it is no surprise."""
+    kernel = MemoryBackend()
+    for number in (0, 1):
+        kernel.add_link(f"eth{number}")
+        kernel.add_address(f"eth{number}", f"10.{number}.0.4/24")
+        kernel.change(
+            [Change("append", Route.to("0.0.0.0/0", dev=f"eth{number}", gateway=f"10.{number}.0.1", metric=1024))]
+        )
+    answer = [route for route in kernel.snapshot().routes if route.prefix.length == 0][answering]
+    monkeypatch.setattr(kernel, "lookup", lambda asked: tuple(Answer("unicast", answer) for _ in asked))
+    found = examine(context(), kernel, config(cidrs=(CIDR,)), wait=0)
+    assert (found.verdict, found.surprises) == ("ok", ())
+    assert found.report.expected_devs == ("eth0", "eth1")
+
+
+def test_the_kernel_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where tables say that a cell escapes and the kernel that it does not, it is asked again; then it is well, as said."""
+    kernel, healthy = h200(), plain_vm()
+    lookup = mock.Mock(wraps=healthy.lookup)
+    monkeypatch.setattr(kernel, "lookup", lookup)
+    found = examine(context(), kernel, config(cidrs=(CIDR,)), wait=0)
+    assert (found.verdict, found.report.findings) == ("ok", ())
+    assert lookup.call_count == 3
+    assert all(text.endswith("the verdict follows the kernel") for text in found.surprises)
+    assert found.surprises
+
+
+def test_an_escape_that_only_the_kernel_knows_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An escape in one cell only that the kernel answers with is that cell's finding; the others are as the tables say."""
+    kernel, steady, sick = plain_vm(), plain_vm(), h200()
+    hole = Change("add", Route.to("172.16.64.0/18", dev="eth0", gateway="10.0.0.1"))
+    for it in (kernel, steady):
+        it.change([hole])
+    first = as_ip("172.16.64.0")
+    monkeypatch.setattr(
+        kernel, "lookup", lambda asked: tuple((sick if it == first else steady).lookup([it])[0] for it in asked)
+    )
+    found = examine(context(), kernel, config(cidrs=(CIDR,)), wait=0)
+    assert found.verdict == "overlap"
+    (finding,) = found.report.findings
+    assert (finding.devs, finding.surprise) == (("ib0",), True)
+    assert [str(prefix) for prefix in finding.prefixes] == ["172.16.64.0/18"]
+    assert [(it.reason, it.first, it.last) for it in found.repair.unsafe] == [("surprise", finding.first, finding.last)]
 
 
 @given(data=st.data(), block=st.sampled_from([4, 6]).flatmap(blocks))

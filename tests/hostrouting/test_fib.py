@@ -62,6 +62,7 @@ def rule_matches(rule: Rule, address: int, flow: Flow) -> bool:
         and (rule.oif is None or (flow.oif == rule.oif and rule.oif in exists))
         and (flow.mark or 0) & rule.fwmask == rule.fwmark & rule.fwmask
         and rule.tos in {0, flow.tos}
+        and (rule.dscp is None or not ((flow.tos or 0) >> 2 ^ rule.dscp[0]) & rule.dscp[1])
         and (rule.uids is None or rule.uids[0] <= (flow.uid or 0) <= rule.uids[1])
         and rule.ipproto in {0, flow.ipproto}
         and (rule.sports is None or rule.sports[0] <= (flow.sport or 0) <= rule.sports[1])

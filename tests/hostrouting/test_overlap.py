@@ -60,7 +60,7 @@ class TestEveryAddressIsJudged:
             decision = fib.lookup(ip_at(4, address))
             escape = judge.escape(decision)
             if escape is None and address in found:
-                assert decision.kind in {"local", "broadcast", "anycast"}
+                assert decision.own
             else:
                 assert found.get(address) == escape
         assert (report.verdict == "overlap") == bool(report.findings)
@@ -155,12 +155,55 @@ class TestEveryAddressIsJudged:
         snapshot = host([ETH0, ("wlan0", "192.168.0.4/24")], [wifi, attrs.evolve(DEFAULT, metric=100)])
         assert check(snapshot, "172.16.0.0/16").expected_devs == ("eth0",)
 
+    @pytest.mark.parametrize("kind", ["broadcast", "multicast", "anycast"])
+    def test_ranges_that_are_sent_out(self, kind: RouteType) -> None:
+        """A route of type broadcast, multicast or anycast to more than one address sends its packets out there."""
+        away = Route.to("172.16.8.0/24", dev="ib0", type=kind)
+        assert ranges(check(plain().with_routes([away]), "172.16.0.0/16")) == [
+            "overlap 172.16.8.0-172.16.8.255 ib0",
+        ]
+        back = attrs.evolve(away, legs=(NextHop("eth0"),))
+        assert check(plain().with_routes([back]), "172.16.0.0/16").verdict == "ok"
+
+    @pytest.mark.parametrize("kind", ["broadcast", "multicast", "anycast"])
+    def test_single_addresses_are_own(self, kind: RouteType) -> None:
+        """Of a single address, or within what is multicast by itself, such a route is about the host's own links."""
+        single = Route.to("172.16.8.9/32", dev="ib0", type=kind)
+        groups = Route.to("224.0.0.0/4", dev="ib0", type=kind)
+        found = check(plain().with_routes([single, groups]), "172.16.0.0/16", "224.0.0.0/4")
+        assert (found.verdict, found.findings) == ("ok", ())
+
     def test_allowed_devices(self) -> None:
         """A device that is allowed by a pattern may carry part of a CIDR."""
         pods = Route.to("172.16.3.0/24", dev="cni0")
         snapshot = plain().with_routes([pods])
         assert check(snapshot, "172.16.0.0/16").verdict == "overlap"
         assert check(snapshot, "172.16.0.0/16", allowed_devs=["veth*", "cni[0-9]"]).verdict == "ok"
+
+    def tunnel(self, *routes: Route) -> Snapshot:
+        """A host with wg-quick's rules, and these routes in its table."""
+        local, *rest = default_rules(4)
+        rules = [
+            Rule(family=4, priority=32764, table=254, suppress_prefixlength=0),
+            Rule(family=4, priority=32765, table=51820, fwmark=51820, fwmask=0xFFFFFFFF, invert=True),
+        ]
+        return host([ETH0], [DEFAULT, *routes], rules=[local, *rules, *rest])
+
+    def test_wg_quick(self) -> None:
+        """Under wg-quick the tunnel is expected, for it is what plain packets take; it is said that main's default is not."""
+        report = check(self.tunnel(Route.to("0.0.0.0/0", dev="wg0", table=51820)), "172.16.0.0/16")
+        assert (report.expected_devs, report.findings) == (("wg0",), ())
+        assert [(it.route, it.rule.priority) for it in report.suppressed] == [(DEFAULT, 32764)]
+        # The tunnel's own packets, which have the mark, leave by eth0.
+        assert report.verdict == "undecided"
+        assert [(note.escapes, note.decision.devs) for note in report.notes] == [(True, ("eth0",))]
+
+    def test_wg_quick_without_its_tunnel(self) -> None:
+        """While the tunnel is down, packets find the default route of main by the last rule: nothing is suppressed."""
+        report = check(self.tunnel(), "172.16.0.0/16")
+        assert (report.verdict, report.expected_devs, report.suppressed) == ("ok", ("eth0",), ())
+        named = check(self.tunnel(Route.to("0.0.0.0/0", dev="wg0", table=51820)), "172.16.0.0/16", devs=["wg0"])
+        assert named.suppressed == ()
 
     def test_vpn_halves(self) -> None:
         """Two halves of everything beat the default route without being it."""

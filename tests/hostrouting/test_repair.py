@@ -253,7 +253,7 @@ class TestRepairOfKnownHosts:
         assert len(repair.routes) == 2
 
     def test_suppressed_default(self) -> None:
-        """Under a VPN that suppresses main's default, routes in main still win: the repair is for main."""
+        """Under a VPN that suppresses main's default, routes in main still win: a repair for eth0 is for main."""
         local, *rest = default_rules(4)
         tunnel = [
             Rule(family=4, priority=32764, table=254, suppress_prefixlength=0),
@@ -271,9 +271,11 @@ class TestRepairOfKnownHosts:
     def test_absurd_repair(self) -> None:
         """A repair of thousands of routes is none: the range is left, with the reason."""
         local, *rest = default_rules(4)
+        # The gateway itself has to be found, or Linux would refuse any route.
+        near = Rule(family=4, priority=99, table=254, dst=Prefix.parse("10.0.0.0/24"))
         rule = Rule(family=4, priority=100, table=254, suppress_prefixlength=30)
         other = Rule(family=4, priority=101, action="unreachable")
-        snapshot = host([("eth0", "10.0.0.4/24")], [DEFAULT], rules=[local, rule, other, *rest])
+        snapshot = host([("eth0", "10.0.0.4/24")], [DEFAULT], rules=[local, near, rule, other, *rest])
         _, repair = repaired(snapshot, Prefix.parse("172.16.0.0/16"))
         assert ([it.reason for it in repair.unsafe], repair.routes) == (["too-many"], ())
 
@@ -348,8 +350,8 @@ class TestRepairOfKnownHosts:
 
     def test_the_device_of_the_repair_loses_no_neighbours(self) -> None:
         """What is diverted is diverted from other devices than the one that the repair leads to."""
-        near = [Route.to("172.16.0.0/16", dev=dev, protocol=2) for dev in ("ib0", "eth0", "ib1")]
-        repair = proposed(plain().with_routes(near), "172.16.0.0/16")
+        near = [(dev, f"172.16.{at}.1/16") for at, dev in enumerate(("ib0", "eth0", "ib1"))]
+        repair = proposed(host([("eth0", "10.0.0.4/24"), *near], [DEFAULT]), "172.16.0.0/16")
         assert [(it.devs, it.connected) for it in repair.diverted] == [(("ib0", "ib1"), True)]
 
     def test_what_the_proof_finds_open_is_said(self, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -85,6 +85,16 @@ ROWS: dict[str, Row] = {
         (plain(tos=0x10), plain(tos=0xF1)),
         (PLAIN, plain(tos=8)),
     ),
+    "dscp": Row(
+        {"dscp": (0xA, 0x3F)},
+        "0xa/0x3f",
+        "dscp 0xa",
+        "with dscp 0xa",
+        "without dscp 0xa",
+        {25: b"\x0a", 30: b"\x3f"},
+        has=(plain(tos=0x28), plain(tos=0x2B)),
+        lacks=(PLAIN, plain(tos=0x08), plain(tos=0x68)),
+    ),
     "fwmark": Row(
         {"fwmark": 5, "fwmask": 0xFFFFFFFF},
         "0x5/0xffffffff",
@@ -245,16 +255,20 @@ def test_what_linux_refuses() -> None:
     )
     for span in ((0, 1), (2, 1), (1, 0xFFFF)):
         assert ports.refusal(Rule(family=4, priority=7, sports=span)) == "Invalid port range"
+    assert selector_of("dscp").fault(Rule(family=4, priority=7, dscp=(0x40, 0x3F))) == (
+        "dscp",
+        "0x40/0x3f has more than six bits",
+    )
     wrong = Rule(family=4, priority=7, src=Prefix.parse("fd00::/8"))
     assert selector_of("from").fault(wrong) == ("src", "fd00::/8 in a rule of IPv4")
 
 
 def test_what_newer_kernels_select_on() -> None:
-    """Masked ports and a whole DSCP are read for what they are; a mask makes words of them."""
+    """A DSCP is read with its mask; masked ports become words."""
     whole = decode_selectors({25: b"\x0a"}, HEADER)
-    assert (whole["tos"], whole["others"]) == (40, ())
+    assert (whole["tos"], whole["dscp"], whole["others"]) == (0, (0xA, 0x3F), ())
     masked = decode_selectors({25: b"\x0a", 30: b"\x0e"}, HEADER)
-    assert (masked["tos"], masked["others"]) == (0, (("dscp", "0xa/0xe"),))
+    assert (masked["tos"], masked["dscp"], masked["others"]) == (0, (0xA, 0xE), ())
     ports = decode_selectors({23: struct.pack("=HH", 53, 53), 28: b"\xff\x00"}, HEADER)
     assert (ports["sports"], ports["others"]) == (None, (("sport", "0x35/0xff"),))
     assert decode_selectors({77: b"\5"}, HEADER)["others"] == (("attribute-77", "05"),)

@@ -60,12 +60,24 @@ class TestDefaultRoute:
         assert by(DEFAULT, rules=(LOCAL, Rule(family=4, priority=9, action="prohibit"), MAIN)) == ""
 
     def test_a_tunnel_suppresses_it(self) -> None:
-        """Where wg-quick hides the default route of main, it is the default route still."""
+        """Where wg-quick hides the default route of main, the tunnel's is the one that packets take, while it is up."""
         tunnel = (
             Rule(family=4, priority=7, table=254, suppress_prefixlength=0),
             Rule(family=4, priority=8, table=51820, fwmark=0xCA6C, fwmask=0xFFFFFFFF, invert=True),
         )
-        assert by(DEFAULT, away(51820, "wg0"), rules=(LOCAL, *tunnel, MAIN)) == "eth0"
+        assert by(DEFAULT, away(51820, "wg0"), rules=(LOCAL, *tunnel, MAIN)) == "wg0"
+        assert by(DEFAULT, rules=(LOCAL, *tunnel, MAIN)) == "eth0"
+        assert by(DEFAULT, rules=(LOCAL, *tunnel)) == "eth0"
+        both = Fib(host(INTERFACES, [DEFAULT, away(51820, "wg0")], rules=(LOCAL, *tunnel, MAIN)))
+        assert default_route(both, dev="eth0") == DEFAULT
+
+    def test_a_group_is_suppressed(self) -> None:
+        """A rule that suppresses the first default route of its table does not take the next one there either."""
+        links = [Link(name="eth1", index=9, group=7)]
+        worse = attrs.evolve(DEFAULT, metric=200)
+        rules = (LOCAL, attrs.evolve(MAIN, suppress_ifgroup=7), LAST)
+        fib = Fib(host(INTERFACES, [away(254), worse, away(253, "ib0")], rules=rules, links=links))
+        assert outbound_devs(fib) == ("ib0",)
 
     def test_one_that_refuses(self) -> None:
         """An unreachable default that comes first leaves no default route; a throw leads to the next rule."""

@@ -272,6 +272,17 @@ def test_a_range_that_the_host_keeps() -> None:
     assert kept_line(kept) in check_document(report, repair, mode="WARN")["notes"]
 
 
+def test_a_route_that_only_says_it_is_the_kernels() -> None:
+    """The line ends with it when no address explains a route of the kernel's; what it begins with stays as it is."""
+    hidden = Route.to("172.16.0.0/16", dev="ib0", protocol=2)
+    (line,) = lines(host([("eth0", "10.0.0.4/24"), ("ib0", "10.2.0.4/24")], [DEFAULT, hidden]))
+    assert line.endswith(
+        "routes via ib0 [172.16.0.0/16 proto kernel], expected eth0; owner: kernel (no address on ib0 explains it)"
+    )
+    (known,) = lines(host([("eth0", "10.0.0.4/24"), ("ib0", "172.16.1.10/16")], [DEFAULT]))
+    assert known.endswith("[172.16.0.0/16 proto kernel], expected eth0")
+
+
 def test_a_lost_carrier_is_told() -> None:
     """A route whose device has no carrier wins all the same: the line says so."""
     legs = tuple(attrs.evolve(leg, linkdown=True) for leg in Route.to("0.0.0.0/0", dev="ib0").legs)

@@ -243,7 +243,9 @@ def _rule(entry: dict[str, Any], family: int) -> Rule:
     return Rule(
         family=family,
         priority=entry["priority"],
-        action=next((word for word in ("goto", "nop") if word in entry), _ACTIONS[entry.get("action", "1")]),
+        action=next(
+            (word for word in ("goto", "nop") if word in entry), _ACTIONS.get(entry.get("action", "1"), "blackhole")
+        ),
         table=int(entry.get("table", 0)),
         target=entry.get("goto"),
         invert="not" in entry,

@@ -215,9 +215,10 @@ def rules(draw: st.DrawFn, family: int) -> Rule:
     standard = seldom(st.sampled_from([(0, 255), (32766, 254), (32767, 253)]), None, of=5)
     if standard:
         return Rule(family=family, priority=standard[0], table=standard[1], protocol=2)
-    others = [(("tun_id", "5"),), (("dscp", "0"),), (("dscp", "0x2/0x3"),), (("sport", "0x5/0xff"),)]
+    others = [(("tun_id", "5"),), (("sport", "0x5/0xff"),)]
     others += [(("flowlabel", "0x0/0xff"),), (("flowlabel", "0x1/0xff"),)] if family == IPV6 else []
     more = seldom(st.sampled_from(others), ())
+    dscp = seldom(st.sampled_from([(0, 0x3F), (4, 0x3F), (12, 0x3F), (2, 3)]), None)
     fwmark, fwmask = seldom(st.sampled_from([(1, 0xFFFFFFFF), (2, 0xFF)]), (0, 0))
     return Rule(
         family=family,
@@ -232,7 +233,8 @@ def rules(draw: st.DrawFn, family: int) -> Rule:
         oif=seldom(st.sampled_from(DEVICES), None),
         fwmark=fwmark,
         fwmask=fwmask,
-        tos=0 if "dscp" in dict(more) else seldom(st.sampled_from([0x10, 0x11]), 0),
+        tos=0 if dscp else seldom(st.sampled_from([0x10, 0x11]), 0),
+        dscp=dscp,
         uids=seldom(st.sampled_from([(0, 0), (1000, 1999)]), None),
         ipproto=seldom(st.sampled_from([6, 17]), 0),
         sports=None if "sport" in dict(more) else seldom(st.just((1, 1023)), None),

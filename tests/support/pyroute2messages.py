@@ -95,7 +95,7 @@ def address_of(data: bytes, names: Mapping[int, str]) -> Address:
 def rule_of(data: bytes) -> Rule:
     """A rule, as far as pyroute2 knows what there is."""
     rule = parse("rule", data)
-    family, action = _FAMILIES[rule["family"]], _ACTIONS.get(rule["action"], "nop")
+    family, action = _FAMILIES[rule["family"]], _ACTIONS.get(rule["action"], "blackhole")
 
     def block(name: str, length: str) -> Prefix | None:
         bits, text = rule[length], rule.get_attr(name)

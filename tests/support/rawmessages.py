@@ -61,6 +61,8 @@ def pack_rule(rule: Rule) -> bytes:
     body += pack_attribute(22, bytes([rule.ipproto])) if rule.ipproto else b""
     for kind, ports in ((23, rule.sports), (24, rule.dports)):
         body += pack_attribute(kind, struct.pack("=HH", *ports)) if ports else b""
+    if rule.dscp is not None:
+        body += pack_attribute(25, bytes([rule.dscp[0]])) + pack_attribute(30, bytes([rule.dscp[1]]))
     return body + b"".join(_pack_other(name, value) for name, value in rule.others)
 
 
@@ -68,8 +70,6 @@ def _pack_other(name: str, value: str) -> bytes:
     number, _, mask = (int(it, 0) if it and it != "/" else 0 for it in value.partition("/"))
     if name == "tun_id":
         return pack_attribute(12, number.to_bytes(8, "big"))
-    if name == "dscp":
-        return pack_attribute(25, bytes([number])) + (pack_attribute(30, bytes([mask])) if mask else b"")
     if name == "flowlabel":
         return pack_attribute(26, number.to_bytes(4, "big")) + pack_attribute(27, mask.to_bytes(4, "big"))
     ports, port_mask = {"sport": (23, 28), "dport": (24, 29)}[name]
@@ -79,13 +79,10 @@ def _pack_other(name: str, value: str) -> bytes:
 
 
 def _read_others(attributes: Attributes) -> list[tuple[str, str]]:
-    """What is said by attributes that few rules have; a DSCP without a mask, or with all of it, and not 0 is a tos."""
+    """What is said by attributes that few rules have."""
     found = []
     if 12 in attributes:
         found.append(("tun_id", str(int.from_bytes(attributes[12]))))
-    if 25 in attributes:
-        value, mask = attributes[25][0], attributes[30][0]
-        found += [("dscp", f"{value:#x}/{mask:#x}" if mask != 0x3F else "0")] if mask != 0x3F or not value else []
     if 26 in attributes:
         found.append(("flowlabel", "/".join(f"{int.from_bytes(attributes[kind]):#x}" for kind in (26, 27))))
     for name, ports, kind in (("sport", 23, 28), ("dport", 24, 29)):
@@ -112,7 +109,6 @@ def read_rule(body: memoryview) -> Rule:
     said: RuleAction = next(word for word, it in _ACTIONS.items() if it == action)
     uids = pair(20, "=II")
     others = _read_others(attributes)
-    dscp = attributes[25][0] if 25 in attributes and "dscp" not in dict(others) else 0
     suppress = {kind: None if numbers.get(kind) == 0xFFFFFFFF else numbers.get(kind) for kind in (13, 14)}
     return Rule(
         family=family,
@@ -127,7 +123,8 @@ def read_rule(body: memoryview) -> Rule:
         oif=name(17),
         fwmark=numbers.get(10, 0),
         fwmask=numbers.get(16, 0),
-        tos=tos or dscp << 2,
+        tos=tos,
+        dscp=(attributes[25][0], attributes[30][0]) if 25 in attributes else None,
         uids=uids,
         ipproto=attributes[22][0] if 22 in attributes else 0,
         sports=None if "sport" in dict(others) else pair(23, "=HH"),

@@ -22,7 +22,7 @@ _ECN = 0x03
 _TOS = 0x1F
 _FIELDS = [(selector, name) for selector in SELECTORS for name in selector.fields]
 # Of the other selectors those that Linux does not compare where a rule leaves them open.
-_LEFT_OPEN = frozenset({"dscp", "flowlabel"})
+_LEFT_OPEN = frozenset({"flowlabel"})
 
 
 class Rules:

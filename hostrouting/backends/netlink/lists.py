@@ -57,13 +57,12 @@ _NETCONF_IFINDEX, _NETCONF_RP_FILTER, _NETCONF_WARY = 1, 3, 6
 _GOTO, _PRIORITY, _SUPPRESS_IFGROUP, _SUPPRESS_PREFIXLEN, _TABLE, _PROTOCOL = 4, 6, 13, 14, 15, 21
 _NO_SELECTORS = (_GOTO, _PRIORITY, _SUPPRESS_IFGROUP, _SUPPRESS_PREFIXLEN, _TABLE, _PROTOCOL, 11, 18)
 # Selectors that have no entry in SELECTORS.
-_TUN_ID, _DSCP, _FLOWLABEL, _FLOWLABEL_MASK = 12, 25, 26, 27
+_TUN_ID, _FLOWLABEL, _FLOWLABEL_MASK = 12, 26, 27
 _KNOWN = frozenset(
-    {_TUN_ID, _DSCP, _FLOWLABEL, _FLOWLABEL_MASK, *_NO_SELECTORS}
+    {_TUN_ID, _FLOWLABEL, _FLOWLABEL_MASK, *_NO_SELECTORS}
     | {number for selector in SELECTORS for number in (selector.attribute, selector.mask) if number}
 )
-_TOS, _PORTS = selector_of("tos"), (selector_of("sport"), selector_of("dport"))
-_ALL_DSCP, _ALL_PORT = 0x3F, 0xFFFF
+_PORTS, _ALL_PORT = (selector_of("sport"), selector_of("dport")), 0xFFFF
 _SIGNED = struct.Struct("=i")
 
 _IFF_UP = 0x1
@@ -78,6 +77,8 @@ _ACTIONS: dict[int, RuleAction] = {
     7: "unreachable",
     8: "prohibit",
 }
+# What Linux does for all other numbers, such as that of `ip rule add throw`.
+_UNKNOWN: RuleAction = "blackhole"
 
 
 class Settings(NamedTuple):
@@ -209,7 +210,7 @@ def read_rules(messages: Iterable[bytes]) -> tuple[Rule, ...]:
 def _rule(data: bytes) -> Rule:
     af, dst_len, src_len, tos, table, number, flags = _RULE.unpack_from(data)
     raw = attributes_of(data, _RULE.size)
-    family, action = FAMILY_OF[af], _ACTIONS.get(number, "nop")
+    family, action = FAMILY_OF[af], _ACTIONS.get(number, _UNKNOWN)
 
     def limit(kind: int) -> int | None:
         return None if kind not in raw or (value := _number(raw, kind)) == _UNSET else value
@@ -241,10 +242,6 @@ def decode_selectors(raw: Mapping[int, bytes], header: Mapping[str, int]) -> dic
 def _others(raw: Mapping[int, bytes]) -> Iterator[tuple[str, str]]:
     if _TUN_ID in raw:
         yield "tun_id", str(int.from_bytes(raw[_TUN_ID], "big"))
-    if _DSCP in raw and not any(_TOS.decode(raw, {"tos": 0})):
-        # All six bits of it are a tos; but then a tos of 0 says nothing, and a DSCP of 0 is one like any other.
-        mask = _number(raw, _TOS.mask, _ALL_DSCP)
-        yield "dscp", "0" if mask == _ALL_DSCP else f"{_number(raw, _DSCP):#x}/{mask:#x}"
     if _FLOWLABEL in raw:
         label, mask = (int.from_bytes(raw.get(kind, b""), "big") for kind in (_FLOWLABEL, _FLOWLABEL_MASK))
         yield "flowlabel", f"{label:#x}/{mask:#x}"

@@ -98,11 +98,12 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
     known = {name: getattr(arguments, name) for name in _KNOWN}
     flow = Flow(**{**known, "source": source})
     config = config_of(arguments)
+    check = config.route_overlap
     source_note, flow = _seen_by_rules(arguments, host, address, flow)
     with looked_at(arguments, host) as backend:
         snapshot = backend.snapshot(family=address.version)
         known_devices(arguments, snapshot)
-        it = explain(snapshot, address, flow, expected=config.route_overlap.expected_devs)
+        it = explain(snapshot, address, flow, expected=check.expected_devs, allowed=check.allowed_devs)
         surprise = _surprise(it, backend, flow)
     return Reply(
         FINE,
@@ -159,7 +160,7 @@ def _surprise(it: Explanation, backend: RouteBackend, flow: Flow) -> str:
     trace = it.trace
     comes_in = flow.iif not in {None, "lo"}
     # What comes in from nowhere Linux refuses before it looks at any route.
-    if trace.kind != "unicast" or trace.route is None or (comes_in and flow.source is None):
+    if not it.goes_out or trace.route is None or (comes_in and flow.source is None):
         return ""
     try:
         [answer] = backend.lookup([trace.address], flow)
@@ -199,8 +200,9 @@ def _page(it: Explanation, check: Check, *, source: str, surprise: str, style: S
 def _map(it: Explanation, check: Check, style: Style) -> Iterator[Line]:
     """Where the address is among its neighbours: in the expected CIDR that it is of, or in the route's block."""
     from hostrouting.cli.cidr_map import draw_map, segments_of
+    from hostrouting.fib.answer import is_own
 
-    if it.trace.kind not in {"unicast", "no-route", "unreachable", "blackhole", "prohibit"}:
+    if is_own(it.trace.kind, it.trace.route):
         return
     report = check.found.report
     if not it.outbound:
@@ -218,9 +220,10 @@ def _map(it: Explanation, check: Check, style: Style) -> Iterator[Line]:
 
 def _answer_line(it: Explanation) -> Line:
     trace, address = it.trace, Painted(str(it.trace.address), "strong")
-    if trace.kind != "unicast":
+    if not it.goes_out:
         tone: Tone = _TONES[it.as_expected]
-        return line(address, " ", Painted(_FATE.get(trace.kind, trace.kind), tone))
+        fate = "is refused: it is in a pod block of this host's own, and no pod has it" if it.own_block else ""
+        return line(address, " ", Painted(fate or _FATE.get(trace.kind, trace.kind), tone))
     devs = Painted(" or ".join(trace.devs) or "a device that is not known", _TONES[it.as_expected])
     gateways = list(dict.fromkeys(str(leg.gateway) for leg in trace.legs if leg.gateway is not None))
     through = f" through {' or '.join(gateways)}" if gateways else ", straight to the neighbour"
@@ -274,9 +277,12 @@ def _facts(it: Explanation, route: Route) -> Iterator[Line]:
             if dev not in {x.name for x in it.links}
         ),
     ]
-    if len(it.trace.legs) > 1:
+    if len(route.legs) > 1:
         facts.append(("ways", f"{len(it.trace.legs)}, of which each connection takes one"))
-    ties = [passed.route for passed in it.trace.passed if passed.reason == "tie"]
+    if it.trace.in_turn:
+        facts.append(("turns", _turns(it)))
+    exchanged = set(map(id, it.trace.in_turn))
+    ties = [passed.route for passed in it.trace.passed if passed.reason == "tie" and id(passed.route) not in exchanged]
     if ties:
         devs = list(dict.fromkeys(dev for tie in ties for dev in tie.devs))
         count = "1 more says" if len(ties) == 1 else f"{len(ties)} more say"
@@ -293,12 +299,21 @@ def _facts(it: Explanation, route: Route) -> Iterator[Line]:
         yield line("  ", Painted(f"{word:<{width}}  ", "soft"), fact)
 
 
+def _turns(it: Explanation) -> str:
+    others = it.trace.in_turn
+    more = "1 more default route is" if len(others) == 1 else f"{len(others)} more default routes are"
+    devs = ", ".join(dict.fromkeys(dev for route in others for dev in route.devs[:1]))
+    return f"{more} taken in turn, by {devs}: Linux goes on to the next while a gateway is not known to be reachable"
+
+
 def _owner(it: Explanation, route: Route) -> str:
     from hostrouting.model import protocol_name
 
     name = protocol_name(route.protocol)
     if it.source is not None and name == "kernel":
         return f"the kernel: it comes with the address {it.source.ip}/{it.source.length} on {it.source.dev}"
+    if it.unexplained:
+        return f"{name} (no address on {', '.join(route.devs)} explains it)"
     return _OWNERS.get(name, f"{name} (route protocol {route.protocol})")
 
 
@@ -328,7 +343,7 @@ def _variant(variant: Variant) -> Painted:
     from hostrouting.packet_words import packets_line
 
     decision, who = variant.decision, packets_line(variant.cases).removesuffix(",")
-    to = ", ".join(decision.devs) if decision.kind == "unicast" else decision.kind
+    to = ", ".join(decision.devs) if decision.goes_out else decision.kind
     return Painted(f"{who}: {to or 'a device that is not known'}, by the route {_named(decision.route)}", "warn")
 
 

@@ -207,7 +207,7 @@ class TestSnapshot:
     @pytest.mark.parametrize("family", [4, 6])
     def test_tells_what_else_a_rule_selects_on(self, family: int) -> None:
         """Tunnels, all of the DSCP, flow labels and masks: such a rule is read as one, and not as one for all packets."""
-        others = [("tun_id", "5"), ("dscp", "0"), ("dscp", "0x2/0x3"), ("sport", "0x5/0xff"), ("dport", "0x100/0xff00")]
+        others = [("tun_id", "5"), ("sport", "0x5/0xff"), ("dport", "0x100/0xff00")]
         others += [("flowlabel", "0x0/0xff"), ("flowlabel", "0x12345/0xfffff")] if family == 6 else []
         rules = [
             Rule(family=family, priority=100 + at, table=100, protocol=3, others=(other,))
@@ -217,8 +217,9 @@ class TestSnapshot:
             Rule(family=family, priority=200, table=100, protocol=3, tos=0x18),
             Rule(family=family, priority=201, table=100, protocol=3, sports=(5, 5), dports=(6, 9)),
             Rule(
-                family=family, priority=202, table=100, protocol=3, iif="lo", others=(others[0], others[2], others[4])
+                family=family, priority=202, table=100, protocol=3, iif="lo", dscp=(0, 0x3F), others=tuple(others[:3])
             ),
+            Rule(family=family, priority=203, table=100, protocol=3, dscp=(2, 3)),
         ]
         with raw_kernel() as kernel:
             assert [kernel.add_rule(rule).errno for rule in rules] == [0] * len(rules)

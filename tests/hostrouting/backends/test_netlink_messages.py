@@ -129,11 +129,11 @@ class TestReading:
         assert attrs.evolve(rule_of(message), **selectors) == rule_of(message)
 
     def test_of_rules_of_newer_kernels(self) -> None:
-        """A rule that gives all of the DSCP selects on the tos of these bits; a rule for neither family is left out."""
+        """A rule that gives all of the DSCP selects on all six bits; a rule for neither family is left out."""
         said = [("FRA_PRIORITY", 5), ("FRA_TABLE", 100), ("FRA_DSCP", 10)]
         dscp = encode("rule", RTM_NEWRULE, fields={"family": 2, "action": 1}, attributes=said)
         other = encode("rule", RTM_NEWRULE, fields={"family": 128, "action": 1}, attributes=said[:2])
-        assert read_rules([dscp, other]) == (Rule(family=4, priority=5, table=100, tos=40),)
+        assert read_rules([dscp, other]) == (Rule(family=4, priority=5, table=100, dscp=(10, 0x3F)),)
 
     def test_of_rules_of_the_future(self) -> None:
         """A rule that selects on what nobody knows is no rule for all packets: it says on which attribute."""

@@ -173,14 +173,13 @@ def test_the_default_route_is_back(written: Callable[..., str]) -> None:
 
 
 def test_the_kernel_does_not_agree_with_its_tables(written: Callable[..., str]) -> None:
-    """The kernel itself is asked, too: where it answers otherwise there is no bare ok; exit code 3."""
+    """The kernel itself is asked, too: where it answers otherwise, it is right; exit code 1."""
     host = checked(written(), plain_vm())
     backend, other = host.kernel.reopen(), h200()
     backend.lookup = other.lookup  # type: ignore[method-assign]  # a kernel that surprises
     said = say("status", host=FakeHost(kernel=host.kernel, files=host.files, backend=lambda: backend))
-    assert said.code == 3
-    assert said.lines[0].startswith(f"UNDECIDED: a plain packet to {CIDR} leaves by eth0; but the kernel itself")
-    assert said.lines[1] == "  See: hostrouting check"
+    assert said.code == 1
+    assert said.lines[0].startswith(f"OVERLAP: {CIDR} goes by ib0, not by eth0")
     assert rows(said.lines)["last check"] == "ok, 2026-01-01T00:00:00Z; out of date: the answer now is another"
 
 

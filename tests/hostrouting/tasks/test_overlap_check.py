@@ -116,19 +116,22 @@ class TestCheckRouteOverlap:
         assert host.files.texts[LAYOUT.detected_path] == "no-default-route\n"
 
     def test_a_kernel_that_disagrees(self) -> None:
-        """Where the kernel answers otherwise than its tables say, the verdict is never a bare ok."""
+        """Where the kernel answers otherwise than its tables say, the verdict follows the kernel, and that is said."""
         host = FakeHost()
 
         real = host.kernel.lookup
         host.kernel.lookup = lambda destinations, *_: tuple(  # type: ignore[method-assign]  # the double
             attrs.evolve(answer, kind="prohibit", route=None) for answer in real(destinations)
         )
-        result = run(CheckRouteOverlap(config(cidrs=("172.16.0.0/16",)), host=host))
-        assert result.examination.verdict == "undecided"  # type: ignore[attr-defined]  # a CheckResult
-        verdict, note = host.files.texts[LAYOUT.ok_path].splitlines()
-        assert verdict == "undecided"
+        result = run(CheckRouteOverlap(config(cidrs=("172.16.0.0/16",), mode="WARN"), host=host))
+        found = result.examination  # type: ignore[attr-defined]  # a CheckResult
+        assert (found.verdict, found.repair.routes) == ("overlap", ())
+        assert [it.reason for it in found.repair.unsafe] == ["surprise"]
+        (line,) = host.files.texts[LAYOUT.detected_path].splitlines()
+        assert line.endswith("is refused [the kernel's own answer]; expected via eth0")
+        (note,) = json.loads(host.files.texts[LAYOUT.report_path])["notes"]
         assert "the kernel answers prohibit" in note
-        assert json.loads(host.files.texts[LAYOUT.report_path])["notes"] == [note]
+        assert note.endswith("the verdict follows the kernel")
 
     def test_a_host_that_never_rests(self) -> None:
         """Where the tables change all the while, the last reading is judged; there is no bare ok, and routes are had."""

@@ -36,7 +36,7 @@ def test_kernel_and_engine_agree_everywhere(host: Callable[[], MemoryBackend]) -
     [
         (plain_vm, ("eth0",)),
         (h200, ("eth0",)),
-        (vpn_node, ("eth0",)),
+        (vpn_node, ("wg0",)),
         (ecmp_node, ("eth0", "eth1")),
         (cni_node, ("eth0",)),
     ],

@@ -86,7 +86,13 @@ def test_the_repair_can_be_pasted() -> None:
             "OK: every address of 10.244.0.0/16 leaves by eth0 or by cni0 (allowed)",
         ),
         (ecmp_node(), CIDR, 0, "ok", "OK: every address of 172.16.0.0/16 leaves by eth0 or eth1"),
-        (vpn_node(), CIDR, 1, "overlap", "OVERLAP: 172.16.0.0/16 goes by wg0, not by eth0"),
+        (
+            vpn_node(),
+            CIDR,
+            3,
+            "undecided",
+            "UNDECIDED: a plain packet to 172.16.0.0/16 leaves by wg0; packets with fwmark",
+        ),
         (MemoryBackend(), CIDR, 3, "no-default-route", "NO-DEFAULT-ROUTE: there is no IPv4 default route"),
         (h200(), "172.16.5.9/32", 1, "overlap", "OVERLAP: 172.16.5.9/32 goes by ib0, not by eth0"),
         (h200(), "172.16.5.9/12", 1, "overlap", "OVERLAP: a part of 172.16.0.0/12 goes by ib0"),
@@ -205,13 +211,13 @@ def test_a_long_repair_is_left_to_the_command_that_prints_it() -> None:
 
 
 def test_the_kernel_is_asked_too() -> None:
-    """Where the kernel does not agree with its tables, the verdict is no bare ok."""
+    """Where the kernel does not agree with its tables, the verdict follows the kernel, and says so."""
     kernel = plain_vm()
     backend, other = kernel.reopen(), h200()
     backend.lookup = other.lookup  # type: ignore[method-assign]  # a kernel that surprises
     said = say("check", CIDR, host=FakeHost(kernel=kernel, backend=lambda: backend))
-    assert said.code == 3
-    assert said.lines[0].startswith("UNDECIDED:")
+    assert said.code == 1
+    assert said.lines[0].startswith("OVERLAP: 172.16.0.0/16 goes by ib0, not by eth0")
     assert "which is not what its tables say" in said.out
 
 

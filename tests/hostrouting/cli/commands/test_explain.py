@@ -85,6 +85,28 @@ def test_what_is_known_of_the_packet() -> None:
     )
 
 
+def test_a_route_that_only_says_it_is_the_kernels() -> None:
+    """The owner is the kernel where an address of the device explains the route; else it is said that none does."""
+    kernel = h200()
+    kernel.change([Change("add", Route.to("172.20.0.0/16", dev="ib3", protocol=2))])
+    said = say("explain", "172.20.5.9", kernel=kernel)
+    assert "  owner   kernel (no address on ib3 explains it)" in said.lines
+    row = next(text for text in say("check", "172.20.0.0/16", kernel=kernel).lines if "172.20.0.0/16  ib3" in text)
+    assert "kernel (no address on ib3 explains it)" in row
+
+
+def test_default_routes_in_turn() -> None:
+    """Default routes that Linux takes in turn are told as that, and not as a tie that the first one wins."""
+    kernel = plain_vm()
+    kernel.add_link("eth1")
+    kernel.add_address("eth1", "10.1.0.4/24")
+    kernel.change([Change("append", Route.to("0.0.0.0/0", dev="eth1", gateway="10.1.0.1", metric=100))])
+    said = say("explain", "8.8.8.8", kernel=kernel)
+    assert said.lines[0] == "8.8.8.8 leaves by eth0 or eth1 through 10.0.0.1 or 10.1.0.1"
+    assert "1 more default route is taken in turn, by eth1" in said.out
+    assert "listed first" not in said.out
+
+
 def test_a_rule_refuses() -> None:
     """A rule that is the answer itself is named."""
     kernel = plain_vm()
@@ -217,7 +239,7 @@ def test_it_describes_the_packet_that_was_asked_for() -> None:
     with vpn_node() as kernel:
         it = explain(kernel.snapshot(family=4), as_ip("8.8.8.8"), Flow(mark=51820))
     assert it.trace.flow.mark == 51820
-    assert it.as_expected
+    assert (it.trace.devs, it.outbound, it.as_expected) == (("eth0",), ("wg0",), False)
 
 
 def test_every_way_in_which_a_rule_does_not_decide() -> None:
@@ -304,3 +326,12 @@ def test_a_packet_that_is_dropped_as_it_comes_in() -> None:
 def test_what_comes_in_without_a_source() -> None:
     """The kernel is not asked of a packet that comes in from nowhere: it would refuse that one, whatever its routes."""
     assert told_by_a_kernel("blackhole", "--iif", "eth0") == ""
+
+
+def test_a_pod_block_of_the_host() -> None:
+    """What a CNI has the host refuse, for no pod has the address, is as it should be, and said to be that."""
+    kernel = cni_node()
+    kernel.change([Change("add", Route.to("10.244.8.0/26", type="blackhole", protocol=12))])
+    said = say("explain", "10.244.8.9", kernel=kernel)
+    assert said.lines[0] == "10.244.8.9 is refused: it is in a pod block of this host's own, and no pod has it"
+    assert say("explain", "10.244.8.9", "--json", kernel=kernel).json["expected"] is True

@@ -1,0 +1,106 @@
+"""hostrouting.fib.in_turn: default routes that Linux takes in turn."""
+
+import attrs
+import pytest
+
+from hostrouting.fib import PLAIN, Fib
+from hostrouting.model import Link, NextHop, Prefix, Route, Snapshot, as_ip
+from hostrouting.overlap import check_overlap
+from hostrouting.uplink import outbound_devs
+from tests.support.namespace import private_namespace
+from tests.support.topologies import host
+
+INTERFACES = [("eth0", "10.0.0.4/24"), ("eth1", "10.1.0.4/24"), ("ib0", "10.2.0.4/24")]
+
+
+def default(dev: str, metric: int = 1024, *, tos: int = 0, scope: int = 0) -> Route:
+    """A default route as DHCP leaves it on the device."""
+    gateway = f"10.{['eth0', 'eth1', 'ib0'].index(dev)}.0.1"
+    route = Route.to("0.0.0.0/0", dev=dev, gateway=gateway, metric=metric, protocol=16)
+    return attrs.evolve(route, tos=tos, scope=scope)
+
+
+def leaving(*routes: Route, oif: str = "", tos: int = 0) -> tuple[str, ...]:
+    """The devices by which a packet may leave a host with these routes."""
+    return Fib(host(INTERFACES, routes)).lookup("172.16.5.9", attrs.evolve(PLAIN, oif=oif, tos=tos)).devs
+
+
+LEGS = (NextHop("eth1", gateway=as_ip("10.1.0.1")), NextHop("ib0", gateway=as_ip("10.2.0.1")))
+ECMP = attrs.evolve(default("eth1"), legs=LEGS)
+BARE = attrs.evolve(default("eth1"), legs=(NextHop("eth1"),))
+
+
+@pytest.mark.parametrize(
+    ("routes", "devs"),
+    [
+        ((default("eth0"), default("eth1")), ("eth0", "eth1")),
+        ((default("eth1"), default("eth0"), default("ib0")), ("eth1", "eth0", "ib0")),
+        ((default("eth0"), default("eth1", 2048)), ("eth0",)),
+        ((default("eth0"), BARE), ("eth0",)),
+        ((BARE, default("eth0")), ("eth1",)),
+        ((default("eth0"), default("eth1", scope=200)), ("eth0",)),
+        ((default("eth0"), Route.to("0.0.0.0/0", metric=1024, type="unreachable"), default("eth1")), ("eth0", "eth1")),
+        ((default("eth0"), attrs.evolve(default("eth1"), legs=(NextHop("eth1", dead=True),))), ("eth0",)),
+        ((default("eth0"), ECMP), ("eth0", "eth1")),
+        ((ECMP, default("eth0")), ("eth1", "ib0")),
+    ],
+)
+def test_which_ones(routes: tuple[Route, ...], devs: tuple[str, ...]) -> None:
+    """One after another of the same metric that have a gateway, beginning with the one that is found; of ECMP one leg."""
+    assert leaving(*routes) == devs
+
+
+def test_a_lost_carrier() -> None:
+    """One whose lost carrier is heeded, which Linux calls dead too, is taken in turn; one on a device that is down is not."""
+    lost = attrs.evolve(default("eth1"), legs=(attrs.evolve(default("eth1").legs[0], linkdown=True, dead=True),))
+    for up in (True, False):
+        links = [Link(name="eth1", index=9, ignore_routes_with_linkdown=True, up=up)]
+        decision = Fib(host(INTERFACES, [default("eth0"), lost], links=links)).lookup("172.16.5.9")
+        assert decision.devs == (("eth0", "eth1") if up else ("eth0",))
+
+
+def test_for_one_tos() -> None:
+    """A default route for one tos gives way to the best of those for any."""
+    routes = (default("eth0", tos=0x10), default("eth1", 7), default("ib0", 8))
+    assert leaving(*routes, tos=0x10) == ("eth0", "eth1")
+    assert leaving(*routes) == ("eth1",)
+
+
+def test_a_bound_socket() -> None:
+    """A packet of a socket that is bound to a device takes the route of that device only."""
+    routes = (default("eth0"), default("eth1"))
+    assert [leaving(*routes, oif=dev) for dev in ("eth0", "eth1")] == [("eth0",), ("eth1",)]
+
+
+def test_only_default_routes() -> None:
+    """Of two routes to any other prefix the first one decides."""
+    halves = [attrs.evolve(default(dev), prefix=Prefix.parse("128.0.0.0/1")) for dev in ("eth0", "eth1")]
+    assert leaving(*halves) == ("eth0",)
+
+
+def test_all_of_them_are_expected() -> None:
+    """Where nobody names devices, those of all are expected; where one is named, packets that leave by the other escape."""
+    fib = Fib(host(INTERFACES, [default("eth0"), default("eth1")]))
+    assert outbound_devs(fib) == ("eth0", "eth1")
+    report = check_overlap(fib, ["172.16.0.0/16"])
+    assert (report.verdict, report.expected_devs) == ("ok", ("eth0", "eth1"))
+    named = check_overlap(fib, ["172.16.0.0/16"], expected_devs=["eth0"])
+    assert [(finding.kind, finding.devs) for finding in named.findings] == [("overlap", ("eth1",))]
+    assert named.findings[0].decision.route == default("eth0")
+
+
+@pytest.mark.processes
+def test_linux_does() -> None:
+    """Linux itself answers with one and with the other, while the gateways are not reachable, and with no third."""
+    with private_namespace() as namespace:
+        batch = ["link set lo up"]
+        for at, (dev, address) in enumerate(INTERFACES):
+            batch += [f"link add {dev} type veth peer name far-{dev}", f"link set far-{dev} up", f"link set {dev} up"]
+            batch += [f"address add {address} dev {dev}"]
+            batch += [f"route append default via 10.{at}.0.1 dev {dev} metric {9 if dev == 'ib0' else 5}"]
+            batch += [f"neigh replace 10.{at}.0.1 lladdr 02:00:00:00:00:01 dev {dev} nud stale"]
+        namespace.batch(batch)
+        snapshot: Snapshot = namespace.snapshot()
+        answers = namespace.get(4, [f"172.16.0.{number}" for number in range(8)])
+    assert {answer.devs for answer in answers if isinstance(answer, Route)} == {("eth0",), ("eth1",)}
+    assert Fib(snapshot).lookup("172.16.0.1").devs == ("eth0", "eth1")

@@ -1,0 +1,115 @@
+"""hostrouting.fib: what is rare among rules and legs, each on the smallest host that shows it; Linux is the oracle."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import attrs
+import pytest
+
+from hostrouting.backends.netlink import NetlinkBackend
+from hostrouting.fib import PLAIN, Fib
+from hostrouting.model import Address, Link, Rule, as_ip
+from tests.support.commands import LINKS, furnish, lose_carriers
+from tests.support.namespace import private_namespace
+from tests.support.rawkernel import raw_kernel
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tests.support.namespace import Namespace
+
+pytestmark = [
+    pytest.mark.processes,
+    pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace takes root"),
+]
+
+DEFAULT = "route add default via 10.0.0.1 dev eth0"
+TWO = "route add 172.16.0.0/16 nexthop via 10.0.0.1 dev eth0 nexthop via 10.1.0.1 dev eth1"
+
+
+def agreed(namespace: Namespace, *, tos: Iterable[int] = (0,)) -> list[tuple[str, tuple[str, ...]]]:
+    """What becomes of a packet of each tos, as the engine says, after Linux has said the same."""
+    found: list[tuple[str, tuple[str, ...]]] = []
+    for each in tos:
+        flow = attrs.evolve(PLAIN, tos=each)
+        with namespace.inside(), NetlinkBackend() as backend:
+            decision = Fib(backend.snapshot(family=4)).lookup("172.16.0.1", flow)
+            (answer,) = backend.lookup([as_ip("172.16.0.1")], flow)
+        assert (answer.kind, answer.route) == (decision.kind, decision.route), f"tos {each}"
+        found.append((decision.kind, decision.devs))
+    return found
+
+
+@pytest.mark.parametrize("invert", ["", "not"])
+def test_rules_for_vrfs(invert: str) -> None:
+    """A rule for packets in a VRF is for none outside; inverted it is for all of those, and asks the table main."""
+    with private_namespace() as namespace:
+        furnish(namespace, LINKS)
+        namespace.batch([DEFAULT, f"rule add {invert} l3mdev pref 8", "rule add pref 9 prohibit"])
+        assert agreed(namespace) == ([("unicast", ("eth0",))] if invert else [("prohibit", ())])
+
+
+def test_an_action_that_linux_does_not_know() -> None:
+    """A rule with such an action, as `ip rule add throw` makes it, refuses packets as a blackhole does."""
+    with private_namespace() as namespace:
+        furnish(namespace, LINKS)
+        namespace.batch([DEFAULT, "rule add pref 10 throw"])
+        assert agreed(namespace) == [("blackhole", ())]
+
+
+@pytest.mark.parametrize(("first", "second", "dev"), [("ib0", "eth1", "ib0"), ("eth1", "eth0", "wg0")])
+def test_a_group_that_is_suppressed(first: str, second: str, dev: str) -> None:
+    """Of several legs Linux looks at the group of the first one, whether it is in use or not."""
+    links = (*(attrs.evolve(it, group=7 * (it.name == "eth1"), ignore_routes_with_linkdown=True) for it in LINKS),)
+    with private_namespace() as namespace:
+        furnish(namespace, links)
+        namespace.batch(
+            [
+                *(f"address add 10.{at}.0.4/24 dev {link.name}" for at, link in enumerate(LINKS, start=1)),
+                f"route add 172.16.0.0/16 nexthop dev {first} nexthop dev {second}",
+                "route add 172.16.0.0/16 dev wg0 table 100",
+                "rule add pref 10 lookup main suppress_ifgroup 7",
+                "rule add pref 20 lookup 100",
+            ]
+        )
+        lose_carriers(namespace, [first])
+        assert dev in agreed(namespace)[0][1]
+
+
+@pytest.mark.parametrize("late", [True, False])
+def test_shares_of_legs(late: bool) -> None:  # noqa: FBT001  when the setting came
+    """A leg without a carrier may have its share yet: Linux counts anew when a link changes, not when it is told to."""
+    with private_namespace() as namespace:
+        furnish(namespace, [Link(name="eth0", index=0), Link(name="eth1", index=0)])
+        namespace.batch(["address add 10.1.0.4/24 dev eth1", TWO])
+        if late:
+            lose_carriers(namespace, ["eth1"])
+        namespace.sysctl("ipv4/conf/eth1/ignore_routes_with_linkdown", 1)
+        if not late:
+            lose_carriers(namespace, ["eth1"])
+        said = namespace.ip("-batch", "-", lines=[f"route get 172.16.{at}.1" for at in range(40)]).stdout
+        used = Counter(line.partition(" dev ")[2].split()[0] for line in said.splitlines() if " dev " in line)
+        # No snapshot shows which of the two came first.
+        assert agreed(namespace) == [("unicast", ("eth0", "eth1"))]
+    assert set(used) == ({"eth0", "eth1"} if late else {"eth0"})
+
+
+@pytest.mark.parametrize("dscp", [(4, 0x3F), (12, 0x3F), (0, 0x3F), (0, 0x38), (44, 0x3C)])
+def test_rules_by_dscp(dscp: tuple[int, int]) -> None:
+    """All six bits of a DSCP count, and 0 is a value like any other; of a type of service IPv4 looks at three."""
+    rule = Rule(family=4, priority=10, action="prohibit", dscp=dscp)
+    with raw_kernel() as kernel:
+        for said in (kernel.add_link("eth0"), kernel.set_up("eth0"), kernel.add_rule(rule)):
+            assert not said.errno, said
+        kernel.add_address(Address(ip=as_ip("172.16.0.9"), length=16, dev="eth0"))
+        with NetlinkBackend(netns=kernel.path) as backend:
+            assert rule in backend.snapshot(family=4).rules
+            fib = Fib(backend.snapshot(family=4))
+            for tos in (0, 0x10, 0x30, 0x50, 0xB0, 0x04, 0x11):
+                flow = attrs.evolve(PLAIN, tos=tos)
+                (answer,) = backend.lookup([as_ip("172.16.0.1")], flow)
+                assert fib.lookup("172.16.0.1", flow).kind == answer.kind
+                assert (answer.kind == "prohibit") is not bool((tos >> 2 ^ dscp[0]) & dscp[1])

@@ -1,0 +1,82 @@
+"""hostrouting.gateways: whether Linux takes a gateway, with Linux itself as the oracle."""
+
+import os
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hostrouting.fib import Fib
+from hostrouting.gateways import refused_gateway
+from hostrouting.model import IPV4, NextHop, Prefix, Route, Rule, as_ip, default_rules, ip_at
+from hostrouting.overlap import check_overlap
+from hostrouting.repair import propose_repair
+from hostrouting.wording import unsafe_line
+from tests.support.commands import LINKS, furnish, route_command, rule_command, wishes
+from tests.support.namespace import private_namespace
+from tests.support.strategies import DEVICES, blocks
+from tests.support.topologies import h200, host
+
+LOCAL, *REST = default_rules(4)
+DEFAULT = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", protocol=16)
+
+
+@pytest.mark.processes
+@pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace takes root")
+@settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow], deadline=None, print_blob=True)
+@given(data=st.data())
+def test_the_kernel_agrees(data: st.DataObject) -> None:
+    """On any host, Linux makes a route by a gateway exactly where nothing is said against it."""
+    block = data.draw(blocks(IPV4))
+    wanted_rules, wanted_routes = data.draw(wishes(block))
+    gateways = [ip_at(IPV4, number) for number in range(block.first, block.last + 1)]
+    asked = [NextHop(dev, gateway=gateway) for dev in DEVICES for gateway in (*gateways, as_ip("10.0.0.1"))]
+    with private_namespace() as namespace:
+        furnish(namespace, LINKS, data.draw(st.sets(st.sampled_from(["ib0", "wg0"]))))
+        batch = [*map(route_command, wanted_routes), *map(rule_command, wanted_rules)]
+        namespace.batch(batch, force=True, family=IPV4)
+        fib = Fib(namespace.snapshot())
+        lines = [f"route add 198.18.0.{at}/32 via {leg.gateway} dev {leg.dev}" for at, leg in enumerate(asked)]
+        done = namespace.ip("-4", "-force", "-batch", "-", lines=lines)
+    failed = {
+        int(line.rpartition(":")[2]) - 1 for line in done.stderr.splitlines() if line.startswith("Command failed")
+    }
+    for at, leg in enumerate(asked):
+        refusal = refused_gateway(fib, leg)
+        assert (refusal is not None) is (at in failed), f"{leg}: {refusal}\n{done.stderr}\n" + "\n".join(
+            map(str, [*fib.snapshot.rules, *fib.snapshot.routes])
+        )
+
+
+def refused(*rules: Rule) -> str:
+    """What is said of the repair of the H200 host with these rules besides the kernel's; empty where nothing is."""
+    snapshot = host([("eth0", "10.0.0.4/24"), ("ib0", "172.16.1.10/16")], [DEFAULT], rules=[LOCAL, *rules, *REST])
+    fib = Fib(snapshot)
+    report = check_overlap(fib, ["172.16.0.0/16"], expected_devs=["eth0"])
+    repair = propose_repair(fib, report)
+    assert bool(repair.routes) is not bool(repair.unsafe)
+    return "; ".join(map(unsafe_line, repair.unsafe))
+
+
+def test_a_rule_for_all_but_the_cluster() -> None:
+    """A rule that refuses what is not for the cluster refuses the gateway: the repair is unsafe, and says by what."""
+    rule = Rule(family=4, priority=10, action="prohibit", invert=True, dst=Prefix.parse("172.16.0.0/16"))
+    assert refused(rule).endswith(
+        "cannot be led back: Linux refuses a route via 10.0.0.1 dev eth0, for it looks the gateway up by the rules,"
+        " and that ends at rule 10: not from all to 172.16.0.0/16 prohibit"
+    )
+    assert refused() == ""
+
+
+def test_nothing_to_ask() -> None:
+    """A way without a gateway, and one that is on-link by its own word, are not looked up."""
+    fib = Fib(h200())
+    for leg in (
+        NextHop("eth0"),
+        NextHop("eth0", gateway=as_ip("9.9.9.9"), onlink=True),
+        NextHop("ib0", gateway=as_ip("fe80::1")),
+    ):
+        assert refused_gateway(fib, leg) is None
+    decision = refused_gateway(fib, NextHop("eth0", gateway=as_ip("9.9.9.9")))
+    assert decision is not None
+    assert decision.kind == "no-route"
