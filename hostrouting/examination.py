@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from hostrouting.backends.base import Answer, RouteBackend
     from hostrouting.config import HostRoutingConfig
     from hostrouting.fib import Decision
+    from hostrouting.model import IP
     from hostrouting.uplink import DesiredRoute
 
 __all__ = ["Examination", "await_found", "await_plan", "examine", "is_any_route_ours", "read"]
@@ -91,17 +92,24 @@ class Examination:
         return "undecided" if self.surprises and self.report.verdict == "ok" else self.report.verdict
 
 
-def examine(ctx: phases.Context, backend: RouteBackend, config: HostRoutingConfig, *, wait: float) -> Examination:
+def examine(
+    ctx: phases.Context,
+    backend: RouteBackend,
+    config: HostRoutingConfig,
+    *,
+    wait: float,
+    gateway: IP | None = None,
+) -> Examination:
     """Check the expected CIDRs on the kernel as it is, once there is a default route to expect anything of.
 
     The kernel itself is asked once in every cell; when it does not answer, the error carries the tables. Without a
-    default route by the deadline, the verdict says so.
+    default route by the deadline, the verdict says so. The repair leads to the `gateway`, where one is given.
     """
     cidrs = [Prefix.of(cidr) for cidr in config.route_overlap.expected_cidrs]
     last: list[Examination] = []
 
     def attempt() -> tuple[Examination | None, str]:
-        found = _examine_once(backend, config, cidrs)
+        found = _examine_once(backend, config, cidrs, gateway)
         last[:] = [found]
         if found.report.verdict == "no-default-route":
             return None, "an IPv4 default route"
@@ -112,18 +120,20 @@ def examine(ctx: phases.Context, backend: RouteBackend, config: HostRoutingConfi
         for _ in range(_TRIES - 1):
             if not found.surprises:
                 break
-            found = _examine_once(backend, config, cidrs)
+            found = _examine_once(backend, config, cidrs, gateway)
     except NotReady:
         return attrs.evolve(last[0], instead=seen_instead(last[0].fib))
     return found
 
 
-def _examine_once(backend: RouteBackend, config: HostRoutingConfig, cidrs: Iterable[Prefix]) -> Examination:
+def _examine_once(
+    backend: RouteBackend, config: HostRoutingConfig, cidrs: Iterable[Prefix], gateway: IP | None
+) -> Examination:
     settings = config.route_overlap
     snapshot, still = read(backend)
     fib = Fib(snapshot)
     report = check_overlap(fib, cidrs, devs=settings.expected_devs, allowed=settings.allowed_devs)
-    repair = propose_repair(fib, report, protocol=config.protocol)
+    repair = propose_repair(fib, report, protocol=config.protocol, gateway=gateway)
     restless = () if still else (_RESTLESS,)
     try:
         return Examination(report, repair, fib, (*restless, *_surprises(backend, fib, report)))

@@ -15,7 +15,7 @@ from hostrouting.model import IPV4, NextHop, Prefix, prefixes_between, width_of
 from hostrouting.reserved import LOOPBACK
 from hostrouting.uplink import outbound_devs
 
-__all__ = ["Escape", "Finding", "Judge", "Kept", "Note", "OverlapReport", "Verdict", "check_overlap"]
+__all__ = ["Escape", "Finding", "Judge", "Kept", "Note", "OverlapReport", "Verdict", "check_overlap", "is_own"]
 
 Verdict: TypeAlias = Literal["ok", "overlap", "no-default-route", "undecided"]
 Escape: TypeAlias = Literal["overlap", "no-route", "unreachable", "blackhole", "prohibit"]
@@ -132,6 +132,11 @@ def _prefix(cidr: Prefix | IPv4Network | IPv6Network | str) -> Prefix:
     return cidr if isinstance(cidr, Prefix) else Prefix.of(cidr)
 
 
+def is_own(decision: Decision) -> bool:
+    """Whether the host keeps such packets for itself, or sends them to all."""
+    return decision.kind in _OWN
+
+
 class Judge:
     """Tells decisions that are welcome from escapes."""
 
@@ -145,7 +150,7 @@ class Judge:
         kind = decision.kind
         if kind in {"no-route", "unreachable", "blackhole", "prohibit"}:
             return kind, ()
-        if kind in _OWN:
+        if is_own(decision):
             return None
         # A way without a device that we know is none that anybody expected; and of the types besides unicast, which no
         # kernel makes, nobody can tell where they lead.
@@ -180,7 +185,7 @@ def _findings(cidr: Prefix, cells: list[Cell], judge: Judge) -> list[Finding]:
         following = cell.last + 1
         escape = judge.escape(cell.decision)
         if escape is None:
-            single = cell.first == cell.last and cell.decision.kind in _OWN
+            single = cell.first == cell.last and is_own(cell.decision)
             own = own + 1 if single else 0
             if not single:
                 touching = False

@@ -3,8 +3,10 @@
 Here: sentences and documents made of findings, notes and repairs. Not here: any decision.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, Literal
+
+import attrs
 
 from hostrouting.fib import Decision
 from hostrouting.foresight import Foreseen
@@ -31,6 +33,7 @@ __all__ = [
     "repair_line",
     "stays_line",
     "unsafe_line",
+    "unsafe_lines",
 ]
 
 CHECK_SCHEMA = "hostrouting/check/1"
@@ -47,6 +50,7 @@ _REASONS: dict[UnsafeReason | Literal["no-rule"], str] = {
 
 
 _UNKNOWN = "a device that is not known"
+_RANGES = 3  # are named of one cause; of more it is said how many
 _PASTED = 20  # routes, out of a log; in the journal a line has an end
 
 
@@ -140,11 +144,42 @@ def kept_line(kept: Kept) -> str:
 
 def unsafe_line(unsafe: Unsafe) -> str:
     """Why a range cannot be repaired, and who holds it, in one sentence."""
+    return f"{range_name(unsafe.family, unsafe.first, unsafe.last)} {_reason(unsafe, _holder(unsafe.decision))}"
+
+
+def _reason(unsafe: Unsafe, holder: str) -> str:
     unled = unsafe.reason == "earlier-rule" and unsafe.decision.rule is None
-    reason = _REASONS["no-rule" if unled else unsafe.reason].format(
-        holder=_holder(unsafe.decision), missing=unsafe.missing
-    )
-    return f"{range_name(unsafe.family, unsafe.first, unsafe.last)} {reason}"
+    return _REASONS["no-rule" if unled else unsafe.reason].format(holder=holder, missing=unsafe.missing)
+
+
+def unsafe_lines(unsafe: Iterable[Unsafe]) -> Iterator[str]:
+    """The same of many ranges, a sentence for each cause: the reason, the rule and the table."""
+    causes: dict[object, list[Unsafe]] = {}
+    for it in unsafe:
+        rule, route = it.decision.rule, it.decision.route
+        which = None if route is None else (route.table, route.type, route.protocol)
+        causes.setdefault((it.reason, it.missing, rule, which), []).append(it)
+    for them in causes.values():
+        yield unsafe_line(them[0]) if len(them) == 1 else _cause_line(them)
+
+
+def _cause_line(them: list[Unsafe]) -> str:
+    """Why several ranges cannot be repaired, for one cause."""
+    first = them[0]
+    spans: list[Unsafe] = []
+    for it in them:
+        if spans and spans[-1].last + 1 == it.first:
+            spans[-1] = attrs.evolve(spans[-1], last=it.last)
+        else:
+            spans.append(it)
+    names = [range_name(it.family, it.first, it.last) for it in spans]
+    more, holders = len(names) - _RANGES, len({it.decision.route for it in them})
+    where = ", ".join(names[:_RANGES]) + (f" and {more} more {'range' if more == 1 else 'ranges'}" if more > 0 else "")
+    holder = _holder(first.decision)
+    if holders > 1:
+        holder += f" and {holders - 1} more {'route' if holders == 2 else 'routes'}"
+    reason = _reason(first, holder)
+    return f"{where} {reason.replace('is ', 'are ', 1) if len(spans) > 1 and reason.startswith('is ') else reason}"
 
 
 def diversion_line(diversion: Diversion, *, of: str = "") -> str:

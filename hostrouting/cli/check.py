@@ -6,15 +6,24 @@ what to do about it (`remedy`).
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 from hostrouting.cli.cidr_map import draw_map, segments_of
 from hostrouting.cli.page import SHOWN, Painted, capped, counted, line, spoken, table
-from hostrouting.cli.source import expected_of, installed_config, looked_at, quiet_context, start_command
+from hostrouting.cli.source import (
+    expected_of,
+    gateway_of,
+    installed_config,
+    known_devices,
+    looked_at,
+    quiet_context,
+    start_command,
+)
 from hostrouting.examination import Examination, examine
 from hostrouting.fib import Fib
-from hostrouting.model import Prefix, Route, protocol_name, table_name
+from hostrouting.model import IPV4, Prefix, Route, protocol_name, table_name
 from hostrouting.overlap import check_overlap
 from hostrouting.packet_words import packets_line
 from hostrouting.repair import propose_repair
@@ -28,7 +37,7 @@ if TYPE_CHECKING:
     from hostrouting.cli.page import Line, Piece, Style, Tone
     from hostrouting.config import HostRoutingConfig, RouteOverlapConfig
     from hostrouting.host import Host
-    from hostrouting.model import Snapshot
+    from hostrouting.model import IP, Snapshot
     from hostrouting.overlap import Finding
 
 __all__ = ["Check", "check_name", "make_check"]
@@ -48,22 +57,29 @@ class Check:
         installed: HostRoutingConfig | None = None,
         *,
         start: str = "",
+        gateway: IP | None = None,
     ) -> None:
-        """Keep all of them. `installed` is what the boot files say, and `start` the command that does it."""
+        """Keep all of them. `installed` is what the boot files say, and `start` the command that does it.
+
+        `gateway` is the router that was named for the repair.
+        """
+        self.gateway = gateway
         self.found, self.fib, self.config, self.installed, self.start = found, found.fib, config, installed, start
 
     def document(self) -> dict[str, Any]:
         """The check as the JSON value `hostrouting/check/1`; where the kernel surprises, that is among its notes."""
         document = check_document(self.found.report, self.found.repair, mode=self.config.route_overlap.mode)
-        return {**document, "verdict": self.found.verdict, "notes": [*document["notes"], *self.found.surprises]}
+        notes = [*document["notes"], *self.found.surprises, *([self.candidates] if self.candidates else [])]
+        return {**document, "verdict": self.found.verdict, "notes": notes}
 
     @classmethod
-    def of(cls, snapshot: Snapshot, config: HostRoutingConfig) -> Self:
+    def of(cls, snapshot: Snapshot, config: HostRoutingConfig, *, gateway: IP | None = None) -> Self:
         """The check of a snapshot alone; no kernel is asked."""
         fib, settings = Fib(snapshot), config.route_overlap
         cidrs = [Prefix.of(cidr) for cidr in settings.expected_cidrs]
         report = check_overlap(fib, cidrs, devs=settings.expected_devs, allowed=settings.allowed_devs)
-        return cls(Examination(report, propose_repair(fib, report, protocol=config.protocol), fib), config)
+        repair = propose_repair(fib, report, protocol=config.protocol, gateway=gateway)
+        return cls(Examination(report, repair, fib), config, gateway=gateway)
 
     @property
     def allowed_devs(self) -> tuple[str, ...]:
@@ -76,6 +92,31 @@ class Check:
             if it.judgement == "allowed"
         )
         return tuple(dict.fromkeys(names))
+
+    @property
+    def candidates(self) -> str:
+        """Without a default route, the devices that may be expected: those that are up and have an address; a sentence.
+
+        Those that carry a part of the CIDRs are seldom it, and come last.
+        """
+        report, snapshot = self.found.report, self.fib.snapshot
+        if report.verdict != "no-default-route":
+            return ""
+        first: list[str] = []
+        last: list[str] = []
+        for link in snapshot.links:
+            own = [it for it in snapshot.addresses if it.dev == link.name and it.ip.version == IPV4]
+            lenient = any(fnmatchcase(link.name, pattern) for pattern in report.allowed)
+            if not own or not link.up or lenient or link.name == "lo":
+                continue
+            inside = any(it.ip in cidr for it in own for cidr in report.cidrs)
+            facts = [f"{own[0].ip}/{own[0].length}", *(["InfiniBand"] if link.infiniband else [])]
+            facts += [f"in {spoken([str(it) for it in report.cidrs])}"] if inside else []
+            (last if inside or link.infiniband else first).append(f"{link.name} ({', '.join(facts)})")
+        found = [*first, *last]
+        if not found:
+            return "no device is up and has an IPv4 address"
+        return f"the device may be {spoken(found, most=SHOWN, last='or')}"
 
     @property
     def repair_routes(self) -> tuple[Route, ...]:
@@ -132,6 +173,7 @@ class Check:
         """What the answer holds for; without a default route the advice alone."""
         if self.found.verdict == "no-default-route":
             yield line()
+            yield line(f"{self.candidates[0].upper()}{self.candidates[1:]}.")
             yield line(advice)
             return
         notes = [*map(note_line, self.found.report.notes), *self.found.surprises]
@@ -152,9 +194,11 @@ def make_check(arguments: argparse.Namespace, host: Callable[[], Host]) -> Check
     installed = installed_config(host()) if here else None
     start = "" if installed is None else start_command(host())
     config = expected_of(arguments, installed)
+    gateway, wait = gateway_of(arguments, config), 0.0 if arguments.snapshot else arguments.wait
     with looked_at(arguments, host) as backend:
-        found = examine(quiet_context(), backend, config, wait=0.0 if arguments.snapshot else arguments.wait)
-        return Check(found, config, installed, start=start)
+        found = examine(quiet_context(), backend, config, wait=wait, gateway=gateway)
+        known_devices(arguments, found.fib.snapshot)
+        return Check(found, config, installed, start=start, gateway=gateway)
 
 
 def check_name(check: RouteOverlapConfig) -> str:

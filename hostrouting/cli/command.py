@@ -28,6 +28,7 @@ __all__ = [
     "Reply",
     "config_option",
     "devs_option",
+    "gateway_option",
     "wait_option",
 ]
 
@@ -97,7 +98,9 @@ class Reply:
 
 def config_option(parser: argparse.ArgumentParser, *, required: bool = False) -> None:
     """The configuration, by which it is judged or carried out."""
-    parser.add_argument("--config", metavar="FILE", required=required, help="the configuration, as JSON")
+    parser.add_argument(
+        "--config", metavar="FILE", required=required, help="the configuration, as JSON; - is standard input"
+    )
 
 
 def devs_option(parser: argparse.ArgumentParser) -> None:
@@ -106,14 +109,21 @@ def devs_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dev", dest="devs", metavar="DEV", action="append", default=[], help=told)
 
 
-def wait_option(parser: argparse.ArgumentParser, seconds: int) -> None:
-    """How long to wait for what is missing."""
+def gateway_option(parser: argparse.ArgumentParser) -> None:
+    """The router by which a repair leads out."""
+    told = "the router on DEV that the repair leads to, in place of that of the default route"
+    parser.add_argument("--gateway", metavar="ADDRESS", help=told)
+
+
+def wait_option(parser: argparse.ArgumentParser, told: str = "how long to wait", *, installs: bool = False) -> None:
+    """How long to wait for what is missing; with `installs`, the boot scripts are told to wait as long."""
+    default = "as the boot scripts here do, else 30; they wait 60 at most" if installs else "0"
     parser.add_argument(
         "--wait",
         metavar="SECONDS",
         type=_seconds,
-        default=float(seconds),
-        help=f"how long to wait for a default route or a device that is not there yet (now: {seconds})",
+        default=None if installs else 0.0,
+        help=f"{told} for a default route or a device that is not there yet (default: {default})",
     )
 
 

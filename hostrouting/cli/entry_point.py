@@ -15,6 +15,7 @@ from hostrouting.cli.parser import Misused, make_parser
 
 TYPE_CHECKING = False  # `typing` costs as much as parsing does
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Callable, Iterator, Sequence
 
     import phases
@@ -31,6 +32,15 @@ _INTERRUPTED = 130  # 128 and the number of SIGINT, as a shell says it
 def main(argv: Sequence[str] | None = None, *, host: Callable[[], Host] | None = None) -> int:
     """Carry out one command line, on this machine or another host; the exit code."""
     words = sys.argv[1:] if argv is None else argv
+    try:
+        return _carried_out(words, host)
+    except KeyboardInterrupt:
+        _say("interrupted")
+        told = _complaint("Interrupted", "interrupted")
+        return _answered(_INTERRUPTED, told) if "--json" in words else _INTERRUPTED
+
+
+def _carried_out(words: Sequence[str], host: Callable[[], Host] | None) -> int:
     try:
         arguments = make_parser(__version__).parse_args(words)
     except SystemExit as stopped:  # argparse has printed its help, or what is wrong
@@ -49,11 +59,8 @@ def main(argv: Sequence[str] | None = None, *, host: Callable[[], Host] | None =
     command = arguments.command
     log_to_stderr(verbose=arguments.verbose or command.tells_progress)
     try:
-        reply = command.answer(arguments, host)
+        reply = command.answer(arguments, _telling(arguments, host) if arguments.verbose else host)
         shown = _rendered(reply, as_json=arguments.json)
-    except KeyboardInterrupt:
-        _say("interrupted")
-        return _answered(_INTERRUPTED, _complaint("Interrupted", "interrupted")) if arguments.json else _INTERRUPTED
     except Exception as error:  # noqa: BLE001  whatever it is, the exit code must not be taken for a verdict
         code, shown = _failed(error, needs_files=command.needs_files, as_json=arguments.json)
         return _answered(code, shown)
@@ -69,6 +76,14 @@ def _unwritten() -> bool:
     except OSError:
         return True
     return False
+
+
+def _telling(arguments: argparse.Namespace, host: Callable[[], Host]) -> Callable[[], Host]:
+    """The way to a host that says what is done with it, for --verbose."""
+    from hostrouting.cli.telling import tell_sources, telling  # noqa: PLC0415  as above
+
+    tell_sources(arguments)
+    return lambda: telling(host())
 
 
 def _complaint(error: str, message: str) -> Callable[[Terminal], None]:

@@ -8,10 +8,11 @@ from __future__ import annotations
 import argparse
 
 from hostrouting.cli.commands import COMMANDS
+from hostrouting.nearest import nearest
 
 TYPE_CHECKING = False  # `typing` costs as much as parsing does
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from typing import Any, NoReturn
 
     from hostrouting.cli.command import Command
@@ -40,8 +41,18 @@ class _Parser(argparse.ArgumentParser):
         # Of a command, argparse leaves what is unknown to the parser above, whose usage says nothing of it.
         found, unknown = super().parse_known_args(args, namespace)
         if unknown:
-            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+            options = [name[2:] for action in self._actions for name in action.option_strings if name.startswith("--")]
+            typed = next((word[2:].partition("=")[0] for word in unknown if word.startswith("--")), "")
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{_meant(typed, options, '--')}")
         return found, unknown
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        # argparse has its own words for this.
+        if action.choices is not None and value not in action.choices:
+            names = list(action.choices)
+            kind = "command" if action.dest == "typed" else action.metavar or action.dest
+            told = f"{value!r} is not a known {kind}{_meant(value, names)} (known: {', '.join(names)})"
+            raise argparse.ArgumentError(None, told)
 
     def error(self, message: str) -> NoReturn:
         try:
@@ -108,6 +119,11 @@ def make_parser(version: str) -> argparse.ArgumentParser:
             allow_abbrev=False,
         )
     return parser
+
+
+def _meant(word: str, known: Sequence[str], before: str = "") -> str:
+    near = nearest(word, known) if word else None
+    return f"; did you mean {before}{near}?" if near else ""
 
 
 def _listed(title: str, *, changes: bool) -> Iterator[str]:

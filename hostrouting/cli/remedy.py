@@ -19,7 +19,7 @@ from hostrouting.model import IPV4, TABLE_MAIN, NextHop, Route
 from hostrouting.plan import RoutePlan, plan_routes
 from hostrouting.tasks import wanted_routes
 from hostrouting.uplink import DesiredRoute, bare_leg, resolve_route
-from hostrouting.wording import diversion_line, repair_document, unsafe_line
+from hostrouting.wording import diversion_line, repair_document, unsafe_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from hostrouting.config import RouteOverlapConfig
     from hostrouting.repair import Diversion, Repair
 
-__all__ = ["ip_commands", "remedy_lines", "route_lines"]
+__all__ = ["ip_commands", "remedy_lines", "repaired_configuration", "route_lines", "warning_lines"]
 
 _THEIRS = "somebody else has a route there, which is not replaced"
 
@@ -61,7 +61,9 @@ class _Remedy:
         """What the configuration lacks: the repair of the host as it would be once the configuration is applied."""
         if not self._plan.changes:
             return self.found.repair.routes
-        return Check.of(self._plan.apply_to(self.fib.snapshot), self.config).found.repair.routes
+        return Check.of(
+            self._plan.apply_to(self.fib.snapshot), self.config, gateway=self.check.gateway
+        ).found.repair.routes
 
     @property
     def whole(self) -> tuple[DesiredRoute, ...]:
@@ -74,6 +76,19 @@ class _Remedy:
         ours = self.kept if self.installed is None else wanted_routes(self.installed)
         taken = {wish.key for wish in (*closing, *self.contested)}
         return (*(wish for wish in ours if wish.key not in taken), *closing)
+
+    def configuration(self, named: HostRoutingConfig | None) -> HostRoutingConfig:
+        """A configuration of its own with all of them; or the `named` one, with what it lacks in its place."""
+        if named is None:
+            routes, overlap, base = self.whole, self.lasting, self.installed or HostRoutingConfig()
+        else:
+            base, asked = named, self.config.route_overlap
+            taken = {wish.key for wish in (*self.lacking, *self.contested)}
+            routes = (*(wish for wish in wanted_routes(named) if wish.key not in taken), *self.lacking)
+            cidrs = (*named.route_overlap.expected_cidrs, *asked.expected_cidrs)
+            overlap = attrs.evolve(asked, expected_cidrs=cidrs)
+        static = {"enabled": bool(routes), "routes": repair_document(routes)}
+        return HostRoutingConfig(static, overlap, self.config.protocol, probe_rewrite=base.probe_rewrite)
 
     @property
     def lasting(self) -> RouteOverlapConfig:
@@ -139,6 +154,9 @@ def remedy_lines(
     """
     repair = check.found.repair
     yield from _price(repair)
+    if check.gateway is None and any(it.reason == "no-way" for it in repair.unsafe):
+        dev = next(iter(check.found.report.expected_devs))
+        yield line(f"Where a router on {dev} is known, name it for a repair: --dev {dev} --gateway ADDRESS")
     if repair.routes:
         yield line()
         yield from _way_out(_Remedy(check), config, cidrs, devs, again)
@@ -193,6 +211,33 @@ def _differing(settings: dict[str, Any], usual: dict[str, Any]) -> dict[str, Any
     return {key: value for key, value in settings.items() if value != usual.get(key)}
 
 
+def _beside_routes(config: HostRoutingConfig) -> dict[str, Any]:
+    """What a configuration says but its routes, as JSON has it: the mode, and else what is not as usual."""
+    usual, found = HostRoutingConfig().to_mapping(), config.to_mapping()
+    del usual["routeOverlap"]["mode"]
+    rest = _differing(found, usual)
+    document = {"routeOverlap": _differing(found["routeOverlap"], usual["routeOverlap"])}
+    document |= {"protocol": rest["protocol"]} if "protocol" in rest else {}
+    if "probeRewrite" in rest:
+        document["probeRewrite"] = _differing(rest["probeRewrite"], usual["probeRewrite"])
+    return document
+
+
+def repaired_configuration(check: Check, named: HostRoutingConfig | None) -> dict[str, Any]:
+    """The JSON of a configuration that closes what can be closed, and keeps all that is in force or was `named`."""
+    config = _Remedy(check).configuration(named)
+    return {"staticRoutes": config.static_routes.to_mapping(), **_beside_routes(config)}
+
+
+def warning_lines(check: Check) -> Iterator[str]:
+    """What there is to know before it is applied, a sentence each."""
+    repair, contested = check.found.repair, _Remedy(check).contested
+    yield from map(diversion_line, repair.diverted)
+    yield from (f"no static route can close it: {text}" for text in unsafe_lines(repair.unsafe))
+    if contested:
+        yield f"left out of the configuration: {_named(contested)}: {_THEIRS}"
+
+
 def _as_configuration(it: _Remedy, routes: Sequence[DesiredRoute]) -> Iterator[Line]:
     """A whole configuration: one that can be pasted, one line a route."""
     yield line(
@@ -202,14 +247,8 @@ def _as_configuration(it: _Remedy, routes: Sequence[DesiredRoute]) -> Iterator[L
     yield line('  {"staticRoutes": {"enabled": true, "routes": [')
     yield from route_lines(routes)
     yield line("  ]},")
-    usual, overlap = HostRoutingConfig(), it.lasting.to_mapping()
-    common = {key: value for key, value in usual.route_overlap.to_mapping().items() if key != "mode"}
-    overlap = _differing(overlap, common)
-    rest: dict[str, Any] = {} if it.config.protocol == usual.protocol else {"protocol": it.config.protocol}
-    if it.installed is not None and it.installed.probe_rewrite.enabled:
-        rest |= {"probeRewrite": _differing(it.installed.probe_rewrite.to_mapping(), usual.probe_rewrite.to_mapping())}
-    also = "".join(f", {json.dumps(key)}: {json.dumps(value)}" for key, value in rest.items())
-    yield line(f'  "routeOverlap": {json.dumps(overlap)}{also}}}')
+    rest = _beside_routes(it.configuration(None)).items()
+    yield line(f"  {', '.join(f'{json.dumps(key)}: {json.dumps(value)}' for key, value in rest)}}}")
     if it.installed is not None:
         yield line(f"It has what is installed here, too: {_said(it.installed)}.")
         if it.contested:
@@ -259,8 +298,8 @@ def _price(repair: Repair) -> Iterator[Line]:
     if repair.unsafe:
         yield line()
         yield line(Painted("What no static route can close", "strong"), ":")
-        lines = (line("  ", Painted(unsafe_line(it), "bad")) for it in repair.unsafe[:SHOWN])
-        yield from capped(lines, len(repair.unsafe))
+        causes = tuple(unsafe_lines(repair.unsafe))
+        yield from capped((line("  ", Painted(text, "bad")) for text in causes[:SHOWN]), len(causes))
 
 
 def ip_commands(check: Check) -> tuple[str, ...]:

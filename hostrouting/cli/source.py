@@ -5,8 +5,6 @@ Here: arguments become values, and their faults ConfigError or SnapshotError. No
 
 from __future__ import annotations
 
-import os
-import sys
 from contextlib import suppress
 from ipaddress import IPv6Address, ip_address
 from typing import TYPE_CHECKING, TypeVar
@@ -16,12 +14,15 @@ import attrs
 import phases
 from hostrouting.backends.saved import SavedBackend
 from hostrouting.cli.page import SHOWN, spoken
+from hostrouting.cli.reading import STANDARD_INPUT, Unreadable, is_piped, name_of, read_bytes
 from hostrouting.config import HostRoutingConfig, ProbeRewriteConfig, RouteOverlapConfig
-from hostrouting.config.objects import show
+from hostrouting.config.jsontext import SIZE_LIMIT
+from hostrouting.config.objects import Faulty, Spot
+from hostrouting.config.values import gateway
 from hostrouting.errors import ConfigError, Fault, NetlinkUnavailable, SnapshotError
 from hostrouting.model import Snapshot
-from hostrouting.opening import NotAFile, open_file
-from hostrouting.render import parse_check_script, parse_probe_script, parse_static_routes_script
+from hostrouting.nearest import nearest
+from hostrouting.render import DEFAULT_WAIT, parse_check_script, parse_probe_script, parse_static_routes_script
 
 if TYPE_CHECKING:
     import argparse
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from ipaddress import IPv4Network
 
     from hostrouting.backends.base import RouteBackend
-    from hostrouting.fib import Flow
     from hostrouting.host import Host
     from hostrouting.model import IP
     from hostrouting.render import ProbeScript
@@ -38,23 +38,45 @@ __all__ = [
     "address_of",
     "config_of",
     "expected_of",
+    "gateway_of",
     "installed_config",
     "known_devices",
     "looked_at",
     "quiet_context",
     "start_command",
+    "wait_of",
 ]
 
 T = TypeVar("T")
 
-_WRITER = 10.0  # seconds in which whoever writes into a fifo has to have opened it
+_PLACEHOLDER = "FILE"
 _LIMIT = 1 << 30  # bytes of a snapshot; that of 100,000 routes has some 10 MiB
 
 
 def config_of(arguments: argparse.Namespace) -> HostRoutingConfig:
     """The configuration that was named, or one that asks for nothing; with the devices that were."""
-    config = HostRoutingConfig() if arguments.config is None else HostRoutingConfig.load(arguments.config)
-    return _with_devs(config, arguments)
+    if not hasattr(arguments, "loaded"):  # what is piped in can be read once
+        arguments.loaded = _loaded(arguments)
+    return _with_devs(arguments.loaded, arguments)
+
+
+def _loaded(arguments: argparse.Namespace) -> HostRoutingConfig:
+    path = arguments.config
+    if path is None:
+        return HostRoutingConfig()
+    if not is_piped(path):
+        return HostRoutingConfig.load(path)
+    name = name_of(path)
+    if path == STANDARD_INPUT == getattr(arguments, "snapshot", None):
+        fault = Fault("--config", "'-'", "is standard input, and so is --snapshot", "name a file for one of the two")
+        raise ConfigError([fault])
+    try:
+        data = read_bytes(path, what="a configuration", limit=SIZE_LIMIT)
+    except Unreadable as error:
+        raise ConfigError([Fault(name, "", error.rule, error.remedy)], name) from error
+    # It has no name that could be typed again. In what is printed the word for a file stands for it.
+    arguments.config, arguments.piped = _PLACEHOLDER, name
+    return HostRoutingConfig.from_json(data, source=name)
 
 
 def _with_devs(config: HostRoutingConfig, arguments: argparse.Namespace) -> HostRoutingConfig:
@@ -81,6 +103,16 @@ def installed_config(host: Host) -> HostRoutingConfig | None:
         found.protocol,
         probe_rewrite=None if probe is None else _rewrite_of(probe),
     )
+
+
+def wait_of(arguments: argparse.Namespace, host: Host) -> float:
+    """The seconds that were given; else those that the boot scripts of this host were told, else the usual ones."""
+    if arguments.wait is not None:
+        return float(arguments.wait)
+    routes = _script(host, host.layout.routes_script_path, parse_static_routes_script)
+    check = _script(host, host.layout.check_script_path, parse_check_script)
+    probe = _script(host, host.layout.probe_script_path, parse_probe_script)
+    return next((float(it.wait) for it in (routes, check, probe) if it is not None), float(DEFAULT_WAIT))
 
 
 def _rewrite_of(script: ProbeScript) -> ProbeRewriteConfig:
@@ -116,33 +148,58 @@ def expected_of(arguments: argparse.Namespace, installed: HostRoutingConfig | No
         config = attrs.evolve(config, route_overlap=attrs.evolve(settings, expected_cidrs=_cidrs(arguments.cidrs)))
     config = _with_devs(config, arguments)
     if not config.route_overlap.expected_cidrs:
-        where = arguments.config or "hostrouting"
+        where = getattr(arguments, "piped", arguments.config) or "CIDR"
         rule = "no expected CIDR is given, so there is nothing to check"
         raise ConfigError([Fault(where, "", rule, "name one, such as 172.16.0.0/16, or a --config that has some")])
     return config
 
 
+def gateway_of(arguments: argparse.Namespace, config: HostRoutingConfig) -> IP | None:
+    """The router that was named for the repair; ConfigError where it cannot be one, or nobody knows on which device."""
+    text, devs, at = arguments.gateway, config.route_overlap.expected_devs, Spot()
+    if text is None:
+        return None
+    if len(devs) != 1:
+        rule = f"is a router on one device, and {spoken(devs, most=SHOWN) or 'none'} {'are' if devs else 'is'} expected"
+        raise ConfigError([Fault("--gateway", repr(text), rule, "name that one alone, with --dev DEV")])
+    with suppress(Faulty):
+        return gateway(text, at)
+    raise ConfigError(attrs.evolve(fault, path="--gateway") for fault in at.faults)
+
+
 def _cidrs(given: Sequence[str]) -> tuple[IPv4Network, ...]:
-    """The CIDRs from the command line, by the configuration's rules; an address alone is one as well."""
+    """The CIDRs from the command line, by the configuration's rules."""
     found: dict[IPv4Network, None] = {}
     faults: list[Fault] = []
     for text in given:
-        cidr = text if "/" in text or ":" in text else f"{text}/32"
         try:
-            found |= dict.fromkeys(RouteOverlapConfig(expected_cidrs=[cidr]).expected_cidrs)
+            found |= dict.fromkeys(RouteOverlapConfig(expected_cidrs=[text]).expected_cidrs)
         except ConfigError as error:
-            faults += [attrs.evolve(fault, path="CIDR", value=show(text)) for fault in error.faults]
+            faults += [attrs.evolve(fault, path="CIDR") for fault in error.faults]
     if faults:
         raise ConfigError(faults, "the command line" if len(faults) > 1 else None)
     return tuple(found)
 
 
-def known_devices(flow: Flow, snapshot: Snapshot) -> None:
-    """ConfigError for a device that the packet cannot have come by, nor leave by, for there is none of that name."""
-    for option, dev in (("--iif", flow.iif), ("--oif", flow.oif)):
-        if dev is not None and snapshot.link(dev) is None:
-            names = spoken([link.name for link in snapshot.links], most=SHOWN)
-            raise ConfigError([Fault(option, repr(dev), "is no device of this host", f"there are: {names}")])
+def known_devices(arguments: argparse.Namespace, snapshot: Snapshot) -> None:
+    """ConfigError for devices that were named and are not there, with those that are."""
+    typed = [("--dev", dev) for dev in arguments.devs]
+    typed += [(f"--{name}", dev) for name in ("iif", "oif") if (dev := getattr(arguments, name, None)) is not None]
+    names = [link.name for link in snapshot.links]
+    there = f"t has {spoken(names, most=SHOWN) or 'none'}"
+    host = "this host" if arguments.snapshot is None else "the host of this snapshot"
+    faults = [
+        Fault(
+            option,
+            repr(dev),
+            f"is not a device of {host}",
+            f"did you mean {near}? I{there}" if (near := nearest(dev, names)) else f"i{there}",
+        )
+        for option, dev in typed
+        if dev not in names
+    ]
+    if faults:
+        raise ConfigError(faults, "the command line" if len(faults) > 1 else None)
 
 
 def address_of(text: str, name: str) -> IP:
@@ -175,7 +232,7 @@ def _saved(path: str) -> Snapshot:
     try:
         return Snapshot.from_json(text)
     except SnapshotError as error:
-        name = "standard input" if path == "-" else path
+        name = name_of(path)
         place = f"{name}: {error.path}" if error.path else name
         # Faulty within, it was one and was changed; faulty as a whole, it is likely to be another file.
         remedy = "; save one with: hostrouting snapshot > FILE" if error.path in {"", "schema"} else ""
@@ -184,55 +241,17 @@ def _saved(path: str) -> Snapshot:
 
 def _read(path: str) -> str:
     """A snapshot's text; whatever keeps it from being read is a SnapshotError that names the file."""
-    if path == "-" and sys.stdin is None:
-        raise SnapshotError(path="standard input", problem="this is closed; pipe a snapshot into it, or name a file")
+    name = name_of(path) if path.isprintable() else ascii(path)
     try:
-        data = sys.stdin.buffer.read(_LIMIT + 1) if path == "-" else _bytes_of(path)
-    except SnapshotError:
-        raise
-    except OSError as error:
-        raise SnapshotError(path=path, problem=f"this cannot be read: {error.strerror}; check the path") from error
-    except ValueError as error:
-        raise SnapshotError(path=ascii(path), problem="this is no path") from error
-    if len(data) > _LIMIT:
-        raise SnapshotError(path=path, problem=f"this is larger than {_LIMIT >> 30} GiB, and no snapshot")
+        data = read_bytes(path, what="a snapshot", limit=_LIMIT)
+    except Unreadable as error:
+        remedy = error.remedy or "save one with: hostrouting snapshot > FILE"
+        raise SnapshotError(path=name, problem=f"this {error.rule}; {remedy}") from error
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
         problem = f"this is not UTF-8 (byte 0x{data[error.start]:02x} at offset {error.start})"
-        raise SnapshotError(path=path, problem=problem) from error
-
-
-def _bytes_of(path: str) -> bytes:
-    """What is in a regular file, or comes out of a pipe, as a shell makes it of <(...): not a folder, nor a device."""
-    try:
-        descriptor = open_file(path, fifo=True)
-    except NotAFile as error:
-        if error.kind == "a folder":
-            raise SnapshotError(path=path, problem="this is a directory; name the file in it") from error
-        problem = f"this is {error.kind}, not a regular file; save one with: hostrouting snapshot"
-        raise SnapshotError(path=path, problem=problem) from error
-    with os.fdopen(descriptor, "rb") as stream:
-        first = _first_of(descriptor, path)
-        # Whoever writes into a pipe may take his time; to wait for him ends with Ctrl-C and SIGTERM.
-        os.set_blocking(descriptor, True)
-        return first + stream.read(_LIMIT + 1)
-
-
-def _first_of(descriptor: int, path: str) -> bytes:
-    """What had to be read to see that a fifo has a writer; without one there is nothing to wait for."""
-    import select  # noqa: PLC0415  only a snapshot needs it
-
-    poll = select.poll()
-    poll.register(descriptor, select.POLLIN)
-    if poll.poll(_WRITER * 1000):  # a regular file always is ready
-        return b""
-    with suppress(BlockingIOError):  # a writer is there, and has not written yet
-        if first := os.read(descriptor, 1):
-            return first
-        problem = f"this is a fifo that no program has opened for writing within {_WRITER:g} s; start that one first"
-        raise SnapshotError(path=path, problem=problem)
-    return b""
+        raise SnapshotError(path=name, problem=problem) from error
 
 
 def start_command(host: Host) -> str:

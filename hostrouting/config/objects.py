@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from hostrouting.errors import ConfigError, Fault
+from hostrouting.nearest import nearest
 
 __all__ = ["SHOWN", "WHOLE", "Faulty", "Keys", "Reader", "Spot", "camel", "items", "items_read", "show"]
 
@@ -237,13 +238,7 @@ def _advice(name: object, known: Iterable[str]) -> str:
 
 def _nearest(name: object, known: Iterable[str]) -> str | None:
     """The known key that was probably meant."""
-    from difflib import get_close_matches  # noqa: PLC0415  only a fault needs it
-
-    # Compared without case: that is the commonest slip, and other readers of JSON let it pass.
-    by_letters = {key.lower(): key for key in known}
-    letters = name.lower()[:SHOWN] if isinstance(name, str) else ""
-    near = get_close_matches(letters, by_letters, n=1)
-    return by_letters[near[0]] if near else None
+    return nearest(name, known) if isinstance(name, str) else None
 
 
 def _plain(value: object) -> object:

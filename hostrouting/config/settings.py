@@ -140,12 +140,13 @@ class HostRoutingConfig:
         self.__attrs_init__(**given)
 
     @classmethod
-    def from_json(cls, text: str | bytes) -> Self:
+    def from_json(cls, text: str | bytes, *, source: str | None = None) -> Self:
         """The configuration in a JSON text: all of it, or the value of its key `hostRouting`.
 
-        Under that key, everything beside it is none of our business. ConfigError has every fault at once.
+        Under that key, everything beside it is none of our business. ConfigError has every fault at once, and names
+        the `source`, which is where the text comes from.
         """
-        return cls._from_document(jsontext.parse(text))
+        return cls._from_document(jsontext.parse(text, source=source), source)
 
     @classmethod
     def from_mapping(cls, document: Mapping[str, object]) -> Self:
@@ -157,7 +158,7 @@ class HostRoutingConfig:
         """The same, from a file; ConfigError names the file as its `source`."""
         path = os.fspath(path)
         source = jsontext.printable(path)
-        return cls._from_document(jsontext.parse(jsontext.read(path), source=source), source)
+        return cls.from_json(jsontext.read(path), source=source)
 
     def to_mapping(self) -> dict[str, Any]:
         """The JSON object of the whole configuration, as plain dictionaries, lists, text and numbers."""

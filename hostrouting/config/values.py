@@ -239,7 +239,8 @@ def _address_and_length(raw: object, at: Spot) -> tuple[IPv4Address, int]:
     if address is not None and length is not None:
         return address, length
     if address is not None and not slash:
-        raise at.faulty(raw, "has no prefix length", f'write "{address}/32" for that one address')
+        remedy = f'write "{address}/32" for that one address, or its network, such as "{_network_around(address)}"'
+        raise at.faulty(raw, "has no prefix length", remedy)
     _refuse_ipv6(host, raw, at)
     meant = _network_meant(text)
     if meant is not None:
@@ -253,6 +254,12 @@ def _address(text: str) -> IPv4Address | None:
         return IPv4Address(text)
     except AddressValueError:
         return None
+
+
+def _network_around(address: IPv4Address) -> IPv4Network:
+    """The network that an address without a length seems to be: that of its bytes up to the last that is not zero."""
+    zeros = len(address.packed) - len(address.packed.rstrip(b"\0"))
+    return IPv4Network((address, min(32 - 8 * zeros, 24)), strict=False)
 
 
 def _network_meant(text: str) -> IPv4Network | None:

@@ -107,10 +107,20 @@ def _decode(kind: Any, value: Any, path: str) -> Any:
         raise SnapshotError(path=path, problem=f"{_shown(value)} is not what belongs here")
     if kind is int and not 0 <= value < _NUMBERS:
         raise SnapshotError(path=path, problem=f"{value} is not in 0..{_NUMBERS - 1}")
-    # The kernel allows nearly any letter in a device's name; whoever shows one sees to it that no terminal obeys it.
-    if kind is str and len(value) > _LONGEST:
-        raise SnapshotError(path=path, problem=f"{_shown(value)} has more than {_LONGEST} letters")
+    if kind is str and (problem := _text_problem(value)):
+        raise SnapshotError(path=path, problem=problem)
     return value
+
+
+def _text_problem(text: str) -> str:
+    """What is wrong with a name; empty where nothing is."""
+    # The kernel allows nearly any letter in a device's name; whoever shows one sees to it that no terminal obeys it.
+    if len(text) > _LONGEST:
+        return f"{_shown(text)} has more than {_LONGEST} letters"
+    # The backends decode names such that none is ever in one, and a text that has one cannot be encoded again.
+    if not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text):
+        return f"{_shown(text)} has half of a surrogate pair, which is not a letter"
+    return ""
 
 
 def _problems(value: Any) -> Iterator[tuple[str, str]]:

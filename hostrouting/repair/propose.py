@@ -21,7 +21,7 @@ from hostrouting.model import (
     prefixes_between,
     width_of,
 )
-from hostrouting.overlap import Judge, OverlapReport, check_overlap
+from hostrouting.overlap import Judge, OverlapReport, check_overlap, is_own
 from hostrouting.repair.cover import Zone, ZoneKind, cover
 from hostrouting.reserved import RESERVED_RANGES, is_reserved
 from hostrouting.uplink import DesiredRoute, Pending, default_route, outbound_devs, resolve_route
@@ -41,7 +41,10 @@ _NAMED = 9  # so many devices are named in a message
 
 @attrs.frozen
 class Unsafe:
-    """A range that escapes and that no route of ours can safely close; `decision` names who holds it."""
+    """A range that escapes and that no route of ours can safely close; `decision` names who holds it.
+
+    Single addresses of the host's own inside the range are counted in, as in a Finding.
+    """
 
     family: int
     first: int
@@ -74,16 +77,23 @@ class Repair:
 
 
 def propose_repair(
-    fib: Fib, report: OverlapReport, *, protocol: int = OURS, metric: int = 0, flow: Flow = ANY
+    fib: Fib,
+    report: OverlapReport,
+    *,
+    protocol: int = OURS,
+    metric: int = 0,
+    flow: Flow = ANY,
+    gateway: IP | None = None,
 ) -> Repair:
     """The fewest routes that close what `report` found on this host, without touching a route that is not ours.
 
-    Ours are those that carry `protocol`. The proof is the same check on the host with the routes there.
+    Ours are those that carry `protocol`. They lead to the `gateway`, a router on the first of the expected devices; by
+    default to that of the default route. The proof is the same check on the host with the routes there.
     """
     if not report.findings:
         return Repair((), (), (), report)
     family = report.findings[0].cidr.family
-    pattern = _pattern(fib, report, family, metric)
+    pattern = _pattern(fib, report, family, metric, gateway)
     way = resolve_route(pattern, fib, protocol=protocol)
     if isinstance(way, Pending):
         lost = [
@@ -120,9 +130,11 @@ def propose_repair(
     )
 
 
-def _pattern(fib: Fib, report: OverlapReport, family: int, metric: int) -> DesiredRoute:
+def _pattern(fib: Fib, report: OverlapReport, family: int, metric: int, gateway: IP | None) -> DesiredRoute:
     """A route like those of the repair: spelled out where it can be, automatic where the default is ECMP."""
     anywhere = Prefix(family, 0, 0)
+    if gateway is not None:
+        return DesiredRoute(anywhere, gateway=gateway, dev=next(iter(report.expected_devs)), metric=metric)
     default = default_route(fib, family=family)
     if (
         default is not None
@@ -133,9 +145,9 @@ def _pattern(fib: Fib, report: OverlapReport, family: int, metric: int) -> Desir
     named = ((dev, default_route(fib, family=family, dev=dev)) for dev in report.expected_devs)
     for dev, route in named:
         if route is not None:
-            gateway = next(leg.gateway for leg in route.legs if leg.dev == dev)
+            through = next(leg.gateway for leg in route.legs if leg.dev == dev)
             # A neighbour of the other family is no gateway that a static route can spell out.
-            spelled = gateway if gateway is not None and gateway.version == family else None
+            spelled = through if through is not None and through.version == family else None
             return DesiredRoute(anywhere, gateway=spelled, dev=dev, metric=metric)
     return DesiredRoute(anywhere, dev=next(iter(report.expected_devs)), metric=metric)
 
@@ -176,6 +188,8 @@ class _Task:
         self._fib, self._way, self._protocol = fib, way, protocol
         self._judge = Judge(report.expected_devs, report.allowed)
         self.unsafe: list[Unsafe] = []
+        # The last address of the last of these, or of the host's own ones behind it.
+        self._reach = -1
         self.diverted: dict[Prefix, Diversion] = {}
 
     def close(self, block: Prefix, flow: Flow) -> tuple[Prefix, ...]:
@@ -202,6 +216,8 @@ class _Task:
         decision, length = contest.decision, contest.length
         if self._judge.escape(decision) is None:
             # What an address is by itself it stays, whichever route takes it.
+            if contest.first == contest.last == self._reach + 1 and is_own(decision):
+                self._reach = contest.last
             if decision.route is None or decision.route.type != decision.kind:
                 return "free", 0
             alike = _ways(decision.route) == _ways(self._way)
@@ -241,7 +257,9 @@ class _Task:
     def _leave(self, family: int, contest: Contest, reason: UnsafeReason) -> None:
         decision, first = contest.decision, contest.first
         before = self.unsafe[-1] if self.unsafe else None
-        if before and (before.last + 1, before.reason, before.decision) == (first, reason, decision):
+        follows = before is not None and self._reach + 1 == first
+        self._reach = contest.last
+        if before and follows and (before.reason, before.decision) == (reason, decision):
             self.unsafe[-1] = attrs.evolve(before, last=contest.last)
         else:
             self.unsafe.append(Unsafe(family, first, contest.last, reason, decision))

@@ -15,7 +15,7 @@ from hostrouting.gate import Part
 from hostrouting.render import MOST_WAIT, GateStep, render_check_script, render_check_unit
 from hostrouting.tasks.boot import HostTask
 from hostrouting.tasks.results import CheckResult, Preview
-from hostrouting.wording import check_document, finding_line, no_default_line, notes_lines, repair_line, unsafe_line
+from hostrouting.wording import check_document, finding_line, no_default_line, notes_lines, repair_line, unsafe_lines
 
 if TYPE_CHECKING:
     import phases
@@ -149,7 +149,7 @@ class _Account:
         action = repair_line(report, repair)
         return cls(
             tuple(finding_line(it, report.expected_devs) for it in report.findings),
-            (*((action,) if action else ()), *(f"UNSAFE: {unsafe_line(it)}" for it in repair.unsafe)),
+            (*((action,) if action else ()), *(f"UNSAFE: {text}" for text in unsafe_lines(repair.unsafe))),
             (*notes_lines(report, repair), *found.surprises),
         )
 

@@ -30,6 +30,7 @@ LENGTH = 'write it as "a.b.c.d/len"'
 ADDRESS = 'write "a.b.c.d", or leave it out for the default gateway'
 ROUTER = "write the address of a router next to this host, or leave it out for the default gateway"
 LOOK = "write the name as `ip link` shows it"
+ITS_NETWORK = "or its network, such as"
 LETTERS = f"is no device name: only letters, digits, '_', '.' and '-' may be in one; {LOOK}"
 OURS = "write an integer from 200 to 254, where no other program is known, such as 213"
 
@@ -58,7 +59,10 @@ def message_of_overlap(**fields: Any) -> str:
                 'write "172.16.0.0/16", or "172.16.5.4/32" for that one address'
             ),
         ),
-        ("10.0.0.1", '"10.0.0.1" has no prefix length; write "10.0.0.1/32" for that one address'),
+        (
+            "10.0.0.1",
+            f'"10.0.0.1" has no prefix length; write "10.0.0.1/32" for that one address, {ITS_NETWORK} "10.0.0.0/24"',
+        ),
         ("10.0.0.0/255.0.0.0", '"10.0.0.0/255.0.0.0" is not written as a.b.c.d/len; write "10.0.0.0/8"'),
         ("10.0.0.0/08", '"10.0.0.0/08" is not written as a.b.c.d/len; write "10.0.0.0/8"'),
         (" 10.0.0.0/8\n", r'" 10.0.0.0/8\n" is not written as a.b.c.d/len; write "10.0.0.0/8"'),
@@ -326,7 +330,10 @@ def test_expected_cidrs_are_masked_in_order_and_once() -> None:
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        (["10.0.0.0"], '[0]: "10.0.0.0" has no prefix length; write "10.0.0.0/32" for that one address'),
+        (
+            ["10.0.0.0"],
+            f'[0]: "10.0.0.0" has no prefix length; write "10.0.0.0/32" for that one address, {ITS_NETWORK} "10.0.0.0/8"',
+        ),
         (
             ["10.0.0.0/8", "fd00::/8"],
             '[1]: "fd00::/8" is IPv6, and only IPv4 is routed and checked here; remove it',

@@ -317,6 +317,14 @@ class TestSnapshotIsAValue:
             ('{"routes": [{"prefix": "::/0", "table": 4294967296}]}', r"routes\[0\]\.table: 4294967296 is not in"),
             (f'{{"links": [{{"name": "{"a" * 129}", "index": 1}}]}}', r"links\[0\]\.name: 'aaa.*… has more than 128"),
             ('{"routes": [{"prefix": "\\u001b[2J"}]}', r"routes\[0\]\.prefix: '\\x1b\[2J' does not appear to be"),
+            (
+                '{"links": [{"name": "ib\\ud800", "index": 1}]}',
+                r"links\[0\]\.name: 'ib\\ud800' has half of a surrogate pair",
+            ),
+            (
+                '{"links": [{"name": "ib0", "index": 1, "kind": "\\udfff"}]}',
+                r"links\[0\]\.kind: '\\udfff' has half of a surrogate pair",
+            ),
         ],
     )
     def test_faults_have_a_place(self, text: str, words: str) -> None:

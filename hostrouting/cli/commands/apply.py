@@ -21,17 +21,17 @@ __all__ = ["COMMAND"]
 
 def _options(parser: argparse.ArgumentParser) -> None:
     config_option(parser, required=True)
-    wait_option(parser, 30)
+    wait_option(parser, installs=True)
 
 
 def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
     from hostrouting.cli.gates import looked_at_gate
     from hostrouting.cli.run import Done, run_task
-    from hostrouting.cli.source import config_of
+    from hostrouting.cli.source import config_of, wait_of
     from hostrouting.tasks import Configure
 
     config, here = config_of(arguments), host()
-    run = run_task(Configure(config, host=here, wait=arguments.wait), here)
+    run = run_task(Configure(config, host=here, wait=wait_of(arguments, here)), here)
     done = Done.of(run, config, looked_at_gate(here))
     failed = None if done.escapes else run.failed  # else the page says it at length
     return Reply(run.code, lambda: _document(done), lambda style: _page(done, arguments, style), failed=failed)

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from hostrouting.cli.command import FAILED, FINE, UNDECIDED, Command, Reply, config_option, devs_option, wait_option
+from hostrouting.cli.command import (
+    FAILED,
+    FINE,
+    UNDECIDED,
+    Command,
+    Reply,
+    config_option,
+    devs_option,
+    gateway_option,
+    wait_option,
+)
 from hostrouting.cli.page import Painted, line, spoken
 from hostrouting.cli.schemas import CHECK, STANDINGS
 
@@ -19,7 +29,7 @@ if TYPE_CHECKING:
     from hostrouting.host import Host
     from hostrouting.openings import GateState
 
-__all__ = ["COMMAND"]
+__all__ = ["COMMAND", "advice_line"]
 
 _CODES = {"ok": FINE, "overlap": FAILED, "undecided": UNDECIDED, "no-default-route": UNDECIDED}
 
@@ -27,8 +37,9 @@ _CODES = {"ok": FINE, "overlap": FAILED, "undecided": UNDECIDED, "no-default-rou
 def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("cidrs", metavar="CIDR", nargs="*", help="an expected CIDR, such as 172.16.0.0/16")
     devs_option(parser)
+    gateway_option(parser)
     config_option(parser)
-    wait_option(parser, 0)
+    wait_option(parser)
 
 
 def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
@@ -94,7 +105,7 @@ def _page(
         yield from remedy_lines(
             it, config=arguments.config or "", cidrs=arguments.cidrs, devs=arguments.devs, again=_again(arguments)
         )
-    yield from it.limit_lines(advice=_advice(arguments))
+    yield from it.limit_lines(advice=advice_line(arguments))
     if it.found.verdict == "no-default-route":
         where = f" --snapshot {arguments.snapshot}" if arguments.snapshot else ""
         yield line(f"Which way it takes now is told by: hostrouting explain {it.found.report.cidrs[0].ip}{where}")
@@ -138,16 +149,17 @@ def _has(asked: RouteOverlapConfig, check: RouteOverlapConfig) -> bool:
     return same and set(check.expected_cidrs) <= set(asked.expected_cidrs)
 
 
-def _advice(arguments: argparse.Namespace) -> str:
+def advice_line(arguments: argparse.Namespace) -> str:
     """What to do without a default route. Whoever has waited need not be told to; of a snapshot the same is said."""
     wait = "" if arguments.wait else ", or wait on the host for a default route (--wait 30)"
-    return f"Name the device that is expected (--dev DEV){wait}."
+    return f"Name the device that is expected (--dev DEV), for a repair with its router (--gateway ADDRESS){wait}."
 
 
 def _again(arguments: argparse.Namespace) -> str:
     """How to ask for the repair alone."""
     words = ["hostrouting", "repair", *arguments.cidrs]
     words += [word for dev in arguments.devs for word in ("--dev", dev)]
+    words += ["--gateway", arguments.gateway] if arguments.gateway else []
     words += ["--config", arguments.config] if arguments.config else []
     words += ["--snapshot", arguments.snapshot] if arguments.snapshot else []
     return " ".join(words)

@@ -101,7 +101,7 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
     source_note, flow = _seen_by_rules(arguments, host, address, flow)
     with looked_at(arguments, host) as backend:
         snapshot = backend.snapshot(family=address.version)
-        known_devices(flow, snapshot)
+        known_devices(arguments, snapshot)
         it = explain(snapshot, address, flow, expected=config.route_overlap.expected_devs)
         surprise = _surprise(it, backend, flow)
     return Reply(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hostrouting.cli.command import Command, Reply, config_option
+from hostrouting.cli.command import Command, Reply, config_option, wait_option
 from hostrouting.cli.page import Painted, counted, line
 from hostrouting.cli.schemas import FORESEEN, GATE, OPERATIONS, STEPS
 
@@ -23,21 +23,27 @@ if TYPE_CHECKING:
 __all__ = ["COMMAND"]
 
 
+def _options(parser: argparse.ArgumentParser) -> None:
+    config_option(parser, required=True)
+    wait_option(parser, "how long apply would wait", installs=True)
+
+
 def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
     from hostrouting.cli.source import config_of
 
     config = config_of(arguments)
-    it = _elsewhere(arguments, host, config) if arguments.snapshot is not None else _here(host(), config)
+    it = _elsewhere(arguments, host, config) if arguments.snapshot is not None else _here(arguments, host(), config)
     return Reply(it.code, lambda: _document(it), lambda style: _page(it, arguments, style))
 
 
-def _here(host: Host, config: HostRoutingConfig) -> Prospect:
+def _here(arguments: argparse.Namespace, host: Host, config: HostRoutingConfig) -> Prospect:
     from hostrouting.cli.gates import looked_at_gate
     from hostrouting.cli.run import Prospect
+    from hostrouting.cli.source import wait_of
     from hostrouting.plan import RoutePlan
     from hostrouting.tasks import Configure
 
-    look = Configure(config, host=host).preview()
+    look = Configure(config, host=host, wait=wait_of(arguments, host)).preview()
     routes, gate = look.routes or RoutePlan(), looked_at_gate(host)
     after = None if look.before is None else _afterwards(routes, look.before, config)
     return Prospect(
@@ -112,7 +118,8 @@ def _page(it: Prospect, arguments: argparse.Namespace, style: Style) -> Iterator
     yield from gate_lines(it.gate)
     if it.changes and it.answer != "conflict" and not it.is_stuck and arguments.snapshot is None:
         yield line()
-        yield line(f"Do it, as root, with: hostrouting apply --config {arguments.config}")
+        wait = "" if arguments.wait is None else f" --wait {arguments.wait:g}"
+        yield line(f"Do it, as root, with: hostrouting apply --config {arguments.config}{wait}")
 
 
 def _answer_line(it: Prospect, config: str) -> Line:
@@ -169,7 +176,7 @@ COMMAND = Command(
     "plan",
     "what apply would do; changes nothing",
     answer=_answer,
-    options=lambda parser: config_option(parser, required=True),
+    options=_options,
     more="""\
 Exit code 0 says that the host already is as the configuration says; 1 that there is something to do, that a route
 stands in the way, or that in STRICT an overlap is left; 3 that it cannot be told yet, for want of a default route or

@@ -10,15 +10,21 @@ from hostrouting.route_protocol import OURS
 TYPE_CHECKING = False  # `typing` costs as much as parsing does
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Any
 
     from hostrouting.cli.page import Line
     from hostrouting.cli.run import Run
     from hostrouting.host import Host
+    from hostrouting.plan import Step
     from hostrouting.tasks import Preview
 
 __all__ = ["COMMAND"]
+
+
+def _options(parser: argparse.ArgumentParser) -> None:
+    config_option(parser)
+    parser.add_argument("--dry-run", action="store_true", help="say what would be removed, and remove nothing")
 
 
 def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
@@ -34,32 +40,56 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
         before = task.plan(quiet_context())
     except BackendError:  # the task goes on past it, and says so
         before = attrs.evolve(task, host=attrs.evolve(task.host, backend=None)).plan(quiet_context())
-    if before.is_empty:
-        return Reply(FINE, lambda: _document(before, None), lambda _style: _page(before, None))
+    if before.is_empty or arguments.dry_run:
+        again = f"hostrouting remove --config {arguments.config}" if arguments.config else "hostrouting remove"
+        return Reply(FINE, lambda: _document(before, None), lambda _style: _prospect(before, again))
     run = run_task(task, task.host)
     return Reply(run.code, lambda: _document(before, run), lambda _style: _page(before, run), failed=run.failed)
 
 
-def _page(before: Preview, run: Run | None) -> Iterator[Line]:
-    from hostrouting.cli.run import file_lines, operation_lines, step_lines
-
-    steps = () if before.routes is None else before.routes.changes
-    if run is None:
+def _prospect(before: Preview, again: str) -> Iterator[Line]:
+    """What would be removed."""
+    if before.is_empty:
         yield line(Painted("NOTHING TO DO:", "good"), " nothing of ours is on this host")
         yield from _stays(before)
         return
+    yield line(Painted("TO DO:", "warn"), f" remove {_all_of(before)}")
+    yield from _list(before, "remove")
+    yield from _stays(before)
+    yield line()
+    yield line(f"Do it, as root, with: {again}")
+
+
+def _page(before: Preview, run: Run) -> Iterator[Line]:
     if not run.ok:
         yield line("What is left can be seen with: hostrouting status")
         return
+    yield line(Painted("DONE:", "good"), f" {_all_of(before)} removed; nothing of ours is left")
+    yield from _list(before, "removed")
+    yield from _stays(before)
+
+
+def _all_of(before: Preview) -> str:
+    """What there is to remove, counted."""
+    steps = _steps(before)
     parts = [counted(len(steps), "route")] if steps else []
     parts += [it.object for it in before.operations]
     parts += [counted(len(before.files.removes), "file")] if before.files.removes else []
-    yield line(Painted("DONE:", "good"), f" {' and '.join(parts)} removed; nothing of ours is left")
+    return " and ".join(parts) or "what systemd has read of ours"
+
+
+def _list(before: Preview, verb: str) -> Iterator[Line]:
+    """The same one by one."""
+    from hostrouting.cli.run import file_lines, operation_lines, step_lines
+
     yield line()
-    yield from step_lines(steps)
+    yield from step_lines(_steps(before))
     yield from operation_lines(before.operations)
-    yield from file_lines("removed", before.files.removes)
-    yield from _stays(before)
+    yield from file_lines(verb, before.files.removes)
+
+
+def _steps(before: Preview) -> Sequence[Step]:
+    return () if before.routes is None else before.routes.changes
 
 
 def _stays(before: Preview) -> Iterator[Line]:
@@ -80,11 +110,11 @@ def _document(before: Preview, run: Run | None) -> dict[str, Any]:
     from hostrouting.leftover import deletion_command
 
     ok = run is None or run.ok
-    steps = () if before.routes is None else before.routes.changes
     return {
         "schema": COMMAND.schema,
-        "ok": ok,
-        "routes": [str(step.route) for step in steps] if ok else [],
+        "ok": before.is_empty if run is None else run.ok,
+        "dryRun": run is None and not before.is_empty,
+        "routes": [str(step.route) for step in _steps(before)] if ok else [],
         "operations": [operation_document(it) for it in before.operations] if ok else [],
         "files": list(before.files.removes) if ok else [],
         "stays": [{"route": str(route), "command": deletion_command(route)} for route in before.stays],
@@ -96,15 +126,17 @@ COMMAND = Command(
     "remove",
     "take away everything of ours, and nothing else",
     answer=_answer,
-    options=config_option,
+    options=_options,
     more=f"""\
 Takes root. Routes of ours are those that carry our protocol number: {OURS}, unless a configuration says another.
+With --dry-run nothing is changed, and the exit code is 0: that takes no root.
 """,
     failing="not everything could be removed",
     changes=True,
     tells_progress=True,
     keys={
         "ok": "whether everything of ours is gone",
+        "dryRun": "whether what follows was not removed, and would be without --dry-run",
         "routes[]": "the routes that were removed",
         **OPERATIONS,
         "files[]": "the files that were removed",

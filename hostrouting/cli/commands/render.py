@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from hostrouting.cli.command import Command, Reply, config_option
+from hostrouting.cli.command import Command, Reply, config_option, wait_option
 from hostrouting.cli.page import Painted, counted, line
 from hostrouting.cli.schemas import FAILURES
 
@@ -24,20 +24,25 @@ __all__ = ["COMMAND"]
 def _options(parser: argparse.ArgumentParser) -> None:
     config_option(parser, required=True)
     parser.add_argument("--root", metavar="DIR", required=True, help="where the image is mounted")
+    wait_option(parser, "how long the boot scripts are to wait", installs=True)
 
 
-def _answer(arguments: argparse.Namespace, _host: Callable[[], Host]) -> Reply:
+def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
     from hostrouting.cli.run import run_task
-    from hostrouting.cli.source import config_of
+    from hostrouting.cli.source import config_of, wait_of
     from hostrouting.errors import ConfigError, Fault
     from hostrouting.host import Host
     from hostrouting.tasks import Configure
 
     config, root = config_of(arguments), os.path.abspath(arguments.root)
     if not os.path.isdir(root):
-        raise ConfigError([Fault("--root", repr(arguments.root), "is no directory", "mount the image there first")])
+        raise ConfigError([Fault("--root", repr(arguments.root), "is not a directory", "mount the image there first")])
+    if os.path.samefile(root, "/") and (manager := host().manager) is not None and manager.is_running():
+        rule = "is this host, and systemd runs on it"
+        remedy = f"name where an image is mounted; on this host run: hostrouting apply --config {arguments.config}"
+        raise ConfigError([Fault("--root", repr(arguments.root), rule, remedy)])
     image = Host.offline(root)
-    run = run_task(Configure(config, host=image), image, quietly=not arguments.verbose)
+    run = run_task(Configure(config, host=image, wait=wait_of(arguments, image)), image, quietly=not arguments.verbose)
     return Reply(run.code, lambda: _document(run, root), lambda _style: _page(run, root), failed=run.failed)
 
 

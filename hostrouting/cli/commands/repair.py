@@ -24,7 +24,36 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
     from hostrouting.cli.check import make_check
 
     it = make_check(arguments, host)
+    if arguments.as_config:
+        return _as_config(it, arguments)
     return Reply(_code(it), lambda: _document(it), lambda _style: _page(it, arguments))
+
+
+def _as_config(it: Check, arguments: argparse.Namespace) -> Reply:
+    """A configuration alone, and beside it on standard error what there is to know before it is applied."""
+    import json
+    import logging
+
+    from hostrouting.cli.page import plain
+    from hostrouting.cli.remedy import repaired_configuration, warning_lines
+    from hostrouting.errors import NotReady, RouteOverlapError
+
+    if it.found.verdict == "no-default-route":
+        raise NotReady(
+            f"{plain(it.answer_line())}; name the device that is expected, and its router: --dev DEV --gateway ADDRESS"
+        )
+    for text in warning_lines(it):
+        logging.getLogger("hostrouting").warning("%s", text)
+    if it.found.repair.unsafe and not it.found.repair.routes:
+        raise RouteOverlapError("no static route of ours can close what escapes", report=it.found)
+    named = arguments.loaded if arguments.config else None
+    return Reply(_code(it), lambda: json.dumps(repaired_configuration(it, named), indent=2))
+
+
+def _options(parser: argparse.ArgumentParser) -> None:
+    check.COMMAND.options(parser)
+    told = "print a configuration alone, which has the repair: hostrouting apply --config - reads it"
+    parser.add_argument("--as-config", action="store_true", help=told)
 
 
 def _code(it: Check) -> int:
@@ -56,6 +85,8 @@ def _page(it: Check, arguments: argparse.Namespace) -> Iterator[Line]:
     if it.found.verdict != "overlap":
         yield it.answer_line()
         yield line("There is nothing to repair." if it.found.verdict == "ok" else "No static route can be proposed.")
+        if it.found.verdict == "no-default-route":
+            yield from it.limit_lines(advice=check.advice_line(arguments))
         return
     routes, s = counted(count, "static route"), "s" if count == 1 else ""
     if not count:
@@ -75,10 +106,13 @@ COMMAND = Command(
     "repair",
     "the fewest static routes that close what check finds, to paste",
     answer=_answer,
-    options=check.COMMAND.options,
+    options=_options,
     more="""\
 Exit code 1 says that some of the overlap cannot be closed by any route of ours; 0 that nothing is left, or that
 nothing was wrong.
+
+In one go, as root:  hostrouting repair 172.16.0.0/16 --as-config | hostrouting apply --config -
+What is installed, or the configuration that is named, stays in it. What the repair costs is told on standard error.
 """,
     failing="some of the overlap no route of ours can close",
     takes_snapshot=True,

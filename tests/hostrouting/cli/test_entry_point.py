@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -25,6 +28,8 @@ from hostrouting.testing import FakeHost, h200
 from tests.support.cli import say
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from hostrouting.backends.base import RouteBackend
     from hostrouting.host import Host
 
@@ -110,6 +115,23 @@ def test_interrupted() -> None:
     assert (said.code, said.out, said.err) == (130, "", "hostrouting: interrupted\n")
 
 
+@pytest.mark.processes
+@pytest.mark.parametrize(
+    "module", ["argparse", "hostrouting.cli.commands", "hostrouting.host", "hostrouting.cli.check"]
+)
+def test_interrupted_while_modules_load(module: str) -> None:
+    """Ctrl-C ends a command as a shell expects it also while the command is still being loaded."""
+    code = (
+        "import runpy, signal, sys\n"
+        f"hook = lambda event, about: event == 'import' and about[0] == {module!r} and signal.raise_signal(2)\n"
+        "sys.addaudithook(hook)\n"
+        "sys.argv = ['hostrouting', 'check', '10.0.0.0/8']\n"
+        "runpy.run_module('hostrouting', run_name='__main__')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "hostrouting: interrupted\n")
+
+
 @pytest.mark.parametrize("words", [("check", "--json", "--bogus"), ("--json", "check", "10.0.0.0/8", "--wait", "abc")])
 def test_misuse_is_a_document_too(words: tuple[str, ...]) -> None:
     """A command line that is none is told to a program as well: exit code 2, and the document of an error."""
@@ -144,3 +166,31 @@ def test_answers_and_logs_do_not_mix() -> None:
     assert quiet.err == ""
     verbose = say("check", "-v", "172.16.0.0/16", "--wait", "0", kernel=h200())
     assert verbose.out == quiet.out
+    assert "read from the kernel: 10 links, 10 addresses, 3 rules and " in verbose.err
+    assert re.search(r"^asking the kernel itself for the way to \d+ addresses$", verbose.err, re.MULTILINE)
+    assert "reading /etc/aks-flex-node/check-route-overlap.sh\n" in verbose.err
+
+
+def test_verbose_says_what_every_command_does(repaired: str, tmp_path: Path) -> None:
+    """With -v each command says what it reads, asks and changes, and answers as it does without."""
+    config, snapshot = ("--config", repaired), tmp_path / "node.json"
+    host = FakeHost(kernel=h200())
+    snapshot.write_text(host.kernel.snapshot().to_json())
+    (tmp_path / "image").mkdir()
+    for words, told in (
+        (("explain", "172.16.5.9"), "asking the kernel itself for the way to 1 address"),
+        (("repair", "172.16.0.0/16"), "read from the kernel: "),
+        (("check", "--snapshot", str(snapshot), "10.0.0.0/8"), f"reading the snapshot in {snapshot}"),
+        (("plan", *config), f"reading the configuration in {repaired}"),
+        (("render", *config, "--root", str(tmp_path / "image")), "configure started"),
+        (("apply", *config), "making 2 changes in the kernel"),
+        (("apply", *config), "asking systemd for the state of static-routes.service"),
+        (("status", *config), "asking systemd what it has in force"),
+        (("snapshot",), "read from the kernel: "),
+        (("remove", "--dry-run"), "reading /etc/aks-flex-node/static-routes.sh"),
+        (("remove",), "removing /etc/aks-flex-node/static-routes.sh, where it is there"),
+    ):
+        if words[0] not in {"apply", "remove", "render"}:
+            quiet = say(*words, host=host)
+            assert (quiet.code, quiet.out, "") == (*say(*words, "-v", host=host)[:2], quiet.err)
+        assert told in say(*words, "-v", host=host).err

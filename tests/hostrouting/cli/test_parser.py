@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("words", [["--help"], ["check", "--help"], ["chekc"], []], ids=" ".join)
+@pytest.mark.parametrize("words", [["--help"], ["check", "--help"], ["chek"], []], ids=" ".join)
 def test_usage_loads_nothing_of_ours(words: list[str]) -> None:
     """Help and bad usage are answered before attrs, the configuration or a kernel is loaded."""
     code = (
@@ -28,7 +28,15 @@ def test_usage_loads_nothing_of_ours(words: list[str]) -> None:
     ours = {name for name in loaded if name.partition(".")[0] in {"hostrouting", "phases"}}
     light = {f"hostrouting.cli.{name}" for name in ("command", "commands", "entry_point", "page", "parser", "schemas")}
     commands = {f"hostrouting.cli.commands.{it.name}" for it in COMMANDS}
-    assert ours == {"hostrouting", "hostrouting.cli", "hostrouting.route_protocol", "phases", *light, *commands}
+    assert ours == {
+        "hostrouting",
+        "hostrouting.cli",
+        "hostrouting.nearest",
+        "hostrouting.route_protocol",
+        "phases",
+        *light,
+        *commands,
+    }
     assert not {"attrs", "attr", "typing", "json", "logging", "pyroute2", "ipaddress"} & set(loaded)
 
 
@@ -61,7 +69,12 @@ def test_help_of_each_command(command: Command) -> None:
     [
         ((), "required: COMMAND"),
         ((), "hostrouting --help"),
-        (("chekc",), "invalid choice: 'chekc'"),
+        (("chek",), "'chek' is not a known command; did you mean check? (known: check, explain, repair, plan, "),
+        (("wipe",), "'wipe' is not a known command (known: check, "),
+        (("plan", "--config", "x", "--snapshto", "y"), "arguments: --snapshto y; did you mean --snapshot?"),
+        (("clean", "azure-vent"), "'azure-vent' is not a known CNI; did you mean azure-vnet? (known: azure-vnet)"),
+        (("plan", "--config", "x", "--jsno=1"), "unrecognized arguments: --jsno=1; did you mean --json?"),
+        (("--versoin", "check"), "unrecognized arguments: --versoin; did you mean --version?"),
         (("explain",), "required: ADDRESS"),
         (("plan",), "required: --config"),
         (("check", "--js"), "unrecognized arguments: --js"),

@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hostrouting.backends.base import Change
-from hostrouting.model import NextHop, Prefix, Route, as_ip
-from hostrouting.testing import FakeHost, ecmp_node, h200
+from hostrouting.model import NextHop, Prefix, Route, Rule, as_ip
+from hostrouting.testing import FakeHost, MemoryBackend, ecmp_node, h200
 from tests.support.cli import say
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from hostrouting.testing import MemoryBackend
     from tests.support.cli import Said
 
 CIDR, GATEWAY = "172.16.0.0/16", as_ip("10.0.0.1")
@@ -178,3 +177,47 @@ def test_several_ways_cannot_be_configured() -> None:
     said = say("repair", CIDR, kernel=same)
     assert items(said)[0]["destination"] == "9.0.0.0/8"
     assert "several ways" not in said.out
+
+
+@pytest.mark.parametrize("named", [False, True])
+@pytest.mark.parametrize("installs", [False, True])
+def test_a_repair_that_is_piped_into_apply(written: Callable[..., str], *, named: bool, installs: bool) -> None:
+    """The configuration that repair prints alone can be applied as it is, keeps what was there, and closes all."""
+    host = FakeHost(kernel=h200())
+    config = written(HALF, APART, cidrs=(CIDR, "10.99.0.0/16"))
+    if installs:
+        say("apply", "--config", config, host=host)
+    printed = say("repair", CIDR, "--as-config", *(("--config", config) if named else ()), host=host)
+    assert printed.code == 0
+    assert "the repair diverts addresses of 172.16.0.0/16 from ib0" in printed.err
+    assert say("apply", "--config", "-", stdin=printed.out.encode(), host=host).code == 0
+    assert say("check", CIDR, host=host).code == 0
+    kept = HALF["destination"], APART["destination"]
+    routes = {it["destination"] for it in printed.json["staticRoutes"]["routes"]}
+    assert routes == (
+        {*kept, OTHER["destination"]} if named or installs else {HALF["destination"], OTHER["destination"]}
+    )
+    overlap = printed.json["routeOverlap"]
+    assert overlap["mode"] == ("STRICT" if named or installs else "WARN")
+    assert set(overlap["expectedCidrs"]) == ({CIDR, "10.99.0.0/16"} if named or installs else {CIDR})
+    if not named:
+        assert printed.json == pasted(say("repair", CIDR, host=FakeHost(kernel=h200()))) or installs
+    again = say("repair", CIDR, "--as-config", "--config", "-", stdin=printed.out.encode(), host=host)
+    assert (again.code, again.json) == (0, printed.json)
+
+
+def test_no_configuration_that_repairs(written: Callable[..., str]) -> None:
+    """Where no route can close it, or nobody knows what is expected, no configuration is printed: apply gets none."""
+    refusing = h200()
+    refusing.add_rule(Rule(family=4, priority=100, action="prohibit", dst=Prefix.parse(CIDR)))
+    for kernel, code, told in (
+        (refusing, 1, "no static route can close it: 172.16.0.0"),
+        (MemoryBackend(), 3, "NO-DEFAULT-ROUTE: there is no IPv4 default route"),
+    ):
+        said = say("repair", CIDR, "--as-config", kernel=kernel)
+        assert (said.code, said.out) == (code, "")
+        assert told in said.err
+    host = FakeHost(kernel=h200())
+    held = say("repair", "--as-config", "--config", written({"destination": CIDR}), host=host)
+    assert "left out of the configuration: 172.16.0.0/16: somebody else has a route there" in held.err
+    assert say("apply", "--config", "-", stdin=held.out.encode(), host=host).code == 0

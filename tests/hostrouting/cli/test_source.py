@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from argparse import Namespace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from hostrouting.cli import source
+from hostrouting.cli import reading
 from hostrouting.cli.source import looked_at
 from hostrouting.errors import SnapshotError
 from hostrouting.testing import FakeHost, h200
@@ -20,7 +22,7 @@ from tests.support.children import in_child
 from tests.support.cli import say
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable
 
 BAD_FILES = {
     "missing": (None, "does not exist", "this cannot be read: No such file or directory"),
@@ -87,7 +89,7 @@ def test_a_device_is_no_snapshot() -> None:
 @pytest.mark.processes
 def test_a_pipe_that_nobody_writes_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A named pipe whose other end nobody opens is bad input after a while, and so is one that was left empty."""
-    monkeypatch.setattr(source, "_WRITER", 0.2)
+    monkeypatch.setattr(reading, "_WRITER", 0.2)
     os.mkfifo(tmp_path / "pipe")
     words = ("check", "--snapshot", str(tmp_path / "pipe"), "10.0.0.0/8")
     said = in_child(lambda: say(*words), seconds=20)
@@ -99,7 +101,7 @@ def test_a_pipe_that_nobody_writes_to(tmp_path: Path, monkeypatch: pytest.Monkey
 @pytest.mark.parametrize("name", ["fifo", "/dev/stdin", "/dev/fd"])
 def test_a_pipe_whose_writer_is_slow(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever has the other end open may take his time, as ssh does that asks for a password."""
-    monkeypatch.setattr(source, "_WRITER", 0.2)
+    monkeypatch.setattr(reading, "_WRITER", 0.2)
     text = say("snapshot", kernel=h200()).out
     os.mkfifo(tmp_path / "fifo")
     reader, writer = os.pipe()
@@ -153,6 +155,51 @@ def test_a_pipe_is_read(tmp_path: Path) -> None:
     os.waitpid(child, 0)
 
 
+@pytest.mark.parametrize("command", ["check", "repair", "plan", "apply", "status", "explain", "remove", "render"])
+def test_a_configuration_from_standard_input(command: str, repaired: str, tmp_path: Path) -> None:
+    """Each command that takes a configuration takes it from standard input, too, and answers as it does of a file."""
+    words = {"explain": ["172.16.5.9"], "render": ["--root", str(tmp_path / "image")]}.get(command, [])
+    text = Path(repaired).read_bytes()
+    answers = []
+    for config, stdin in ((repaired, b""), ("-", text)):
+        (tmp_path / "image").mkdir()
+        said = say(command, *words, "--config", config, kernel=h200(), stdin=stdin)
+        answers.append((said.code, said.out.replace(repaired, "FILE")))
+        shutil.rmtree(tmp_path / "image")
+    assert answers[0] == answers[1]
+    assert answers[0][0] in {0, 1}
+
+
+@pytest.mark.processes
+def test_a_configuration_from_a_pipe(repaired: str, tmp_path: Path) -> None:
+    """A named pipe, such as bash makes of <(…), is read as a configuration; its name is not told to be typed again."""
+    os.mkfifo(tmp_path / "pipe")
+    if (child := os.fork()) == 0:
+        (tmp_path / "pipe").write_bytes(Path(repaired).read_bytes())
+        os._exit(0)
+    said = say("plan", "--config", str(tmp_path / "pipe"), kernel=h200())
+    os.waitpid(child, 0)
+    assert (said.code, said.lines[-1]) == (1, "Do it, as root, with: hostrouting apply --config FILE")
+
+
+def test_what_is_wrong_on_standard_input(written: Callable[..., str]) -> None:
+    """A configuration from standard input that cannot be used is bad input, and is called standard input."""
+    snapshot = ("--snapshot", "-")
+    for stdin, more, told in (
+        (b"", (), "standard input: is empty; write {} for a configuration that asks for nothing"),
+        (b"{", (), "standard input: is not JSON: "),
+        (b'{"mode": 1}', (), "standard input: configuration: has none of the keys "),
+        (b"{\xff}", (), "standard input: is not UTF-8 (byte 0xff at offset 1); save it as UTF-8"),
+        (b"{}", snapshot, "--config: '-' is standard input, and so is --snapshot; name a file for one of the two"),
+    ):
+        said = say("plan", "--config", "-", *more, stdin=stdin)
+        assert (said.code, said.out) == (2, "")
+        assert said.err.startswith(f"hostrouting: {told}")
+    assert say("check", "--config", "-", stdin=b"{}").err.startswith("hostrouting: standard input: no expected CIDR")
+    text = h200().snapshot().to_json().encode()
+    assert say("check", "--config", written(), *snapshot, stdin=text).code == 1
+
+
 def test_every_fault_of_a_configuration(tmp_path: Path) -> None:
     """All faults are said at once, and the document has them one by one."""
     path = tmp_path / "file.json"
@@ -195,6 +242,31 @@ def test_what_was_typed_is_quoted(typed: str) -> None:
     assert '  CIDR: "x" ' in said.err
     assert "has 2 faults:" in said.err
     assert [fault["value"] for fault in say("check", "--json", typed).json["faults"]] == [f'"{typed}"']
+
+
+def test_a_cidr_without_a_length() -> None:
+    """Of an address without a length nobody knows whether it or its network is meant: both are named, none is assumed."""
+    words = 'has no prefix length; write "{0}/32" for that one address, or its network, such as "{1}"'
+    for typed, network in (
+        ("172.16.0.0", "172.16.0.0/16"),
+        ("172.16.5.9", "172.16.5.0/24"),
+        ("10.0.0.0", "10.0.0.0/8"),
+    ):
+        for command in ("check", "repair"):
+            said = say(command, typed, kernel=h200())
+            told = f'hostrouting: CIDR: "{typed}" {words.format(typed, network)}\n'
+            assert (said.code, said.out, said.err) == (2, "", told)
+
+
+def test_nothing_to_check_is_said_once() -> None:
+    """That there is nothing to check is said with the program's name once, and with what to write."""
+    told = "no expected CIDR is given, so there is nothing to check"
+    for command in ("check", "repair"):
+        said = say(command)
+        assert (said.code, said.err) == (
+            2,
+            f"hostrouting: CIDR: {told}; name one, such as 172.16.0.0/16, or a --config that has some\n",
+        )
 
 
 def test_names_do_not_steer_the_terminal() -> None:

@@ -88,7 +88,7 @@ def test_the_repair_can_be_pasted() -> None:
         (ecmp_node(), CIDR, 0, "ok", "OK: every address of 172.16.0.0/16 leaves by eth0 or eth1"),
         (vpn_node(), CIDR, 1, "overlap", "OVERLAP: 172.16.0.0/16 goes by wg0, not by eth0"),
         (MemoryBackend(), CIDR, 3, "no-default-route", "NO-DEFAULT-ROUTE: there is no IPv4 default route"),
-        (h200(), "172.16.5.9", 1, "overlap", "OVERLAP: 172.16.5.9/32 goes by ib0, not by eth0"),
+        (h200(), "172.16.5.9/32", 1, "overlap", "OVERLAP: 172.16.5.9/32 goes by ib0, not by eth0"),
         (h200(), "172.16.5.9/12", 1, "overlap", "OVERLAP: a part of 172.16.0.0/12 goes by ib0"),
     ],
 )
@@ -151,7 +151,10 @@ def test_a_configuration_that_has_a_part_of_the_repair(written: Callable[..., st
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        ((), "hostrouting: no expected CIDR is given, so there is nothing to check; name one, such as 172.16.0.0/16"),
+        (
+            (),
+            "hostrouting: CIDR: no expected CIDR is given, so there is nothing to check; name one, such as 172.16.0.0/16",
+        ),
         (("172.16.0.0/33",), "CIDR"),
         (("fd00::/8",), "IPv6"),
         (("nonsense",), "nonsense"),
@@ -287,6 +290,22 @@ def test_devices_that_are_named(command: str, tmp_path: Path) -> None:
     assert said.err.startswith('hostrouting: --dev: "eth 0" is no device name')
 
 
+@pytest.mark.parametrize("command", ["check", "repair", "explain"])
+def test_a_named_device_that_is_not_there(command: str) -> None:
+    """A device that is named and that the host does not have is bad input: those that there are, and the likely one."""
+    what = "172.16.5.9" if command == "explain" else CIDR
+    said = say(command, what, "--dev", "eth0", "--dev", "etho", "--dev", "nope", kernel=plain_vm())
+    assert (said.code, said.out) == (2, "")
+    assert said.err.splitlines() == [
+        "hostrouting: the command line has 2 faults:",
+        "  --dev: 'etho' is not a device of this host; did you mean eth0? It has lo and eth0",
+        "  --dev: 'nope' is not a device of this host; it has lo and eth0",
+    ]
+    alone = say(command, what, "--dev", "etho", "--snapshot", "-", stdin=plain_vm().snapshot().to_json().encode())
+    told = "hostrouting: --dev: 'etho' is not a device of the host of this snapshot; did you mean eth0? It has lo and eth0\n"
+    assert (alone.code, alone.err) == (2, told)
+
+
 def test_named_devices_stay_in_what_is_typed_next() -> None:
     """The command that prints a long repair has the devices too, and so has the configuration to paste."""
     kernel = h200()
@@ -302,22 +321,95 @@ def test_no_default_route_yet(tmp_path: Path) -> None:
     kernel = without_default()
     said = say("check", CIDR, kernel=kernel)
     assert said.code == 3
-    known = said.lines[2:]
+    candidates, *known = said.lines[2:]
+    inside = ", InfiniBand, in 172.16.0.0/16)"
+    assert candidates.startswith(f"The device may be eth0 (10.0.0.4/24), ib0 (172.16.1.10/16{inside}, ib1 (172.16.2.11")
+    assert candidates.endswith(f" or ib7 (172.16.8.17/16{inside}.")
+    assert [f"The {it[4:]}." for it in say("check", CIDR, "--json", kernel=kernel).json["notes"]] == [candidates]
+    assert say("repair", CIDR, kernel=kernel).lines[3:] == [candidates, known[0]]
+    named = "Name the device that is expected (--dev DEV), for a repair with its router (--gateway ADDRESS)"
     assert known == [
-        "Name the device that is expected (--dev DEV), or wait on the host for a default route (--wait 30).",
+        f"{named}, or wait on the host for a default route (--wait 30).",
         "Which way it takes now is told by: hostrouting explain 172.16.0.0",
     ]
     path = tmp_path / "node.json"
     path.write_text(say("snapshot", kernel=kernel).out)
     waited = say("check", CIDR, "--wait", "0.01", kernel=kernel)
-    assert waited.lines[2] == "Name the device that is expected (--dev DEV)."
-    assert say("check", CIDR, "--snapshot", str(path)).lines[2:] == [known[0], f"{known[1]} --snapshot {path}"]
+    assert waited.lines[3] == f"{named}."
+    assert say("check", CIDR, "--snapshot", str(path)).lines[3:] == [known[0], f"{known[1]} --snapshot {path}"]
     assert kernel.change([Change("add", Route.to("0.0.0.0/0", type="unreachable"))])[0].ok
     assert (
         say("check", CIDR, kernel=kernel)
         .lines[0]
         .endswith("; there is a default route that refuses packets (unreachable)")
     )
+
+
+def test_no_device_that_may_be_expected() -> None:
+    """Where no device is up with an address, and of those that only pods have, that is said."""
+    kernel = MemoryBackend()
+    kernel.add_link("cali0")
+    kernel.add_address("cali0", "10.0.0.4/24")
+    assert say("check", CIDR, kernel=kernel).lines[2] == "No device is up and has an IPv4 address."
+
+
+@pytest.mark.parametrize("installs", [False, True])
+def test_a_repair_without_a_default_route(written: Callable[..., str], *, installs: bool) -> None:
+    """Without a default route, a device and its router that are named make a repair, which closes everything."""
+    host = FakeHost(kernel=without_default())
+    words = (CIDR, "--dev", "eth0")
+    said = say("check", *words, host=host)
+    assert "Where a router on eth0 is known, name it for a repair: --dev eth0 --gateway ADDRESS" in said.lines
+    if installs:
+        say("apply", "--config", written(cidrs=("10.99.0.0/16",)), "--wait", "0", host=host)
+    named = (*words, "--gateway", "10.0.0.1")
+    said = say("check", *named, host=host)
+    assert (said.code, said.lines[0]) == (1, "OVERLAP: 172.16.0.0/16 goes by ib0, not by eth0")
+    assert "ADDRESS" not in said.out
+    document = say("repair", *named, "--json", host=host).json
+    assert (document["closes"], {it["gateway"] for it in document["routes"]}) == ("all", {"10.0.0.1"})
+    printed = say("repair", *named, "--as-config", host=host)
+    assert (printed.code, "10.0.0.1" in printed.out) == (0, True)
+    if not installs:  # what the other check is for has no route still
+        assert say("apply", "--config", "-", stdin=printed.out.encode(), host=host).code == 0
+        assert say("check", CIDR, "--dev", "eth0", host=host).code == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (
+            ("--gateway", "10.0.0.1"),
+            "is a router on one device, and none is expected; name that one alone, with --dev DEV",
+        ),
+        (("--dev", "eth0", "--dev", "ib0", "--gateway", "10.0.0.1"), "is a router on one device, and eth0 and ib0 are"),
+        (("--dev", "eth0", "--gateway", "x"), "is not an IPv4 address; "),
+        (("--dev", "eth0", "--gateway", "fe80::1"), "is IPv6, and only IPv4 is routed"),
+    ],
+)
+def test_a_gateway_that_cannot_be_one(words: tuple[str, ...], told: str) -> None:
+    """A gateway that is not an address, or that belongs to no one device, is bad input."""
+    said = say("check", CIDR, *words, kernel=h200())
+    assert (said.code, said.out) == (2, "")
+    assert said.err.startswith("hostrouting: --gateway: ")
+    assert told in said.err
+
+
+def test_a_gateway_that_is_not_beside_the_host() -> None:
+    """A gateway that no address or route of the device reaches closes nothing, and that is said."""
+    said = say("repair", CIDR, "--dev", "eth0", "--gateway", "10.9.9.9", kernel=without_default())
+    assert said.code == 1
+    assert "that takes an address or route on eth0 that reaches the gateway 10.9.9.9 directly" in said.out
+
+
+def test_the_gateway_stays_in_what_is_typed_next() -> None:
+    """The command that prints a long repair has the gateway, too."""
+    kernel = h200()
+    routes = [Route.to(f"10.{at}.0.0/16", dev="ib3") for at in range(100, 130)]
+    assert all(it.ok for it in kernel.change(Change("add", route) for route in routes))
+    again = "hostrouting repair 10.0.0.0/8 --dev eth0 --gateway 10.0.0.7"
+    assert again in say("check", "10.0.0.0/8", "--dev", "eth0", "--gateway", "10.0.0.7", kernel=kernel).out
+    assert "via 10.0.0.7 dev eth0" in say(*again.split()[1:], kernel=kernel).out
 
 
 def test_undecided_is_an_answer(written: Callable[..., str]) -> None:

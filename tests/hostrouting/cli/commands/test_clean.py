@@ -139,7 +139,7 @@ def test_lines_and_notes(config: str) -> None:
     [
         (("clean", "azure-vnet"), 2, "azureVnetCleanup: missing; name a configuration"),
         (("clean", "azure-vnet", "--apply"), 2, "azureVnetCleanup: missing; name a configuration"),
-        (("clean", "cilium"), 2, "invalid choice: 'cilium'"),
+        (("clean", "cilium"), 2, "'cilium' is not a known CNI"),
         (("clean", "azure-vnet", "--apply", "--undo", "x"), 2, "not allowed with argument --apply"),
     ],
 )

@@ -58,6 +58,19 @@ def test_law_after_apply_nothing_is_left_to_do(repaired: str) -> None:
     assert said.out.count("# keep: it is there") == 2
 
 
+def test_law_after_apply_that_waits_nothing_is_left_to_do(repaired: str) -> None:
+    """How long the boot scripts were told to wait stays so, in plan and in apply, until another time is given."""
+    host = FakeHost(kernel=h200())
+    say("apply", "--config", repaired, "--wait", "60", host=host)
+    for command in ("plan", "apply"):
+        assert say(command, "--config", repaired, host=host).lines[0].startswith("NOTHING TO DO: ")
+    said = say("plan", "--config", repaired, "--wait", "20", host=host)
+    assert (said.code, said.lines[0]) == (1, "TO DO: write 4 files")
+    assert said.lines[-1] == f"Do it, as root, with: hostrouting apply --config {repaired} --wait 20"
+    say("apply", "--config", repaired, "--wait", "20", host=host)
+    assert say("plan", "--config", repaired, "--wait", "20", host=host).code == 0
+
+
 def test_a_conflict(written: Callable[..., str]) -> None:
     """A key that somebody else holds is said first, with the way out; exit code 1."""
     said = say("plan", "--config", written({"destination": "172.16.0.0/16"}), kernel=h200())

@@ -38,12 +38,36 @@ def test_remove(repaired: str) -> None:
     assert (again.code, again.lines) == (0, ["NOTHING TO DO: nothing of ours is on this host"])
 
 
+def test_remove_dry_run(repaired: str) -> None:
+    """With --dry-run it is said what would go, and how to do it; nothing is changed, and there is nothing to do after it."""
+    host = FakeHost(kernel=h200())
+    say("apply", "--config", repaired, host=host)
+    kernel, files, manager = str(host.kernel), dict(host.files.texts), host.manager
+    assert manager is not None
+    calls = list(manager.calls)
+    said = say("remove", "--dry-run", host=host)
+    document = say("remove", "--dry-run", "--json", host=host).json
+    assert (str(host.kernel), host.files.texts, manager.calls) == (kernel, files, calls)
+    assert (said.code, said.err) == (0, "")
+    assert (said.lines[0], said.lines[-1]) == (
+        "TO DO: remove 2 routes and 13 files",
+        "Do it, as root, with: hostrouting remove",
+    )
+    assert "  remove /etc/systemd/system/static-routes.service" in said.lines
+    assert any(text.startswith("  - 172.16.0.0/17 ") for text in said.lines)
+    done = say("remove", "--json", host=host).json
+    assert document == {**done, "ok": False, "dryRun": True}
+    assert say("remove", "--dry-run", host=host).lines == ["NOTHING TO DO: nothing of ours is on this host"]
+    named = say("remove", "--dry-run", "--config", repaired, host=host)
+    assert (named.code, named.lines[0].split(":")[0]) == (0, "NOTHING TO DO")
+
+
 def test_remove_schema(repaired: str) -> None:
     """The JSON is `hostrouting/remove/1`."""
     host = FakeHost(kernel=h200())
     say("apply", "--config", repaired, host=host)
     document = say("remove", "--json", host=host).json
-    assert set(document) == {"schema", "ok", "routes", "operations", "files", "stays", "failures"}
+    assert set(document) == {"schema", "ok", "dryRun", "routes", "operations", "files", "stays", "failures"}
     assert (document["schema"], document["ok"], len(document["routes"])) == ("hostrouting/remove/1", True, 2)
     assert say("remove", "--json", host=host).json["files"] == []
 

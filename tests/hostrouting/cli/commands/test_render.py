@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
+from hostrouting.testing import FakeHost, FakeManager
 from tests.support.cli import say
 
 if TYPE_CHECKING:
@@ -31,12 +34,41 @@ def test_render(repaired: str, tmp_path: Path) -> None:
     }
 
 
+def test_how_long_an_image_waits(repaired: str, tmp_path: Path) -> None:
+    """The boot scripts of an image are told to wait as long as was said, and keep that until something else is said."""
+    words = ("render", "--config", repaired, "--root", str(tmp_path))
+    say(*words, "--wait", "45")
+    assert "wait 45" in (tmp_path / "etc/aks-flex-node/static-routes.sh").read_text()
+    assert say(*words, "--json").json["files"] == {"wrote": [], "removed": []}
+
+
 def test_render_where_nothing_is_mounted(repaired: str, tmp_path: Path) -> None:
     """A root that is not there is bad input; it is not made."""
     said = say("render", "--config", repaired, "--root", str(tmp_path / "nowhere"))
     assert said.code == 2
-    assert "is no directory; mount the image there first" in said.err
+    assert "is not a directory; mount the image there first" in said.err
     assert not (tmp_path / "nowhere").exists()
+
+
+@pytest.mark.parametrize("root", ["/", "//", "/../", "link"])
+def test_render_on_the_host_itself(root: str, repaired: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A host that runs is not an image: its root is refused, whatever its name, and the command for it is named."""
+    monkeypatch.setattr("hostrouting.host.Host.offline", None)  # nothing is written where this fails
+    if root == "link":
+        (tmp_path / "link").symlink_to("/")
+        root = str(tmp_path / "link")
+    said = say("render", "--config", repaired, "--root", root)
+    assert said.code == 2
+    assert said.err.startswith(f"hostrouting: --root: '{root}' is this host, and systemd runs on it; ")
+    assert said.err.endswith(f"; on this host run: hostrouting apply --config {repaired}\n")
+
+
+def test_render_in_a_root_where_nothing_runs(repaired: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who builds an image from inside of it, where no systemd runs, has it at the root, and that is written."""
+    monkeypatch.setattr("os.path.samefile", lambda one, other: (one, other) == (str(tmp_path), "/"))
+    host = FakeHost(manager=FakeManager(running=False))
+    assert say("render", "--config", repaired, "--root", str(tmp_path), host=host).code == 0
+    assert say("render", "--config", repaired, "--root", str(tmp_path)).code == 2
 
 
 def test_render_that_fails(repaired: str, tmp_path: Path) -> None:

@@ -53,7 +53,8 @@ def test_nothing_to_repair(kernel: MemoryBackend, code: int, answer: str) -> Non
     said = say("repair", CIDR, kernel=kernel)
     assert said.code == code
     assert said.lines[0].startswith(answer)
-    assert len(said.lines) == 2
+    assert said.lines[1] == ("No static route can be proposed." if code else "There is nothing to repair.")
+    assert len(said.lines) == (5 if code else 2)
 
 
 def test_what_no_route_can_close() -> None:
@@ -64,6 +65,29 @@ def test_what_no_route_can_close() -> None:
     assert said.code == 1
     assert said.lines[0] == "NO REPAIR: no static route of ours can close what escapes"
     assert "What no static route can close:" in said.lines
+
+
+def test_what_no_route_can_close_is_told_by_cause() -> None:
+    """A cause is told once: for all that it holds, and not for each piece between the host's own addresses."""
+    told = "decided before the table main is asked, by {}; no route in main can change that"
+    for routes, line in (
+        (
+            [Route.to("172.16.0.0/16", dev="ib0", table=100)],
+            f"172.16.0.0–172.16.255.254 is {told.format('172.16.0.0/16 proto unspec table 100, rule 100')}",  # noqa: RUF001  the dash is meant
+        ),
+        (
+            [Route.to(f"172.16.{at}.0/24", dev=f"ib{at % 8}", table=100) for at in (1, 2, 3, 5, 7, 9)],
+            "172.16.1.0–172.16.3.255, 172.16.5.0–172.16.5.255, 172.16.7.0–172.16.7.255 and 1 more range are "  # noqa: RUF001  as above
+            + told.format("172.16.1.0/24 proto unspec table 100, rule 100 and 5 more routes"),
+        ),
+    ):
+        kernel = h200()
+        kernel.add_rule(Rule(family=4, priority=100, table=100))
+        assert all(it.ok for it in kernel.change(Change("add", route) for route in routes))
+        said = say("repair", CIDR, kernel=kernel)
+        at = said.lines.index("What no static route can close:")
+        assert said.lines[at + 1 : at + 3] in ([f"  {line}", ""], [f"  {line}"])
+        assert len(say("check", CIDR, "--json", kernel=kernel).json["unsafe"]) == len(routes)
 
 
 def test_a_part_of_it() -> None:

@@ -1,0 +1,89 @@
+"""The bytes of what an argument names: a regular file, what comes out of a pipe, or standard input (`-`).
+
+Here: waiting for the writer of a pipe, and the words for what cannot be read. Not here: what the bytes mean (`source`).
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import stat
+import sys
+from contextlib import suppress
+
+from hostrouting.opening import NotAFile, open_file
+
+__all__ = ["STANDARD_INPUT", "Unreadable", "is_piped", "name_of", "read_bytes"]
+
+STANDARD_INPUT = "-"
+
+_WRITER = 10.0  # seconds in which whoever writes into a fifo has to have opened it
+
+
+class Unreadable(Exception):  # noqa: N818  reads as what is wrong
+    """It cannot be read: `rule` says why, and `remedy` what to do, where anybody knows."""
+
+    def __init__(self, rule: str, remedy: str = "") -> None:
+        """Keep both."""
+        self.rule, self.remedy = rule, remedy
+        super().__init__(f"{rule}; {remedy}" if remedy else rule)
+
+
+def name_of(path: str) -> str:
+    """What a message calls it."""
+    return "standard input" if path == STANDARD_INPUT else path
+
+
+def is_piped(path: str) -> bool:
+    """Whether it is standard input, or a pipe as a shell makes it of <(...): read once, and without a lasting name."""
+    if path == STANDARD_INPUT:
+        return True
+    with suppress(OSError, ValueError):
+        return stat.S_ISFIFO(os.stat(path).st_mode)
+    return False
+
+
+def read_bytes(path: str, *, what: str, limit: int) -> bytes:
+    """What is in a regular file, or comes out of a pipe: not a folder, nor a device; Unreadable says why not.
+
+    `what` names the thing that belongs there, as in "a snapshot"; so many bytes are the most that one has.
+    """
+    if path == STANDARD_INPUT and sys.stdin is None:
+        raise Unreadable("is closed", f"pipe {what} into it, or name a file")
+    try:
+        data = sys.stdin.buffer.read(limit + 1) if path == STANDARD_INPUT else _bytes_of(path, limit)
+    except NotAFile as error:
+        if error.kind == "a folder":
+            raise Unreadable("is a directory", "name the file in it") from error
+        raise Unreadable(f"is {error.kind}, not a regular file") from error
+    except OSError as error:
+        raise Unreadable(f"cannot be read: {error.strerror}", "check the path") from error
+    except ValueError as error:
+        raise Unreadable("is not a path", "check it for stray characters") from error
+    if len(data) > limit:
+        size = f"{limit >> 30} GiB" if limit >> 30 else f"{limit >> 20} MiB"
+        raise Unreadable(f"is larger than {size}, and not {what}")
+    return data
+
+
+def _bytes_of(path: str, limit: int) -> bytes:
+    descriptor = open_file(path, fifo=True)
+    with os.fdopen(descriptor, "rb") as stream:
+        first = _first_of(descriptor)
+        # Whoever writes into a pipe may take his time; to wait for him ends with Ctrl-C and SIGTERM.
+        os.set_blocking(descriptor, True)
+        return first + stream.read(limit + 1)
+
+
+def _first_of(descriptor: int) -> bytes:
+    """What had to be read to see that a fifo has a writer; without one there is nothing to wait for."""
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    if poll.poll(_WRITER * 1000):  # a regular file always is ready
+        return b""
+    with suppress(BlockingIOError):  # a writer is there, and has not written yet
+        if first := os.read(descriptor, 1):
+            return first
+        rule = f"is a fifo that no program has opened for writing within {_WRITER:g} s"
+        raise Unreadable(rule, "start that one first")
+    return b""
