@@ -33,7 +33,7 @@
     │   │   └── AmbiguousRule        ebtables would take another rule for it; nothing was changed
     │   └── EbtablesRefused      ebtables or the kernel refused; has their own words
     └── BackendError         the kernel's: it, or the way to it, did not do what was asked
-        ├── NotPermitted         this process may not change routing (EPERM, EACCES)
+        ├── NotPermitted         this process may not change routing (EPERM)
         ├── NetlinkUnavailable   there is no netlink here: a container, another system
         ├── BackendTimeout       no answer in time
         ├── Unsettled            the tables changed faster than they could be read

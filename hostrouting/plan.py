@@ -91,7 +91,7 @@ class RoutePlan:
             elif step.action == "delete":
                 # Where a twin of it has just come before it, that one stays.
                 edits.change(step.route, None, last=True)
-            elif step.place == "only" and any(it.key == step.route.key for it in edits.near(step.route)):
+            elif step.place == "only" and edits.holders(step.route):
                 raise ValueError(f"another route holds the key of {step.route}")
             else:
                 edits.put(step.route, first=step.place == "first")
@@ -145,10 +145,15 @@ def plan_exactly(
 
 def _removals(unwanted: Iterable[Route], fib: Fib, ours: Collection[int]) -> Iterator[Step]:
     """The deletion of what is ours and no longer wanted, key by key."""
-    for one in {route.key: route for route in unwanted}.values():
-        holders = [route for route in fib.routes(one.prefix, table=one.table) if route.key == one.key]
-        gone = [at for at, route in enumerate(holders) if route.protocol in ours]
-        yield from _deletions(holders, gone, "ours, and no longer wanted")
+    keys = {route.key: (route.table, route.prefix) for route in unwanted}
+    for table, prefix in dict.fromkeys(keys.values()):
+        holders: dict[object, list[Route]] = {}
+        for route in fib.routes(prefix, table=table):
+            holders.setdefault(route.key, []).append(route)
+        for key, its in holders.items():
+            if key in keys:
+                gone = [at for at, route in enumerate(its) if route.protocol in ours]
+                yield from _deletions(its, gone, "ours, and no longer wanted")
 
 
 def _as_wanted(

@@ -22,7 +22,7 @@ from hostrouting.errors import (
     RouteExists,
     RouteRefused,
 )
-from hostrouting.model import IPV4
+from hostrouting.model import IPV4, IPV6
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,7 +69,7 @@ def refusal(change: Change, number: int, kernel: str = "", *, facts: Facts, prob
     words = "" if problem else os.strerror(number)
     if not problem:
         try:
-            problem = _problem(change, kind, facts)
+            problem = _problem(change, number, kind, facts)
         except BackendError:
             problem = ""  # a second look that fails takes nothing from the first
     said = f"cannot {change.verb} {change.route}"
@@ -81,9 +81,13 @@ def refusal(change: Change, number: int, kernel: str = "", *, facts: Facts, prob
     )
 
 
-def _problem(change: Change, kind: type[RouteRefused], facts: Facts) -> str:
+def _problem(change: Change, number: int, kind: type[RouteRefused], facts: Facts) -> str:
     route = change.route
     devs = " and ".join(route.devs)
+    if number == errno.EPERM:
+        return "this process may no longer change routing"
+    if number == errno.EACCES:
+        return _denied(route)
     if kind is RouteExists:
         return _holder(change, facts)
     if kind is NoSuchRoute:
@@ -115,6 +119,14 @@ def _gateway(route: Route, facts: Facts) -> str:
     blamed = next((leg for leg in hops if not _explained(leg, facts)), hops[0])
     where = f" on {blamed.dev} ({_interfaces(blamed, facts) or 'which has no address'})" if blamed.dev else ""
     return f"gateway {blamed.gateway} is not on-link{where}"
+
+
+def _denied(route: Route) -> str:
+    """What EACCES means: where IPv6 looks for the next hop, that it is switched off; in IPv4, a route or a rule."""
+    if IPV6 in {route.prefix.family, *(leg.gateway.version for leg in route.legs if leg.gateway is not None)}:
+        return f"IPv6 is disabled on {' or '.join(route.devs) or 'its device'}"
+    hops = [f"{leg.gateway}{f' by {leg.dev}' if leg.dev else ''}" for leg in route.legs if leg.gateway is not None]
+    return f"a rule or a route prohibits the way to gateway {' or '.join(hops)}; see `ip rule` and `ip route`"
 
 
 def _misfit(route: Route, facts: Facts) -> str:

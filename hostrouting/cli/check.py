@@ -138,7 +138,7 @@ class Check:
             for it in self.fib.routes(route.prefix)
             if it.key in keys and it.protocol == self.config.protocol
         ]
-        return Fib(self.fib.snapshot.with_routes(routes, without=ours))
+        return self.fib.with_routes(routes, without=ours)
 
     def answer_line(self) -> Line:
         """The verdict in one sentence."""

@@ -57,12 +57,12 @@ class Branches:
                 [(stage, place, self._cases.setdefault(cases, cases)) for stage, place, cases in walk.ends()]
             )
         for stage, place, cases in found:
-            yield End((stage, None if stage is None or place is None else chains[id(stage.table)][place]), cases)
+            entry = None if stage is None or place is None else chains[id(stage.table)][place][1]
+            yield End((stage, entry), cases)
 
-    def _hits_of(self, stage: Stage, chains: dict[int, tuple[Entry, ...]]) -> Hits:
-        entries = () if stage.table is None else chains[id(stage.table)]
-        unknown = self._flow.tos is None
-        return tuple([(entry.route.tos if unknown else 0, stage.keeps(entry)) for entry in entries])
+    def _hits_of(self, stage: Stage, chains: dict[int, tuple[tuple[int, Entry | None], ...]]) -> Hits:
+        found = () if stage.table is None else chains[id(stage.table)]
+        return tuple([(tos, entry is not None and stage.keeps(entry)) for tos, entry in found])
 
 
 def _asks_like(stage: Stage) -> tuple[int, int | None, int | None]:

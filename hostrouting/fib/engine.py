@@ -5,8 +5,8 @@ Not here: how a rule or a table is read (`rules`, `tables`).
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple, Self
 
 from hostrouting.fib.answer import Cell, Contest, Decision, Kind, Variant
 from hostrouting.fib.branches import End
@@ -62,11 +62,15 @@ class Fib:
 
         `merged` is whether the namespace never had a rule of its own, for those who know; None: as its rules look.
         """
-        self.snapshot = snapshot
+        self.snapshot, self._merged = snapshot, merged
         self._groups: dict[str, int] = {"lo": 0, **{link.name: link.group for link in snapshot.links}}
         self._tables = Tables(snapshot, merged=merged)
         self._ready: dict[tuple[int, Flow], _Ready] = {}
         self._decisions: dict[object, Decision] = {}
+
+    def with_routes(self, added: Iterable[Route] = (), *, without: Iterable[Route] = ()) -> Self:
+        """The same host with other routes, as in `Snapshot.with_routes`; what is known of its tables stays known."""
+        return type(self)(self.snapshot.with_routes(added, without=without), merged=self._merged)
 
     def lookup(self, destination: IP | str, flow: Flow = ANY) -> Decision:
         """What happens to a packet for this destination."""

@@ -6,9 +6,9 @@ Here: longest prefix, then tos, metric and place in the list. Not here: rules.
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 
-from hostrouting.fib.flow import has_tos
+from hostrouting.fib.flow import has_tos, tos_ask
 from hostrouting.fib.ordered import BITS, Ordered, pack
-from hostrouting.model import TABLE_LOCAL, Column, NextHop, Route
+from hostrouting.model import IPV4, TABLE_LOCAL, Column, NextHop, Route, tos_bits
 
 __all__ = ["ERRORS", "Entry", "Table"]
 
@@ -20,12 +20,15 @@ _PATHLESS = ERRORS | {"throw"}
 class Entry:
     """A route as a lookup meets it: in use, with the legs that are."""
 
-    __slots__ = ("legs", "length", "position", "route", "throws")
+    __slots__ = ("hides", "legs", "length", "position", "route", "throws")
 
     def __init__(self, route: Route, legs: tuple[NextHop, ...], position: int, length: int) -> None:
         """Take the route at this position of the snapshot, and the length of its prefix."""
         self.route, self.legs, self.position, self.length = route, legs, position, length
         self.throws = route.type == "throw"
+        # What IPv4 does where a bound socket cannot use a route by a nexthop object: it looks at no other route whose
+        # network has the same address (`fib_table_lookup`: goto miss).
+        self.hides = route.nexthop_id is not None and route.prefix.family == IPV4
 
     def leaves_by(self, dev: str) -> bool:
         """Whether a socket bound to the device can use it."""
@@ -84,21 +87,23 @@ class Table:
         lengths = {length for column in self._columns for length in set(column.lengths)}
         return [(self._width - length, length) for length in sorted(lengths, reverse=True)]
 
-    def chain(self, address: int, tos: int | None, oif: str | None) -> tuple[Entry, ...]:
-        """The routes one of which is taken, for a bound device: by packets of other tos and then by all that are left.
+    def chain(self, address: int, tos: int | None, oif: str | None) -> tuple[tuple[int, Entry | None], ...]:
+        """What is taken, for a bound device: by packets of each tos that makes a difference, and by all that are left.
 
-        For a tos that is known there is one at most.
+        Those have the tos 0 here. For a tos that is known there is one at most.
         """
-        if tos is not None:
-            entry, _ = self.best(address, tos, oif)
-            return () if entry is None else (entry,)
-        found: list[Entry] = []
-        for entry in self._covering(address):
-            if not oif or entry.leaves_by(oif):
-                found.append(entry)
-                if not entry.route.tos:
-                    break
-        return tuple(found)
+        entry, passed = self.best(address, tos or 0, oif)
+        rest = () if entry is None else ((0, entry),)
+        if tos is not None or not passed:
+            return rest
+        asked: dict[int, None] = {}
+        for met in self._covering(address):
+            if met is entry:
+                break
+            if bits := tos_bits(met.route.tos)[0]:
+                asked[bits] = None
+        each = [(bits, self.best(address, bits, oif)[0]) for bits in asked if tos_ask(bits)[1]]
+        return (*[(bits, taken) for bits, taken in each if taken is not entry], *rest)
 
     def _covering(self, address: int) -> Iterator[Entry]:
         """The routes that cover the address and are in use, the one that the kernel prefers first."""
@@ -110,16 +115,19 @@ class Table:
 
     def best(self, address: int, tos: int, oif: str | None) -> tuple[Entry | None, bool]:
         """The route that the kernel prefers for this tos and bound device, and whether tos ruled out others."""
-        first, entries, passed = self.first, self._entries, False
+        first, entries, passed, hidden = self.first, self._entries, False, -1
         # The same as going through `_covering`, which would take twice as long; most of all lookups end here.
         for host, length in self.shifts:
             key = address >> host << host + BITS | length
-            if key in first:
+            if key in first and key >> BITS != hidden:
                 for entry in entries.get(key) or self._enter(key):
                     if entry.route.tos and not has_tos(tos, entry.route.tos):
                         passed = True
                     elif not oif or entry.leaves_by(oif):
                         return entry, passed
+                    elif entry.hides:
+                        hidden = key >> BITS
+                        break
         return None, passed
 
     def of(self, network: int, length: int) -> tuple[Entry, ...]:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cached_property, partial
 from itertools import chain, compress, groupby
 from operator import attrgetter
-from typing import NamedTuple, Self, overload
+from typing import NamedTuple, Self, TypeAlias, overload
 
 import attrs
 
@@ -23,6 +23,8 @@ from hostrouting.model.route import Route
 
 __all__ = ["Column", "RouteEdits", "RouteTable", "Shapes", "routes_like", "shape_of"]
 
+# What the kernel tells routes apart by, as in Route.key.
+_Key: TypeAlias = tuple[int, Prefix, int, int]
 _SAID = tuple(field.name for field in attrs.fields(Route) if field.name != "prefix")
 _says = attrgetter(*_SAID)
 
@@ -265,15 +267,16 @@ class RouteEdits:
         self._changed: dict[int, Route | None] = {}
         self._before: list[Route] = []
         self._after: list[Route] = []
-        self._near: dict[tuple[int, Prefix], list[int]] = {_where(route): [] for route in about}
-        if self._near:
-            for place in base.leading_to({prefix for _, prefix in self._near}):
-                if (near := self._near.get(_where(base[place]))) is not None:
-                    near.append(place)
+        # The places of those that hold a key, in order.
+        self._holding: dict[_Key, list[int]] = {route.key: [] for route in about}
+        if self._holding:
+            for place in base.leading_to({prefix for _, prefix, _, _ in self._holding}):
+                if (holding := self._holding.get(base[place].key)) is not None:
+                    holding.append(place)
 
-    def near(self, route: Route) -> list[Route]:
-        """The routes of the same table and prefix as they are now, in order."""
-        return [it for place in self._near.get(_where(route), ()) if (it := self._at(place)) is not None]
+    def holders(self, route: Route) -> list[Route]:
+        """The routes of the same key as they are now, in order."""
+        return [it for place in self._holding.get(route.key, ()) if (it := self._at(place)) is not None]
 
     def put(self, route: Route, *, first: bool = False) -> None:
         """Add a route behind all others, or before them."""
@@ -283,18 +286,18 @@ class RouteEdits:
         else:
             self._after.append(route)
             place = len(self._base) + len(self._after) - 1
-        places = self._near.get(_where(route), [])
+        places = self._holding.get(route.key, [])
         places.insert(0 if first else len(places), place)
 
     def change(self, old: Route, new: Route | None, *, last: bool = False) -> None:
         """Have another route, or none, in the place of the first that is `old`, or of the last; ValueError for none."""
-        places = self._near.get(_where(old), [])
+        places = self._holding.get(old.key, [])
         place = next((it for it in (reversed(places) if last else places) if self._at(it) == old), None)
         if place is None:
             raise ValueError(f"{old} is not there")
         self._changed[place] = new
         places.remove(place)
-        if new is not None and (there := self._near.get(_where(new))) is not None:
+        if new is not None and (there := self._holding.get(new.key)) is not None:
             insort(there, place)
 
     def _at(self, place: int) -> Route | None:
@@ -330,10 +333,6 @@ class RouteEdits:
 
     def _left(self, places: range) -> list[Route]:
         return [route for place in places if (route := self._at(place)) is not None]
-
-
-def _where(route: Route) -> tuple[int, Prefix]:
-    return (route.table, route.prefix)
 
 
 def _row(route: Route, shapes: Shapes) -> tuple[int, int, int]:

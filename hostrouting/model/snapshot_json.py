@@ -5,6 +5,7 @@ ever forgotten. Not here: any other document.
 """
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, get_args, get_origin
@@ -170,8 +171,7 @@ def _each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """An object of which no key is there twice: of two values, nobody knows which was meant."""
     found = dict(pairs)
     if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
+        twice = next(name for name, times in Counter(name for name, _ in pairs).items() if times > 1)
         raise SnapshotError(path=_under("", twice), problem="this key is given more than once")
     return found
 

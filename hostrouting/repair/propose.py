@@ -116,7 +116,7 @@ def propose_repair(
         if standing.key == route.key and standing.protocol == protocol
     ]
     proof = check_overlap(
-        Fib(fib.snapshot.with_routes(routes, without=replaced)),
+        fib.with_routes(routes, without=replaced),
         report.cidrs,
         devs=report.expected_devs,
         allowed=report.allowed,

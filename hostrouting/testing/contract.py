@@ -20,6 +20,7 @@ cannot do at all it may skip, by overriding the test.
 # ruff: noqa: S101
 from __future__ import annotations
 
+import errno
 import threading
 from contextlib import contextmanager
 from types import NoneType
@@ -288,6 +289,20 @@ class BackendContract:
                 assert error.errno
                 assert error.kernel
             assert _mine(backend) == []
+
+    def test_a_gateway_that_is_prohibited_is_one_refusal_among_outcomes(self) -> None:
+        """A gateway to which a route of type prohibit leads is refused for itself: what stands beside it is done."""
+        with self.make() as backend:
+            closed = Route(Prefix.parse("172.16.9.9/32"), type="prohibit", scope=SCOPE_LINK, protocol=OURS)
+            behind = _ours("198.51.100.0/24", gateway="172.16.9.9", dev="ib0")
+            fine = [_ours("192.0.2.0/24"), _ours("203.0.113.0/24")]
+            outcomes = backend.change([Change("add", it) for it in (closed, fine[0], behind, fine[1])])
+            assert [it.ok for it in outcomes] == [True, True, False, True]
+            error = outcomes[2].error
+            assert type(error) is RouteRefused
+            assert error.errno == errno.EACCES
+            assert "prohibits the way to gateway 172.16.9.9 by ib0" in str(error)
+            assert _mine(backend) == [closed, *fine]
 
     def test_what_cannot_be_said_is_refused(self) -> None:
         """A number that the kernel cannot even be told is InvalidRoute, and the change beside it is done."""

@@ -1,6 +1,6 @@
 """hostrouting.fib: what the kernel would do, from a snapshot alone."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise, product
 
 import attrs
@@ -21,6 +21,7 @@ from hostrouting.model import (
     ip_at,
 )
 from tests.support.examples import scaled
+from tests.support.growth import grows_evenly
 from tests.support.strategies import DEVICES, blocks, snapshots
 from tests.support.topologies import h200, host, plain
 
@@ -398,6 +399,27 @@ class TestTheAnswerNamesItsReasons:
         assert fib.routes(Prefix.parse("172.16.0.0/16"), table=99) == ()
         assert fib.routes(Prefix.parse("10.0.0.4/32")) == ()
         assert len(fib.routes(Prefix.parse("10.0.0.4/32"), table=255)) == 1
+
+
+def test_many_routes_of_one_prefix() -> None:
+    """To follow a packet of any tos past many routes of a prefix takes about as much work for each as for a few."""
+
+    def work(size: int) -> Callable[[], object]:
+        routes = [
+            attrs.evolve(Route.to("192.0.2.0/24", dev="eth1", metric=metric), tos=tos)
+            for metric in range(size)
+            for tos in (16, 8, 4)
+        ]
+        fib = Fib(attrs.evolve(plain(), routes=(*plain().routes, *routes)))
+        decision = fib.lookup("192.0.2.1")
+        assert [(it.decision.route.tos, it.decision.route.metric) for it in decision.variants if it.decision.route] == [
+            (16, 0),
+            (8, 0),
+            (4, 0),
+        ]
+        return lambda: Fib(fib.snapshot).lookup("192.0.2.1")
+
+    assert grows_evenly(work, 8)
 
 
 def combinations() -> Iterator[tuple[bool, bool]]:

@@ -8,12 +8,14 @@ import os
 
 import attrs
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from hostrouting.backends.netlink import NetlinkBackend
 from hostrouting.fib import PLAIN, Decision, Fib
-from hostrouting.model import IPV4, IPV6, Route, Snapshot, ip_at
+from hostrouting.model import IP, IPV4, IPV6, Route, Snapshot, as_ip, ip_at
 from tests.support.commands import LINKS, furnish, query, route_command, rule_command, wishes
+from tests.support.examples import scaled
 from tests.support.namespace import private_namespace
 from tests.support.strategies import blocks
 
@@ -84,3 +86,44 @@ def test_the_kernel_agrees(family: int, data: st.DataObject) -> None:
             f"{address}: the kernel says {answer}, we say {decision.kind} {decision.route}\n"
             + "\n".join(map(str, [*snapshot.rules, *snapshot.routes]))
         )
+
+
+NESTED = ["10.9.0.0/16", "10.9.0.0/20", "10.9.0.0/24", "10.9.0.0/28", "10.9.0.8/29", "10.0.0.0/8"]
+# By an object, or by legs of its own; the device; the tos.
+HELD = st.tuples(
+    st.sampled_from(NESTED), st.booleans(), st.sampled_from(["eth0", "ib0"]), st.sampled_from(["0", "0", "0x8", "0x10"])
+)
+
+
+@settings(max_examples=scaled(10), deadline=None)
+@given(held=st.lists(HELD, min_size=1, max_size=8))
+@example(held=[("10.9.0.0/24", True, "ib0", "0"), ("10.9.0.0/16", False, "eth0", "0")])
+@example(held=[("10.9.0.0/24", True, "ib0", "0x8"), ("10.9.0.0/16", False, "eth0", "0")])
+def test_a_nexthop_object_and_a_bound_socket(held: list[tuple[str, bool, str, str]]) -> None:
+    """For a bound socket, a route by an object with another device hides the other routes of the same network address."""
+    lines = [f"link add {name} type veth peer name peer-{name}" for name in ("eth0", "ib0")]
+    lines += [f"link set {name} up" for name in ("peer-eth0", "eth0", "ib0", "peer-ib0")]
+    lines += ["nexthop add id 1 dev eth0", "nexthop add id 2 dev ib0"]
+    for metric, (prefix, by_object, dev, tos) in enumerate(held):
+        way = f"nhid {1 + (dev == 'ib0')}" if by_object else f"dev {dev}"
+        lines.append(f"route add {prefix} {way} tos {tos} metric {metric}")
+    with private_namespace() as namespace:
+        namespace.batch(lines)
+        with NetlinkBackend(netns=namespace.path) as backend:
+            fib = Fib(backend.snapshot(family=4))
+            places = [
+                as_ip(text) for text in ("10.9.0.1", "10.9.0.9", "10.9.0.99", "10.9.9.9", "10.9.99.9", "10.99.9.9")
+            ]
+            for oif in ("", "eth0"):
+                ends: dict[IP, set[Route | None]] = {place: set() for place in places}
+                for packet in (0, 0x8, 0x10, 0x4):
+                    flow = attrs.evolve(PLAIN, oif=oif, tos=packet)
+                    answers = backend.lookup(places, flow)
+                    for place, answer in zip(places, answers, strict=True):
+                        decision = fib.lookup(place, flow)
+                        assert answer.route == decision.route, (place, flow)
+                        ends[place].add(decision.route)
+                unknown = attrs.evolve(PLAIN, oif=oif, tos=None)
+                for place in places:
+                    decision = fib.lookup(place, unknown)
+                    assert {decision.route, *(it.decision.route for it in decision.variants)} == ends[place]

@@ -1,6 +1,7 @@
 """hostrouting.model: values that say what a host's routing is made of."""
 
 import json
+import time
 from collections.abc import Callable
 from ipaddress import IPv4Address, ip_address, ip_network, summarize_address_range
 from typing import Any, assert_type
@@ -400,6 +401,15 @@ def test_hostile_text(text: str, words: str) -> None:
     with pytest.raises(SnapshotError) as caught:
         Snapshot.from_json(text)
     assert str(caught.value).startswith(words)
+
+
+def test_a_key_twice_among_many() -> None:
+    """Of 30,000 keys the one that is given twice is named at once."""
+    keys = ",".join(f'"k{number}":1' for number in [*range(30_000), 29_999])
+    began = time.process_time()
+    with pytest.raises(SnapshotError, match="k29999: this key is given more than once"):
+        Snapshot.from_json(f"{{{keys}}}")
+    assert time.process_time() - began < 1
 
 
 @pytest.mark.parametrize("make", [as_ip, Prefix.parse, lambda text: Prefix.of(as_ip(text))])

@@ -17,10 +17,11 @@ from hostrouting.plan import RoutePlan, Step, plan_routes
 from hostrouting.steps import Steps
 from hostrouting.uplink import DesiredRoute
 from tests.support.examples import scaled
+from tests.support.growth import grows_evenly
 from tests.support.topologies import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 BLOCKS = [Prefix(4, (30 << 24) + (number << 16), 16) for number in range(6)]
 BLOCKS += [half for block in BLOCKS[:2] for half in block.halves()]
@@ -125,6 +126,22 @@ def test_nothing_is_made_where_nothing_is_to_be_done(monkeypatch: pytest.MonkeyP
     assert set(made) >= set(BLOCKS24)
     assert plan != RoutePlan()
     assert plan.steps != [*plan.steps]
+
+
+@pytest.mark.parametrize("part", ["plan", "what it leads to"])
+def test_many_routes_of_one_prefix(part: str) -> None:
+    """Each of many routes of one prefix is deleted for about as much work as one of a few."""
+    one = routes_on(Prefix.parse("192.0.2.0/24"))
+
+    def work(size: int) -> Callable[[], object]:
+        routes = [attrs.evolve(one, tos=tos, metric=metric) for metric in range(size) for tos in (8, 4, 0)]
+        host = host_with(routes)
+        plan = plan_routes([], host)
+        assert [step.action for step in plan.steps] == ["delete"] * 3 * size
+        assert plan.apply_to(host).routes == host_with([]).routes
+        return (lambda: plan_routes([], host)) if part == "plan" else (lambda: plan.apply_to(host))
+
+    assert grows_evenly(work, 8)
 
 
 def test_one_of_many_is_wrong() -> None:

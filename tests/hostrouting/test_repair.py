@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hostrouting.config import StaticRoute
 from hostrouting.fib import PLAIN, Fib
-from hostrouting.model import OURS, NextHop, Prefix, Route, Rule, Snapshot, as_ip, default_rules, ip_at
+from hostrouting.model import OURS, TABLE_LOCAL, NextHop, Prefix, Route, Rule, Snapshot, as_ip, default_rules, ip_at
 from hostrouting.overlap import Judge, OverlapReport, check_overlap
 from hostrouting.repair import TOO_MANY, Repair, propose_repair
 from hostrouting.wording import unsafe_line
@@ -222,6 +222,16 @@ class TestRepairOfKnownHosts:
         _, repair = repaired(plain().with_routes([stale]), Prefix.parse("172.16.0.0/16"))
         assert texts(repair) == ["172.16.0.0/16 via 10.0.0.1 dev eth0"]
         assert repair.proof.verdict == "ok"
+
+    def test_the_proof_keeps_local_and_main_apart(self) -> None:
+        """Where the tables local and main are known to be apart, although the rules are the usual ones, the proof knows."""
+        own = Route(Prefix.parse("192.168.0.0/16"), (NextHop("lo"),), table=TABLE_LOCAL, type="local", scope=254)
+        away = [Route.to(prefix, dev="ib0", protocol=2) for prefix in ("192.168.1.0/24", "172.16.0.0/16")]
+        fib = Fib(plain().with_routes([own, *away]), merged=False)
+        report = check_overlap(fib, [it.prefix for it in away], devs=["eth0"])
+        repair = propose_repair(fib, report)
+        assert [str(it.destination) for it in repair.routes] == ["172.16.0.0/17", "172.16.128.0/17"]
+        assert (repair.proof.verdict, repair.unsafe) == ("ok", ())
 
     def test_earlier_rule(self) -> None:
         """What is decided before the table main is asked cannot be repaired there; the holder is named."""

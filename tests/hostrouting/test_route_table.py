@@ -160,7 +160,7 @@ class TestEdits:
             else:
                 del plainly[len(plainly) - 1 - plainly[::-1].index(route)]
                 edits.change(route, None, last=True)
-            assert edits.near(route) == [it for it in plainly if it.prefix == route.prefix]
+            assert edits.holders(route) == [it for it in plainly if it.key == route.key]
         table, again = edits.table(), RouteTable.of(plainly)
         assert table == again
         assert [list(it[3]) for it in table.columns] == [list(it[3]) for it in again.columns]

@@ -21,9 +21,9 @@ Known limits, where this kernel is not Linux:
   not there or down; here these are looked up like others. Forwarded packets (`iif`) are not asked whether forwarding
   is on. A neighbour's reachability plays no part (IPv6 prefers reachable routers of one metric).
 - IPv6 has unicast routes and those that lead nowhere (blackhole, unreachable, prohibit, throw); others are made by
-  addresses and devices alone. Routes through lo, which Linux makes to lead nowhere, lead to lo. A preferred source
-  may be any of the host's own addresses. Link-local addresses, duplicate detection, router advertisements,
-  anycast and expiring routes do not come by themselves: it is a host with addrgenmode none and nodad.
+  addresses and devices alone. Routes through lo, which Linux makes to lead nowhere, lead to lo. Link-local addresses,
+  duplicate detection, router advertisements, anycast and expiring routes do not come by themselves: it is a host with
+  addrgenmode none and nodad.
 - In IPv6 a rule with `suppress_ifgroup` is heeded when a gateway is looked for (EHOSTUNREACH); Linux finds the
   gateway (done). VRFs, tunnels and several namespaces do not exist.
 - Of what a rule selects on besides (`Rule.others`) it is only known whether a plain packet has it: where all that is

@@ -18,6 +18,8 @@ _TOLD_APART_BY = ("action", "table", "priority", "suppress_ifgroup", "suppress_p
 # Of these, a 0 says something too.
 _LIMITS = ("suppress_ifgroup", "suppress_prefixlength")
 _ECN = 0x03
+# The bits of tos by which a rule of IPv4 may ask, beside dscp.
+_TOS = 0x1F
 _FIELDS = [(selector, name) for selector in SELECTORS for name in selector.fields]
 # Of the other selectors those that Linux does not compare where a rule leaves them open.
 _LEFT_OPEN = frozenset({"dscp", "flowlabel"})
@@ -49,6 +51,8 @@ class Rules:
             raise KernelError(errno.EEXIST)
         if rule.tos & _ECN:
             raise KernelError(errno.EINVAL, "Invalid dsfield (tos): ECN bits must be 0")
+        if rule.family == IPV4 and rule.tos & ~_TOS:
+            raise KernelError(errno.EINVAL, "Invalid tos")
         place = sum(1 for there in self._rules if there.priority <= rule.priority)
         self._rules.insert(place, rule)
         self.custom = True

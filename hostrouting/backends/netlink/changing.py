@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from hostrouting.backends.netlink.messages import KernelError
     from hostrouting.model import Address, Prefix, Route, RouteTable
 
-__all__ = ["carry_out", "not_permitted"]
+__all__ = ["carry_out"]
 
 # Of which routes: family, table and protocol (None for those of all).
 _Which = tuple[int, int, int | None]
@@ -125,13 +125,12 @@ class _Work:
         messages, places, first = self._messages, self._places, self._first
         if not messages:
             return
-        self._sent = True
         errors: dict[int, KernelError] = {}
         lost = self._channel.submit(messages, first, errors)
-        for number, error in errors.items():
-            if (refusal := not_permitted(error)) is not None:
-                raise refusal
-            self._refused[places[number - first]] = error
+        if not self._sent and (lost or len(errors) == len(messages)):
+            _raise_if_denied(errors)
+        self._sent = True
+        self._refused |= {places[number - first]: error for number, error in errors.items()}
         if lost:
             self._unanswered += [place for place in places if place not in self._refused]
         messages.clear()
@@ -146,9 +145,7 @@ class _Work:
         asked = message(n.RTM_DELROUTE, RTMSG.pack(AF_OF[IPV4], 255, *[0] * 7), sequence=self._first)
         errors: dict[int, KernelError] = {}
         self._channel.submit([asked], self._first, errors)
-        for error in errors.values():
-            if (refusal := not_permitted(error)) is not None:
-                raise refusal
+        _raise_if_denied(errors)
 
     def _settle(self) -> None:
         """Where the kernel's answer did not fit into the buffer, look whether the change was made."""
@@ -265,16 +262,19 @@ def _insert(routes: list[Route], change: Change) -> None:
     routes.insert(len(ahead), change.route)
 
 
-def not_permitted(error: KernelError) -> NotPermitted | None:
-    """The error when it concerns this process and no particular route."""
-    # EACCES is also what Linux answers where a device has IPv6 switched off; only its text tells the two apart.
-    if error.number not in {errno.EPERM, errno.EACCES} or "IPv6 is disabled" in error.words:
-        return None
-    return NotPermitted(
-        "this process may not change routing; it takes root, or the capability CAP_NET_ADMIN",
-        errno=error.number,
-        kernel=error.words,
-    )
+def _raise_if_denied(errors: dict[int, KernelError]) -> None:
+    """Raise NotPermitted where the kernel permitted none of the messages that it answered.
+
+    It looks at the capabilities of this process before anything else, and answers EPERM. EACCES is about one route: a
+    rule or a route of type prohibit refuses the way to its gateway, or its device has IPv6 switched off.
+    """
+    if errors and all(error.number == errno.EPERM for error in errors.values()):
+        error = next(iter(errors.values()))
+        raise NotPermitted(
+            "this process may not change routing; it takes root, or the capability CAP_NET_ADMIN",
+            errno=error.number,
+            kernel=error.words,
+        )
 
 
 class _Refusals:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hostrouting.backends.base import KIND_OF_ERRNO, Answer, Change, Verb
 from hostrouting.backends.memory import MemoryBackend
 from hostrouting.backends.memory.text import print_routes, print_rules
-from hostrouting.model import IP, IPV4, IPV6, SCOPE_HOST, Route, Rule, ip_at
+from hostrouting.model import IP, IPV4, IPV6, SCOPE_HOST, Address, NextHop, Prefix, Route, Rule, as_ip, ip_at
 from tests.support.operations import DEVICES, Operation, do_fake, do_linux, furnish, operations, resolve
 from tests.support.rawkernel import RawKernel, raw_kernel
 
@@ -146,6 +146,36 @@ def changed(verb: Verb, prefix: str, dev: str, **options: Any) -> Operation:
     return Operation("change", (Change(verb, Route.to(prefix, dev=dev, **options)),))
 
 
+def holds(verb: str, dev: str, interface: str, *, peer: str | None = None) -> Operation:
+    """An address comes or goes."""
+    ip, length = interface.split("/")
+    address = Address(ip=as_ip(ip), length=int(length), dev=dev, peer=None if peer is None else as_ip(peer))
+    return Operation(f"{verb}_address", (address,))
+
+
+def link(verb: str, dev: str) -> Operation:
+    """A device is set up, or down."""
+    return Operation(f"set_{verb}", (dev,))
+
+
+def through(prefix: str, dev: str | None, gateway: str, *, onlink: bool = False) -> Operation:
+    """A route is added, by a gateway that may be taken for the host itself."""
+    leg = NextHop(dev, gateway=as_ip(gateway), onlink=onlink)
+    return Operation("change", (Change("add", Route(Prefix.parse(prefix), (leg,))),))
+
+
+def preferring(prefix: str, dev: str, source: str) -> Operation:
+    """A route is added, with a preferred source."""
+    return Operation("change", (Change("add", Route(Prefix.parse(prefix), (NextHop(dev),), prefsrc=as_ip(source))),))
+
+
+def refusing(verb: Verb, *legs: NextHop, source: str | None = None) -> Operation:
+    """A blackhole is asked for, with legs or a source that are of no use to it."""
+    prefsrc = None if source is None else as_ip(source)
+    route = Route(Prefix.parse("198.51.100.0/24"), legs, type="blackhole", prefsrc=prefsrc)
+    return Operation("change", (Change(verb, route),))
+
+
 # What once was found to differ.
 STORIES: dict[str, tuple[int, list[Operation]]] = {
     "a gateway is looked up as no packet is": (
@@ -180,6 +210,85 @@ STORIES: dict[str, tuple[int, list[Operation]]] = {
             changed("delete", "2001:db8::/64", "ib0", table=100),
             changed("add", "2001:db8::/64", "ib0", table=356),
             changed("add", "2001:db8::/64", "ib0", table=100),
+        ],
+    ),
+    "a rule of IPv4 asks for few bits of tos": (
+        IPV4,
+        [rule(IPV4, 100, 254, tos=0xE0), rule(IPV4, 100, 254, tos=0x20), rule(IPV4, 100, 254, tos=0x1C)],
+    ),
+    "a blackhole has one leg at most, which says nothing but onlink": (
+        IPV4,
+        [
+            refusing("add", NextHop(), NextHop()),
+            refusing("add"),
+            refusing("append", NextHop(weight=7)),
+            refusing("append", NextHop(onlink=True)),
+            refusing("append", NextHop(onlink=True)),
+            refusing("append", source="192.0.2.9"),
+            refusing("delete", NextHop(onlink=True)),
+        ],
+    ),
+    "of 0.0.0.0 nothing comes": (
+        IPV4,
+        [
+            holds("add", "eth0", "0.0.0.0/24"),
+            holds("add", "eth0", "0.0.0.0/24"),
+            link("down", "eth0"),
+            link("up", "eth0"),
+            holds("delete", "eth0", "0.0.0.0/24"),
+        ],
+    ),
+    "lo gets its address back beside another": (
+        IPV4,
+        [
+            holds("delete", "lo", "127.0.0.1/8"),
+            holds("add", "lo", "192.0.2.9/32"),
+            link("down", "lo"),
+            link("up", "lo"),
+        ],
+    ),
+    "an address of IPv6 brings its own network, and its peer": (
+        IPV6,
+        [
+            holds("add", "eth0", "fd00:16::1/124", peer="fd00:17::1"),
+            holds("add", "ib0", "fd00:16::1/128", peer="fd00:17::1"),
+            holds("delete", "eth0", "fd00:16::1/124", peer="fd00:17::1"),
+            link("down", "eth0"),
+            holds("add", "eth0", "fd00:16::1/124", peer="fd00:17::1"),
+            link("up", "eth0"),
+        ],
+    ),
+    "an address on lo": (
+        IPV6,
+        [
+            holds("add", "lo", "fd00:16::1/124"),
+            holds("add", "eth0", "::1/128"),
+            through("2001:db8::/64", "eth0", "fd00:16::7", onlink=True),
+            through("2001:db8:1::/64", None, "fd00:16::7"),
+            link("down", "lo"),
+            link("up", "lo"),
+        ],
+    ),
+    "one address on two links": (
+        IPV6,
+        [
+            holds("add", "eth0", "fd00:16::1/124"),
+            holds("add", "ib0", "fd00:16::1/124"),
+            preferring("2001:db8::/64", "eth0", "fd00:16::1"),
+            preferring("2001:db8:1::/64", "ib0", "fd00:16::1"),
+            preferring("2001:db8:2::/64", "ib0", "::1"),
+            holds("delete", "eth0", "fd00:16::1/124"),
+            holds("delete", "ib0", "fd00:16::1/124"),
+        ],
+    ),
+    "the host itself as a gateway": (
+        IPV6,
+        [
+            holds("add", "eth0", "fe80::1/64"),
+            holds("add", "eth0", "fd00:16::1/124"),
+            *(through("2001:db8::/64", dev, "::1") for dev in ("eth0", None)),
+            *(through("2001:db8::/64", dev, "fd00:16::1") for dev in ("eth0", "ib0", None)),
+            *(through(f"2001:db8:{at}::/64", dev, "fe80::1") for at, dev in enumerate(("eth0", "ib0", None))),
         ],
     ),
 }

@@ -12,12 +12,11 @@ import pytest
 from hostrouting.backends.base import Change
 from hostrouting.backends.netlink import NetlinkBackend
 from hostrouting.backends.netlink import numbers as n
-from hostrouting.backends.netlink.changing import not_permitted
 from hostrouting.backends.netlink.channel import Channel
 from hostrouting.backends.netlink.messages import KernelError, Lost
 from hostrouting.backends.netlink.sockets import open_socket
 from hostrouting.backends.netlink.watching import NetlinkWatch
-from hostrouting.errors import BackendError, NoSuchDevice, NoSuchRoute, NotPermitted
+from hostrouting.errors import BackendError, NoSuchDevice, NoSuchRoute, NotPermitted, RouteRefused
 from hostrouting.fib import Flow
 from hostrouting.model import Link, NextHop, Prefix, Route, Snapshot, as_ip
 from tests.support.commands import furnish
@@ -100,11 +99,35 @@ def test_what_is_wrong_with_the_question_is_no_answer(backend: NetlinkBackend, m
         backend.lookup([as_ip("10.0.0.9")])
 
 
-@pytest.mark.parametrize("number", [errno.EPERM, errno.EACCES])
-def test_both_numbers_of_not_permitted(number: int) -> None:
-    """A kernel may say either; a refusal of a route is neither."""
-    assert isinstance(not_permitted(KernelError(number)), NotPermitted)
-    assert not_permitted(KernelError(errno.EINVAL)) is None
+@pytest.mark.parametrize("lost", [False, True], ids=["all answers", "some lost"])
+def test_not_permitted_is_for_a_batch_of_which_nothing_is_done(
+    backend: NetlinkBackend, monkeypatch: pytest.MonkeyPatch, *, lost: bool
+) -> None:
+    """Where the kernel permits nothing, NotPermitted is raised."""
+
+    def submit(_: Channel, messages: list[bytes], first: int, errors: dict[int, KernelError]) -> bool:
+        errors |= {first + at: KernelError(errno.EPERM) for at in range(lost, len(messages))}
+        return lost
+
+    monkeypatch.setattr(Channel, "submit", submit)
+    with pytest.raises(NotPermitted, match="CAP_NET_ADMIN"):
+        backend.change([Change("add", ROUTE), Change("append", ROUTE)])
+
+
+def test_a_permission_that_is_lost_in_the_middle_of_a_batch(
+    backend: NetlinkBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was done before the permission was lost has its outcome, and the rest is refused one by one."""
+
+    def submit(_: Channel, messages: list[bytes], first: int, errors: dict[int, KernelError]) -> bool:
+        errors |= {first + at: KernelError(errno.EPERM) for at in range(1, len(messages))}
+        return False
+
+    monkeypatch.setattr(Channel, "submit", submit)
+    done, refused = backend.change([Change("add", ROUTE), Change("append", ROUTE)])
+    assert done.ok
+    assert type(refused.error) is RouteRefused
+    assert "this process may no longer change routing" in str(refused.error)
 
 
 def test_all_options_are_set() -> None:

@@ -5,6 +5,7 @@ Here: primary and secondary addresses and their connected, local and broadcast r
 """
 
 import errno
+from contextlib import suppress
 
 import attrs
 
@@ -41,7 +42,9 @@ class Addresses:
         self._routes, self._promote = routes, promote
 
     def add(self, device: Device, address: Address) -> None:
-        """Give the device an address: behind those of its kind."""
+        """Give the device an address: behind those of its kind. Of 0.0.0.0 nothing comes."""
+        if not int(address.ip):
+            return
         new, place = Holding(address), 0
         if any(held.ip == new.ip and _together(held, new) for held in device.ipv4):
             raise KernelError(errno.EEXIST, "ipv4: Address already assigned")
@@ -65,8 +68,9 @@ class Addresses:
 
     def device_up(self, device: Device) -> None:
         """Bring what the device's addresses bring once it is up."""
-        if device.loopback and not device.ipv4:
-            self.add(device, _LOOPBACK)
+        if device.loopback:
+            with suppress(KernelError):  # it has it already, or another of its network that is not of scope host
+                self.add(device, _LOOPBACK)
         for held in list(device.ipv4):
             self._bring(device, held)
         self._routes.device_up(device)

@@ -94,10 +94,11 @@ class Checks:
         if route.nexthop_id is not None:
             raise KernelError(errno.EINVAL, "Nexthop id does not exist")
         if route.type in PATHLESS:
-            if any(leg.dev or leg.gateway for leg in route.legs):
+            if len(route.legs) > 1 or any(leg.dev or leg.gateway for leg in route.legs):
                 words = "Gateway, device and multipath can not be specified for this route type"
                 raise KernelError(errno.EINVAL, words)
-            return Installed(attrs.evolve(route, legs=()))
+            # Nothing is left of its leg, but Linux tells twins apart by this word of it.
+            return Installed(attrs.evolve(route, legs=()), tuple(int(leg.onlink) for leg in route.legs if leg.onlink))
         if route.scope > SCOPE_HOST:
             raise KernelError(errno.EINVAL, "Invalid scope")
         if route.scope == SCOPE_HOST:

@@ -45,12 +45,17 @@ class Addresses:
         """Give the device an address, before those of its scope."""
         if any(held.ip == address.ip for held in device.ipv6):
             raise KernelError(errno.EEXIST, "ipv6: address already assigned")
+        if address.ip.is_loopback and not device.loopback:
+            raise KernelError(errno.EADDRNOTAVAIL, "ipv6: Cannot assign loopback address on this device")
         self._bring_multicast(device)
         held = Holding(attrs.evolve(address, scope=_scope(address)))
         place = sum(1 for it in device.ipv6 if _reach(it) > _reach(held))
         device.ipv6.insert(place, held)
         self._routes.bring(_local(device, held))
-        self._bring_connected(device, held)
+        self._bring_network(device, _network(held))
+        # That comes with the address alone: when the device is set up later, it does not.
+        if held.address.peer is not None:
+            self._bring_network(device, Prefix.of(held.address.peer))
 
     def delete(self, device: Device, address: Address) -> None:
         """Take the address away."""
@@ -58,14 +63,16 @@ class Addresses:
         if found is None:
             raise KernelError(errno.EADDRNOTAVAIL, "ipv6: address not found")
         device.ipv6.remove(found)
-        if not any(it.network == found.network for it in device.ipv6):
-            self._routes.take_connected(found.network, device.name)
+        if not any(_network(it) == _network(found) for it in device.ipv6):
+            self._routes.take_connected(_network(found), device.name)
+        if found.address.peer is not None:
+            self._routes.take_connected(Prefix.of(found.address.peer), device.name)
         self._gone(device, found)
 
     def device_up(self, device: Device) -> None:
         """Bring what a device and its addresses bring once it is up."""
         for held in device.ipv6:
-            self._bring_connected(device, held)
+            self._bring_network(device, _network(held))
         if device.loopback and not any(held.ip == _LOOPBACK.ip for held in device.ipv6):
             device.ipv6.append(Holding(_LOOPBACK))
             self._routes.bring(_local(device, device.ipv6[-1]))
@@ -90,9 +97,10 @@ class Addresses:
 
     def _device_lost(self, device: Device) -> None:
         self._ready.discard(device.name)
-        for held in device.ipv6:
-            self._gone(device, held)
+        lost = list(device.ipv6)
         device.ipv6.clear()
+        for held in lost:
+            self._gone(device, held)
 
     def _get_ready(self, device: Device) -> None:
         if device.carrier and device.name not in self._ready:
@@ -113,10 +121,10 @@ class Addresses:
                 )
             )
 
-    def _bring_connected(self, device: Device, held: Holding) -> None:
-        if device.up and not device.loopback:
+    def _bring_network(self, device: Device, network: Prefix) -> None:
+        if device.up:
             leg = NextHop(device.name, linkdown=not device.carrier)
-            self._routes.bring(Route(held.network, (leg,), metric=_CONNECTED_METRIC, protocol=PROTOCOL_KERNEL))
+            self._routes.bring(Route(network, (leg,), metric=_CONNECTED_METRIC, protocol=PROTOCOL_KERNEL))
 
     def _gone(self, device: Device, held: Holding) -> None:
         self._routes.take(_local(device, held))
@@ -126,6 +134,11 @@ class Addresses:
 def _local(device: Device, held: Holding) -> Route:
     leg = NextHop(device.name)
     return Route(Prefix.of(held.ip), (leg,), table=TABLE_LOCAL, type="local", protocol=PROTOCOL_KERNEL)
+
+
+def _network(held: Holding) -> Prefix:
+    """The network of the address itself, whatever its peer is."""
+    return Prefix.around(IPV6, int(held.ip), held.length)
 
 
 def _scope(address: Address) -> int:

@@ -11,7 +11,7 @@ from typing import Any
 
 import attrs
 
-from hostrouting.backends.memory.devices import Device, Devices
+from hostrouting.backends.memory.devices import LOOPBACK, Device, Devices
 from hostrouting.backends.memory.errors import KernelError
 from hostrouting.backends.memory.rules import Rules
 from hostrouting.backends.memory.tables import Installed, Tables, as_kept
@@ -58,20 +58,21 @@ class Checks:
             raise KernelError(errno.ENODEV)
         if not device.up:
             raise KernelError(errno.ENETDOWN, "Nexthop device is not up")
-        if route.prefsrc is not None and not self._is_own(route.prefsrc):
+        if route.prefsrc is not None and not self.is_source(route.prefsrc, device.name):
             raise KernelError(errno.EINVAL, "Invalid source address")
         own = route.type in {"local", "anycast"}
         return attrs.evolve(leg, dev=device.name, linkdown=not device.carrier and not own)
 
     def _gateway(self, gateway: IPv6Address, device: Device | None, *, leg: NextHop, table: int) -> Device:
-        if self._is_own(gateway):
+        named = device
+        if named is not None and self._is_own(gateway, named):
             raise KernelError(errno.EINVAL, "Gateway can not be a local address")
         if not gateway.is_link_local:
             if gateway.is_multicast or not int(gateway):
                 raise KernelError(errno.EINVAL, "Invalid gateway address")
             if leg.onlink:
                 found = self._nearest(TABLE_MAIN, gateway, leg.dev)
-                if found is not None and found.prefix.network and found.legs and leg.dev not in found.devs:
+                if found is not None and found.prefix.network and _leads_on(found) and leg.dev not in found.devs:
                     raise KernelError(errno.EINVAL, "Nexthop has invalid gateway or device mismatch")
             else:
                 device = self._devices.find(self._egress(gateway, leg.dev, table))
@@ -79,18 +80,27 @@ class Checks:
             raise KernelError(errno.EINVAL, "Egress device not specified")
         if device.loopback:
             raise KernelError(errno.EINVAL, "Egress device can not be loopback device for this route")
+        if named is None and self._is_own(gateway, device):
+            raise KernelError(errno.EINVAL, "Gateway can not be a local address")
         return device
 
     def _egress(self, gateway: IPv6Address, dev: str | None, table: int) -> str:
         """The device on whose link the gateway is; EHOSTUNREACH when it is on none, or on another one."""
         for found in (self._in_table(table, gateway, dev), self._by_rules(gateway, dev)):
-            if found is not None and found.legs and found.legs[0].gateway is None:
+            if found is not None and _leads_on(found) and found.legs[0].gateway is None:
                 return found.devs[0]
         raise KernelError(errno.EHOSTUNREACH)
 
-    def _is_own(self, address: IP) -> bool:
-        """Whether any device holds the address."""
-        return any(held.ip == address for device in self._devices for held in device.ipv6)
+    def _is_own(self, address: IP, dev: Device) -> bool:
+        """Whether any device holds the address; a link-local one counts on this device only."""
+        holders = [dev] if address.is_link_local else self._devices
+        return any(held.ip == address for device in holders for held in device.ipv6)
+
+    def is_source(self, address: IP, dev: str | None) -> bool:
+        """Whether packets that leave by this device may have the address as their source."""
+        device = self._devices.find(dev)
+        holders = [device] if device and (address.is_link_local or address.is_loopback) else self._devices
+        return any(held.ip == address for holder in holders for held in holder.ipv6)
 
     def _nearest(self, table: int, address: IP, dev: str | None) -> Route | None:
         """What one table has for the address, by this device if there are several."""
@@ -132,6 +142,11 @@ def _check_onlink(leg: NextHop, device: Device | None) -> None:
         raise KernelError(errno.ENODEV, "Nexthop device required for onlink")
     if leg.onlink and device is not None and not device.up:
         raise KernelError(errno.ENETDOWN, "Nexthop device is not up")
+
+
+def _leads_on(route: Route) -> bool:
+    """Whether it is not one of those that lead nowhere; a network of an address on lo is."""
+    return bool(route.legs) and not (route.type == "unicast" and LOOPBACK in route.devs)
 
 
 def _usable(installed: Installed, dev: str | None) -> bool:

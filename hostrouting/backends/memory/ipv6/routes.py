@@ -133,9 +133,9 @@ class Routes:
                 installed.mark(device.name, linkdown=not device.carrier)
 
     def source_gone(self, source: IP) -> None:
-        """Routes whose preferred source address is gone stay, without a preference."""
+        """Routes whose preferred source is on no device any more stay, without a preference."""
         for installed in self._tables.everything():
-            if installed.route.prefsrc == source:
+            if installed.route.prefsrc == source and not self._checks.is_source(source, installed.leg.dev):
                 installed.route = attrs.evolve(installed.route, prefsrc=None)
 
     def listed(self) -> Iterator[Route]:
