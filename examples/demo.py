@@ -15,10 +15,9 @@ import sys
 import tempfile
 
 import phases
-from hostrouting import Configure, Host, HostLayout, HostRoutingConfig
+from hostrouting import Configure, Host, HostRoutingConfig
 from hostrouting.cli import main
 from hostrouting.model import as_ip
-from hostrouting.system import LocalFiles
 from hostrouting.testing import FakeHost, h200
 
 CIDR, ADDRESS = "172.16.0.0/16", "172.16.5.9"
@@ -54,9 +53,7 @@ def node_on_linux(root: str) -> Host:
     done = subprocess.run(command, input=batch, capture_output=True, text=True, check=False, timeout=30)  # noqa: S603  no shell
     if done.returncode:
         raise OSError(done.returncode, done.stderr.strip().splitlines()[0], "ip")
-    from hostrouting.backends.netlink import NetlinkBackend  # noqa: PLC0415  not where the node is in memory
-
-    return Host(backend=NetlinkBackend, files=LocalFiles(), manager=None, layout=HostLayout(root=root))
+    return Host.sandbox(root, netns="/proc/self/ns/net")
 
 
 def tell(text: str) -> None:

@@ -24,7 +24,7 @@ class JournalBackend:
         """Everything as it is now, or only what is asked for of it, from the other."""
         return self.inner.snapshot(**only)
 
-    def lookup(self, destinations: Sequence[IP], flow: Flow = PLAIN) -> tuple[Answer, ...]:
+    def lookup(self, destinations: Sequence[IP | str], flow: Flow = PLAIN) -> tuple[Answer, ...]:
         """What the other says."""
         return self.inner.lookup(destinations, flow)
 

@@ -27,7 +27,7 @@ A tour, in the order in which the names are needed: an agent's author needs 1 an
     CleanupResult           what CleanStaleAzureVnet found and did
     CleanupPlan             what it would do: what is stale, what stays, each with its reason
     UndoResult              what UndoAzureVnetCleanup brought back
-    Host                    the host: `Host.local` is this machine, `Host.offline` an image
+    Host                    the host: `Host.local` is this machine, `Host.offline` an image, `Host.sandbox` a namespace
     HostLayout              every path and every name of ours on it
 
 2. What the operator wrote: frozen values that are right or do not exist; a ConfigError has every fault at once
@@ -104,7 +104,7 @@ A tour, in the order in which the names are needed: an agent's author needs 1 an
 `hostrouting.cli` is the command line.
 """
 
-import phases
+from hostrouting import own_phases
 
 TYPE_CHECKING = False  # to load `typing` would cost a command that only prints its usage a third of its time
 if TYPE_CHECKING:
@@ -172,12 +172,6 @@ if TYPE_CHECKING:
     from hostrouting.uplink import DesiredRoute, Pending, resolve_route
 
 __version__ = "0.1.0"
-
-# `phases` belongs to someone else on the package index, whose files would overwrite ours.
-if getattr(phases, "__distribution__", None) != "hostrouting":
-    from hostrouting.errors import ForeignPhases
-
-    raise ForeignPhases(found=str(getattr(phases, "__file__", None) or "an unknown place"))
 
 __all__ = [
     # what an agent puts into its pipeline
@@ -340,7 +334,17 @@ _HOMES = {
 }
 
 if not TYPE_CHECKING:  # a type checker that saw it would believe any name
-    __getattr__ = phases.lazily(__name__, _HOMES, globals())
+    if own_phases.foreign_phases() is None:
+        import phases
+
+        __getattr__ = phases.lazily(__name__, _HOMES, globals())
+    else:
+
+        def __getattr__(name: str) -> object:
+            """Refuse each public name; what the command line needs to say so is not among them."""
+            if name in __all__:
+                own_phases.require_own_phases()
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -45,6 +45,14 @@ class Effects:
     files: tuple[str, ...] = attrs.field(default=(), converter=_each_once)
     operations: tuple[Operation, ...] = ()
 
+    def to_mapping(self) -> dict[str, object]:
+        """The same as plain values; a route in the words of `ip route`."""
+        return {
+            "changes": [str(change) for change in self.changes],
+            "files": list(self.files),
+            "operations": [attrs.asdict(it) for it in self.operations],
+        }
+
     def __add__(self, other: Effects) -> Effects:
         return Effects(
             (*self.changes, *other.changes), (*self.files, *other.files), (*self.operations, *other.operations)

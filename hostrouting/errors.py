@@ -51,7 +51,7 @@ call may go well later.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -114,6 +114,28 @@ class HostRoutingError(Exception):
         """Cross to another process as what it is: its words and facts are taken along, not made anew."""
         return _restore, (type(self), self.args), dict(self.__dict__)
 
+    def to_mapping(self) -> dict[str, object]:
+        """Its kind and its facts as plain values, for a report; `str()` has them in a sentence.
+
+        `canRetry` says whether the same call may go well later, and `effects` what was changed before it was raised.
+        """
+        facts = {name: _plain(value) for name, value in vars(self).items() if not name.startswith("_")}
+        plain = {name: value for name, value in facts.items() if value is not _NOT_PLAIN and name != "can_retry"}
+        return {"kind": type(self).__name__, "canRetry": getattr(self, "can_retry", None), **plain}
+
+
+_NOT_PLAIN = object()
+
+
+def _plain(fact: object) -> object:
+    """What an error carries, as JSON can hold it; tables and snapshots stay with the error."""
+    if fact is None or isinstance(fact, str | int | dict):
+        return fact
+    if isinstance(fact, tuple) and all(isinstance(member, str | Fault) for member in fact):
+        return [attrs.asdict(member) if isinstance(member, Fault) else member for member in fact]
+    offer = getattr(fact, "to_mapping", None)
+    return offer() if callable(offer) and not isinstance(fact, type) else _NOT_PLAIN
+
 
 def _restore(kind: type[HostRoutingError], args: tuple[object, ...]) -> HostRoutingError:
     return kind.__new__(kind, *args)
@@ -159,16 +181,13 @@ class ConfigError(HostRoutingError, ValueError):
 
 
 class ForeignPhases(HostRoutingError, ImportError):  # noqa: N818  the name says what was found
-    """Another distribution's `phases` hides the one that hostrouting brings."""
+    """Another project's `phases` is in the place of the one that hostrouting brings, or none is there."""
 
-    def __init__(self, found: str) -> None:
-        """Name the file that was found in our place."""
+    def __init__(self, found: str, remedy: str) -> None:
+        """Name the file that was found in our place, or none, and what mends it."""
         self.found = found
-        super().__init__(
-            f"the package 'phases' found at {found} is not the one that hostrouting brings; "
-            "another distribution of that name is installed over it: uninstall it (pip uninstall phases), "
-            "then reinstall hostrouting (pip install --force-reinstall --no-deps hostrouting)"
-        )
+        where = f"found at {found} is not the one that hostrouting brings" if found else "of hostrouting is missing"
+        super().__init__(f"the package 'phases' {where}; {remedy}")
 
 
 class SnapshotError(HostRoutingError, ValueError):
@@ -216,13 +235,17 @@ _SHOWN = 10  # reasons in one message
 
 
 class RouteOverlapError(HostRoutingError):
-    """Expected CIDRs do not leave by the expected devices, and the mode is STRICT. `report` has all of it."""
+    """Expected CIDRs do not leave by the expected devices, and the mode is STRICT.
+
+    `report` has all of it, and `check` the same as the JSON value `hostrouting/check/1`.
+    """
 
     can_retry = False
 
-    def __init__(self, message: str, *, report: object = None) -> None:
+    def __init__(self, message: str, *, report: object = None, check: dict[str, Any] | None = None) -> None:
         """Say what escapes and what repairs it."""
         self.report = report
+        self.check = check
         super().__init__(message)
 
 

@@ -1,22 +1,24 @@
 """A host as the tasks meet it: kernel, files, manager, filters, and where everything lives. Nothing is decided here.
 
-`Host.local()` is this machine, `Host.offline(root)` an image that is mounted somewhere, and
-`hostrouting.testing.FakeHost` a host that exists in memory only.
+`Host.local()` is this machine, `Host.offline(root)` an image that is mounted somewhere, `Host.sandbox(root, netns=…)` a
+network namespace of this machine's kernel, and `hostrouting.testing.FakeHost` a host that exists in memory only.
 """
 
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import attrs
 
+from hostrouting.door import require, uncalled
 from hostrouting.errors import HostBusy
 from hostrouting.layout import HostLayout
 from hostrouting.system import Files, ImageFiles, LocalFiles, Manager, SystemdManager
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from os import PathLike
 
     import phases
     from hostrouting.backends.base import RouteBackend
@@ -26,22 +28,49 @@ if TYPE_CHECKING:
     from hostrouting.neighbours import KernelLinkLayer, LinkLayer
     from hostrouting.nftables import Nftables, NftProgram
 
-__all__ = ["Host"]
+__all__ = ["Host", "made", "makes_edge", "needs_host"]
+
+_A_KERNEL = (
+    "a kernel is a part of a host: FakeHost(kernel=…) in a test, attrs.evolve(Host.local(), backend=…) elsewhere"
+)
+_HOSTS = "Host.local() is this machine, Host.offline(root) an image, hostrouting.testing.FakeHost() a host in memory"
+
+
+def needs_host(instance: object, _attribute: object, value: Any) -> None:
+    """For a class that works on a host: TypeError with the remedy when it is given anything else."""
+    require(value, Host, type(instance).__name__, _A_KERNEL if hasattr(value, "snapshot") else _HOSTS)
+
+
+def makes_edge(_instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
+    """For a host: TypeError where an edge itself is given, and not what makes one."""
+    if value is not None and not callable(value):
+        name, given = attribute.name, type(value).__name__
+        raise TypeError(f"a host's {name} is a function that makes one, not a {given}; write {name}=lambda: …")
+
+
+def made(_instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
+    """For a host: TypeError for a class or a function in the place of what it makes."""
+    if name := uncalled(value):
+        raise TypeError(f"a host's {attribute.name}: {name} is a {type(value).__name__}; call it: {name}()")
+
+
+def _is_layout(_instance: object, _attribute: object, value: Any) -> None:
+    require(value, HostLayout, "a host's layout", "write HostLayout(root=…)")
 
 
 # What most hosts never need is loaded when it is used.
 
 
-def _nft() -> NftProgram:
+def _nft(words: tuple[str, ...] = ()) -> NftProgram:
     from hostrouting.nftables import NftProgram  # noqa: PLC0415
 
-    return NftProgram()
+    return NftProgram(words=words)
 
 
-def _ebtables() -> EbtablesProgram:
+def _ebtables(words: tuple[str, ...] = ()) -> EbtablesProgram:
     from hostrouting.ebtables import EbtablesProgram  # noqa: PLC0415
 
-    return EbtablesProgram()
+    return EbtablesProgram(words=words)
 
 
 def _link_layer() -> KernelLinkLayer:
@@ -66,17 +95,17 @@ def _programs_at(dev: str) -> Programs:
 class Host:
     """The edges of one host. Each can be replaced on its own."""
 
-    backend: Callable[[], RouteBackend] | None
+    backend: Callable[[], RouteBackend] | None = attrs.field(validator=makes_edge)
     """How the kernel's routing is reached; None for an image, which has no kernel."""
-    files: Files
-    manager: Manager | None
-    """None for an image: what is enabled takes effect when it boots."""
-    layout: HostLayout = attrs.field(factory=HostLayout)
-    nftables: Callable[[], Nftables] | None = None
+    files: Files = attrs.field(validator=made)
+    manager: Manager | None = attrs.field(validator=made)
+    """None for an image, where what is enabled takes effect when it boots, and for a sandbox, which never does."""
+    layout: HostLayout = attrs.field(factory=HostLayout, validator=_is_layout)
+    nftables: Callable[[], Nftables] | None = attrs.field(default=None, validator=makes_edge)
     """How nftables is reached; None where nothing may be asked of it: in an image."""
-    ebtables: Callable[[], Ebtables] | None = None
+    ebtables: Callable[[], Ebtables] | None = attrs.field(default=None, validator=makes_edge)
     """How ebtables is reached; None for an image."""
-    link_layer: Callable[[], LinkLayer] | None = None
+    link_layer: Callable[[], LinkLayer] | None = attrs.field(default=None, validator=makes_edge)
     """How MAC addresses and neighbours are reached; None for an image."""
     fetch: Fetch = _fetch
     """How the instance metadata is asked for."""
@@ -108,6 +137,30 @@ class Host:
         Its links lead where they will when it has booted, never out of it.
         """
         return cls(backend=None, files=ImageFiles(root), manager=None, layout=HostLayout(root=root))
+
+    @classmethod
+    def sandbox(cls, root: str, *, netns: str | PathLike[str]) -> Host:
+        """The real kernel in a network namespace, and files below a directory: to try all of it on.
+
+        `netns` is a path, or a name as in `ip netns`; this machine's own is refused with ValueError, and so is a `root`
+        that is not a directory below /. Routes, filters, neighbours, settings under /proc/sys/net and requests to the
+        metadata service are those of the namespace. There is no systemd: what is enabled is a link below the root.
+        """
+        from hostrouting.backends.netlink import NetlinkBackend  # noqa: PLC0415  netlink is loaded when it is used
+        from hostrouting.sandbox import Namespace, SandboxFiles, SandboxLinkLayer  # noqa: PLC0415  as above
+
+        namespace = Namespace.of(netns)
+        return cls(
+            backend=lambda: NetlinkBackend(netns=namespace.path),
+            files=SandboxFiles(root, namespace),
+            manager=None,
+            layout=HostLayout(root=root),
+            nftables=lambda: _nft(namespace.words),
+            ebtables=lambda: _ebtables(namespace.words),
+            link_layer=lambda: SandboxLinkLayer(_link_layer(), namespace),
+            fetch=lambda url, timeout: namespace.call(lambda: _fetch(url, timeout)),
+            programs_at=lambda dev: namespace.call(lambda: _programs_at(dev)),
+        )
 
     @contextmanager
     def locked(self, ctx: phases.Context) -> Iterator[Self]:

@@ -20,7 +20,7 @@ def _directory(_: "HostLayout", attribute: "attrs.Attribute[str]", value: str) -
 
 @attrs.frozen(kw_only=True)
 class HostLayout:
-    """Every path and name on one host, or, with `root`, on an image that is mounted there.
+    """Every path and name on one host, or, with `root`, on an image that is mounted there or in a sandbox.
 
     Properties that end in `_path` are where a file is from here, below the root. The directories are as the host
     itself will see them; that is what stands in units and scripts.

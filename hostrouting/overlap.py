@@ -10,8 +10,9 @@ from typing import Literal, TypeAlias
 
 import attrs
 
+from hostrouting.door import listed, names, require
 from hostrouting.fib import ANY, Cases, Cell, Decision, Fib, Flow, Variant
-from hostrouting.model import IPV4, NextHop, Prefix, prefixes_between, width_of
+from hostrouting.model import IPV4, NextHop, Prefix, as_prefix, extent, prefixes_between, width_of
 from hostrouting.reserved import LOOPBACK
 from hostrouting.uplink import outbound_devs
 
@@ -49,6 +50,11 @@ class Finding:
         """The range in the fewest blocks."""
         return tuple(prefixes_between(self.cidr.family, self.first, self.last))
 
+    def __repr__(self) -> str:
+        way = f" by {', '.join(self.devs)}" if self.devs else ""
+        where = extent(self.cidr.family, self.first, self.last)
+        return f"<Finding {self.kind} {where} of {self.cidr}{way}: {self.decision}>"
+
 
 @attrs.frozen
 class Note:
@@ -66,6 +72,12 @@ class Note:
     escapes: bool
     more_routes: int = 0
 
+    def __repr__(self) -> str:
+        cases = " or ".join(" and ".join(map(str, case)) for case in self.cases)
+        fate = f"{'escape' if self.escapes else 'stay'}, {self.more_routes} more routes"
+        where = f"{extent(self.cidr.family, self.first, self.last)} of {self.cidr}"
+        return f"<Note {where}, {cases}: {self.decision}, {fate}>"
+
 
 @attrs.frozen
 class Kept:
@@ -76,6 +88,9 @@ class Kept:
     last: int
     decision: Decision
 
+    def __repr__(self) -> str:
+        return f"<Kept {extent(self.cidr.family, self.first, self.last)} of {self.cidr}: {self.decision}>"
+
 
 @attrs.frozen
 class OverlapReport:
@@ -84,7 +99,7 @@ class OverlapReport:
     verdict: Verdict
     cidrs: tuple[Prefix, ...]
     expected_devs: tuple[str, ...]
-    allowed: tuple[str, ...] = ()
+    allowed_devs: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()
     notes: tuple[Note, ...] = ()
     kept: tuple[Kept, ...] = ()
@@ -94,22 +109,26 @@ def check_overlap(
     fib: Fib,
     cidrs: Iterable[Prefix | IPv4Network | IPv6Network | str],
     *,
-    devs: Iterable[str] = (),
-    allowed: Iterable[str] = (),
+    expected_devs: Iterable[str] = (),
+    allowed_devs: Iterable[str] = (),
     flow: Flow = ANY,
 ) -> OverlapReport:
     """Whether every address of every CIDR leaves by an expected device.
 
-    Expected are `devs`, or those of the default route of the CIDRs' family when none are given. `allowed` are
-    patterns of devices that may carry some of it too. A CIDR may be text, such as "172.16.0.0/16". ValueError for a
-    text that is none, and for CIDRs of both families at once.
+    Expected are `expected_devs`, or the devices of the default route of the CIDRs' family when none are given.
+    `allowed_devs` are patterns of devices that may carry some of it too. A CIDR may be text, such as "172.16.0.0/16".
+    ValueError for a text that is none, and for CIDRs of both families at once; TypeError for a text where a list is
+    meant.
     """
-    expected = tuple(sorted({_prefix(cidr) for cidr in cidrs}))
+    require(fib, Fib, "check_overlap", "write Fib(snapshot)")
+    expected = tuple(sorted({as_prefix(cidr) for cidr in listed(cidrs, "check_overlap: cidrs")}))
     families = {cidr.family for cidr in expected}
     if len(families) > 1:
         raise ValueError("CIDRs of IPv4 and of IPv6 are two checks: each family has a default route of its own")
-    named = tuple(dict.fromkeys(devs)) or outbound_devs(fib, family=families.pop() if families else IPV4)
-    patterns = tuple(allowed)
+    named = tuple(dict.fromkeys(names(expected_devs, "check_overlap: expected_devs"))) or outbound_devs(
+        fib, family=families.pop() if families else IPV4
+    )
+    patterns = names(allowed_devs, "check_overlap: allowed_devs")
     if not named and expected:
         return OverlapReport("no-default-route", expected, (), patterns)
     judge = Judge(named, patterns)
@@ -126,12 +145,6 @@ def check_overlap(
     return OverlapReport(verdict, expected, named, patterns, tuple(findings), tuple(notes), tuple(kept))
 
 
-def _prefix(cidr: Prefix | IPv4Network | IPv6Network | str) -> Prefix:
-    if isinstance(cidr, str):
-        return Prefix.parse(cidr)
-    return cidr if isinstance(cidr, Prefix) else Prefix.of(cidr)
-
-
 def is_own(decision: Decision) -> bool:
     """Whether the host keeps such packets for itself, or sends them to all."""
     return decision.kind in _OWN
@@ -140,10 +153,10 @@ def is_own(decision: Decision) -> bool:
 class Judge:
     """Tells decisions that are welcome from escapes."""
 
-    def __init__(self, expected: tuple[str, ...], allowed: tuple[str, ...]) -> None:
+    def __init__(self, expected_devs: tuple[str, ...], allowed_devs: tuple[str, ...]) -> None:
         """Take the expected devices by name and the allowed ones by pattern."""
-        self._welcome = dict.fromkeys(expected, True)
-        self._allowed = allowed
+        self._welcome = dict.fromkeys(expected_devs, True)
+        self._allowed = allowed_devs
 
     def escape(self, decision: Decision) -> Judged:
         """How the decision escapes, and by which devices; None when it does not."""

@@ -11,6 +11,7 @@ from typing import Self
 import attrs
 
 from hostrouting.connected import connected_routes
+from hostrouting.door import listed, require
 from hostrouting.fib import Fib
 from hostrouting.foresight import Foreseen, foresee
 from hostrouting.leftover import deletion_command, is_left_behind
@@ -110,7 +111,9 @@ def plan_routes(
     Routes that carry a `former` number are ours too: they are replaced where they are wanted, and go otherwise. Two
     wishes for one destination and metric that are not the same are refused with ValueError.
     """
-    wishes = tuple(desired)
+    wishes = listed(desired, "plan_routes")
+    if strangers := [wish for wish in wishes if not isinstance(wish, DesiredRoute)]:
+        require(strangers[0], DesiredRoute, "plan_routes", 'write DesiredRoute("10.0.0.0/8")')
     routes, fib = snapshot.routes, Fib(snapshot)
     ours = frozenset({protocol, *former})
     uplink = Uplink(fib, protocol=protocol, former=former)

@@ -5,7 +5,6 @@ the route conflicts with others (`plan`), or what makes it wanted.
 """
 
 from collections.abc import Collection, Iterator
-from ipaddress import IPv4Network, IPv6Network
 from typing import TypeAlias
 
 import attrs
@@ -23,6 +22,8 @@ from hostrouting.model import (
     NextHop,
     Prefix,
     Route,
+    as_ip,
+    as_prefix,
 )
 
 __all__ = [
@@ -42,16 +43,19 @@ _Way: TypeAlias = tuple[tuple[NextHop, ...], int]
 _TAKEN = {"local": "this host's own address", "broadcast": "a broadcast address"}
 
 
-def _as_prefix(value: Prefix | IPv4Network | IPv6Network) -> Prefix:
-    return value if isinstance(value, Prefix) else Prefix.of(value)
+def _as_gateway(value: IP | str | None) -> IP | None:
+    return None if value is None else as_ip(value)
 
 
 @attrs.frozen
 class DesiredRoute:
-    """A static route that somebody wants: what is None is taken from the default route."""
+    """A static route that somebody wants: what is None is taken from the default route.
 
-    destination: Prefix = attrs.field(converter=_as_prefix)
-    gateway: IP | None = attrs.field(default=None, kw_only=True)
+    Destination and gateway may be given as texts.
+    """
+
+    destination: Prefix = attrs.field(converter=as_prefix)
+    gateway: IP | None = attrs.field(default=None, converter=_as_gateway, kw_only=True)
     dev: str | None = attrs.field(default=None, kw_only=True)
     metric: int = attrs.field(default=0, kw_only=True)
 
@@ -66,6 +70,9 @@ class DesiredRoute:
         words += [f"dev {self.dev}"] if self.dev else []
         words += [f"metric {self.metric}"] if self.metric else []
         return " ".join(words)
+
+    def __repr__(self) -> str:
+        return f"<DesiredRoute {self}>"
 
 
 @attrs.frozen

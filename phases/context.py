@@ -13,7 +13,7 @@ from phases.clock import Clock, SystemClock
 from phases.errors import Cancelled, DeadlineExceeded
 from phases.interrupts import closed, whole
 from phases.logs import LogObserver, TaskLogger
-from phases.scope import Scope
+from phases.scope import Scope, innermost, standing_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -21,7 +21,23 @@ if TYPE_CHECKING:
 
     from phases.events import Event, Observer
 
-__all__ = ["Context", "Node", "Run"]
+__all__ = ["Context", "Node", "Run", "listed_observers", "valid_context"]
+
+
+def valid_context(ctx: Any) -> Context:
+    """The context, or a new one for None. TypeError for anything else, such as a clock."""
+    if ctx is not None and not isinstance(ctx, Context):
+        given = getattr(ctx, "__name__", type(ctx).__name__)
+        raise TypeError(f"{given} was given in the place of a context; write phases.Context(…), or leave it out")
+    return ctx or Context()
+
+
+def listed_observers(observers: Any) -> list[Observer]:
+    """The observers of a list. TypeError for one alone, and for what cannot be called with an event."""
+    alone = callable(observers) or isinstance(observers, str)
+    if alone or not all(map(callable, found := list(observers))):
+        raise TypeError(f"observers={observers!r:.80} is not a list of functions of one event; write observers=[…]")
+    return found
 
 
 class Run:
@@ -91,11 +107,12 @@ class Context:
 
     - `check()` raises Cancelled when it is time to stop; `sleep()` waits and does the same.
     - `on_cancel()` calls back when it is time to stop, for a task that waits for something else.
+    - `within()` gives a part of the task so many seconds.
     - `shielded()` lets a transaction finish, or roll back, before it is stopped.
     - `log` is a logger whose lines say which run and task they come from.
     """
 
-    __slots__ = ("_log", "attempt", "node", "path", "run", "scope")
+    __slots__ = ("_log", "_scope", "attempt", "node", "path", "run")
 
     def __init__(
         self,
@@ -111,14 +128,16 @@ class Context:
         Without observers of your own, each event becomes a line of the logger (`phases` by default).
         """
         logger = logger or logging.getLogger("phases")
+        if isinstance(clock, type):
+            raise TypeError(f"clock={clock.__name__} is a class; make one: clock={clock.__name__}()")
         self.run = Run(
             clock=clock or SystemClock(),
             logger=logger,
             run_id=run_id or os.urandom(4).hex(),
-            observers=(LogObserver(logger),) if observers is None else observers,
+            observers=(LogObserver(logger),) if observers is None else listed_observers(observers),
             seconds=deadline,
         )
-        self.scope = self.run.scope
+        self._scope = self.run.scope
         self.path: tuple[str, ...] = ()
         self.node: Node | None = None
         self.attempt = 1
@@ -127,6 +146,11 @@ class Context:
     def __repr__(self) -> str:
         state = f"cancelled: {self.reason}" if self.cancelled else "running"
         return f"<Context of {'/'.join(self.path) or 'a new run'}, run {self.run_id}, {state}>"
+
+    @property
+    def scope(self) -> Scope:
+        """What it is told to stop by: while a block of `within` is open on it here, that block's."""
+        return innermost(self._scope)
 
     @property
     def run_id(self) -> str:
@@ -191,7 +215,7 @@ class Context:
                 change(safe)      # may take its time, or fail and roll back
             ctx.check()           # now stop, if that is what was asked meanwhile
         """
-        scope = self._scope(None, grace)
+        scope = self._part(None, grace)
         with whole(), _time_is_up(scope, grace):
             yield self._with_scope(scope)
 
@@ -201,8 +225,13 @@ class Context:
         """A context for a part of a task that has only so many seconds: DeadlineExceeded is raised when they are over.
 
         `deadline()` does the same for a whole task. Without seconds it is a part that can be stopped on its own.
+        Inside the block, in its thread and in those of groups that it runs, this context has the limit, too:
+
+            with ctx.within(5):
+                ctx.sleep(100)    # DeadlineExceeded after 5 seconds
         """
-        with self._scope(self.scope, seconds) as scope, _time_is_up(scope, seconds):
+        outer = self.scope
+        with self._part(outer, seconds) as scope, _time_is_up(scope, seconds), standing_for(outer, scope):
             yield self._with_scope(scope)
 
     def entering(self, name: str, *, node: Node | None) -> Context:
@@ -232,14 +261,14 @@ class Context:
             self.node.attempts = attempt
         return again
 
-    def _scope(self, parent: Scope | None, seconds: float | None) -> Scope:
+    def _part(self, parent: Scope | None, seconds: float | None) -> Scope:
         name = "/".join(self.path) or "the run"
         return Scope(self.clock, name=name, run_id=self.run_id, parent=parent, seconds=seconds)
 
     def _with_scope(self, scope: Scope) -> Context:
         other = Context.__new__(Context)
         other.run, other.path, other.node, other.attempt = self.run, self.path, self.node, self.attempt
-        other.scope = scope
+        other._scope = scope
         other._log = self._log
         return other
 

@@ -41,8 +41,8 @@ class PhasesError(Exception):
 class TaskFailed(PhasesError):  # noqa: N818  reads as what happened
     """One or more tasks failed.
 
-    `failures` holds each of them, in the order in which they happened; `path` and `cause` are those of the
-    first. The cause is also `__cause__` (an ExceptionGroup when there are several), so that a printed
+    `failures` holds each of them, in the order in which they happened; `path` and `error` are those of the
+    first. The error is also `__cause__` (an ExceptionGroup when there are several), so that a printed
     traceback loses nothing. `report` is set where undo() raises it.
     """
 
@@ -65,7 +65,7 @@ class TaskFailed(PhasesError):  # noqa: N818  reads as what happened
         return self.failures[0].path
 
     @property
-    def cause(self) -> BaseException:
+    def error(self) -> BaseException:
         """What the task that failed first raised."""
         return self.failures[0].error
 

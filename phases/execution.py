@@ -5,7 +5,7 @@ from __future__ import annotations
 import types
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from phases.context import Context, Node
+from phases.context import Context, Node, valid_context
 from phases.errors import Cancelled, StoppedElsewhere, TaskFailed
 from phases.events import Failure, Finished, Skipped, Started, Status
 from phases.interrupts import call_open, closed, hold_interrupts
@@ -26,13 +26,13 @@ def execute(task: Task[T], ctx: Context | None = None) -> T:
     """Run the task and return its result.
 
     Logs `started`, then one line that says how it ended and how long it took. An Exception becomes TaskFailed, with
-    the path of names and the cause. The order to stop comes out as Cancelled; KeyboardInterrupt and
+    the path of names and the error. The order to stop comes out as Cancelled; KeyboardInterrupt and
     SystemExit come out as themselves, after their line was logged.
 
     Called with the context of a running task, the task becomes a step inside that one; where run(skip=…) leaves that
     step out, the result is a Skip. From a running event loop use `await asyncio.to_thread(phases.execute, task)`.
     """
-    ctx = ctx or Context()
+    ctx = valid_context(ctx)
     if ctx.node is not None:
         return step(valid_task(task), ctx)
     with hold_interrupts():

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from phases.context import Context
+from phases.context import Context, listed_observers
 from phases.errors import Cancelled, TaskFailed
 from phases.events import Observer, Status
 from phases.execution import step
@@ -47,7 +47,7 @@ def run(
     """
     selection = Selection.of(valid_task(task), only=only, skip=skip)
     logger = logger or logging.getLogger("phases")
-    chosen = default_observers(logger) if observers is None else list(observers)
+    chosen = default_observers(logger) if observers is None else listed_observers(observers)
     builder = ReportBuilder()
     ctx = Context(deadline=deadline, clock=clock, logger=logger, run_id=run_id, observers=[builder, *chosen])
     ctx.run.leaves_out = selection.leaves_out

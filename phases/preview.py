@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from phases.context import Context
+from phases.context import valid_context
 from phases.selection import Selection
 from phases.tasks import offer_of, subtasks_of, valid_task
-from phases.text import describe_error, draw_tree, plain, printable
+from phases.text import as_data, describe_error, draw_tree, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from phases.context import Context
     from phases.tasks import AnyTask
 
 __all__ = ["Plan", "plan"]
@@ -65,10 +66,9 @@ class Plan:
         return json.dumps(self.to_mapping(), indent=indent)
 
     def _plain(self) -> dict[str, object]:
-        offer = getattr(self.plan, "to_mapping", None)
         return {
             "name": self.name,
-            "plan": plain(offer() if callable(offer) else self.plan),
+            "plan": as_data(self.plan),
             "note": self.note,
             "error": None if self.error is None else describe_error(self.error),
             "children": [child._plain() for child in self.children],
@@ -95,7 +95,7 @@ def plan(
     answer does not keep the others from answering: its error is in the tree, and `ok` is false.
     """
     selection = Selection.of(valid_task(task), only=only, skip=skip)
-    return _ask(task, ctx or Context(), selection)
+    return _ask(task, valid_context(ctx), selection)
 
 
 def _ask(task: AnyTask, ctx: Context, selection: Selection) -> Plan:

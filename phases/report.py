@@ -1,4 +1,8 @@
-"""What happened in a run, as a tree that can be kept, printed and sent: a fold over the run's events."""
+"""What happened in a run, as a tree that can be kept, printed and sent: a fold over the run's events.
+
+`KEYS` has every key of its JSON, `phases/report/1`, with what it means. A key is added without a new version; one that
+goes, or means something else, makes the number higher.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +11,35 @@ from typing import TYPE_CHECKING
 import attrs
 
 from phases.events import Event, Failure, Finished, Retrying, Skipped, Started, Status
-from phases.text import describe_error, draw_tree, escaped, plain, seconds_in_words
+from phases.text import as_data, describe_error, draw_tree, escaped, plain, seconds_in_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
-__all__ = ["Report", "ReportBuilder", "folded"]
+__all__ = ["KEYS", "Report", "ReportBuilder", "folded"]
 
 SCHEMA = "phases/report/1"
+KEYS = {
+    "schema": "phases/report/1; on the root only, like the next two",
+    "run": "the name of the run, which its log lines carry, too",
+    "signal": "the number of the signal that stopped the run; null when none did",
+    "name": "the task",
+    "action": "what was asked of it: do or undo",
+    "status": "running, ok, failed, cancelled or skipped",
+    "started": "when it began, in UTC (ISO 8601); null when it never did",
+    "duration": "how many seconds it took; null until it has ended",
+    "attempt": "which attempt of the task above it this is, from 1",
+    "attempts": "how many attempts of its own it took",
+    "reason": "why it was skipped, cancelled or not begun; empty otherwise",
+    "error": "what it raised, in one line; null also where a group only passes on the failure of a task inside it",
+    "details": "what that error says of itself by a method to_mapping(), as data; null where it has none",
+    "traceback": "the traceback of a failure, as text",
+    "fields": "what its result puts on the log line, by a method log_fields()",
+    "result": "what it returned, as data: by to_mapping(), or else log_fields(), or as it is; null where skipped, "
+    "and where it has children, for they have theirs",
+    "children": "the tasks inside it, each with these keys, in the order in which they are listed",
+}
 SHOWN_AT_MOST = 30  # children of one group in the text; the JSON has them all
 
 
@@ -107,7 +131,7 @@ class Report:
         return f"{self.name}{undone}: {self.status}{took}{f': {why}' if why else ''}"
 
     def to_mapping(self) -> dict[str, object]:
-        """The report as plain values; `schema` and `run` are on the root only."""
+        """The report as plain values; `phases.report.KEYS` says what each key means."""
         return {"schema": SCHEMA, "run": self.run_id, "signal": self.signal, **self._plain()}
 
     def to_json(self, *, indent: int | None = None) -> str:
@@ -117,6 +141,7 @@ class Report:
         return json.dumps(self.to_mapping(), indent=indent)
 
     def _plain(self) -> dict[str, object]:
+        error = self.error if self.own else None
         return {
             "name": self.name,
             "action": self.action,
@@ -126,10 +151,11 @@ class Report:
             "attempt": self.attempt,
             "attempts": self.attempts,
             "reason": self.reason,
-            "error": None if self.error is None or not self.own else describe_error(self.error),
-            "traceback": _traceback(self.error) if self.own and self.status is Status.FAILED else None,
+            "error": None if error is None else describe_error(error),
+            "details": as_data(error) if callable(getattr(error, "to_mapping", None)) else None,
+            "traceback": _traceback(error) if self.status is Status.FAILED else None,
             "fields": plain(self.fields),
-            "result": plain(self.result),
+            "result": None if self.children or self.status is Status.SKIPPED else as_data(self.result),
             "children": [child._plain() for child in self.children],
         }
 

@@ -10,6 +10,7 @@ import logging
 import math
 import threading
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Self
 
 import attrs
@@ -18,11 +19,11 @@ from phases.errors import Cancelled
 from phases.interrupts import closed, raise_if_interrupted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from phases.clock import Clock, Event
 
-__all__ = ["Scope", "TimeLimit"]
+__all__ = ["Scope", "TimeLimit", "innermost", "standing_for"]
 
 
 @attrs.frozen(eq=False)
@@ -39,10 +40,45 @@ class TimeLimit:
         return f"the {self.seconds:g} s of {self.scope.name} are over"
 
 
+# Of a scope, the part of it whose block is open here: in this thread, and in those of the groups that run in the block.
+_PARTS: ContextVar[Mapping[Scope, Scope]] = ContextVar("phases_parts")
+
+
+def innermost(scope: Scope) -> Scope:
+    """What stands for the scope here: the innermost of its parts whose block is open, or else the scope itself."""
+    parts = _PARTS.get(None)
+    while parts and (part := parts.get(scope)) is not None and not part.left:
+        scope = part
+    return scope
+
+
+@contextmanager
+@closed
+def standing_for(scope: Scope, part: Scope) -> Iterator[None]:
+    """While the block is open, the part stands for the scope: whoever waits in the scope, waits in the part."""
+    _PARTS.set({**_PARTS.get({}), scope: part})
+    try:
+        yield
+    finally:
+        _PARTS.set({outer: inner for outer, inner in _PARTS.get({}).items() if inner is not part})
+
+
 class Scope:
     """A part of a run that is told to stop as one."""
 
-    __slots__ = ("_callbacks", "_cause", "_children", "_lock", "clock", "deadline", "event", "name", "parent", "run_id")
+    __slots__ = (
+        "_callbacks",
+        "_cause",
+        "_children",
+        "_lock",
+        "clock",
+        "deadline",
+        "event",
+        "left",
+        "name",
+        "parent",
+        "run_id",
+    )
 
     def __init__(
         self, clock: Clock, *, name: str, run_id: str, parent: Scope | None = None, seconds: float | None = None
@@ -53,6 +89,7 @@ class Scope:
         self.name = name
         self.run_id = run_id
         self.parent = parent
+        self.left = False
         self.event: Event = clock.event()
         self._cause: tuple[str, Scope] | None = None
         self._children: set[Scope] = set()
@@ -75,6 +112,7 @@ class Scope:
         return self
 
     def __exit__(self, *exc_info: object) -> None:
+        self.left = True
         if self.parent is not None:
             with self._lock:
                 self.parent._children.discard(self)

@@ -76,7 +76,10 @@ class OffersUndo(Protocol):
 
 @runtime_checkable
 class OffersFields(Protocol):
-    """A result that has something to say in the log and in the report."""
+    """A result that has something to say in the log and in the report.
+
+    In the report's JSON a method `to_mapping()`, on a result or on an error, says more: all of it, as plain values.
+    """
 
     def log_fields(self) -> Mapping[str, object]:
         """Names and values for the one wide line of its task."""
@@ -134,6 +137,7 @@ def valid_task(candidate: Task[T]) -> Task[T]:
         raise _no_task(candidate, f"it is a class; give an instance, {candidate.__name__}(…)")
     if not callable(getattr(candidate, "do", None)):
         hint = "; decorate the function with @phases.task('name')" if callable(candidate) else ""
+        hint = "; give the tasks one by one: serial(*tasks)" if isinstance(candidate, list | tuple) else hint
         raise _no_task(candidate, f"it has no method do(ctx){hint}")
     name = getattr(candidate, "name", None)
     if not isinstance(name, str) or not name.strip() or "/" in name or not name.isprintable():

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-__all__ = ["describe_error", "draw_tree", "escaped", "plain", "printable", "seconds_in_words"]
+__all__ = ["as_data", "describe_error", "draw_tree", "escaped", "plain", "printable", "seconds_in_words"]
 
 N = TypeVar("N")
 
@@ -73,13 +73,25 @@ def printable(value: object) -> str:
 
 def plain(value: object) -> object:
     """The value as JSON can hold it: what JSON has no word for becomes text, and so does what is nested too deep."""
+    return _in_json(value, _as_text)
+
+
+def as_data(value: object) -> object:
+    """The value as JSON can hold it, objects by what they say of themselves.
+
+    That is what `to_mapping()` gives, or else `log_fields()`, or else their text; what has none is named by its type.
+    """
+    return _in_json(value, _as_told)
+
+
+def _in_json(value: object, word: Callable[[object, tuple[int, ...]], object]) -> object:
     try:
-        return _plain(value, around=())
+        return _plain(value, word, around=())
     except Exception:  # noqa: BLE001  as above
         return printable(value)
 
 
-def _plain(value: object, *, around: tuple[int, ...]) -> object:
+def _plain(value: object, word: Callable[[object, tuple[int, ...]], object], *, around: tuple[int, ...]) -> object:
     inside = (*around, id(value))
     deep = id(value) in around or len(around) >= 8
     match value:
@@ -90,8 +102,25 @@ def _plain(value: object, *, around: tuple[int, ...]) -> object:
         case float() if math.isfinite(value):
             return value
         case Mapping() if not deep:
-            return {printable(key): _plain(member, around=inside) for key, member in value.items()}
+            return {printable(key): _plain(member, word, around=inside) for key, member in value.items()}
         case list() | tuple() | set() | frozenset() if not deep:
-            return [_plain(member, around=inside) for member in value]
+            return [_plain(member, word, around=inside) for member in value]
         case _:
-            return printable(value)
+            return printable(value) if deep else word(value, inside)
+
+
+def _as_text(value: object, _inside: tuple[int, ...]) -> object:
+    return printable(value)
+
+
+def _as_told(value: object, inside: tuple[int, ...]) -> object:
+    for name in () if isinstance(value, type) else ("to_mapping", "log_fields"):
+        offer = getattr(value, name, None)
+        if callable(offer):
+            try:
+                return _plain(offer(), _as_told, around=inside)
+            except Exception as error:  # noqa: BLE001  foreign code, and only its description is lost
+                return {f"{name}_error": describe_error(error)}
+    # The text that an object has from `object` is its address or, with attrs, each of its fields.
+    has_text = type(value).__str__ is not object.__str__ or type(value).__module__ == "builtins"
+    return printable(value) if has_text else f"<{type(value).__name__}>"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from phases.context import Context
+from phases.context import Context, valid_context
 from phases.errors import TaskFailed
 from phases.events import Status
 from phases.execution import act, pass_over
@@ -34,7 +34,7 @@ def undo(task: AnyTask, ctx: Context | None = None, *, after: Report | None = No
     if after is not None and after.name != valid_task(task).name:
         raise ValueError(f"the report is of {after.name!r} and not of {task.name!r}: nothing would be undone")
     builder = ReportBuilder()
-    ctx = (ctx or Context()).telling_also(builder)
+    ctx = valid_context(ctx).telling_also(builder)
     steps = list(_offers(valid_task(task), above=ctx.path, report=after))
     # With a report by when each ended, else by place; the last comes first.
     steps.sort(key=lambda step: step.turn, reverse=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -92,17 +93,34 @@ def test_import_is_lean() -> None:
 
 
 @pytest.mark.processes
-def test_foreign_phases(tmp_path: Path) -> None:
-    """With another project's `phases` in the place of ours, hostrouting says whose it is and how to mend it."""
-    (tmp_path / "phases").mkdir()
-    (tmp_path / "phases" / "__init__.py").write_text("", encoding="utf-8")
-    (tmp_path / "hostrouting").symlink_to(Path(hostrouting.__file__).parent)
-    done = subprocess.run(
-        [sys.executable, "-c", "import hostrouting"], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 1
-    assert "ForeignPhases: the package 'phases' found at" in done.stderr
-    assert "pip uninstall phases" in done.stderr
+@pytest.mark.parametrize("text", ["", "raise RuntimeError('for another Python')", None])
+def test_foreign_phases(tmp_path: Path, text: str | None) -> None:
+    """With another project's `phases` in the place of ours, or none, hostrouting names the command that mends it.
+
+    So do its names when they are imported, and its command line.
+    """
+    shutil.copytree(Path(hostrouting.__file__).parent, tmp_path / "hostrouting", ignore=shutil.ignore_patterns("*.pyc"))
+    if text is not None:
+        (tmp_path / "phases").mkdir()
+        (tmp_path / "phases" / "__init__.py").write_text(text, encoding="utf-8")
+    begin = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); "
+    hide = "sys.modules['phases'] = None; " if text is None else ""
+    for code in ("from hostrouting import Configure", "import hostrouting.tasks"):
+        done = python(begin + hide + code)
+        assert done.returncode == 1
+        assert "ForeignPhases: the package 'phases' " in done.stderr
+        assert f"run: {sys.executable} -m pip install --force-reinstall --no-deps " in done.stderr
+    for words in (["--version"], ["status"], ["status", "--json"]):
+        done = python(begin + hide + f"from hostrouting.cli import main; sys.exit(main({words!r}))")
+        assert (done.returncode, "Traceback" in done.stderr) == (3, False)
+        assert "hostrouting: the package 'phases' " in done.stderr
+        assert "pip install --force-reinstall" in done.stderr
+        assert done.stdout.startswith({"--version": "hostrouting 0", "status": "", "--json": "{"}[words[-1]])
+
+
+def python(code: str) -> subprocess.CompletedProcess[str]:
+    """Run this text in an interpreter of its own."""
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
 
 
 @pytest.mark.processes

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Literal, Protocol, Self, TypeAlias
 
 import attrs
 
+from hostrouting.door import listed
 from hostrouting.errors import RouteRefused  # noqa: TC001  attrs.resolve_types looks it up here
 from hostrouting.fib import ANY
-from hostrouting.model import PATHLESS, REFUSING
+from hostrouting.model import PATHLESS, REFUSING, as_ip, as_prefix
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -22,8 +23,20 @@ if TYPE_CHECKING:
 
     from hostrouting.fib import Flow, Kind
     from hostrouting.model import IP, Prefix, Route, Snapshot
+    from phases import Clock
 
-__all__ = ["KIND_OF_ERRNO", "Answer", "Change", "Outcome", "RouteBackend", "Verb", "Watch", "part_of"]
+__all__ = [
+    "KIND_OF_ERRNO",
+    "Answer",
+    "Change",
+    "Outcome",
+    "RouteBackend",
+    "Verb",
+    "Watch",
+    "asked_addresses",
+    "asked_prefixes",
+    "part_of",
+]
 
 Verb: TypeAlias = Literal["add", "append", "prepend", "replace", "delete"]
 
@@ -54,6 +67,9 @@ class Change:
 
     def __str__(self) -> str:
         return f"{self.verb} {self.route}"
+
+    def __repr__(self) -> str:
+        return f"<Change {self}>"
 
 
 @attrs.frozen
@@ -101,7 +117,7 @@ class RouteBackend(Protocol):
         family: int | None = None,
         table: int | None = None,
         protocol: int | None = None,
-        prefixes: Collection[Prefix] | None = None,
+        prefixes: Collection[Prefix | str] | None = None,
     ) -> Snapshot:
         """Links, addresses, rules and routes as they are now, in the kernel's order.
 
@@ -114,12 +130,13 @@ class RouteBackend(Protocol):
         """
         ...
 
-    def lookup(self, destinations: Sequence[IP], flow: Flow = ANY) -> tuple[Answer, ...]:
+    def lookup(self, destinations: Sequence[IP | str], flow: Flow = ANY) -> tuple[Answer, ...]:
         """What the kernel itself would do with a packet to each destination; the answers are in the same order.
 
-        Of the flow it can be told what is known of it: source, iif, oif, mark, tos, uid, ipproto and ports; the rest is
-        that of a plain packet of this process. Needs no privilege and sends no packet. ValueError for a mix of
-        families; BackendError for a device that is not there, or a source that no packet of the host's own can have.
+        A destination may be a text. Of the flow it can be told what is known of it: source, iif, oif, mark, tos, uid,
+        ipproto and ports; the rest is that of a plain packet of this process. Needs no privilege and sends no packet.
+        ValueError for a mix of families, TypeError for one destination without a list around it; BackendError for a
+        device that is not there, or a source that no packet of the host's own can have.
         """
         ...
 
@@ -153,10 +170,13 @@ class RouteBackend(Protocol):
 class Watch(Protocol):
     """A listener for changes. It says that something may have changed, never what: read again."""
 
-    def wait(self, timeout: float) -> bool:
+    def wait(self, timeout: float, *, clock: Clock | None = None) -> bool:
         """Wait for a change since the last wait, or since the beginning: True, or False when the seconds are over.
 
-        A burst of changes, also one that was too large to be heard in full, is one True. Spurious answers are fine.
+        `clock` is that of the run: a fake kernel waits on it, so that on a fake clock nobody really waits. A real
+        kernel changes in its own time, and its seconds are the machine's, whatever the clock. A burst of changes,
+        also one that was too large to be heard in full, is one True. A True that nothing changed for is fine; False
+        before the seconds are over only `wake()` may bring.
         `wake()` from another thread ends the wait with False.
         """
         ...
@@ -181,13 +201,25 @@ KIND_OF_ERRNO: dict[int, Kind] = {
 """What the kernel's error for a lookup means."""
 
 
+def asked_addresses(destinations: Iterable[IP | str]) -> tuple[IP, ...]:
+    """The destinations of a lookup, texts among them; TypeError for one alone."""
+    return tuple(as_ip(it) if isinstance(it, str) else it for it in listed(destinations, "lookup"))
+
+
+def asked_prefixes(prefixes: Iterable[Prefix | str] | None) -> frozenset[Prefix] | None:
+    """The prefixes that a snapshot is to have, texts among them; TypeError for one alone."""
+    if prefixes is None:
+        return None
+    return frozenset(as_prefix(it) if isinstance(it, str) else it for it in listed(prefixes, "snapshot: prefixes"))
+
+
 def part_of(
     snapshot: Snapshot,
     *,
     family: int | None,
     table: int | None,
     protocol: int | None,
-    prefixes: Collection[Prefix] | None,
+    prefixes: Collection[Prefix | str] | None,
 ) -> Snapshot:
     """What is asked for of a snapshot, as `RouteBackend.snapshot` promises it."""
     if family is None and table is None and protocol is None and prefixes is None:
@@ -196,5 +228,5 @@ def part_of(
         snapshot,
         addresses=tuple(it for it in snapshot.addresses if family in {None, it.ip.version}),
         rules=tuple(it for it in snapshot.rules if family in {None, it.family}),
-        routes=snapshot.routes.only(family=family, table=table, protocol=protocol, prefixes=prefixes),
+        routes=snapshot.routes.only(family=family, table=table, protocol=protocol, prefixes=asked_prefixes(prefixes)),
     )

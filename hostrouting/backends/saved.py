@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
-from hostrouting.backends.base import Answer, part_of
+from hostrouting.backends.base import Answer, asked_addresses, part_of
 from hostrouting.errors import BackendError
 from hostrouting.fib import ANY, Fib, Flow
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from hostrouting.backends.base import Change, Outcome
     from hostrouting.model import IP, Prefix, Snapshot
+    from phases import Clock
 
 __all__ = ["SavedBackend"]
 
@@ -35,16 +36,19 @@ class SavedBackend:
         family: int | None = None,
         table: int | None = None,
         protocol: int | None = None,
-        prefixes: Collection[Prefix] | None = None,
+        prefixes: Collection[Prefix | str] | None = None,
     ) -> Snapshot:
         """See RouteBackend."""
         return part_of(self._snapshot, family=family, table=table, protocol=protocol, prefixes=prefixes)
 
-    def lookup(self, destinations: Sequence[IP], flow: Flow = ANY) -> tuple[Answer, ...]:
+    def lookup(self, destinations: Sequence[IP | str], flow: Flow = ANY) -> tuple[Answer, ...]:
         """See RouteBackend; what is not known of the flow is that of a plain packet."""
         fib = self._fib = self._fib or Fib(self._snapshot)
         known = flow.assumed()
-        return tuple(Answer(it.kind, it.route) for it in (fib.lookup(address, known) for address in destinations))
+        return tuple(
+            Answer(it.kind, it.route)
+            for it in (fib.lookup(address, known) for address in asked_addresses(destinations))
+        )
 
     def change(self, changes: Iterable[Change]) -> tuple[Outcome, ...]:
         """Refuse: what was is not changed."""
@@ -68,7 +72,7 @@ class SavedBackend:
 class _Still:
     """Nothing is waited for where nothing changes."""
 
-    def wait(self, timeout: float) -> bool:  # noqa: ARG002  it would pass in vain
+    def wait(self, timeout: float, *, clock: Clock | None = None) -> bool:  # noqa: ARG002  it would pass in vain
         """See Watch."""
         return False
 

@@ -77,7 +77,7 @@ class Check:
         """The check of a snapshot alone; no kernel is asked."""
         fib, settings = Fib(snapshot), config.route_overlap
         cidrs = [Prefix.of(cidr) for cidr in settings.expected_cidrs]
-        report = check_overlap(fib, cidrs, devs=settings.expected_devs, allowed=settings.allowed_devs)
+        report = check_overlap(fib, cidrs, expected_devs=settings.expected_devs, allowed_devs=settings.allowed_devs)
         repair = propose_repair(fib, report, protocol=config.protocol, gateway=gateway)
         return cls(Examination(report, repair, fib), config, gateway=gateway)
 
@@ -88,7 +88,7 @@ class Check:
         names = (
             it.label
             for cidr in report.cidrs
-            for it in segments_of(self.fib, cidr, expected=report.expected_devs, allowed=report.allowed)
+            for it in segments_of(self.fib, cidr, expected_devs=report.expected_devs, allowed_devs=report.allowed_devs)
             if it.judgement == "allowed"
         )
         return tuple(dict.fromkeys(names))
@@ -106,7 +106,7 @@ class Check:
         last: list[str] = []
         for link in snapshot.links:
             own = [it for it in snapshot.addresses if it.dev == link.name and it.ip.version == IPV4]
-            lenient = any(fnmatchcase(link.name, pattern) for pattern in report.allowed)
+            lenient = any(fnmatchcase(link.name, pattern) for pattern in report.allowed_devs)
             if not own or not link.up or lenient or link.name == "lo":
                 continue
             inside = any(it.ip in cidr for it in own for cidr in report.cidrs)
@@ -267,7 +267,8 @@ def _maps(it: Check, style: Style, now: str) -> Iterator[Line]:
     for cidr in chosen[:_MAPS]:
         yield line()
         rows = [
-            (name, segments_of(fib, cidr, expected=report.expected_devs, allowed=report.allowed)) for name, fib in hosts
+            (name, segments_of(fib, cidr, expected_devs=report.expected_devs, allowed_devs=report.allowed_devs))
+            for name, fib in hosts
         ]
         yield from draw_map(cidr, rows, style)
     if len(chosen) > _MAPS:

@@ -55,10 +55,10 @@ class Segment:
 
 
 def segments_of(
-    fib: Fib, cidr: Prefix, *, expected: tuple[str, ...], allowed: tuple[str, ...] = (), flow: Flow = PLAIN
+    fib: Fib, cidr: Prefix, *, expected_devs: tuple[str, ...], allowed_devs: tuple[str, ...] = (), flow: Flow = PLAIN
 ) -> tuple[Segment, ...]:
     """The CIDR in segments, neighbours that go the same way in one."""
-    strict, lenient = Judge(expected, ()), Judge(expected, allowed)
+    strict, lenient = Judge(expected_devs, ()), Judge(expected_devs, allowed_devs)
     found: list[Segment] = []
     for cell in fib.cells(cidr, flow):
         label, judgement = _label(cell.decision), _judgement(cell.decision, strict, lenient)

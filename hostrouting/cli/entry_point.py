@@ -12,6 +12,7 @@ from hostrouting import __version__
 from hostrouting.cli.commands import COMMANDS
 from hostrouting.cli.page import SHOWN, Painted, capped, line, plain, spoken
 from hostrouting.cli.parser import Misused, make_parser
+from hostrouting.own_phases import foreign_phases
 
 TYPE_CHECKING = False  # `typing` costs as much as parsing does
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from hostrouting.cli.command import Reply
     from hostrouting.cli.page import Line
     from hostrouting.cli.terminal import Terminal
+    from hostrouting.errors import ForeignPhases
     from hostrouting.host import Host
 
 __all__ = ["main"]
@@ -31,16 +33,23 @@ _INTERRUPTED = 130  # 128 and the number of SIGINT, as a shell says it
 
 def main(argv: Sequence[str] | None = None, *, host: Callable[[], Host] | None = None) -> int:
     """Carry out one command line, on this machine or another host; the exit code."""
+    if isinstance(argv, str):
+        raise TypeError(f"main takes the words of a command line as a list, not {argv!r}; write {argv.split()!r}")
+    if host is not None and not callable(host):
+        raise TypeError(f"main takes host= as a function that makes one, not a {type(host).__name__}; write lambda: …")
     words = sys.argv[1:] if argv is None else argv
+    foreign = foreign_phases()
+    if foreign is not None and "--version" in words:
+        return _refused(foreign, f"hostrouting {__version__}\n")
     try:
-        return _carried_out(words, host)
+        return _carried_out(words, host, foreign)
     except KeyboardInterrupt:
         _say("interrupted")
         told = _complaint("Interrupted", "interrupted")
         return _answered(_INTERRUPTED, told) if "--json" in words else _INTERRUPTED
 
 
-def _carried_out(words: Sequence[str], host: Callable[[], Host] | None) -> int:
+def _carried_out(words: Sequence[str], host: Callable[[], Host] | None, foreign: ForeignPhases | None) -> int:
     try:
         arguments = make_parser(__version__).parse_args(words)
     except SystemExit as stopped:  # argparse has printed its help, or what is wrong
@@ -50,6 +59,10 @@ def _carried_out(words: Sequence[str], host: Callable[[], Host] | None) -> int:
             stopped.code = _answered(int(stopped.code or 0), lambda terminal: terminal.show(()))
             _say()
         raise
+    if foreign is not None:
+        from hostrouting.cli.failure import document_of  # noqa: PLC0415  only a fault pays for it
+
+        return _refused(foreign, f"{_json(document_of(foreign))}\n" if arguments.json else "")
     if host is None:
         from hostrouting.host import Host  # noqa: PLC0415  parse first, import later
 
@@ -84,6 +97,13 @@ def _telling(arguments: argparse.Namespace, host: Callable[[], Host]) -> Callabl
 
     tell_sources(arguments)
     return lambda: telling(host())
+
+
+def _refused(foreign: ForeignPhases, answer: str) -> int:
+    """The exit code where the runner is another project's: it is said with the standard library alone."""
+    sys.stdout.write(answer)
+    sys.stderr.write(f"hostrouting: {foreign}\n")
+    return 3
 
 
 def _complaint(error: str, message: str) -> Callable[[Terminal], None]:

@@ -18,6 +18,7 @@ from hostrouting.errors import (
     EbtablesNotPermitted,
     EbtablesRefused,
     FileError,
+    ForeignPhases,
     HostRoutingError,
     MetadataError,
     NftablesError,
@@ -52,7 +53,8 @@ def code_of(error: BaseException, *, needs_files: bool = True) -> int:
         return WRONG_INPUT
     if isinstance(error, NftRefused | TableOwned | EbtablesRefused | BadRule):
         return FAILED
-    unanswered = isinstance(error, BackendError | EbtablesError | MetadataError | NftablesError | NotReady)
+    outside = BackendError | EbtablesError | ForeignPhases | MetadataError | NftablesError | NotReady
+    unanswered = isinstance(error, outside)
     if unanswered or is_denied(error) or not isinstance(error, HostRoutingError):
         return UNDECIDED
     return FAILED

@@ -99,14 +99,14 @@ class _Backend:
         family: int | None = None,
         table: int | None = None,
         protocol: int | None = None,
-        prefixes: Collection[Prefix] | None = None,
+        prefixes: Collection[Prefix | str] | None = None,
     ) -> Snapshot:
         found = self._inner.snapshot(family=family, table=table, protocol=protocol, prefixes=prefixes)
         parts = (counted(len(found.links), "link"), _addresses(found.addresses), counted(len(found.rules), "rule"))
         _LOG.info("read from the kernel: %s", spoken([*parts, counted(len(found.routes), "route")]))
         return found
 
-    def lookup(self, destinations: Sequence[IP], *flow: Flow) -> tuple[Answer, ...]:
+    def lookup(self, destinations: Sequence[IP | str], *flow: Flow) -> tuple[Answer, ...]:
         _LOG.info("asking the kernel itself for the way to %s", _addresses(destinations))
         return self._inner.lookup(destinations, *flow)
 

@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 
 import attrs
 
-from hostrouting.model import NextHop, Route, RouteType, Rule
+from hostrouting.model import NextHop, Route, RouteType, Rule, extent
 
 __all__ = ["Cases", "Cell", "Condition", "Contest", "Decision", "Kind", "Variant"]
 
@@ -29,6 +29,9 @@ class Condition:
     def __str__(self) -> str:
         words = " ".join(f"{name} {value}" for name, value in self.selectors)
         return f"{'' if self.holds else 'not '}{words} (rule {self.rule.priority})"
+
+    def __repr__(self) -> str:
+        return f"<Condition {self}>"
 
 
 # Sets of conditions, one of which is all true.
@@ -54,6 +57,19 @@ class Decision:
         """The devices by which it may leave, each once, in order."""
         return tuple(dict.fromkeys(leg.dev for leg in self.legs if leg.dev is not None))
 
+    def __str__(self) -> str:
+        """The route that decides, its legs in use where these are not all, the rule, and the variants, by number."""
+        words = [self.kind if self.route is None else str(self.route)]
+        words += [self.kind] if self.route is not None and self.kind not in {"unicast", self.route.type} else []
+        if self.route is not None and self.legs != self.route.legs:
+            words.append(f"by {', '.join(map(str, self.legs)) or 'nothing'}")
+        words += [f"(rule {self.rule.priority})"] if self.rule is not None else []
+        words += [f"and {len(self.variants)} variants"] if self.variants else []
+        return " ".join(words)
+
+    def __repr__(self) -> str:
+        return f"<Decision {self}>"
+
 
 @attrs.frozen
 class Variant:
@@ -70,6 +86,12 @@ class Cell:
     first: int
     last: int
     decision: Decision
+
+    def __repr__(self) -> str:
+        decision = self.decision
+        of = decision.rule.family if decision.rule else decision.route.prefix.family if decision.route else None
+        where = f"{self.first} to {self.last}" if of is None else extent(of, self.first, self.last)
+        return f"<Cell {where}: {decision}>"
 
 
 @attrs.frozen

@@ -6,8 +6,10 @@ Not here: how a rule or a table is read (`rules`, `tables`).
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from ipaddress import IPv4Network, IPv6Network
 from typing import NamedTuple, Self
 
+from hostrouting.door import require
 from hostrouting.fib.answer import Cell, Contest, Decision, Kind, Variant
 from hostrouting.fib.branches import End
 from hostrouting.fib.bulk import Liking, Sieve, joined
@@ -26,6 +28,7 @@ from hostrouting.model import (
     Rule,
     Snapshot,
     as_ip,
+    as_prefix,
 )
 from hostrouting.reserved import MULTICAST
 
@@ -62,6 +65,7 @@ class Fib:
 
         `merged` is whether the namespace never had a rule of its own, for those who know; None: as its rules look.
         """
+        require(snapshot, Snapshot, "Fib", "take one of the host: backend.snapshot()")
         self.snapshot, self._merged = snapshot, merged
         self._groups: dict[str, int] = {"lo": 0, **{link.name: link.group for link in snapshot.links}}
         self._tables = Tables(snapshot, merged=merged)
@@ -77,8 +81,9 @@ class Fib:
         address = as_ip(destination)
         return self._decide(self._prepare(address.version, flow), int(address))
 
-    def cells(self, prefix: Prefix, flow: Flow = ANY) -> list[Cell]:
+    def cells(self, prefix: Prefix | IPv4Network | IPv6Network | str, flow: Flow = ANY) -> list[Cell]:
         """The prefix in maximal ranges of one and the same decision, in order."""
+        prefix = as_prefix(prefix)
         return self._cells(self._prepare(prefix.family, flow), prefix.first, prefix.last)
 
     def doubtful_cells(self, prefixes: Sequence[Prefix], liking: Liking, flow: Flow = ANY) -> Iterator[list[Cell]]:

@@ -7,7 +7,18 @@ IPv4 and IPv6 differ in data, never in code paths.
 
 from hostrouting.model.link import ARPHRD_INFINIBAND, Address, Link
 from hostrouting.model.pathless import PATHLESS, REFUSING
-from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix, as_ip, ip_at, prefixes_between, width_of
+from hostrouting.model.prefix import (
+    IP,
+    IPV4,
+    IPV6,
+    Prefix,
+    as_ip,
+    as_prefix,
+    extent,
+    ip_at,
+    prefixes_between,
+    width_of,
+)
 from hostrouting.model.route import (
     DEFAULT_METRIC,
     PROTOCOL_KERNEL,
@@ -74,8 +85,10 @@ __all__ = [
     "Shapes",
     "Snapshot",
     "as_ip",
+    "as_prefix",
     "by_priority",
     "default_rules",
+    "extent",
     "ip_at",
     "routes_like",
     "prefixes_between",

@@ -10,7 +10,7 @@ from typing import Self, TypeAlias
 
 import attrs
 
-__all__ = ["IP", "IPV4", "IPV6", "Prefix", "as_ip", "ip_at", "prefixes_between", "width_of"]
+__all__ = ["IP", "IPV4", "IPV6", "Prefix", "as_ip", "as_prefix", "extent", "ip_at", "prefixes_between", "width_of"]
 
 
 IP: TypeAlias = IPv4Address | IPv6Address
@@ -130,6 +130,21 @@ class Prefix:
 
     def __str__(self) -> str:
         return f"{self.ip}/{self.length}"
+
+    def __repr__(self) -> str:
+        return f"<Prefix {self}>"
+
+
+def extent(family: int, first: int, last: int) -> str:
+    """The addresses first … last, both ends included, as they are read."""
+    return f"{ip_at(family, first)}-{ip_at(family, last)}"
+
+
+def as_prefix(value: "Prefix | IPv4Network | IPv6Network | str") -> Prefix:
+    """A prefix, from its text, from `ipaddress` or as it is."""
+    if isinstance(value, str):
+        return Prefix.parse(value)
+    return value if isinstance(value, Prefix) else Prefix.of(value)
 
 
 def prefixes_between(family: int, first: int, last: int) -> Iterator[Prefix]:

@@ -117,6 +117,9 @@ class NextHop:
         words += [flag for flag in ("onlink", "dead", "pervasive", "linkdown") if getattr(self, flag)]
         return " ".join(words)
 
+    def __repr__(self) -> str:
+        return f"<NextHop {self}{f' weight {self.weight}' if self.weight != 1 else ''}>"
+
 
 @attrs.frozen
 class Route:
@@ -198,3 +201,8 @@ class Route:
         if len(self.legs) > 1:
             words += [f"nexthop {leg} weight {leg.weight}" for leg in self.legs]
         return " ".join(words)
+
+    def __repr__(self) -> str:
+        weight = f" weight {self.legs[0].weight}" if len(self.legs) == 1 and self.legs[0].weight != 1 else ""
+        text = str(self) if self.prefix.family == IPV4 else str(self).replace("default", str(self.prefix), 1)
+        return f"<Route {text}{weight}>"

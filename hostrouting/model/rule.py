@@ -83,6 +83,9 @@ class Rule:
             words.append(f"suppress_ifgroup {self.suppress_ifgroup}")
         return f"{self.priority}: {' '.join(words)}"
 
+    def __repr__(self) -> str:
+        return f"<Rule {'' if self.family == IPV4 else 'of IPv6, '}{self}>"
+
     def selectors(self) -> tuple[tuple[str, str], ...]:
         """What it selects on, each with its value, in the words of `ip rule`."""
         said = [(it.word, it.text(self)) for it in SELECTORS if it.worded and it.says(self)]

@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias
 
 import attrs
 
+from hostrouting.door import require
 from hostrouting.fib import ANY, Contest, Decision, Fib, Flow
 from hostrouting.model import (
     IP,
@@ -18,6 +19,7 @@ from hostrouting.model import (
     TABLE_MAIN,
     Prefix,
     Route,
+    extent,
     prefixes_between,
     width_of,
 )
@@ -52,6 +54,10 @@ class Unsafe:
     reason: UnsafeReason
     decision: Decision
     missing: str = ""
+
+    def __repr__(self) -> str:
+        missing = f", {self.missing}" if self.missing else ""
+        return f"<Unsafe {extent(self.family, self.first, self.last)}, {self.reason}{missing}: {self.decision}>"
 
 
 @attrs.frozen
@@ -90,6 +96,8 @@ def propose_repair(
     Ours are those that carry `protocol`. They lead to the `gateway`, a router on the first of the expected devices; by
     default to that of the default route. The proof is the same check on the host with the routes there.
     """
+    require(fib, Fib, "propose_repair", "write propose_repair(Fib(snapshot), report)")
+    require(report, OverlapReport, "propose_repair", "write propose_repair(fib, check_overlap(fib, cidrs))")
     if not report.findings:
         return Repair((), (), (), report)
     family = report.findings[0].cidr.family
@@ -118,8 +126,8 @@ def propose_repair(
     proof = check_overlap(
         fib.with_routes(routes, without=replaced),
         report.cidrs,
-        devs=report.expected_devs,
-        allowed=report.allowed,
+        expected_devs=report.expected_devs,
+        allowed_devs=report.allowed_devs,
         flow=flow,
     )
     return Repair(
@@ -186,7 +194,7 @@ class _Task:
 
     def __init__(self, fib: Fib, report: OverlapReport, way: Route, protocol: int) -> None:
         self._fib, self._way, self._protocol = fib, way, protocol
-        self._judge = Judge(report.expected_devs, report.allowed)
+        self._judge = Judge(report.expected_devs, report.allowed_devs)
         self.unsafe: list[Unsafe] = []
         # The last address of the last of these, or of the host's own ones behind it.
         self._reach = -1

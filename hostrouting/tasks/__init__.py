@@ -11,11 +11,15 @@ results         what they return, and what their plans are
 boot            what the manager is told
 """
 
-from hostrouting.tasks.azure_cleanup import CleanStaleAzureVnet, UndoAzureVnetCleanup
-from hostrouting.tasks.configure import Configure, Remove
-from hostrouting.tasks.overlap_check import CheckRouteOverlap
-from hostrouting.tasks.probe_rewrite import RewriteProbeSource
-from hostrouting.tasks.results import (
+from hostrouting.own_phases import require_own_phases
+
+require_own_phases()
+
+from hostrouting.tasks.azure_cleanup import CleanStaleAzureVnet, UndoAzureVnetCleanup  # noqa: E402  not with a foreign phases
+from hostrouting.tasks.configure import Configure, Remove  # noqa: E402  not with a foreign phases
+from hostrouting.tasks.overlap_check import CheckRouteOverlap  # noqa: E402  not with a foreign phases
+from hostrouting.tasks.probe_rewrite import RewriteProbeSource  # noqa: E402  not with a foreign phases
+from hostrouting.tasks.results import (  # noqa: E402  not with a foreign phases
     CheckResult,
     CleanupResult,
     Preview,
@@ -24,7 +28,7 @@ from hostrouting.tasks.results import (
     Standing,
     UndoResult,
 )
-from hostrouting.tasks.static_routes import ConfigureStaticRoutes, wanted_routes
+from hostrouting.tasks.static_routes import ConfigureStaticRoutes, wanted_routes  # noqa: E402  not with a foreign phases
 
 __all__ = [
     "CheckResult",

@@ -44,7 +44,7 @@ from hostrouting.errors import (
     NoSuchRoute,
     UndoFileError,
 )
-from hostrouting.host import Host
+from hostrouting.host import Host, needs_host
 from hostrouting.model import Route
 from hostrouting.neighbours import Neighbour
 from hostrouting.tasks.results import CleanupResult, UndoResult
@@ -97,7 +97,7 @@ class CleanStaleAzureVnet:
 
     name: ClassVar[str] = "clean-stale-azure-vnet"
     config: HostRoutingConfig = attrs.field(validator=needs_config)
-    host: Host = attrs.field(factory=Host.local, kw_only=True)
+    host: Host = attrs.field(factory=Host.local, validator=needs_host, kw_only=True)
     approved: CleanupPlan | None = attrs.field(default=None, kw_only=True, repr=False)
     """What somebody has seen and agreed to; nothing that is not in it is deleted."""
 
@@ -294,7 +294,7 @@ class UndoAzureVnetCleanup:
 
     name: ClassVar[str] = "undo-azure-vnet-cleanup"
     path: str
-    host: Host = attrs.field(factory=Host.local, kw_only=True)
+    host: Host = attrs.field(factory=Host.local, validator=needs_host, kw_only=True)
     ebtables: EbtablesChoice = attrs.field(default=EbtablesChoice.AUTO, converter=EbtablesChoice, kw_only=True)
     """Where the rules are brought back."""
 

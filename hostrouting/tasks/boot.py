@@ -16,7 +16,7 @@ from hostrouting.config import needs_config
 from hostrouting.effects import effects_of, having_changed, tell_effects
 from hostrouting.errors import FileError, HostRoutingError, UnitFailed
 from hostrouting.gate import Gate, paths_of
-from hostrouting.host import Host
+from hostrouting.host import Host, needs_host
 from hostrouting.render import DEFAULT_WAIT
 from hostrouting.tasks.results import Preview
 
@@ -35,8 +35,10 @@ _GRACE = 90.0  # seconds for a unit beyond its own waiting
 ResultT = TypeVar("ResultT")
 
 
-def valid_wait(instance: object, _attribute: object, value: float) -> None:
-    """For a task: ValueError when nobody can wait for so many seconds."""
+def valid_wait(instance: object, _attribute: object, value: Any) -> None:
+    """For a task: TypeError for what is not a number, ValueError when nobody can wait for so many seconds."""
+    if not isinstance(value, int | float):
+        raise TypeError(f"{type(instance).__name__}: wait={value!r} is not a number of seconds; write wait=30")
     if not 0 <= value <= _A_DAY:
         raise ValueError(f"{type(instance).__name__}: wait={value} is not between 0 and {_A_DAY} seconds")
 
@@ -68,7 +70,7 @@ class HostTask(Generic[ResultT]):
     nothing: ClassVar[str]
     """What the task says when it is neither wanted nor here."""
     config: HostRoutingConfig = attrs.field(validator=needs_config)
-    host: Host = attrs.field(factory=Host.local, kw_only=True)
+    host: Host = attrs.field(factory=Host.local, validator=needs_host, kw_only=True)
     wait: float = attrs.field(default=DEFAULT_WAIT, validator=valid_wait, kw_only=True)
     """How many seconds are waited for what is needed of the host, now and, but no more than 60, at every boot."""
 

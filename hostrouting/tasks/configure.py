@@ -12,7 +12,7 @@ from hostrouting.config import needs_config
 from hostrouting.effects import having_changed
 from hostrouting.errors import HostRoutingError
 from hostrouting.gate import Gate, paths_of
-from hostrouting.host import Host
+from hostrouting.host import Host, needs_host
 from hostrouting.render import DEFAULT_WAIT
 from hostrouting.tasks.boot import HostTask, locked, preview, valid_wait
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
@@ -43,7 +43,7 @@ class Configure:
 
     name: ClassVar[str] = "configure"
     config: HostRoutingConfig = attrs.field(validator=needs_config)
-    host: Host = attrs.field(factory=Host.local, kw_only=True)
+    host: Host = attrs.field(factory=Host.local, validator=needs_host, kw_only=True)
     wait: float = attrs.field(default=DEFAULT_WAIT, validator=valid_wait, kw_only=True)
     """How many seconds each waits for what it needs of the host, now and, but no more than 60, at every boot."""
 
@@ -105,7 +105,7 @@ class Remove:
 
     name: ClassVar[str] = "remove-host-routing"
     config: HostRoutingConfig = attrs.field(validator=needs_config)
-    host: Host = attrs.field(factory=Host.local, kw_only=True)
+    host: Host = attrs.field(factory=Host.local, validator=needs_host, kw_only=True)
 
     def do(self, ctx: phases.Context) -> tuple[str, ...]:
         """Go on past a failure, so that as much as possible is gone, and then report all of them."""

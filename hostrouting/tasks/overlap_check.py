@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
 
@@ -14,8 +14,8 @@ from hostrouting.fileset import File, FileSet, unit_file
 from hostrouting.gate import Part
 from hostrouting.render import MOST_WAIT, GateStep, render_check_script, render_check_unit
 from hostrouting.tasks.boot import HostTask
-from hostrouting.tasks.results import CheckResult, Preview
-from hostrouting.wording import check_document, finding_line, no_default_line, notes_lines, repair_line, unsafe_lines
+from hostrouting.tasks.results import CheckResult, Preview, examination_document
+from hostrouting.wording import finding_line, no_default_line, notes_lines, repair_line, unsafe_lines
 
 if TYPE_CHECKING:
     import phases
@@ -104,15 +104,18 @@ class CheckRouteOverlap(HostTask[CheckResult]):
         # In STRICT what is wrong is said once, by whoever gets the error; what there is to know besides is logged.
         for lines in (account.notes,) if failing else (account.wrong, account.remedy, account.notes):
             _warn(ctx, lines)
+        document = examination_document(found, mode=self.config.route_overlap.mode)
         try:
-            self._mark(found, account)
+            self._mark(found, account, document)
         except FileError as error:
             ctx.log.warning("%s", error)
         if failing:
-            raise RouteOverlapError("; ".join((*_first(account.wrong), *_first(account.remedy))), report=found)
+            raise RouteOverlapError(
+                "; ".join((*_first(account.wrong), *_first(account.remedy))), report=found, check=document
+            )
         return found
 
-    def _mark(self, found: Examination, account: _Account) -> None:
+    def _mark(self, found: Examination, account: _Account, document: dict[str, Any]) -> None:
         """Leave the verdict where operators and other programs look for it, as the boot script does.
 
         None is stale at any moment, and the marker comes last: once it is there, everything is.
@@ -120,9 +123,6 @@ class CheckRouteOverlap(HostTask[CheckResult]):
         import json  # noqa: PLC0415  only a check needs it
 
         files, layout = self.host.files, self.host.layout
-        document = check_document(found.report, found.repair, mode=self.config.route_overlap.mode)
-        document["verdict"] = found.verdict
-        document["notes"] = [*document["notes"], *found.surprises]
         files.write(layout.report_path, json.dumps(document) + "\n")
         if found.report.verdict == "no-default-route":
             files.write(layout.detected_path, "no-default-route\n")

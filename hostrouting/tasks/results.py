@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from hostrouting.fileset import Changes
-from hostrouting.wording import foreseen_line, stays_line
+from hostrouting.wording import check_document, foreseen_line, stays_line
 
 if TYPE_CHECKING:
     from hostrouting.apply import Applied
@@ -17,7 +17,16 @@ if TYPE_CHECKING:
     from hostrouting.model import Route, Snapshot
     from hostrouting.plan import RoutePlan
 
-__all__ = ["CheckResult", "CleanupResult", "Preview", "ProbeResult", "RoutesResult", "Standing", "UndoResult"]
+__all__ = [
+    "CheckResult",
+    "CleanupResult",
+    "Preview",
+    "ProbeResult",
+    "RoutesResult",
+    "Standing",
+    "UndoResult",
+    "examination_document",
+]
 
 
 @attrs.frozen
@@ -83,6 +92,12 @@ class Preview:
         return (*map(foreseen_line, foreseen), *map(stays_line, self.stays), *self.notes)
 
 
+def examination_document(found: Examination, *, mode: str) -> dict[str, Any]:
+    """The examination as the JSON value `hostrouting/check/1`."""
+    document = check_document(found.report, found.repair, mode=mode)
+    return {**document, "verdict": found.verdict, "notes": [*document["notes"], *found.surprises]}
+
+
 @attrs.frozen
 class RoutesResult:
     """What ConfigureStaticRoutes did."""
@@ -98,6 +113,16 @@ class RoutesResult:
         counts = {"foreseen": foreseen, "files": len(self.files)}
         return {**fields, **{name: count for name, count in counts.items() if count}}
 
+    def to_mapping(self) -> dict[str, object]:
+        """What was changed, as plain values; a route in the words of `ip route`."""
+        kept, changes = (0, ()) if self.applied is None else (self.applied.plan.kept, self.applied.changes)
+        return {
+            "changes": [str(change) for change in changes],
+            "kept": kept,
+            "files": list(self.files),
+            "started": self.started,
+        }
+
 
 @attrs.frozen
 class CheckResult:
@@ -111,6 +136,12 @@ class CheckResult:
         found = self.examination
         fields: dict[str, object] = {"files": len(self.files)} if self.files else {}
         return fields if found is None else {"verdict": found.verdict, "findings": len(found.report.findings), **fields}
+
+    def to_mapping(self) -> dict[str, object]:
+        """What was found, as `hostrouting/check/1` has it, and the files that were changed."""
+        found = self.examination
+        check = {} if found is None else examination_document(found, mode="")
+        return {**{key: check[key] for key in check if key not in {"schema", "mode"}}, "files": list(self.files)}
 
 
 @attrs.frozen
@@ -163,6 +194,15 @@ class ProbeResult:
         fields: dict[str, object] = {name: count for name, count in counts.items() if count}
         it = self.standing
         return fields if it is None else {"in_force": not it.faults, "hindrances": len(it.hindrances), **fields}
+
+    def to_mapping(self) -> dict[str, object]:
+        """What was done, and how the rewrite stands, as plain values."""
+        return {
+            "standing": None if self.standing is None else self.standing.to_mapping(),
+            "operations": [attrs.asdict(it) for it in self.operations],
+            "files": list(self.files),
+            "started": self.started,
+        }
 
 
 @attrs.frozen

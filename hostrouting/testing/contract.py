@@ -371,6 +371,21 @@ class BackendContract:
         with self.make() as backend, _refuses(ValueError):
             backend.lookup([as_ip("192.0.2.1"), as_ip("2001:db8::1")])
 
+    def test_lookup_of_texts(self) -> None:
+        """A destination may be a text, as in `Fib.lookup`; one alone, without a list around it, is a TypeError."""
+        with self.make() as backend:
+            assert backend.lookup(["192.0.2.1"]) == backend.lookup([as_ip("192.0.2.1")])
+            with _refuses(TypeError):
+                backend.lookup("192.0.2.1")
+
+    def test_snapshot_of_prefixes_as_texts(self) -> None:
+        """A prefix may be a text, too."""
+        with self.make() as backend:
+            default = Prefix.parse("0.0.0.0/0")
+            assert backend.snapshot(prefixes=["0.0.0.0/0"]) == backend.snapshot(prefixes={default})
+            with _refuses(TypeError):
+                backend.snapshot(prefixes="0.0.0.0/0")
+
     # watch
 
     def test_watch_hears_a_change(self) -> None:

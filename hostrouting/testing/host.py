@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Self
 
 import attrs
 
-from hostrouting.backends.memory import MemoryBackend  # noqa: TC001  attrs.resolve_types looks it up here
+from hostrouting.backends.memory import MemoryBackend
+from hostrouting.door import require
 from hostrouting.ebtables import MemoryEbtables
 from hostrouting.errors import BackendError, FileError, MetadataError, UnitFailed
 from hostrouting.fib import PLAIN, Flow
-from hostrouting.host import Host
+from hostrouting.host import Host, made, makes_edge
 from hostrouting.ingress import Programs
-from hostrouting.layout import HostLayout
 from hostrouting.metadata import Fetch, Reply  # noqa: TC001  attrs.resolve_types looks them up here
 from hostrouting.neighbours import MemoryLinkLayer
 from hostrouting.nftables import MemoryNftables
@@ -235,7 +235,7 @@ class _Visit:
     def snapshot(self, **only: Any) -> Snapshot:
         return self._open.snapshot(**only)
 
-    def lookup(self, destinations: Sequence[IP], flow: Flow = PLAIN) -> tuple[Answer, ...]:
+    def lookup(self, destinations: Sequence[IP | str], flow: Flow = PLAIN) -> tuple[Answer, ...]:
         return self._open.lookup(destinations, flow)
 
     def change(self, changes: Iterable[Change]) -> tuple[Outcome, ...]:
@@ -268,6 +268,10 @@ def _no_programs(_dev: str) -> Programs:
     return Programs()
 
 
+def _is_kernel(_instance: object, _attribute: object, value: Any) -> None:
+    require(value, MemoryBackend, "FakeHost(kernel=…)", "write kernel=h200(), or one of your own")
+
+
 @attrs.frozen(kw_only=True)
 class FakeHost(Host):
     """A host in memory: whatever it has can be arranged before a test, and looked at after it.
@@ -277,24 +281,24 @@ class FakeHost(Host):
     print(host.kernel)  # as `ip rule` and `ip route` would
     """
 
-    kernel: MemoryBackend = attrs.field(factory=plain_vm)
+    kernel: MemoryBackend = attrs.field(factory=plain_vm, validator=_is_kernel)
     backend: Callable[[], RouteBackend] | None = attrs.field(
-        default=attrs.Factory(lambda self: lambda: _Visit(self.kernel.reopen()), takes_self=True)
+        default=attrs.Factory(lambda self: lambda: _Visit(self.kernel.reopen()), takes_self=True),
+        validator=makes_edge,
     )
-    files: FakeFiles = attrs.field(factory=FakeFiles)
-    manager: FakeManager | None = attrs.field(factory=FakeManager)
-    layout: HostLayout = attrs.field(factory=HostLayout)
+    files: FakeFiles = attrs.field(factory=FakeFiles, validator=made)
+    manager: FakeManager | None = attrs.field(factory=FakeManager, validator=made)
     tables: MemoryNftables = attrs.field(factory=MemoryNftables)
     nftables: Callable[[], Nftables] | None = attrs.field(
-        default=attrs.Factory(lambda self: lambda: self.tables, takes_self=True)
+        default=attrs.Factory(lambda self: lambda: self.tables, takes_self=True), validator=makes_edge
     )
     bridge_rules: MemoryEbtables = attrs.field(factory=MemoryEbtables)
     ebtables: Callable[[], Ebtables] | None = attrs.field(
-        default=attrs.Factory(lambda self: lambda: self.bridge_rules, takes_self=True)
+        default=attrs.Factory(lambda self: lambda: self.bridge_rules, takes_self=True), validator=makes_edge
     )
     neighbours: MemoryLinkLayer = attrs.field(factory=MemoryLinkLayer)
     link_layer: Callable[[], LinkLayer] | None = attrs.field(
-        default=attrs.Factory(lambda self: lambda: self.neighbours, takes_self=True)
+        default=attrs.Factory(lambda self: lambda: self.neighbours, takes_self=True), validator=makes_edge
     )
     fetch: Fetch = attrs.field(default=_nobody_answers)
     programs_at: Callable[[str], Programs] = attrs.field(default=_no_programs)

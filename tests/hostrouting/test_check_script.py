@@ -85,7 +85,7 @@ def engine(snapshot: Snapshot, config: HostRoutingConfig) -> dict[str, Any]:
     check = config.route_overlap
     fib = Fib(snapshot)
     cidrs = [Prefix.of(cidr) for cidr in check.expected_cidrs]
-    report = check_overlap(fib, cidrs, devs=check.expected_devs, allowed=check.allowed_devs)
+    report = check_overlap(fib, cidrs, expected_devs=check.expected_devs, allowed_devs=check.allowed_devs)
     document = check_document(report, propose_repair(fib, report, protocol=config.protocol), mode=check.mode)
     document["lines"] = [finding_line(finding, report.expected_devs) for finding in report.findings]
     document["instead"] = seen_instead(fib) if report.verdict == "no-default-route" else ""

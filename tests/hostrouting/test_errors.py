@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 
 import pytest
 
+from hostrouting.effects import tell_effects
 from hostrouting.errors import (
     AmbiguousRule,
     ApplyError,
@@ -76,7 +78,7 @@ def every_kind(root: type[HostRoutingError]) -> list[type[HostRoutingError]]:
 
 MADE = {
     ConfigError: ConfigError([MODE, DEV], "/etc/agent.json"),
-    ForeignPhases: ForeignPhases("/usr/lib/phases.py"),
+    ForeignPhases: ForeignPhases("/usr/lib/phases.py", "run: pip"),
     SnapshotError: SnapshotError(path="routes[3]", problem="this is missing"),
     RouteConflict: RouteConflict(["one", "other"]),
     ApplyError: ApplyError("no", "never", after="nothing was changed"),
@@ -109,6 +111,29 @@ def test_errors_survive_pickling(kind: type[HostRoutingError]) -> None:
     copied = pickle.loads(pickle.dumps(error))  # noqa: S301  our own bytes
     assert type(copied) is kind
     assert (str(copied), copied.args, vars(copied)) == (str(error), error.args, vars(error))
+
+
+@pytest.mark.parametrize("kind", every_kind(HostRoutingError))
+def test_every_error_tells_its_facts(kind: type[HostRoutingError]) -> None:
+    """An error is data, too: its kind, whether to try again may help, and each plain fact that it carries."""
+    error = made(kind)
+    found = json.loads(json.dumps(error.to_mapping()))
+    assert (found["kind"], found["canRetry"]) == (kind.__name__, getattr(error, "can_retry", None))
+    plain = {name for name, fact in vars(error).items() if isinstance(fact, str | int) and name != "can_retry"}
+    assert plain <= set(found)
+
+
+def test_facts_that_are_not_plain() -> None:
+    """Faults are mappings, what was changed before is told, and what is as large as a table stays with the error."""
+    assert ConfigError([DEV]).to_mapping()["faults"] == [{"path": "dev", "value": "", "rule": "missing", "remedy": ""}]
+    overlap = RouteOverlapError("it escapes", report=object(), check={"verdict": "overlap"})
+    tell_effects(overlap, files=["/etc/x"])
+    assert overlap.to_mapping() == {
+        "kind": "RouteOverlapError",
+        "canRetry": False,
+        "check": {"verdict": "overlap"},
+        "effects": {"changes": [], "files": ["/etc/x"], "operations": []},
+    }
 
 
 def test_a_clean_up_that_was_refused() -> None:

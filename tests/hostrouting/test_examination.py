@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
 from unittest import mock
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 import phases
 from hostrouting.backends.base import Change, Watch
+from hostrouting.backends.saved import SavedBackend
 from hostrouting.errors import NotReady, Unsettled
 from hostrouting.examination import await_plan, examine, is_any_route_ours, read
 from hostrouting.fib import PLAIN, Fib
@@ -20,20 +22,23 @@ from phases.testing import FakeClock
 from tests.support.strategies import blocks, snapshots
 from tests.support.tasks import CIDR, config
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hostrouting.backends.base import RouteBackend
+
 WANTED = [DesiredRoute(Prefix.parse("10.77.0.0/16"))]
 
 
-def context(kernel: MemoryBackend) -> phases.Context:
-    """A run on a fake clock, on which the kernel waits too."""
-    clock = FakeClock()
-    kernel.wait_with(lambda seconds: clock.event().wait(seconds))
-    return phases.Context(clock=clock, observers=[])
+def context() -> phases.Context:
+    """A run on a fake clock."""
+    return phases.Context(clock=FakeClock(), observers=[])
 
 
 def test_ready_at_once() -> None:
     """The plan of a host that is ready is the one of its snapshot; nobody waits."""
     kernel = plain_vm()
-    ctx = context(kernel)
+    ctx = context()
     began = ctx.clock.now()
     plan, before = await_plan(ctx, kernel, WANTED, protocol=OURS, wait=30)
     assert (len(plan.changes), before) == (1, kernel.snapshot(family=4))
@@ -43,11 +48,41 @@ def test_ready_at_once() -> None:
 def test_never_ready() -> None:
     """What is missing is named when the time is over, and that is when it was said to be."""
     kernel = MemoryBackend()
-    ctx = context(kernel)
+    ctx = context()
     began = ctx.clock.now()
     with pytest.raises(NotReady, match=r"gave up after 12\.5 s: 10\.77\.0\.0/16: waiting for an IPv4 default route"):
         await_plan(ctx, kernel, WANTED, protocol=OURS, wait=12.5)
     assert ctx.clock.now() == pytest.approx(began + 12.5)
+
+
+class TestEveryClock:
+    """Whatever clock the run has, and whatever kernel: the wait ends, and nobody asks again and again meanwhile."""
+
+    @pytest.mark.parametrize("make", [MemoryBackend, lambda: SavedBackend(MemoryBackend().snapshot())])
+    def test_a_fake_one(self, make: Callable[[], RouteBackend]) -> None:
+        """On a fake clock the seconds pass at once, and the kernel need not be told of it."""
+        ctx, kernel = context(), make()
+        asked = mock.Mock(wraps=kernel)
+        asked.watch = kernel.watch
+        with pytest.raises(NotReady):
+            await_plan(ctx, asked, WANTED, protocol=OURS, wait=30)
+        assert (ctx.clock.now(), asked.snapshot.call_count) == (30, 3)
+
+    def test_the_machines(self) -> None:
+        """On the machine's clock the seconds really pass, and the tables are read no oftener."""
+        kernel = MemoryBackend()
+        asked = mock.Mock(wraps=kernel)
+        with pytest.raises(NotReady):
+            await_plan(phases.Context(observers=[]), asked, WANTED, protocol=OURS, wait=0.02)
+        assert asked.snapshot.call_count <= 4
+
+    def test_a_deadline_that_comes_first(self) -> None:
+        """The deadline of the run ends the wait at its time."""
+        clock = FakeClock()
+        ctx = phases.Context(clock=clock, deadline=12, observers=[])
+        with pytest.raises(phases.Cancelled, match="the 12 s of the run are over"):
+            await_plan(ctx, MemoryBackend(), WANTED, protocol=OURS, wait=30)
+        assert clock.now() == 12
 
 
 def test_nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,14 +92,14 @@ def test_nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernel, "snapshot", snapshot)
     monkeypatch.delattr(MemoryBackend, "watch")
     with pytest.raises(NotReady, match=r"gave up after 0 s: 10\.77\.0\.0/16: waiting for an IPv4 default route"):
-        await_plan(context(kernel), kernel, WANTED, protocol=OURS, wait=0)
+        await_plan(context(), kernel, WANTED, protocol=OURS, wait=0)
     assert snapshot.call_count == 1
 
 
 def test_ready_before_anybody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
     """What comes between the first look and the beginning of the watch, which does not tell of it, is not waited for."""
     kernel = plain_vm()
-    ctx = context(kernel)
+    ctx = context()
     default = next(route for route in kernel.snapshot().routes if route.prefix.length == 0)
     kernel.change([Change("delete", default)])
     watch, began = kernel.watch, ctx.clock.now()
@@ -103,7 +138,7 @@ def test_is_any_route_ours() -> None:
 def test_examine(make: type[MemoryBackend], verdict: str) -> None:
     """The verdict is about the kernel as it is; where there is no default route it says so after the wait."""
     kernel = make()
-    ctx = context(kernel)
+    ctx = context()
     began = ctx.clock.now()
     found = examine(ctx, kernel, config(cidrs=(CIDR,)), wait=30)
     assert (found.verdict, found.surprises) == (verdict, ())

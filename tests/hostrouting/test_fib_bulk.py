@@ -100,18 +100,18 @@ class TestInBulk:
         """Findings, notes and kept ranges are those that are found cell by cell."""
         fib = Fib(data.draw(healthy(block)))
         cidrs = data.draw(st.lists(prefixes(block, wider=True), min_size=1, max_size=4))
-        report = check_overlap(fib, cidrs, devs=DEVS, allowed=["wg*"])
+        report = check_overlap(fib, cidrs, expected_devs=DEVS, allowed_devs=["wg*"])
         with patch.object(Fib, "doubtful_cells", cell_by_cell):
-            assert report == check_overlap(fib, cidrs, devs=DEVS, allowed=["wg*"])
+            assert report == check_overlap(fib, cidrs, expected_devs=DEVS, allowed_devs=["wg*"])
 
     @given(snapshot=crowded(), cidrs=st.lists(SIXTEEN, min_size=1, max_size=2))
     @settings(max_examples=scaled(300))
     def test_a_check_is_the_same_where_edges_meet(self, snapshot: Snapshot, cidrs: list[Prefix]) -> None:
         """The same for a few routes that begin and end where the CIDRs do."""
         fib = Fib(snapshot)
-        report = check_overlap(fib, cidrs, devs=["eth0"])
+        report = check_overlap(fib, cidrs, expected_devs=["eth0"])
         with patch.object(Fib, "doubtful_cells", cell_by_cell):
-            assert report == check_overlap(fib, cidrs, devs=["eth0"])
+            assert report == check_overlap(fib, cidrs, expected_devs=["eth0"])
 
     @given(data=st.data(), family=st.sampled_from([4, 6]))
     def test_what_is_left_out(self, data: st.DataObject, family: int) -> None:
@@ -159,7 +159,7 @@ class TestInBulk:
         """An odd route is met at the first and at the last address that it has in common with a CIDR."""
         routes = (Route.to("0.0.0.0/0", dev="eth0"), Route.to(odd, dev="ib0"))
         fib = Fib(Snapshot(rules=default_rules(4), routes=routes))
-        report = check_overlap(fib, [cidr], devs=["eth0"])
+        report = check_overlap(fib, [cidr], expected_devs=["eth0"])
         (found,) = report.findings
         inner = max(Prefix.parse(odd), Prefix.parse(cidr), key=lambda it: it.length)
         assert (found.first, found.last) == (inner.first, inner.last)
@@ -169,7 +169,7 @@ class TestInBulk:
         aside = attrs.evolve(Route.to("10.0.0.0/24", dev="eth0"), tos=0x10)
         routes = (Route.to("0.0.0.0/0", dev="ib0"), aside, Route.to("10.0.0.0/25", dev="eth0"))
         fib = Fib(Snapshot(rules=default_rules(4), routes=routes))
-        report = check_overlap(fib, ["10.0.0.0/24"], devs=["eth0"])
+        report = check_overlap(fib, ["10.0.0.0/24"], expected_devs=["eth0"])
         assert [(it.first & 0xFF, it.last & 0xFF) for it in report.findings] == [(128, 255)]
 
     def test_what_is_left_out_lies_between(self) -> None:
@@ -177,7 +177,7 @@ class TestInBulk:
         middle = Prefix.parse("10.1.64.0/18")
         rule = Rule(family=4, priority=100, dst=middle, table=TABLE_MAIN)
         fib = Fib(Snapshot(rules=(rule,), routes=(Route.to("0.0.0.0/0", dev="eth0"),)))
-        report = check_overlap(fib, ["10.1.0.0/16"], devs=["eth0"])
+        report = check_overlap(fib, ["10.1.0.0/16"], expected_devs=["eth0"])
         assert [(it.kind, it.first, it.last) for it in report.findings] == [
             ("no-route", 0x0A010000, middle.first - 1),
             ("no-route", middle.last + 1, 0x0A01FFFF),
@@ -187,7 +187,7 @@ class TestInBulk:
         """A route for all of a CIDR whose leg is dead is none, and what no other route takes is told."""
         dead = Route(Prefix(4, 0, 0), (NextHop("eth0", dead=True),))
         fib = Fib(Snapshot(rules=default_rules(4), routes=(dead, Route.to("10.1.0.0/17", dev="eth0"))))
-        report = check_overlap(fib, ["10.1.0.0/16"], devs=["eth0"])
+        report = check_overlap(fib, ["10.1.0.0/16"], expected_devs=["eth0"])
         assert [(it.kind, it.first, it.last) for it in report.findings] == [("no-route", 0x0A018000, 0x0A01FFFF)]
 
     def test_addresses_that_are_what_they_are(self) -> None:

@@ -8,7 +8,7 @@ from typing import Any, assert_type
 
 import attrs
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hostrouting.errors import HostRoutingError, SnapshotError
@@ -28,6 +28,7 @@ from hostrouting.model import (
     protocol_name,
     width_of,
 )
+from tests.support.examples import scaled
 from tests.support.strategies import blocks, prefixes, snapshots
 from tests.support.topologies import h200, plain
 
@@ -417,3 +418,28 @@ def test_no_address_has_a_zone(make: Callable[[str], object]) -> None:
     """A zone names a device, which routes do in a word of their own; it is refused, never dropped without a word."""
     with pytest.raises(ValueError, match=r"'fe80::1%eth0' has a zone"):
         make("fe80::1%eth0")
+
+
+class TestReprs:
+    """What a failing assertion shows is read as `ip` prints it, and what differs looks different."""
+
+    def test_in_the_words_of_ip(self) -> None:
+        """No network is an integer."""
+        leg = NextHop("eth0", gateway=as_ip("10.0.0.1"), weight=3)
+        route = Route(Prefix.parse("172.16.0.0/16"), (leg,), protocol=213)
+        assert repr(route) == "<Route 172.16.0.0/16 via 10.0.0.1 dev eth0 proto hostrouting weight 3>"
+        assert repr([route.prefix, leg]) == "[<Prefix 172.16.0.0/16>, <NextHop via 10.0.0.1 dev eth0 weight 3>]"
+        assert [repr(it) for it in (*default_rules(4), *default_rules(6))][::3] == [
+            "<Rule 0: from all lookup local>",
+            "<Rule of IPv6, 0: from all lookup local>",
+        ]
+        assert repr(Route.to("::/0", dev="eth0")) == "<Route ::/0 dev eth0 proto unspec>"
+
+    @given(snapshots(Prefix.parse("172.16.0.0/16")))
+    @settings(max_examples=scaled(50))
+    def test_what_differs_looks_different(self, snapshot: Snapshot) -> None:
+        """Two values of a host that are not equal have two texts, and none is longer than two lines."""
+        for values in (set(snapshot.routes), set(snapshot.rules), {leg for it in snapshot.routes for leg in it.legs}):
+            texts = {repr(value) for value in values}
+            assert len(texts) == len(values)
+            assert max(map(len, texts), default=0) < 240

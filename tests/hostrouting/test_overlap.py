@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hostrouting.fib import Fib, Flow
+from hostrouting.fib import Decision, Fib, Flow
 from hostrouting.model import NextHop, Prefix, Route, RouteType, Rule, Snapshot, as_ip, default_rules, ip_at
 from hostrouting.overlap import Judge, OverlapReport, check_overlap
+from hostrouting.repair import propose_repair
 from tests.support.examples import scaled
 from tests.support.strategies import blocks, prefixes, routes, snapshots
 from tests.support.topologies import h200, host, plain
@@ -47,7 +48,7 @@ class TestEveryAddressIsJudged:
         """An address is in a finding exactly if it escapes, but for single own addresses that are counted in."""
         fib = Fib(data.draw(snapshots(block)))
         cidr = data.draw(prefixes(block))
-        report = check_overlap(fib, [cidr], devs=["eth0"], allowed=["wg*"])
+        report = check_overlap(fib, [cidr], expected_devs=["eth0"], allowed_devs=["wg*"])
         judge = Judge(("eth0",), ("wg*",))
         found: dict[int, tuple[object, ...]] = {}
         for finding in report.findings:
@@ -77,7 +78,7 @@ class TestEveryAddressIsJudged:
         others = data.draw(st.lists(routes(block), max_size=5))
         outside = [route for route in others if route.prefix.last < cidr.first or route.prefix.first > cidr.last]
         more = snapshot.with_routes(outside)
-        one, other = (check_overlap(Fib(it), [cidr], devs=["eth0"]) for it in (snapshot, more))
+        one, other = (check_overlap(Fib(it), [cidr], expected_devs=["eth0"]) for it in (snapshot, more))
         assert (one.verdict, one.findings) == (other.verdict, other.findings)
 
     def test_h200(self) -> None:
@@ -128,7 +129,7 @@ class TestEveryAddressIsJudged:
     def test_no_route(self) -> None:
         """Without any route, the CIDR has none; that is no verdict about the default route if devices are named."""
         nowhere = host([ETH0])
-        assert ranges(check(nowhere, "172.16.0.0/16", devs=["eth0"])) == ["no-route 172.16.0.0-172.16.255.255"]
+        assert ranges(check(nowhere, "172.16.0.0/16", expected_devs=["eth0"])) == ["no-route 172.16.0.0-172.16.255.255"]
         assert check(nowhere, "172.16.0.0/16") == OverlapReport("no-default-route", (CIDR,), ())
 
     def test_own_addresses(self) -> None:
@@ -159,7 +160,7 @@ class TestEveryAddressIsJudged:
         pods = Route.to("172.16.3.0/24", dev="cni0")
         snapshot = plain().with_routes([pods])
         assert check(snapshot, "172.16.0.0/16").verdict == "overlap"
-        assert check(snapshot, "172.16.0.0/16", allowed=["veth*", "cni[0-9]"]).verdict == "ok"
+        assert check(snapshot, "172.16.0.0/16", allowed_devs=["veth*", "cni[0-9]"]).verdict == "ok"
 
     def test_vpn_halves(self) -> None:
         """Two halves of everything beat the default route without being it."""
@@ -260,3 +261,32 @@ def test_one_family_at_a_time() -> None:
         check(both, "172.16.0.0/16", "fd00::/16")
     report = check(both, "fd00::/16")
     assert (report.verdict, report.expected_devs) == ("ok", ("eth1",))
+
+
+def test_reprs() -> None:
+    """A decision, a cell and a finding are a line each, with addresses and not with integers."""
+    fib = Fib(h200())
+    report = check_overlap(fib, [CIDR])
+    decision = fib.lookup("172.16.5.9")
+    assert repr(decision) == f"<Decision {decision.route} (rule 32766)>"
+    assert repr(fib.cells("172.31.0.0/16")) == f"[<Cell 172.31.0.0-172.31.255.255: {fib.lookup('172.31.0.0')}>]"
+    [finding] = report.findings
+    where = "172.16.0.0-172.16.255.255 of 172.16.0.0/16"
+    assert repr(finding) == f"<Finding overlap {where} by ib0: {finding.decision}>"
+    assert str(int(as_ip("172.16.0.0"))) not in repr((report, fib.snapshot, propose_repair(fib, report)))
+
+
+@pytest.mark.parametrize(
+    ("legs", "in_use", "kind", "text"),
+    [
+        ("ab", "ab", "unicast", "172.16.0.0/16 proto unspec nexthop dev a weight 1 nexthop dev b weight 1 (rule 5)"),
+        ("ab", "b", "unicast", "nexthop dev b weight 1 by dev b (rule 5)"),
+        ("a", "", "unicast", "172.16.0.0/16 dev a proto unspec by nothing (rule 5)"),
+        ("a", "a", "multicast", "172.16.0.0/16 dev a proto unspec multicast (rule 5)"),
+    ],
+)
+def test_text_of_a_decision(legs: str, in_use: str, kind: RouteType, text: str) -> None:
+    """It says the route, the legs in use where these are not all, the kind where the route does not tell it."""
+    route = Route(CIDR, tuple(map(NextHop, legs)))
+    decision = Decision(kind, Rule(family=4, priority=5), route, tuple(map(NextHop, in_use)))
+    assert str(decision).endswith(text)

@@ -53,7 +53,7 @@ def hosts(draw: st.DrawFn, block: Prefix) -> Snapshot:
 def repaired(snapshot: Snapshot, *cidrs: Prefix) -> tuple[OverlapReport, Repair]:
     """The check and its repair."""
     fib = Fib(snapshot)
-    report = check_overlap(fib, cidrs, devs=["eth0"], allowed=["wg*"])
+    report = check_overlap(fib, cidrs, expected_devs=["eth0"], allowed_devs=["wg*"])
     return report, propose_repair(fib, report)
 
 
@@ -115,7 +115,7 @@ class TestRepairClosesEveryEscape:
         assert all(now[address] == was[address] for address in was if address not in before)
         assert not any(holders(snapshot, prefix) for prefix in destinations)
         assert all(it.reason != "still-open" for it in repair.unsafe)
-        assert repair.proof == check_overlap(fib, [block], devs=["eth0"], allowed=["wg*"])
+        assert repair.proof == check_overlap(fib, [block], expected_devs=["eth0"], allowed_devs=["wg*"])
 
     @given(st.data(), BLOCK)
     @settings(max_examples=scaled(150))
@@ -228,7 +228,7 @@ class TestRepairOfKnownHosts:
         own = Route(Prefix.parse("192.168.0.0/16"), (NextHop("lo"),), table=TABLE_LOCAL, type="local", scope=254)
         away = [Route.to(prefix, dev="ib0", protocol=2) for prefix in ("192.168.1.0/24", "172.16.0.0/16")]
         fib = Fib(plain().with_routes([own, *away]), merged=False)
-        report = check_overlap(fib, [it.prefix for it in away], devs=["eth0"])
+        report = check_overlap(fib, [it.prefix for it in away], expected_devs=["eth0"])
         repair = propose_repair(fib, report)
         assert [str(it.destination) for it in repair.routes] == ["172.16.0.0/17", "172.16.128.0/17"]
         assert (repair.proof.verdict, repair.unsafe) == ("ok", ())
@@ -286,7 +286,7 @@ class TestRepairOfKnownHosts:
             [Route(Prefix.parse("0.0.0.0/0"), legs), Route.to("172.16.0.0/16", dev="ib0", metric=5)],
         )
         fib = Fib(snapshot)
-        repair = propose_repair(fib, check_overlap(fib, [Prefix.parse("172.16.0.0/16")], devs=expected))
+        repair = propose_repair(fib, check_overlap(fib, [Prefix.parse("172.16.0.0/16")], expected_devs=expected))
         spelled = "172.16.0.0/16 via 10.0.0.1 dev eth0" if expected == ["eth0"] else "172.16.0.0/16"
         assert texts(repair) == [spelled]
         assert repair.proof.verdict == "ok"
@@ -323,7 +323,7 @@ class TestRepairOfKnownHosts:
             routes=[*snapshot.routes, Route.to("fe80::/64", dev="eth0", metric=256)],
         )
         fib = Fib(snapshot)
-        repair = propose_repair(fib, check_overlap(fib, [Prefix.parse("fd22::/32")], devs=["eth0"]))
+        repair = propose_repair(fib, check_overlap(fib, [Prefix.parse("fd22::/32")], expected_devs=["eth0"]))
         assert texts(repair) == ["fd22::/33 via fe80::1 dev eth0", "fd22:0:8000::/33 via fe80::1 dev eth0"]
         assert repair.proof.verdict == "ok"
 
@@ -376,7 +376,7 @@ class TestRepairOfKnownHosts:
     def test_no_way(self) -> None:
         """When it is not known how the expected device leads out, that is the reason."""
         fib = Fib(attrs.evolve(h200()))
-        report = check_overlap(fib, [Prefix.parse("172.16.0.0/16")], devs=["eth7"])
+        report = check_overlap(fib, [Prefix.parse("172.16.0.0/16")], expected_devs=["eth7"])
         repair = propose_repair(fib, report)
         (unsafe,) = repair.unsafe
         assert (unsafe.reason, unsafe.missing) == (
@@ -389,7 +389,7 @@ class TestRepairOfKnownHosts:
 def proposed(snapshot: Snapshot, *cidrs: str, devs: tuple[str, ...] = ()) -> Repair:
     """The repair for the devices of the default route."""
     fib = Fib(snapshot)
-    repair = propose_repair(fib, check_overlap(fib, map(Prefix.parse, cidrs), devs=devs))
+    repair = propose_repair(fib, check_overlap(fib, map(Prefix.parse, cidrs), expected_devs=devs))
     for route in repair.routes:
         given = ("" if route.gateway is None else str(route.gateway), route.dev or "", route.metric)
         StaticRoute(str(route.destination), *given)  # refused by nobody

@@ -84,7 +84,7 @@ def test_the_kernel_agrees(data: st.DataObject) -> None:
         namespace.batch([*map(route_command, [*near, *more]), *map(rule_command, own_rules)], force=True)
         before = Snapshot(links=links, rules=namespace.rules(4), routes=namespace.routes(4))
         fib = Fib(before)
-        report = check_overlap(fib, [block], devs=["eth0"], allowed=["wg0"], flow=PLAIN)
+        report = check_overlap(fib, [block], expected_devs=["eth0"], allowed_devs=["wg0"], flow=PLAIN)
         repair = propose_repair(fib, report, protocol=REPAIRS, flow=PLAIN)
         wanted = [resolve_route(route, fib, protocol=REPAIRS) for route in repair.routes]
         for route in wanted:

@@ -28,7 +28,7 @@ LOCAL, MAIN, LAST = default_rules(4)
 
 def lines(snapshot: Snapshot, cidr: str = "172.16.0.0/16", *devs: str) -> list[str]:
     """The findings of a check, as lines."""
-    report = check_overlap(Fib(snapshot), [Prefix.parse(cidr)], devs=devs)
+    report = check_overlap(Fib(snapshot), [Prefix.parse(cidr)], expected_devs=devs)
     return [finding_line(finding, report.expected_devs) for finding in report.findings]
 
 
@@ -313,6 +313,6 @@ def test_what_is_taken_from_a_tunnel() -> None:
 def test_why_there_is_no_repair(rules: list[Rule], devs: list[str], words: str) -> None:
     """A range that no route can close says what stands in the way, or what is not there."""
     fib = Fib(host([("eth0", "10.0.0.4/24")], [DEFAULT], rules=rules))
-    report = check_overlap(fib, [Prefix.parse("172.16.0.0/16")], devs=devs)
+    report = check_overlap(fib, [Prefix.parse("172.16.0.0/16")], expected_devs=devs)
     (unsafe,) = propose_repair(fib, report).unsafe
     assert unsafe_line(unsafe) == f"172.16.0.0–172.16.255.255 {words}"  # noqa: RUF001  as printed

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextvars
 import logging
 import threading
+from typing import TYPE_CHECKING
 
 import pytest
 
 import phases
 from phases import Context
 from phases.testing import FakeClock, StubTask
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def test_sleep_takes_its_time() -> None:
@@ -45,6 +50,83 @@ def test_within() -> None:
         part.sleep(3)
     assert isinstance(caught.value.__cause__, phases.Cancelled)
     ctx.check()
+
+
+class TestWithinAndTheOuterContext:
+    """While a block of within() is open, the context that it was opened on means the part, for who is in the block."""
+
+    def test_it_has_the_limit(self) -> None:
+        """Its sleep ends when the seconds are over, and a new one is as long as it says."""
+        clock = FakeClock()
+        ctx = Context(clock=clock)
+        with pytest.raises(phases.DeadlineExceeded, match="not finished within 5 s"), ctx.within(5):  # noqa: PT012  the block is what is tried
+            assert ctx.remaining() == 5
+            ctx.sleep(100)
+        assert (clock.now(), ctx.remaining(), ctx.cancelled) == (5, None, False)
+        ctx.sleep(100)
+        assert clock.now() == 105
+
+    @pytest.mark.parametrize(("outer", "inner"), [(7, 2), (2, 7)])
+    def test_one_in_another(self, outer: float, inner: float) -> None:
+        """The nearest of all open limits holds, and whose it is comes out of that block."""
+        clock = FakeClock()
+        ctx = Context(clock=clock)
+        with pytest.raises(phases.DeadlineExceeded) as caught, ctx.within(outer):  # noqa: SIM117  one in another
+            with ctx.within(inner):
+                ctx.sleep(100)
+        assert (caught.value.seconds, clock.now()) == (2, 2)
+
+    def test_tasks_and_callbacks(self) -> None:
+        """What is run with it has the limit, and what waits for its end is called at that."""
+        clock, called = FakeClock(), []
+        ctx = Context(clock=clock, observers=[])
+        with pytest.raises(phases.DeadlineExceeded), ctx.within(5), ctx.on_cancel(lambda: called.append(clock.now())):
+            phases.execute(StubTask("long", seconds=100), ctx)
+        assert called == [5]
+
+    def test_members_of_a_group(self) -> None:
+        """In the threads of a group that is run in the block, it has the limit as well."""
+        clock = FakeClock()
+        ctx = Context(clock=clock, observers=[])
+        member = phases.task("member")(lambda _own: ctx.sleep(100))
+        with pytest.raises(phases.DeadlineExceeded), ctx.within(5):
+            phases.execute(phases.parallel(member, name="all"), ctx)
+        assert clock.now() == 5
+
+    def test_another_thread(self) -> None:
+        """Outside of the block, in a thread that others started, it is what it was."""
+        clock, woken = FakeClock(), []
+        ctx = Context(clock=clock)
+
+        def elsewhere() -> None:
+            ctx.sleep(100)
+            woken.append(clock.now())
+
+        thread = clock.start(elsewhere, name="elsewhere")
+        with pytest.raises(phases.DeadlineExceeded), ctx.within(5):
+            ctx.sleep(50)
+        clock.event().wait(200)
+        thread.join()
+        assert woken == [100]
+
+    def test_a_block_that_is_left_elsewhere(self) -> None:
+        """Once a block was left, by whomever, its limit holds for nobody."""
+        clock = FakeClock()
+        ctx = Context(clock=clock)
+        block = ctx.within(5)
+        block.__enter__()
+        contextvars.Context().run(block.__exit__, None, None, None)
+        ctx.sleep(100)
+        assert clock.now() == 100
+
+    def test_a_shield_in_it(self) -> None:
+        """A shielded part is not stopped by the limit; the context that it was opened on still says that time is up."""
+        clock = FakeClock()
+        ctx = Context(clock=clock)
+        with pytest.raises(phases.DeadlineExceeded), ctx.within(5), ctx.shielded() as safe:  # noqa: PT012  the block is what is tried
+            safe.sleep(7)
+            assert (ctx.cancelled, clock.now()) == (True, 7)
+            ctx.check()
 
 
 def test_within_less_time_than_it_says() -> None:
@@ -295,3 +377,21 @@ def test_extras_do_not_hide_the_facts(caplog: pytest.LogCaptureFixture) -> None:
         Context(run_id="r1").log.info("x", extra={"task": "mine", "run": "mine", "bytes": 1})
     fields = vars(caplog.records[0])["phases"]
     assert fields == {"run": "r1", "task": "", "extra_task": "mine", "extra_run": "mine", "bytes": 1}
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: phases.Context(observers=print), "is not a list of functions of one event; write observers="),  # type: ignore[arg-type]  # refused
+        (lambda: phases.run(StubTask("a"), observers="ab"), "observers='ab' is not a list"),  # type: ignore[arg-type]  # refused
+        (lambda: phases.Context(clock=FakeClock), r"clock=FakeClock is a class; make one: clock=FakeClock\(\)"),  # type: ignore[arg-type]  # refused
+        (lambda: phases.execute(StubTask("a"), FakeClock()), r"FakeClock was given in the place of a context; write"),  # type: ignore[arg-type]  # refused
+        (lambda: phases.plan(StubTask("a"), FakeClock()), r"FakeClock was given in the place of a context"),  # type: ignore[arg-type]  # refused
+        (lambda: phases.undo(StubTask("a"), FakeClock()), r"^FakeClock was given in the place of a context"),  # type: ignore[arg-type]  # refused
+        (lambda: phases.serial([StubTask("a")]), r"give the tasks one by one: serial\(\*tasks\)"),  # type: ignore[arg-type]  # refused
+    ],
+)
+def test_arguments_of_another_kind(call: Callable[[], object], words: str) -> None:
+    """What cannot be meant is refused where it is given, with what to write instead."""
+    with pytest.raises(TypeError, match=words):
+        call()

@@ -45,8 +45,8 @@ def test_exception() -> None:
         phases.execute(phases.serial(download, name="bootstrap"), ctx)
     failed = caught.value
     assert failed.path == ("bootstrap", "download")
-    assert isinstance(failed.cause, OSError)
-    assert failed.__cause__ is failed.cause
+    assert isinstance(failed.error, OSError)
+    assert failed.__cause__ is failed.error
     assert str(failed) == "download failed: OSError: no route to host (in bootstrap/download)"
     assert 'raise OSError("no route to host")' in "".join(traceback.format_exception(failed))
     assert seen.finished == [("bootstrap/download", Status.FAILED), ("bootstrap", Status.FAILED)]
@@ -203,8 +203,8 @@ def test_failure_of_another_run() -> None:
     with pytest.raises(phases.TaskFailed) as caught:
         phases.execute(outer, ctx)
     assert caught.value.path == ("outer",)
-    assert isinstance(caught.value.cause, phases.TaskFailed)
-    assert isinstance(caught.value.cause.cause, OSError)
+    assert isinstance(caught.value.error, phases.TaskFailed)
+    assert isinstance(caught.value.error.error, OSError)
 
 
 def test_coroutine_is_refused() -> None:

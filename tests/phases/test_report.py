@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from pathlib import PurePosixPath
+from typing import Any, cast
 
+import attrs
 import pytest
 
 import phases
 from phases import Context, Status
 from phases.testing import FakeClock, RecordingObserver, StubTask
+from phases.text import as_data
 
 
 class Result:
@@ -60,6 +64,70 @@ def test_json() -> None:
     assert prepare["children"][0]["error"] == "OSError: disk full"
     assert prepare["children"][0]["traceback"].endswith("OSError: disk full\n")
     assert (start["status"], start["started"], start["duration"]) == ("skipped", None, None)
+
+
+def keys_in(document: dict[str, Any]) -> set[str]:
+    """Every key of a task's document and of those inside it."""
+    return set(document).union(*(keys_in(child) for child in document["children"]))
+
+
+def test_every_key_is_documented() -> None:
+    """The keys of the JSON are those that are explained, no more and no less."""
+    assert keys_in(report().to_mapping()) == set(phases.report.KEYS)
+
+
+class Sized:
+    """A result with much to say, or an error's facts."""
+
+    def to_mapping(self) -> dict[str, object]:
+        """Plain values, and an object that says as much of itself as it likes."""
+        return {"routes": [Result(), PurePosixPath("/etc")]}
+
+
+def test_results_are_data_and_stand_once() -> None:
+    """A result is in the JSON once, at the task that returned it, as it tells itself; nothing is a Python repr."""
+
+    @attrs.frozen
+    class Silent:
+        """An object that tells nothing."""
+
+        secret: str = "x" * 1000
+
+    tasks = [StubTask(f"t{n}", result) for n, result in enumerate([Sized(), Result(), Silent(), "image.raw", (1, "b")])]
+    pipeline = phases.serial(phases.serial(*tasks, name="inner"), StubTask("skip", phases.Skip("why")), name="outer")
+    found = phases.run(pipeline, observers=[]).to_mapping()
+    [inner, skipped] = cast("list[dict[str, Any]]", found["children"])
+    assert [found["result"], inner["result"], skipped["result"]] == [None, None, None]
+    assert [child["result"] for child in inner["children"]] == [
+        {"routes": [{"routes": 3, "changed": True}, "/etc"]},
+        {"routes": 3, "changed": True},
+        "<Silent>",
+        "image.raw",
+        [1, "b"],
+    ]
+
+
+def test_a_result_that_cannot_tell_itself() -> None:
+    """A fault in describing a result is in its place, and the report is whole."""
+
+    class Broken:
+        def to_mapping(self) -> dict[str, object]:
+            raise RuntimeError("half")
+
+    found = phases.run(StubTask("a", Broken()), observers=[]).to_mapping()
+    assert found["result"] == {"to_mapping_error": "RuntimeError: half"}
+
+
+def test_the_facts_of_a_failure() -> None:
+    """An error that tells its facts has them beside its text, at the task that raised it and nowhere else."""
+
+    class DiskError(Sized, Exception):
+        """An error with facts."""
+
+    found = phases.run(phases.serial(StubTask("a", always=DiskError("full")), name="all"), observers=[]).to_mapping()
+    [child] = cast("list[dict[str, Any]]", found["children"])
+    assert (found["error"], found["details"]) == (None, None)
+    assert (child["error"], child["details"]) == ("DiskError: full", as_data(Sized()))
 
 
 def test_failures() -> None:

@@ -24,12 +24,9 @@ def config(
     )
 
 
-def run(task: phases.Task[object], host: FakeHost | None = None) -> object:
-    """Execute the task on a fake clock, on which the fake kernel waits too."""
-    clock = FakeClock()
-    if host is not None:
-        host.kernel.wait_with(lambda seconds: clock.event().wait(seconds))
-    return phases.execute(task, phases.Context(clock=clock, observers=[]))
+def run(task: phases.Task[object]) -> object:
+    """Execute the task on a fake clock."""
+    return phases.execute(task, phases.Context(clock=FakeClock(), observers=[]))
 
 
 def ours(host: FakeHost, protocol: int = OURS) -> list[str]:

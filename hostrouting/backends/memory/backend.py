@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Self
 
 import attrs
 
-from hostrouting.backends.base import Answer, Change, Outcome, part_of
+from hostrouting.backends.base import Answer, Change, Outcome, asked_addresses, part_of
 from hostrouting.backends.memory.errors import KernelError
 from hostrouting.backends.memory.faults import Faults, Moment
 from hostrouting.backends.memory.namespace import Namespace
@@ -39,19 +39,15 @@ _UDP = 17
 class MemoryBackend:
     """A kernel's routing without a kernel; `hostrouting.backends.memory` says what of Linux it is equal to."""
 
-    def __init__(
-        self, *, promote_secondaries: bool = False, sleep: Callable[[float], object] = lambda _seconds: None
-    ) -> None:
+    def __init__(self, *, promote_secondaries: bool = False) -> None:
         """Start as a new network namespace does: lo, which is down, and the default rules.
 
-        `promote_secondaries` is the sysctl of that name, which systemd sets. `sleep` is called with the seconds
-        that a wait takes; by default they are over at once, and a fake clock can be handed in.
+        `promote_secondaries` is the sysctl of that name, which systemd sets.
         """
         self.faults = Faults()
         """What is to go wrong."""
         self._namespace = Namespace(promote_secondaries=promote_secondaries)
         self._facts = _Facts(self._namespace)
-        self._sleep = sleep
         self._happenings: list[Callable[[], object]] = []
         self._watches: list[MemoryWatch] = []
         self._closed = False
@@ -66,15 +62,16 @@ class MemoryBackend:
         family: int | None = None,
         table: int | None = None,
         protocol: int | None = None,
-        prefixes: Collection[Prefix] | None = None,
+        prefixes: Collection[Prefix | str] | None = None,
     ) -> Snapshot:
         """Everything as it is now, or what is asked for of it."""
         self._meet("snapshot")
         return part_of(self._now(), family=family, table=table, protocol=protocol, prefixes=prefixes)
 
-    def lookup(self, destinations: Sequence[IP], flow: Flow = ANY) -> tuple[Answer, ...]:
+    def lookup(self, destinations: Sequence[IP | str], flow: Flow = ANY) -> tuple[Answer, ...]:
         """The FIB entry that decides for each destination."""
-        if len({it.version for it in destinations}) > 1:
+        addresses = asked_addresses(destinations)
+        if len({it.version for it in addresses}) > 1:
             raise ValueError("IPv4 and IPv6 destinations in one lookup")
         self._meet("lookup")
         if self._fib is None:
@@ -83,10 +80,10 @@ class MemoryBackend:
             self._fib = Fib(snapshot, merged=not self._namespace.rules[IPV4].custom)
         if not flow.ipproto:
             # Linux takes a packet of which it is not told the protocol for UDP; in IPv6 for one of none.
-            flow = attrs.evolve(flow, ipproto=_UDP if any(it.version == IPV4 for it in destinations) else 0)
+            flow = attrs.evolve(flow, ipproto=_UDP if any(it.version == IPV4 for it in addresses) else 0)
         flow = flow.assumed()
         merged = not self._namespace.rules[IPV4].custom
-        return tuple(_answer(self._fib.lookup(destination, flow), merged=merged) for destination in destinations)
+        return tuple(_answer(self._fib.lookup(destination, flow), merged=merged) for destination in addresses)
 
     def change(self, changes: Iterable[Change]) -> tuple[Outcome, ...]:
         """Carry out each change, and say what became of it."""
@@ -94,18 +91,11 @@ class MemoryBackend:
         return tuple(self._change_one(change) for change in changes)
 
     def watch(self) -> MemoryWatch:
-        """Listen; a wait takes no time, see `later` and `sleep`."""
+        """Listen. A wait is on the clock that it is given; see also `later`."""
         self._meet("watch")
-        watch = MemoryWatch(self._pass, self._happenings)
+        watch = MemoryWatch(self._happenings)
         self._watches.append(watch)
         return watch
-
-    def wait_with(self, sleep: Callable[[float], object]) -> None:
-        """Let waits take their time by this, such as a fake clock's."""
-        self._sleep = sleep
-
-    def _pass(self, seconds: float) -> None:
-        self._sleep(seconds)
 
     def reopen(self) -> Self:
         """The same world, as a backend that is open again."""
@@ -184,7 +174,7 @@ class MemoryBackend:
             self._namespace.change(Change(verb, route))
 
     def later(self, happening: Callable[[], object]) -> None:
-        """Let this happen while somebody waits for a change: one happening for each wait that hears nothing."""
+        """Let this happen while somebody waits for a change: one happening that changes something for each wait."""
         self._happenings.append(happening)
 
     def __str__(self) -> str:

@@ -1,6 +1,6 @@
 """Listening to the fake kernel: which changes were heard, and what happens while somebody waits.
 
-Here: the watch, and the time that passes in it. Not here: what changes.
+Here: the watch, and on whose clock it waits. Not here: what changes.
 """
 
 from __future__ import annotations
@@ -14,41 +14,57 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
+    from phases import Clock
+    from phases.clock import Event
+
 __all__ = ["MemoryWatch"]
 
 
 class MemoryWatch:
-    """A listener. Waiting takes no time: the seconds are handed to `sleep`."""
+    """A listener. It waits on the clock that it is given; without one the seconds are over at once."""
 
-    def __init__(self, sleep: Callable[[float], object], happenings: list[Callable[[], object]]) -> None:
-        """Let time pass in `sleep`; while there is nothing to hear, the first of the happenings comes true."""
-        self._sleep, self._happenings = sleep, happenings
-        self._heard, self._woken = threading.Event(), threading.Event()
-        self._closed = False
+    def __init__(self, happenings: list[Callable[[], object]]) -> None:
+        """While there is nothing to hear, a wait makes happenings come true until one changes something."""
+        self._happenings = happenings
+        self._lock = threading.Lock()
+        self._heard = self._woken = self._closed = False
+        self._waiting: Event | None = None
 
     def hear(self) -> None:
         """Something changed."""
-        self._heard.set()
+        with self._lock:
+            self._heard = True
+            self._end_wait()
 
-    def wait(self, timeout: float) -> bool:
-        """Whether something changed since the last wait; if not, whether the next thing to happen changed anything."""
+    def wait(self, timeout: float, *, clock: Clock | None = None) -> bool:
+        """Whether something changed since the last wait; if not, whether something does that was to happen.
+
+        When nothing more is to happen, it waits on the clock for what another thread may change.
+        """
         if self._closed:
             raise BackendError("the watch was closed")
-        if not self._heard.is_set() and not self._woken.is_set():
-            if self._happenings:
-                self._happenings.pop(0)()
-            else:
-                self._sleep(timeout)
-        if self._woken.is_set():
-            self._woken.clear()
-            return False
-        heard = self._heard.is_set()
-        self._heard.clear()
+        while self._happenings and not (self._heard or self._woken):
+            self._happenings.pop(0)()
+        if clock is not None:
+            with self._lock:
+                self._waiting = clock.event()
+                if self._heard or self._woken:
+                    self._waiting.set()
+            self._waiting.wait(timeout)
+        with self._lock:
+            heard, self._heard = self._heard and not self._woken, self._heard and self._woken
+            self._woken, self._waiting = False, None
         return heard
 
     def wake(self) -> None:
         """End the wait that is under way, or the next one."""
-        self._woken.set()
+        with self._lock:
+            self._woken = True
+            self._end_wait()
+
+    def _end_wait(self) -> None:
+        if self._waiting is not None:
+            self._waiting.set()
 
     def close(self) -> None:
         """Stop listening."""

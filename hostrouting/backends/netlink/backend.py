@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Self
 
+from hostrouting.backends.base import asked_addresses, asked_prefixes
 from hostrouting.backends.netlink import numbers as n
 from hostrouting.backends.netlink.channel import Channel
 from hostrouting.backends.netlink.reading import take_snapshot
@@ -55,18 +56,18 @@ class NetlinkBackend:
         family: int | None = None,
         table: int | None = None,
         protocol: int | None = None,
-        prefixes: Collection[Prefix] | None = None,
+        prefixes: Collection[Prefix | str] | None = None,
     ) -> Snapshot:
         """Links, addresses, rules and routes as they are now, in the kernel's order."""
         channel = self._begin()
-        wanted = Wanted(family, table, protocol, None if prefixes is None else frozenset(prefixes))
+        wanted = Wanted(family, table, protocol, asked_prefixes(prefixes))
         return take_snapshot(channel, self._listener, wanted)
 
-    def lookup(self, destinations: Sequence[IP], flow: Flow = ANY) -> tuple[Answer, ...]:
+    def lookup(self, destinations: Sequence[IP | str], flow: Flow = ANY) -> tuple[Answer, ...]:
         """What the kernel itself would do with a packet to each destination."""
         from hostrouting.backends.netlink.lookups import look_up  # noqa: PLC0415  loaded when it is used
 
-        return look_up(self._begin(), destinations, flow)
+        return look_up(self._begin(), asked_addresses(destinations), flow)
 
     def change(self, changes: Iterable[Change]) -> tuple[Outcome, ...]:
         """Carry out each change, in order, and say what became of each."""

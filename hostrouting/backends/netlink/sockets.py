@@ -21,7 +21,7 @@ from hostrouting.errors import BackendError, NetlinkUnavailable, NotPermitted
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["as_backend_error", "here", "inside", "open_namespace", "open_socket"]
+__all__ = ["as_backend_error", "here", "inside", "namespace_path", "open_namespace", "open_socket"]
 
 T = TypeVar("T")
 
@@ -99,10 +99,15 @@ def here() -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
+def namespace_path(netns: str | os.PathLike[str]) -> str:
+    """Where a namespace is, of which the path is given or the name as in `ip netns`."""
+    text = os.fspath(netns)
+    return text if "/" in text else f"{_NAMED}/{text}"
+
+
 def open_namespace(netns: str | os.PathLike[str]) -> FileIO:
     """An existing namespace, held open: by its path, or by its name as in `ip netns`."""
-    text = os.fspath(netns)
-    path = text if "/" in text else f"{_NAMED}/{text}"
+    text, path = os.fspath(netns), namespace_path(netns)
     try:
         # Whatever else lies there, it is not waited for.
         return FileIO(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK))

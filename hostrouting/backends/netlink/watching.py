@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from hostrouting.model import Route
+    from phases import Clock
 
 __all__ = ["EVERYTHING", "NetlinkWatch", "Wanted", "disturbed"]
 
@@ -127,7 +128,7 @@ class NetlinkWatch:
                 self._open()
                 self._missed = True
 
-    def wait(self, timeout: float) -> bool:
+    def wait(self, timeout: float, *, clock: Clock | None = None) -> bool:  # noqa: ARG002  a kernel has its own time
         """Wait for a change since the last wait: True; False when the seconds are over or wake() was called."""
         self._usable()
         self._make_mine()

@@ -210,7 +210,7 @@ def _map(it: Explanation, check: Check, style: Style) -> Iterator[Line]:
     place = block or it.around
     yield line()
     rows = [
-        (name, segments_of(fib, place, expected=it.outbound, allowed=report.allowed, flow=it.trace.flow))
+        (name, segments_of(fib, place, expected_devs=it.outbound, allowed_devs=report.allowed_devs, flow=it.trace.flow))
         for name, fib in hosts
     ]
     yield from draw_map(place, rows, style, mark=int(it.trace.address))

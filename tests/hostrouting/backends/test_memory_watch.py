@@ -1,4 +1,6 @@
-"""Waiting for the memory kernel: changes are heard, and time passes without waiting."""
+"""Waiting for the memory kernel: changes are heard, and time passes on the clock of the run."""
+
+from __future__ import annotations
 
 from functools import partial
 from typing import TYPE_CHECKING
@@ -8,9 +10,13 @@ import pytest
 from hostrouting.backends.memory import MemoryBackend
 from hostrouting.errors import BackendError
 from hostrouting.testing import plain_vm
+from phases.clock import SystemClock
+from phases.testing import FakeClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from phases import Clock
 
 
 def test_everything_that_happens_is_heard() -> None:
@@ -32,28 +38,47 @@ def test_everything_that_happens_is_heard() -> None:
 
 
 def test_what_is_to_come_comes_while_somebody_waits() -> None:
-    """`later` is for what arrives while a program waits for it, one happening for each wait."""
+    """`later` is for what arrives while a program waits for it: for each wait one happening that changes something."""
     kernel = MemoryBackend()
     kernel.later(lambda: kernel.add_link("eth0"))
     kernel.later(lambda: None)
     kernel.later(lambda: kernel.add_address("eth0", "10.0.0.4/24"))
     with kernel.watch() as watch:
         assert kernel.snapshot().link("eth0") is None
-        assert [watch.wait(30), watch.wait(30), watch.wait(30), watch.wait(30)] == [True, False, True, False]
+        assert [watch.wait(30), watch.wait(30), watch.wait(30)] == [True, True, False]
     assert kernel.snapshot().addresses[0].dev == "eth0"
 
 
-def test_the_seconds_go_to_the_clock_of_the_test() -> None:
-    """A wait that nothing ends takes its seconds from `sleep`, and nothing when there is something to hear."""
-    slept: list[float] = []
-    kernel = MemoryBackend(sleep=slept.append)
+def test_the_seconds_pass_on_the_clock_of_the_run() -> None:
+    """A wait that nothing ends takes its seconds from the clock, and nothing when there is something to hear."""
+    kernel, clock = MemoryBackend(), FakeClock()
     with kernel.watch() as watch:
         kernel.add_link("eth0")
-        assert watch.wait(7) is True
+        assert watch.wait(7, clock=clock) is True
         watch.wake()
-        assert watch.wait(8) is False
-        assert watch.wait(9) is False
-    assert slept == [9]
+        kernel.set_down("eth0")
+        assert watch.wait(8, clock=clock) is False
+        assert watch.wait(8, clock=clock) is True
+        assert clock.now() == 0
+        assert watch.wait(9, clock=clock) is False
+    assert clock.now() == 9
+
+
+@pytest.mark.parametrize("make", [FakeClock, SystemClock])
+def test_a_change_from_another_thread_ends_the_wait(make: Callable[[], Clock]) -> None:
+    """What another thread changes is heard when it is changed, on a fake clock and on the machine's."""
+    kernel, clock = MemoryBackend(), make()
+
+    def change() -> None:
+        clock.event().wait(0.02)
+        kernel.add_link("eth0")
+
+    began = clock.now()
+    with kernel.watch() as watch:
+        thread = clock.start(change, name="change")
+        assert watch.wait(60, clock=clock) is True
+        thread.join()
+    assert 0.02 <= clock.now() - began < 30
 
 
 def test_a_closed_watch_is_of_no_use() -> None:

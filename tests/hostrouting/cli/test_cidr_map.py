@@ -100,7 +100,7 @@ def test_each_address_is_named_once(style: Style) -> None:
 def test_every_escape_is_on_the_map(host: tuple[Prefix, object], width: int) -> None:
     """The segments partition the block; each escape has a column where there are as many columns as addresses."""
     block, snapshot = host
-    segments = segments_of(Fib(snapshot), block, expected=("eth0",), allowed=("eth1",))  # type: ignore[arg-type]  # a snapshot
+    segments = segments_of(Fib(snapshot), block, expected_devs=("eth0",), allowed_devs=("eth1",))  # type: ignore[arg-type]  # a snapshot
     assert segments[0].first == block.first
     assert segments[-1].last == block.last
     assert all(one.last + 1 == other.first for one, other in pairwise(segments))

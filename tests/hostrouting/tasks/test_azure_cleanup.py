@@ -66,7 +66,7 @@ def ebtables_of(host: FakeHost) -> MemoryEbtables:
 
 def clean(host: FakeHost, approved: CleanupPlan | None = None, **changed: Any) -> CleanupResult:
     """Run the task; what it did."""
-    result = run(CleanStaleAzureVnet(azure_config(**changed), host=host, approved=approved), host)
+    result = run(CleanStaleAzureVnet(azure_config(**changed), host=host, approved=approved))
     assert isinstance(result, CleanupResult)
     return result
 
@@ -83,12 +83,12 @@ def failure(host: FakeHost, **changed: Any) -> BaseException:
         clean(host, **changed)
     assert state_of(host) == before
     assert not host.files.texts.keys() & {UNDO}
-    return caught.value.cause
+    return caught.value.error
 
 
 def restore(host: FakeHost, path: str = UNDO) -> UndoResult:
     """Run the way back; what it did."""
-    result = run(UndoAzureVnetCleanup(path, host=host), host)
+    result = run(UndoAzureVnetCleanup(path, host=host))
     assert isinstance(result, UndoResult)
     return result
 
@@ -199,7 +199,7 @@ class TestDryRun:
         """A section that names networks only deletes nothing."""
         host = azure_host()
         config = HostRoutingConfig.from_mapping({"azureVnetCleanup": {"managed": ["10.240.0.0/16"]}})
-        result = run(CleanStaleAzureVnet(config, host=host), host)
+        result = run(CleanStaleAzureVnet(config, host=host))
         assert isinstance(result, CleanupResult)
         assert result.is_dry_run
 
@@ -215,7 +215,7 @@ class TestDryRun:
         host = azure_host()
         ebtables_of(host).fault = refusal.missing()
         task = CleanStaleAzureVnet(HostRoutingConfig(), host=host)
-        assert run(task, host) is not None
+        assert run(task) is not None
         assert task.plan(phases.Context(observers=[])).is_empty
 
     def test_an_image(self, tmp_path: Any) -> None:
@@ -228,7 +228,7 @@ class TestDryRun:
         """A deletion is asked for by name: Configure with the section deletes nothing."""
         host = azure_host()
         before = state_of(host)
-        run(Configure(azure_config(), host=host), host)
+        run(Configure(azure_config(), host=host))
         assert state_of(host) == before
 
 
@@ -343,10 +343,10 @@ class TestMeanwhile:
         ebtables.meanwhile(come_back, nth=3)
         with pytest.raises(phases.TaskFailed) as caught:
             clean(host)
-        assert isinstance(caught.value.cause, CleanupRefused)
+        assert isinstance(caught.value.error, CleanupRefused)
         assert ebtables.writes == []
         assert UNDO not in host.files.texts
-        assert effects_of(caught.value.cause).files == ()
+        assert effects_of(caught.value.error).files == ()
 
     def test_another_neighbour_takes_its_place(self) -> None:
         """An entry whose MAC address has changed since the look stays, and is named."""
@@ -361,7 +361,7 @@ class TestMeanwhile:
         links.meanwhile(change, nth=3)  # after two looks
         with pytest.raises(phases.TaskFailed) as caught:
             clean(host)
-        error = caught.value.cause
+        error = caught.value.error
         assert isinstance(error, CleanupIncomplete)
         assert error.left == (f"10.240.0.5 dev azure0 lladdr {DEAD} PERMANENT has changed meanwhile, and stays",)
         assert str(error).startswith(f"11 of 12 things were deleted, and are noted in {UNDO}; what is left: 10.240.0.5")
@@ -381,7 +381,7 @@ class TestMeanwhile:
         host.kernel.faults.fail("change", errno.ENOBUFS)
         with pytest.raises(phases.TaskFailed) as caught:
             clean(host)
-        error = caught.value.cause
+        error = caught.value.error
         assert isinstance(error, CleanupIncomplete)
         assert len(effects_of(error).operations) == 11
         assert effects_of(error).files == (UNDO,)
@@ -393,8 +393,8 @@ class TestMeanwhile:
         ebtables.meanwhile(lambda: ebtables.rules.append(STALE), nth=4)  # at the last look
         with pytest.raises(phases.TaskFailed) as caught:
             clean(host)
-        assert isinstance(caught.value.cause, CleanupIncomplete)
-        assert caught.value.cause.left == (f"rule {STALE} is there again: azure-vnet, or another program, is active",)
+        assert isinstance(caught.value.error, CleanupIncomplete)
+        assert caught.value.error.left == (f"rule {STALE} is there again: azure-vnet, or another program, is active",)
 
     def test_an_error_on_the_way(self) -> None:
         """After a time-out nobody knows what was done, so the undo file names all of it; the way back adds what is missing."""
@@ -403,7 +403,7 @@ class TestMeanwhile:
         ebtables_of(host).fail(refusal.timed_out("delete 9 rules", 10), nth=3, done=True)
         with pytest.raises(phases.TaskFailed) as caught:
             clean(host)
-        assert isinstance(caught.value.cause, EbtablesTimeout)
+        assert isinstance(caught.value.error, EbtablesTimeout)
         assert len(UndoLog.parse(host.files.texts[UNDO]).rules) == 9
         restore(host)
         assert sorted(ebtables_of(host).rules) == before
@@ -431,7 +431,7 @@ class TestUndo:
         host.kernel.delete_link("azv2")
         with pytest.raises(phases.TaskFailed) as caught:
             restore(host)
-        error = caught.value.cause
+        error = caught.value.error
         assert isinstance(error, CleanupIncomplete)
         assert str(error).startswith(f"10 things of {UNDO} were brought back; what is left: ")
         assert error.left[0].endswith("there is another entry for its address")
@@ -445,8 +445,8 @@ class TestUndo:
         host.neighbours.fail(BackendError("no such device"), nth=2)
         with pytest.raises(phases.TaskFailed) as caught:
             restore(host)
-        assert isinstance(caught.value.cause, CleanupIncomplete)
-        assert caught.value.cause.left[0].endswith("no such device")
+        assert isinstance(caught.value.error, CleanupIncomplete)
+        assert caught.value.error.left[0].endswith("no such device")
 
     @pytest.mark.parametrize(
         ("text", "why"),
@@ -458,8 +458,8 @@ class TestUndo:
         before = state_of(host)
         with pytest.raises(phases.TaskFailed) as caught:
             restore(host)
-        assert isinstance(caught.value.cause, UndoFileError)
-        assert why in str(caught.value.cause)
+        assert isinstance(caught.value.error, UndoFileError)
+        assert why in str(caught.value.error)
         assert state_of(host) == before
 
     def test_an_image(self, tmp_path: Any) -> None:

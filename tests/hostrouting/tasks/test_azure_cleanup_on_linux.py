@@ -119,8 +119,8 @@ class TestBridgeMode:
         with pytest.raises(phases.TaskFailed, match="2 of 3 things were deleted") as caught:
             lab.clean()
         assert gone(before, lab.rules()) == [R1, R3]
-        assert isinstance(caught.value.cause, CleanupIncomplete)
-        assert f"rule {R2}: ebtables does not tell the rule" in caught.value.cause.left[0]
+        assert isinstance(caught.value.error, CleanupIncomplete)
+        assert f"rule {R2}: ebtables does not tell the rule" in caught.value.error.left[0]
 
     def test_the_way_back(self, lab: AzureNode) -> None:
         """What was deleted is there again after the undo, and what stayed is untouched."""

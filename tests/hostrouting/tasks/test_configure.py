@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 import phases
@@ -35,6 +37,39 @@ class TestNothing:
         """The task is skipped, with the reason."""
         assert run(ConfigureStaticRoutes(HostRoutingConfig(), host=FakeHost())) == phases.Skip(
             "no static routes are configured, and none of ours are here"
+        )
+
+
+class TestReport:
+    """The report of a bootstrap, as JSON."""
+
+    def test_results(self) -> None:
+        """It says as data what was done and found, each once, and no Python repr is in it."""
+        report = phases.run(Configure(config(*REPAIR, cidrs=(CIDR,)), host=FakeHost(kernel=h200())), observers=[])
+        document = json.loads(report.to_json())
+        routes, check, _ = document["children"]
+        assert document["result"] is None
+        assert routes["result"]["changes"] == [
+            f"add {prefix} via 10.0.0.1 dev eth0 proto hostrouting" for prefix in REPAIR
+        ]
+        assert (check["result"]["verdict"], check["result"]["findings"]) == ("ok", [])
+        assert "=" not in json.dumps([routes["result"], check["result"]])
+
+    def test_many_routes(self) -> None:
+        """Of many routes it says each once."""
+        wanted = config(*(f"10.{n >> 8}.{n & 255}.0/24" for n in range(256, 456)))
+        report = phases.run(Configure(wanted, host=FakeHost(kernel=h200())), observers=[])
+        assert report.to_json().count("10.1.7.0/24") == 1
+        assert len(report.to_json()) < 200 * 150
+
+    def test_failure(self) -> None:
+        """What an overlap in STRICT has found is beside its text, as data."""
+        report = phases.run(Configure(config(cidrs=(CIDR,)), host=FakeHost(kernel=h200())), observers=[])
+        details = report.to_mapping()["children"][1]["details"]  # type: ignore[index]  # plain values
+        assert (details["kind"], details["canRetry"], details["check"]["verdict"]) == (
+            "RouteOverlapError",
+            False,
+            "overlap",
         )
 
 

@@ -55,7 +55,7 @@ class TestShut:
         """Routes that are refused, or never ready: the gate requires both scripts, systemd knows it, no route is ours."""
         host = FakeHost(kernel=h200() if routes == (CIDR,) else MemoryBackend())
         with pytest.raises(phases.TaskFailed):
-            run(Configure(config(*routes, cidrs=(CIDR,)), host=host), host)
+            run(Configure(config(*routes, cidrs=(CIDR,)), host=host))
         assert ours(host) == []
         assert set(host.files.texts) == {*GATE, *ROUTES, *CHECK}
         assert steps(host) == {"static-routes": "requires", "check-route-overlap": "requires"}
@@ -494,7 +494,7 @@ class TestManager:
         mishaps.arm(2, busy)
         with pytest.raises(phases.TaskFailed, match=f"{STOP} did not answer") as caught:
             run(Configure(WANTED, host=host))
-        assert isinstance(caught.value.cause, ManagerError)
+        assert isinstance(caught.value.error, ManagerError)
         assert (set(host.files.texts), ours(host)) == ({LAYOUT.gate_steps_path}, [])
         assert {step.kind for step in Gate(host).steps} == {"changing"}
 

@@ -50,7 +50,7 @@ def test_the_h200_node() -> None:
         ctx = phases.Context(observers=[])
         with pytest.raises(phases.TaskFailed) as caught:
             phases.execute(CheckRouteOverlap(wanted, host=host(namespace)), ctx)
-        error = caught.value.cause
+        error = caught.value.error
         assert isinstance(error, RouteOverlapError)
         assert "routes via ib0 [172.16.0.0/16 proto kernel], expected eth0" in str(error)
 
@@ -118,7 +118,7 @@ def test_a_route_that_does_not_last(before: str, caplog: pytest.LogCaptureFixtur
         assert taken() == ("ib0",)
         with pytest.raises(phases.TaskFailed) as caught:
             again()
-        assert isinstance(caught.value.cause, RouteConflict)
+        assert isinstance(caught.value.error, RouteConflict)
 
 
 def test_the_halves_last() -> None:

@@ -26,7 +26,7 @@ class TestCheckRouteOverlap:
         host = FakeHost(kernel=h200())
         with pytest.raises(phases.TaskFailed) as caught:
             run(CheckRouteOverlap(config(cidrs=("172.16.0.0/16",)), host=host))
-        error = caught.value.cause
+        error = caught.value.error
         assert isinstance(error, RouteOverlapError)
         assert str(error).startswith(
             "OVERLAP: expected CIDR 172.16.0.0/16 (172.16.0.0–172.16.255.255) routes via ib0 "  # noqa: RUF001
@@ -110,9 +110,9 @@ class TestCheckRouteOverlap:
             with pytest.raises(
                 phases.TaskFailed, match=r"NO-DEFAULT-ROUTE: .*and 30 s did not bring one; last seen: no default route"
             ):
-                run(task, host)
+                run(task)
         else:
-            run(task, host)
+            run(task)
         assert host.files.texts[LAYOUT.detected_path] == "no-default-route\n"
 
     def test_a_kernel_that_disagrees(self) -> None:
@@ -197,7 +197,7 @@ class TestCheckRouteOverlap:
         if mode == "STRICT":
             with pytest.raises(phases.TaskFailed) as caught:
                 run(task)
-            assert isinstance(caught.value.cause, RouteOverlapError)
+            assert isinstance(caught.value.error, RouteOverlapError)
         else:
             run(task)
             assert f"OVERLAP: expected CIDR {CIDR}" in caplog.text

@@ -46,7 +46,7 @@ def a_host(**changed: Any) -> FakeHost:
 
 def apply(host: FakeHost, **settings: Any) -> ProbeResult:
     """Run the task; what it did."""
-    result = run(RewriteProbeSource(config(**settings), host=host), host)
+    result = run(RewriteProbeSource(config(**settings), host=host))
     assert isinstance(result, ProbeResult)
     return result
 
@@ -55,7 +55,7 @@ def failure(host: FakeHost, **settings: Any) -> BaseException:
     """Run the task; the error that ends it."""
     with pytest.raises(phases.TaskFailed) as caught:
         apply(host, **settings)
-    return caught.value.cause
+    return caught.value.error
 
 
 def table_of(host: FakeHost, name: str = TABLE) -> object:
@@ -113,7 +113,7 @@ class TestApply:
         foreign = Route.to("2001:db8::/32", dev="eth0", metric=1024, protocol=4)
         host.kernel.change([Change("add", foreign)])
         apply(host)
-        run(RewriteProbeSource(HostRoutingConfig(), host=host), host)
+        run(RewriteProbeSource(HostRoutingConfig(), host=host))
         assert table_of(host) is None
         assert routes_of(host) == []
         assert foreign in tuple(host.kernel.reopen().snapshot().routes)
@@ -279,7 +279,7 @@ class TestConditions:
         """A link that is not there by the deadline is named."""
         host = a_host(kernel=MemoryBackend())
         with pytest.raises(phases.TaskFailed, match="the device eth0"):
-            run(RewriteProbeSource(config(), host=host, wait=1), host)
+            run(RewriteProbeSource(config(), host=host, wait=1))
 
 
 class TestStanding:
@@ -341,7 +341,7 @@ def test_with_the_others() -> None:
         "probeRewrite": {"enabled": True, "interfaces": ["eth0"], "condition": "always"},
     }
     wanted = HostRoutingConfig.from_mapping(document)
-    run(Configure(wanted, host=host), host)
+    run(Configure(wanted, host=host))
     assert [step.name for step in Gate(host).steps] == ["static-routes", "check-route-overlap", "probe-rewrite"]
     assert Configure(wanted, host=host).preview().is_empty
     run(Remove(HostRoutingConfig(), host=host))

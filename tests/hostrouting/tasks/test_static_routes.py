@@ -111,7 +111,7 @@ class TestConfigureStaticRoutes:
             phases.TaskFailed, match=r"write 172.16.0.0/17 and 172.16.128.0/17, which win without touching it"
         ) as caught:
             run(ConfigureStaticRoutes(config("172.16.0.0/16"), host=host))
-        assert isinstance(caught.value.cause, RouteConflict)
+        assert isinstance(caught.value.error, RouteConflict)
         assert ours(host) == []
         assert set(host.files.texts) == SHUT
         assert host.files.locked == set()
@@ -125,7 +125,7 @@ class TestConfigureStaticRoutes:
         kernel.later(
             lambda: kernel.change([Change("add", Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", protocol=16))])
         )
-        run(ConfigureStaticRoutes(config("10.9.0.0/16"), host=host), host)
+        run(ConfigureStaticRoutes(config("10.9.0.0/16"), host=host))
         assert ours(host) == ["10.9.0.0/16 via 10.0.0.1 dev eth0 proto hostrouting"]
 
     def test_default_route_that_never_comes(self) -> None:
@@ -134,8 +134,8 @@ class TestConfigureStaticRoutes:
         with pytest.raises(
             phases.TaskFailed, match=r"gave up after 30 s: .*waiting for an IPv4 default route"
         ) as caught:
-            run(ConfigureStaticRoutes(config("10.9.0.0/16"), host=host), host)
-        assert isinstance(caught.value.cause, NotReady)
+            run(ConfigureStaticRoutes(config("10.9.0.0/16"), host=host))
+        assert isinstance(caught.value.error, NotReady)
         assert set(host.files.texts) == SHUT
 
     def test_ecmp(self) -> None:
@@ -153,7 +153,7 @@ class TestConfigureStaticRoutes:
             phases.TaskFailed, match=r"cannot write /etc/.*static-routes.service: the disk is full"
         ) as caught:
             run(ConfigureStaticRoutes(config(*REPAIR), host=host))
-        assert isinstance(caught.value.cause, FileError)
+        assert isinstance(caught.value.error, FileError)
         assert ours(host) == []
         assert host.files.locked == set()
 

@@ -1,0 +1,76 @@
+"""Whether the package `phases` that Python finds is the one that hostrouting brings, and what mends it if not.
+
+Here: the question, the remedy, and the refusal. Not here: anything else of `phases`. Another project owns the name on
+the package index, and its files would overwrite ours.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False  # to load `typing` would cost a command that only prints its usage a third of its time
+if TYPE_CHECKING:
+    from hostrouting.errors import ForeignPhases
+
+__all__ = ["foreign_phases", "require_own_phases"]
+
+_OURS = "hostrouting"
+
+
+def require_own_phases() -> None:
+    """ForeignPhases, which names the command that mends it, where the `phases` that was found is not ours."""
+    if (foreign := foreign_phases()) is not None:
+        raise foreign
+
+
+def foreign_phases() -> ForeignPhases | None:
+    """The error where the `phases` that is found is not ours, or is missing; None where all is well."""
+    try:
+        import phases  # noqa: PLC0415  another project's may raise anything
+
+        if getattr(phases, "__distribution__", None) == _OURS:
+            return None
+        found = str(getattr(phases, "__file__", None) or "")
+    except Exception:  # noqa: BLE001  as above
+        found = _where()
+    from hostrouting.errors import ForeignPhases  # noqa: PLC0415  only a fault pays for it
+
+    return ForeignPhases(found, _remedy(found))
+
+
+def _where() -> str:
+    """The file of a `phases` that cannot be imported; empty where there is none."""
+    from importlib.util import find_spec  # noqa: PLC0415  only a fault pays for it
+
+    spec = find_spec("phases")
+    return "" if spec is None else spec.origin or ""
+
+
+def _remedy(found: str) -> str:
+    """What mends it: for files in the place of ours, or none, ours again; for another installation, without it."""
+    import os  # noqa: PLC0415  only a fault pays for it
+    import sys  # noqa: PLC0415  as above
+    from importlib.metadata import PackageNotFoundError, distribution  # noqa: PLC0415  as above
+
+    beside = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "phases", "__init__.py")
+    if not found or os.path.realpath(found) == os.path.realpath(beside):
+        return f"run: {sys.executable} -m pip install --force-reinstall --no-deps {_source()}"
+    try:
+        files = distribution("phases").files or ()
+    except PackageNotFoundError:
+        files = ()
+    if any(os.path.realpath(str(it.locate())) == os.path.realpath(found) for it in files):
+        return f"run: {sys.executable} -m pip uninstall --yes phases"
+    return f"it hides {beside}: rename it, or take its directory out of Python's path"
+
+
+def _source() -> str:
+    """What hostrouting was installed from, as pip takes it."""
+    import json  # noqa: PLC0415  only a fault pays for it
+    import shlex  # noqa: PLC0415  as above
+    from importlib.metadata import PackageNotFoundError, distribution  # noqa: PLC0415  as above
+
+    try:
+        direct = json.loads(distribution(_OURS).read_text("direct_url.json") or "{}")
+    except PackageNotFoundError:
+        direct = {}
+    url = direct.get("url", _OURS)
+    return f"{'--editable ' if direct.get('dir_info', {}).get('editable') else ''}{shlex.quote(url)}"

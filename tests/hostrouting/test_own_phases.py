@@ -1,0 +1,81 @@
+"""hostrouting.own_phases: which command mends it depends on where the other project's files are.
+
+What is said with it by names and by the command line is in test_catalogue.py.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from importlib import metadata
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+import pytest
+
+import hostrouting
+from hostrouting.own_phases import foreign_phases, require_own_phases
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+BESIDE = str(Path(hostrouting.__file__).parent.parent / "phases" / "__init__.py")
+REINSTALL = f"run: {sys.executable} -m pip install --force-reinstall --no-deps"
+
+
+@pytest.fixture
+def other(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Have another project's module found at a path, which a distribution of that name brought, or none."""
+
+    def arrange(found: str, *, brought: bool = False, direct: dict[str, Any] | None = None) -> None:
+        module = ModuleType("phases")
+        module.__file__ = found
+        monkeypatch.setitem(sys.modules, "phases", module)
+        theirs, ours = mock.Mock(), mock.Mock()
+        theirs.files = [mock.Mock(locate=lambda: found)]
+        ours.read_text.return_value = None if direct is None else json.dumps(direct)
+        known = {"hostrouting": ours, **({"phases": theirs} if brought else {})}
+
+        def distribution(name: str) -> object:
+            if name not in known:
+                raise metadata.PackageNotFoundError(name)
+            return known[name]
+
+        monkeypatch.setattr(metadata, "distribution", distribution)
+
+    return arrange
+
+
+def test_ours() -> None:
+    """The one that is there now is ours."""
+    assert foreign_phases() is None
+    require_own_phases()
+
+
+@pytest.mark.parametrize(
+    ("direct", "source"),
+    [
+        (None, "hostrouting"),
+        ({"url": "file:///src/host routing", "dir_info": {}}, "'file:///src/host routing'"),
+        ({"url": "file:///src", "dir_info": {"editable": True}}, "--editable file:///src"),
+    ],
+)
+def test_overwritten(other: Callable[..., None], direct: dict[str, Any] | None, source: str) -> None:
+    """Where its files have taken the place of ours, ours is installed again, from where it came."""
+    other(BESIDE, brought=True, direct=direct)
+    assert str(foreign_phases()).endswith(f"is not the one that hostrouting brings; {REINSTALL} {source}")
+
+
+def test_in_another_place(other: Callable[..., None]) -> None:
+    """Where it was installed elsewhere and comes first, it is uninstalled, which leaves ours."""
+    other("/usr/lib/python3/phases/__init__.py", brought=True)
+    assert str(foreign_phases()).endswith(f"; run: {sys.executable} -m pip uninstall --yes phases")
+
+
+def test_a_file_that_hides_it(other: Callable[..., None]) -> None:
+    """A file that nobody installed is to be renamed; ours is named, too."""
+    other("/home/me/phases.py")
+    with pytest.raises(ImportError, match=r"found at /home/me/phases\.py .*; it hides .*__init__\.py: rename it"):
+        require_own_phases()

@@ -1,0 +1,99 @@
+"""Host.sandbox: the real kernel in a network namespace, files below a directory, and nothing of this machine."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+import hostrouting.sandbox
+import phases
+from hostrouting import Configure, Host, HostRoutingConfig, Remove
+from hostrouting.errors import NetlinkUnavailable
+from hostrouting.model import OURS
+from tests.support.namespace import private_namespace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.support.namespace import Namespace
+
+pytestmark = [
+    pytest.mark.processes,
+    pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace takes root"),
+]
+
+NODE = [
+    "link set lo up",
+    "link add eth0 type veth peer name far",
+    "link set eth0 up",
+    "link set far up",
+    "address add 10.0.0.4/24 dev eth0",
+    "address add 2001:db8::4/64 dev eth0 nodad",
+    "route add default via 10.0.0.1 dev eth0",
+]
+CONFIG = HostRoutingConfig(
+    {"enabled": True, "routes": [{"destination": "172.16.0.0/16"}]}, {"expectedCidrs": ["172.16.0.0/16"]}
+)
+
+
+@pytest.fixture
+def node() -> Iterator[Namespace]:
+    """A namespace with one uplink."""
+    with private_namespace() as namespace:
+        namespace.batch(NODE)
+        yield namespace
+
+
+def test_routes_and_files(node: Namespace, tmp_path: Path) -> None:
+    """Routes come into the namespace, files below the root; Remove takes both back."""
+    host = Host.sandbox(str(tmp_path), netns=node.path)
+    report = phases.run(Configure(CONFIG, host=host), observers=[])
+    assert report.ok, str(report)
+    assert [str(it.prefix) for it in node.routes(4) if it.protocol == OURS] == ["172.16.0.0/16"]
+    assert (tmp_path / "etc/aks-flex-node/static-routes.sh").exists()
+    assert phases.run(Remove(CONFIG, host=host), observers=[]).ok
+    assert [it for it in node.routes(4) if it.protocol == OURS] == []
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+def test_settings_of_the_namespace(node: Namespace, tmp_path: Path) -> None:
+    """What is read under /proc is what the namespace has."""
+    files = Host.sandbox(str(tmp_path), netns=node.path).files
+    for value in (1, 0):
+        node.sysctl("ipv6/conf/eth0/accept_ra", value)
+        assert files.read(f"{tmp_path}/proc/sys/net/ipv6/conf/eth0/accept_ra") == str(value)
+    assert "20010db8000000000000000000000004" in (files.read(f"{tmp_path}/proc/self/net/if_inet6") or "")
+    assert files.read(f"{tmp_path}/proc/sys/net/ipv6/conf/nowhere/accept_ra") is None
+
+
+@pytest.mark.skipif(shutil.which("nft") is None, reason="there is no program nft")
+def test_nftables_of_the_namespace(node: Namespace, tmp_path: Path) -> None:
+    """The probe rewrite loads its table there, and says how it stands there."""
+    host = Host.sandbox(str(tmp_path), netns=node.path)
+    wanted = HostRoutingConfig(probe_rewrite={"enabled": True, "interfaces": ["eth0"]})
+    report = phases.run(Configure(wanted, host=host), observers=[])
+    assert report.ok, str(report)
+    assert "table ip6 hostrouting_slb" in node.run("nft", "list", "tables").stdout
+    assert host.nftables is not None
+    assert host.nftables().names() == (("ip6", "hostrouting_slb"),)
+    assert not host.programs_at("eth0").found
+
+
+def test_this_machines_own_network_is_refused(node: Namespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The namespace of this machine's first process is none to try things on, and neither is one that is not there."""
+    monkeypatch.setattr(hostrouting.sandbox, "_MACHINE", node.path)
+    with pytest.raises(ValueError, match=rf"'{node.path}' is this machine's own network; make another: ip netns add"):
+        Host.sandbox(str(tmp_path), netns=node.path)
+    with pytest.raises(NetlinkUnavailable, match="there is no network namespace"):
+        Host.sandbox(str(tmp_path), netns="no-such-name")
+
+
+@pytest.mark.parametrize("root", ["/", "//", "/no-such-directory"])
+def test_this_machines_own_files_are_refused(node: Namespace, root: str) -> None:
+    """The root has to be a directory that is there, and not this machine's own."""
+    with pytest.raises(ValueError, match=f"root: '{root}' is not a directory below /"):
+        Host.sandbox(root, netns=node.path)
