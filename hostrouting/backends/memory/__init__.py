@@ -30,6 +30,8 @@ Known limits, where this kernel is not Linux:
   asked for is zero. `flow` makes no difference to it.
 - Of an IPv4 route with several legs `ip` also prints linkdown or dead for the whole; here it stands at the legs only.
 - Of an IPv6 route that leads nowhere `ip` also prints onlink where it was asked for; here such a route has no legs.
+- The random comparison with Linux has addresses on ordinary devices and without peers; those on lo, on two links, and
+  with peers are compared in stories.
 - Metrics of routes are mtu and advmss, the rest is not kept. Addresses have no lifetimes or labels. An IPv6
   address brings its prefix route with metric 256, whatever it says about that.
 """

@@ -108,7 +108,9 @@ class Namespace:
             addresses.carrier(device)
 
     def add_address(self, address: Address) -> None:
-        """A device gets an address."""
+        """A device gets an address. Of 0.0.0.0 nothing comes, and Linux does not even look for the device."""
+        if address.ip.version == IPV4 and not int(address.ip):
+            return
         self._addresses[address.ip.version].add(self._holder(address), address)
 
     def delete_address(self, address: Address) -> None:

@@ -176,6 +176,8 @@ def refusing(verb: Verb, *legs: NextHop, source: str | None = None) -> Operation
     return Operation("change", (Change(verb, route),))
 
 
+# The address that is on two links, and one that is on none.
+TWICE, ABSENT = as_ip("fd00:16::1"), as_ip("fd00:16::9")
 # What once was found to differ.
 STORIES: dict[str, tuple[int, list[Operation]]] = {
     "a gateway is looked up as no packet is": (
@@ -236,6 +238,8 @@ STORIES: dict[str, tuple[int, list[Operation]]] = {
             link("down", "eth0"),
             link("up", "eth0"),
             holds("delete", "eth0", "0.0.0.0/24"),
+            Operation("delete_link", ("eth0",)),
+            holds("add", "eth0", "0.0.0.0/24"),
         ],
     ),
     "lo gets its address back beside another": (
@@ -277,6 +281,12 @@ STORIES: dict[str, tuple[int, list[Operation]]] = {
             preferring("2001:db8::/64", "eth0", "fd00:16::1"),
             preferring("2001:db8:1::/64", "ib0", "fd00:16::1"),
             preferring("2001:db8:2::/64", "ib0", "::1"),
+            Operation(
+                "change", (Change("add", Route(Prefix.parse("2001:db8:3::/64"), (), type="throw", prefsrc=ABSENT)),)
+            ),
+            Operation(
+                "change", (Change("add", Route(Prefix.parse("2001:db8:3::/64"), (), type="throw", prefsrc=TWICE)),)
+            ),
             holds("delete", "eth0", "fd00:16::1/124"),
             holds("delete", "ib0", "fd00:16::1/124"),
         ],

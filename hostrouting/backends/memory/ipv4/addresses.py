@@ -42,9 +42,7 @@ class Addresses:
         self._routes, self._promote = routes, promote
 
     def add(self, device: Device, address: Address) -> None:
-        """Give the device an address: behind those of its kind. Of 0.0.0.0 nothing comes."""
-        if not int(address.ip):
-            return
+        """Give the device an address: behind those of its kind."""
         new, place = Holding(address), 0
         if any(held.ip == new.ip and _together(held, new) for held in device.ipv4):
             raise KernelError(errno.EEXIST, "ipv4: Address already assigned")

@@ -41,6 +41,7 @@ class Checks:
         if route.type in PATHLESS:
             for leg in route.legs[:2]:
                 _check_onlink(leg, self._devices.find(leg.dev))
+            self._check_source(route, LOOPBACK)
         if len(route.legs) > 1 and route.type in PATHLESS:
             # Whatever they say, each of them is lo to Linux.
             raise KernelError(errno.EEXIST)
@@ -58,10 +59,13 @@ class Checks:
             raise KernelError(errno.ENODEV)
         if not device.up:
             raise KernelError(errno.ENETDOWN, "Nexthop device is not up")
-        if route.prefsrc is not None and not self.is_source(route.prefsrc, device.name):
-            raise KernelError(errno.EINVAL, "Invalid source address")
+        self._check_source(route, device.name)
         own = route.type in {"local", "anycast"}
         return attrs.evolve(leg, dev=device.name, linkdown=not device.carrier and not own)
+
+    def _check_source(self, route: Route, dev: str) -> None:
+        if route.prefsrc is not None and not self.is_source(route.prefsrc, dev):
+            raise KernelError(errno.EINVAL, "Invalid source address")
 
     def _gateway(self, gateway: IPv6Address, device: Device | None, *, leg: NextHop, table: int) -> Device:
         named = device
