@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 import attrs
 
 from hostrouting.azure_vnet.saved_rules import NotAPodRule, PodRule, SavedRules, pod_rule
-from hostrouting.model import TABLE_MAIN, Prefix, Snapshot
+from hostrouting.model import TABLE_MAIN, Prefix, Snapshot, protocol_name
 from hostrouting.neighbours import EthernetLink, LinkLayerView, Neighbour, PeerMac, UnknownPeer
 from hostrouting.uplink import bare_leg
 
@@ -41,6 +41,8 @@ _NO_MAC = {"", "00:00:00:00:00:00"}
 _DEFAULTS = (Prefix.parse("0.0.0.0/0"), Prefix.parse("::/0"))
 _POD_DEVICE = "azv"
 """How the names of the host's ends of azure-vnet's veths begin."""
+_PROTOCOLS = (0, 2, 3, 4)
+"""What a route of azure-vnet may have as its protocol: unspec, kernel, boot or static, as it has none of its own."""
 
 
 @attrs.frozen(kw_only=True)
@@ -235,6 +237,8 @@ class _Judge:
                 fate, reason = self._behind(ip, dev)
             else:
                 continue
+            if route.protocol not in _PROTOCOLS and fate == "delete":
+                fate, reason = "keep", f"azure-vnet does not make routes with proto {protocol_name(route.protocol)}"
             yield fate, Deletion("route", spec, reason, route)
 
     def _pod_rule(self, rule: PodRule) -> tuple[_Fate, str]:

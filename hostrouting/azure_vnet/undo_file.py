@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Self
 import attrs
 
 from hostrouting.azure_vnet.saved_rules import NotAPodRule, pod_rule, read_saved
+from hostrouting.ebtables import PROGRAMS
 from hostrouting.model import IPV6, TABLE_MAIN, NextHop, Prefix, Route, as_ip
 from hostrouting.neighbours import Neighbour
 
@@ -27,6 +28,8 @@ _HEAD = """\
 #   hostrouting clean azure-vnet --undo FILE
 # or run this file with sh, once: what is there still would be added a second time.
 """
+_ANY = "ebtables"
+"""The program on a host where its backend gives it no other name."""
 _OPTIONS = ("dev", "table", "proto", "scope", "metric", "src", "mtu", "advmss")
 
 
@@ -37,15 +40,18 @@ class UndoLog:
     rules: tuple[str, ...] = ()
     neighbours: tuple[Neighbour, ...] = ()
     routes: tuple[Route, ...] = ()
+    program: str = _ANY
+    """What brings the rules back: the ebtables of the backend that had them."""
 
     @classmethod
-    def of(cls, deletions: Iterable[Deletion]) -> Self:
+    def of(cls, deletions: Iterable[Deletion], *, program: str = _ANY) -> Self:
         """Those of these deletions, in order."""
         things = [it.thing for it in deletions]
         return cls(
             tuple(it for it in things if isinstance(it, str)),
             tuple(it for it in things if isinstance(it, Neighbour)),
             tuple(_as_asked(it) for it in things if isinstance(it, Route)),
+            program,
         )
 
     @classmethod
@@ -54,14 +60,17 @@ class UndoLog:
 
         A rule that azure-vnet does not make for a pod is refused: nothing else is ever deleted.
         """
-        rules, neighbours, routes = [], [], []
+        rules, neighbours, routes, programs = [], [], [], set()
         for number, line in enumerate(text.split("\n"), 1):
             if not line.strip() or line.startswith("#"):
                 continue
             try:
                 match shlex.split(line):
-                    case ["ebtables", "-t", "nat", "-A", *words]:
+                    case [program, "-t", "nat", "-A", *words] if program in {_ANY, *PROGRAMS}:
                         rules.append(_rule(" ".join(words)))
+                        programs.add(program)
+                        if len(programs) > 1:
+                            raise ValueError("a file is for one ebtables")  # noqa: TRY301  told with its line
                     case ["ip", "neigh", "add", ip, "lladdr", mac, "dev", dev, "nud", "permanent"]:
                         neighbours.append(Neighbour(as_ip(ip), mac, dev))
                     case ["ip", "-4" | "-6", "route", "add", prefix, *words]:
@@ -70,14 +79,14 @@ class UndoLog:
                         raise ValueError("it is not a command of an undo file")  # noqa: TRY301  told with its line
             except ValueError as error:
                 raise ValueError(f"line {number}: {error}: {line[:100]!a}") from error
-        return cls(tuple(rules), tuple(neighbours), tuple(routes))
+        return cls(tuple(rules), tuple(neighbours), tuple(routes), *programs)
 
     def __str__(self) -> str:
         return _HEAD + "".join(f"{shlex.join(words)}\n" for words in self._commands())
 
     def _commands(self) -> Iterator[list[str]]:
         for line in self.rules:
-            yield ["ebtables", "-t", "nat", "-A", *line.split()]
+            yield [self.program, "-t", "nat", "-A", *line.split()]
         for it in self.neighbours:
             yield ["ip", "neigh", "add", str(it.ip), "lladdr", it.mac, "dev", it.dev, "nud", "permanent"]
         for route in self.routes:

@@ -7,8 +7,8 @@ program   ebtables-save and ebtables-restore
 memory    rules in a list
 """
 
-from hostrouting.ebtables.base import BACKENDS, Backend, Ebtables
+from hostrouting.ebtables.base import BACKENDS, PROGRAMS, Backend, Ebtables
 from hostrouting.ebtables.memory import MemoryEbtables
 from hostrouting.ebtables.program import EbtablesProgram
 
-__all__ = ["BACKENDS", "Backend", "Ebtables", "EbtablesProgram", "MemoryEbtables"]
+__all__ = ["BACKENDS", "PROGRAMS", "Backend", "Ebtables", "EbtablesProgram", "MemoryEbtables"]

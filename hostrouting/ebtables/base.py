@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["BACKENDS", "Backend", "Ebtables", "OneBackend"]
+__all__ = ["BACKENDS", "PROGRAMS", "Backend", "Ebtables", "OneBackend"]
 
 OneBackend: TypeAlias = Literal["nft", "legacy"]
 """Where the kernel keeps rules: in nf_tables, or in ebtables' own tables. A program sees those of its backend only."""
@@ -20,6 +20,9 @@ Backend: TypeAlias = Literal["auto", "nft", "legacy"]
 """One backend, or the one that has rules in its table nat: where neither has any, that of the program `ebtables`."""
 
 BACKENDS: tuple[OneBackend, ...] = ("nft", "legacy")
+
+PROGRAMS: dict[str, OneBackend] = {f"ebtables-{it}": it for it in BACKENDS}
+"""By the name of a program: the backend that it is for. `ebtables` is not here, since it may be for either."""
 
 
 class Ebtables(Protocol):
@@ -34,8 +37,16 @@ class Ebtables(Protocol):
     refused although every rule is there is tried again a few times; nothing else is.
     """
 
-    def of(self, backend: Backend) -> Ebtables:
-        """The same host's, of this backend. Nothing is run yet."""
+    def of(self, backend: Backend, *, alone: bool = False) -> Ebtables:
+        """The same host's, of this backend. Nothing is run yet.
+
+        With `alone` it does not matter whether the other backend has rules, so one that was named is never
+        EbtablesWrongBackend: for whoever knows that its rules were there. It changes nothing for "auto".
+        """
+        ...
+
+    def program(self) -> str:
+        """The program for a single rule of this backend: a key of PROGRAMS, or ebtables where it has no other name."""
         ...
 
     def save(self) -> str:

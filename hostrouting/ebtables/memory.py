@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hostrouting.ebtables import refusal
+from hostrouting.ebtables.base import BACKENDS
 from hostrouting.ebtables.saved import missing_from, require_distinct, require_lines
 from hostrouting.errors import BadRule, EbtablesError
 from hostrouting.faulty import Faulty
@@ -25,20 +26,33 @@ _CHAINS = ("PREROUTING", "OUTPUT", "POSTROUTING")
 class MemoryEbtables(Faulty[EbtablesError]):
     """ebtables in a list, compared with Linux; `str()` is what ebtables-save would print."""
 
-    def __init__(self, rules: Iterable[str] = (), *, backend: OneBackend = "nft", others: str = "") -> None:
-        """Begin with these rules in the table nat of this backend, and with the text of other tables."""
+    def __init__(
+        self,
+        rules: Iterable[str] = (),
+        *,
+        backend: OneBackend = "nft",
+        others: str = "",
+        elsewhere: Iterable[str] = (),
+    ) -> None:
+        """Begin with these rules in the table nat of this backend, other tables as text, and the rules elsewhere."""
         super().__init__()
         self.rules = list(rules)
         """The rules of the table nat, as ebtables-save spells them, without "-A"; for a test to change."""
         self.backend: OneBackend = backend
-        """The backend that has them; the other one has none."""
+        """The backend that has them."""
+        self.elsewhere = list(elsewhere)
+        """The rules of the other backend."""
         self.others = others
         self.writes: list[str] = []
         """What was changed, in order: "delete PREROUTING -p ARP -j DROP", "add …"."""
 
-    def of(self, backend: Backend) -> _Asked:
+    def of(self, backend: Backend, *, alone: bool = False) -> _Asked:
         """See Ebtables."""
-        return _Asked(self, backend)
+        return _Asked(self, backend, alone=alone)
+
+    def program(self) -> str:
+        """See Ebtables."""
+        return f"ebtables-{self.backend}"
 
     def save(self) -> str:
         """See Ebtables."""
@@ -89,12 +103,16 @@ class MemoryEbtables(Faulty[EbtablesError]):
 class _Asked:
     """The same ebtables, asked for by the name of a backend."""
 
-    def __init__(self, world: MemoryEbtables, backend: Backend) -> None:
+    def __init__(self, world: MemoryEbtables, backend: Backend, *, alone: bool) -> None:
         self._world = world
         self._backend = backend
+        self._alone = alone
 
-    def of(self, backend: Backend) -> _Asked:
-        return _Asked(self._world, backend)
+    def of(self, backend: Backend, *, alone: bool = False) -> _Asked:
+        return _Asked(self._world, backend, alone=alone)
+
+    def program(self) -> str:
+        return self._there().program()
 
     def save(self) -> str:
         return self._there().save()
@@ -110,6 +128,15 @@ class _Asked:
 
     def _there(self) -> MemoryEbtables:
         world = self._world
-        if self._backend not in {"auto", world.backend} and world.rules:
-            raise refusal.wrong_backend(self._backend, world.backend, len(world.rules))
-        return world
+        (name,) = (it for it in BACKENDS if it != world.backend)
+        other = MemoryEbtables(backend=name)
+        other.rules = world.elsewhere
+        having = [it for it in (world, other) if it.rules]
+        if self._backend == "auto":
+            if len(having) > 1:
+                raise refusal.both_backends((it.backend, len(it.rules)) for it in having)
+            return having[0] if having else world
+        found, rest = (world, other) if self._backend == world.backend else (other, world)
+        if rest.rules and not found.rules and not self._alone:
+            raise refusal.wrong_backend(found.backend, rest.backend, len(rest.rules))
+        return found

@@ -69,16 +69,22 @@ class EbtablesProgram:
         timeout: float = 10.0,
         words: Sequence[str] = (),
         run: Run = run_program,
+        alone: bool = False,
     ) -> None:
-        """Wait so many seconds for each answer."""
+        """Wait so many seconds for each answer; for `alone` see `of`."""
         self._backend = backend
+        self._alone = alone
         self._timeout = timeout
         self._words = tuple(words)
         self._program = run
 
-    def of(self, backend: Backend) -> EbtablesProgram:
+    def of(self, backend: Backend, *, alone: bool = False) -> EbtablesProgram:
         """See Ebtables."""
-        return EbtablesProgram(backend, timeout=self._timeout, words=self._words, run=self._program)
+        return EbtablesProgram(backend, timeout=self._timeout, words=self._words, run=self._program, alone=alone)
+
+    def program(self) -> str:
+        """See Ebtables."""
+        return self._find().prefix
 
     def save(self) -> str:
         """See Ebtables."""
@@ -123,7 +129,9 @@ class EbtablesProgram:
 
     def _find(self) -> _Saved:
         """The backend that is meant, and its rules."""
-        return self._find_any() if self._backend == "auto" else self._find_one(self._backend)
+        if self._backend == "auto":
+            return self._find_any()
+        return self._save(self._backend) if self._alone else self._find_one(self._backend)
 
     def _find_one(self, asked: OneBackend) -> _Saved:
         found = self._try(asked)

@@ -156,9 +156,10 @@ class LinkLayer(Protocol):
     def look(self) -> LinkLayerView:
         """The devices, what is at the other end of each veth, and the neighbours of both families.
 
-        Each list is of one moment: one that changed meanwhile is read again, a few times; then Unsettled. Between the
-        lists and the other ends there is time for changes. The other end of a veth that cannot be asked is an
-        UnknownPeer, and no error. Entries for proxying, and those of a bridge's own table, are not neighbours here.
+        Each list is of one moment: one that changed meanwhile is read again, a few times; then Unsettled. Neighbours
+        are read first, and the other ends last; in between, there is time for changes. The other end of a veth that
+        cannot be asked is an UnknownPeer, and no error. Entries for proxying, and those of a bridge's own table, are
+        not neighbours here.
         Needs the privilege to ask about other namespaces, CAP_NET_ADMIN in them; without it their ends are unknown.
         """
         ...

@@ -94,13 +94,14 @@ def _pyroute2() -> Any:
 
 
 async def _look(wire: Any) -> LinkLayerView:
+    # Neighbours come first: whoever asks whether the pod of one is alive must see every device that was there with it.
+    listed = []
+    for family in (_AF_INET, _AF_INET6):
+        listed += await _settled(lambda family=family: wire.neigh("dump", family=family))  # type: ignore[misc]
     devices = await _settled(lambda: wire.link("dump"))
     names = {it["index"]: it.get("ifname") for it in devices}
     links = [await _link(wire, it, devices, names) for it in sorted(devices, key=lambda it: it["index"])]
-    neighbours = []
-    for family in (_AF_INET, _AF_INET6):
-        listed = await _settled(lambda family=family: wire.neigh("dump", family=family))  # type: ignore[misc]
-        neighbours += [_neighbour(it, names) for it in listed if it["ifindex"] in names]
+    neighbours = [_neighbour(it, names) for it in listed if it["ifindex"] in names]
     return LinkLayerView(links, sorted(neighbours, key=lambda it: (it.dev, it.ip.version, int(it.ip))))
 
 

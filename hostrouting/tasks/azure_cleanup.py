@@ -30,6 +30,7 @@ from hostrouting.azure_vnet import (
 )
 from hostrouting.backends.base import Change
 from hostrouting.config import EbtablesChoice, IfAzureVnetActive, needs_config
+from hostrouting.ebtables import PROGRAMS
 from hostrouting.effects import Operation, tell_effects
 from hostrouting.errors import (
     AmbiguousRule,
@@ -82,6 +83,11 @@ class _Edges:
             return None
         return cls(host.ebtables().of(choice.value), host.link_layer(), host.backend)
 
+    def kept_to(self, program: str) -> _Edges:
+        """The same, for the rules of this program's backend, also when it has none any more and the other one has."""
+        backend = PROGRAMS.get(program)
+        return self if backend is None else attrs.evolve(self, ebtables=self.ebtables.of(backend, alone=True))
+
 
 @attrs.frozen
 class CleanStaleAzureVnet:
@@ -130,7 +136,9 @@ class CleanStaleAzureVnet:
             ctx.check()
             with ctx.shielded() as safe:  # what is written down and what is deleted must not differ
                 task = attrs.evolve(self, host=host)
-                return _Deleting(host, edges, lambda: task._look(settings, edges), shown).carry_out(safe)
+                program = edges.ebtables.program() if _rules_of(shown) else UndoLog().program
+                kept = edges.kept_to(program)
+                return _Deleting(host, kept, lambda: task._look(settings, kept), shown, program).carry_out(safe)
 
     def _look(self, settings: AzureVnetCleanupConfig, edges: _Edges) -> CleanupPlan:
         """What is stale now. Who is alive is read last, so that nothing is judged by pods that were there before it."""
@@ -180,9 +188,11 @@ class CleanStaleAzureVnet:
 class _Deleting:
     """One run that deletes, with the host locked: what it means to delete, what it has deleted, what it could not."""
 
-    def __init__(self, host: Host, edges: _Edges, look: Callable[[], CleanupPlan], shown: CleanupPlan) -> None:
+    def __init__(
+        self, host: Host, edges: _Edges, look: Callable[[], CleanupPlan], shown: CleanupPlan, program: str
+    ) -> None:
         self._edges, self._look, self._shown = edges, look, shown
-        self._log = _Log(host)
+        self._log = _Log(host, program)
         self._seen: tuple[Deletion, ...] = ()
         """What was stale at the last look before the deletion, agreed to or not."""
         self._done: list[Deletion] = []
@@ -296,7 +306,7 @@ class UndoAzureVnetCleanup:
     path: str
     host: Host = attrs.field(factory=Host.local, validator=needs_host, kw_only=True)
     ebtables: EbtablesChoice = attrs.field(default=EbtablesChoice.AUTO, converter=EbtablesChoice, kw_only=True)
-    """Where the rules are brought back."""
+    """Where the rules are brought back, if the file does not say so."""
 
     def do(self, ctx: phases.Context) -> UndoResult | phases.Skip:
         """See the class. UndoFileError, before anything is changed, where the file is not one."""
@@ -307,7 +317,7 @@ class UndoAzureVnetCleanup:
         with self.host.locked(ctx):
             ctx.check()
             with ctx.shielded():
-                return self._restore(edges, log)
+                return self._restore(edges.kept_to(log.program), log)
 
     def plan(self, _ctx: phases.Context) -> UndoLog:
         """What the file says; changes nothing."""
@@ -396,7 +406,8 @@ class _Restoring:
 class _Log:
     """The file of what a run deletes; there is a new one for each run that deletes anything."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: Host, program: str) -> None:
+        self._program = program
         layout, self._files = host.layout, host.files
         names = self._files.names(layout.at(layout.lasting_directory))
         taken = [int(found[1]) for it in names if (found := re.fullmatch(r"azure-vnet-(\d{1,9})\.undo", it))]
@@ -410,13 +421,13 @@ class _Log:
 
     def write(self, deletions: tuple[Deletion, ...]) -> None:
         """Note what will be deleted, before it is."""
-        coming = UndoLog.of(deletions)
+        coming = UndoLog.of(deletions, program=self._program)
         self._files.write(self.path, str(coming), mode=0o600)
         self._written = coming
 
     def settle(self, ctx: phases.Context, done: list[Deletion]) -> None:
         """Note what was deleted in the end, where that is less than what was noted; nothing needs no file."""
-        if self._written == UndoLog.of(done):
+        if self._written == UndoLog.of(done, program=self._program):
             return
         try:
             if done:

@@ -261,6 +261,15 @@ class TestRoutes:
         assert "state file" in why_kept(routes=[route], endpoints=[mine])
         assert "not in a managed network" in why_kept(routes=[Route.to("10.9.0.5/32", dev="azv2")])
 
+    @pytest.mark.parametrize(("protocol", "name"), [(9, "ra"), (16, "dhcp"), (12, "bird"), (213, "hostrouting")])
+    @pytest.mark.parametrize(("dev", "links"), [("azure0", LINKS[:3]), ("azv2", LINKS)])
+    def test_of_another_program(self, protocol: int, name: str, dev: str, links: Sequence[EthernetLink]) -> None:
+        """A route that DHCP or a routing daemon has made, such as one to a name server, stays."""
+        route = Route.to("10.240.0.53/32", dev=dev, protocol=protocol)
+        told = f"azure-vnet does not make routes with proto {name}"
+        assert why_kept(routes=[route], links=links) == told
+        assert planned(routes=[attrs.evolve(route, protocol=2)], links=links).deletions
+
     @pytest.mark.parametrize(
         "route",
         [

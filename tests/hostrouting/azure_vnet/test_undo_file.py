@@ -40,7 +40,8 @@ def routes(ips: st.SearchStrategy[object], **more: st.SearchStrategy[object]) ->
 
 ROUTES = routes(IPV4, scope=st.sampled_from([0, 200, 253])) | routes(IPV6)
 LOGS = st.builds(
-    UndoLog,
+    lambda program, rules, *rest: UndoLog(rules, *rest, *([program] if rules else [])),
+    st.sampled_from(["ebtables", "ebtables-nft", "ebtables-legacy"]),
     st.lists(RULES, max_size=3).map(tuple),
     st.lists(st.builds(Neighbour, IPV4 | IPV6, MACS, DEVS), max_size=3).map(tuple),
     st.lists(ROUTES, max_size=3).map(tuple),
@@ -59,10 +60,11 @@ def test_how_it_reads() -> None:
         (R1.format("10.240.0.5", "02:00:00:00:00:05"),),
         (Neighbour("fd00::5", "02:00:00:00:00:05", "azure0"),),
         tuple(Route.to(it, dev="azure0", protocol=213, metric=7) for it in ("10.240.0.5/32", "fd00::5/128")),
+        "ebtables-nft",
     )
     commands = [line for line in str(log).splitlines() if not line.startswith("#")]
     assert commands == [
-        f"ebtables -t nat -A {log.rules[0]}",
+        f"ebtables-nft -t nat -A {log.rules[0]}",
         "ip neigh add fd00::5 lladdr 02:00:00:00:00:05 dev azure0 nud permanent",
         "ip -4 route add 10.240.0.5/32 dev azure0 table 254 proto 213 scope 253 metric 7",
         "ip -6 route add fd00::5/128 dev azure0 table 254 proto 213 metric 7",
@@ -76,6 +78,7 @@ def test_how_it_reads() -> None:
         ("ebtables -t nat -F", "it is not a command of an undo file"),
         ("ebtables -t nat -A POSTROUTING -j snat", "it is not a rule of azure-vnet for a pod"),
         ("ebtables -t nat -A", "it is not a rule"),
+        (f"ebtables-other -t nat -A {R1.format('10.0.0.1', '02:00:00:00:00:05')}", "it is not a command"),
         ("ip neigh add 10.0.0.1 lladdr nothing dev azure0 nud permanent", "is not a MAC address"),
         ("ip -4 route add 10.0.0.0/8 dev azure0 table 254 proto 3 metric 0", "it is not a route to one address"),
         ("ip -4 route add 10.0.0.1 dev azure0 table 255 proto 3 metric 0", "it is not a route to one address"),
@@ -89,3 +92,10 @@ def test_what_is_not_an_undo_file(line: str, why: str) -> None:
     with pytest.raises(ValueError, match=r"line 2: ") as caught:
         UndoLog.parse(f"# a comment\n{line}\n")
     assert why in str(caught.value)
+
+
+def test_rules_of_two_backends() -> None:
+    """A file whose rules are for two programs is refused: a clean-up deletes rules of one backend."""
+    rule = R1.format("10.0.0.1", "02:00:00:00:00:05")
+    with pytest.raises(ValueError, match="line 2: a file is for one ebtables"):
+        UndoLog.parse(f"ebtables-nft -t nat -A {rule}\nebtables-legacy -t nat -A {rule}\n")

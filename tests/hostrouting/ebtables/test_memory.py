@@ -75,6 +75,21 @@ def test_the_other_backend() -> None:
     assert nat_rules(ebtables.of("nft").save()) == ()
 
 
+def test_both_backends() -> None:
+    """Where both have rules, only a name says which are meant; `alone` then still holds when one has none any more."""
+    ebtables = MemoryEbtables([ARP], elsewhere=[CONTRACT_RULES[1]])
+    with pytest.raises(EbtablesWrongBackend, match=r"\(1 in nft and 1 in legacy\)"):
+        ebtables.of("auto").save()
+    nft = ebtables.of("nft", alone=True)
+    assert nft.program() == "ebtables-nft"
+    nft.delete([ARP])
+    with pytest.raises(EbtablesWrongBackend, match="but legacy has 1"):
+        ebtables.of("nft").save()
+    assert ebtables.of("auto").program() == "ebtables-legacy"
+    nft.add([ARP])
+    assert (ebtables.rules, ebtables.elsewhere) == ([ARP], [CONTRACT_RULES[1]])
+
+
 def test_text() -> None:
     """The text has every chain, the rules chain by chain, and the other tables."""
     ebtables = MemoryEbtables([CONTRACT_RULES[3], "mine -j DROP", ARP], others="*filter\n")

@@ -214,6 +214,30 @@ def test_no_rules_is_never_taken_on_trust(
     assert not any("restore" in words[0] for words, _ in said.asked)
 
 
+def test_a_backend_alone() -> None:
+    """Where its rules are known to have been there, the other backend is not asked; a header alone is still an error."""
+    said = Said(nft_save=saved(), legacy_save=MODULE, legacy_list=listed(ARP), nft_restore=Ended(0))
+    nft = EbtablesProgram(run=said).of("nft", alone=True)
+    nft.add([ARP])
+    assert nat_rules(nft.save()) == ()
+    assert {words[0] for words, _ in said.asked} == {"ebtables-nft-save", "ebtables-nft-restore"}
+    with pytest.raises(EbtablesNotLoaded):
+        EbtablesProgram(run=Said(legacy_save=NO_MODULE)).of("legacy", alone=True).save()
+
+
+@pytest.mark.parametrize(
+    ("answers", "program"),
+    [
+        ({"nft_save": saved(ARP), "legacy_save": NO_MODULE}, "ebtables-nft"),
+        ({"nft_save": saved(), "legacy_save": MODULE, "legacy_list": listed(ARP)}, "ebtables-legacy"),
+        ({"version": LEGACY, "save": MODULE, "ebtables_list": listed(ARP)}, "ebtables"),
+    ],
+)
+def test_the_program_of_the_backend(answers: dict[str, Ended], program: str) -> None:
+    """It has the name of its backend where the host has such a program."""
+    assert EbtablesProgram(run=Said(**answers)).program() == program
+
+
 def test_legacy_rules_are_listed_by_its_own_program() -> None:
     """Its ebtables-save only says whether the module is there, for it may list the rules of the other backend."""
     said = Said(legacy_save=Ended(0, f"{MODULE.out}-A {IPV4}\n"), legacy_list=listed(ARP), legacy_restore=Ended(0))

@@ -153,6 +153,7 @@ class _Wire:
         self.error: Exception | None = link.pop("error", None)
         fields: dict[Any, Any] = {"index": 2, "flags": 1, "ifname": "pod0", ("linkinfo", "kind"): "veth"}
         self.device = _Message(fields | link)
+        self.asked: list[str] = []
 
     async def __aenter__(self) -> Self:
         return self
@@ -161,11 +162,13 @@ class _Wire:
         pass
 
     async def link(self, verb: str, **_: Any) -> Any:
+        self.asked.append(f"link {verb}")
         if self.error is not None:
             raise self.error
         return self._listed() if verb == "dump" else [self.device]
 
-    async def neigh(self, *_: str, **__: Any) -> Any:
+    async def neigh(self, verb: str, **_: Any) -> Any:
+        self.asked.append(f"neigh {verb}")
         return self._nothing()
 
     async def _listed(self) -> AsyncIterator[_Message]:
@@ -203,6 +206,12 @@ class TestStandIn:
         assert len(self.look(monkeypatch, _Wire(interrupted=4)).links) == 1
         with pytest.raises(Unsettled, match="changed each of the 5 times"):
             self.look(monkeypatch, _Wire(interrupted=5))
+
+    def test_who_is_alive_is_read_last(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Neighbours are read before devices, so the device of a pod that has just come is seen with its neighbour."""
+        wire = _Wire(link=5, link_netnsid=0)
+        self.look(monkeypatch, wire)
+        assert wire.asked == ["neigh dump", "neigh dump", "link dump", "link get"]
 
     @pytest.mark.parametrize(
         ("link", "reason"),

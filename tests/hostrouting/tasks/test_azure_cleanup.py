@@ -423,6 +423,16 @@ class TestUndo:
         assert set(host.kernel.reopen().snapshot().routes) == set(before.kernel.reopen().snapshot().routes)
         assert restore(host).operations == ()
 
+    def test_where_both_backends_have_rules(self) -> None:
+        """All rules of the backend that was named may go, and come back into it, whatever is in the other one."""
+        theirs = "OUTPUT -p IPv4 -j ACCEPT"
+        host = azure_host(bridge_rules=MemoryEbtables(stale_rules(), elsewhere=[theirs]))
+        clean(host, ebtables="nft")
+        assert ebtables_of(host).rules == []
+        assert restore(host).log_fields() == {"restored": 12}
+        assert sorted(ebtables_of(host).rules) == sorted(stale_rules())
+        assert ebtables_of(host).elsewhere == [theirs]
+
     def test_what_has_changed_meanwhile(self) -> None:
         """What cannot be brought back is named, and all else is."""
         host = azure_host()
