@@ -97,7 +97,7 @@ A tour, in the order in which the names are needed: an agent's author needs 1 an
     RouteExists             of these, that another route holds the key
     CleanupRefused          something speaks against the clean-up; nothing was deleted
     CleanupIncomplete       not everything could be deleted, or brought back
-    UndoFileError           a text is no undo file
+    UndoFileError           a text is not an undo file
     EbtablesError           ebtables did not do what was asked
     ForeignPhases           another project's `phases` is installed over ours
 

@@ -29,7 +29,7 @@ def foreign_phases() -> ForeignPhases | None:
         if getattr(phases, "__distribution__", None) == _OURS:
             return None
         found = str(getattr(phases, "__file__", None) or "")
-    except Exception:  # noqa: BLE001  as above
+    except Exception:  # noqa: BLE001  another project's may raise anything
         found = _where()
     from hostrouting.errors import ForeignPhases  # noqa: PLC0415  only a fault pays for it
 

@@ -56,7 +56,7 @@ class UndoLog:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """What the text says; ValueError names the line that is not one of ours.
+        """What the text says; ValueError names the first line that an undo file does not have.
 
         A rule that azure-vnet does not make for a pod is refused: nothing else is ever deleted.
         """
@@ -110,7 +110,7 @@ def _rule(line: str) -> str:
 
 def _route_words(route: Route) -> Iterator[str]:
     yield from ("dev", route.devs[0], "table", str(route.table), "proto", str(route.protocol))
-    if route.prefix.family != IPV6:  # there are no scopes of routes in IPv6
+    if route.prefix.family != IPV6:  # an IPv6 route has no scope
         yield from ("scope", str(route.scope))
     yield from ("metric", str(route.metric))
     for name, value in (("src", route.prefsrc), ("mtu", route.mtu), ("advmss", route.advmss)):

@@ -83,7 +83,7 @@ def test_at_the_end_of_a_failure(error: BaseException) -> None:
     with pytest.raises(KeyboardInterrupt) as raised:
         phases.execute(StubTask("a", always=error), Context(observers=[interrupting]))
     behind = raised.value.__context__
-    assert error in {behind, getattr(behind, "cause", None)}
+    assert error in {behind, getattr(behind, "error", None)}
     assert phases.execute(StubTask("b", 1), Context(observers=[])) == 1
 
 

@@ -36,7 +36,7 @@ done
 waited=0
 # Says what was put into the kernel, so that it can be found again when the configuration has changed.
 applied=${RUNTIME_DIRECTORY:-$directory}/probe-rewrite.applied
-readonly LIMIT=5 METRIC=1024 # seconds for one program; the kernel's metric for an IPv6 route that names none
+readonly LIMIT=5 # seconds for one program
 
 #include nap.sh
 

@@ -1,5 +1,7 @@
 # --- The route by which replies leave, for probe-rewrite.sh.
 
+readonly METRIC=1024 # the kernel's, for an IPv6 route that names none
+
 # Looks at the routes to the global address, which are listed in the order in which the kernel takes them. Sets
 # `is_there`; `holder`, a route of another owner that has our metric; and `stale`, those of ours that are not as wanted.
 look_at_routes() {

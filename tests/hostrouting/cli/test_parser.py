@@ -32,6 +32,7 @@ def test_usage_loads_nothing_of_ours(words: list[str]) -> None:
         "hostrouting",
         "hostrouting.cli",
         "hostrouting.nearest",
+        "hostrouting.own_phases",
         "hostrouting.route_protocol",
         "phases",
         *light,
