@@ -25,11 +25,14 @@ def stop_on_signals(ctx: Context, *, waiting_for: Callable[[], str]) -> Iterator
     A repeated signal cannot hurry a task that is not to be left half done; it makes the log say what is waited for.
     A signal that the parent process chose to ignore (nohup) stays ignored. Outside the main thread, where Python does
     not deliver signals, nothing is installed; but a signal that stops the main thread's run stops this one too, which
-    may well be inside it: in a task of a parallel group.
+    may well be inside it: in a task of a parallel group. A run that begins inside one that was already stopped is
+    stopped before its first task.
     """
     if threading.current_thread() is not threading.main_thread():
         elsewhere = _Elsewhere(ctx)
         _elsewhere.append(elsewhere)
+        for number in _watches[0].ordered if _watches else ():
+            elsewhere.stop(number)
         try:
             yield elsewhere.came
         finally:
@@ -64,6 +67,7 @@ class _Watch:
 
     def __init__(self, ctx: Context, waiting_for: Callable[[], str]) -> None:
         self.came: list[int] = []
+        self.ordered: list[int] = []
         self._ctx, self._waiting_for = ctx, waiting_for
         self._handled: list[int] = []
         self._before: dict[int, Any] = {
@@ -79,6 +83,9 @@ class _Watch:
         for number in self._before:
             signal.signal(number, self._note)
         _watches.append(self)
+        for number in self._around.ordered if self._around else ():
+            self.came.append(number)
+            self._stop(number)
 
     def end(self) -> None:
         """Give everything back. A signal that came too late to be obeyed is raised again, for whoever is next."""
@@ -122,9 +129,14 @@ class _Watch:
                 os.write(self._others, numbers)
         for number in numbers:
             if number in self._before:
-                self._ctx.cancel(signal.Signals(number).name)
+                self._stop(number)
                 for run in () if self._around else tuple(_elsewhere):
                     run.stop(number)
+
+    def _stop(self, number: int) -> None:
+        # Noted first: a run that begins inside this one now looks here.
+        self.ordered.append(number)
+        self._ctx.cancel(signal.Signals(number).name)
 
     def _tell(self, numbers: bytes) -> None:
         if self._around is not None:

@@ -292,6 +292,26 @@ def test_a_run_inside_a_parallel_group() -> None:
 
 
 @pytest.mark.processes
+@pytest.mark.parametrize("group", ["serial", "parallel"])
+def test_a_run_that_begins_after_the_signal(group: str) -> None:
+    """A run that a task begins when a signal has already stopped the run around it does nothing."""
+    code = f"""
+        import os, signal, time
+        def begin(ctx):
+            os.kill(os.getpid(), signal.SIGTERM)
+            while not ctx.cancelled:
+                time.sleep(0.01)
+            return phases.run(late, observers=[])
+        late = StubTask("late")
+        ready()
+        report = phases.run(phases.{group}(phases.task("begin")(begin), StubTask("other")))
+        inside = report.find("begin").result
+        print(inside.status, inside.signal, late.calls)
+    """
+    assert Program(code).end()[1] == "skipped 15 0\n"
+
+
+@pytest.mark.processes
 def test_a_slow_log_does_not_hold_up_the_order() -> None:
     """A run inside a run is told to stop although nobody reads the outer run's log yet."""
     code = """

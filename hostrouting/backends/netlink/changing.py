@@ -247,10 +247,12 @@ class _Shelf:
 def _is_plain(change: Change) -> bool:
     """Whether it is known what stands where afterwards.
 
-    IPv6 makes legs of routes, `replace` may take another's place, and sizes of packets are cut down, or dropped when 0.
+    IPv6 makes legs of routes, `replace` may take another's place, sizes of packets are cut down, or dropped when 0, and
+    a gateway of 0.0.0.0 is dropped.
     """
     route = change.route
-    said = all(leg.dev is not None for leg in route.legs) and route.mtu is route.advmss is None
+    said = all(leg.dev and (leg.gateway is None or int(leg.gateway)) for leg in route.legs)
+    said = said and route.mtu is route.advmss is None
     return route.prefix.family == IPV4 and change.verb != "replace" and said
 
 

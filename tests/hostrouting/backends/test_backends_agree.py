@@ -187,6 +187,15 @@ def test_what_went_is_gone_for_every_protocol(linux: NetlinkBackend) -> None:
         assert table(backend, 4) == []
 
 
+def test_a_gateway_that_is_none(linux: NetlinkBackend) -> None:
+    """A batch deletes what it has just added, also where the kernel has dropped a gateway of 0.0.0.0 from it."""
+    legs = (NextHop("ib0", gateway=as_ip("0.0.0.0")), *ECMP.legs[1:])  # noqa: S104  a gateway that is none
+    batch = [Change(verb, attrs.evolve(ECMP, legs=legs)) for verb in ("delete", "append", "delete")]
+    empty(linux, 4)
+    for backend in (linux, fake()):
+        assert told(backend.change(batch)) == [("NoSuchRoute", errno.ESRCH, ""), (), ()]
+
+
 @pytest.mark.parametrize(
     ("standing", "asked"),
     [
