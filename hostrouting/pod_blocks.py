@@ -1,70 +1,17 @@
 """Routes that refuse packets for a pod block of this host's own, and so are no escape.
 
-Here: what each CNI leaves of that kind, with the place in its source, and which routes of a host are of it. Not here:
-what is made of a route that is not (`overlap`), and which devices are a CNI's (`config.values`).
+Here: which routes of a host are of that kind. Not here: what each CNI installs (`cni_routes`), and what is made of a
+route that is not (`overlap`).
 
 A CNI that gives a node a block of addresses often has the node drop what is for an address of it that no pod has: else
 such packets go to the router, which sends them back. The pods themselves have longer prefixes, by devices of the CNI.
-
-Nothing of the kind is known of kube-router (protocol 17) and of Antrea, which make unicast routes. OVN-Kubernetes
-(protocol 85) has an unreachable default route in the table of each VRF: that is not a block, and counts as what it
-says. BIRD also writes `unreachable` where it has no way to the block of another node: those pods are lost, and it
-counts too.
 """
 
-import attrs
-
+from hostrouting.cni_routes import CNI_ROUTES, CniRoute
 from hostrouting.fib import Fib
-from hostrouting.model import REFUSING, Prefix, Route, RouteType, width_of
+from hostrouting.model import REFUSING, Prefix, Route, width_of
 
 __all__ = ["PodBlocks"]
-
-
-@attrs.frozen
-class _Trace:
-    """The refusing routes that a CNI leaves; where there is a `dev`, only on a host that has such a device."""
-
-    cni: str
-    protocols: frozenset[int]
-    types: frozenset[RouteType]
-    source: str
-    single: bool = False  # for single addresses only
-    dev: str = "*"
-
-
-_BOOT, _KERNEL, _BIRD, _CALICO = 3, 2, 12, 80
-
-_TRACES = (
-    _Trace(
-        "Calico with BIRD",
-        frozenset({_BIRD}),
-        frozenset({"blackhole"}),
-        "projectcalico/calico, confd/etc/calico/confd/templates/bird_ipam.cfg.template",
-    ),
-    _Trace(
-        "Calico's Felix",
-        frozenset({_CALICO}),
-        frozenset(REFUSING),
-        "projectcalico/calico, felix/dataplane/linux/route_mgr.go (blackholeRoutes) and felix/routetable/defs.go",
-    ),
-    # The address of a pod that is gone (enable-unreachable-routes), until another one gets it.
-    _Trace(
-        "Cilium",
-        frozenset({_BOOT, _KERNEL}),
-        frozenset({"unreachable"}),
-        "cilium/cilium, pkg/datapath/linux/routing/routing.go (Delete)",
-        single=True,
-        dev="cilium_*",
-    ),
-    # The node's pod block (--ip-blackhole-route, since 0.27.1), without a protocol of its own.
-    _Trace(
-        "Flannel",
-        frozenset({_BOOT}),
-        frozenset({"blackhole"}),
-        "flannel-io/flannel, main.go (ip-blackhole-route)",
-        dev="flannel*",
-    ),
-)
 
 
 class PodBlocks:
@@ -92,12 +39,12 @@ class PodBlocks:
         return any(route.prefix in cidr and route.prefix != cidr for cidr in self._cidrs)
 
     def _is_block(self, route: Route) -> bool:
-        return any(self._is_left(route, trace) for trace in _TRACES) or any(
+        return any(self._is_left(route, trace) for trace in CNI_ROUTES) or any(
             inner.type == "unicast" and inner.legs and all(map(self._is_allowed, inner.devs))
             for inner in self._fib.within(route.prefix, table=route.table)
         )
 
-    def _is_left(self, route: Route, trace: _Trace) -> bool:
+    def _is_left(self, route: Route, trace: CniRoute) -> bool:
         if route.protocol not in trace.protocols or route.type not in trace.types:
             return False
         if trace.single and route.prefix.length < width_of(route.prefix.family):

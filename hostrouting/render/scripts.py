@@ -11,9 +11,10 @@ from functools import cache
 
 import attrs
 
+from hostrouting.cni_routes import CNI_ROUTES
 from hostrouting.config import HostRoutingConfig, RouteOverlapConfig, StaticRoute, StaticRoutesConfig
 from hostrouting.layout import HostLayout
-from hostrouting.model import OURS, protocol_name
+from hostrouting.model import OURS, ROUTE_TYPES, protocol_name
 
 __all__ = [
     "DEFAULT_WAIT",
@@ -84,7 +85,8 @@ def render_check_script(
     settings += [f"cidr {cidr}" for cidr in check.expected_cidrs]
     settings += [f"device {dev}" for dev in check.expected_devs]
     settings += [f"allow {pattern}" for pattern in check.allowed_devs]
-    settings += _names()
+    settings += _pod_blocks()
+    settings.append("protocols " + " ".join(f"{number}={name}" for number, name in _protocols()))
     return filled("check-route-overlap.sh", settings)
 
 
@@ -101,9 +103,23 @@ def parse_check_script(text: str) -> CheckScript:
 
 
 def _names() -> list[str]:
-    """The words for route protocols, so that the scripts speak of them as the rest of the library does."""
+    return [f"name {number} {name}" for number, name in _protocols()]
+
+
+def _protocols() -> Iterator[tuple[int, str]]:
+    """The names of route protocols, so that the scripts use the same ones as the rest of the library."""
     names = ((number, protocol_name(number)) for number in range(256))
-    return [f"name {number} {name}" for number, name in names if name != str(number)]
+    return ((number, name) for number, name in names if name != str(number))
+
+
+def _pod_blocks() -> list[str]:
+    """The refusing routes of CNIs: type and protocol as numbers, the least prefix length, and a device of the CNI."""
+    return [
+        f"pods {ROUTE_TYPES.index(kind)} {protocol} {32 if it.single else 0} {it.dev}"
+        for it in CNI_ROUTES
+        for kind in sorted(it.types)
+        for protocol in sorted(it.protocols)
+    ]
 
 
 def _route_setting(route: StaticRoute) -> str:

@@ -2,12 +2,10 @@
 finished='' && trap '[[ $finished ]] || exit 1' EXIT # a script that was cut short fails
 # Checks that every address of the expected CIDRs leaves by an expected device. Written by hostrouting.
 #
-# Exact: the kernel is asked at every place where its answer can change, so that what holds there holds everywhere.
-# Exit status: 0, or 1 when the machine must not start. What was found is in the journal and in the state directory:
-# route-overlap.json, and then route-overlap.ok or route-overlap.detected. None of those is there before it is found.
-# Where they cannot be written or removed, as in a full or read-only /run, that is a warning: the routes alone decide.
-# A task may write them at the same moment, without a lock in common: each is whole, and each run ends with its own. Who
-# reads takes route-overlap.json, which cannot contradict itself.
+# The kernel decides: it is asked with `ip route get`. Its answer can change only where the prefix of a route or of a
+# rule starts, and right after one ends. So it is asked at these places, and each answer holds up to the next one.
+# Exit status: 0, or 1 when the machine must not start. The result is in the journal and in the state directory:
+# route-overlap.json, then route-overlap.ok or route-overlap.detected. A file that cannot be written changes no verdict.
 
 # Data, and nothing else: no line of it is ever run.
 configuration=(
@@ -17,7 +15,6 @@ set -u
 umask 022
 export LC_ALL=C PATH=/usr/sbin:/usr/bin:/sbin:/bin
 
-mode=STRICT wait=30 directory=
 for line in "${configuration[@]:0:3}"; do
   case $line in
     'mode '*) mode=${line#* } ;;
@@ -25,134 +22,433 @@ for line in "${configuration[@]:0:3}"; do
     'state '*) directory=${line#* } ;;
   esac
 done
-# Whoever runs this may have less time.
-[[ ${1-} ]] && ((wait > $1)) && wait=$1
+[[ ${1-} ]] && ((wait > $1)) && wait=$1 # the caller may have less time
 directory=${RUNTIME_DIRECTORY:-$directory}
-
-level=3
+level=3 # of syslog: an error
 [[ $mode == WARN ]] && level=4
 
 #include nap.sh
 
 say() { printf '<%s>check-route-overlap: %s\n' "$level" "$1" >&2; }
-
-# The same as a warning: what could not be done, and the reason, which is the end of what a command says.
-complain() { level=4 say "$1: ${2##*: }${3:-}"; }
-
-fail() {
-  say "$1"
-  finish 1
-}
-
+complain() { level=4 say "$1: ${2##*: }${3:-}"; } # what failed, and the end of what the command said
 finish() {
   finished=1
   [[ $mode == WARN ]] && exit 0
   exit "$1"
 }
 
-# What awk ends with when it came to an end by itself: nothing that it ends with for other reasons.
-readonly OK=10 OVERLAP=11 UNDECIDED=12 NO_DEFAULT_ROUTE=13 NOT_YET=14 DIFFERING=15 FAILED=16
+# shellcheck disable=SC2016 # the text of a program
+program='
+# Addresses are hexadecimal text of one width, so that text order is address order in any awk.
+function hex(address,   part, i, text) {
+  split(address, part, ".")
+  for (i = 1; i <= 4; i++) text = text substr(DIGITS, int(part[i] / 16) + 1, 1) substr(DIGITS, part[i] % 16 + 1, 1)
+  return text
+}
+function digit(text, i) { return index(DIGITS, substr(text, i, 1)) - 1 }
+function dotted(text,   i, address) {
+  for (i = 1; i < 8; i += 2) address = address (i > 1 ? "." : "") digit(text, i) * 16 + digit(text, i + 1)
+  return address
+}
+# The first address with the same first bits; with ones, the last.
+function fill(text, bits, ones,   whole, size, value) {
+  whole = int(bits / 4)
+  if (whole == 8) return text
+  size = 16 / POWER[bits % 4]; value = digit(text, whole + 1)
+  value += (ones ? size - 1 : 0) - value % size
+  return substr(substr(text, 1, whole) substr(DIGITS, value + 1, 1) (ones ? LAST : FIRST), 1, 8)
+}
+# The address one after it, or one before it with step -1; empty when there is none.
+function beside(text, step,   i, value) {
+  for (i = 8; i; i--) {
+    value = digit(text, i) + step
+    text = substr(text, 1, i - 1) substr(DIGITS, (value + 16) % 16 + 1, 1) substr(text, i + 1)
+    if (value >= 0 && value < 16) return text
+  }
+  return ""
+}
+# Sets first, last and bits.
+function prefix(text,   part) {
+  bits = text == "default" ? 0 : split(text, part, "/") > 1 ? part[2] + 0 : 32
+  first = bits ? fill(hex(part[1]), bits, 0) : FIRST; last = fill(first, bits, 1)
+}
+# Sets bits and last to the largest block that starts at first and ends by the limit.
+function block(limit) {
+  for (bits = 32; bits && fill(first, bits - 1, 0) == first && fill(first, bits - 1, 1) <= limit; bits--) ;
+  last = fill(first, bits, 1)
+}
 
-#include awk.sh
+BEGIN {
+  DIGITS = "0123456789abcdef"; FIRST = "00000000"; LAST = "ffffffff"; POWER[0] = 1; POWER[1] = 2; POWER[2] = 4; POWER[3] = 8
+  means["Network is unreachable"] = "no-route"; means["No route to host"] = "unreachable"
+  means["Invalid argument"] = "blackhole"; means["Permission denied"] = "prohibit"
+  phrase["prohibit"] = "is refused"; phrase["blackhole"] = "vanishes in a blackhole"; phrase["unreachable"] = "is unreachable"
+  type_name[2] = "local"; type_name[3] = "broadcast"; type_name[4] = "anycast"; type_name[5] = "multicast"
+  type_name[6] = "blackhole"; type_name[7] = "unreachable"; type_name[8] = "prohibit"
+  table_name[255] = "local"; table_name[254] = "main"; table_name[253] = "default"
+  MAIN = 254
+}
 
-# Status: a verdict; NOT_YET while what is needed is not there; DIFFERING when the kernel's answers and its tables are
-# not one. With "last", the verdict it is.
+# --- What is read: settings, then rules, routes, links and next hops as `ip` lists them.
+function word(name,   i) { for (i = 2; i < NF; i++) if ($i == name) return $(i + 1); return "" }
+function glob(pattern) { gsub(/[.]/, "[.]", pattern); gsub(/[*]/, ".*", pattern); gsub(/[?]/, ".", pattern); return "^" pattern "$" }
+$1 == "setting" && $2 == "mode" { mode = $3 }
+$1 == "setting" && $2 == "protocol" { ours = $3 }
+$1 == "setting" && $2 == "device" { expect($3) }
+$1 == "setting" && $2 == "allow" { allow[++allows] = glob($3) }
+$1 == "setting" && $2 == "cidr" { prefix($3); cidr[++cidrs] = $3; cidr_first[cidrs] = first; cidr_last[cidrs] = last; rank[cidrs] = first sprintf("%02d", bits) }
+$1 == "setting" && $2 == "protocols" { for (i = 3; i <= NF; i++) { split($i, pair, "="); protocol_name[pair[1]] = pair[2] } }
+# A route of this type and protocol belongs to a pod block of this host: prefixes this long, with such a device.
+$1 == "setting" && $2 == "pods" { cni[++cnis] = $3 " " $4; cni_bits[cnis] = $5; cni_dev[cnis] = glob($6) }
+$1 == "setting" { next }
+$1 == "places" || $1 == "answers" { section = $1; next }
+section == "places" { place[++places] = $1; at[$1] = places; next }
+section == "answers" { read_answer(); next }
+/^[0-9]+:\t/ { read_rule(); next }
+/^[0-9]+: / { sub(/@.*/, "", $2); sub(/:$/, "", $2); link[$2] = $3 ~ /[<,]UP[,>]/; next }
+$1 == "id" { hop[$2] = $3 == "group" ? $4 : $0; next }
+$1 ~ /^[0-9]+$/ { read_route() }
+
+function expect(dev) { if (!(dev in is_expected)) { is_expected[dev] = 1; expected[++expecteds] = dev; names = names (names ? ", " : "") dev } }
+function is_allowed(dev,   i) {
+  if (!(dev in allowed)) for (i = 1; i <= allows; i++) if (dev ~ allow[i]) allowed[dev] = 1
+  return allowed[dev]
+}
+function is_expected_address(address,   c) {
+  for (c = 1; c <= cidrs; c++) if (cidr_first[c] <= address && address <= cidr_last[c]) return 1
+  return 0
+}
+function mark(address) { if (is_expected_address(address)) wanted[address] = 1 }
+
+# Plain packets of this host meet the rules that select nothing, up to the first one that refuses them.
+function read_rule(   to, selected) {
+  number = $1 + 0; sub(/ iif lo/, ""); to = word("to")
+  if (to) { prefix(to); mark(first); mark(beside(last, 1)) }
+  if (match($0, /(fwmark|iif|oif|uidrange|ipproto|sport|dport|tos|dsfield|dscp|tun_id) [^ ]+/)) selected = substr($0, RSTART, RLENGTH)
+  else if (word("from") != "all") selected = "from " word("from")
+  if (selected) unjudged[++unjudgeds] = "packets that rule " number " selects (" selected ") were not judged; for these run: hostrouting check"
+  if (/ lookup /) { rules_of[word("lookup")]++; rule_of[word("lookup")] = number }
+  if (number < skip_to || ($2 == "not") == (selected == "" && to == "")) return
+  if (/ goto /) skip_to = word("goto")
+  else if (/ lookup /) { if (!/ suppress_/) table_order[++tables] = word("lookup") }
+  else if (/ [678]( |$)/) skip_to = 4294967296
+}
+
+function read_route(   dev, table) {
+  prefix($2); table = word("table"); mark(first); mark(beside(last, 1))
+  if (!bits) default_route[++defaults] = $0
+  if (table == MAIN && !word("metric") && !word("tos") && word("proto") != ours) held[first, bits] = 1
+  if ($1 ~ /^[678]$/ && !word("tos")) { refusal[++refusals] = $0; refusal_first[refusals] = first; refusal_bits[refusals] = bits }
+  if ($1 == 1 && is_welcome($0, 1)) { pod[++pods] = first; pod_table[pods] = table }
+}
+
+# Successes come in the order of the questions; of a failure the first line is the reason, and the second has its number.
+function read_answer() {
+  if ($1 ~ /^[0-9]+$/) given[++givens] = $0
+  else if (sub(/^Command failed .*:/, "")) failure[$0 + 0] = reason
+  else if (!/^\t/) { reason = $0; sub(/^[^:]*: /, "", reason) }
+}
+
+function answer(n) { return n in failure ? failure[n] : given[n - failed_before[n]] }
+
+# --- What one route does with a packet.
+
+# Sets legs, leg_dev and leg_via: the next hops that are in use.
+function read_legs(line,   part, n, i, kept) {
+  legs = alive = 0; kept = $0; $0 = line; n = word("nhid")
+  if (n) { n = split(hop[n] ~ /^id/ ? n : hop[n], part, "/"); for (i = 1; i <= n; i++) part[i] = hop[part[i] + 0] }
+  else n = split(line, part, /[ \t]nexthop /)
+  for (i = 1; i <= n; i++) {
+    $0 = "- " part[i]
+    if (word("dev") != "" && !/ dead/) alive = 1
+    if (word("dev") == "" || (/ dead/ && !link[word("dev")])) continue # without a carrier it may still have a share
+    leg_dev[++legs] = word("dev"); leg_via[legs] = word("via"); if (leg_via[legs] == "inet6") leg_via[legs] = word("inet6")
+    leg_lost[legs] = / linkdown/
+  }
+  $0 = kept
+}
+# Whether all next hops are by allowed devices.
+function is_welcome(line,   i) {
+  read_legs(line)
+  for (i = 1; i <= legs; i++) if (!is_allowed(leg_dev[i])) return 0
+  return legs
+}
+# All default routes that Linux takes in turn with this one: same table and metric.
+function in_turn(line,   i, all, table, metric) {
+  $0 = line; table = word("table"); metric = word("metric")
+  if (!/ via / || /nexthop /) return line
+  for (i = 1; i <= defaults; i++) {
+    $0 = default_route[i]
+    if ($1 == 1 && word("table") == table && word("metric") == metric && / via /) all = all " nexthop " $0
+  }
+  return all ? all : line
+}
+
+# Sets kind, and `what`: all that is said of it. Neighbours with the same `what` are one finding.
+function decide(n,   line, i, seen, devs, dev, via, lost) {
+  if (place[n] ~ /^e/) return kind = "own" # multicast
+  kind = n in failure ? failure[n] in means ? means[failure[n]] : "failed" : "overlap"
+  line = kind == "overlap" ? answer(n) : kind == "no-route" ? "" : covering_refusal(place[n], kind)
+  $0 = line; prefix($2)
+  if (kind == "overlap") {
+    if ($1 == 2 || ($1 ~ /^[345]$/ && (bits == 32 || place[n] == LAST))) return kind = "own"
+    read_legs(bits ? line : in_turn(line)); lost = legs
+    for (i = 1; i <= legs; i++) {
+      if (!leg_lost[i]) lost = 0
+      if (leg_dev[i] in is_expected || is_allowed(leg_dev[i]) || seen[leg_dev[i]]++) continue
+      if (!devs) { dev = leg_dev[i]; via = leg_via[i] }
+      devs = devs (devs ? ", " : "") leg_dev[i]
+    }
+    if (legs && !devs) return kind = "welcome"
+    $0 = line
+  } else if (line && is_pod_block()) return kind = "welcome"
+  what = kind SUBSEP devs SUBSEP dev SUBSEP via SUBSEP (line ? $2 : "") SUBSEP word("table") SUBSEP word("proto") SUBSEP lost SUBSEP $1
+}
+# The route that refuses an address in this way: that with the longest prefix. Without one it was a rule.
+function covering_refusal(address, kind,   i, best) {
+  for (i = 1; i <= refusals; i++)
+    if (fill(address, refusal_bits[i], 0) == refusal_first[i] && type_name[substr(refusal[i], 1, 1)] == kind && (!best || refusal_bits[i] > refusal_bits[best])) best = i
+  return refusal[best]
+}
+# Whether the refusing route in $0 is for a pod block of this host: made by a CNI for one, or around the route of a pod.
+# It has to be a part of an expected CIDR.
+function is_pod_block(   c, i, dev, is_part) {
+  for (c = 1; c <= cidrs; c++) if (cidr_first[c] <= first && last <= cidr_last[c] && cidr_first[c] cidr_last[c] != first last) is_part = 1
+  if (!is_part) return 0
+  for (i = 1; i <= cnis; i++) if (cni[i] == $1 " " word("proto") && bits >= cni_bits[i]) for (dev in link) if (dev ~ cni_dev[i]) return 1
+  for (i = 1; i <= pods; i++) if (pod_table[i] == word("table") && first <= pod[i] && pod[i] <= last) return 1
+  return 0
+}
+
+# --- Findings: ranges of one expected CIDR. Single addresses of this host beside or inside an escape count in.
+function judge(c,   n, end, touches, singles) {
+  singles = cidr_first[c] == FIRST # 0.0.0.0 is this host, and cannot be asked about
+  for (n = at[singles ? "00000001" : cidr_first[c]]; n <= places && place[n] <= cidr_last[c]; n++) {
+    end = n < places && place[n + 1] <= cidr_last[c] ? beside(place[n + 1], -1) : cidr_last[c]
+    decide(n)
+    if (kind == "failed") { print "failed the kernel did not answer for " dotted(place[n]) ": " failure[n]; exit }
+    if (kind == "own" && end == place[n] && answer(n) != answer(n - 1) && answer(n) != answer(n + 1)) {
+      if (touches && covers(f_what[findings], end)) { f_last[findings] = end; singles = 0 } else singles++
+      continue
+    }
+    if (kind == "own" || kind == "welcome") { touches = singles = 0; continue }
+    if (!touches || f_what[findings] != what) {
+      f_cidr[++findings] = c; f_what[findings] = what; f_first[findings] = place[n]
+      for (; singles && covers(what, beside(f_first[findings], -1)); singles--) f_first[findings] = beside(f_first[findings], -1)
+    }
+    f_last[findings] = end; touches = 1; singles = 0
+  }
+}
+function covers(what, address,   part) {
+  split(what, part, SUBSEP)
+  if (part[5] == "") return 1
+  prefix(part[5])
+  return first <= address && address <= last
+}
+function unpack(f,   part) {
+  split(f_what[f], part, SUBSEP)
+  kind = part[1]; devs = part[2]; dev = part[3]; via = part[4]; route = part[5]; table = part[6]; proto = part[7]; type = part[9]
+  rule = rules_of[table] == 1 ? rule_of[table] : "" # with several, nothing here tells which one decided
+  if (route == "default") route = "0.0.0.0/0"
+  if (route && route !~ /\//) route = route "/32"
+  holder = route == "" ? "a rule" : (type == 1 ? "" : type_name[type] " ") (route ~ /\/0$/ ? "default" : route) " proto " known(protocol_name, proto)
+  if (table && table != MAIN) holder = holder " table " known(table_name, table) (rule ? ", rule " rule : "")
+  if (part[8]) holder = holder " linkdown"
+}
+function known(name, number) { return number in name ? name[number] : number }
+function span(from, to) { return dotted(from) (from == to ? "" : "–" dotted(to)) }
+function finding_line(f,   what) {
+  unpack(f); what = "expected CIDR " cidr[f_cidr[f]] " (" span(f_first[f], f_last[f]) ") "
+  if (kind == "overlap") return "OVERLAP: " what "routes via " (devs ? devs : "a device that is not known") " [" holder "], expected " names
+  if (kind == "no-route") return "NO-ROUTE: " what "has no IPv4 route; expected via " names
+  return toupper(kind) ": " what phrase[kind] " [" holder "]; expected via " names
+}
+
+# --- JSON.
+function quoted(text,   i, letter, plain) {
+  for (i = 1; i <= length(text); i++) {
+    letter = substr(text, i, 1)
+    if (letter == "\"" || letter == "\\") letter = "\\" letter
+    else if (letter ~ /[\001-\037\177]/) letter = sprintf("\\u%04x", index(CONTROLS, letter))
+    plain = plain letter
+  }
+  return "\"" plain "\""
+}
+function or_null(text) { return text == "" ? "null" : quoted(text) }
+function joined(list, item) { return list (list == "" ? "" : ", ") item }
+function range_json(from, to) { return "\"first\": " quoted(dotted(from)) ", \"last\": " quoted(dotted(to)) }
+function finding_json(f,   prefixes) {
+  unpack(f)
+  for (first = f_first[f]; first != "" && first <= f_last[f]; first = beside(last, 1)) {
+    block(f_last[f]); prefixes = joined(prefixes, quoted(dotted(first) "/" bits))
+  }
+  return "{\"cidr\": " quoted(cidr[f_cidr[f]]) ", " range_json(f_first[f], f_last[f]) ", \"prefixes\": [" prefixes "], \"kind\": " quoted(kind) \
+    ", \"via\": {\"dev\": " or_null(dev) ", \"gateway\": " or_null(via) ", \"route\": " or_null(route) ", \"table\": " or_null(known(table_name, table)) \
+    ", \"protocol\": " or_null(known(protocol_name, proto)) ", \"rule\": " (rule == "" ? "null" : rule) "}}"
+}
+
+# --- The repair: the findings in blocks, each by the gateway of the default route.
+function repair(f) {
+  unpack(f)
+  # Linux may name table main for a broadcast or anycast route of table local.
+  if ((table && table != MAIN) || type ~ /[345]/ || (!route && kind != "no-route")) return unsafe(f_first[f], f_last[f], "earlier-rule", "is decided by " holder " before table main")
+  if (!uplink_dev) return unsafe(f_first[f], f_last[f], "no-way", "cannot be led back: no default route by " names " with an IPv4 gateway is in use")
+  cost(f)
+  for (first = f_first[f]; first != "" && first <= f_last[f]; first = beside(last, 1)) { block(f_last[f]); add(first, bits) }
+}
+# A block whose key another route holds becomes its two halves.
+function add(from, length_,   to) {
+  to = fill(from, length_, 1)
+  if ((length_ > 7 && from ~ /^(00|7f)/) || (length_ > 3 && from ~ /^[ef]/)) unsafe(from, to, "reserved", "is reserved: no static route may lead there")
+  else if (length_ && !((from, length_) in held)) { if (!added[from, length_]++) route_at[++repairs] = dotted(from) "/" length_ }
+  else if (length_ == 32) unsafe(from, to, "longest-prefix", "is held by another route to this one address")
+  else { add(from, length_ + 1); add(beside(fill(from, length_ + 1, 1), 1), length_ + 1) }
+  last = to
+}
+function unsafe(from, to, reason, text) {
+  text = span(from, to) " " text "; see: hostrouting repair"
+  unsafes = joined(unsafes, "{" range_json(from, to) ", \"reason\": " quoted(reason) ", \"text\": " quoted(text) "}")
+  unsafe_text[++unsafe_count] = text
+}
+function cost(f) {
+  if (cost_told[f_what[f]]++ || kind == "no-route" || (kind == "overlap" && via)) return
+  if (kind != "overlap") note[++notes] = "the repair overrides [" holder "], which somebody may have put there on purpose: packets for the repaired range are no longer refused"
+  else note[++notes] = "the repair diverts addresses of " route " from " devs ": " (proto == 2 ? "neighbours there, in the repaired range, become unreachable over IP" : "packets for the repaired range no longer go there")
+}
+
+# --- The uplink: the first default route in use, in the tables that plain packets come to.
+function find_uplink(   t, i, leg, configured) {
+  configured = expecteds
+  for (t = 1; t <= tables && !uplink_dev; t++) for (i = 1; i <= defaults && !uplink_dev; i++) {
+    $0 = default_route[i]
+    if (word("table") != table_order[t] || word("tos")) continue
+    read_legs($0)
+    if ($1 < 6 && !alive) continue
+    if ($1 == 9) break # throw: go on with the next table
+    if ($1 != 1) { if (configured) continue; return }
+    read_legs(in_turn(default_route[i]))
+    for (leg = 1; leg <= legs; leg++) {
+      if (!configured) expect(leg_dev[leg])
+      if (!uplink_dev && leg_dev[leg] in is_expected && leg_via[leg] !~ /:/) { uplink_dev = leg_dev[leg]; uplink_via = leg_via[leg] }
+    }
+    if (expecteds && !configured) return
+  }
+}
+
+# --- The result: lines that start with journal, mark (for the marker file), json, verdict, or failed.
+function tell(level, text) { print "journal <" level ">" text }
+function shown(level, count, text,   i) { for (i = 1; i <= count && i <= 20; i++) tell(level, text[i]); if (count > 20) tell(level, "and " (count - 20) " more; all are in route-overlap.json") }
+function finish(   i, f, level, line, devs_json, findings_json, routes, notes_json) {
+  level = mode == "STRICT" ? 3 : 4
+  if (verdict == "no-default-route") {
+    for (i = 1; i <= defaults; i++) line = joined(line, substr(default_route[i], 3))
+    tell(level, "NO-DEFAULT-ROUTE: the expected devices are those of the IPv4 default route, and " waited " s did not bring one; last seen: " (line ? line : "no default route"))
+    print "mark no-default-route"
+  }
+  for (f = 1; f <= findings; f++) { repair(f); text[f] = finding_line(f); print "mark " text[f]; findings_json = joined(findings_json, finding_json(f)) }
+  shown(level, findings, text); shown(level, unsafe_count, unsafe_text)
+  for (i = 1; i <= unjudgeds; i++) note[++notes] = unjudged[i]
+  if (verdict == "ok") { print "mark ok"; for (i = 1; i <= notes; i++) print "mark " note[i]; tell(6, "check-route-overlap: ok: every expected CIDR leaves by " names) }
+  shown(4, notes, note)
+  for (i = 1; i <= repairs; i++) routes = joined(routes, "{\"destination\": " quoted(route_at[i]) ", \"gateway\": " quoted(uplink_via) ", \"dev\": " quoted(uplink_dev) ", \"metric\": 0}")
+  if (repairs > 20) tell(level, "ACTION: add " repairs " routes to staticRoutes.routes: the repair in route-overlap.json; fewer, with proof: hostrouting repair")
+  else if (repairs) tell(level, "ACTION: add to staticRoutes.routes: [" routes "]")
+  for (i = 1; i <= expecteds; i++) devs_json = joined(devs_json, quoted(expected[i]))
+  for (i = 1; i <= notes; i++) notes_json = joined(notes_json, quoted(note[i]))
+  print "json {\"schema\": \"hostrouting/check/1\", \"verdict\": " quoted(verdict) ", \"mode\": " quoted(mode) ", \"expectedDevs\": [" devs_json "], \"findings\": [" findings_json "], \"repair\": [" routes "], \"unsafe\": [" unsafes "], \"notes\": [" notes_json "]}"
+  print "verdict " verdict
+}
+
+END {
+  if (part == "places") {
+    for (c = 1; c <= cidrs; c++) mark(cidr_first[c] == FIRST ? "00000001" : cidr_first[c])
+    mark("e0000000"); mark("f0000000"); mark(LAST) # multicast starts and ends, and the broadcast address
+    delete wanted[FIRST]
+    for (address in wanted) print address, dotted(address)
+    exit
+  }
+  for (n = 1; n <= places; n++) { failed_before[n] = failures; if (n in failure) failures++ }
+  for (i = 1; i < 128; i++) CONTROLS = CONTROLS sprintf("%c", i)
+  find_uplink()
+  for (i = 1; i <= expecteds; i++) if (!final && !link[expected[i]]) { print "not yet"; exit }
+  if (!expecteds && !final) { print "not yet"; exit }
+  for (n = 1; expecteds && n <= cidrs; n++) {
+    best = 0
+    for (c in rank) if (!best || rank[c] < rank[best]) best = c
+    judge(best); delete rank[best]
+  }
+  verdict = !expecteds ? "no-default-route" : findings ? "overlap" : "ok"
+  finish()
+}
+'
+
+look() {
+  printf '%s\n' 'rule show' 'route show table all' 'link show' | ip -4 -N -d -o -batch - 2>&1 || return
+  ip -N -o nexthop show 2>/dev/null || : # Linux has them since 5.3
+}
+
+judge() {
+  { printf 'setting %s\n' "${configuration[@]}" && cat; } | awk -v part="$1" -v waited="$wait" -v final="$last" "$program"
+}
+
+# Sets `told` to the result. Fails while that is not final: something is missing that may still come, or the tables have
+# changed while the kernel was asked.
 check() {
-  run_awk -v final="$1" -v waited="$wait" -v OK=$OK -v OVERLAP=$OVERLAP -v UNDECIDED=$UNDECIDED \
-    -v NO_DEFAULT_ROUTE=$NO_DEFAULT_ROUTE -v NOT_YET=$NOT_YET -v DIFFERING=$DIFFERING -v FAILED=$FAILED
+  local tables places answers
+  if ! tables=$(look); then told="failed ip failed: ${tables##*$'\n'}" && return; fi
+  places=$(printf '%s\n' "$tables" | judge places | sort -u)
+  answers=$(printf '%s\n' "$places" | sed 's/.* /route get fibmatch /' | ip -4 -N -d -o -force -batch - 2>&1)
+  told=$(printf '%s\n' "$tables" places "$places" answers "$answers" | judge answers)
+  [[ $told != 'not yet' && ($last || $(look) == "$tables") ]]
 }
 
-# Whole under its name, or not there. Nothing here goes through a temporary file elsewhere, as here-strings do; nor into
-# a fifo, which would wait for its reader.
+# --- The files.
+
+# Whole under its name, or not there.
 leave() {
-  local why
-  put "$1" "$2" 2>/dev/null && return
-  why=$(put "$1" "$2" 2>&1) && return # again, for the reason
-  rm -f "$directory/route-overlap.new" 2>/dev/null
-  complain "cannot write $1" "$why"
-  return 1
-}
-
-put() {
-  local new=$directory/route-overlap.new
-  if [[ -e $new || -L $new ]]; then rm -f "$new" || return; fi
-  if [[ -d $1 ]]; then echo 'Is a directory' >&2 && return 1; fi
-  printf '%s' "$2" >"$new" && mv -f "$new" "$1"
+  local why new=$directory/route-overlap.new
+  why=$({ rm -f "$new" && printf '%s' "$2" >"$new" && mv -fT "$new" "$1"; } 2>&1) && return
+  rm -f "$new" 2>/dev/null
+  complain "cannot write $1" "$why" && return 1
 }
 
 # What an earlier run has left.
 forget() {
-  local name path why there=()
-  for name in ok detected json new; do
-    path=$directory/route-overlap.$name
-    if [[ -e $path || -L $path ]]; then there+=("$path"); fi
-  done
-  ((${#there[@]})) || return
-  rm -f "${there[@]}" 2>/dev/null && return
-  for path in "${there[@]}"; do
-    why=$(rm -f "$path" 2>&1) || complain "cannot remove $path" "$why" '; what it says is of an earlier check'
+  local path why
+  for path in "$directory"/route-overlap.{ok,detected,json,new}; do
+    [[ -e $path || -L $path ]] || continue
+    why=$(rm -f "$path" 2>&1) || complain "cannot remove $path" "$why" '; it is from an earlier check'
   done
 }
 
 main() {
-  local why
+  local told why last='' tries=0 waited=0 kind text json='' mark='' verdict=''
   if [[ ! -d $directory ]]; then why=$(mkdir -p "$directory" 2>&1) || complain "cannot make $directory" "$why"; fi
   forget
-
-  local said status tries=0 waited=0 last=''
-  # By whoever ends it, as its unit does one that has no end.
   trap 'say "told to stop before there was a verdict"; finished=1; exit 143' TERM
-  while :; do
+  while
     ((waited >= wait * 5)) && last=last
-    said=$(check "$last")
-    status=$?
-    case $status in
-      # The tables changed while they were looked at; or they and the kernel really differ.
-      "$DIFFERING") ((++tries < 3)) || last=last ;;
-      "$NOT_YET") nap ;;
-      *) break ;;
-    esac
+    ! check
+  do
+    if [[ $told == 'not yet' ]]; then nap; elif ((++tries == 3)); then last=last; fi
   done
 
-  # The journal comes first, for there may be no room for the files; the marker last: once it is there, everything is.
-  local IFS=$'\n' line json='' mark=''
-  set -f
-  for line in $said; do
-    case $line in
-      'json '*) json=${line#* }$'\n' ;;
-      'mark '*) mark+=${line#* }$'\n' ;;
-      *) printf '%s\n' "$line" >&2 ;;
+  # The journal comes first, as there may be no room for files; the marker last: once it is there, everything is.
+  while read -r kind text; do
+    case $kind in
+      journal) printf '%s\n' "$text" >&2 ;;
+      json) json=$text$'\n' ;;
+      mark) mark+=$text$'\n' ;;
+      verdict) verdict=$text ;;
+      failed) say "$text" && finish 1 ;;
+      *) say "awk failed: $kind $text" && finish 1 ;;
     esac
-  done
-
-  case $status in
-    "$OK" | "$UNDECIDED") marker=ok ;;
-    "$OVERLAP" | "$NO_DEFAULT_ROUTE") marker=detected ;;
-    "$FAILED") finish 1 ;;
-    *) fail "awk failed with status $status" ;;
+  done < <(printf '%s\n' "$told")
+  case $verdict in
+    ok) leave "$directory/route-overlap.json" "$json" && leave "$directory/route-overlap.ok" "$mark"; finish 0 ;;
+    '') say 'awk ended without a verdict' && finish 1 ;;
+    *) leave "$directory/route-overlap.json" "$json" && leave "$directory/route-overlap.detected" "$mark"; finish 1 ;;
   esac
-  [[ $json && $mark ]] || fail "awk left no account of what it found"
-  leave "$directory/route-overlap.json" "$json" && leave "$directory/route-overlap.$marker" "$mark"
-  [[ $marker == ok ]]
-  finish $?
 }
 
-# shellcheck disable=SC2034 # read by run_awk
-shell_ends=$((LINENO + 3))
-main # does not return
-# shellcheck disable=SC2317 # never reached: what follows is for awk
-: <<'# the end of the program for awk'
-#include routing.awk
-#include rules.awk
-#include fib.awk
-#include worlds.awk
-#include branches.awk
-#include uplink.awk
-#include places.awk
-#include overlap.awk
-#include report.awk
-#include notes.awk
-#include repair.awk
-#include cover.awk
-#include check-route-overlap.awk
-# the end of the program for awk
+main
