@@ -113,7 +113,7 @@ END {
   for (w = 1; w <= wishes; w++) settle(wish[w])
   for (i = 1; i <= conflicts; i++) print "refused " conflict[i]
   # Nothing is taken away before everything else is there.
-  if (!steps) for (r = 1; r <= routes; r++) if (is_ours[r] && !(r in stays)) change("del " text[r], back[r])
+  if (!steps) for (r = 1; r <= routes; r++) if (is_ours[r] && !(r in stays)) change("del" text[r], back[r])
   if (steps && !conflicts && !waits) {
     print "write"
     for (i = 1; i <= steps; i++) print "route " forth[i]
@@ -148,14 +148,14 @@ function read_route(   at, i, n, word, to, has, is_first) {
   # What discards packets may show a device, and what is by a nexthop object shows what that says: neither is asked for.
   legs[r] = (at == 2 && $1 >= 6) || has["more"] ~ / nhid / ? 0 : n
   shape[r] = type[r] " scope " has["scope"] has["more"] way(r, "", 1)
-  text[r] = type[r] " " to " table " has["table"] " proto " has["proto"] " metric " has["metric"] " tos " has["tos"] \
+  text[r] = " " type[r] " " to " table " has["table"] " proto " has["proto"] " metric " has["metric"] " tos " has["tos"] \
     substr(shape[r], length(type[r]) + 1)
   line[r] = $0
   is_ours[r] = has["proto"] == ours
-  back[r] = (is_first ? "prepend " : "append ") text[r]
+  back[r] = (is_first ? "prepend" : "append") text[r]
   if (type[r] == "local") own[$2] = 1
   if (has["tos"] != "0") return
-  if (has["table"] == 254) holder[to, has["metric"], ++holders[to, has["metric"]]] = r
+  if (has["table"] == 254) holder[to " " has["metric"], ++holders[to " " has["metric"]]] = r
   if (to == "0.0.0.0/0" && !is_ours[r]) default_at[has["table"], ++defaults[has["table"]]] = r
 }
 
@@ -195,35 +195,39 @@ function resolve(gateway, by,   d, n, only) {
   return by != "" || d ? " via " gateway " dev " (by == "" ? dev[d, 1] : by) : "an IPv4 default route"
 }
 
-# What is to be done about one wish: what holds its key decides, but for routes of ours that say something else.
-function settle(wish,   word, n, i, given, to, way_, new, key, r, stands) {
+# Sees to one wish. Of the routes that hold its key the kernel takes the first; ours that say something else are to go.
+function settle(wish,   word, n, i, given, key, way_, new, lead, r, stands, doubtful, verb) {
   n = split(wish, word, " ")
-  to = word[1]
   given["via"] = given["dev"] = ""; given["metric"] = "0"
   for (i = 2; i < n; i += 2) given[word[i]] = word[i + 1]
   key = given["via"] " " given["dev"]
   if (!(key in way_for)) way_for[key] = resolve(given["via"], given["dev"])
   way_ = way_for[key]
   if (way_ !~ /^ /) { missing(wish ": waiting for " way_); return }
+  match(way_, /( via (inet6 )?[^ ]+)? dev [^ ]+/)
+  lead = substr(way_, RSTART, RLENGTH) " "
   new = " scope " (way_ ~ / via / ? 0 : 253) way_
-  for (n = holders[to, given["metric"]]; n >= 1; n--) {
-    r = holder[to, given["metric"], n]
+  key = word[1] " " given["metric"]
+  verb = holders[key] ? "append" : "add"
+  for (n = holders[key]; n >= 1; n--) {
+    r = holder[key, n]
     if (!is_ours[r] || shape[r] == new) stands = r
+    else if (index(shape[r] " ", lead)) doubtful = 1
+    if (!is_ours[r]) verb = "prepend"
   }
-  if (stands && shape[stands] == new) { stays[stands] = 1; return }
-  if (stands) {
-    conflict[++conflicts] = wish ": its key is held by [" line[stands] "], which is not ours: " (to ~ /\/32$/ ? \
-      "it has to go first" : "in its place write its two halves, which win without touching it")
+  if (stands && shape[stands] == new && !(doubtful && is_ours[stands])) { stays[stands] = 1; return }
+  if (stands && shape[stands] != new && stands == holder[key, 1]) {
+    conflict[++conflicts] = wish ": its key is held by [" line[stands] "], which is not ours: " \
+      (word[1] ~ /\/32$/ ? "it has to go first" : "in its place write its two halves, which win without touching it")
     return
   }
-  # What ours says instead goes later; but at once where the kernel, told to delete it, could take the new one for it.
-  match(way_, /( via (inet6 )?[^ ]+)? dev [^ ]+/)
-  for (n = 1; n <= holders[to, given["metric"]]; n++) {
-    r = holder[to, given["metric"], n]
-    if (index(shape[r] " ", substr(way_, RSTART, RLENGTH) " ")) change("del " text[r], back[r])
+  # The old one goes when the new one is there; or before, where the kernel, told to delete it, might take the new one.
+  for (n = 1; n <= holders[key]; n++) {
+    r = holder[key, n]
+    if (is_ours[r] && index(shape[r] " ", lead)) change("del" text[r], back[r])
   }
-  new = " " to " table 254 proto " ours " metric " given["metric"] " tos 0" new
-  change((n > 1 ? "append" : "add") new, "del" new)
+  new = " " word[1] " table 254 proto " ours " metric " given["metric"] " tos 0" new
+  change(verb new, "del" new)
 }
 
 function missing(text) { print "missing " text; waits = 1 }
