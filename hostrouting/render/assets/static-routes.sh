@@ -4,8 +4,8 @@ finished='' && trap '[[ $finished ]] || exit 1' EXIT # a script that was cut sho
 #
 # What a route leaves open comes from the default route, which is waited for. A route that is not ours is never touched:
 # ours are those that carry our protocol number. The kernel tells the routes of a table apart by prefix, metric and tos,
-# their key: where a route that is not ours holds the key of a wanted one and says something else, it is named, and stays.
-# All of it is done, or nothing; where all is right, nothing is written. Exit status: 0, or 1 with the reasons, a line each.
+# their key: where a route that is not ours holds the key of a wanted one and says something else, it is named and stays.
+# All of it is done, or nothing; where all is right, nothing is written. Exit status: 0, or 1 with the reasons.
 
 # Data, and nothing else: no line of it is ever run.
 configuration=(
@@ -29,12 +29,12 @@ main() {
     case ${plan[0]} in
       end) finished=1 && exit ;; # the kernel itself says that nothing is left to do
       refused*) break ;;
-      write) write && ((++batches < 6)) && continue ;;
+      write) write; ((++batches < 6)) && continue ;;
     esac
     ((waited < wait * 5)) || break
     nap
   done
-  tell
+  tell " (given up after $wait s)"
   give_back
   exit 1
 }
@@ -62,7 +62,6 @@ write() {
     undo=("${undo[@]:count-at}")
   fi
   plan=("refused ${commands[at]}: ${said%%$'\n'*}")
-  return 1
 }
 
 # Undoes what was written, the last first. What is gone or back already needs no undoing.
@@ -81,7 +80,7 @@ tell() {
   local line
   for line in "${plan[@]}"; do
     case $line in
-      missing*) complain "${line#* } (given up after $wait s)" ;;
+      missing*) complain "${line#* }${1-}" ;;
       refused*) complain "${line#* }" ;;
     esac
   done
@@ -102,7 +101,7 @@ $1 == "setting" {
 { last = $0 }
 /^Dump was interrupted/ { missing("the routes changed while they were read"); next }
 /^[0-9]+: / { sub(/(@[^@]*)?:$/, "", $2); up[$2] = $3 ~ /[<,]UP[,>]/; next }
-/^[0-9]+:\t/ { # a rule: a plain packet, which the host itself sends, is looked up by those for all, or all without a mark
+/^[0-9]+:\t/ { # a rule: those count that are for all that the host itself sends, if need be without a mark
   sub(/not from all fwmark 0x[^ ]+/, "from all")
   if ($2 $3 $4 == "fromalllookup" && !/suppress/) table[++tables] = $5
   next
@@ -148,8 +147,8 @@ function read_route(   at, i, n, word, to, has, is_first) {
   # What discards packets may show a device, and what is by a nexthop object shows what that says: neither is asked for.
   legs[r] = (at == 2 && $1 >= 6) || has["more"] ~ / nhid / ? 0 : n
   shape[r] = type[r] " scope " has["scope"] has["more"] way(r, "", 1)
-  text[r] = " " type[r] " " to " table " has["table"] " proto " has["proto"] " metric " has["metric"] " tos " has["tos"] \
-    substr(shape[r], length(type[r]) + 1)
+  text[r] = " " type[r] " " to " table " has["table"] " proto " has["proto"] " metric " has["metric"] " tos " has["tos"]
+  text[r] = text[r] substr(shape[r], length(type[r]) + 1)
   line[r] = $0
   is_ours[r] = has["proto"] == ours
   back[r] = (is_first ? "prepend" : "append") text[r]
@@ -181,7 +180,7 @@ function default_route(by,   t, i, n, r) {
   return 0
 }
 
-# The way that is meant, which begins with a blank, or what is missing. Whether a gateway can be reached, the kernel says.
+# The way that is meant, which begins with a blank; or what is missing. The kernel says if a gateway can be reached.
 function resolve(gateway, by,   d, n, only) {
   if (by != "" && !(by in up)) return "the device " by
   if (gateway in own) return gateway " to be a router next to this host (it is this host\047s own address)"
@@ -196,7 +195,7 @@ function resolve(gateway, by,   d, n, only) {
 }
 
 # Sees to one wish. Of the routes that hold its key the kernel takes the first; ours that say something else are to go.
-function settle(wish,   word, n, i, given, key, way_, new, lead, r, stands, doubtful, verb) {
+function settle(wish,   word, n, i, given, key, way_, new, r, stands, doubtful, verb) {
   n = split(wish, word, " ")
   given["via"] = given["dev"] = ""; given["metric"] = "0"
   for (i = 2; i < n; i += 2) given[word[i]] = word[i + 1]
@@ -204,15 +203,13 @@ function settle(wish,   word, n, i, given, key, way_, new, lead, r, stands, doub
   if (!(key in way_for)) way_for[key] = resolve(given["via"], given["dev"])
   way_ = way_for[key]
   if (way_ !~ /^ /) { missing(wish ": waiting for " way_); return }
-  match(way_, /( via (inet6 )?[^ ]+)? dev [^ ]+/)
-  lead = substr(way_, RSTART, RLENGTH) " "
   new = " scope " (way_ ~ / via / ? 0 : 253) way_
   key = word[1] " " given["metric"]
   verb = holders[key] ? "append" : "add"
   for (n = holders[key]; n >= 1; n--) {
     r = holder[key, n]
     if (!is_ours[r] || shape[r] == new) stands = r
-    else if (index(shape[r] " ", lead)) doubtful = 1
+    else if (may_take(shape[r], way_)) doubtful = 1
     if (!is_ours[r]) verb = "prepend"
   }
   if (stands && shape[stands] == new && !(doubtful && is_ours[stands])) { stays[stands] = 1; return }
@@ -221,13 +218,18 @@ function settle(wish,   word, n, i, given, key, way_, new, lead, r, stands, doub
       (word[1] ~ /\/32$/ ? "it has to go first" : "in its place write its two halves, which win without touching it")
     return
   }
-  # The old one goes when the new one is there; or before, where the kernel, told to delete it, might take the new one.
+  # The old one goes when the new one is there; or before, where one might be taken for the other.
   for (n = 1; n <= holders[key]; n++) {
     r = holder[key, n]
-    if (is_ours[r] && index(shape[r] " ", lead)) change("del" text[r], back[r])
+    if (is_ours[r] && may_take(shape[r], way_)) change("del" text[r], back[r])
   }
   new = " " word[1] " table 254 proto " ours " metric " given["metric"] " tos 0" new
   change(verb new, "del" new)
+}
+
+# Whether the kernel, told to delete a route of this shape, takes one by this way for it: it looks at the first leg.
+function may_take(shape, way_) {
+  return match(shape, /( via (inet6 )?[^ ]+)? dev [^ ]+/) && index(way_ " ", substr(shape, RSTART, RLENGTH) " ")
 }
 
 function missing(text) { print "missing " text; waits = 1 }
