@@ -11,6 +11,7 @@ import pytest
 
 from hostrouting.config import HostRoutingConfig, StaticRoute, StaticRoutesConfig
 from hostrouting.render import render_static_routes_script
+from tests.support.awks import put_before
 from tests.support.commands import fabric_host
 from tests.support.namespace import Namespace
 from tests.support.routes_script import HALVES, Ran, ours
@@ -45,7 +46,9 @@ class TestMeanwhile:
     def test_somebody_else_is_faster(self, namespace: Namespace, tmp_path: Path) -> None:
         """Where somebody makes the wanted route in the meantime, all is well: what is there counts, not who did it."""
         first = "ip route add 172.16.0.0/17 via 10.0.0.1 dev eth0 proto 213"
-        ran = Ran(namespace, HALVES, tmp_path, tools={"ip": f'[[ "$*" == *"-4 -batch"* ]] && {first} 2>&-\nexec ip "$@"'})
+        ran = Ran(
+            namespace, HALVES, tmp_path, tools={"ip": f'[[ "$*" == *"-4 -batch"* ]] && {first} 2>&-\nexec ip "$@"'}
+        )
         assert (ran.lines, ran.status) == ([], 0)
         assert ours(namespace) == [str(it.destination) for it in HALVES]
 
@@ -65,9 +68,8 @@ class TestMeanwhile:
         undone = 'ip "$@"; status=$?; [[ "$*" == *"-4 -batch"* ]] && ip route del 172.16.0.0/17; exit $status'
         ran = Ran(namespace, HALVES, tmp_path, tools={"ip": undone})
         assert (ran.status, ours(namespace)) == (1, [])
-        line, undone = ran.lines
+        (line,) = ran.lines
         assert line.startswith("<3>static-routes: something else keeps changing these routes: route add 172.16.0.0/17 ")
-        assert undone == "<3>static-routes: what was done has been undone"
 
     @pytest.mark.parametrize("command", ["replace", "append"])
     def test_somebody_takes_the_place(self, namespace: Namespace, tmp_path: Path, command: str) -> None:
@@ -95,3 +97,40 @@ class TestMeanwhile:
             "<3>static-routes: told to stop before all of it was done",
             "<3>static-routes: 172.16.0.0/17: waiting for an IPv4 default route",
         ]
+
+    @pytest.mark.parametrize("when", ["before", "after"])
+    def test_told_to_stop_while_it_writes(self, namespace: Namespace, tmp_path: Path, when: str) -> None:
+        """A run that is ended in the middle of its batch leaves what was there; the order comes from the `ip` it runs."""
+        namespace.batch(["route add 172.16.0.0/17 dev ib0 scope link proto 213"])
+        before = namespace.ip("route", "show").stdout
+        stop = "pid=$(ps -o ppid= $PPID); kill -TERM $pid"
+        body = f"{stop}; exit 3" if when == "before" else f'ip "$@"; {stop}; exit 3'
+        ran = Ran(namespace, HALVES, tmp_path, tools={"ip": f'[[ "$*" == "-4 -batch"* ]] || exec ip "$@"\n{body}'})
+        assert (ran.status, namespace.ip("route", "show").stdout) == (143, before)
+        assert ran.lines == ["<3>static-routes: told to stop before all of it was done"]
+
+    @pytest.mark.parametrize("wait", [0, 20])
+    def test_an_ip_that_hangs(self, namespace: Namespace, tmp_path: Path, wait: int) -> None:
+        """Where `ip` comes to no end, the unit's time-out ends them all, and that is a failure with a word."""
+        script = tmp_path / "routes.sh"
+        config = HostRoutingConfig(StaticRoutesConfig(enabled=True, routes=HALVES[:1]))
+        script.write_text(put_before(render_static_routes_script(config, wait=wait), {"ip": "exec sleep 60"}, tmp_path))
+        run = subprocess.Popen(
+            [*namespace.enter, "bash", str(script)], stderr=subprocess.PIPE, text=True, start_new_session=True
+        )
+        time.sleep(0.3)
+        os.killpg(run.pid, signal.SIGTERM)
+        said = run.communicate(timeout=20)[1]
+        assert run.returncode == 128 + signal.SIGTERM
+        assert "<3>static-routes: told to stop before all of it was done" in said
+
+    def test_two_at_once(self, namespace: Namespace, tmp_path: Path) -> None:
+        """Runs at the same time come to the same end, all of them well."""
+        routes = [StaticRoute(f"10.{1 + number // 256}.{number % 256}.0/24") for number in range(600)]
+        script = tmp_path / "routes.sh"
+        config = HostRoutingConfig(StaticRoutesConfig(enabled=True, routes=routes))
+        script.write_text(render_static_routes_script(config, wait=30))
+        namespace.batch(["route add 9.9.9.9 via 10.0.0.1 proto 213", "route add 10.1.7.0/24 dev ib0 proto 213"])
+        runs = [subprocess.Popen([*namespace.enter, "bash", str(script)], stderr=subprocess.PIPE) for _ in range(3)]
+        assert [(run.communicate(timeout=60)[1], run.returncode) for run in runs] == [(b"", 0)] * 3
+        assert len(ours(namespace)) == 600
