@@ -136,7 +136,7 @@ def is_as_planned(planned: RoutePlan, ran: Ran, before: Snapshot, after: Snapsho
         return
     if ran.status == 0:
         expected = planned.apply_to(before)
-        assert not (said or planned.conflicts or planned.pending), told
+        assert not [*said, *planned.conflicts, *planned.pending], told
         assert firsts(after) == firsts(expected), told
         assert table(after) <= table(expected), told
         # A deletion takes the first that is like its words: a twin of ours behind another's may go with what is to go.
