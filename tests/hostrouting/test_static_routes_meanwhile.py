@@ -103,7 +103,7 @@ class TestMeanwhile:
         """A run that is ended in the middle of its batch leaves what was there; the order comes from the `ip` it runs."""
         namespace.batch(["route add 172.16.0.0/17 dev ib0 scope link proto 213"])
         before = namespace.ip("route", "show").stdout
-        stop = "pid=$(ps -o ppid= $PPID); kill -TERM $pid"
+        stop = "kill -TERM $PPID"
         body = f"{stop}; exit 3" if when == "before" else f'ip "$@"; {stop}; exit 3'
         ran = Ran(namespace, HALVES, tmp_path, tools={"ip": f'[[ "$*" == "-4 -batch"* ]] || exec ip "$@"\n{body}'})
         assert (ran.status, namespace.ip("route", "show").stdout) == (143, before)

@@ -149,10 +149,11 @@ def is_as_planned(planned: RoutePlan, ran: Ran, before: Snapshot, after: Snapsho
     # The script tells by itself what it does not need the kernel for.
     assert waits <= {str(it) for it in planned.pending}, told
     conflicts = {str(it.route.prefix) for it in planned.conflicts}
-    # Where others stand in the same place as ours that say something else, the script does not look for a way.
-    crowded = {str(it.route.prefix) for it in planned.changes} & {
-        str(it.prefix) for it in before.routes if it.protocol != OURS
-    }
+    # Where others stand in the same place as ours that say something else, the script does not look for a way; and it
+    # says so also of a route whose gateway cannot be reached.
+    held = {str(it.prefix) for it in before.routes if it.protocol != OURS}
+    wanted = [it.route.prefix for it in planned.changes] + [it.desired.destination for it in planned.pending]
+    crowded = held & set(map(str, wanted))
     assert conflicts <= refused <= conflicts | crowded, told
     assert (
         refused or planned.pending or any(": Error: " in it or ": File exists" in it or "arg" in it for it in said)

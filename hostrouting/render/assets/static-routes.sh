@@ -39,9 +39,9 @@ main() {
 
 # Makes the plan: lines "missing …" and "refused …"; or "write", commands, and as many that undo them; at last "end".
 look() {
-  mapfile -t plan < <("$awk" "$program" < <(
+  mapfile -t plan < <(exec "$awk" "$program" < <(
     printf 'setting %s\n' "${configuration[@]}"
-    ip -4 -N -o -batch - 2>&1 < <(printf '%s\n' 'rule show' 'link show' 'route show table all') && echo end
+    exec ip -4 -N -o -batch - 2>&1 < <(printf '%s\n' 'rule show' 'route show table all' 'link show')
   ))
   [[ ${plan[*]: -1} == end ]] && return
   plan=("refused what is there cannot be told: ${plan[0]-$awk failed}")
@@ -53,7 +53,7 @@ write() {
   local said count=$((${#plan[@]} / 2 - 1)) at=0
   local commands=("${plan[@]:1:count}")
   undo=("${plan[@]:count+1:count}" "${undo[@]}")
-  if said=$(printf '%s\n' "${commands[@]}" | ip -4 -batch - 2>&1); then
+  if said=$(exec ip -4 -batch - 2>&1 < <(printf '%s\n' "${commands[@]}")); then
     plan=("refused something else keeps changing these routes: ${commands[0]}")
     return
   fi
@@ -98,8 +98,8 @@ $1 == "setting" {
   if ($2 == "route") { wanted[$3] = 1; sub(/^setting route /, ""); wish[++wishes] = $0 }
   next
 }
-{ last = $0 }
 /^Dump was interrupted/ { missing("the routes changed while they were read"); next }
+{ last = $0 }
 /^[0-9]+: / { sub(/(@[^@]*)?:$/, "", $2); up[$2] = $3 ~ /[<,]UP[,>]/; next }
 /^[0-9]+:\t/ { # a rule: those count that are for all that the host itself sends, or for all of it without a mark
   sub(/not from all fwmark 0x[^ ]+/, "from all")
@@ -108,7 +108,7 @@ $1 == "setting" {
 }
 { read_route() }
 END {
-  if (last != "end") { print "ip failed: " last; exit }
+  if (last !~ /^[0-9]+: /) { print "ip failed: " last; exit } # the links come last
   for (w = 1; w <= wishes; w++) settle(wish[w])
   for (i = 1; i <= conflicts; i++) print "refused " conflict[i]
   # What is no longer wanted goes when everything else is there.
