@@ -89,7 +89,7 @@ class TestMeanwhile:
         script.write_text(render_static_routes_script(config, wait=30))
         command = [*namespace.enter, "bash", str(script)]
         run = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
-        time.sleep(1)
+        time.sleep(0.3)
         os.killpg(run.pid, signal.SIGTERM)
         said = run.communicate(timeout=20)[1]
         assert run.returncode == 128 + signal.SIGTERM
@@ -123,6 +123,40 @@ class TestMeanwhile:
         said = run.communicate(timeout=20)[1]
         assert run.returncode == 128 + signal.SIGTERM
         assert "<3>static-routes: told to stop before all of it was done" in said
+
+    def test_an_ip_that_fails(self, namespace: Namespace, tmp_path: Path) -> None:
+        """Where `ip` cannot read what is there, it is said in its words, and nothing is written."""
+        tools = {"ip": '[[ "$*" == "-4 -batch"* ]] && exec ip "$@"\necho "Cannot open netlink socket" >&2; exit 1'}
+        ran = Ran(namespace, HALVES, tmp_path, tools=tools)
+        assert ran.lines == ["<3>static-routes: what is there cannot be told: ip failed: Cannot open netlink socket"]
+        assert (ran.status, ours(namespace)) == (1, [])
+
+    def test_order_is_given_back(self, namespace: Namespace, tmp_path: Path) -> None:
+        """What is no longer wanted is back in its place among those of others when the script is told to stop."""
+        others = "172.16.0.0/17 dev ib0 proto static"
+        namespace.batch([f"route add {others}", "route append 172.16.0.0/17 via 10.0.0.1 proto 213"])
+        namespace.batch(["route add 172.16.128.0/17 via 10.0.0.1 proto 213", "route append 172.16.128.0/17 dev ib0"])
+        before = namespace.ip("route", "show").stdout
+        stop = '[[ "$*" == "-4 -batch"* ]] || exec ip "$@"\nip "$@"; kill -TERM $PPID; exit 3'
+        ran = Ran(namespace, [], tmp_path, tools={"ip": stop})
+        assert (ran.status, namespace.ip("route", "show").stdout) == (143, before)
+
+    def test_what_gives_way_is_back_while_it_waits(self, namespace: Namespace, tmp_path: Path) -> None:
+        """Where the kernel refuses what is to stand in its place, a route of ours is there again until the next try."""
+        namespace.batch(
+            ["route add broadcast 10.0.0.77 dev eth0 table main", "route add 10.1.0.0/16 dev ib0 proto 213"]
+        )
+        script = tmp_path / "routes.sh"
+        wanted = [StaticRoute("10.1.0.0/16", "10.0.0.77", "eth0")]
+        script.write_text(render_static_routes_script(HostRoutingConfig(StaticRoutesConfig(True, wanted)), wait=30))
+        run = subprocess.Popen([*namespace.enter, "bash", str(script)], stderr=subprocess.PIPE, start_new_session=True)
+        time.sleep(0.5)
+        seen = [bool(ours(namespace)) for _ in range(5)]
+        os.killpg(run.pid, signal.SIGTERM)
+        said = run.communicate(timeout=20)[1].decode()
+        assert sum(seen) >= 3, "it is away for moments only"
+        assert ours(namespace) == ["10.1.0.0/16"]
+        assert "10.1.0.0/16 table 254" in said
 
     def test_two_at_once(self, namespace: Namespace, tmp_path: Path) -> None:
         """Runs at the same time come to the same end, all of them well."""

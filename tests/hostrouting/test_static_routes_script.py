@@ -20,7 +20,7 @@ from hostrouting.model import IPV4, OURS, Prefix, Route, Snapshot
 from hostrouting.plan import RoutePlan, plan_routes
 from hostrouting.uplink import DesiredRoute, bare_leg
 from tests.support.awks import AWKS, each_awk
-from tests.support.commands import LINKS, fabric_host, furnish, route_command
+from tests.support.commands import LINKS, fabric_host, furnish, lose_carriers, route_command
 from tests.support.examples import scaled
 from tests.support.namespace import Namespace, private_namespace
 from tests.support.routes_script import HALVES, Ran, ours
@@ -214,7 +214,7 @@ class TestOneHost:
         """What is not there yet is awaited, once for all routes, and found when it comes."""
         namespace.batch(["route del default"])
         many = [StaticRoute(f"10.{number}.0.0/16") for number in range(1, 50)]
-        later = subprocess.Popen([*namespace.enter, "sh", "-c", "sleep 1.7; ip route add default via 10.0.0.1"])
+        later = subprocess.Popen([*namespace.enter, "sh", "-c", "sleep 0.4; ip route add default via 10.0.0.1"])
         try:
             assert Ran(namespace, many, tmp_path, wait=20).status == 0
         finally:
@@ -364,6 +364,47 @@ class TestOneHost:
         is_as_planned(plan(HALVES[:1], before), ran, before, namespace.snapshot())
         shown = namespace.ip("-N", "route", "show", "proto", "213").stdout
         assert shown.startswith(f"172.16.0.0/17 {by} ") if by else not shown
+
+    @pytest.mark.parametrize(
+        ("wish", "by"),
+        [
+            (StaticRoute("172.16.0.0/17"), ["dev eth0 weight 2", "dev eth1 weight 1 onlink"]),
+            (StaticRoute("172.16.0.0/17", dev="eth1"), ["dev eth1 onlink"]),
+            (StaticRoute("172.16.0.0/17", "10.0.0.2"), ["dev eth1 onlink"]),
+            (StaticRoute("172.16.0.0/17", "10.0.0.1", "eth0"), ["dev eth0"]),
+        ],
+    )
+    def test_legs(self, namespace: Namespace, tmp_path: Path, wish: StaticRoute, by: list[str]) -> None:
+        """Of a default route with several legs all are taken, or those that the wish names."""
+        legs = "nexthop via 10.0.0.1 dev eth0 weight 2 nexthop via 10.0.0.2 dev eth1 onlink"
+        namespace.batch([f"route replace default {legs}"])
+        wanted, before = [wish], namespace.snapshot()
+        ran = Ran(namespace, wanted, tmp_path)
+        is_as_planned(plan(wanted, before), ran, before, namespace.snapshot())
+        (found,) = (it for it in namespace.routes(IPV4) if it.protocol == OURS)
+        assert len(found.legs) == len(by)
+        assert [leg.dev for leg in found.legs] == [it.split()[1] for it in by]
+
+    def test_a_dead_default_route(self, namespace: Namespace, tmp_path: Path) -> None:
+        """A default route that is not in use for want of a carrier is passed over, as by the kernel."""
+        namespace.batch(
+            ["route replace default via 10.0.0.1 dev eth0 metric 9", "route del default metric 0"], force=True
+        )
+        namespace.batch(["route add default dev ib0"])
+        lose_carriers(namespace, ["ib0"])
+        before = namespace.snapshot()
+        ran = Ran(namespace, HALVES, tmp_path)
+        is_as_planned(plan(HALVES, before), ran, before, namespace.snapshot())
+        assert (ran.lines, ran.status) == ([], 0)
+
+    def test_what_is_not_waited_for(self, namespace: Namespace, tmp_path: Path) -> None:
+        """A conflict ends the script at once, and so does whoever runs it with no time left."""
+        begin = time.monotonic()
+        namespace.batch(["route add 172.16.0.0/17 dev ib0"])
+        assert "its key is held by" in Ran(namespace, HALVES, tmp_path, wait=40).said
+        namespace.batch(["route del default"])
+        assert "(given up after 0 s)" in Ran(namespace, HALVES, tmp_path, wait=40, argument="0").said
+        assert time.monotonic() - begin < 30
 
     def test_all_is_given_back(self, namespace: Namespace, tmp_path: Path) -> None:
         """When a route cannot be had, those that gave way are back where they were, before those of others too."""

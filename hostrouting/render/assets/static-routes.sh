@@ -23,7 +23,8 @@ main() {
   local waited=0 tries=0
   trap 'trap "" TERM INT HUP; complain "told to stop before all of it was done"; tell; give_back
     finished=1; exit 143' TERM INT HUP
-  while look; do
+  while :; do
+    look
     case ${plan[0]} in
       end) finished=1 && exit ;; # read back, nothing is left to do
       refused*) break ;;
@@ -33,8 +34,7 @@ main() {
     nap
   done
   tell " (given up after $wait s)"
-  give_back
-  exit 1
+  give_back # and it ends as what was cut short
 }
 
 # Makes the plan: lines "missing …" and "refused …"; or "write", commands, and as many that undo them; at last "end".
@@ -43,9 +43,7 @@ look() {
     printf 'setting %s\n' "${configuration[@]}"
     exec ip -4 -N -o -batch - 2>&1 < <(printf '%s\n' 'rule show' 'route show table all' 'link show')
   ))
-  [[ ${plan[*]: -1} == end ]] && return
-  plan=("refused what is there cannot be told: ${plan[0]-$awk failed}")
-  return 1
+  [[ ${plan[*]: -1} == end ]] || plan=("refused what is there cannot be told: ${plan[0]-$awk failed}")
 }
 
 # One batch. When the kernel refuses a command, as when somebody else was faster, what was done is undone.
@@ -161,7 +159,6 @@ function read_route(   at, i, n, word, to, has, is_first) {
 
 # The legs of a route in the words of `ip`: all; or those by a device and gateway, where given, whose device is up.
 function way(r, by, gateway, all,   n, count, words) {
-  if (all && legs[r] == 1) return leg[r, 1]
   for (n = 1; n <= legs[r]; n++) {
     if (!all && !(up[dev[r, n]] && (by == "" || by == dev[r, n]))) continue
     if (gateway != "" && !index(leg[r, n], " via " gateway " ")) continue
@@ -180,7 +177,6 @@ function default_route(by,   t, i, n, r) {
     if (type[r] != "" && by == "") return 0 # it discards what comes so far
     for (n = 1; n <= legs[r] && type[r] == ""; n++) if (!dead[r, n] && (by == "" || by == dev[r, n])) return r
   }
-  return 0
 }
 
 # The way that is meant, which begins with a blank; or what is missing. The kernel says if a gateway can be reached.
