@@ -246,10 +246,14 @@ class TestOneHost:
         wanted = [*HALVES, StaticRoute("10.9.0.0/16"), StaticRoute("172.16.0.0/17", metric=4_000_000_000)]
         lines = [
             f"{text}: its key is held by [{holder}], which is not ours: "
-            "in its place write its two halves, which win without touching it"
-            for text, holder in (
-                ("10.9.0.0/16", "10.9.0.0/16 dev ib0 scope link"),
-                ("172.16.0.0/17 metric 4000000000", "172.16.0.0/17 dev ib0 proto bgp scope link metric 4000000000"),
+            f"in its place write {halves}, which win without touching it"
+            for text, holder, halves in (
+                ("10.9.0.0/16", "10.9.0.0/16 dev ib0 scope link", "10.9.0.0/17 and 10.9.128.0/17"),
+                (
+                    "172.16.0.0/17 metric 4000000000",
+                    "172.16.0.0/17 dev ib0 proto bgp scope link metric 4000000000",
+                    "172.16.0.0/18 and 172.16.64.0/18",
+                ),
             )
         ]
         ran = Ran(namespace, wanted, tmp_path, awk=awk)

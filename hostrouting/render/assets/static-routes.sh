@@ -211,13 +211,22 @@ function settle(wish,   word, n, i, given, key, new, r, stands, is_said, stale, 
   }
   if (is_said) { stays[stands] = 1; return }
   if (other) {
-    conflict[++conflicts] = wish ": its key is held by [" line[other] "], which is not ours: " \
-      (word[1] ~ /\/32$/ ? "it has to go first" : "in its place write its two halves, which win without touching it")
+    conflict[++conflicts] = wish ": its key is held by [" line[other] "], which is not ours: " way_out(word[1])
     return
   }
   for (n = 1; n <= holders[key]; n++) change("del" text[holder[key, n]], back[holder[key, n]])
   new = " " word[1] " table 254 proto " ours " metric " given["metric"] " tos 0" new
   change("add" new, "del" new)
+}
+
+function way_out(prefix,   part, bit, left) {
+  split(prefix, part, /[.\/]/)
+  if (part[5] == 32) return "it has to go first"
+  left = part[1] "." part[2] "." part[3] "." part[4] "/" (part[5] + 1)
+  split("128 64 32 16 8 4 2 1", bit, " ")
+  part[int(part[5] / 8) + 1] += bit[part[5] % 8 + 1]
+  return "in its place write " left " and " part[1] "." part[2] "." part[3] "." part[4] "/" (part[5] + 1) \
+    ", which win without touching it"
 }
 
 function missing(reason) { print "missing " reason; waits = 1 }
