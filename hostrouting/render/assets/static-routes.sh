@@ -170,12 +170,14 @@ function way(r, by, gateway, all,   n, count, words) {
 }
 
 # The default route that a plain packet takes, or the first of those by a device: with a leg that is not dead, not ours.
-function default_route(by,   t, i, n, r) {
+function default_route(by,   t, i, n, r, is_used) {
   for (t = 1; t <= tables; t++) for (i = 1; i <= defaults[table[t]]; i++) {
     r = default_at[table[t], i]
     if (type[r] == "throw ") break
-    if (type[r] != "" && by == "") return 0 # it discards what comes so far
-    for (n = 1; n <= legs[r] && type[r] == ""; n++) if (!dead[r, n] && (by == "" || by == dev[r, n])) return r
+    is_used = !legs[r]
+    for (n = 1; n <= legs[r]; n++) if (!dead[r, n] && (by == "" || by == dev[r, n])) is_used = 1
+    if (is_used && type[r] == "") return r
+    if (is_used && by == "") return 0 # it discards what comes so far
   }
 }
 
