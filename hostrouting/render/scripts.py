@@ -123,14 +123,15 @@ def _pod_blocks() -> list[str]:
 
 
 def _route_setting(route: StaticRoute) -> str:
-    # What is left to the default route is an empty word behind its "=", so that no device name can be taken for it.
-    return f"route {route.destination} gateway={route.gateway or ''} dev={route.dev or ''} metric={route.metric}"
+    # In the words of `ip`, in pairs behind the destination; what is left out is left to the default route.
+    given = {"via": route.gateway, "dev": route.dev, "metric": route.metric}
+    return " ".join([f"route {route.destination}", *(f"{name} {value}" for name, value in given.items() if value)])
 
 
 def _route(words: str) -> StaticRoute:
     destination, *rest = words.split(" ")
-    given = dict(word.split("=", 1) for word in rest)
-    return StaticRoute(destination, given["gateway"], given["dev"], int(given["metric"]))
+    given = dict(zip(rest[::2], rest[1::2], strict=True))
+    return StaticRoute(destination, given.get("via"), given.get("dev"), int(given.get("metric", 0)))
 
 
 def filled(asset: str, settings: Iterable[str]) -> str:

@@ -52,8 +52,7 @@ def test_cut_short(which: str, host: Namespace, tmp_path: Path, place: float, aw
     """A script of which the end is missing fails, wherever it was cut, and whatever it says then is not "ok"."""
     config = HostRoutingConfig(CONFIG.static_routes, RouteOverlapConfig(["192.168.0.0/16"], "STRICT"))
     text = RENDERERS[which](config, wait=0)
-    text, end = only_awk(text, awk, tmp_path).rstrip("\n").rsplit("}\n", 1)
-    assert end == "# the end of the program for awk"
+    text, _ = only_awk(text, awk, tmp_path).rstrip("\n").rsplit("}\n", 1)
     script = tmp_path / "script.sh"
     begin = text.index(" EXIT ")
     script.write_text(text[: begin + int(place * (len(text) - begin))])

@@ -11,6 +11,7 @@ import pytest
 
 from hostrouting.config import HostRoutingConfig, StaticRoute, StaticRoutesConfig
 from hostrouting.render import render_static_routes_script
+from tests.support.awks import put_before
 from tests.support.commands import fabric_host
 from tests.support.namespace import Namespace
 from tests.support.routes_script import HALVES, Ran, ours
@@ -34,7 +35,8 @@ class TestMeanwhile:
     @pytest.mark.parametrize("ending", ["exit 0", "kill -9 $$"])
     def test_a_plan_that_was_cut_short(self, namespace: Namespace, tmp_path: Path, ending: str) -> None:
         """Where the end of the plan does not come, nothing of it is done, and the script fails with a word."""
-        tools = {"awk": f"cat >/dev/null; echo change route add 10.1.0.0/16 dev eth0 proto 213; {ending}"}
+        plan = r"write\nroute add 10.1.0.0/16 dev eth0 proto 213\nroute del 10.1.0.0/16 dev eth0 proto 213\n"
+        tools = {"awk": f"cat >/dev/null; printf '{plan}'; {ending}"}
         if ending == "exit 0":
             tools["ip"] = 'ip "$@"; exit 7'
         ran = Ran(namespace, HALVES, tmp_path, tools=tools)
@@ -44,7 +46,9 @@ class TestMeanwhile:
     def test_somebody_else_is_faster(self, namespace: Namespace, tmp_path: Path) -> None:
         """Where somebody makes the wanted route in the meantime, all is well: what is there counts, not who did it."""
         first = "ip route add 172.16.0.0/17 via 10.0.0.1 dev eth0 proto 213"
-        ran = Ran(namespace, HALVES, tmp_path, tools={"ip": f'[[ "$*" == *-force* ]] && {first} 2>&-\nexec ip "$@"'})
+        ran = Ran(
+            namespace, HALVES, tmp_path, tools={"ip": f'[[ "$*" == *"-4 -batch"* ]] && {first} 2>&-\nexec ip "$@"'}
+        )
         assert (ran.lines, ran.status) == ([], 0)
         assert ours(namespace) == [str(it.destination) for it in HALVES]
 
@@ -57,34 +61,22 @@ class TestMeanwhile:
         assert (ran.lines, ran.status) == ([], 0)
         seen.unlink()
         (line,) = Ran(namespace, HALVES, tmp_path, tools=tools).lines
-        assert line == f"<3>static-routes: what is there cannot be told: ip failed: {said}"
+        assert line == "<3>static-routes: the routes changed while they were read (given up after 0 s)"
 
     def test_somebody_else_undoes_it(self, namespace: Namespace, tmp_path: Path) -> None:
         """Where what was made is gone each time, that is said after some attempts."""
-        undone = 'ip "$@"; status=$?; [[ "$*" == *-force* ]] && ip route del 172.16.0.0/17; exit $status'
+        undone = 'ip "$@"; status=$?; [[ "$*" == *"-4 -batch"* ]] && ip route del 172.16.0.0/17; exit $status'
         ran = Ran(namespace, HALVES, tmp_path, tools={"ip": undone})
-        assert (ran.status, ours(namespace)) == (1, [str(HALVES[1].destination)])
+        assert (ran.status, ours(namespace)) == (1, [])
         (line,) = ran.lines
         assert line.startswith("<3>static-routes: something else keeps changing these routes: route add 172.16.0.0/17 ")
-
-    def test_what_was_refused_last(self, namespace: Namespace, tmp_path: Path) -> None:
-        """What the kernel said is told of the command of which it said it, whatever else is to do since."""
-        namespace.batch(["route add broadcast 10.0.0.77 dev eth0 table main"])
-        wanted = [*HALVES, StaticRoute("10.1.0.0/16", "10.0.0.77", "eth0")]
-        calls = tmp_path / "calls"
-        undone = f'[[ "$*" == *-force* ]] || exec ip "$@"\necho >>{calls}\nip "$@"\n[[ $(wc -l <{calls}) != 4 ]] || ip route del 172.16.0.0/17'
-        ran = Ran(namespace, wanted, tmp_path, tools={"ip": undone})
-        assert (ran.status, ours(namespace)) == (1, [str(HALVES[1].destination)])
-        (line,) = ran.lines
-        assert line.startswith("<3>static-routes: route add 10.1.0.0/16 ")
-        assert "invalid gateway" in line
 
     @pytest.mark.parametrize("command", ["replace", "append"])
     def test_somebody_takes_the_place(self, namespace: Namespace, tmp_path: Path, command: str) -> None:
         """A route of another that comes to stand where ours stood, between reading and writing, is not overwritten."""
         namespace.batch(["route add 172.16.0.0/17 dev ib0 scope link proto 213"])
         stolen = f"ip route {command} 172.16.0.0/17 via 10.0.0.9 dev eth0 proto static"
-        once = f'[[ "$*" == *-force* && ! -e {tmp_path}/done ]] && : >{tmp_path}/done && {stolen}\nexec ip "$@"'
+        once = f'[[ "$*" == *"-4 -batch"* && ! -e {tmp_path}/done ]] && : >{tmp_path}/done && {stolen}\nexec ip "$@"'
         ran = Ran(namespace, HALVES, tmp_path, tools={"ip": once})
         assert "172.16.0.0/17 via 10.0.0.9 dev eth0 proto static" in namespace.ip("-d", "route", "show").stdout
         assert ran.status == 1 or command == "append"
@@ -97,7 +89,7 @@ class TestMeanwhile:
         script.write_text(render_static_routes_script(config, wait=30))
         command = [*namespace.enter, "bash", str(script)]
         run = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
-        time.sleep(1)
+        time.sleep(0.3)
         os.killpg(run.pid, signal.SIGTERM)
         said = run.communicate(timeout=20)[1]
         assert run.returncode == 128 + signal.SIGTERM
@@ -105,3 +97,74 @@ class TestMeanwhile:
             "<3>static-routes: told to stop before all of it was done",
             "<3>static-routes: 172.16.0.0/17: waiting for an IPv4 default route",
         ]
+
+    @pytest.mark.parametrize("when", ["before", "after"])
+    def test_told_to_stop_while_it_writes(self, namespace: Namespace, tmp_path: Path, when: str) -> None:
+        """A run that is ended in the middle of its batch leaves what was there; the order comes from the `ip` it runs."""
+        namespace.batch(["route add 172.16.0.0/17 dev ib0 scope link proto 213"])
+        before = namespace.ip("route", "show").stdout
+        stop = "kill -TERM $PPID"
+        body = f"{stop}; exit 3" if when == "before" else f'ip "$@"; {stop}; exit 3'
+        ran = Ran(namespace, HALVES, tmp_path, tools={"ip": f'[[ "$*" == "-4 -batch"* ]] || exec ip "$@"\n{body}'})
+        assert (ran.status, namespace.ip("route", "show").stdout) == (143, before)
+        assert ran.lines == ["<3>static-routes: told to stop before all of it was done"]
+
+    @pytest.mark.parametrize("wait", [0, 20])
+    def test_an_ip_that_hangs(self, namespace: Namespace, tmp_path: Path, wait: int) -> None:
+        """Where `ip` comes to no end, the unit's time-out ends them all, and that is a failure with a word."""
+        script = tmp_path / "routes.sh"
+        config = HostRoutingConfig(StaticRoutesConfig(enabled=True, routes=HALVES[:1]))
+        script.write_text(put_before(render_static_routes_script(config, wait=wait), {"ip": "exec sleep 60"}, tmp_path))
+        run = subprocess.Popen(
+            [*namespace.enter, "bash", str(script)], stderr=subprocess.PIPE, text=True, start_new_session=True
+        )
+        time.sleep(0.3)
+        os.killpg(run.pid, signal.SIGTERM)
+        said = run.communicate(timeout=20)[1]
+        assert run.returncode == 128 + signal.SIGTERM
+        assert "<3>static-routes: told to stop before all of it was done" in said
+
+    def test_an_ip_that_fails(self, namespace: Namespace, tmp_path: Path) -> None:
+        """Where `ip` cannot read what is there, it is said in its words, and nothing is written."""
+        tools = {"ip": '[[ "$*" == "-4 -batch"* ]] && exec ip "$@"\necho "Cannot open netlink socket" >&2; exit 1'}
+        ran = Ran(namespace, HALVES, tmp_path, tools=tools)
+        assert ran.lines == ["<3>static-routes: what is there cannot be told: ip failed: Cannot open netlink socket"]
+        assert (ran.status, ours(namespace)) == (1, [])
+
+    def test_order_is_given_back(self, namespace: Namespace, tmp_path: Path) -> None:
+        """What is no longer wanted is back in its place among those of others when the script is told to stop."""
+        others = "172.16.0.0/17 dev ib0 proto static"
+        namespace.batch([f"route add {others}", "route append 172.16.0.0/17 via 10.0.0.1 proto 213"])
+        namespace.batch(["route add 172.16.128.0/17 via 10.0.0.1 proto 213", "route append 172.16.128.0/17 dev ib0"])
+        before = namespace.ip("route", "show").stdout
+        stop = '[[ "$*" == "-4 -batch"* ]] || exec ip "$@"\nip "$@"; kill -TERM $PPID; exit 3'
+        ran = Ran(namespace, [], tmp_path, tools={"ip": stop})
+        assert (ran.status, namespace.ip("route", "show").stdout) == (143, before)
+
+    def test_what_gives_way_is_back_while_it_waits(self, namespace: Namespace, tmp_path: Path) -> None:
+        """Where the kernel refuses what is to stand in its place, a route of ours is there again until the next try."""
+        namespace.batch(
+            ["route add broadcast 10.0.0.77 dev eth0 table main", "route add 10.1.0.0/16 dev ib0 proto 213"]
+        )
+        script = tmp_path / "routes.sh"
+        wanted = [StaticRoute("10.1.0.0/16", "10.0.0.77", "eth0")]
+        script.write_text(render_static_routes_script(HostRoutingConfig(StaticRoutesConfig(True, wanted)), wait=30))
+        run = subprocess.Popen([*namespace.enter, "bash", str(script)], stderr=subprocess.PIPE, start_new_session=True)
+        time.sleep(0.5)
+        is_seen = any(ours(namespace) for _ in range(50))
+        os.killpg(run.pid, signal.SIGTERM)
+        said = run.communicate(timeout=20)[1].decode()
+        assert is_seen, "it is away for moments only"
+        assert ours(namespace) == ["10.1.0.0/16"]
+        assert "10.1.0.0/16 table 254" in said
+
+    def test_two_at_once(self, namespace: Namespace, tmp_path: Path) -> None:
+        """Runs at the same time come to the same end, all of them well."""
+        routes = [StaticRoute(f"10.{1 + number // 256}.{number % 256}.0/24") for number in range(600)]
+        script = tmp_path / "routes.sh"
+        config = HostRoutingConfig(StaticRoutesConfig(enabled=True, routes=routes))
+        script.write_text(render_static_routes_script(config, wait=30))
+        namespace.batch(["route add 9.9.9.9 via 10.0.0.1 proto 213", "route add 10.1.7.0/24 dev ib0 proto 213"])
+        runs = [subprocess.Popen([*namespace.enter, "bash", str(script)], stderr=subprocess.PIPE) for _ in range(3)]
+        assert [(run.communicate(timeout=60)[1], run.returncode) for run in runs] == [(b"", 0)] * 3
+        assert len(ours(namespace)) == 600

@@ -27,15 +27,21 @@ class Ran:
         awk: str = AWKS[0],
         tools: Mapping[str, str] | None = None,
         before: str = ":",
+        argument: str = "",
         **environment: str,
     ) -> None:
-        """Render the script, run it; `tools` are programs in the place of the usual, `before` is done in the shell."""
+        """Render the script, run it; `tools` are programs in the place of the usual, `before` is done in the shell.
+
+        `argument` is how many seconds the script has at most.
+        """
         wanted = tuple(wanted)
         script = directory / "static-routes.sh"
         config = HostRoutingConfig(StaticRoutesConfig(bool(wanted), wanted))
         text = put_before(render_static_routes_script(config, wait=wait), tools or {}, directory)
         script.write_text(only_awk(text, awk, directory) if "awk" not in (tools or {}) else text)
-        done = namespace.run("unshare", "--mount", "bash", "-c", f"{before} && exec bash {script}", **environment)
+        done = namespace.run(
+            "unshare", "--mount", "bash", "-c", f"{before} && exec bash {script} {argument}", **environment
+        )
         self.status, self.said, self.lines = done.returncode, done.stderr, done.stderr.splitlines()
         assert not done.stdout
 
