@@ -79,25 +79,56 @@ function block(limit) {
 }
 
 BEGIN {
-  DIGITS = "0123456789abcdef"; FIRST = "00000000"; LAST = "ffffffff"; POWER[0] = 1; POWER[1] = 2; POWER[2] = 4; POWER[3] = 8
+  selectors = split("fwmark iif oif uidrange ipproto sport dport tos dsfield dscp tun_id flowlabel from", selector, " ")
+  DIGITS = "0123456789abcdef"; FIRST = "00000000"; LAST = "ffffffff"
+  POWER[0] = 1; POWER[1] = 2; POWER[2] = 4; POWER[3] = 8
   means["Network is unreachable"] = "no-route"; means["No route to host"] = "unreachable"
   means["Invalid argument"] = "blackhole"; means["Permission denied"] = "prohibit"
-  phrase["prohibit"] = "is refused"; phrase["blackhole"] = "vanishes in a blackhole"; phrase["unreachable"] = "is unreachable"
+  phrase["prohibit"] = "is refused"; phrase["blackhole"] = "vanishes in a blackhole"
+  phrase["unreachable"] = "is unreachable"
   type_name[2] = "local"; type_name[3] = "broadcast"; type_name[4] = "anycast"; type_name[5] = "multicast"
   type_name[6] = "blackhole"; type_name[7] = "unreachable"; type_name[8] = "prohibit"
   table_name[255] = "local"; table_name[254] = "main"; table_name[253] = "default"
   MAIN = 254
+  split("table proto scope metric tos src mtu advmss via dev weight nhid realm realms window rtt rttvar" \
+    " initcwnd initrwnd from to fwmark iif oif uidrange ipproto sport dport dsfield dscp tun_id flowlabel lookup" \
+    " suppress_prefixlength suppress_ifgroup goto group id", word, " ")
+  for (i in word) takes[word[i]] = 1
 }
 
 # --- What is read: settings, then rules, routes, links and next hops as `ip` lists them.
-function word(name,   i) { for (i = 2; i < NF; i++) if ($i == name) return $(i + 1); return "" }
-function glob(pattern) { gsub(/[.]/, "[.]", pattern); gsub(/[*]/, ".*", pattern); gsub(/[?]/, ".", pattern); return "^" pattern "$" }
+# Sets has, and the next hops. A device may have any word of these for a name, so words are read in pairs.
+function read_words(line, at,   part, n, word) {
+  split("", has); legs = alive = 0; n = split(line, part, " ")
+  for (; at <= n; at++) {
+    word = part[at]
+    if (word == "nexthop" || (!legs && (word == "via" || word == "dev"))) {
+      legs++; leg_dev[legs] = leg_via[legs] = leg_dead[legs] = leg_lost[legs] = ""
+    }
+    if (!(word in takes)) has[word] = 1
+    else if (word == "via" && part[at + 1] == "inet6") { leg_via[legs] = part[at + 2]; at += 2 }
+    else has[word] = part[++at]
+    if (word == "dev") leg_dev[legs] = part[at]
+    if (word == "via" && !leg_via[legs]) leg_via[legs] = part[at]
+    if (word == "dead") leg_dead[legs] = 1
+    if (word == "linkdown") leg_lost[legs] = 1
+  }
+}
+function glob(pattern) {
+  gsub(/[.]/, "[.]", pattern); gsub(/[*]/, ".*", pattern); gsub(/[?]/, ".", pattern)
+  return "^" pattern "$"
+}
 $1 == "setting" && $2 == "mode" { mode = $3 }
 $1 == "setting" && $2 == "protocol" { ours = $3 }
 $1 == "setting" && $2 == "device" { expect($3) }
 $1 == "setting" && $2 == "allow" { allow[++allows] = glob($3) }
-$1 == "setting" && $2 == "cidr" { prefix($3); cidr[++cidrs] = $3; cidr_first[cidrs] = first; cidr_last[cidrs] = last; rank[cidrs] = first sprintf("%02d", bits) }
-$1 == "setting" && $2 == "protocols" { for (i = 3; i <= NF; i++) { split($i, pair, "="); protocol_name[pair[1]] = pair[2] } }
+$1 == "setting" && $2 == "cidr" {
+  prefix($3); cidr[++cidrs] = $3; cidr_first[cidrs] = first; cidr_last[cidrs] = last
+  rank[cidrs] = first sprintf("%02d", bits)
+}
+$1 == "setting" && $2 == "protocols" {
+  for (i = 3; i <= NF; i++) { split($i, pair, "="); protocol_name[pair[1]] = pair[2] }
+}
 # A route of this type and protocol belongs to a pod block of this host: prefixes this long, with such a device.
 $1 == "setting" && $2 == "pods" { cni[++cnis] = $3 " " $4; cni_bits[cnis] = $5; cni_dev[cnis] = glob($6) }
 $1 == "setting" { next }
@@ -109,7 +140,9 @@ section == "answers" { read_answer(); next }
 $1 == "id" { hop[$2] = $3 == "group" ? $4 : $0; next }
 $1 ~ /^[0-9]+$/ { read_route() }
 
-function expect(dev) { if (!(dev in is_expected)) { is_expected[dev] = 1; expected[++expecteds] = dev; names = names (names ? ", " : "") dev } }
+function expect(dev) {
+  if (!(dev in is_expected)) { is_expected[dev] = 1; expected[++expecteds] = dev; names = joined(names, dev) }
+}
 function is_allowed(dev,   i) {
   if (!(dev in allowed)) for (i = 1; i <= allows; i++) if (dev ~ allow[i]) allowed[dev] = 1
   return allowed[dev]
@@ -121,28 +154,33 @@ function is_expected_address(address,   c) {
 function mark(address) { if (is_expected_address(address)) wanted[address] = 1 }
 
 # Plain packets of this host meet the rules that select nothing, up to the first one that refuses them.
-function read_rule(   to, selected) {
-  number = $1 + 0; sub(/ iif lo/, ""); to = word("to")
-  if (to) { prefix(to); mark(first); mark(beside(last, 1)) }
-  if (match($0, /(fwmark|iif|oif|uidrange|ipproto|sport|dport|tos|dsfield|dscp|tun_id) [^ ]+/)) selected = substr($0, RSTART, RLENGTH)
-  else if (word("from") != "all") selected = "from " word("from")
-  if (selected) unjudged[++unjudgeds] = "packets that rule " number " selects (" selected ") were not judged; for these run: hostrouting check"
-  if (/ lookup /) { rules_of[word("lookup")]++; rule_of[word("lookup")] = number }
-  if (number < skip_to || ($2 == "not") == (selected == "" && to == "")) return
-  if (/ goto /) skip_to = word("goto")
-  else if (/ lookup /) { if (!/ suppress_/) table_order[++tables] = word("lookup") }
-  else if (/ [678]( |$)/) skip_to = 4294967296
+function read_rule(   number, i, selected) {
+  number = $1 + 0
+  read_words($0, 2)
+  if ("iif" in has && has["iif"] == "lo") delete has["iif"]
+  if (has["from"] == "all") delete has["from"]
+  if ("to" in has) { prefix(has["to"]); mark(first); mark(beside(last, 1)) }
+  for (i = 1; i <= selectors && !selected; i++) if (selector[i] in has) selected = selector[i] " " has[selector[i]]
+  if (selected) unjudged[++unjudgeds] = "packets that rule " number " selects (" selected \
+    ") were not judged; for these run: hostrouting check"
+  if ("lookup" in has) { rules_of[has["lookup"]]++; rule_of[has["lookup"]] = number }
+  if (number < skip_to || ("not" in has) == (!selected && !("to" in has))) return
+  if ("goto" in has) skip_to = has["goto"]
+  else if (!("lookup" in has)) { if ("6" in has || "7" in has || "8" in has) skip_to = 4294967295 }
+  else if (!("suppress_prefixlength" in has || "suppress_ifgroup" in has)) table_order[++tables] = has["lookup"]
 }
 
-function read_route(   dev, table) {
-  prefix($2); table = word("table"); mark(first); mark(beside(last, 1))
+function read_route() {
+  prefix($2); mark(first); mark(beside(last, 1)); read_words($0, 3)
   if (!bits) default_route[++defaults] = $0
-  if (table == MAIN && !word("metric") && !word("tos") && word("proto") != ours) held[first, bits] = 1
-  if ($1 ~ /^[678]$/ && !word("tos")) { refusal[++refusals] = $0; refusal_first[refusals] = first; refusal_bits[refusals] = bits }
-  if ($1 == 1 && is_welcome($0, 1)) { pod[++pods] = first; pod_table[pods] = table }
+  if (has["table"] == MAIN && !("metric" in has) && !("tos" in has) && has["proto"] != ours) held[first, bits] = 1
+  if ($1 ~ /^[678]$/ && !("tos" in has)) {
+    refusal[++refusals] = $0; refusal_first[refusals] = first; refusal_bits[refusals] = bits
+  }
+  if ($1 == 1) { pod[++pods] = first; pod_bits[pods] = bits; pod_table[pods] = has["table"]; pod_route[pods] = $0 }
 }
 
-# Successes come in the order of the questions; of a failure the first line is the reason, and the second has its number.
+# Successes come in the order of the questions. A failure has two lines: the reason, and the number of the question.
 function read_answer() {
   if ($1 ~ /^[0-9]+$/) given[++givens] = $0
   else if (sub(/^Command failed .*:/, "")) failure[$0 + 0] = reason
@@ -153,19 +191,28 @@ function answer(n) { return n in failure ? failure[n] : given[n - failed_before[
 
 # --- What one route does with a packet.
 
-# Sets legs, leg_dev and leg_via: the next hops that are in use.
-function read_legs(line,   part, n, i, kept) {
-  legs = alive = 0; kept = $0; $0 = line; n = word("nhid")
-  if (n) { n = split(hop[n] ~ /^id/ ? n : hop[n], part, "/"); for (i = 1; i <= n; i++) part[i] = hop[part[i] + 0] }
-  else n = split(line, part, /[ \t]nexthop /)
-  for (i = 1; i <= n; i++) {
-    $0 = "- " part[i]
-    if (word("dev") != "" && !/ dead/) alive = 1
-    if (word("dev") == "" || (/ dead/ && !link[word("dev")])) continue # without a carrier it may still have a share
-    leg_dev[++legs] = word("dev"); leg_via[legs] = word("via"); if (leg_via[legs] == "inet6") leg_via[legs] = word("inet6")
-    leg_lost[legs] = / linkdown/
+# Sets has and the next hops of a route; of a nexthop object, those that it stands for.
+function read_legs(line,   part, n, i, legs_text, kept, leg) {
+  read_words(line, 3)
+  if ("nhid" in has) {
+    i = has["nhid"]; n = split(hop[i] ~ /^id/ ? i : hop[i], part, "/")
+    for (i = 1; i <= n; i++) {
+      kept = hop[part[i] + 0]; sub(/^id [0-9]+/, "", kept)
+      legs_text = legs_text " nexthop" kept
+    }
+    sub(/nhid .*/, "", line)
+    kept = has["table"] SUBSEP has["proto"] SUBSEP has["metric"]
+    read_words(line legs_text, 3)
+    split(kept, part, SUBSEP); has["table"] = part[1]; has["proto"] = part[2]; if (part[3]) has["metric"] = part[3]
   }
-  $0 = kept
+  # A next hop without a carrier may have a share, whether Linux calls it dead or not.
+  for (n = leg = 0; leg++ < legs; ) {
+    if (leg_dev[leg] == "") continue
+    if (!leg_dead[leg]) alive = 1
+    if (leg_dead[leg] && !link[leg_dev[leg]]) continue
+    n++; leg_dev[n] = leg_dev[leg]; leg_via[n] = leg_via[leg]; leg_lost[n] = leg_lost[leg]
+  }
+  legs = n
 }
 # Whether all next hops are by allowed devices.
 function is_welcome(line,   i) {
@@ -173,15 +220,16 @@ function is_welcome(line,   i) {
   for (i = 1; i <= legs; i++) if (!is_allowed(leg_dev[i])) return 0
   return legs
 }
-# All default routes that Linux takes in turn with this one: same table and metric.
-function in_turn(line,   i, all, table, metric) {
-  $0 = line; table = word("table"); metric = word("metric")
-  if (!/ via / || /nexthop /) return line
+# All default routes that Linux takes in turn with this one: same table and metric, each with one gateway.
+function in_turn(line,   i, all, same) {
+  read_legs(line); same = has["table"] " " has["metric"]
+  if (legs != 1 || !leg_via[1]) return line
   for (i = 1; i <= defaults; i++) {
-    $0 = default_route[i]
-    if ($1 == 1 && word("table") == table && word("metric") == metric && / via /) all = all " nexthop " $0
+    read_legs(default_route[i])
+    if (default_route[i] ~ /^1 / && !("tos" in has) && has["table"] " " has["metric"] == same && leg_via[1])
+      all = all " nexthop via " leg_via[1] " dev " leg_dev[1] (leg_lost[1] ? " linkdown" : "")
   }
-  return all ? all : line
+  return all ? "1 default" all : line
 }
 
 # Sets kind, and `what`: all that is said of it. Neighbours with the same `what` are one finding.
@@ -200,23 +248,32 @@ function decide(n,   line, i, seen, devs, dev, via, lost) {
       devs = devs (devs ? ", " : "") leg_dev[i]
     }
     if (legs && !devs) return kind = "welcome"
-    $0 = line
-  } else if (line && is_pod_block()) return kind = "welcome"
-  what = kind SUBSEP devs SUBSEP dev SUBSEP via SUBSEP (line ? $2 : "") SUBSEP word("table") SUBSEP word("proto") SUBSEP lost SUBSEP $1
+  }
+  read_words(line, 3)
+  if (kind != "overlap" && line && is_pod_block()) return kind = "welcome"
+  what = kind SUBSEP devs SUBSEP dev SUBSEP via SUBSEP (line ? $2 : "") \
+    SUBSEP has["table"] SUBSEP has["proto"] SUBSEP lost SUBSEP $1
 }
 # The route that refuses an address in this way: that with the longest prefix. Without one it was a rule.
 function covering_refusal(address, kind,   i, best) {
-  for (i = 1; i <= refusals; i++)
-    if (fill(address, refusal_bits[i], 0) == refusal_first[i] && type_name[substr(refusal[i], 1, 1)] == kind && (!best || refusal_bits[i] > refusal_bits[best])) best = i
+  for (i = 1; i <= refusals; i++) {
+    if (fill(address, refusal_bits[i], 0) != refusal_first[i] || type_name[substr(refusal[i], 1, 1)] != kind) continue
+    if (!best || refusal_bits[i] > refusal_bits[best]) best = i
+  }
   return refusal[best]
 }
 # Whether the refusing route in $0 is for a pod block of this host: made by a CNI for one, or around the route of a pod.
 # It has to be a part of an expected CIDR.
-function is_pod_block(   c, i, dev, is_part) {
-  for (c = 1; c <= cidrs; c++) if (cidr_first[c] <= first && last <= cidr_last[c] && cidr_first[c] cidr_last[c] != first last) is_part = 1
-  if (!is_part) return 0
-  for (i = 1; i <= cnis; i++) if (cni[i] == $1 " " word("proto") && bits >= cni_bits[i]) for (dev in link) if (dev ~ cni_dev[i]) return 1
-  for (i = 1; i <= pods; i++) if (pod_table[i] == word("table") && first <= pod[i] && pod[i] <= last) return 1
+function is_pod_block(   c, i, dev, table, proto) {
+  table = has["table"]; proto = has["proto"]
+  for (c = 1; c <= cidrs; c++)
+    if (cidr_first[c] <= first && last <= cidr_last[c] && cidr_first[c] cidr_last[c] != first last) break
+  if (c > cidrs) return 0
+  for (i = 1; i <= cnis; i++) if (cni[i] == $1 " " proto && bits >= cni_bits[i])
+    for (dev in link) if (dev ~ cni_dev[i]) return 1
+  for (i = 1; i <= pods; i++)
+    if (pod_table[i] == table && pod_bits[i] >= bits && first <= pod[i] && pod[i] <= last)
+      if (is_welcome(pod_route[i])) return 1
   return 0
 }
 
@@ -234,7 +291,8 @@ function judge(c,   n, end, touches, singles) {
     if (kind == "own" || kind == "welcome") { touches = singles = 0; continue }
     if (!touches || f_what[findings] != what) {
       f_cidr[++findings] = c; f_what[findings] = what; f_first[findings] = place[n]
-      for (; singles && covers(what, beside(f_first[findings], -1)); singles--) f_first[findings] = beside(f_first[findings], -1)
+      for (; singles && covers(what, beside(f_first[findings], -1)); singles--)
+        f_first[findings] = beside(f_first[findings], -1)
     }
     f_last[findings] = end; touches = 1; singles = 0
   }
@@ -247,11 +305,14 @@ function covers(what, address,   part) {
 }
 function unpack(f,   part) {
   split(f_what[f], part, SUBSEP)
-  kind = part[1]; devs = part[2]; dev = part[3]; via = part[4]; route = part[5]; table = part[6]; proto = part[7]; type = part[9]
+  kind = part[1]; devs = part[2]; dev = part[3]; via = part[4]
+  route = part[5]; table = part[6]; proto = part[7]; type = part[9]
   rule = rules_of[table] == 1 ? rule_of[table] : "" # with several, nothing here tells which one decided
   if (route == "default") route = "0.0.0.0/0"
   if (route && route !~ /\//) route = route "/32"
-  holder = route == "" ? "a rule" : (type == 1 ? "" : type_name[type] " ") (route ~ /\/0$/ ? "default" : route) " proto " known(protocol_name, proto)
+  if (!route) { holder = "a rule"; return }
+  holder = (type == 1 ? "" : type_name[type] " ") (route ~ /\/0$/ ? "default" : route)
+  holder = holder " proto " known(protocol_name, proto)
   if (table && table != MAIN) holder = holder " table " known(table_name, table) (rule ? ", rule " rule : "")
   if (part[8]) holder = holder " linkdown"
 }
@@ -259,7 +320,8 @@ function known(name, number) { return number in name ? name[number] : number }
 function span(from, to) { return dotted(from) (from == to ? "" : "–" dotted(to)) }
 function finding_line(f,   what) {
   unpack(f); what = "expected CIDR " cidr[f_cidr[f]] " (" span(f_first[f], f_last[f]) ") "
-  if (kind == "overlap") return "OVERLAP: " what "routes via " (devs ? devs : "a device that is not known") " [" holder "], expected " names
+  if (kind == "overlap")
+    return "OVERLAP: " what "routes via " (devs ? devs : "a device that is not known") " [" holder "], expected " names
   if (kind == "no-route") return "NO-ROUTE: " what "has no IPv4 route; expected via " names
   return toupper(kind) ": " what phrase[kind] " [" holder "]; expected via " names
 }
@@ -276,31 +338,41 @@ function quoted(text,   i, letter, plain) {
 }
 function or_null(text) { return text == "" ? "null" : quoted(text) }
 function joined(list, item) { return list (list == "" ? "" : ", ") item }
-function range_json(from, to) { return "\"first\": " quoted(dotted(from)) ", \"last\": " quoted(dotted(to)) }
+function entry(key, json) { return "\"" key "\": " json }
+function range_json(from, to) { return entry("first", quoted(dotted(from))) ", " entry("last", quoted(dotted(to))) }
 function finding_json(f,   prefixes) {
   unpack(f)
   for (first = f_first[f]; first != "" && first <= f_last[f]; first = beside(last, 1)) {
     block(f_last[f]); prefixes = joined(prefixes, quoted(dotted(first) "/" bits))
   }
-  return "{\"cidr\": " quoted(cidr[f_cidr[f]]) ", " range_json(f_first[f], f_last[f]) ", \"prefixes\": [" prefixes "], \"kind\": " quoted(kind) \
-    ", \"via\": {\"dev\": " or_null(dev) ", \"gateway\": " or_null(via) ", \"route\": " or_null(route) ", \"table\": " or_null(known(table_name, table)) \
-    ", \"protocol\": " or_null(known(protocol_name, proto)) ", \"rule\": " (rule == "" ? "null" : rule) "}}"
+  return "{" entry("cidr", quoted(cidr[f_cidr[f]])) ", " range_json(f_first[f], f_last[f]) \
+    ", " entry("prefixes", "[" prefixes "]") ", " entry("kind", quoted(kind)) \
+    ", \"via\": {" entry("dev", or_null(dev)) ", " entry("gateway", or_null(via)) \
+    ", " entry("route", or_null(route)) ", " entry("table", or_null(known(table_name, table))) \
+    ", " entry("protocol", or_null(known(protocol_name, proto))) ", " entry("rule", rule == "" ? "null" : rule) "}}"
 }
 
 # --- The repair: the findings in blocks, each by the gateway of the default route.
 function repair(f) {
   unpack(f)
   # Linux may name table main for a broadcast or anycast route of table local.
-  if ((table && table != MAIN) || type ~ /[345]/ || (!route && kind != "no-route")) return unsafe(f_first[f], f_last[f], "earlier-rule", "is decided by " holder " before table main")
-  if (!uplink_dev) return unsafe(f_first[f], f_last[f], "no-way", "cannot be led back: no default route by " names " with an IPv4 gateway is in use")
+  if ((table && table != MAIN) || type ~ /[345]/ || (!route && kind != "no-route"))
+    return unsafe(f_first[f], f_last[f], "earlier-rule", "is decided by " holder " before table main")
+  if (!uplink_dev) return unsafe(f_first[f], f_last[f], "no-way", \
+    "cannot be led back: no default route by " names " with an IPv4 gateway is in use")
   cost(f)
-  for (first = f_first[f]; first != "" && first <= f_last[f]; first = beside(last, 1)) { block(f_last[f]); add(first, bits) }
+  for (first = f_first[f]; first != "" && first <= f_last[f]; first = beside(last, 1)) {
+    block(f_last[f]); add(first, bits)
+  }
 }
 # A block whose key another route holds becomes its two halves.
 function add(from, length_,   to) {
   to = fill(from, length_, 1)
-  if ((length_ > 7 && from ~ /^(00|7f)/) || (length_ > 3 && from ~ /^[ef]/)) unsafe(from, to, "reserved", "is reserved: no static route may lead there")
-  else if (length_ && !((from, length_) in held)) { if (!added[from, length_]++) route_at[++repairs] = dotted(from) "/" length_ }
+  if ((length_ > 7 && from ~ /^(00|7f)/) || (length_ > 3 && from ~ /^[ef]/))
+    unsafe(from, to, "reserved", "is reserved: no static route may lead there")
+  else if (length_ && !((from, length_) in held)) {
+    if (!added[from, length_]++) route_at[++repairs] = dotted(from) "/" length_
+  }
   else if (length_ == 32) unsafe(from, to, "longest-prefix", "is held by another route to this one address")
   else { add(from, length_ + 1); add(beside(fill(from, length_ + 1, 1), 1), length_ + 1) }
   last = to
@@ -312,50 +384,71 @@ function unsafe(from, to, reason, text) {
 }
 function cost(f) {
   if (cost_told[f_what[f]]++ || kind == "no-route" || (kind == "overlap" && via)) return
-  if (kind != "overlap") note[++notes] = "the repair overrides [" holder "], which somebody may have put there on purpose: packets for the repaired range are no longer refused"
-  else note[++notes] = "the repair diverts addresses of " route " from " devs ": " (proto == 2 ? "neighbours there, in the repaired range, become unreachable over IP" : "packets for the repaired range no longer go there")
+  if (kind != "overlap") note[++notes] = "the repair overrides [" holder \
+    "], which somebody may have put there on purpose: packets for the repaired range are no longer refused"
+  else note[++notes] = "the repair diverts addresses of " route " from " devs ": " (proto == 2 ? \
+    "neighbours there, in the repaired range, become unreachable over IP" : \
+    "packets for the repaired range no longer go there")
 }
 
 # --- The uplink: the first default route in use, in the tables that plain packets come to.
-function find_uplink(   t, i, leg, configured) {
+function find_uplink(   t, i, leg, configured, type) {
   configured = expecteds
   for (t = 1; t <= tables && !uplink_dev; t++) for (i = 1; i <= defaults && !uplink_dev; i++) {
-    $0 = default_route[i]
-    if (word("table") != table_order[t] || word("tos")) continue
-    read_legs($0)
-    if ($1 < 6 && !alive) continue
-    if ($1 == 9) break # throw: go on with the next table
-    if ($1 != 1) { if (configured) continue; return }
+    read_legs(default_route[i]); type = substr(default_route[i], 1, 1)
+    if (has["table"] != table_order[t] || "tos" in has || (type < 6 && !alive)) continue
+    if (type == 9) break # throw: go on with the next table
+    if (type != 1) { if (configured) continue; return }
     read_legs(in_turn(default_route[i]))
     for (leg = 1; leg <= legs; leg++) {
       if (!configured) expect(leg_dev[leg])
-      if (!uplink_dev && leg_dev[leg] in is_expected && leg_via[leg] !~ /:/) { uplink_dev = leg_dev[leg]; uplink_via = leg_via[leg] }
+      if (!(leg_dev[leg] in is_expected)) continue
+      has_uplink = 1
+      if (uplink_dev || leg_via[leg] ~ /:/) continue
+      uplink_dev = leg_dev[leg]; uplink_via = leg_via[leg]
     }
-    if (expecteds && !configured) return
+    if (!configured) return
   }
 }
 
 # --- The result: lines that start with journal, mark (for the marker file), json, verdict, or failed.
 function tell(level, text) { print "journal <" level ">" text }
-function shown(level, count, text,   i) { for (i = 1; i <= count && i <= 20; i++) tell(level, text[i]); if (count > 20) tell(level, "and " (count - 20) " more; all are in route-overlap.json") }
-function finish(   i, f, level, line, devs_json, findings_json, routes, notes_json) {
+function shown(level, count, text,   i) {
+  for (i = 1; i <= count && i <= 20; i++) tell(level, text[i])
+  if (count > 20) tell(level, "and " (count - 20) " more; all are in route-overlap.json")
+}
+function finish(   i, f, level, line, devs_json, findings_json, routes, notes_json, text) {
   level = mode == "STRICT" ? 3 : 4
   if (verdict == "no-default-route") {
-    for (i = 1; i <= defaults; i++) line = joined(line, substr(default_route[i], 3))
-    tell(level, "NO-DEFAULT-ROUTE: the expected devices are those of the IPv4 default route, and " waited " s did not bring one; last seen: " (line ? line : "no default route"))
+    for (i = 1; i <= defaults; i++) { text = default_route[i]; sub(/ +$/, "", text); line = joined(line, text) }
+    tell(level, "NO-DEFAULT-ROUTE: the expected devices are those of the IPv4 default route, and " waited \
+      " s did not bring one; last seen: " (line ? line : "no default route"))
     print "mark no-default-route"
   }
-  for (f = 1; f <= findings; f++) { repair(f); text[f] = finding_line(f); print "mark " text[f]; findings_json = joined(findings_json, finding_json(f)) }
-  shown(level, findings, text); shown(level, unsafe_count, unsafe_text)
+  for (f = 1; f <= findings; f++) {
+    repair(f); found[f] = finding_line(f)
+    print "mark " found[f]
+    findings_json = joined(findings_json, finding_json(f))
+  }
+  shown(level, findings, found); shown(level, unsafe_count, unsafe_text)
   for (i = 1; i <= unjudgeds; i++) note[++notes] = unjudged[i]
-  if (verdict == "ok") { print "mark ok"; for (i = 1; i <= notes; i++) print "mark " note[i]; tell(6, "check-route-overlap: ok: every expected CIDR leaves by " names) }
+  if (verdict == "ok") {
+    print "mark ok"
+    for (i = 1; i <= notes; i++) print "mark " note[i]
+    tell(6, "check-route-overlap: ok: every expected CIDR leaves by " names)
+  }
   shown(4, notes, note)
-  for (i = 1; i <= repairs; i++) routes = joined(routes, "{\"destination\": " quoted(route_at[i]) ", \"gateway\": " quoted(uplink_via) ", \"dev\": " quoted(uplink_dev) ", \"metric\": 0}")
-  if (repairs > 20) tell(level, "ACTION: add " repairs " routes to staticRoutes.routes: the repair in route-overlap.json; fewer, with proof: hostrouting repair")
+  for (i = 1; i <= repairs; i++) routes = joined(routes, "{" entry("destination", quoted(route_at[i])) \
+    ", " entry("gateway", quoted(uplink_via)) ", " entry("dev", quoted(uplink_dev)) ", " entry("metric", 0) "}")
+  if (repairs > 20) tell(level, "ACTION: add " repairs \
+    " routes to staticRoutes.routes: the repair in route-overlap.json, fewer, with proof: hostrouting repair")
   else if (repairs) tell(level, "ACTION: add to staticRoutes.routes: [" routes "]")
   for (i = 1; i <= expecteds; i++) devs_json = joined(devs_json, quoted(expected[i]))
   for (i = 1; i <= notes; i++) notes_json = joined(notes_json, quoted(note[i]))
-  print "json {\"schema\": \"hostrouting/check/1\", \"verdict\": " quoted(verdict) ", \"mode\": " quoted(mode) ", \"expectedDevs\": [" devs_json "], \"findings\": [" findings_json "], \"repair\": [" routes "], \"unsafe\": [" unsafes "], \"notes\": [" notes_json "]}"
+  print "json {" entry("schema", quoted("hostrouting/check/1")) ", " entry("verdict", quoted(verdict)) \
+    ", " entry("mode", quoted(mode)) ", " entry("expectedDevs", "[" devs_json "]") \
+    ", " entry("findings", "[" findings_json "]") ", " entry("repair", "[" routes "]") \
+    ", " entry("unsafe", "[" unsafes "]") ", " entry("notes", "[" notes_json "]") "}"
   print "verdict " verdict
 }
 
@@ -370,13 +463,14 @@ END {
   for (n = 1; n <= places; n++) { failed_before[n] = failures; if (n in failure) failures++ }
   for (i = 1; i < 128; i++) CONTROLS = CONTROLS sprintf("%c", i)
   find_uplink()
-  for (i = 1; i <= expecteds; i++) if (!final && !link[expected[i]]) { print "not yet"; exit }
-  if (!expecteds && !final) { print "not yet"; exit }
+  ready = expecteds && has_uplink
+  for (i = 1; i <= expecteds; i++) if (!link[expected[i]]) ready = 0
   for (n = 1; expecteds && n <= cidrs; n++) {
     best = 0
     for (c in rank) if (!best || rank[c] < rank[best]) best = c
     judge(best); delete rank[best]
   }
+  if (!final && !ready && (findings || !expecteds)) { print "not yet"; exit } # what is missing may still come
   verdict = !expecteds ? "no-default-route" : findings ? "overlap" : "ok"
   finish()
 }
@@ -388,7 +482,8 @@ look() {
 }
 
 judge() {
-  { printf 'setting %s\n' "${configuration[@]}" && cat; } | awk -v part="$1" -v waited="$wait" -v final="$last" "$program"
+  { printf 'setting %s\n' "${configuration[@]}" && cat; } |
+    awk -v part="$1" -v waited="$wait" -v final="$last" "$program"
 }
 
 # Sets `told` to the result. Fails while that is not final: something is missing that may still come, or the tables have
