@@ -1,0 +1,212 @@
+"""Every sentence that the code says to a person, read from the source: its words, its placeholders, and where it is said.
+
+Here: what counts as a sentence, and how an expression becomes a placeholder. Not here: what a sentence means
+(docs/messages.toml), and the page that is made of both (tests.support.write_pages).
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import re
+from typing import TYPE_CHECKING
+
+import attrs
+
+from tests.support.pages import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["SILENT", "Sentence", "sentences"]
+
+SILENT = {
+    "hostrouting/__init__.py": "names only",
+    "hostrouting/backends/memory/": "the fake kernel says what Linux says",
+    "hostrouting/cli/": "prints what the page of commands describes; its refusals are below",
+    "hostrouting/model/": "how values print, and mistakes in calls",
+    "hostrouting/fib/": "how values print, and mistakes in calls",
+    "hostrouting/overlap.py": "how values print",
+    "hostrouting/render/units.py": "the text of units",
+    "hostrouting/render/gate.py": "the text of units",
+    "hostrouting/render/probe.py": "settings of a script",
+    "hostrouting/render/scripts.py": "settings of a script",
+    "hostrouting/testing/": "for tests",
+    "hostrouting/ebtables/memory.py": "the fake says what ebtables says",
+    "hostrouting/ebtables/saved.py": "what ebtables prints, as patterns",
+    "hostrouting/nftables/memory.py": "the fake says what nft says",
+    "hostrouting/nftables/table.py": "the text of a table",
+    "hostrouting/nftables/listing.py": "the text of a table",
+    "hostrouting/neighbours/memory.py": "the fake says what Linux says",
+    "hostrouting/steps.py": "how values print",
+    "hostrouting/effects.py": "how values print",
+    "hostrouting/leftover.py": "commands of ip",
+    "phases/__init__.py": "names only",
+    "phases/live.py": "a drawing",
+    "phases/preview.py": "a drawing",
+    "phases/report.py": "keys of a document, and a drawing",
+    "phases/testing.py": "for tests",
+    "phases/text.py": "numbers in words",
+}
+"""Files whose texts are not messages, each with the reason; what is in SPEAKING speaks all the same."""
+
+SPEAKING = (
+    "hostrouting/cli/command.py",
+    "hostrouting/cli/entry_point.py",
+    "hostrouting/cli/gates.py",
+    "hostrouting/cli/host_status.py",
+    "hostrouting/cli/parser.py",
+    "hostrouting/cli/reading.py",
+    "hostrouting/cli/source.py",
+    "hostrouting/model/snapshot_json.py",
+    "hostrouting/model/prefix.py",
+)
+
+_SCRIPTS = ROOT / "hostrouting/render/assets"
+_SAID = re.compile(r"\b(?:say|fail|refuse|complain)\b[^\"'\n]*?([\"'])(.*?)\1(?:$|[ ;|)])")
+_PRINTED = re.compile(r"(?<!\\)'<\d>[\w-]+: (.*?)\\n'")
+_AWK = ("static-routes.awk",)
+"""The other parts of the check say what hostrouting.wording says, as tests/hostrouting/test_check_script.py proves."""
+_NOT_SAID = {"compile", "match", "fullmatch", "Literal", "add_argument", "cast", "getattr", "TypeVar"}
+
+
+@attrs.frozen(order=True)
+class Sentence:
+    """One message, or a part of one, as it is written in the code."""
+
+    place: str
+    """Where: `hostrouting.gate:refuse`, or the file name of a script."""
+    line: int
+    text: str
+    """The words, with each value as `{name}`."""
+
+
+@functools.cache
+def sentences() -> tuple[Sentence, ...]:
+    """All of them, in the order of the code."""
+    found = [*_in_python(), *_in_scripts()]
+    return tuple(sorted(found))
+
+
+def _in_python() -> Iterator[Sentence]:
+    for path in sorted([*(ROOT / "hostrouting").rglob("*.py"), *(ROOT / "phases").rglob("*.py")]):
+        name = path.relative_to(ROOT).as_posix()
+        if name not in SPEAKING and any(name.startswith(silent) for silent in SILENT):
+            continue
+        module = name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+        yield from _Reader(module).read(ast.parse(path.read_text(encoding="utf-8")))
+
+
+def _in_scripts() -> Iterator[Sentence]:
+    for path in sorted(_SCRIPTS.glob("*.sh")):
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            said = [it[2] for it in _SAID.finditer(line)] + _PRINTED.findall(line)
+            for text in said:
+                plain = re.sub(r"\$\{?(\w+)[^}\s]*\}?|\$\((.*?)\)|%s", lambda it: f"{{{it[1] or '…'}}}", text)
+                if _is_sentence(plain):
+                    yield Sentence(place=path.name, line=number, text=plain)
+    for name in _AWK:
+        for number, line in enumerate((_SCRIPTS / name).read_text(encoding="utf-8").splitlines(), 1):
+            for text in re.findall(r'"((?:[^"\\]|\\.)*)"', line.split("# ")[0]):
+                if _is_sentence(text):
+                    yield Sentence(place=name, line=number, text=text.replace("\\047", "'").strip())
+
+
+def _is_sentence(text: str) -> bool:
+    words = re.sub(r"\{.*?\}", " ", text).split()
+    return len([word for word in words if re.fullmatch(r"[\w',.;:()-]*[a-z]{2}[\w',.;:()=-]*", word)]) >= 3
+
+
+class _Reader:
+    """Goes through one module and collects what it says; a text next to another of one call is one sentence with it."""
+
+    def __init__(self, module: str) -> None:
+        self._module = module
+        self._found: list[Sentence] = []
+
+    def read(self, tree: ast.Module) -> list[Sentence]:
+        self._body(tree.body, "")
+        return self._found
+
+    def _body(self, statements: list[ast.stmt], within: str) -> None:
+        for it in statements:
+            if isinstance(it, ast.Expr) and isinstance(it.value, ast.Constant):
+                continue  # a docstring
+            if isinstance(it, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                self._body(it.body, f"{within}.{it.name}" if within else it.name)
+                continue
+            if isinstance(it, ast.AnnAssign | ast.Assign):
+                targets = [it.target] if isinstance(it, ast.AnnAssign) else it.targets
+                name = targets[0].id if isinstance(targets[0], ast.Name) and not within else ""
+                if it.value is not None:
+                    self._node(it.value, within or name)
+                continue
+            for field in ast.iter_child_nodes(it):
+                if isinstance(field, ast.stmt):
+                    self._body([field], within)
+                elif isinstance(field, ast.ExceptHandler | ast.match_case):
+                    self._body(field.body, within)
+                else:
+                    self._node(field, within)
+
+    def _node(self, node: ast.AST, within: str) -> None:
+        text = _text(node)
+        if text is not None:
+            self._say(node, text, within)
+            return
+        parts: list[ast.AST] = list(ast.iter_child_nodes(node))
+        if isinstance(node, ast.Call):
+            called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            if called in _NOT_SAID:
+                return
+            texts = [(it, _text(it)) for it in node.args]
+            said = [it for _, it in texts if it is not None and _is_sentence(it)]
+            if len(said) > 1:
+                self._say(node, "; ".join(said), within)
+                parts = [it for it in parts if _text(it) is None]
+        for part in parts:
+            self._node(part, within)
+
+    def _say(self, node: ast.AST, text: str, within: str) -> None:
+        if _is_sentence(text):
+            line = getattr(node, "lineno", 0)
+            place = f"{self._module}:{within}" if within else self._module
+            self._found.append(Sentence(place=place, line=line, text=" ".join(text.split())))
+        if isinstance(node, ast.JoinedStr):
+            for value in node.values:
+                if isinstance(value, ast.FormattedValue):
+                    self._node(value.value, within)
+
+
+def _text(node: ast.AST) -> str | None:
+    """The words of a literal, with its values as placeholders; None of what is not one."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    if isinstance(node, ast.JoinedStr):
+        return "".join(
+            f"{{{_name(it.value)}}}" if isinstance(it, ast.FormattedValue) else str(getattr(it, "value", ""))
+            for it in node.values
+        )
+    return None
+
+
+def _name(node: ast.AST) -> str:
+    """What a value in a message is called."""
+    if isinstance(node, ast.Name):
+        return node.id.strip("_")
+    if isinstance(node, ast.Attribute):
+        inner = _name(node.value) if node.attr in {"name", "path", "prefix"} else ""
+        return f"{inner}.{node.attr}".strip("._") if inner not in {"", "self"} else node.attr.strip("_")
+    if isinstance(node, ast.Call):
+        called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        inner = _name(node.args[0]) if node.args else called.strip("_")
+        return f"number of {inner}" if called == "len" else inner
+    if isinstance(node, ast.Subscript | ast.Starred | ast.Await):
+        return _name(node.value)
+    if isinstance(node, ast.BinOp):
+        return _name(node.left)
+    if isinstance(node, ast.BoolOp):
+        return _name(node.values[0])
+    if isinstance(node, ast.GeneratorExp | ast.ListComp):
+        return _name(node.generators[0].iter)
+    return "…"
