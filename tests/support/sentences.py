@@ -102,13 +102,13 @@ def _in_scripts() -> Iterator[Sentence]:
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
             said = [it[2] for it in _SAID.finditer(line)] + _PRINTED.findall(line)
             for text in said:
-                plain = re.sub(r"\$\{?(\w+)[^}\s]*\}?|\$\((.*?)\)|%s", lambda it: f"{{{it[1] or '…'}}}", text)
+                plain = re.sub(r"\$\{(\w+)[^}]*\}|\$(\w+)|\$\(.*?\)|%s", lambda it: f"{{{it[1] or it[2] or '…'}}}", text)
                 if _is_sentence(plain):
                     yield Sentence(place=path.name, line=number, text=plain)
     for name in _AWK:
         for number, line in enumerate((_SCRIPTS / name).read_text(encoding="utf-8").splitlines(), 1):
             for text in re.findall(r'"((?:[^"\\]|\\.)*)"', line.split("# ")[0]):
-                if _is_sentence(text):
+                if _is_sentence(text) and not re.match(r"printf|exec", text):
                     yield Sentence(place=name, line=number, text=text.replace("\\047", "'").strip())
 
 
@@ -118,52 +118,89 @@ def _is_sentence(text: str) -> bool:
 
 
 class _Reader:
-    """Goes through one module and collects what it says; a text next to another of one call is one sentence with it."""
+    """Goes through one module and collects what it says.
+
+    A text beside another of one call is one sentence with it, and a text that has a name is put where the name is used.
+    """
 
     def __init__(self, module: str) -> None:
         self._module = module
         self._found: list[Sentence] = []
+        self._named: dict[str, Sentence] = {}
+        self._assigned: set[str] = set()
+        self._touched: set[Sentence] = set()
+        self._used: set[Sentence] = set()
 
     def read(self, tree: ast.Module) -> list[Sentence]:
         self._body(tree.body, "")
-        return self._found
+        self._named.clear()
+        return [it for it in self._found if it not in self._used]
 
     def _body(self, statements: list[ast.stmt], within: str) -> None:
+        later = []
         for it in statements:
-            if isinstance(it, ast.Expr) and isinstance(it.value, ast.Constant):
-                continue  # a docstring
             if isinstance(it, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-                self._body(it.body, f"{within}.{it.name}" if within else it.name)
-                continue
-            if isinstance(it, ast.AnnAssign | ast.Assign):
-                targets = [it.target] if isinstance(it, ast.AnnAssign) else it.targets
-                name = targets[0].id if isinstance(targets[0], ast.Name) and not within else ""
-                if it.value is not None:
-                    self._node(it.value, within or name)
-                continue
-            for field in ast.iter_child_nodes(it):
-                if isinstance(field, ast.stmt):
-                    self._body([field], within)
-                elif isinstance(field, ast.ExceptHandler | ast.match_case):
-                    self._body(field.body, within)
-                else:
-                    self._node(field, within)
+                later.append(it)  # once all names of this body are known
+            elif isinstance(it, ast.AnnAssign | ast.Assign):
+                self._assignment(it, within)
+            elif not (isinstance(it, ast.Expr) and isinstance(it.value, ast.Constant)):  # a docstring
+                self._statement(it, within)
+        for it in later:
+            known = dict(self._named)
+            self._body(it.body, f"{within}.{it.name}" if within else it.name)
+            self._named = known
+
+    def _assignment(self, it: ast.AnnAssign | ast.Assign, within: str) -> None:
+        target = it.target if isinstance(it, ast.AnnAssign) else it.targets[0]
+        name = target.id if isinstance(target, ast.Name) else ""
+        if it.value is None:
+            return
+        self._touched.clear()
+        place, text = within or name, self._text(it.value)
+        if not name or text is None:
+            self._node(it.value, place)
+            return
+        self._say(it.value, text, place)
+        self._named.pop(name, None)
+        if self._found and self._found[-1].text == _even(text):
+            self._named[name] = self._found[-1]
+        self._assigned.add(name)
+
+    def _statement(self, it: ast.AST, within: str) -> None:
+        for part in ast.iter_child_nodes(it):
+            if isinstance(part, ast.ExceptHandler | ast.match_case):
+                self._branch(part.body, within)
+            elif not isinstance(part, ast.stmt):
+                self._node(part, within)
+        for block in (getattr(it, name, []) for name in ("body", "orelse", "finalbody")):
+            self._branch(block, within)
+
+    def _branch(self, statements: list[ast.stmt], within: str) -> None:
+        """What is named in a branch has that text to its end; after it, nobody knows which text the name has."""
+        before, outside = dict(self._named), self._assigned
+        self._assigned = set()
+        self._body(statements, within)
+        self._named = {name: it for name, it in before.items() if name not in self._assigned}
+        self._assigned |= outside
 
     def _node(self, node: ast.AST, within: str) -> None:
-        text = _text(node)
+        self._touched.clear()
+        text = None if isinstance(node, ast.Name) else self._text(node)
         if text is not None:
             self._say(node, text, within)
             return
-        parts: list[ast.AST] = list(ast.iter_child_nodes(node))
+        parts = list(ast.iter_child_nodes(node))
         if isinstance(node, ast.Call):
-            called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-            if called in _NOT_SAID:
+            if _called(node) in _NOT_SAID:
                 return
-            texts = [(it, _text(it)) for it in node.args]
+            self._touched.clear()
+            texts = [(it, self._text(it)) for it in node.args]
             said = [it for _, it in texts if it is not None and _is_sentence(it)]
             if len(said) > 1:
                 self._say(node, "; ".join(said), within)
-                parts = [it for it in parts if _text(it) is None]
+                parts = [it for it in parts if not any(it is part and text is not None for part, text in texts)]
+        if isinstance(node, ast.Dict):
+            parts = list(node.values)
         for part in parts:
             self._node(part, within)
 
@@ -171,23 +208,41 @@ class _Reader:
         if _is_sentence(text):
             line = getattr(node, "lineno", 0)
             place = f"{self._module}:{within}" if within else self._module
-            self._found.append(Sentence(place=place, line=line, text=" ".join(text.split())))
+            self._found.append(Sentence(place=place, line=line, text=_even(text)))
+            self._used |= self._touched
         if isinstance(node, ast.JoinedStr):
             for value in node.values:
                 if isinstance(value, ast.FormattedValue):
                     self._node(value.value, within)
 
+    def _text(self, node: ast.AST) -> str | None:
+        """The words of a text, with its values as placeholders; None of what is not one."""
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            return node.value
+        if isinstance(node, ast.JoinedStr):
+            return "".join(map(self._part, node.values))
+        if isinstance(node, ast.Name) and node.id in self._named:
+            self._touched.add(self._named[node.id])
+            return self._named[node.id].text
+        if isinstance(node, ast.IfExp):
+            either = [self._text(it) for it in (node.body, node.orelse)]
+            if all(it is not None and _is_sentence(it) for it in either):
+                return " | ".join(map(str, either))
+        return None
 
-def _text(node: ast.AST) -> str | None:
-    """The words of a literal, with its values as placeholders; None of what is not one."""
-    if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        return node.value
-    if isinstance(node, ast.JoinedStr):
-        return "".join(
-            f"{{{_name(it.value)}}}" if isinstance(it, ast.FormattedValue) else str(getattr(it, "value", ""))
-            for it in node.values
-        )
-    return None
+    def _part(self, node: ast.expr) -> str:
+        if not isinstance(node, ast.FormattedValue):
+            return str(getattr(node, "value", ""))
+        text = self._text(node.value) if isinstance(node.value, ast.Name) else None
+        return f"{{{_name(node.value)}}}" if text is None else text
+
+
+def _even(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _called(node: ast.Call) -> str:
+    return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
 
 
 def _name(node: ast.AST) -> str:
@@ -198,9 +253,8 @@ def _name(node: ast.AST) -> str:
         inner = _name(node.value) if node.attr in {"name", "path", "prefix"} else ""
         return f"{inner}.{node.attr}".strip("._") if inner not in {"", "self"} else node.attr.strip("_")
     if isinstance(node, ast.Call):
-        called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-        inner = _name(node.args[0]) if node.args else called.strip("_")
-        return f"number of {inner}" if called == "len" else inner
+        inner = _name(node.args[0]) if node.args else _called(node).strip("_")
+        return f"number of {inner}" if _called(node) == "len" else inner
     if isinstance(node, ast.Subscript | ast.Starred | ast.Await):
         return _name(node.value)
     if isinstance(node, ast.BinOp):

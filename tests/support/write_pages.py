@@ -43,6 +43,7 @@ def sorted_out() -> tuple[dict[int, list[Sentence]], list[Sentence], set[str]]:
     unknown: list[Sentence] = []
     unused = {pattern for pattern, _ in patterns}
     known: dict[str, tuple[int, str] | None] = {}
+    only_names = set(notes()["silent"]["texts"])
     for sentence in sentences():
         place = sentence.place
         if place not in known:
@@ -54,7 +55,7 @@ def sorted_out() -> tuple[dict[int, list[Sentence]], list[Sentence], set[str]]:
             continue
         number, pattern = fit
         unused.discard(pattern)
-        if number >= 0:
+        if number >= 0 and sentence.text not in only_names:
             found[number].append(sentence)
     return found, unknown, unused
 
