@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
+
 import pytest
 
 from hostrouting import errors
 from tests.support.pages import PAGES
-from tests.support.sentences import sentences
+from tests.support.sentences import sentences, sentences_of
 from tests.support.write_pages import GENERATED, notes, sorted_out
 
 
@@ -37,5 +39,37 @@ def test_messages_are_found() -> None:
     assert "the routes could not be applied: {shown}{more}; {after}" in texts
     assert "OVERLAP: {what} routes via {via} [{holder}], expected {expected}{owner}" in texts
     assert "%s: stopping, waiting for %s" in texts
-    assert "routes were provided but enabled=false" in texts
+    assert "routes were provided but enabled=false; set enabled=true to apply static routes" in texts
     assert "awk failed with status {status}" in texts
+
+
+def test_a_named_text_is_put_where_it_is_used() -> None:
+    """A text with a name is part of the message that uses it, and stays a message of its own after a branch."""
+    code = """
+def straight(dev):
+    told = f"there is no device {dev}"
+    fail(f"{told}; name another one")
+
+def branched(dev):
+    why = ""
+    if dev:
+        why = "because it is down"
+    fail(f"nothing was sent to it {why}")
+"""
+    found = [(it.place, it.text) for it in sentences_of("m", ast.parse(code))]
+    assert found == [
+        ("m:straight", "there is no device {dev}; name another one"),
+        ("m:branched", "because it is down"),
+        ("m:branched", "nothing was sent to it {why}"),
+    ]
+
+
+def test_arguments_of_one_call_are_one_message() -> None:
+    """A rule and its remedy, which one call is given, are one message; keys of a table are none."""
+    code = """fault(spot, "is not an address", "write one such as 10.0.0.1")
+WORDS = {"a key of the table": "what is said for it"}
+"""
+    assert [it.text for it in sentences_of("m", ast.parse(code))] == [
+        "is not an address; write one such as 10.0.0.1",
+        "what is said for it",
+    ]

@@ -18,7 +18,7 @@ from tests.support.pages import ROOT
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["SILENT", "Sentence", "sentences"]
+__all__ = ["SILENT", "Sentence", "sentences", "sentences_of"]
 
 SILENT = {
     "hostrouting/__init__.py": "names only",
@@ -94,7 +94,12 @@ def _in_python() -> Iterator[Sentence]:
         if name not in SPEAKING and any(name.startswith(silent) for silent in SILENT):
             continue
         module = name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-        yield from _Reader(module).read(ast.parse(path.read_text(encoding="utf-8")))
+        yield from sentences_of(module, ast.parse(path.read_text(encoding="utf-8")))
+
+
+def sentences_of(module: str, tree: ast.Module) -> list[Sentence]:
+    """The sentences of one module."""
+    return _Reader(module).read(tree)
 
 
 def _in_scripts() -> Iterator[Sentence]:
@@ -102,7 +107,9 @@ def _in_scripts() -> Iterator[Sentence]:
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
             said = [it[2] for it in _SAID.finditer(line)] + _PRINTED.findall(line)
             for text in said:
-                plain = re.sub(r"\$\{(\w+)[^}]*\}|\$(\w+)|\$\(.*?\)|%s", lambda it: f"{{{it[1] or it[2] or '…'}}}", text)
+                plain = re.sub(
+                    r"\$\{(\w+)[^}]*\}|\$(\w+)|\$\(.*?\)|%s", lambda it: f"{{{it[1] or it[2] or '…'}}}", text
+                )
                 if _is_sentence(plain):
                     yield Sentence(place=path.name, line=number, text=plain)
     for name in _AWK:
