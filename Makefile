@@ -7,7 +7,7 @@ WORKERS ?= $(shell echo $$(($$(nproc) * 3 / 2)))
 # What begins as a script is one; the rest is a part of those, which are checked again as they are rendered.
 SCRIPTS := .ci/run $(shell git grep -l '^\#!' -- '*.sh' 2>/dev/null)
 
-.PHONY: help demo test check bench clean
+.PHONY: help demo test check docs messages bench clean
 help: ## what can be done here
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 
@@ -19,7 +19,7 @@ test: export LC_ALL = C.UTF-8
 test: .venv/ready ## every test
 	$(BIN)/python -m pytest -n $(WORKERS) --dist load --maxschedchunk 4 $(ARGS)
 
-check: .venv/ready ## style, types, import arrows, shell
+check: .venv/ready docs ## style, types, import arrows, shell, the site
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -28,8 +28,15 @@ check: .venv/ready ## style, types, import arrows, shell
 	elif [ -n "$$HOSTROUTING_FORBID_SKIPS" ]; then echo 'shellcheck is not installed' >&2; exit 1; \
 	else echo 'shellcheck is not installed: the shell scripts were not checked'; fi
 
-bench: .venv/ready ## how fast it is, beside its peers; ARGS=--write for the README
+bench: .venv/ready ## how fast it is, beside its peers; ARGS=--write for docs/benchmarks.md
 	$(BIN)/python -m tests.benchmarks.run $(ARGS)
+
+docs: .venv/docs ## the site, in .cache/site; every link in it is checked
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	@echo 'site: .cache/site/index.html'
+
+messages: .venv/ready ## write docs/messages.md and docs/commands.md from the code
+	$(BIN)/python -m tests.support.write_pages
 
 clean: ## remove everything that was made here
 	rm -rf .venv .cache dist
@@ -40,4 +47,9 @@ clean: ## remove everything that was made here
 	@echo 'setting up .venv, once'
 	@$(PYTHON) -m venv --without-pip .venv
 	@$(PIP) --python $(BIN)/python install --quiet --disable-pip-version-check --editable '.[test]'
+	@touch $@
+
+.venv/docs: .venv/ready
+	@echo 'setting up the site generator, once'
+	@$(PIP) --python $(BIN)/python install --quiet --disable-pip-version-check --editable '.[docs]'
 	@touch $@

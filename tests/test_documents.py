@@ -1,76 +1,146 @@
-"""The README: its blocks run, its outputs are what is printed, its files are there. And every example runs.
+"""The README and the pages of docs: blocks run, outputs are what is printed, links lead somewhere. Every example runs.
 
-Its tables have a file of their own, test_reference.py.
+Their tables have a file of their own, test_reference.py, and so have the messages, test_messages.py.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import runpy
 import subprocess
 import sys
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 import hostrouting
+from hostrouting import HostRoutingConfig
+from hostrouting.cli.commands import COMMANDS
+from hostrouting.cli.parser import make_parser
+from tests.support.pages import BLOCK, PAGES, ROOT
 
-ROOT = Path(__file__).resolve().parent.parent
-README = (ROOT / "README.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"^```python\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+if TYPE_CHECKING:
+    from pathlib import Path
+
+README = PAGES["README.md"]
+BLOCKS = {
+    f"{name}:{text[: it.start()].count(chr(10)) + 1}": (it[1], it[2])
+    for name, text in PAGES.items()
+    for it in BLOCK.finditer(text)
+}
+"""Every block of every page, by page and line: its language and its text."""
+PYTHON = {at: text for at, (language, text) in BLOCKS.items() if language == "python"}
+TESTS = {at: text for at, text in PYTHON.items() if re.search(r"^ *def test_|^class Test", text, re.MULTILINE)}
+PROGRAMS = {at: text for at, text in PYTHON.items() if at not in TESTS}
+every_page = pytest.mark.parametrize("name", PAGES)
 
 
-def python(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+def python(*arguments: str, cwd: Path = ROOT, given: str = "") -> subprocess.CompletedProcess[str]:
     """Run the interpreter of the tests with warnings as errors."""
     return subprocess.run(
-        [sys.executable, "-W", "error", *arguments], cwd=cwd, capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, "-W", "error", *arguments],
+        cwd=cwd,
+        input=given,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
     )
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.strip().splitlines()[-1][:40])
-def test_readme_block(block: str, tmp_path: Path) -> None:
-    """Each Python block of the README runs as it stands, away from the repository."""
-    done = python("-c", block, cwd=tmp_path)
+def test_every_block_runs(tmp_path: Path) -> None:
+    """Each Python block of each page, but for the tests, runs as it stands, away from the repository.
+
+    The README's agent prints what is shown below it, but for the times, and has ten lines.
+    """
+    done = python(str(ROOT / "tests/support/run_blocks.py"), cwd=tmp_path, given=json.dumps(PROGRAMS))
     assert done.returncode == 0, done.stderr
+    outcomes = json.loads(done.stdout)
+    assert not {at: it["failure"] for at, it in outcomes.items() if it["failure"]}
+    [(at, agent)] = [(at, block) for at, block in PROGRAMS.items() if "raise SystemExit" in block]
+    assert masked(shown_after("its output")) == masked(outcomes[at]["printed"])
+    assert len([line for line in agent.splitlines() if line and "import" not in line]) <= 10
 
 
 def test_there_are_blocks() -> None:
     """The blocks are found."""
-    assert len(BLOCKS) >= 7
+    assert len(PYTHON) >= 8
+    assert len(BLOCKS) >= 30
 
 
 @pytest.mark.processes
-def test_tests_in_the_readme(tmp_path: Path) -> None:
-    """What the README shows as tests passes as a reader's own, with the plugin switched on as it says."""
+def test_tests_on_the_pages(tmp_path: Path) -> None:
+    """What a page shows as tests passes as a reader's own, with the plugin switched on as it says."""
     (tmp_path / "conftest.py").write_text('pytest_plugins = ["hostrouting.testing.plugin"]\n')
-    shown = [block for block in BLOCKS if re.search(r"^ *def test_|^class Test", block, re.MULTILINE)]
-    for number, block in enumerate(shown):
+    for number, block in enumerate(TESTS.values()):
         (tmp_path / f"test_{number}.py").write_text(block)
-    done = python("-m", "pytest", "-q", "-p", "no:cacheprovider", cwd=tmp_path)
+    done = python("-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", cwd=tmp_path)
     assert done.returncode == 0, done.stdout
-    assert len(shown) == 2
+    assert len(TESTS) == 2
 
 
-def test_files_that_the_readme_names_are_there() -> None:
-    """Every file that the README names exists."""
-    for name in re.findall(r"`((?:tests|examples)/[\w/.]+)`", README) + re.findall(r"\]\((?!http|#)([^)]+)\)", README):
-        assert (ROOT / name).exists(), name
-    for name in re.findall(r"`(test_\w+\.py)`", README):
-        assert list((ROOT / "tests").rglob(name)), name
+def test_shown_configurations() -> None:
+    """Each JSON block is a configuration."""
+    shown = [text for language, text in BLOCKS.values() if language == "json"]
+    assert len(shown) == 3
+    for text in shown:
+        HostRoutingConfig.from_json(text)
 
 
-def test_links_within_the_readme() -> None:
-    """Every link to a section leads to one."""
-    headings = re.findall(r"^##+ (.*)$", README, re.MULTILINE)
-    anchors = {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
-    assert set(re.findall(r"\]\(#([^)]+)\)", README)) <= anchors
+@every_page
+def test_shown_commands(name: str) -> None:
+    """Each command that a page names is there, and each whole command line that it shows is understood."""
+    text, names = PAGES[name], {command.name for command in COMMANDS}
+    typed = re.findall(r"`(?:ssh node )?hostrouting ([a-z][^`>|]*?)(?: [>|][^`]*)?`", text)
+    for block in (block for _, block in BLOCK.findall(text)):
+        typed += re.findall(r"^\$ (?:\S*/|ssh node )?hostrouting ([^#>|\n]+)", block, re.MULTILINE)
+    for words in map(str.split, typed):
+        assert words[0] in names
+        if len(words) > 1 and not {"ADDRESS", "FILE"} & set(words):
+            make_parser("0").parse_args(words)
 
 
-def test_make_targets_are_those_of_the_readme() -> None:
-    """Every make target that the README names is in the Makefile."""
+@every_page
+def test_links(name: str) -> None:
+    """Each link leads to a file that is there, and to a heading that it has; each test that is named exists."""
+    text, folder = PAGES[name], (ROOT / name).parent
+    for target in re.findall(r"\]\((?!https?:)([^)\s]+)\)", text):
+        path, _, anchor = target.partition("#")
+        there = (folder / path).resolve() if path else ROOT / name
+        assert there.exists(), target
+        if anchor:
+            assert anchor in anchors(there.read_text(encoding="utf-8")), target
+    for path in re.findall(r"`((?:tests|examples|hostrouting|phases)/[\w/]+\.py)`", text):
+        assert (ROOT / path).exists(), path
+    for test in re.findall(r"`(test_\w+\.py)`", text):
+        assert list((ROOT / "tests").rglob(test)), test
+
+
+def anchors(text: str) -> set[str]:
+    """The names by which the headings of a page are linked to."""
+    headings = re.findall(r"^##+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_every_page_is_on_the_site() -> None:
+    """Each page has its place in the site's navigation."""
+    navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    pages = {name.removeprefix("docs/") for name in PAGES if name.startswith("docs/")}
+    assert set(re.findall(r"[\w-]+\.md", navigation)) == pages | {"index.md"}
+
+
+def test_the_readme_is_short() -> None:
+    """The README is read in one go: what is longer has a page of its own."""
+    assert len(README.splitlines()) <= 125
+
+
+@every_page
+def test_make_targets(name: str) -> None:
+    """Every make target that a page names is in the Makefile."""
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    for target in re.findall(r"make (\w+)", README):
+    for target in re.findall(r"(?:`|\$ )make (\w+)", PAGES[name]):
         assert f"\n{target}:" in makefile, target
 
 
@@ -95,16 +165,6 @@ def masked(text: str) -> list[str]:
 def shown_after(comment: str) -> str:
     """The block of text that follows a comment of the README."""
     return README.split(f"<!-- {comment}", maxsplit=1)[1].split("```text\n")[1].split("```")[0]
-
-
-@pytest.mark.processes
-def test_output_of_the_agent() -> None:
-    """What the README shows of its ten-line agent is what it prints, but for the times; and it has ten lines."""
-    [agent] = [block for block in BLOCKS if "raise SystemExit" in block]
-    done = python("-c", agent)
-    assert done.returncode == 0, done.stderr
-    assert masked(shown_after("its output")) == masked(done.stdout)
-    assert len([line for line in agent.splitlines() if line and "import" not in line]) <= 10
 
 
 @pytest.mark.processes

@@ -63,7 +63,7 @@ def test_metadata(wheel: Path) -> None:
     assert (found["Name"], found["License-Expression"], found["Requires-Python"]) == ("hostrouting", "MIT", ">=3.11")
     required = found.get_all("Requires-Dist") or []
     assert [line for line in required if "extra" not in line] == ["attrs>=23.2", "pyroute2<0.10,>=0.9.7"]
-    assert found.get_all("Provides-Extra") == ["test", "tty"]
+    assert found.get_all("Provides-Extra") == ["docs", "test", "tty"]
 
 
 @pytest.mark.processes

@@ -1,4 +1,4 @@
-"""What a run found, in words: the table for the README and the terminal, and the document for programs.
+"""What a run found, in words: the table for docs/benchmarks.md and the terminal, and the document for programs.
 
 Here: text of values. Not here: where it goes (`run`).
 """
@@ -83,7 +83,7 @@ def _rows(contests: Iterable[Contest]) -> list[tuple[str, ...]]:
 
 
 def markdown(contests: Sequence[Contest], left_out: Sequence[LeftOut], machine: Machine) -> str:
-    """The table for the README, with the machine that it was measured on; what only the plot is for is left to it."""
+    """The table for docs/benchmarks.md, with the machine that it was measured on; what only the plot is for is left to it."""
     lines = [f"{machine}. {summary(contests)}.", "", _row(_HEAD), "|" + "---|" * len(_HEAD)]
     lines += map(_row, _rows(it for it in contests if it.goals or not it.panel))
     said = [f"- {it.work}: {note}" for it in contests for note in it.notes]

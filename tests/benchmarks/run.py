@@ -23,7 +23,7 @@ from tests.benchmarks.report import document, markdown, terminal
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-README = Path(__file__).resolve().parents[2] / "README.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs/benchmarks.md"
 PLOT = Path(__file__).with_name("speed.svg")
 BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
 
@@ -78,7 +78,9 @@ def main() -> None:
     """Measure, print, and write if asked to."""
     parser = argparse.ArgumentParser(prog="make bench", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--json", metavar="FILE", type=Path, help="everything, for programs")
-    parser.add_argument("--write", action="store_true", help="put the table into the README, and the plot beside this")
+    parser.add_argument(
+        "--write", action="store_true", help="put the table into docs/benchmarks.md, and the plot beside this"
+    )
     arguments = parser.parse_args()
     begun = time.monotonic()
     done: list[Contest] = []
@@ -95,9 +97,9 @@ def main() -> None:
     if arguments.json:
         arguments.json.write_text(json.dumps(document(done, left_out, machine), indent=1) + "\n", encoding="utf-8")
     if arguments.write:
-        before, rest = README.read_text(encoding="utf-8").split(BEGIN)
+        before, rest = PAGE.read_text(encoding="utf-8").split(BEGIN)
         table = markdown(done, left_out, machine)
-        README.write_text(f"{before}{BEGIN}\n{table}\n{END}{rest.split(END)[1]}", encoding="utf-8")
+        PAGE.write_text(f"{before}{BEGIN}\n{table}\n{END}{rest.split(END)[1]}", encoding="utf-8")
         if panels := panels_of(done):
             PLOT.write_text(render_plot(panels, title="Time against number of routes"), encoding="utf-8")
 

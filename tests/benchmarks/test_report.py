@@ -73,7 +73,7 @@ def test_the_table_names_goal_and_verdict_of_each_row() -> None:
 
 
 def test_the_table_leaves_to_the_plot_what_is_only_for_it() -> None:
-    """A size that has no goal and a place in the plot is no row of the README's table; on the terminal it is one."""
+    """A size that has no goal and a place in the plot is not a row of that table; on the terminal it is one."""
     small = Contest("read 3 routes", {"ours": [0.001]}, panel="read", size=3)
     assert "read 3 routes" not in markdown([small, *CONTESTS], (), MACHINE)
     assert "read 3 routes" in terminal([small, *CONTESTS], (), MACHINE)

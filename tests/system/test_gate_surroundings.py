@@ -158,7 +158,7 @@ OPENINGS = {
 
 @pytest.mark.parametrize("command", OPENINGS.values(), ids=OPENINGS)
 def test_what_opens_the_gate(command: str) -> None:
-    """What the README lists as ways by which the gate is opened opens it, and the task shuts one that was reverted."""
+    """What docs/limits.md lists as opening the gate opens it, and the task shuts one that was reverted."""
     settings = config(mode=Mode.STRICT)
     with host(settings) as system:
         assert start(system) == 1

@@ -1,0 +1,30 @@
+"""The pages that a reader is given: the README and all of docs, their blocks and tables, for the tests of documents."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+__all__ = ["BLOCK", "PAGES", "ROOT", "page", "tables"]
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = {
+    path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
+    for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+}
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def page(name: str) -> str:
+    """The text of one page of docs."""
+    return PAGES[f"docs/{name}.md"]
+
+
+def tables(text: str, comment: str) -> list[list[str]]:
+    """The rows of every table that follows this comment, without the heads; each cell as it is written."""
+    found = []
+    for part in text.split(f"<!-- {comment} -->\n")[1:]:
+        lines = part.splitlines()
+        rows = lines[2 : next((at for at, line in enumerate(lines) if not line.startswith("|")), len(lines))]
+        found += [[cell.strip() for cell in row.strip("|").split(" | ")] for row in rows]
+    return found

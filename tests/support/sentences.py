@@ -1,0 +1,273 @@
+"""Every sentence that the code says to a person, read from the source: its words, its placeholders, and where it is said.
+
+Here: what counts as a sentence, and how an expression becomes a placeholder. Not here: what a sentence means
+(docs/messages.toml), and the page that is made of both (tests.support.write_pages).
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import re
+from typing import TYPE_CHECKING
+
+import attrs
+
+from tests.support.pages import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["SILENT", "Sentence", "sentences", "sentences_of"]
+
+SILENT = {
+    "hostrouting/__init__.py": "names only",
+    "hostrouting/backends/memory/": "the fake kernel says what Linux says",
+    "hostrouting/cli/": "prints what the page of commands describes; its refusals are below",
+    "hostrouting/model/": "how values print, and mistakes in calls",
+    "hostrouting/fib/": "how values print, and mistakes in calls",
+    "hostrouting/overlap.py": "how values print",
+    "hostrouting/render/units.py": "the text of units",
+    "hostrouting/render/gate.py": "the text of units",
+    "hostrouting/render/probe.py": "settings of a script",
+    "hostrouting/render/scripts.py": "settings of a script",
+    "hostrouting/testing/": "for tests",
+    "hostrouting/ebtables/memory.py": "the fake says what ebtables says",
+    "hostrouting/ebtables/saved.py": "what ebtables prints, as patterns",
+    "hostrouting/nftables/memory.py": "the fake says what nft says",
+    "hostrouting/nftables/table.py": "the text of a table",
+    "hostrouting/nftables/listing.py": "the text of a table",
+    "hostrouting/neighbours/memory.py": "the fake says what Linux says",
+    "hostrouting/steps.py": "how values print",
+    "hostrouting/effects.py": "how values print",
+    "hostrouting/leftover.py": "commands of ip",
+    "phases/__init__.py": "names only",
+    "phases/live.py": "a drawing",
+    "phases/preview.py": "a drawing",
+    "phases/report.py": "keys of a document, and a drawing",
+    "phases/testing.py": "for tests",
+    "phases/text.py": "numbers in words",
+}
+"""Files whose texts are not messages, each with the reason; what is in SPEAKING speaks all the same."""
+
+SPEAKING = (
+    "hostrouting/cli/command.py",
+    "hostrouting/cli/entry_point.py",
+    "hostrouting/cli/gates.py",
+    "hostrouting/cli/host_status.py",
+    "hostrouting/cli/parser.py",
+    "hostrouting/cli/reading.py",
+    "hostrouting/cli/source.py",
+    "hostrouting/model/snapshot_json.py",
+    "hostrouting/model/prefix.py",
+)
+
+_SCRIPTS = ROOT / "hostrouting/render/assets"
+_SAID = re.compile(r"\b(?:say|fail|refuse|complain)\b[^\"'\n]*?([\"'])(.*?)\1(?:$|[ ;|)])")
+_PRINTED = re.compile(r"(?<!\\)'<\d>[\w-]+: (.*?)\\n'")
+_AWK = ("static-routes.awk",)
+"""The other parts of the check say what hostrouting.wording says, as tests/hostrouting/test_check_script.py proves."""
+_NOT_SAID = {"compile", "match", "fullmatch", "Literal", "add_argument", "cast", "getattr", "TypeVar"}
+
+
+@attrs.frozen(order=True)
+class Sentence:
+    """One message, or a part of one, as it is written in the code."""
+
+    place: str
+    """Where: `hostrouting.gate:refuse`, or the file name of a script."""
+    line: int
+    text: str
+    """The words, with each value as `{name}`."""
+
+
+@functools.cache
+def sentences() -> tuple[Sentence, ...]:
+    """All of them, in the order of the code."""
+    found = [*_in_python(), *_in_scripts()]
+    return tuple(sorted(found))
+
+
+def _in_python() -> Iterator[Sentence]:
+    for path in sorted([*(ROOT / "hostrouting").rglob("*.py"), *(ROOT / "phases").rglob("*.py")]):
+        name = path.relative_to(ROOT).as_posix()
+        if name not in SPEAKING and any(name.startswith(silent) for silent in SILENT):
+            continue
+        module = name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+        yield from sentences_of(module, ast.parse(path.read_text(encoding="utf-8")))
+
+
+def sentences_of(module: str, tree: ast.Module) -> list[Sentence]:
+    """The sentences of one module."""
+    return _Reader(module).read(tree)
+
+
+def _in_scripts() -> Iterator[Sentence]:
+    for path in sorted(_SCRIPTS.glob("*.sh")):
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            said = [it[2] for it in _SAID.finditer(line)] + _PRINTED.findall(line)
+            for text in said:
+                plain = re.sub(
+                    r"\$\{(\w+)[^}]*\}|\$(\w+)|\$\(.*?\)|%s", lambda it: f"{{{it[1] or it[2] or '…'}}}", text
+                )
+                if _is_sentence(plain):
+                    yield Sentence(place=path.name, line=number, text=plain)
+    for name in _AWK:
+        for number, line in enumerate((_SCRIPTS / name).read_text(encoding="utf-8").splitlines(), 1):
+            for text in re.findall(r'"((?:[^"\\]|\\.)*)"', line.split("# ")[0]):
+                if _is_sentence(text) and not re.match(r"printf|exec", text):
+                    yield Sentence(place=name, line=number, text=text.replace("\\047", "'").strip())
+
+
+def _is_sentence(text: str) -> bool:
+    words = re.sub(r"\{.*?\}", " ", text).split()
+    return len([word for word in words if re.fullmatch(r"[\w',.;:()-]*[a-z]{2}[\w',.;:()=-]*", word)]) >= 3
+
+
+class _Reader:
+    """Goes through one module and collects what it says.
+
+    A text beside another of one call is one sentence with it, and a text that has a name is put where the name is used.
+    """
+
+    def __init__(self, module: str) -> None:
+        self._module = module
+        self._found: list[Sentence] = []
+        self._named: dict[str, Sentence] = {}
+        self._assigned: set[str] = set()
+        self._touched: set[Sentence] = set()
+        self._used: set[Sentence] = set()
+
+    def read(self, tree: ast.Module) -> list[Sentence]:
+        self._body(tree.body, "")
+        self._named.clear()
+        return [it for it in self._found if it not in self._used]
+
+    def _body(self, statements: list[ast.stmt], within: str) -> None:
+        later = []
+        for it in statements:
+            if isinstance(it, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                later.append(it)  # once all names of this body are known
+            elif isinstance(it, ast.AnnAssign | ast.Assign):
+                self._assignment(it, within)
+            elif not (isinstance(it, ast.Expr) and isinstance(it.value, ast.Constant)):  # a docstring
+                self._statement(it, within)
+        for it in later:
+            known = dict(self._named)
+            self._body(it.body, f"{within}.{it.name}" if within else it.name)
+            self._named = known
+
+    def _assignment(self, it: ast.AnnAssign | ast.Assign, within: str) -> None:
+        target = it.target if isinstance(it, ast.AnnAssign) else it.targets[0]
+        name = target.id if isinstance(target, ast.Name) else ""
+        if it.value is None:
+            return
+        self._touched.clear()
+        place, text = within or name, self._text(it.value)
+        if not name or text is None:
+            self._node(it.value, place)
+            return
+        self._say(it.value, text, place)
+        self._named.pop(name, None)
+        if self._found and self._found[-1].text == _even(text):
+            self._named[name] = self._found[-1]
+        self._assigned.add(name)
+
+    def _statement(self, it: ast.AST, within: str) -> None:
+        for part in ast.iter_child_nodes(it):
+            if isinstance(part, ast.ExceptHandler | ast.match_case):
+                self._branch(part.body, within)
+            elif not isinstance(part, ast.stmt):
+                self._node(part, within)
+        for block in (getattr(it, name, []) for name in ("body", "orelse", "finalbody")):
+            self._branch(block, within)
+
+    def _branch(self, statements: list[ast.stmt], within: str) -> None:
+        """What is named in a branch has that text to its end; after it, nobody knows which text the name has."""
+        before, outside = dict(self._named), self._assigned
+        self._assigned = set()
+        self._body(statements, within)
+        self._named = {name: it for name, it in before.items() if name not in self._assigned}
+        self._assigned |= outside
+
+    def _node(self, node: ast.AST, within: str) -> None:
+        self._touched.clear()
+        text = None if isinstance(node, ast.Name) else self._text(node)
+        if text is not None:
+            self._say(node, text, within)
+            return
+        parts = list(ast.iter_child_nodes(node))
+        if isinstance(node, ast.Call):
+            if _called(node) in _NOT_SAID:
+                return
+            self._touched.clear()
+            texts = [(it, self._text(it)) for it in node.args]
+            said = [it for _, it in texts if it is not None and _is_sentence(it)]
+            if len(said) > 1:
+                self._say(node, "; ".join(said), within)
+                parts = [it for it in parts if not any(it is part and text is not None for part, text in texts)]
+        if isinstance(node, ast.Dict):
+            parts = list(node.values)
+        for part in parts:
+            self._node(part, within)
+
+    def _say(self, node: ast.AST, text: str, within: str) -> None:
+        if _is_sentence(text):
+            line = getattr(node, "lineno", 0)
+            place = f"{self._module}:{within}" if within else self._module
+            self._found.append(Sentence(place=place, line=line, text=_even(text)))
+            self._used |= self._touched
+        if isinstance(node, ast.JoinedStr):
+            for value in node.values:
+                if isinstance(value, ast.FormattedValue):
+                    self._node(value.value, within)
+
+    def _text(self, node: ast.AST) -> str | None:
+        """The words of a text, with its values as placeholders; None of what is not one."""
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            return node.value
+        if isinstance(node, ast.JoinedStr):
+            return "".join(map(self._part, node.values))
+        if isinstance(node, ast.Name) and node.id in self._named:
+            self._touched.add(self._named[node.id])
+            return self._named[node.id].text
+        if isinstance(node, ast.IfExp):
+            either = [self._text(it) for it in (node.body, node.orelse)]
+            if all(it is not None and _is_sentence(it) for it in either):
+                return " | ".join(map(str, either))
+        return None
+
+    def _part(self, node: ast.expr) -> str:
+        if not isinstance(node, ast.FormattedValue):
+            return str(getattr(node, "value", ""))
+        text = self._text(node.value) if isinstance(node.value, ast.Name) else None
+        return f"{{{_name(node.value)}}}" if text is None else text
+
+
+def _even(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _called(node: ast.Call) -> str:
+    return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+
+
+def _name(node: ast.AST) -> str:
+    """What a value in a message is called."""
+    if isinstance(node, ast.Name):
+        return node.id.strip("_")
+    if isinstance(node, ast.Attribute):
+        inner = _name(node.value) if node.attr in {"name", "path", "prefix"} else ""
+        return f"{inner}.{node.attr}".strip("._") if inner not in {"", "self"} else node.attr.strip("_")
+    if isinstance(node, ast.Call):
+        inner = _name(node.args[0]) if node.args else _called(node).strip("_")
+        return f"number of {inner}" if _called(node) == "len" else inner
+    if isinstance(node, ast.Subscript | ast.Starred | ast.Await):
+        return _name(node.value)
+    if isinstance(node, ast.BinOp):
+        return _name(node.left)
+    if isinstance(node, ast.BoolOp):
+        return _name(node.values[0])
+    if isinstance(node, ast.GeneratorExp | ast.ListComp):
+        return _name(node.generators[0].iter)
+    return "…"

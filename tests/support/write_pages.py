@@ -1,0 +1,219 @@
+"""Writes the pages that are made from the code: docs/messages.md and docs/commands.md. `make messages` runs it.
+
+Here: how the two pages are laid out. Not here: the messages (tests.support.sentences) and what they mean
+(docs/messages.toml); a command's own words (hostrouting.cli.commands).
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import sys
+import tomllib
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+
+from hostrouting import errors
+from hostrouting.cli.commands import COMMANDS
+from hostrouting.cli.failure import code_of
+from tests.support.pages import ROOT
+from tests.support.sentences import Sentence, sentences
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["GENERATED", "commands_page", "messages_page", "notes", "sorted_out"]
+
+_UNLISTED = {"HostRoutingError", "Fault"}
+
+
+@functools.cache
+def notes() -> dict[str, Any]:
+    """What docs/messages.toml says."""
+    return tomllib.loads((ROOT / "docs/messages.toml").read_text(encoding="utf-8"))
+
+
+@functools.cache
+def sorted_out() -> tuple[dict[int, list[Sentence]], list[Sentence], set[str]]:
+    """The messages of each entry, by its number; those that no entry is about; and the patterns that fit none."""
+    entries = notes()["entry"]
+    patterns = [(pattern, number) for number, entry in enumerate(entries) for pattern in entry["at"]]
+    patterns += [(pattern, -1) for pattern in notes()["silent"]["at"]]
+    found: dict[int, list[Sentence]] = {number: [] for number in range(len(entries))}
+    unknown: list[Sentence] = []
+    unused = {pattern for pattern, _ in patterns}
+    known: dict[str, tuple[int, str] | None] = {}
+    only_names = set(notes()["silent"]["texts"])
+    for sentence in sentences():
+        place = sentence.place
+        if place not in known:
+            fits = [(len(text), number, text) for text, number in patterns if _fits(place, text)]
+            known[place] = max(fits)[1:] if fits else None
+        fit = known[place]
+        if fit is None:
+            unknown.append(sentence)
+            continue
+        number, pattern = fit
+        unused.discard(pattern)
+        if number >= 0 and sentence.text not in only_names:
+            found[number].append(sentence)
+    return found, unknown, unused
+
+
+def _fits(place: str, pattern: str) -> bool:
+    fixed = pattern.partition("*")[0]
+    return place.startswith(fixed) and fnmatchcase(place, pattern)
+
+
+def messages_page() -> str:
+    """The text of docs/messages.md."""
+    return "\n".join(_messages()) + "\n"
+
+
+def _messages() -> Iterator[str]:
+    yield from _head("Messages", "make messages", "docs/messages.toml")
+    yield "Every message that hostrouting and phases print or raise, with what it means, why it appears, and what to do."
+    yield "In a message, `{name}` stands for a value. A message that consists of several parts is listed part by part."
+    yield ""
+    yield "## Lines of a check"
+    yield ""
+    yield "These lines appear in logs, in the journal and in `/run/aks-flex-node/route-overlap.detected`. Scripts can rely"
+    yield "on how they begin."
+    yield ""
+    yield "<!-- messages -->"
+    yield "| the line begins | it means | what to do |"
+    yield "|---|---|---|"
+    for line in notes()["line"]:
+        yield f"| {line['begins']} | {line['means']} | {line['do']} |"
+    yield ""
+    yield "## Errors and exit codes"
+    yield ""
+    yield "Every error of `hostrouting.errors`, with the exit code of a command that meets it. A boot script exits with 0 or"
+    yield "1. The kernel's refusals of one route, such as `RouteExists`, are the reasons inside an `ApplyError`."
+    yield ""
+    yield "<!-- errors -->"
+    yield "| error | it means | what to do | exit code |"
+    yield "|---|---|---|---|"
+    for name, kind in _errors():
+        yield f"| `{name}` | {_first_sentence(kind)} | {notes()['errors'].get(name, '')} | {_code(kind)} |"
+    yield ""
+    yield from _exit_codes()
+    found, _, _ = sorted_out()
+    section = ""
+    for number, entry in enumerate(notes()["entry"]):
+        if entry["section"] != section:
+            section = entry["section"]
+            yield f"## {section}"
+            yield ""
+        yield f"### {entry['title']}"
+        yield ""
+        for text in dict.fromkeys(_shown(sentence) for sentence in found[number]):
+            yield f"- {text}"
+        yield ""
+        yield f"**Meaning:** {entry['means']}"
+        yield ""
+        yield f"**Why:** {entry['why']}"
+        yield ""
+        yield f"**What to do:** {entry['do']}"
+        yield ""
+
+
+def _head(title: str, command: str, source: str) -> Iterator[str]:
+    yield f"# {title}"
+    yield ""
+    yield f"<!-- `{command}` writes this page from the code and from {source}: change those. -->"
+    yield ""
+
+
+def _shown(sentence: Sentence) -> str:
+    text = sentence.text.strip(" ;,:").replace("%s", "{…}").replace("%g", "{…}").replace("%r", "{…}")
+    return f"`` {text} ``" if "`" in text else f"`{text}`"
+
+
+def _errors() -> Iterator[tuple[str, type[Exception]]]:
+    for name in errors.__all__:
+        kind = getattr(errors, name)
+        if name not in _UNLISTED and not issubclass(kind, errors.RouteRefused):
+            yield name, kind
+
+
+def _first_sentence(kind: type[Exception]) -> str:
+    return " ".join((kind.__doc__ or "").split("\n\n")[0].split())
+
+
+def _code(kind: type[Exception]) -> int:
+    error = kind.__new__(kind)
+    error.__dict__["errno"] = None  # a file's error says whether root is missing; that is NotPermitted's row
+    return code_of(error)
+
+
+def _exit_codes() -> Iterator[str]:
+    yield "| exit code | it means |"
+    yield "|---|---|"
+    yield "| 0 | fine |"
+    yield "| 1 | an overlap was found; applying failed; `plan` found something to do or a failure; `status` found something wrong |"
+    yield "| 2 | bad input: the command line, the configuration or the snapshot |"
+    yield "| 3 | it cannot be decided: not permitted, no netlink, no default route (also if STRICT fails because of that) |"
+    yield "| 130, 143 | stopped by Ctrl-C or SIGTERM |"
+    yield ""
+
+
+def commands_page() -> str:
+    """The text of docs/commands.md."""
+    return "\n".join(_commands()) + "\n"
+
+
+def _commands() -> Iterator[str]:
+    yield from _head("Commands", "make messages", "hostrouting/cli/commands")
+    yield "`hostrouting COMMAND --help` prints the same. Results go to standard output, logs to standard error. `--json` works"
+    yield "with every command, before or after its name. [Messages](messages.md#errors-and-exit-codes) explains the exit codes."
+    yield ""
+    yield "| command | what it does | requires root |"
+    yield "|---|---|---|"
+    for command in COMMANDS:
+        yield f"| [`{command.name}`](#{command.name}) | {command.summary} | {'yes' if command.changes else 'no'} |"
+    for command in COMMANDS:
+        yield ""
+        yield f"## {command.name}"
+        yield ""
+        yield f"{command.summary[:1].upper()}{command.summary[1:]}{'' if command.summary.endswith('?') else '.'}"
+        yield ""
+        if command.more.strip():
+            yield "```text"
+            yield command.more.strip("\n")
+            yield "```"
+            yield ""
+        if command.failing:
+            yield f"Exit code 1: {command.failing}."
+            yield ""
+        yield "| argument | meaning |"
+        yield "|---|---|"
+        parser = argparse.ArgumentParser(add_help=False)
+        command.options(parser)
+        for action in parser._actions:
+            named = ", ".join(action.option_strings) or str(action.metavar or action.dest)
+            value = f" {action.metavar or action.dest.upper()}" if action.option_strings and action.nargs != 0 else ""
+            yield f"| `{named}{value}` | {' '.join((action.help or '').split())} |"
+        if command.takes_snapshot:
+            yield "| `--snapshot FILE` | use this saved snapshot instead of this host; - is standard input |"
+        yield f"| `--json` | print one JSON document, `{command.schema}` |"
+        yield "| `-v, --verbose` | print on standard error what is being done |"
+
+
+GENERATED = {"docs/messages.md": messages_page, "docs/commands.md": commands_page}
+
+
+def main() -> None:
+    """Write both pages; say which messages have no entry, and fail then."""
+    _, unknown, unused = sorted_out()
+    for sentence in unknown:
+        sys.stderr.write(f"{sentence.place}, line {sentence.line}: no entry in docs/messages.toml: {sentence.text}\n")
+    for pattern in sorted(unused):
+        sys.stderr.write(f"docs/messages.toml: no message is at {pattern}\n")
+    for path, made in GENERATED.items():
+        (ROOT / path).write_text(made(), encoding="utf-8")
+    raise SystemExit(1 if unknown or unused else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,75 @@
+"""docs/messages.md and docs/commands.md are what the code says: every message has an entry, and the pages are current."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from hostrouting import errors
+from tests.support.pages import PAGES
+from tests.support.sentences import sentences, sentences_of
+from tests.support.write_pages import GENERATED, notes, sorted_out
+
+
+def test_every_message_has_an_entry() -> None:
+    """Each message is explained by one entry, and each pattern of an entry fits a message."""
+    found, unknown, unused = sorted_out()
+    assert not unknown, "write an entry in docs/messages.toml for these"
+    assert not unused, "take these out of docs/messages.toml"
+    assert all(found.values()), "an entry has no message"
+
+
+@pytest.mark.parametrize("path", GENERATED)
+def test_pages_are_current(path: str) -> None:
+    """The page is what the code makes of it now: after a change, run `make messages`."""
+    assert PAGES[path] == GENERATED[path](), "run: make messages"
+
+
+def test_every_error_has_a_remedy() -> None:
+    """Each error says what to do about it, but for the root and the refusals of one route, which are inside others."""
+    kinds = {name: getattr(errors, name) for name in errors.__all__}
+    inner = {name for name, kind in kinds.items() if issubclass(kind, errors.RouteRefused)}
+    assert set(notes()["errors"]) == set(kinds) - inner - {"HostRoutingError", "Fault"}
+
+
+def test_messages_are_found() -> None:
+    """A message of each kind is found: an error's, a finding, a log line, a fault of the configuration, a script's."""
+    texts = {sentence.text for sentence in sentences()}
+    assert "the routes could not be applied: {shown}{more}; {after}" in texts
+    assert "OVERLAP: {what} routes via {via} [{holder}], expected {expected}{owner}" in texts
+    assert "%s: stopping, waiting for %s" in texts
+    assert "routes were provided but enabled=false; set enabled=true to apply static routes" in texts
+    assert "awk failed with status {status}" in texts
+
+
+def test_a_named_text_is_put_where_it_is_used() -> None:
+    """A text with a name is part of the message that uses it, and stays a message of its own after a branch."""
+    code = """
+def straight(dev):
+    told = f"there is no device {dev}"
+    fail(f"{told}; name another one")
+
+def branched(dev):
+    why = ""
+    if dev:
+        why = "because it is down"
+    fail(f"nothing was sent to it {why}")
+"""
+    found = [(it.place, it.text) for it in sentences_of("m", ast.parse(code))]
+    assert found == [
+        ("m:straight", "there is no device {dev}; name another one"),
+        ("m:branched", "because it is down"),
+        ("m:branched", "nothing was sent to it {why}"),
+    ]
+
+
+def test_arguments_of_one_call_are_one_message() -> None:
+    """A rule and its remedy, which one call is given, are one message; keys of a table are none."""
+    code = """fault(spot, "is not an address", "write one such as 10.0.0.1")
+WORDS = {"a key of the table": "what is said for it"}
+"""
+    assert [it.text for it in sentences_of("m", ast.parse(code))] == [
+        "is not an address; write one such as 10.0.0.1",
+        "what is said for it",
+    ]
