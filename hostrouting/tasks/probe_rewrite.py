@@ -18,9 +18,9 @@ from hostrouting.errors import (
     Fault,
     FileError,
     MetadataError,
-    NftablesError,
     NftMissing,
     RouteConflict,
+    TableNotInForce,
     TableOwned,
 )
 from hostrouting.examination import await_found
@@ -156,7 +156,7 @@ class RewriteProbeSource(HostTask[ProbeResult]):
             if standing is not None:
                 if standing.faults:
                     told = "; ".join(standing.faults)
-                    raise NftablesError(f"what was loaded is not in force, another program changes it too: {told}")
+                    raise TableNotInForce(f"what was loaded is not in force: {told}; stop the program that changes it")
                 for line in standing.hindrances:
                     ctx.log.warning("%s", line)
                 for line in standing.notes:

@@ -17,6 +17,7 @@ from hostrouting.config import HostRoutingConfig
 from hostrouting.ebtables import refusal
 from hostrouting.effects import effects_of
 from hostrouting.errors import (
+    ApprovedPlanError,
     BackendError,
     CleanupIncomplete,
     CleanupRefused,
@@ -41,6 +42,7 @@ from tests.support.azure_leftovers import (
     R2,
     azure_config,
     azure_host,
+    named,
     pod_rules,
     stale_rules,
 )
@@ -308,6 +310,65 @@ class TestMeanwhile:
         assert ebtables_of(host).rules == [*OWN, *pod_rules(9, LIVE), STALE, R1.format("10.240.0.77", DEAD)]
         assert result.after is not None
         assert len(result.after.deletions) == 2
+
+    def test_what_was_not_shown_is_told(self) -> None:
+        """It is in the result, and also where nothing of what was shown is stale any more."""
+        host = azure_host(files=named("node-7"))
+        shown = look(host)
+        ebtables_of(host).rules += [STALE, R1.format("10.240.0.77", DEAD)]
+        result = clean(host, shown)
+        assert [it.spec for it in result.unapproved] == [STALE, R1.format("10.240.0.77", DEAD)]
+        assert result.log_fields()["unapproved"] == 2
+        again = clean(host, shown)
+        assert {it.spec for it in again.deleted} == {STALE}
+        assert [it.spec for it in clean(host, shown).unapproved] == [R1.format("10.240.0.77", DEAD)]
+        assert len(clean(host, CleanupPlan(), dry_run=True).unapproved) == 1
+
+    def test_a_dry_run_of_what_was_approved(self) -> None:
+        """It tells what would be deleted: what was approved and is stale still."""
+        host = azure_host(files=named("node-7"))
+        shown = look(host)
+        ebtables_of(host).rules.remove(STALE)
+        host.neighbours.neighbours.append(Neighbour("10.240.0.33", DEAD, "azure0"))
+        result = clean(host, shown, dry_run=True)
+        assert len(result.plan.deletions) == 11
+        assert len(result.unapproved) == 1
+
+    def test_a_plan_that_was_read_back(self) -> None:
+        """A plan from its plain values deletes what the plan itself does."""
+        host = azure_host(files=named("node-7"))
+        shown = CleanupPlan.from_mapping(look(host).to_mapping())
+        assert len(clean(host, shown).deleted) == 12
+        assert restore(host).log_fields() == {"restored": 12}
+
+    @pytest.mark.parametrize(
+        ("files", "why"),
+        [
+            (named("node-8", "0f5b-2"), "it is about node-7, and this is node-8"),
+            (named("node-7", "0f5b-2"), "it is about node-7 before its last boot, and rules"),
+            (FakeFiles(), "it is about node-7, and this is this host"),
+        ],
+    )
+    @pytest.mark.parametrize("dry_run", [True, False])
+    def test_a_plan_of_another_host(self, files: FakeFiles, why: str, dry_run: bool) -> None:  # noqa: FBT001  a parameter
+        """The plan of another host, or of this one before a reboot, is refused, and nothing is deleted."""
+        shown = look(azure_host(files=named("node-7")))
+        host = azure_host(files=files)
+        before = state_of(host)
+        with pytest.raises(phases.TaskFailed) as caught:
+            clean(host, shown, dry_run=dry_run)
+        assert isinstance(caught.value.error, ApprovedPlanError)
+        assert f"the approved plan: {why}" in str(caught.value.error)
+        assert state_of(host) == before
+
+    def test_what_will_be_deleted_is_logged_first(self, caplog: pytest.LogCaptureFixture) -> None:
+        """Each deletion is a line of the log before the first of them."""
+        host = azure_host()
+        lines: list[str] = []
+        ebtables_of(host).meanwhile(lambda: lines.extend(it.getMessage() for it in caplog.records), nth=3)
+        with caplog.at_level("INFO"):
+            clean(host)
+        assert sum("will delete" in line for line in lines) == 12
 
     def test_approved_nothing(self) -> None:
         """With an empty plan agreed to, nothing is deleted."""
