@@ -41,6 +41,7 @@ from hostrouting.errors import (
     CleanupRefused,
     EbtablesMissing,
     EbtablesNotLoaded,
+    EbtablesTooOld,
     FileError,
     NoSuchDevice,
     NoSuchRoute,
@@ -65,6 +66,8 @@ __all__ = ["CleanStaleAzureVnet", "UndoAzureVnetCleanup"]
 
 _TRIES = 3
 """How often the rules are read again when one of them is gone, before they are deleted one by one."""
+_SINGLY = 10.0
+"""How many seconds the deletions one by one may take: each reads all rules anew, with the host locked."""
 _HOST_NAME, _BOOT_ID = "/proc/sys/kernel/hostname", "/proc/sys/kernel/random/boot_id"
 _NO_KERNEL = "an image has no kernel, and so no rules, neighbours or routes"
 _NOUNS: dict[Kind, str] = {"rule": "ebtables rule", "neighbour": "neighbour", "route": "route"}
@@ -100,7 +103,8 @@ class CleanStaleAzureVnet:
        What is stale and was not agreed to is told, and stays.
     3. What will be deleted is logged, and written to a file, as commands that bring it back, before it is deleted.
     4. The rules go in one batch, all or none. Where another process has taken one away, there is a new look, up
-       to three times; then they go one by one. Neighbours follow, each read again just before, and then routes.
+       to three times; then they go one by one, for ten seconds at most. Neighbours follow, each read again just
+       before, and then routes.
     5. A last look: what was deleted must not be there again. If it is, azure-vnet is still active.
     """
 
@@ -245,8 +249,8 @@ class _Deleting:
         self._log.write(plan.deletions)
         with self._telling():  # what it has done may be more than is known: then the file stays as it was written
             try:
-                plan = self._delete_rules(plan)
-            except CleanupRefused:  # by a new look, after a batch that changed nothing
+                plan = self._delete_rules(ctx, plan)
+            except (CleanupRefused, EbtablesTooOld):  # by a new look, after a batch that changed nothing, or by a batch
                 self._log.settle(ctx, self._done)
                 raise
             self._delete_neighbours(plan)
@@ -287,7 +291,7 @@ class _Deleting:
         self._seen = found
         return found.within(self._shown)
 
-    def _delete_rules(self, plan: CleanupPlan) -> CleanupPlan:
+    def _delete_rules(self, ctx: phases.Context, plan: CleanupPlan) -> CleanupPlan:
         """Delete the rules of the plan; the plan that holds after it."""
         ebtables = self._edges.ebtables
         unclear: dict[str, str] = {}
@@ -304,11 +308,19 @@ class _Deleting:
                 self._done += rules
                 break
         else:
-            for it in _rules_of(plan):
-                if it.thing not in unclear and ebtables.delete_one(str(it.thing)):
-                    self._done.append(it)
+            self._delete_singly(ctx, [it for it in _rules_of(plan) if it.thing not in unclear])
         self._left += [f"rule {line}: {reason}" for line, reason in unclear.items()]
         return plan
+
+    def _delete_singly(self, ctx: phases.Context, rules: list[Deletion]) -> None:
+        """Delete one rule after the other, as many as there is time for; the others are named."""
+        end = ctx.clock.now() + _SINGLY
+        told = f"no time was left: other processes change the rules, and one by one has {_SINGLY:g} s; try again"
+        for it in rules:
+            if ctx.clock.now() >= end:
+                self._left.append(f"rule {it.thing}: {told}")
+            elif self._edges.ebtables.delete_one(str(it.thing)):
+                self._done.append(it)
 
     def _delete_neighbours(self, plan: CleanupPlan) -> None:
         for it in plan.deletions:

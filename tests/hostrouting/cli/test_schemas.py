@@ -119,8 +119,8 @@ def documents(written: Callable[..., str], repaired: str, tmp_path: Path) -> lis
     stale = tmp_path / "stale.json"
     stale.write_text(json.dumps({"azureVnetCleanup": {"managed": list(MANAGED), "ifAzureVnetActive": "warn"}}))
     agreed = tmp_path / "agreed.json"
-    nothing = {"schema": "hostrouting/clean/1", "action": "plan", **CleanupPlan().to_mapping()}
-    agreed.write_text(json.dumps(nothing))
+    empty = {"schema": "hostrouting/clean/1", "action": "plan", **CleanupPlan().to_mapping()}
+    agreed.write_text(json.dumps(empty))
     active = FakeFiles({"/etc/cni/net.d/10.conf": '{"type": "azure-vnet"}', "/var/run/azure-vnet.json": "{"})
     inert = MemoryEbtables([R2.format("10.240.0.5", DEAD).replace("eth0", "eth7"), OWN[0]])
 

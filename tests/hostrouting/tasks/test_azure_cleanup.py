@@ -24,6 +24,7 @@ from hostrouting.errors import (
     EbtablesMissing,
     EbtablesNotLoaded,
     EbtablesTimeout,
+    EbtablesTooOld,
     EbtablesWrongBackend,
     FileError,
     UndoFileError,
@@ -33,6 +34,7 @@ from hostrouting.model import Route
 from hostrouting.neighbours import EthernetLink, Neighbour, PeerMac
 from hostrouting.tasks import CleanStaleAzureVnet, CleanupResult, Configure, UndoAzureVnetCleanup, UndoResult
 from hostrouting.testing import FakeFiles, FakeHost, MemoryEbtables
+from phases.testing import FakeClock
 from tests.support.azure_leftovers import (
     DEAD,
     LINKS,
@@ -391,6 +393,33 @@ class TestMeanwhile:
         assert sorted([*rules, *gone]) == sorted(stale_rules())
         # What another process has deleted is not ours to bring back.
         assert sorted(UndoLog.parse(host.files.texts[UNDO]).rules) == sorted(rules)
+
+    def test_there_is_no_time_for_all_of_it(self) -> None:
+        """Rules that go one by one have ten seconds; what is left then is named, and neighbours and routes go all the same."""
+        host, clock = azure_host(), FakeClock(autojump=False)
+        ebtables = ebtables_of(host)
+        for at, line in enumerate(stale_rules()[:3]):
+            ebtables.meanwhile(partial(ebtables.rules.remove, line), nth=3 + 2 * at)
+        ebtables.meanwhile(lambda: clock.advance(9.9), nth=9)  # with the first deletion by itself
+        ebtables.meanwhile(lambda: clock.advance(0.1), nth=10)
+        task = CleanStaleAzureVnet(azure_config(), host=host)
+        with pytest.raises(phases.TaskFailed) as caught:
+            phases.execute(task, phases.Context(clock=clock, observers=[]))
+        error = caught.value.error
+        assert isinstance(error, CleanupIncomplete)
+        assert str(error).startswith(f"5 of 9 things were deleted, and are noted in {UNDO}; what is left: rule ")
+        assert [it.endswith("has 10 s; try again") for it in error.left] == [True] * 4
+        assert len(UndoLog.parse(host.files.texts[UNDO]).rules) == 2
+
+    def test_an_ebtables_that_is_too_old(self) -> None:
+        """Nothing is deleted, one by one neither, and no file says otherwise."""
+        host = azure_host()
+        ebtables_of(host).fail(refusal.too_old("ebtables-legacy-restore", ""), nth=3)
+        with pytest.raises(phases.TaskFailed) as caught:
+            clean(host)
+        assert isinstance(caught.value.error, EbtablesTooOld)
+        assert ebtables_of(host).writes == []
+        assert UNDO not in host.files.texts
 
     def test_azure_vnet_comes_back_before_the_batch(self) -> None:
         """A new look that refuses leaves nothing deleted, and no file that says otherwise."""
