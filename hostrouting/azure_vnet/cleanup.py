@@ -156,9 +156,12 @@ class _Judge:
                 fate, reason = self._behind(ip, dev)
             else:
                 continue
-            if route.protocol not in _PROTOCOLS and fate == "delete":
-                fate, reason = "keep", f"azure-vnet does not make routes with proto {protocol_name(route.protocol)}"
-            yield fate, Deletion("route", spec, reason, route)
+            kept = _why_kept(route) if fate == "delete" else ""
+            yield (
+                ("keep", Deletion("route", spec, kept, route))
+                if kept
+                else (fate, Deletion("route", spec, reason, route))
+            )
 
     def _pod_rule(self, rule: PodRule) -> tuple[_Fate, str]:
         if not self._is_managed(rule.ip):
@@ -272,8 +275,15 @@ def _own_addresses(snapshot: Snapshot) -> Iterator[tuple[IP, str]]:
         yield it.ip, f"an address of this host, on {it.dev}"
 
 
+def _why_kept(route: Route) -> str:
+    """Why a route to a pod that is gone stays all the same; empty where it does not."""
+    if route.protocol not in _PROTOCOLS:
+        return f"azure-vnet does not make routes with proto {protocol_name(route.protocol)}"
+    return f"it could not be brought back with its {', '.join(route.unread)}" if route.unread else ""
+
+
 def _is_pod_route(route: Route) -> bool:
-    """Whether it is a route as azure-vnet makes them, and one that can be written down and brought back."""
+    """Whether it leads to one address as azure-vnet's routes do."""
     if route.prefix.length != route.prefix.ip.max_prefixlen or len(route.legs) != 1 or len(route.devs) != 1:
         return False
     leg = route.legs[0]

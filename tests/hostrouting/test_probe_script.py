@@ -497,6 +497,8 @@ class TestAgainstTheTask:
             ('theirs & nft add rule ip6 hostrouting_slb c counter comment "hostrouting: old"', False),
             ("ip route add GLOBAL dev eth0 proto 4", False),
             ("ip route add GLOBAL dev eth1 proto 4", True),
+            ("ip route add GLOBAL dev eth0 proto 4 expires 600", True),
+            ("ip route add GLOBAL dev eth0 proto 213 expires 600", False),
             ("ip route add GLOBAL via fd00:99::1 dev eth0 proto 4", True),
             ("ip route add blackhole GLOBAL proto 4", True),
             ("ip route add GLOBAL dev eth0 metric 5 proto 4", False),

@@ -303,6 +303,12 @@ class TestRoutes:
         assert why_kept(routes=[route], links=links) == told
         assert planned(routes=[attrs.evolve(route, protocol=2)], links=links).deletions
 
+    @pytest.mark.parametrize(("dev", "links"), [("azure0", LINKS[:3]), ("azv2", LINKS)])
+    def test_what_could_not_be_brought_back(self, dev: str, links: Sequence[EthernetLink]) -> None:
+        """A route with something that an undo file does not have stays, and what that is, is named."""
+        route = attrs.evolve(Route.to("10.240.0.5/32", dev=dev), unread=("lock", "initcwnd"))
+        assert why_kept(routes=[route], links=links) == "it could not be brought back with its lock, initcwnd"
+
     @pytest.mark.parametrize(
         "route",
         [
