@@ -156,12 +156,9 @@ class _Judge:
                 fate, reason = self._behind(ip, dev)
             else:
                 continue
-            kept = _why_kept(route) if fate == "delete" else ""
-            yield (
-                ("keep", Deletion("route", spec, kept, route))
-                if kept
-                else (fate, Deletion("route", spec, reason, route))
-            )
+            if fate == "delete" and (kept := _why_kept(route)):
+                fate, reason = "keep", kept
+            yield fate, Deletion("route", spec, reason, route)
 
     def _pod_rule(self, rule: PodRule) -> tuple[_Fate, str]:
         if not self._is_managed(rule.ip):

@@ -92,7 +92,7 @@ class AzureVnetCleanupConfig:
     bridge_pattern: str
     """A regular expression that the whole name of azure-vnet's bridge matches."""
     uplinks: tuple[str, ...]
-    """Devices that count as uplinks beside the ports of the bridges that are not veths."""
+    """Devices that count as uplinks beside the ports of the bridges that are hardware, or made of it."""
     what: CleanupScope
     dry_run: bool
     """Whether the task only reports; the command line has --apply for it."""
