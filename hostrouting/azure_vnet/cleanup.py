@@ -43,7 +43,7 @@ _POD_DEVICE = "azv"
 """How the names of the host's ends of azure-vnet's veths begin."""
 _UPLINKS = ("", "bond", "team", "vlan", "macvlan")
 """The kinds of port that lead to the network of the node: hardware, and what is made of hardware."""
-_ENDS = ("dummy",)
+_ENDS = ("dummy", "ifb")
 """The kinds of device that have nothing behind them."""
 _PROTOCOLS = (0, 2, 3, 4)
 """What a route of azure-vnet may have as its protocol: unspec, kernel, boot or static, as it has none of its own."""

@@ -97,7 +97,7 @@ class AzureVnetCleanupConfig:
     dry_run: bool
     """Whether the task only reports; the command line has --apply for it."""
     require_dead_mac: bool
-    """Whether nothing is deleted as long as a port of a bridge has a pod behind it whose MAC cannot be read."""
+    """Whether nothing is deleted while there may be a MAC address behind a port of a bridge that cannot be read."""
     state_file: str
     conflist_dir: str
     if_azure_vnet_active: IfAzureVnetActive
