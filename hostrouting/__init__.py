@@ -98,6 +98,7 @@ A tour, in the order in which the names are needed: an agent's author needs 1 an
     CleanupRefused          something speaks against the clean-up; nothing was deleted
     CleanupIncomplete       not everything could be deleted, or brought back
     UndoFileError           a text is not an undo file
+    ApprovedPlanError       a text is not a plan of a clean-up, or is about another host
     EbtablesError           ebtables did not do what was asked
     ForeignPhases           another project's `phases` is installed over ours
 
@@ -130,6 +131,7 @@ if TYPE_CHECKING:
     )
     from hostrouting.errors import (
         ApplyError,
+        ApprovedPlanError,
         BackendError,
         CleanupIncomplete,
         CleanupRefused,
@@ -249,6 +251,7 @@ __all__ = [
     "apply_plan",
     # what goes wrong
     "ApplyError",
+    "ApprovedPlanError",
     "BackendError",
     "CleanupIncomplete",
     "CleanupRefused",
@@ -292,6 +295,7 @@ _HOMES = {
     ),
     "errors": (
         "ApplyError",
+        "ApprovedPlanError",
         "BackendError",
         "CleanupIncomplete",
         "CleanupRefused",

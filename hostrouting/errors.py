@@ -10,6 +10,7 @@
     ├── CleanupRefused       the host's: something on it speaks against deleting what azure-vnet left behind
     ├── CleanupIncomplete    the host's: not everything could be deleted, or brought back; says what is true now
     ├── UndoFileError        the giver's: the text given as an undo file is not one
+    ├── ApprovedPlanError    the giver's: what was given as the approved plan is not one, or is about another host
     ├── NotReady             the host's: what the routes need was not there by the deadline
     ├── HostBusy             the host's: another run, or another process, does not let go of the lock
     ├── FileError            the host's: a file cannot be read, written or removed
@@ -22,10 +23,12 @@
     │   ├── NftNotPermitted      this process may neither read nftables nor change it
     │   ├── NftTimeout           nft did not answer in time
     │   ├── TableOwned           another process owns the table, and it alone may change it
+    │   ├── TableNotInForce      what was loaded is not there any more: another program changes the table
     │   └── NftRefused           nft or the kernel refused; has their own words
     ├── EbtablesError        the host's: ebtables, or the kernel behind it, did not do what was asked
     │   ├── EbtablesMissing      the programs of ebtables are not there
     │   ├── EbtablesNotPermitted this process may neither read the rules nor change them
+    │   ├── EbtablesTooOld       this ebtables cannot change rules in one batch
     │   ├── EbtablesNotLoaded    the kernel does not have the table nat, or nf_tables: rules cannot be read
     │   ├── EbtablesWrongBackend the rules are in the other backend, or in both
     │   ├── EbtablesTimeout      ebtables did not answer in time
@@ -61,6 +64,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AmbiguousRule",
     "ApplyError",
+    "ApprovedPlanError",
     "BackendError",
     "BackendTimeout",
     "BadRule",
@@ -74,6 +78,7 @@ __all__ = [
     "EbtablesNotPermitted",
     "EbtablesRefused",
     "EbtablesTimeout",
+    "EbtablesTooOld",
     "EbtablesWrongBackend",
     "Fault",
     "FileError",
@@ -100,6 +105,7 @@ __all__ = [
     "RouteOverlapError",
     "RouteRefused",
     "SnapshotError",
+    "TableNotInForce",
     "TableOwned",
     "UndoFileError",
     "UnitFailed",
@@ -285,6 +291,16 @@ class UndoFileError(HostRoutingError, ValueError):
         super().__init__(f"{path}: {problem}; give the file that the clean-up named, as it was written")
 
 
+class ApprovedPlanError(HostRoutingError, ValueError):
+    """What was given as an approved plan is not one, or is about another host. Nothing was changed."""
+
+    def __init__(self, source: str, problem: str) -> None:
+        """Name where it came from, and what is wrong with it."""
+        self.source, self.problem = source, problem
+        remedy = "make one here: hostrouting clean azure-vnet --config FILE --json > PLAN"
+        super().__init__(f"{source}: {problem}; {remedy}")
+
+
 class NotReady(HostRoutingError):  # noqa: N818  reads as what is wrong
     """What the routes need was not there by the deadline; says what was seen last."""
 
@@ -374,6 +390,12 @@ class TableOwned(NftablesError):  # noqa: N818  reads as what is wrong
     """A table is not ours: another process owns it or somebody else has made it. Nothing was changed."""
 
 
+class TableNotInForce(NftablesError):  # noqa: N818  reads as what is wrong
+    """The table was loaded and is not in force: another program changes it, or deletes it, at the same time."""
+
+    can_retry = True
+
+
 class NftRefused(NftablesError):  # noqa: N818  reads as what happened
     """The program nft, or the kernel, refused. Nothing was changed."""
 
@@ -398,6 +420,10 @@ class EbtablesMissing(EbtablesError):  # noqa: N818  reads as what is wrong
 
 class EbtablesNotPermitted(EbtablesError):  # noqa: N818  reads as what is wrong
     """The process may neither read the rules nor change them."""
+
+
+class EbtablesTooOld(EbtablesError):  # noqa: N818  reads as what is wrong
+    """The program cannot delete or add rules in one batch (`--noflush`). Nothing was changed."""
 
 
 class EbtablesNotLoaded(EbtablesError):  # noqa: N818  reads as what is wrong

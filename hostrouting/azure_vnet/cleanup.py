@@ -2,8 +2,9 @@
 
 Theory of operation. What azure-vnet makes for a pod names the pod's address, and mostly its MAC address. It is stale
 when the address is managed by another CNI now, and no device has that MAC address: neither one of the host, nor one at
-the other end of a veth. A veth whose other end cannot be asked might have any MAC address, so as long as a bridge of
-azure-vnet has such a port, no MAC address is known to be dead. Everything else that speaks for a pod keeps what it has:
+the other end of a veth. A veth whose other end cannot be asked might have any MAC address; so might what is behind any
+other port that is not an uplink, such as the virtual machine behind a tap device. So as long as a bridge of azure-vnet
+has such a port, no MAC address is known to be dead. Everything else that speaks for a pod keeps what it has:
 an address of the host's own, one that the operator protects, one that the state file gives to a device that is there.
 What keeps and what deletes is said for each thing, in a sentence.
 
@@ -17,13 +18,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import attrs
 
+from hostrouting.azure_vnet.plan import CleanupPlan, Deletion, Kept
 from hostrouting.azure_vnet.saved_rules import NotAPodRule, PodRule, SavedRules, pod_rule
 from hostrouting.model import TABLE_MAIN, Prefix, Snapshot, protocol_name
-from hostrouting.neighbours import EthernetLink, LinkLayerView, Neighbour, PeerMac, UnknownPeer
+from hostrouting.neighbours import EthernetLink, LinkLayerView, PeerMac, UnknownPeer
 from hostrouting.uplink import bare_leg
 
 if TYPE_CHECKING:
@@ -33,14 +35,16 @@ if TYPE_CHECKING:
     from hostrouting.config import AzureVnetCleanupConfig
     from hostrouting.model import IP, Route
 
-__all__ = ["CleanupPlan", "Deletion", "Facts", "Kept", "Kind", "azure_bridges", "plan_cleanup"]
-
-Kind: TypeAlias = Literal["rule", "neighbour", "route"]
+__all__ = ["Facts", "azure_bridges", "plan_cleanup"]
 
 _NO_MAC = {"", "00:00:00:00:00:00"}
 _DEFAULTS = (Prefix.parse("0.0.0.0/0"), Prefix.parse("::/0"))
 _POD_DEVICE = "azv"
 """How the names of the host's ends of azure-vnet's veths begin."""
+_UPLINKS = ("", "bond", "team", "vlan", "macvlan")
+"""The kinds of port that lead to the network of the node: hardware, and what is made of hardware."""
+_ENDS = ("dummy", "ifb")
+"""The kinds of device that have nothing behind them."""
 _PROTOCOLS = (0, 2, 3, 4)
 """What a route of azure-vnet may have as its protocol: unspec, kernel, boot or static, as it has none of its own."""
 
@@ -54,91 +58,6 @@ class Facts:
     snapshot: Snapshot = attrs.field(factory=Snapshot)
     endpoints: tuple[Endpoint, ...] = ()
     """The pods in the state file."""
-
-
-@attrs.frozen
-class Kept:
-    """Something that looks like azure-vnet's and stays, with the reason."""
-
-    kind: Kind
-    spec: str
-    """What it is: a rule as ebtables-save has it, a neighbour or a route in the words of ip."""
-    reason: str
-
-    def __str__(self) -> str:
-        return f"{self.kind} {self.spec}    # {self.reason}"
-
-    def to_mapping(self) -> dict[str, str]:
-        """The same as plain values."""
-        return {"kind": self.kind, "spec": self.spec, "reason": self.reason}
-
-
-@attrs.frozen
-class Deletion(Kept):
-    """Something stale, with the reason."""
-
-    thing: str | Neighbour | Route = attrs.field(eq=False, repr=False)
-    """What an edge takes to delete it: the line of a rule, the neighbour or the route."""
-
-    @property
-    def key(self) -> tuple[Kind, str]:
-        """What is the same thing in two plans."""
-        return self.kind, self.spec
-
-
-@attrs.frozen(kw_only=True)
-class CleanupPlan:
-    """What would be deleted, in that order, and what stays, each with its reason."""
-
-    deletions: tuple[Deletion, ...] = ()
-    kept: tuple[Kept, ...] = ()
-    conflicts: tuple[Kept, ...] = ()
-    """What is about a managed address, and leads to a pod that is alive: two CNIs may use one address."""
-    inert: tuple[Kept, ...] = ()
-    """Rules that no frame meets."""
-    unreadable: tuple[str, ...] = ()
-    """Lines of ebtables-save that were not understood; nothing of them is touched."""
-    bridges: tuple[str, ...] = ()
-    uplinks: tuple[str, ...] = ()
-    hindrances: tuple[str, ...] = ()
-    """Why nothing would be deleted all the same, each in a sentence."""
-    notes: tuple[str, ...] = ()
-    """What else there is to know, each in a sentence."""
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether nothing would be deleted."""
-        return not self.deletions
-
-    def within(self, shown: CleanupPlan) -> Self:
-        """The same without the deletions that were not shown; what was shown once is deleted once."""
-        left = Counter(it.key for it in shown.deletions)
-        found = []
-        for it in self.deletions:
-            if left[it.key]:
-                left[it.key] -= 1
-                found.append(it)
-        return attrs.evolve(self, deletions=tuple(found))
-
-    def to_mapping(self) -> dict[str, Any]:
-        """The same as plain values."""
-        parts = {"deletions": self.deletions, "kept": self.kept, "conflicts": self.conflicts, "inert": self.inert}
-        return {
-            "bridges": list(self.bridges),
-            "uplinks": list(self.uplinks),
-            **{name: [it.to_mapping() for it in part] for name, part in parts.items()},
-            "unreadable": len(self.unreadable),
-            "hindrances": list(self.hindrances),
-            "notes": list(self.notes),
-        }
-
-    def __str__(self) -> str:
-        lines = [f"delete {it}" for it in self.deletions] or ["nothing to delete"]
-        lines += [f"conflict {it}" for it in self.conflicts]
-        lines += [f"inert {it}" for it in self.inert]
-        lines += [f"keep {it}" for it in self.kept]
-        lines += [f"unreadable {it!a}" for it in self.unreadable]
-        return "\n".join([*lines, *self.hindrances, *self.notes])
 
 
 def azure_bridges(config: AzureVnetCleanupConfig, links: Iterable[EthernetLink]) -> tuple[str, ...]:
@@ -182,11 +101,11 @@ class _Judge:
         links = facts.view.links
         self.bridges = azure_bridges(config, links)
         ports = [it for it in links if it.master in self.bridges]
-        own = [it.name for it in ports if it.kind != "veth"]
+        own = [it.name for it in ports if it.kind in _UPLINKS]
         self.uplinks = tuple(dict.fromkeys([*own, *config.uplinks]))
         self._ports = {it.name for it in ports}
         self._links = {it.name: it for it in links}
-        self._unknown = [it.name for it in ports if isinstance(it.peer, UnknownPeer)]
+        self._unknown = [it.name for it in ports if _is_unknown(it) and it.name not in config.uplinks]
         self._pods = Counter(it.master for it in ports if isinstance(it.peer, PeerMac))
         self._alive = dict(_macs(links))
         self._local = dict(_own_addresses(facts.snapshot))
@@ -237,8 +156,8 @@ class _Judge:
                 fate, reason = self._behind(ip, dev)
             else:
                 continue
-            if route.protocol not in _PROTOCOLS and fate == "delete":
-                fate, reason = "keep", f"azure-vnet does not make routes with proto {protocol_name(route.protocol)}"
+            if fate == "delete" and (kept := _why_kept(route)):
+                fate, reason = "keep", kept
             yield fate, Deletion("route", spec, reason, route)
 
     def _pod_rule(self, rule: PodRule) -> tuple[_Fate, str]:
@@ -248,7 +167,7 @@ class _Judge:
             return "inert", "no uplink is a port of a bridge of azure-vnet, so no frame meets this rule"
         if rule.uplink is not None and rule.uplink not in self.uplinks:
             if rule.uplink in self._ports:
-                return "keep", f"{rule.uplink} is not an uplink: it is a pod's veth"
+                return "keep", f"{rule.uplink} is not an uplink: it is a port for a pod"
             told = f"{rule.uplink} is not a port of a bridge of azure-vnet, so no frame meets this rule"
             return "inert", told
         return self._pod(rule.ip, (rule.mac,))
@@ -266,7 +185,7 @@ class _Judge:
         if kept:
             return "keep", kept
         if self._unknown and self._config.require_dead_mac:
-            told = f"the other end of {_named(self._unknown)} cannot be asked for its MAC address"
+            told = f"which MAC addresses are behind {_named(self._unknown)} cannot be found out"
             return "keep", f"whether its pod is alive is not known: {told}"
         if macs:
             return "delete", f"{ip} is managed by another CNI, and no device has the MAC address {' or '.join(macs)}"
@@ -286,8 +205,8 @@ class _Judge:
         kept = self._in_state_file(ip)
         if kept:
             return "keep", kept
-        if link is None or (isinstance(link.peer, UnknownPeer) and self._config.require_dead_mac):
-            return "keep", f"whether its pod is alive is not known: the other end of {dev} cannot be asked"
+        if link is None or (_is_unknown(link) and self._config.require_dead_mac):
+            return "keep", f"whether its pod is alive is not known: what is behind {dev} cannot be found out"
         return "delete", f"{ip} is managed by another CNI, and there is no pod behind {dev}"
 
     def _own(self, ip: IP) -> str:
@@ -326,6 +245,13 @@ def _named(devices: list[str]) -> str:
     return ", ".join(devices[:3]) + (f" and {more} more" if more > 0 else "")
 
 
+def _is_unknown(link: EthernetLink) -> bool:
+    """Whether there may be devices behind it whose MAC addresses cannot be read."""
+    if link.kind == "veth":
+        return isinstance(link.peer, UnknownPeer)
+    return link.kind not in (*_UPLINKS, *_ENDS)
+
+
 def _macs(links: Iterable[EthernetLink]) -> Iterator[tuple[str, str]]:
     """Every MAC address that a device has, with which one; the host's own last, for they are the plainer answer."""
     links = tuple(links)
@@ -346,8 +272,15 @@ def _own_addresses(snapshot: Snapshot) -> Iterator[tuple[IP, str]]:
         yield it.ip, f"an address of this host, on {it.dev}"
 
 
+def _why_kept(route: Route) -> str:
+    """Why a route to a pod that is gone stays all the same; empty where it does not."""
+    if route.protocol not in _PROTOCOLS:
+        return f"azure-vnet does not make routes with proto {protocol_name(route.protocol)}"
+    return f"it could not be brought back with its {', '.join(route.unread)}" if route.unread else ""
+
+
 def _is_pod_route(route: Route) -> bool:
-    """Whether it is a route as azure-vnet makes them, and one that can be written down and brought back."""
+    """Whether it leads to one address as azure-vnet's routes do."""
     if route.prefix.length != route.prefix.ip.max_prefixlen or len(route.legs) != 1 or len(route.devs) != 1:
         return False
     leg = route.legs[0]

@@ -19,7 +19,7 @@ from hostrouting.neighbours import Neighbour
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from hostrouting.azure_vnet.cleanup import Deletion
+    from hostrouting.azure_vnet.plan import Deletion
 
 __all__ = ["UndoLog"]
 

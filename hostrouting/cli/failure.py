@@ -11,6 +11,7 @@ from typing import Any
 
 from hostrouting.cli.command import FAILED, UNDECIDED, WRONG_INPUT
 from hostrouting.errors import (
+    ApprovedPlanError,
     BackendError,
     BadRule,
     ConfigError,
@@ -28,6 +29,7 @@ from hostrouting.errors import (
     NotReady,
     RouteOverlapError,
     SnapshotError,
+    TableNotInForce,
     TableOwned,
     UndoFileError,
 )
@@ -49,9 +51,9 @@ def code_of(error: BaseException, *, needs_files: bool = True) -> int:
         return FAILED if FAILED in codes else min(codes)
     if isinstance(error, RouteOverlapError) and _is_unknown(error):
         return UNDECIDED
-    if isinstance(error, ConfigError | SnapshotError | UndoFileError):
+    if isinstance(error, ConfigError | SnapshotError | UndoFileError | ApprovedPlanError):
         return WRONG_INPUT
-    if isinstance(error, NftRefused | TableOwned | EbtablesRefused | BadRule):
+    if isinstance(error, NftRefused | TableOwned | TableNotInForce | EbtablesRefused | BadRule):
         return FAILED
     outside = BackendError | EbtablesError | ForeignPhases | MetadataError | NftablesError | NotReady
     unanswered = isinstance(error, outside)

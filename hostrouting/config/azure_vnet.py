@@ -92,12 +92,12 @@ class AzureVnetCleanupConfig:
     bridge_pattern: str
     """A regular expression that the whole name of azure-vnet's bridge matches."""
     uplinks: tuple[str, ...]
-    """Devices that count as uplinks beside the ports of the bridges that are not veths."""
+    """Devices that count as uplinks beside the ports of the bridges that are hardware, or made of it."""
     what: CleanupScope
     dry_run: bool
     """Whether the task only reports; the command line has --apply for it."""
     require_dead_mac: bool
-    """Whether nothing is deleted as long as a port of a bridge has a pod behind it whose MAC cannot be read."""
+    """Whether nothing is deleted while there may be a MAC address behind a port of a bridge that cannot be read."""
     state_file: str
     conflist_dir: str
     if_azure_vnet_active: IfAzureVnetActive

@@ -55,7 +55,7 @@ class ProbeCondition(StrEnum):
 
     ALWAYS = "always"
     LOCAL_IPV6 = "local-ipv6"
-    """When an interface has a global or unique local address that is not tentative."""
+    """When an interface has a global or unique local address; one that is tentative is waited for first."""
     IMDS = "imds"
     """When the instance metadata service says that the host has IPv6."""
 

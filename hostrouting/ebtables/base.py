@@ -33,8 +33,9 @@ class Ebtables(Protocol):
 
     Each verb raises an EbtablesError where ebtables cannot be had (EbtablesMissing, EbtablesNotPermitted,
     EbtablesNotLoaded), the rules are in another backend than the one that was asked for, or "auto" finds some in both
-    (EbtablesWrongBackend), it does not answer (EbtablesTimeout), or it refuses (EbtablesRefused). A deletion that is
-    refused although every rule is there is tried again a few times; nothing else is.
+    (EbtablesWrongBackend), it does not answer (EbtablesTimeout), or it refuses (EbtablesRefused). One that cannot
+    change rules in one batch is EbtablesTooOld, and has changed nothing. A deletion that is refused although every rule
+    is there is tried again a few times; nothing else is.
     """
 
     def of(self, backend: Backend, *, alone: bool = False) -> Ebtables:

@@ -115,7 +115,10 @@ class EbtablesProgram:
         if verb == "-D":
             require_distinct(found.text, lines)
         for tries_left in reversed(range(_TRIES)):
-            done = self._run(f"{found.prefix}-restore", "--noflush", text=batch(verb, lines), what=what)
+            program = f"{found.prefix}-restore"
+            done = self._run(program, "--noflush", text=batch(verb, lines), what=what)
+            if not refusal.knows_batches(done.err):
+                raise refusal.too_old(program, _words(done))
             if not done.code:
                 return
             error = refusal.refused(what, _words(done))

@@ -14,6 +14,7 @@ from hostrouting.errors import (
     EbtablesNotPermitted,
     EbtablesRefused,
     EbtablesTimeout,
+    EbtablesTooOld,
     EbtablesWrongBackend,
 )
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "both_backends",
+    "knows_batches",
     "missing",
     "no_nf_tables",
     "not_loaded",
@@ -29,12 +31,14 @@ __all__ = [
     "refused",
     "tidied",
     "timed_out",
+    "too_old",
     "wrong_backend",
 ]
 
 _DENIED = ("Operation not permitted", "Permission denied", "must be root")
 _NOT_LOADED = "The kernel doesn't support the ebtables"
 _NO_NF_TABLES = "Failed to initialize nft"
+_BATCH, _USAGE = "--noflush", "Usage: "
 _NOISE = ("Try `", "Perhaps ")
 
 
@@ -66,6 +70,23 @@ def no_nf_tables(words: str = "") -> EbtablesNotLoaded:
         "set azureVnetCleanup.ebtables to legacy if the rules are there",
         ebtables=words,
     )
+
+
+def too_old(program: str, words: str) -> EbtablesTooOld:
+    """The program does not know the option by which other rules stay."""
+    return EbtablesTooOld(
+        f"{program} does not know --noflush, so rules can neither be deleted nor added in one batch, and nothing was "
+        "changed; install ebtables 2.0.11 or iptables 1.8.2, or anything newer",
+        ebtables=words,
+    )
+
+
+def knows_batches(words: str) -> bool:
+    """Whether these are not the words of a program that does not know the option; its usage names it either way.
+
+    The restore of ebtables 2.0.10 is a script that takes the option for the name of a file, and ends well without it.
+    """
+    return not any(_BATCH in line for line in words.splitlines() if not line.startswith(_USAGE))
 
 
 def wrong_backend(asked: str, other: str, count: int) -> EbtablesWrongBackend:

@@ -137,6 +137,9 @@ class Route:
     mtu: int | None = attrs.field(default=None, kw_only=True)
     advmss: int | None = attrs.field(default=None, kw_only=True)
     nexthop_id: int | None = attrs.field(default=None, kw_only=True)
+    # What else the kernel lists of it, in the words of `ip` without their values ("initcwnd", "expires"): nobody here
+    # asks for such a thing, so a route that has one is another than one that has none, and cannot be made again.
+    unread: tuple[str, ...] = attrs.field(default=(), kw_only=True)
 
     @classmethod
     def to(
@@ -198,6 +201,7 @@ class Route:
         words += [f"{name} {value}" for name in ("mtu", "advmss") if (value := getattr(self, name)) is not None]
         if self.nexthop_id is not None:
             words.append(f"nhid {self.nexthop_id}")
+        words += self.unread
         if len(self.legs) > 1:
             words += [f"nexthop {leg} weight {leg.weight}" for leg in self.legs]
         return " ".join(words)

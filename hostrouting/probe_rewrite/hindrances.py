@@ -95,6 +95,7 @@ class Surroundings:
     """What there is to know of a host about a rewrite, but for the table. None: it could not be found out."""
 
     links: tuple[Link, ...] = ()
+    """The interfaces, and what they are ports of."""
     addresses: tuple[OwnAddress, ...] = ()
     forwarding: bool | None = None
     accept_ra: Mapping[str, int] = attrs.field(factory=dict)
@@ -115,7 +116,7 @@ def find_hindrances(config: ProbeRewriteConfig, around: Surroundings) -> tuple[H
 def _hindrances(config: ProbeRewriteConfig, around: Surroundings) -> Iterator[Hindrance]:
     links = {link.name: link for link in around.links}
     for dev in config.interfaces:
-        yield from _link_hindrances(dev, links.get(dev))
+        yield from _link_hindrances(dev, links)
     yield from _setting_hindrances(config, around)
     yield from _address_hindrances(config, around)
     for family, name in around.tables:
@@ -150,15 +151,25 @@ def _address_hindrances(config: ProbeRewriteConfig, around: Surroundings) -> Ite
         yield Hindrance("no-way-back", str(known), f"{told}; it has to leave by {uplinks} (ensureRoute sees to that)")
 
 
-def _link_hindrances(dev: str, link: Link | None) -> Iterator[Hindrance]:
+def _link_hindrances(dev: str, links: Mapping[str, Link]) -> Iterator[Hindrance]:
+    link = links.get(dev)
     if link is None:
         yield Hindrance("link-missing", dev, f"there is no device {dev}; name the uplink in probeRewrite.interfaces")
         return
     if not link.up:
         yield Hindrance("link-down", dev, f"{dev} is down")
-    if link.master is not None:
+    if link.master is not None and not _is_vrf(links.get(link.master)):
         told = f"{dev} is a port of {link.master}, so its packets come in by {link.master} and no rule sees them"
         yield Hindrance("link-enslaved", dev, f"{told}; name {link.master} in probeRewrite.interfaces")
+
+
+def _is_vrf(link: Link | None) -> bool:
+    """Whether it is a VRF, whose ports keep their packets: prerouting meets each by its port, then by the VRF.
+
+    A bridge or a bond takes a packet before that, and prerouting meets it once, by the bridge. (Linux runs the hook in
+    ip6_rcv for the port, hands the packet to the VRF, and runs it again there.)
+    """
+    return link is not None and link.kind == "vrf"
 
 
 def _program_hindrances(dev: str, programs: Programs | None) -> Iterator[Hindrance]:

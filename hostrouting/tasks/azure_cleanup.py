@@ -34,12 +34,14 @@ from hostrouting.ebtables import PROGRAMS
 from hostrouting.effects import Operation, tell_effects
 from hostrouting.errors import (
     AmbiguousRule,
+    ApprovedPlanError,
     BackendError,
     BadRule,
     CleanupIncomplete,
     CleanupRefused,
     EbtablesMissing,
     EbtablesNotLoaded,
+    EbtablesTooOld,
     FileError,
     NoSuchDevice,
     NoSuchRoute,
@@ -64,6 +66,9 @@ __all__ = ["CleanStaleAzureVnet", "UndoAzureVnetCleanup"]
 
 _TRIES = 3
 """How often the rules are read again when one of them is gone, before they are deleted one by one."""
+_SINGLY = 10.0
+"""How many seconds the deletions one by one may take: each reads all rules anew, with the host locked."""
+_HOST_NAME, _BOOT_ID = "/proc/sys/kernel/hostname", "/proc/sys/kernel/random/boot_id"
 _NO_KERNEL = "an image has no kernel, and so no rules, neighbours or routes"
 _NOUNS: dict[Kind, str] = {"rule": "ebtables rule", "neighbour": "neighbour", "route": "route"}
 
@@ -95,9 +100,11 @@ class CleanStaleAzureVnet:
 
     1. A look says what is stale; with `dryRun`, which is the default, that is all.
     2. With the host locked, a second look. Only what both say is deleted; or what `approved` says and the second look.
-    3. What will be deleted is written to a file first, as commands that bring it back.
+       What is stale and was not agreed to is told, and stays.
+    3. What will be deleted is logged, and written to a file, as commands that bring it back, before it is deleted.
     4. The rules go in one batch, all or none. Where another process has taken one away, there is a new look, up
-       to three times; then they go one by one. Neighbours follow, each read again just before, and then routes.
+       to three times; then they go one by one, for ten seconds at most. Neighbours follow, each read again just
+       before, and then routes.
     5. A last look: what was deleted must not be there again. If it is, azure-vnet is still active.
     """
 
@@ -105,7 +112,7 @@ class CleanStaleAzureVnet:
     config: HostRoutingConfig = attrs.field(validator=needs_config)
     host: Host = attrs.field(factory=Host.local, validator=needs_host, kw_only=True)
     approved: CleanupPlan | None = attrs.field(default=None, kw_only=True, repr=False)
-    """What somebody has seen and agreed to; nothing that is not in it is deleted."""
+    """What somebody has seen and agreed to, of this host since it booted; nothing that is not in it is deleted."""
 
     def plan(self, _ctx: phases.Context) -> CleanupPlan:
         """What is stale on this host as it is now; changes nothing."""
@@ -123,15 +130,15 @@ class CleanStaleAzureVnet:
         edges = _Edges.of(self.host, settings.ebtables)
         if edges is None:
             return phases.Skip(_NO_KERNEL)
-        shown = self.approved or self._look(settings, edges)
+        shown, unapproved = self._shown(settings, edges)
         for note in shown.notes:
             ctx.log.warning("%s", note)
         if settings.dry_run:
             for text in (*shown.hindrances, *(f"would delete {it}" for it in shown.deletions)):
                 ctx.log.info("%s", text)
-            return CleanupResult(shown, is_dry_run=True)
+            return CleanupResult(shown, is_dry_run=True, unapproved=unapproved)
         if shown.is_empty and not shown.hindrances:
-            return CleanupResult(shown)
+            return CleanupResult(shown, unapproved=unapproved)
         with self.host.locked(ctx) as host:
             ctx.check()
             with ctx.shielded() as safe:  # what is written down and what is deleted must not differ
@@ -139,6 +146,37 @@ class CleanStaleAzureVnet:
                 program = edges.ebtables.program() if _rules_of(shown) else UndoLog().program
                 kept = edges.kept_to(program)
                 return _Deleting(host, kept, lambda: task._look(settings, kept), shown, program).carry_out(safe)
+
+    def _shown(self, settings: AzureVnetCleanupConfig, edges: _Edges) -> tuple[CleanupPlan, tuple[Deletion, ...]]:
+        """What may be deleted as far as is known by now; and what is stale and may not, after a look."""
+        approved = self.approved
+        if approved is None:
+            return self._look(settings, edges), ()
+        if not approved.is_empty:
+            self._require_this_host(approved)
+            if not settings.dry_run:
+                return approved, ()  # there is a look with the host locked
+        found = self._look(settings, edges)
+        return found.within(approved), found.beyond(approved)
+
+    def _require_this_host(self, approved: CleanupPlan) -> None:
+        """ApprovedPlanError for the plan of another host, or of this one before it booted."""
+        host, boot = self._origin()
+        if approved.boot == boot:
+            return
+        theirs, ours = approved.host or "a host that it does not name", host or "this host"
+        if theirs == ours:
+            told = (
+                f"it is about {ours} before its last boot, and rules, neighbours and routes are not what they were then"
+            )
+        else:
+            told = f"it is about {theirs}, and this is {ours}"
+        raise ApprovedPlanError("the approved plan", told)
+
+    def _origin(self) -> tuple[str, str]:
+        """The name of this host, and the kernel's own name for the time since it booted."""
+        read, at = self.host.files.read, self.host.layout.at
+        return (read(at(_HOST_NAME)) or "").strip(), (read(at(_BOOT_ID)) or "").strip()
 
     def _look(self, settings: AzureVnetCleanupConfig, edges: _Edges) -> CleanupPlan:
         """What is stale now. Who is alive is read last, so that nothing is judged by pods that were there before it."""
@@ -173,7 +211,8 @@ class CleanStaleAzureVnet:
                 f"{len(plan.deletions)} things are stale, and azureVnetCleanup.maxDeletions is {settings.max_deletions}"
             )
             hindrances.append(f"{told}; look at them, and set it higher if they are")
-        return attrs.evolve(plan, hindrances=tuple(hindrances), notes=tuple(notes))
+        host, boot = self._origin()
+        return attrs.evolve(plan, hindrances=tuple(hindrances), notes=tuple(notes), host=host, boot=boot)
 
     def _active(self, settings: AzureVnetCleanupConfig) -> str:
         """The file that says that azure-vnet is active, where that counts; empty where none does."""
@@ -193,7 +232,7 @@ class _Deleting:
     ) -> None:
         self._edges, self._look, self._shown = edges, look, shown
         self._log = _Log(host, program)
-        self._seen: tuple[Deletion, ...] = ()
+        self._seen = CleanupPlan()
         """What was stale at the last look before the deletion, agreed to or not."""
         self._done: list[Deletion] = []
         self._left: list[str] = []
@@ -201,13 +240,17 @@ class _Deleting:
     def carry_out(self, ctx: phases.Context) -> CleanupResult:
         """Delete what was shown and is stale still, and look whether it is gone."""
         plan = self._agreed()
+        for it in self._seen.beyond(self._shown):
+            ctx.log.warning("stale, but not in the plan that was agreed to, and stays: %s", it)
         if plan.is_empty:
-            return CleanupResult(plan)
+            return CleanupResult(plan, unapproved=self._seen.beyond(self._shown))
+        for it in plan.deletions:
+            ctx.log.info("will delete %s", it)
         self._log.write(plan.deletions)
         with self._telling():  # what it has done may be more than is known: then the file stays as it was written
             try:
-                plan = self._delete_rules(plan)
-            except CleanupRefused:  # by a new look, after a batch that changed nothing
+                plan = self._delete_rules(ctx, plan)
+            except (CleanupRefused, EbtablesTooOld):  # by a new look, after a batch that changed nothing, or by a batch
                 self._log.settle(ctx, self._done)
                 raise
             self._delete_neighbours(plan)
@@ -217,7 +260,15 @@ class _Deleting:
             after = self._look()
             self._require_gone(after, planned=len(plan.deletions))
         undo_file = self._log.path if self._done else ""
-        return CleanupResult(plan, tuple(self._done), after, self._log.files, self._operations, undo_file=undo_file)
+        return CleanupResult(
+            plan,
+            tuple(self._done),
+            after,
+            self._log.files,
+            self._operations,
+            undo_file=undo_file,
+            unapproved=self._seen.beyond(self._shown),
+        )
 
     @property
     def _operations(self) -> tuple[Operation, ...]:
@@ -237,10 +288,10 @@ class _Deleting:
         found = self._look()
         if found.hindrances:
             raise CleanupRefused(found.hindrances)
-        self._seen = found.deletions
+        self._seen = found
         return found.within(self._shown)
 
-    def _delete_rules(self, plan: CleanupPlan) -> CleanupPlan:
+    def _delete_rules(self, ctx: phases.Context, plan: CleanupPlan) -> CleanupPlan:
         """Delete the rules of the plan; the plan that holds after it."""
         ebtables = self._edges.ebtables
         unclear: dict[str, str] = {}
@@ -257,11 +308,19 @@ class _Deleting:
                 self._done += rules
                 break
         else:
-            for it in _rules_of(plan):
-                if it.thing not in unclear and ebtables.delete_one(str(it.thing)):
-                    self._done.append(it)
+            self._delete_singly(ctx, [it for it in _rules_of(plan) if it.thing not in unclear])
         self._left += [f"rule {line}: {reason}" for line, reason in unclear.items()]
         return plan
+
+    def _delete_singly(self, ctx: phases.Context, rules: list[Deletion]) -> None:
+        """Delete one rule after the other, as many as there is time for; the others are named."""
+        end = ctx.clock.now() + _SINGLY
+        told = f"no time was left: other processes change the rules, and one by one has {_SINGLY:g} s; try again"
+        for it in rules:
+            if ctx.clock.now() >= end:
+                self._left.append(f"rule {it.thing}: {told}")
+            elif self._edges.ebtables.delete_one(str(it.thing)):
+                self._done.append(it)
 
     def _delete_neighbours(self, plan: CleanupPlan) -> None:
         for it in plan.deletions:
@@ -286,7 +345,7 @@ class _Deleting:
 
     def _require_gone(self, after: CleanupPlan, *, planned: int) -> None:
         done = Counter(it.key for it in self._done)
-        more = Counter(it.key for it in after.deletions) - (Counter(it.key for it in self._seen) - done)
+        more = Counter(it.key for it in after.deletions) - (Counter(it.key for it in self._seen.deletions) - done)
         told = "is there again: azure-vnet, or another program, is active"
         self._left += [f"{kind} {spec} {told}" for kind, spec in more if done[kind, spec]]
         if self._left:

@@ -18,9 +18,9 @@ from hostrouting.errors import (
     Fault,
     FileError,
     MetadataError,
-    NftablesError,
     NftMissing,
     RouteConflict,
+    TableNotInForce,
     TableOwned,
 )
 from hostrouting.examination import await_found
@@ -129,7 +129,7 @@ class RewriteProbeSource(HostTask[ProbeResult]):
             return Preview()
         with open_backend() as backend:
             snapshot = self._read(backend)
-        is_met = bool(self._condition(snapshot))
+        is_met = self._is_met(snapshot)
         plan = self._plan(open_nft(), snapshot, up=is_met)
         taken = self._taken_address(snapshot) if is_met else None
         conflicts = (*([str(taken)] if taken else []), *plan.conflicts)
@@ -156,7 +156,7 @@ class RewriteProbeSource(HostTask[ProbeResult]):
             if standing is not None:
                 if standing.faults:
                     told = "; ".join(standing.faults)
-                    raise NftablesError(f"what was loaded is not in force, another program changes it too: {told}")
+                    raise TableNotInForce(f"what was loaded is not in force: {told}; stop the program that changes it")
                 for line in standing.hindrances:
                     ctx.log.warning("%s", line)
                 for line in standing.notes:
@@ -187,7 +187,7 @@ class RewriteProbeSource(HostTask[ProbeResult]):
         nft = open_nft()
         with open_backend() as backend:
             snapshot = self._read(backend)
-            up = self.is_wanted and bool(self._condition(snapshot))
+            up = self.is_wanted and self._is_met(snapshot)
             plan = self._plan(nft, snapshot, up=up)
             around = self._surroundings(nft, backend, snapshot) if up else rewrite.Surroundings()
         faults = (*plan.conflicts, *(f"{it.object}: {it.reason}" for it in plan.operations))
@@ -244,6 +244,15 @@ class RewriteProbeSource(HostTask[ProbeResult]):
             return rewrite.has_address(self._settings.interfaces, self._addresses(snapshot))
         return self._at_boot == "always"
 
+    def _is_met(self, snapshot: Snapshot) -> bool:
+        """Whether the rewrite is to work, as far as is known now; an address that may prove a duplicate counts.
+
+        Whoever has waited for it has to decide: an address that is tentative says that the node is to have IPv6, and
+        the rules match nothing if it comes to nothing. To load none would leave the node without probes until somebody
+        looks, and to fail would keep the machine, which may need no IPv6 at all, from starting.
+        """
+        return self._condition(snapshot) is not False
+
     @property
     def _is_left(self) -> bool:
         """Whether the kernel may have something of it."""
@@ -294,18 +303,23 @@ class RewriteProbeSource(HostTask[ProbeResult]):
 
     def _carry_out(self, ctx: phases.Context, nft: Nftables, backend: RouteBackend) -> tuple[Operation, ...]:
         """Make table and route as they should be, once the host is ready for them; what was done."""
+        end = ctx.clock.now() + self.wait
 
         def attempt() -> tuple[tuple[Snapshot, bool] | None, str]:
             found = self._read(backend)
-            up = self._condition(found)
-            if up is None:
+            if self._condition(found) is None and ctx.clock.now() < end:
                 return None, "an IPv6 address that is not tentative"
+            up = self._is_met(found)
             missing = next(_missing_devices(self._route, found), "") if up else ""
             return (None, missing) if missing else ((found, up), "")
 
         snapshot, up = await_found(ctx, backend, attempt, wait=self.wait)
         if up and (error := self._taken_address(snapshot)):
             raise error
+        if self._condition(snapshot) is None:
+            devs = " or ".join(self._settings.interfaces)
+            told = "probes are rewritten all the same, as the rules match nothing where there is no IPv6"
+            ctx.log.warning("no address of %s has got beyond tentative within %g s; %s", devs, self.wait, told)
         return self._change(ctx, nft, backend, snapshot, up=up)
 
     def _change(
@@ -355,8 +369,9 @@ class RewriteProbeSource(HostTask[ProbeResult]):
         forwarding = self._setting("all", "forwarding")
         accepting = {dev: self._setting(dev, "accept_ra") for dev in settings.interfaces}
         there = [link for link in snapshot.links if link.name in settings.interfaces]
+        masters = {link.master for link in there}
         return rewrite.Surroundings(
-            links=tuple(there),
+            links=(*there, *(link for link in snapshot.links if link.name in masters and link not in there)),
             addresses=self._addresses(snapshot),
             forwarding=None if forwarding is None else bool(forwarding),
             accept_ra={dev: value for dev, value in accepting.items() if value is not None},

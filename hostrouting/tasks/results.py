@@ -219,6 +219,8 @@ class CleanupResult:
     undo_file: str = ""
     """What brings it back; empty where nothing was deleted."""
     is_dry_run: bool = False
+    unapproved: tuple[Deletion, ...] = ()
+    """What is stale as well, and stays: it was not in the plan that was agreed to."""
 
     def log_fields(self) -> dict[str, object]:
         """How much is stale or was deleted, what is in conflict, and what brings it back."""
@@ -227,6 +229,7 @@ class CleanupResult:
             "deleted": len(self.deleted),
             "conflicts": len(self.plan.conflicts),
             "unreadable": len(self.plan.unreadable),
+            "unapproved": len(self.unapproved),
         }
         fields = {name: count for name, count in fields.items() if count or name in {"stale", "deleted"}}
         more: dict[str, object] = {"undo_file": self.undo_file} if self.undo_file else {}

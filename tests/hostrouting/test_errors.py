@@ -11,6 +11,7 @@ from hostrouting.effects import tell_effects
 from hostrouting.errors import (
     AmbiguousRule,
     ApplyError,
+    ApprovedPlanError,
     BackendError,
     CleanupIncomplete,
     CleanupRefused,
@@ -87,6 +88,7 @@ MADE = {
     FileError: FileError("cannot be read", path="/etc/x", errno=13),
     CleanupRefused: CleanupRefused(["one", "other"]),
     CleanupIncomplete: CleanupIncomplete("1 of 2 things were deleted; what is left", ["one"]),
+    ApprovedPlanError: ApprovedPlanError("/plan.json", "deletions is missing"),
     UndoFileError: UndoFileError("/x.undo", "line 1: it is not a command"),
     AmbiguousRule: AmbiguousRule(["PREROUTING -j DROP"], twin="PREROUTING -s Unicast -j DROP"),
     UnitFailed: UnitFailed("x.service", result="exit-code", status=3, words=["a", "b"]),

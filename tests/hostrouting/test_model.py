@@ -251,6 +251,7 @@ class TestSnapshotIsAValue:
             tuple[int, int] | None: (3, 4),
             tuple[tuple[str, str], ...]: (("tun_id", "5"),),
             tuple[NextHop, ...]: (NextHop("z", weight=2),),
+            tuple[str, ...]: ("expires",),
         }
         fields = attrs.fields(cls)
         full: dict[str, Any] = {field.name: samples.get(field.type) for field in fields}

@@ -11,9 +11,10 @@ from typing import Any
 from hostrouting.config import AzureVnetCleanupConfig, HostRoutingConfig
 from hostrouting.model import Link, Route
 from hostrouting.neighbours import EthernetLink, Neighbour, PeerMac
-from hostrouting.testing import FakeHost, MemoryBackend, MemoryEbtables, MemoryLinkLayer, plain_vm
+from hostrouting.testing import FakeFiles, FakeHost, MemoryBackend, MemoryEbtables, MemoryLinkLayer, plain_vm
 
 __all__ = [
+    "BOOT",
     "DEAD",
     "LINKS",
     "LIVE",
@@ -25,12 +26,15 @@ __all__ = [
     "azure_config",
     "azure_host",
     "azure_settings",
+    "named",
     "pod_rules",
     "stale_rules",
 ]
 
 MANAGED = ("10.240.0.0/16", "fd00:1::/64")
 DEAD, LIVE = "02:00:00:00:00:05", "02:00:00:00:00:aa"
+BOOT = {"/proc/sys/kernel/hostname": "node-7\n", "/proc/sys/kernel/random/boot_id": "0f5b-1\n"}
+"""What the kernel says of a host that has a name."""
 R1 = "PREROUTING -p ARP --arp-op Request --arp-ip-dst {} -j arpreply --arpreply-mac {}"
 R2 = "PREROUTING -p IPv4 -i eth0 --ip-dst {} -j dnat --to-dst {} --dnat-target ACCEPT"
 R3 = "PREROUTING -p IPv6 -i eth0 --ip6-dst {} -j dnat --to-dst {} --dnat-target ACCEPT"
@@ -80,6 +84,11 @@ def azure_kernel() -> MemoryBackend:
     kernel.ip_route("add", Route.to("10.240.0.7/32", dev="azv2", protocol=3, metric=7))
     kernel.ip_route("add", Route.to("10.240.0.8/32", dev="azv1", protocol=3))
     return kernel
+
+
+def named(name: str, boot: str = "0f5b-1") -> FakeFiles:
+    """The files of a host of this name."""
+    return FakeFiles(dict(zip(BOOT, (f"{name}\n", f"{boot}\n"), strict=True)))
 
 
 def azure_host(**changed: Any) -> FakeHost:

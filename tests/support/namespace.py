@@ -224,6 +224,7 @@ def _route(entry: dict[str, Any], family: int) -> Route:
         mtu=metrics.get("mtu"),
         advmss=metrics.get("advmss"),
         nexthop_id=entry.get("nhid"),
+        unread=(*["pref"] * (entry.get("pref", "medium") != "medium"), *["expires"] * ("expires" in entry)),
     )
 
 

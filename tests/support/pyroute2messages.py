@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from hostrouting.model import PATHLESS, ROUTE_TYPES, Address, Link, NextHop, Prefix, Route, Rule, as_ip
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from hostrouting.model import IP
 
@@ -158,7 +158,21 @@ def route_of(data: bytes, names: Mapping[int, str], nexthops: Mapping[int, tuple
         mtu=metrics and metrics.get_attr("RTAX_MTU"),
         advmss=metrics and metrics.get_attr("RTAX_ADVMSS"),
         nexthop_id=number,
+        unread=tuple(_unread(route, metrics)),
     )
+
+
+_METRICS = (
+    *("LOCK", "WINDOW", "RTT", "RTTVAR", "SSTHRESH", "CWND", "REORDERING", "HOPLIMIT", "INITCWND", "FEATURES"),
+    *("RTO_MIN", "INITRWND", "QUICKACK"),
+)
+
+
+def _unread(route: Any, metrics: Any) -> Iterator[str]:
+    """The names of what has no field."""
+    yield from (name.lower() for name in _METRICS if metrics and metrics.get_attr(f"RTAX_{name}"))
+    yield from (["congctl"] if metrics and metrics.get_attr("RTAX_CC_ALGO") else [])
+    yield from (word for name, word in (("FLOW", "realm"), ("PREF", "pref")) if route.get_attr(f"RTA_{name}"))
 
 
 def _leg(hop: Any, device: int | None, names: Mapping[int, str], weight: int) -> NextHop:

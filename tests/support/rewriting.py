@@ -51,16 +51,19 @@ class _Files(FakeFiles):
 class Rewriting:
     """The task, and what can be asked of it."""
 
-    def __init__(self, node: Namespace, **more: Any) -> None:
-        """On this host, with these settings beside the usual ones."""
+    def __init__(self, node: Namespace, *, wait: float | None = None, **more: Any) -> None:
+        """On this host, with these settings beside the usual ones; the task waits so many seconds."""
         self._node = node
+        self._waiting: dict[str, Any] = {} if wait is None else {"wait": wait}
         self._files = _Files()
         self._host = Host(backend=NetlinkBackend, files=self._files, manager=FakeManager(), nftables=NftProgram)
         self.changed(**more)
 
     def changed(self, **more: Any) -> None:
         """From now on the settings are these beside the usual ones."""
-        self._task = RewriteProbeSource(HostRoutingConfig(probe_rewrite=settings(**more)), host=self._host)
+        self._task = RewriteProbeSource(
+            HostRoutingConfig(probe_rewrite=settings(**more)), host=self._host, **self._waiting
+        )
 
     def apply(self) -> ProbeResult:
         """What it did, once it is done."""

@@ -72,6 +72,27 @@ _VERBS: dict[Verb, tuple[int, int]] = {
 }
 _RTA_GATEWAY, _RTA_PRIORITY, _RTA_PREFSRC, _RTA_METRICS, _RTA_MULTIPATH, _RTA_VIA = 5, 6, 7, 8, 9, 18
 _RTAX_MTU, _RTAX_ADVMSS = 2, 8
+_RTA_CACHEINFO, _EXPIRES = 12, slice(8, 12)  # a field of struct rta_cacheinfo
+_UNREAD = {11: "realm", 20: "pref", 21: "encap"}
+"""The attributes that are named only, by their numbers (RTA_…); zeros are as good as none."""
+_UNREAD_METRICS = {
+    1: "lock",
+    3: "window",
+    4: "rtt",
+    5: "rttvar",
+    6: "ssthresh",
+    7: "cwnd",
+    9: "reordering",
+    10: "hoplimit",
+    11: "initcwnd",
+    12: "features",
+    13: "rto_min",
+    14: "initrwnd",
+    15: "quickack",
+    16: "congctl",
+    17: "fastopen_no_cookie",
+}
+"""The same for metrics (RTAX_…)."""
 _RTNH_F_DEAD, _RTNH_F_PERVASIVE, _RTNH_F_ONLINK, _RTNH_F_LINKDOWN = 0x1, 0x2, 0x4, 0x10
 
 RTMSG = struct.Struct("=8BI")
@@ -187,6 +208,21 @@ class _Metric(_Row):
         return None if packed is None else int.from_bytes(packed, byteorder)
 
 
+class _Unread(_Row):
+    """What there is no other row for, each by its name; nobody asks for it, so none of it is written."""
+
+    def write(self, said: Any, parts: _Parts) -> None:
+        pass
+
+    def read(self, parts: _Parts) -> Any:
+        attributes = parts.attributes
+        found = [name for number, name in _UNREAD_METRICS.items() if any(parts.metrics.get(number, b""))]
+        found += [name for number, name in _UNREAD.items() if any(attributes.get(number, b""))]
+        # A route without an end has 0 there. It is looked at last, for every IPv6 route has such an attribute.
+        found += ["expires"] * any(attributes.get(_RTA_CACHEINFO, b"")[_EXPIRES])
+        return tuple(found)
+
+
 class _Source(_Row):
     """An address of the route's own family."""
 
@@ -294,6 +330,7 @@ ROUTE = (
     _Metric("mtu", _RTAX_MTU),
     _Metric("advmss", _RTAX_ADVMSS),
     _Optional("nexthop_id", n.RTA_NH_ID),
+    _Unread("unread"),
 )
 """Where each field of a Route is; the destination is written first, then an only leg's gateway."""
 

@@ -380,7 +380,7 @@ function add(from, length_,   to) {
 function unsafe(from, to, reason, text) {
   text = span(from, to) " " text "; see: hostrouting repair"
   unsafes = joined(unsafes, "{" range_json(from, to) ", \"reason\": " quoted(reason) ", \"text\": " quoted(text) "}")
-  unsafe_text[++unsafe_count] = text
+  unsafe_text[++unsafe_count] = "UNSAFE: " text
 }
 function cost(f) {
   if (cost_told[f_what[f]]++ || kind == "no-route" || (kind == "overlap" && via)) return

@@ -62,18 +62,19 @@ run() {
   return "$status"
 }
 
-# Whether the probes are to be rewritten. An address that may still prove to be a duplicate is waited for.
+# Whether the probes are to be rewritten. An address that may still prove to be a duplicate is waited for, and counts
+# when the time is over: the rules match nothing where there is no IPv6, and without them every backend looks dead.
 is_wanted() {
-  local dev line unknown IFS=$'\n'
+  local dev line unknown tentative IFS=$'\n'
   [[ $condition == local-ipv6 ]] || { [[ $condition == always ]]; return; }
   while :; do
-    unknown=''
+    unknown='' tentative=''
     for dev in "${interfaces[@]}"; do
       run ip -6 -o address show dev "$dev" scope global || unknown="$dev: ${said%%$'\n'*}"
       for line in $said; do
         case $line in
           *' dadfailed '*) ;;
-          *' tentative '*) unknown="$dev: its address is tentative" ;;
+          *' tentative '*) unknown=$dev tentative=1 ;;
           *' inet6 '*) return 0 ;;
         esac
       done
@@ -82,6 +83,12 @@ is_wanted() {
     ((waited < wait * 5)) || break
     nap
   done
+  if [[ $tentative ]]; then
+    printf -v dev ' or %s' "${interfaces[@]}"
+    say 4 "no address of ${dev:4} has got beyond tentative within $wait s; probes are rewritten all the same, as the \
+rules match nothing where there is no IPv6"
+    return 0
+  fi
   say 4 "probes are not rewritten, for no interface had an IPv6 address within $wait s ($unknown)"
   return 1
 }

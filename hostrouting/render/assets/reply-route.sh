@@ -2,6 +2,7 @@
 
 readonly METRIC=1024 # the kernel's, for an IPv6 route that names none
 
+# One that expires is not as wanted, whoever has made it: the replies would be lost when it goes.
 # Looks at the routes to the global address, which are listed in the order in which the kernel takes them. Sets
 # `is_there`; `holder`, a route of another owner that has our metric; and `stale`, those of ours that are not as wanted.
 look_at_routes() {

@@ -95,7 +95,7 @@ class TestRules:
 
     def test_a_device_that_is_not_an_uplink(self) -> None:
         """A rule for a pod's own veth is not one that azure-vnet makes."""
-        assert why_kept(STALE.replace("eth0", "azv1")) == "azv1 is not an uplink: it is a pod's veth"
+        assert why_kept(STALE.replace("eth0", "azv1")) == "azv1 is not an uplink: it is a port for a pod"
 
     def test_an_uplink_that_is_not_in_the_bridge(self) -> None:
         """Then no frame meets the rules: they are inert, and stay."""
@@ -171,9 +171,42 @@ class TestPods:
     def test_a_port_that_cannot_be_asked(self) -> None:
         """As long as one port's other end is unknown, no MAC address is known to be dead."""
         assert why_kept(STALE, links=[*LINKS, UNKNOWN]) == (
-            "whether its pod is alive is not known: the other end of azv9 cannot be asked for its MAC address"
+            "whether its pod is alive is not known: which MAC addresses are behind azv9 cannot be found out"
         )
         assert planned(STALE, links=[*LINKS, UNKNOWN], settings={"require_dead_mac": False}).deletions
+
+    @pytest.mark.parametrize("kind", ["tun", "vxlan", "openvswitch", "one of tomorrow"])
+    def test_a_port_that_is_neither_a_veth_nor_an_uplink(self, kind: str) -> None:
+        """Behind a tap there may be a VM with any MAC address: rules, neighbours and routes by the bridge stay."""
+        tap = EthernetLink(name="tap0", index=9, kind=kind, mac="fe:00:00:00:00:09", master="azure0")
+        told = "whether its pod is alive is not known: which MAC addresses are behind tap0 cannot be found out"
+        plan = planned(
+            STALE,
+            neighbours=[Neighbour("10.240.0.5", DEAD, "azure0")],
+            routes=[Route.to("10.240.0.5/32", dev="azure0")],
+            links=[*LINKS, tap],
+        )
+        assert plan.uplinks == ("eth0",)
+        assert [(it.kind, it.reason) for it in plan.kept] == [(it, told) for it in ("rule", "neighbour", "route")]
+        assert plan.is_empty
+        assert why_kept(STALE.replace("eth0", "tap0"), links=[*LINKS, tap]) == (
+            "tap0 is not an uplink: it is a port for a pod"
+        )
+        assert planned(STALE, links=[*LINKS, tap], settings={"require_dead_mac": False}).deletions
+        # The operator knows that it leads to the network of the node.
+        assert planned(STALE, links=[*LINKS, tap], settings={"uplinks": ["tap0"]}).deletions
+
+    @pytest.mark.parametrize("kind", ["", "bond", "team", "vlan", "macvlan"])
+    def test_the_kinds_of_uplinks(self, kind: str) -> None:
+        """Hardware, and what is made of it, is an uplink."""
+        links = [attrs.evolve(it, kind=kind) if it.name == "eth0" else it for it in LINKS]
+        assert planned(STALE, links=links).deletions
+
+    def test_a_route_by_a_tap(self) -> None:
+        """A route by a device of azure-vnet behind which there may be a VM stays."""
+        tap = EthernetLink(name="azv9", index=9, kind="tun")
+        told = "whether its pod is alive is not known: what is behind azv9 cannot be found out"
+        assert why_kept(routes=[Route.to("10.240.0.5/32", dev="azv9")], links=[*LINKS, tap]) == told
 
     def test_an_unknown_veth_elsewhere(self) -> None:
         """One that is not in a bridge of azure-vnet does not matter."""
@@ -251,7 +284,7 @@ class TestRoutes:
     @pytest.mark.parametrize("links", [[*LINKS, UNKNOWN], LINKS])
     def test_by_a_device_that_cannot_be_asked(self, links: Sequence[EthernetLink]) -> None:
         """Where the other end is unknown, or the device came after the look, the route stays."""
-        told = "whether its pod is alive is not known: the other end of azv9 cannot be asked"
+        told = "whether its pod is alive is not known: what is behind azv9 cannot be found out"
         assert why_kept(routes=[Route.to("10.240.0.5/32", dev="azv9")], links=links) == told
 
     def test_kept_for_its_address(self) -> None:
@@ -269,6 +302,12 @@ class TestRoutes:
         told = f"azure-vnet does not make routes with proto {name}"
         assert why_kept(routes=[route], links=links) == told
         assert planned(routes=[attrs.evolve(route, protocol=2)], links=links).deletions
+
+    @pytest.mark.parametrize(("dev", "links"), [("azure0", LINKS[:3]), ("azv2", LINKS)])
+    def test_what_could_not_be_brought_back(self, dev: str, links: Sequence[EthernetLink]) -> None:
+        """A route with something that an undo file does not have stays, and what that is, is named."""
+        route = attrs.evolve(Route.to("10.240.0.5/32", dev=dev), unread=("lock", "initcwnd"))
+        assert why_kept(routes=[route], links=links) == "it could not be brought back with its lock, initcwnd"
 
     @pytest.mark.parametrize(
         "route",

@@ -7,7 +7,7 @@ from ipaddress import ip_address
 
 import pytest
 
-from hostrouting.azure_vnet import Endpoint, StateFileUnreadable, active_file, read_state
+from hostrouting.azure_vnet import Endpoint, StateFileUnreadable, read_state
 
 ENDPOINT = {
     "HostIfName": "azv1",
@@ -58,24 +58,3 @@ def test_what_is_not_a_state_file(text: str, why: str) -> None:
     """A file that is cut short, or is something else, is an error: what it does not say may be a live pod."""
     with pytest.raises(StateFileUnreadable, match=why):
         read_state(text)
-
-
-AZURE = json.dumps({"cniVersion": "0.3.0", "plugins": [{"type": "azure-vnet"}, {"type": "portmap"}]})
-OTHER = json.dumps({"type": "cilium-cni"})
-
-
-@pytest.mark.parametrize(
-    ("files", "active"),
-    [
-        ({}, None),
-        ({"05-cilium.conf": OTHER, "10-azure.conflist": AZURE}, None),
-        ({"10-azure.conflist": AZURE, "15-cilium.conf": OTHER}, "10-azure.conflist"),
-        ({"05-broken.conflist": "{", "06-empty.json": "{}", "10-azure.conflist": AZURE}, "10-azure.conflist"),
-        ({"05-azure.conflist.bak": AZURE, "10-cilium.conf": OTHER}, None),
-        ({"05.json": json.dumps({"type": "azure-vnet"})}, "05.json"),
-        ({"05.conflist": '{"plugins": 3}', "06.conf": "[]"}, None),
-    ],
-)
-def test_whether_azure_vnet_is_active(files: dict[str, str], active: str | None) -> None:
-    """The first usable file decides, as it does for a container runtime."""
-    assert active_file(files, files.get) == active

@@ -37,6 +37,7 @@ OTHERS: dict[str, Any] = {
     "mtu": 1400,
     "advmss": 1300,
     "nexthop_id": 5,
+    "unread": ("expires",),
 }
 OTHERS_OF_LEG: dict[str, Any] = {
     "dev": "ib0",
@@ -64,7 +65,7 @@ class TestFields:
         assert sorted(row.field for row in ROUTE) == sorted(OTHERS) == sorted(attrs.fields_dict(Route))
         assert sorted(row.field for row in LEG) == sorted(OTHERS_OF_LEG) == sorted(attrs.fields_dict(NextHop))
 
-    @pytest.mark.parametrize("field", [field.name for field in attrs.fields(Route)])
+    @pytest.mark.parametrize("field", [field.name for field in attrs.fields(Route) if field.name != "unread"])
     def test_of_a_route(self, field: str) -> None:
         """Another value is another message, also of an encoder that knows the first, and is read again."""
         encoder, other = ChangeEncoder(number_of), attrs.evolve(PLAIN, **{field: OTHERS[field]})
@@ -85,6 +86,25 @@ class TestFields:
         messages = [encoder.message(Change("add", route), 0) for route in (first, other)]
         assert messages == [encode_change("add", route, number_of) for route in (first, other)]
         assert (messages[0] != messages[1]) is asked
+
+    @pytest.mark.parametrize(
+        ("attributes", "unread"),
+        [
+            (
+                [("RTA_METRICS", {"attrs": [("RTAX_MTU", 1400), ("RTAX_LOCK", 4), ("RTAX_INITCWND", 9)]})],
+                ("lock", "initcwnd"),
+            ),
+            ([("RTA_METRICS", {"attrs": [("RTAX_MTU", 1400), ("RTAX_HOPLIMIT", 0)]})], ()),
+            ([("RTA_FLOW", 7)], ("realm",)),
+            ([("RTA_PREF", 1)], ("pref",)),
+            ([("RTA_PREF", 0)], ()),
+        ],
+    )
+    def test_what_has_no_field(self, attributes: list[tuple[str, Any]], unread: tuple[str, ...]) -> None:
+        """What a route has beside its fields is named; it is not asked for."""
+        told = encode("route", n.RTM_NEWROUTE, fields={"family": 2, "type": 1}, attributes=attributes)
+        assert read_route(told, NAMES, {}).unread == unread
+        assert there_and_back(attrs.evolve(PLAIN, unread=("expires",))) == PLAIN
 
     @pytest.mark.parametrize("field", REMARKS)
     def test_of_a_remark(self, field: str) -> None:

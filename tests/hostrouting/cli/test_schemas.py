@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import pytest
 
+from hostrouting.azure_vnet import CleanupPlan
 from hostrouting.backends.base import Change
 from hostrouting.cli.commands import COMMANDS
 from hostrouting.cli.schemas import ERROR
@@ -117,6 +118,9 @@ def documents(written: Callable[..., str], repaired: str, tmp_path: Path) -> lis
 
     stale = tmp_path / "stale.json"
     stale.write_text(json.dumps({"azureVnetCleanup": {"managed": list(MANAGED), "ifAzureVnetActive": "warn"}}))
+    agreed = tmp_path / "agreed.json"
+    empty = {"schema": "hostrouting/clean/1", "action": "plan", **CleanupPlan().to_mapping()}
+    agreed.write_text(json.dumps(empty))
     active = FakeFiles({"/etc/cni/net.d/10.conf": '{"type": "azure-vnet"}', "/var/run/azure-vnet.json": "{"})
     inert = MemoryEbtables([R2.format("10.240.0.5", DEAD).replace("eth0", "eth7"), OWN[0]])
 
@@ -161,6 +165,10 @@ def documents(written: Callable[..., str], repaired: str, tmp_path: Path) -> lis
         told("clean", "azure-vnet", "--config", str(stale), host=azure_host(files=active, bridge_rules=inert)),
         told("clean", "azure-vnet", "--config", str(stale), "--apply", host=azure_host(files=active)),
         told("clean", "azure-vnet", "--config", str(stale), "--apply", host=azure_host()),
+        told("clean", "azure-vnet", "--config", str(stale), "--apply", "--approved", str(agreed), host=azure_host()),
+        told(
+            "clean", "azure-vnet", "--config", str(stale), host=azure_host(bridge_rules=MemoryEbtables(others="what?"))
+        ),
         told("plan", "--config", str(always), kernel=barred),
     ]
 

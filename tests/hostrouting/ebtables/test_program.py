@@ -17,6 +17,7 @@ from hostrouting.errors import (
     EbtablesNotPermitted,
     EbtablesRefused,
     EbtablesTimeout,
+    EbtablesTooOld,
     EbtablesWrongBackend,
 )
 from hostrouting.system.programs import Ended
@@ -268,6 +269,36 @@ def test_another_process_in_the_way() -> None:
     with pytest.raises(EbtablesRefused, match="could not delete 1 rule "):
         EbtablesProgram("nft", run=said).delete_one(ARP)
     assert sum("restore" in words[0] for words, _ in said.asked) == 3
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Ended(0, err="Can't open --noflush: No such file or directory at /usr/sbin/ebtables-legacy-restore line 53.\n"),
+        Ended(1, err="ebtables-legacy-restore: unrecognized option '--noflush'\nUsage: ebtables-restore\n"),
+    ],
+)
+def test_a_program_that_is_too_old(answer: Ended) -> None:
+    """A restore without --noflush is an error with its remedy, also where it ends well and has done nothing."""
+    said = Said(legacy_save=MODULE, legacy_list=listed(ARP), legacy_restore=answer)
+    ebtables = EbtablesProgram("legacy", run=said)
+    verbs: list[Callable[[], Any]] = [
+        lambda: ebtables.delete([ARP]),
+        lambda: ebtables.delete_one(ARP),
+        lambda: ebtables.add([ARP]),
+    ]
+    for verb in verbs:
+        said.asked.clear()
+        with pytest.raises(EbtablesTooOld, match=r"does not know --noflush, .* install ebtables 2\.0\.11 or"):
+            verb()
+        assert sum("restore" in words[0] for words, _ in said.asked) == 1
+
+
+def test_usage_that_names_the_option() -> None:
+    """A program that says how it is used knows the option; what it refuses is something else."""
+    usage = Ended(1, err="ebtables-restore: something else\nUsage: ebtables-restore [ --verbose ] [ --noflush ]\n")
+    with pytest.raises(EbtablesRefused, match="something else"):
+        EbtablesProgram("nft", run=Said(nft_save=saved(ARP), nft_restore=usage)).add([ARP])
 
 
 def test_what_is_added_is_not_tried_again() -> None:

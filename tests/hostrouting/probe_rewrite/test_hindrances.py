@@ -5,6 +5,7 @@ from __future__ import annotations
 from ipaddress import IPv6Address
 from typing import Any
 
+import attrs
 import pytest
 
 from hostrouting.config import ProbeRewriteConfig
@@ -45,6 +46,13 @@ def test_each(changed: dict[str, Any], kind: str, certain: bool, words: str) -> 
     [found] = find_hindrances(CONFIG, Surroundings(**{**WELL, **changed}))
     assert (found.kind, found.is_certain) == (kind, certain)
     assert words in found.text
+
+
+@pytest.mark.parametrize(("kind", "expected"), [("vrf", 0), ("bridge", 1), ("bond", 1), ("team", 1), ("", 1)])
+def test_what_the_link_is_a_port_of(kind: str, expected: int) -> None:
+    """A bridge or a bond takes the place of the link as the device that a packet came in by; a VRF does not."""
+    around = {**WELL, "links": (attrs.evolve(ETH0, master="top"), Link(name="top", index=3, kind=kind))}
+    assert len(find_hindrances(CONFIG, Surroundings(**around))) == expected
 
 
 def test_own_addresses() -> None:

@@ -17,12 +17,14 @@ from hostrouting.config import HostRoutingConfig
 from hostrouting.ebtables import refusal
 from hostrouting.effects import effects_of
 from hostrouting.errors import (
+    ApprovedPlanError,
     BackendError,
     CleanupIncomplete,
     CleanupRefused,
     EbtablesMissing,
     EbtablesNotLoaded,
     EbtablesTimeout,
+    EbtablesTooOld,
     EbtablesWrongBackend,
     FileError,
     UndoFileError,
@@ -32,6 +34,7 @@ from hostrouting.model import Route
 from hostrouting.neighbours import EthernetLink, Neighbour, PeerMac
 from hostrouting.tasks import CleanStaleAzureVnet, CleanupResult, Configure, UndoAzureVnetCleanup, UndoResult
 from hostrouting.testing import FakeFiles, FakeHost, MemoryEbtables
+from phases.testing import FakeClock
 from tests.support.azure_leftovers import (
     DEAD,
     LINKS,
@@ -41,6 +44,7 @@ from tests.support.azure_leftovers import (
     R2,
     azure_config,
     azure_host,
+    named,
     pod_rules,
     stale_rules,
 )
@@ -309,6 +313,65 @@ class TestMeanwhile:
         assert result.after is not None
         assert len(result.after.deletions) == 2
 
+    def test_what_was_not_shown_is_told(self) -> None:
+        """It is in the result, and also where nothing of what was shown is stale any more."""
+        host = azure_host(files=named("node-7"))
+        shown = look(host)
+        ebtables_of(host).rules += [STALE, R1.format("10.240.0.77", DEAD)]
+        result = clean(host, shown)
+        assert [it.spec for it in result.unapproved] == [STALE, R1.format("10.240.0.77", DEAD)]
+        assert result.log_fields()["unapproved"] == 2
+        again = clean(host, shown)
+        assert {it.spec for it in again.deleted} == {STALE}
+        assert [it.spec for it in clean(host, shown).unapproved] == [R1.format("10.240.0.77", DEAD)]
+        assert len(clean(host, CleanupPlan(), dry_run=True).unapproved) == 1
+
+    def test_a_dry_run_of_what_was_approved(self) -> None:
+        """It tells what would be deleted: what was approved and is stale still."""
+        host = azure_host(files=named("node-7"))
+        shown = look(host)
+        ebtables_of(host).rules.remove(STALE)
+        host.neighbours.neighbours.append(Neighbour("10.240.0.33", DEAD, "azure0"))
+        result = clean(host, shown, dry_run=True)
+        assert len(result.plan.deletions) == 11
+        assert len(result.unapproved) == 1
+
+    def test_a_plan_that_was_read_back(self) -> None:
+        """A plan from its plain values deletes what the plan itself does."""
+        host = azure_host(files=named("node-7"))
+        shown = CleanupPlan.from_mapping(look(host).to_mapping())
+        assert len(clean(host, shown).deleted) == 12
+        assert restore(host).log_fields() == {"restored": 12}
+
+    @pytest.mark.parametrize(
+        ("files", "why"),
+        [
+            (named("node-8", "0f5b-2"), "it is about node-7, and this is node-8"),
+            (named("node-7", "0f5b-2"), "it is about node-7 before its last boot, and rules"),
+            (FakeFiles(), "it is about node-7, and this is this host"),
+        ],
+    )
+    @pytest.mark.parametrize("dry_run", [True, False])
+    def test_a_plan_of_another_host(self, files: FakeFiles, why: str, dry_run: bool) -> None:  # noqa: FBT001  a parameter
+        """The plan of another host, or of this one before a reboot, is refused, and nothing is deleted."""
+        shown = look(azure_host(files=named("node-7")))
+        host = azure_host(files=files)
+        before = state_of(host)
+        with pytest.raises(phases.TaskFailed) as caught:
+            clean(host, shown, dry_run=dry_run)
+        assert isinstance(caught.value.error, ApprovedPlanError)
+        assert f"the approved plan: {why}" in str(caught.value.error)
+        assert state_of(host) == before
+
+    def test_what_will_be_deleted_is_logged_first(self, caplog: pytest.LogCaptureFixture) -> None:
+        """Each deletion is a line of the log before the first of them."""
+        host = azure_host()
+        lines: list[str] = []
+        ebtables_of(host).meanwhile(lambda: lines.extend(it.getMessage() for it in caplog.records), nth=3)
+        with caplog.at_level("INFO"):
+            clean(host)
+        assert sum("will delete" in line for line in lines) == 12
+
     def test_approved_nothing(self) -> None:
         """With an empty plan agreed to, nothing is deleted."""
         host = azure_host()
@@ -330,6 +393,33 @@ class TestMeanwhile:
         assert sorted([*rules, *gone]) == sorted(stale_rules())
         # What another process has deleted is not ours to bring back.
         assert sorted(UndoLog.parse(host.files.texts[UNDO]).rules) == sorted(rules)
+
+    def test_there_is_no_time_for_all_of_it(self) -> None:
+        """Rules that go one by one have ten seconds; what is left then is named, and neighbours and routes go all the same."""
+        host, clock = azure_host(), FakeClock(autojump=False)
+        ebtables = ebtables_of(host)
+        for at, line in enumerate(stale_rules()[:3]):
+            ebtables.meanwhile(partial(ebtables.rules.remove, line), nth=3 + 2 * at)
+        ebtables.meanwhile(lambda: clock.advance(9.9), nth=9)  # with the first deletion by itself
+        ebtables.meanwhile(lambda: clock.advance(0.1), nth=10)
+        task = CleanStaleAzureVnet(azure_config(), host=host)
+        with pytest.raises(phases.TaskFailed) as caught:
+            phases.execute(task, phases.Context(clock=clock, observers=[]))
+        error = caught.value.error
+        assert isinstance(error, CleanupIncomplete)
+        assert str(error).startswith(f"5 of 9 things were deleted, and are noted in {UNDO}; what is left: rule ")
+        assert [it.endswith("has 10 s; try again") for it in error.left] == [True] * 4
+        assert len(UndoLog.parse(host.files.texts[UNDO]).rules) == 2
+
+    def test_an_ebtables_that_is_too_old(self) -> None:
+        """Nothing is deleted, one by one neither, and no file says otherwise."""
+        host = azure_host()
+        ebtables_of(host).fail(refusal.too_old("ebtables-legacy-restore", ""), nth=3)
+        with pytest.raises(phases.TaskFailed) as caught:
+            clean(host)
+        assert isinstance(caught.value.error, EbtablesTooOld)
+        assert ebtables_of(host).writes == []
+        assert UNDO not in host.files.texts
 
     def test_azure_vnet_comes_back_before_the_batch(self) -> None:
         """A new look that refuses leaves nothing deleted, and no file that says otherwise."""

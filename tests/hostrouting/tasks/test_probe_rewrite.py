@@ -10,8 +10,17 @@ import pytest
 
 import phases
 from hostrouting.backends.base import Change
+from hostrouting.cli.failure import code_of
 from hostrouting.config import HostRoutingConfig
-from hostrouting.errors import ConfigError, MetadataError, NftablesError, NftMissing, RouteConflict, TableOwned
+from hostrouting.errors import (
+    ConfigError,
+    MetadataError,
+    NftablesError,
+    NftMissing,
+    RouteConflict,
+    TableNotInForce,
+    TableOwned,
+)
 from hostrouting.gate import Gate
 from hostrouting.host import Host
 from hostrouting.ingress import Programs
@@ -212,6 +221,18 @@ class TestRefusals:
         host.tables.tables[found.name] = attrs.evolve(found, flags=("owner",), chains=found.chains[:1])
         assert isinstance(failure(host), NftablesError | TableOwned)
 
+    def test_a_table_that_does_not_stay(self) -> None:
+        """A table that another program takes away at once has failed to be applied; that is not an open question."""
+        host = a_host()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(host.tables, "replace", lambda *_, **__: None)
+            error = failure(host)
+        assert isinstance(error, TableNotInForce)
+        assert str(error).startswith(
+            f"what was loaded is not in force: nftables table ip6 {TABLE}: it is missing; stop"
+        )
+        assert (code_of(error), error.can_retry) == (1, True)
+
 
 class TestConditions:
     """When probes are rewritten."""
@@ -227,6 +248,20 @@ class TestConditions:
         host.kernel.add_address("eth0", "2001:db8::5/64")
         assert apply(host, condition="local-ipv6").operations
         assert table_of(host) is not None
+
+    def test_an_address_that_stays_tentative(self, caplog: pytest.LogCaptureFixture) -> None:
+        """It is waited for; then the rules are loaded all the same, with a warning, and are as they should be."""
+        host = a_host()
+        host.kernel.add_address("eth0", "2001:db8::5/64")
+        host.files.texts["/proc/self/net/if_inet6"] = "20010db8000000000000000000000005 02 40 00 40 eth0\n"
+        result = apply(host, condition="local-ipv6")
+        assert table_of(host) is not None
+        assert routes_of(host)
+        assert result.standing is not None
+        assert result.standing.is_on
+        assert result.standing.is_right
+        assert "no address of eth0 has got beyond tentative within 30 s" in caplog.text
+        assert RewriteProbeSource(config(condition="local-ipv6"), host=host).look(up=True).operations == ()
 
     def test_the_address_goes(self) -> None:
         """When the condition does not hold any more, table and route go; the script stays."""

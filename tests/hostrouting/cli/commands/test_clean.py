@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hostrouting.testing import FakeFiles, MemoryEbtables
-from tests.support.azure_leftovers import DEAD, LIVE, MANAGED, OWN, R2, azure_host, pod_rules
+from tests.support.azure_leftovers import DEAD, LIVE, MANAGED, OWN, R2, azure_host, named, pod_rules
 from tests.support.cli import say
 
 if TYPE_CHECKING:
@@ -78,6 +78,87 @@ def test_json(config: str, host: FakeHost) -> None:
     assert (undone["action"], {it["verb"] for it in undone["operations"]}) == ("undo", {"add"})
 
 
+def approved(config: str, host: FakeHost, path: Path, **changed: object) -> str:
+    """A plan of this host, saved; the path."""
+    plan = say("clean", "azure-vnet", "--config", config, "--json", host=host).json
+    path.write_text(json.dumps({**plan, **changed}))
+    return str(path)
+
+
+def test_an_approved_plan(config: str, tmp_path: Path) -> None:
+    """Only what is in it and is stale still goes; what became stale since is told and stays. It may be piped in."""
+    host = azure_host(files=named("node-7"))
+    plan = approved(config, host, tmp_path / "plan.json")
+    new = R2.format("10.240.0.77", DEAD)
+    host.bridge_rules.rules.append(new)
+    before = sorted(host.bridge_rules.rules)
+    words = ("clean", "azure-vnet", "--config", config, "--apply", "--approved")
+    said = say(*words, plan, host=host)
+    assert (said.code, said.lines[0]) == (0, "DONE: 12 things of azure-vnet deleted")
+    at = said.lines.index("Stale as well, but not in the approved plan, and kept:")
+    assert said.lines[at + 1].startswith(f"  rule {new}    # ")
+    assert "will delete" in said.err
+    assert host.bridge_rules.rules == [*OWN, *pod_rules(9, LIVE), new]
+    with open(plan, "rb") as stream:
+        again = say(*words, "-", "--json", host=host, stdin=stream.read()).json
+    assert [it["spec"] for it in again["unapproved"]] == [new]
+    assert (again["operations"], again["host"]) == ([], "node-7")
+    say("clean", "azure-vnet", "--undo", UNDO, host=host)
+    assert sorted(host.bridge_rules.rules) == before
+
+
+def test_without_an_approved_plan_it_makes_one(config: str, host: FakeHost) -> None:
+    """What becomes stale between the plan that --apply makes and the deletion stays as well, and is told."""
+    new = R2.format("10.240.0.77", DEAD)
+    host.bridge_rules.meanwhile(lambda: host.bridge_rules.rules.append(new), nth=2)
+    said = say("clean", "azure-vnet", "--config", config, "--apply", host=host)
+    assert new in host.bridge_rules.rules
+    assert "Stale as well, but not in the approved plan, and kept:" in said.lines
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"schema": "hostrouting/clean/2"}, "it does not say 'hostrouting/clean/1' as its schema"),
+        ({"action": "apply"}, "it is not a plan: its action is not 'plan'"),
+        ({"deletions": [{}]}, "deletions[0].kind is missing"),
+    ],
+)
+def test_not_an_approved_plan(
+    config: str, tmp_path: Path, host: FakeHost, changed: dict[str, object], why: str
+) -> None:
+    """A file that is not a plan, or one of another schema, is bad input, and nothing is changed."""
+    path = approved(config, host, tmp_path / "plan.json", **changed)
+    said = say("clean", "azure-vnet", "--config", config, "--apply", "--approved", path, host=host)
+    assert said.code == 2
+    assert f"{path}: {why}; make one here: hostrouting clean azure-vnet" in said.err
+    assert host.bridge_rules.writes == []
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [(None, "it cannot be read"), (b"{", "it is not JSON"), (b"\xff{", "it is not JSON"), (b"[]", "it does")],
+)
+def test_no_plan_at_all(config: str, tmp_path: Path, host: FakeHost, text: bytes | None, why: str) -> None:
+    """The same for what cannot be read, and what is not JSON."""
+    path = tmp_path / "plan.json"
+    if text is not None:
+        path.write_bytes(text)
+    said = say("clean", "azure-vnet", "--config", config, "--apply", "--approved", str(path), host=host)
+    assert said.code == 2
+    assert f"{path}: {why}" in said.err
+
+
+def test_the_plan_of_another_host(config: str, tmp_path: Path) -> None:
+    """It is bad input, and nothing is changed."""
+    path = approved(config, azure_host(files=named("node-7")), tmp_path / "plan.json")
+    host = azure_host(files=named("node-8", "0f5b-2"))
+    said = say("clean", "azure-vnet", "--config", config, "--apply", "--approved", path, host=host)
+    assert said.code == 2
+    assert said.lines[0].startswith("FAILED: the approved plan: it is about node-7, and this is node-8; make one here")
+    assert host.bridge_rules.writes == []
+
+
 def test_refused(config: str) -> None:
     """Where azure-vnet is active, the plan says that --apply would be refused, and it is."""
     host = azure_host(files=FakeFiles(dict(ACTIVE)))
@@ -139,6 +220,12 @@ def test_lines_and_notes(config: str) -> None:
     [
         (("clean", "azure-vnet"), 2, "azureVnetCleanup: missing; name a configuration"),
         (("clean", "azure-vnet", "--apply"), 2, "azureVnetCleanup: missing; name a configuration"),
+        (("clean", "azure-vnet", "--approved", "x"), 2, "--approved: is a plan to carry out; add --apply"),
+        (
+            ("clean", "azure-vnet", "--config", "-", "--apply", "--approved", "-"),
+            2,
+            "--config: '-' is standard input, and so is --approved",
+        ),
         (("clean", "cilium"), 2, "'cilium' is not a known CNI"),
         (("clean", "azure-vnet", "--apply", "--undo", "x"), 2, "not allowed with argument --apply"),
     ],
