@@ -3,9 +3,9 @@
 Here: the table. Not here: which routes of a host match it (`pod_blocks`, and the check at boot), and which devices are
 a CNI's (`config.values`).
 
-kube-router (protocol 17) and Antrea install unicast routes only. OVN-Kubernetes (protocol 85) has an unreachable default
-route in the table of each VRF: that is not a pod block, so it has no row. BIRD also installs `unreachable` where it has no
-route to the block of another node: those pods are lost, so that has no row either.
+kube-router (protocol 17) and Antrea install unicast routes only. OVN-Kubernetes (protocol 85) has an unreachable
+default route in the table of each VRF: that is not a pod block, so it has no row. BIRD also installs `unreachable`
+where it has no route to the block of another node: those pods are lost, so that has no row either.
 """
 
 import attrs

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
-from ipaddress import ip_address
+from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
 
@@ -107,10 +107,10 @@ def comparable(document: dict[str, Any]) -> dict[str, Any]:
             finding["kind"] = "no-route"
         before = findings[-1] if findings else {}
         if all(before.get(key) == finding[key] for key in ("cidr", "kind", "via")):
-            first, last = int(ip_address(before["last"])), int(ip_address(finding["first"]))
+            first, last = int(IPv4Address(before["last"])), int(IPv4Address(finding["first"]))
             if first + 1 == last:
                 findings[-1] = finding = {**finding, "first": before["first"]}
-                ends = (int(ip_address(finding[key])) for key in ("first", "last"))
+                ends = (int(IPv4Address(finding[key])) for key in ("first", "last"))
                 finding["prefixes"] = [str(prefix) for prefix in prefixes_between(IPV4, *ends)]
                 continue
         findings.append(finding)
@@ -147,11 +147,13 @@ def left_open(snapshot: Snapshot, config: HostRoutingConfig, document: dict[str,
     assert not [route for route in routes if route.key in foreign], "a route that is not ours would be replaced"
     kept = [route for route in snapshot.routes if route.key not in {it.key for it in routes}]
     after = engine(attrs.evolve(snapshot, routes=[*kept, *routes]), config)
-    unsafe = [(ip_address(it["first"]), ip_address(it["last"])) for it in document["unsafe"]]
+    unsafe = [(int(IPv4Address(it["first"])), int(IPv4Address(it["last"]))) for it in document["unsafe"]]
     return {
         (it["first"], it["last"])
         for it in after["findings"]
-        if not any(first <= ip_address(it["first"]) and ip_address(it["last"]) <= last for first, last in unsafe)
+        if not any(
+            first <= int(IPv4Address(it["first"])) and int(IPv4Address(it["last"])) <= last for first, last in unsafe
+        )
     }
 
 

@@ -65,8 +65,6 @@ SPEAKING = (
 _SCRIPTS = ROOT / "hostrouting/render/assets"
 _SAID = re.compile(r"\b(?:say|fail|refuse|complain)\b[^\"'\n]*?([\"'])(.*?)\1(?:$|[ ;|)])")
 _PRINTED = re.compile(r"(?<!\\)'<\d>[\w-]+: (.*?)\\n'")
-_AWK = ("static-routes.awk",)
-"""The other parts of the check say what hostrouting.wording says, as tests/hostrouting/test_check_script.py proves."""
 _NOT_SAID = {"compile", "match", "fullmatch", "Literal", "add_argument", "cast", "getattr", "TypeVar"}
 
 
@@ -104,7 +102,14 @@ def sentences_of(module: str, tree: ast.Module) -> list[Sentence]:
 
 def _in_scripts() -> Iterator[Sentence]:
     for path in sorted(_SCRIPTS.glob("*.sh")):
+        in_awk = False
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            in_awk = line == "program='" or (in_awk and line != "'")
+            if in_awk:
+                for text in re.findall(r'"((?:[^"\\]|\\.)*)"', line.split("# ")[0]):
+                    if _is_sentence(text) and not re.match(r"printf|exec|table proto| from to", text):
+                        yield Sentence(place=path.name, line=number, text=text.replace("\\047", "'").strip())
+                continue
             said = [it[2] for it in _SAID.finditer(line)] + _PRINTED.findall(line)
             for text in said:
                 plain = re.sub(
@@ -112,11 +117,6 @@ def _in_scripts() -> Iterator[Sentence]:
                 )
                 if _is_sentence(plain):
                     yield Sentence(place=path.name, line=number, text=plain)
-    for name in _AWK:
-        for number, line in enumerate((_SCRIPTS / name).read_text(encoding="utf-8").splitlines(), 1):
-            for text in re.findall(r'"((?:[^"\\]|\\.)*)"', line.split("# ")[0]):
-                if _is_sentence(text) and not re.match(r"printf|exec", text):
-                    yield Sentence(place=name, line=number, text=text.replace("\\047", "'").strip())
 
 
 def _is_sentence(text: str) -> bool:
