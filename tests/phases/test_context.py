@@ -256,7 +256,7 @@ def test_scope_that_was_left() -> None:
 @pytest.mark.parametrize("seconds", [0, -5, float("nan"), float("inf"), "5", True])
 def test_time_limits_that_are_none(seconds: float) -> None:
     """A time limit that makes no sense is refused when it is given, and named."""
-    words = r"the run: .* is no time limit; give a number of seconds above 0"
+    words = r"the run: .* is not a time limit; give seconds above 0"
     with pytest.raises(ValueError, match=words):
         Context(deadline=seconds)
     with pytest.raises(ValueError, match=words), Context().within(seconds):
@@ -267,7 +267,7 @@ def test_time_limits_that_are_none(seconds: float) -> None:
 
 def test_sleep_that_is_no_number() -> None:
     """Sleeping for nan seconds is refused; sleeping for ever lasts until told to stop, in any thread."""
-    with pytest.raises(ValueError, match="nan is no number of seconds"):
+    with pytest.raises(ValueError, match="nan is not a number of seconds"):
         Context().sleep(float("nan"))
     ctx = Context(observers=[], deadline=1e10)
     woken: list[str] = []
@@ -382,13 +382,16 @@ def test_extras_do_not_hide_the_facts(caplog: pytest.LogCaptureFixture) -> None:
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: phases.Context(observers=print), "is not a list of functions of one event; write observers="),  # type: ignore[arg-type]  # refused
+        (lambda: phases.Context(observers=print), "is not a list of functions of one event; pass observers="),  # type: ignore[arg-type]  # refused
         (lambda: phases.run(StubTask("a"), observers="ab"), "observers='ab' is not a list"),  # type: ignore[arg-type]  # refused
-        (lambda: phases.Context(clock=FakeClock), r"clock=FakeClock is a class; make one: clock=FakeClock\(\)"),  # type: ignore[arg-type]  # refused
-        (lambda: phases.execute(StubTask("a"), FakeClock()), r"FakeClock was given in the place of a context; write"),  # type: ignore[arg-type]  # refused
-        (lambda: phases.plan(StubTask("a"), FakeClock()), r"FakeClock was given in the place of a context"),  # type: ignore[arg-type]  # refused
-        (lambda: phases.undo(StubTask("a"), FakeClock()), r"^FakeClock was given in the place of a context"),  # type: ignore[arg-type]  # refused
-        (lambda: phases.serial([StubTask("a")]), r"give the tasks one by one: serial\(\*tasks\)"),  # type: ignore[arg-type]  # refused
+        (
+            lambda: phases.Context(clock=FakeClock),
+            r"clock=FakeClock is a class; create an instance: clock=FakeClock\(\)",
+        ),  # type: ignore[arg-type]  # refused
+        (lambda: phases.execute(StubTask("a"), FakeClock()), r"FakeClock was passed as the context; pass"),  # type: ignore[arg-type]  # refused
+        (lambda: phases.plan(StubTask("a"), FakeClock()), r"FakeClock was passed as the context"),  # type: ignore[arg-type]  # refused
+        (lambda: phases.undo(StubTask("a"), FakeClock()), r"^FakeClock was passed as the context"),  # type: ignore[arg-type]  # refused
+        (lambda: phases.serial([StubTask("a")]), r"pass the tasks one by one: serial\(\*tasks\)"),  # type: ignore[arg-type]  # refused
     ],
 )
 def test_arguments_of_another_kind(call: Callable[[], object], words: str) -> None:

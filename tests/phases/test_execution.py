@@ -221,10 +221,10 @@ def test_coroutine_is_refused() -> None:
     ("candidate", "words"),
     [
         (lambda _ctx: None, r"no method do\(ctx\); decorate the function with @phases.task\('name'\)"),
-        (StubTask, r"it is a class; give an instance, StubTask\(…\)"),
+        (StubTask, r"it is a class; pass an instance, StubTask\(…\)"),
         (object(), r"it has no method do\(ctx\)$"),
         (None, "None cannot be used as a task"),
-        (StubTask(""), "its name is ''; a name is a non-empty text on one line, without '/'"),
+        (StubTask(""), "its name is ''; a name must be non-empty, on one line and without '/'"),
         (StubTask("a/b"), "its name is 'a/b'"),
         (StubTask("a\nb"), r"its name is 'a\\nb'"),
         (StubTask(7), "its name is 7"),  # type: ignore[arg-type]  # the mistake that is tested
@@ -247,7 +247,7 @@ def test_observer_that_raises(caplog: pytest.LogCaptureFixture) -> None:
 
     assert phases.execute(StubTask("a", 1), Context(observers=[broken, seen])) == 1
     assert seen.finished == [("a", Status.OK)]
-    assert "the run goes on" in caplog.text
+    assert "the run continues" in caplog.text
     assert "observer out of order" in caplog.text
 
 

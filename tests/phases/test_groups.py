@@ -124,7 +124,7 @@ def test_stray_in_a_thread(stray: BaseException) -> None:
     with pytest.raises(type(stray)) as caught:
         phases.execute(group, ctx)
     assert caught.value is stray
-    assert stray.__notes__ == ["besides, in prepare: fails failed: OSError: full (in prepare/fails)"]
+    assert stray.__notes__ == ["also failed, in prepare: fails failed: OSError: full (in prepare/fails)"]
     assert dict(seen.finished)["prepare/waits"] is Status.CANCELLED
     assert len(seen.finished) == 4
 

@@ -57,7 +57,7 @@ def test_text() -> None:
         "│    + bootstrap/routes\n"
         "├─ both\n"
         "│  ├─ mute  (offers no plan)\n"
-        "│  └─ stub  (its condition does not hold)  would return 7\n"
+        "│  └─ stub  (its condition is false)  would return 7\n"
         "└─ broken  cannot say: PermissionError: not root"
     )
 

@@ -159,7 +159,7 @@ def test_inside_a_running_task() -> None:
 def test_report_of_another_tree() -> None:
     """The report of another tree is refused, instead of undoing nothing and looking fine."""
     report = phases.run(StubTask("one"), observers=[])
-    with pytest.raises(ValueError, match="the report is of 'one' and not of 'two': nothing would be undone"):
+    with pytest.raises(ValueError, match="the report is for 'one', not for 'two': nothing would be undone"):
         phases.undo(StubTask("two"), after=report)
 
 

@@ -111,7 +111,7 @@ def test_no_wait_that_cannot_help() -> None:
     task = phases.deadline(phases.retry(StubTask("a", always=OSError("refused")), delay=60, longest=60), 10)
     with pytest.raises(phases.TaskFailed, match="OSError: refused") as caught:
         phases.execute(task, ctx)
-    assert caught.value.error.__notes__ == ["attempt 1 of 3; the deadline comes before the next one could"]
+    assert caught.value.error.__notes__ == ["attempt 1 of 3; the deadline comes before the next attempt"]
     assert seen.report.duration == 0
 
 
@@ -155,8 +155,8 @@ def test_when() -> None:
     )
     assert [(child.status, child.reason) for child in seen.report.children] == [
         (Status.OK, ""),
-        (Status.SKIPPED, "its condition does not hold"),
-        (Status.SKIPPED, "its condition host_has_infiniband does not hold"),
+        (Status.SKIPPED, "its condition is false"),
+        (Status.SKIPPED, "its condition host_has_infiniband is false"),
     ]
 
 
@@ -173,14 +173,14 @@ def test_condition_that_raises() -> None:
 @pytest.mark.parametrize(
     ("build", "words"),
     [
-        (lambda task: phases.retry(task, attempts=0), "retry of 'a': attempts is 0; it has to be a whole number"),
+        (lambda task: phases.retry(task, attempts=0), "retry of 'a': attempts is 0; it must be a whole number"),
         (lambda task: phases.retry(task, attempts=1.5), "attempts is 1.5"),  # type: ignore[arg-type]  # the mistake that is tested
         (lambda task: phases.retry(task, attempts=True), "attempts is True"),
-        (lambda task: phases.retry(task, delay=-1), "delay is -1; it has to be 0 or a number above it"),
-        (lambda task: phases.retry(task, factor=0), "factor is 0; it has to be a number above 0"),
+        (lambda task: phases.retry(task, delay=-1), "delay is -1; it must be 0 or a number above 0"),
+        (lambda task: phases.retry(task, factor=0), "factor is 0; it must be a number above 0"),
         (lambda task: phases.retry(task, longest=float("nan")), "longest is nan"),
-        (lambda task: phases.retry(task, jitter=2), "jitter is 2; it has to be a number from 0 to 1"),
-        (lambda task: phases.deadline(task, 0), "deadline of 'a': seconds is 0; it has to be a number above 0"),
+        (lambda task: phases.retry(task, jitter=2), "jitter is 2; it must be a number from 0 to 1"),
+        (lambda task: phases.deadline(task, 0), "deadline of 'a': seconds is 0; it must be a number above 0"),
         (lambda task: phases.deadline(task, float("inf")), "seconds is inf"),
         (lambda task: phases.deadline(task, "5"), "seconds is '5'"),  # type: ignore[arg-type]  # the mistake that is tested
     ],
@@ -220,11 +220,11 @@ def test_predicate_that_raises() -> None:
 @pytest.mark.parametrize("on", [[OSError], "OSError", (OSError, "KeyError"), None, (OSError, lambda _e: True)])
 def test_bad_predicates(on: object) -> None:
     """What cannot say which errors are worth another attempt is refused when the tree is built."""
-    with pytest.raises(TypeError, match=r"retry of 'a': on is .*; it has to be an exception type"):
+    with pytest.raises(TypeError, match=r"retry of 'a': on is .*; it must be an exception type"):
         phases.retry(StubTask("a"), on=on)  # type: ignore[arg-type]  # the mistake that is tested
 
 
 def test_bad_conditions() -> None:
     """What is neither a truth nor a function is no condition."""
-    with pytest.raises(TypeError, match=r"when: the condition is None; it has to be True, False, or a function"):
+    with pytest.raises(TypeError, match=r"when: the condition is None; it must be True, False, or a function"):
         phases.when(None, StubTask("a"))  # type: ignore[arg-type]  # the mistake that is tested
