@@ -89,7 +89,7 @@ class Plan:
 def plan(
     task: AnyTask, ctx: Context | None = None, *, only: Iterable[str] | str = (), skip: Iterable[str] | str = ()
 ) -> Plan:
-    """Ask each task of the tree, in order, for its plan(ctx) and return the results as a tree.
+    """Ask each task of the tree, in order, what it would do, and return the results as a tree.
 
     Nothing is changed and nothing is logged. Tasks that only and skip leave out are not called. If a task raises, its
     error is in the tree, `ok` is false, and the other tasks are still called.

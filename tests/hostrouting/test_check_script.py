@@ -268,7 +268,7 @@ class TestOneHost:
             ("sport 53", "with sport 53"),
             ("ipproto tcp", "with ipproto 6"),
             ("tos 0x10", "with tos 0x10"),
-            ("iif eth0", "that come in by eth0"),
+            ("iif eth0", "that arrive on eth0"),
             ("oif eth0", "from sockets bound to eth0"),
             ("from 10.0.0.9", "from 10.0.0.9"),
         ],

@@ -149,7 +149,7 @@ class TestEdits:
                 plainly.insert(len(plainly) if number == 0 else 0, route)
                 edits.put(route, first=number == 1)
             elif not there:
-                with pytest.raises(ValueError, match="is not there"):
+                with pytest.raises(ValueError, match="is not in the table"):
                     edits.change(route, new)
             elif number == 2:
                 plainly[plainly.index(route)] = new

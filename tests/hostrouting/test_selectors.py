@@ -109,8 +109,8 @@ ROWS: dict[str, Row] = {
         {"iif": "eth0"},
         "eth0",
         "iif eth0",
-        "that come in by eth0",
-        "that do not come in by eth0",
+        "that arrive on eth0",
+        "that do not arrive on eth0",
         {3: b"eth0\0"},
         has=(plain(iif="eth0"),),
         lacks=(PLAIN, plain(iif="wg0")),
@@ -251,7 +251,7 @@ def test_what_linux_refuses() -> None:
     assert users.refusal(Rule(family=4, priority=7, uids=(2, 1))) == "Invalid uid range"
     assert users.fault(Rule(family=4, priority=7, uids=(2, 1))) == (
         "uids",
-        "2-1 is no range: it ends before it begins",
+        "2-1 is not a range: it ends before it begins",
     )
     for span in ((0, 1), (2, 1), (1, 0xFFFF)):
         assert ports.refusal(Rule(family=4, priority=7, sports=span)) == "Invalid port range"

@@ -48,7 +48,7 @@ function phrase(text,   name, value, first, last) {
   name = substr(text, 1, index(text, " ") - 1); value = substr(text, index(text, " ") + 1)
   first = substr(value, 1, index(value, "-") - 1); last = substr(value, index(value, "-") + 1)
   if (name == "from") { sub(/\/32$/, "", value); return "from " value }
-  if (name == "iif") return value == "lo" ? "of this host\047s own" : "that come in by " value
+  if (name == "iif") return value == "lo" ? "sent by this host" : "that arrive on " value
   if (name == "oif") return "from sockets bound to " value
   if (name == "uidrange") return first == last ? "of user " first : "of users " value
   if (name == "fwmark") sub(/\/0xffffffff$/, "", value)
@@ -57,8 +57,8 @@ function phrase(text,   name, value, first, last) {
 }
 
 function opposite_of(text) {
-  if (text == "of this host\047s own") return "forwarded by this host"
-  if (sub(/^with /, "without ", text) || sub(/^that come /, "that do not come ", text)) return text
+  if (text == "sent by this host") return "forwarded by this host"
+  if (sub(/^with /, "without ", text) || sub(/^that arrive /, "that do not arrive ", text)) return text
   return "not " text
 }
 

@@ -29,8 +29,8 @@ BAD_FILES = {
     "empty": (b"", "", "this is not JSON"),
     "not JSON": (b"{", "JSON", "this is not JSON"),
     "not UTF-8": (b"{\xff}", "is not UTF-8 (byte 0xff at offset 1)", "this is not UTF-8 (byte 0xff at offset 1)"),
-    "another document": (b"[]", "", "a snapshot says 'hostrouting/snapshot/1' here"),
-    "deep": (b"[" * 100_000, "nested", "nested deeper than any snapshot is"),
+    "another document": (b"[]", "", "must be 'hostrouting/snapshot/1'"),
+    "deep": (b"[" * 100_000, "nested", "nested too deep for a snapshot"),
 }
 
 
