@@ -13,7 +13,7 @@ from hostrouting.errors import ConfigError
 
 NAME = 'name the networks of the pods, such as ["10.240.0.0/16"]'
 NETWORK = 'is not a network; write it as "10.240.0.0/16" or "fd00:1::/48"'
-PATTERN = r'write one such as "azure\\d+", which the whole name has to match'
+PATTERN = r'write a pattern such as "azure\\d+"; it must match the whole name'
 
 
 def fault(key: str, value: object) -> str:
@@ -52,33 +52,37 @@ def test_the_networks_have_to_be_named() -> None:
 @pytest.mark.parametrize(
     ("key", "value", "said"),
     [
-        ("managed", [], f"managed: no network is named, and nothing outside these networks is deleted; {NAME}"),
+        ("managed", [], f"managed: no network is given, and only state inside these networks is deleted; {NAME}"),
         (
             "managed",
             ["10.240.0.5/16"],
             'managed[0]: "10.240.0.5/16" has host bits set: the network meant is 10.240.0.0/16; write "10.240.0.0/16", or',
         ),
         *(
-            ("managed", [wide], f'managed[0]: "{wide}" is wider than a /{most}: that is not a network of pods alone; ')
+            ("managed", [wide], f'managed[0]: "{wide}" is wider than a /{most}: too wide for a pod network; ')
             for wide, most in (("0.0.0.0/0", 8), ("10.0.0.0/7", 8), ("::/0", 32), ("fd00::/31", 32))
         ),
         *(
             ("protect", [text], f'protect[0]: "{text}" {NETWORK}')
             for text in ("x", "10.0.0.0/08", "10.0.0.0/255.0.0.0", "10.0.0.0/+8", "fe80::1%eth0", "10.0.0.0/33")
         ),
-        ("protect", [7], "protect[0]: 7 where text belongs; "),
+        ("protect", [7], "protect[0]: 7 is not text; "),
         ("bridgePattern", "(", f'bridgePattern: "(" is not a regular expression; {PATTERN}'),
         ("bridgePattern", "[[a]", f'bridgePattern: "[[a]" is not a regular expression; {PATTERN}'),
-        ("bridgePattern", "", 'bridgePattern: "" is not a pattern: one has 1 to 255 characters; '),
+        ("bridgePattern", "", 'bridgePattern: "" is not a pattern: it must have 1 to 255 characters; '),
         ("bridgePattern", ".*", 'bridgePattern: ".*" also matches docker0, which is not a bridge of azure-vnet; '),
-        ("uplinks", ["eth 0"], 'uplinks[0]: "eth 0" is no device name'),
+        ("uplinks", ["eth 0"], 'uplinks[0]: "eth 0" is not a device name'),
         ("stateFile", "azure-vnet.json", 'stateFile: "azure-vnet.json" is not an absolute path; '),
         ("conflistDir", "/etc/../root", 'conflistDir: "/etc/../root" is not an absolute path; '),
-        ("ifAzureVnetActive", "stop", 'ifAzureVnetActive: "stop" is not what can follow; write "fail", "warn" or "ign'),
-        ("ebtables", "xt", 'ebtables: "xt" is not an ebtables; write "auto", "nft" or "legacy"'),
+        (
+            "ifAzureVnetActive",
+            "stop",
+            'ifAzureVnetActive: "stop" is not an allowed value; write "fail", "warn" or "ign',
+        ),
+        ("ebtables", "xt", 'ebtables: "xt" is not an ebtables program; write "auto", "nft" or "legacy"'),
         ("maxDeletions", 0, "maxDeletions: 0 is out of range; write an integer from 1 to 1000000"),
-        ("dryRun", "no", 'dryRun: "no" where true or false belongs'),
-        ("what", {"neigh": 1}, "what.neigh: 1 where true or false belongs"),
+        ("dryRun", "no", 'dryRun: "no" is not true or false'),
+        ("what", {"neigh": 1}, "what.neigh: 1 is not true or false"),
         ("flush", True, "flush: unknown key; "),
     ],
 )

@@ -18,32 +18,32 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "configuration: is empty; write {} for a configuration that asks for nothing"),
-        (b" \n", "configuration: is empty; write {} for a configuration that asks for nothing"),
+        ("", "configuration: is empty; write {} for an empty configuration"),
+        (b" \n", "configuration: is empty; write {} for an empty configuration"),
         (
             "[1,",
             (
                 "configuration: is not JSON: Expecting value (line 1, column 4); "
-                "a value belongs here: {...}, [...], a text in double quotes, a number, true, false; a last comma is one too many"
+                "write a value here: {...}, [...], a text in double quotes, a number, true or false; JSON has no trailing comma"
             ),
         ),
         (
             '{\n "a": 1 "b"}',
             (
                 "configuration: is not JSON: Expecting ',' delimiter (line 2, column 9); "
-                "a comma belongs there, or the bracket that closes"
+                "write a comma there, or the closing bracket"
             ),
         ),
         (
             "{} {}",
             (
                 "configuration: is not JSON: Extra data (line 1, column 4); "
-                "the file is one object, from the first { to the } that closes it"
+                "the file must be one object: remove the text after its closing }"
             ),
         ),
         (
             '{"a"; 1}',
-            "configuration: is not JSON: Expecting ':' delimiter (line 1, column 5); a colon belongs there",
+            "configuration: is not JSON: Expecting ':' delimiter (line 1, column 5); write a colon there",
         ),
         (
             '{"a": "b}',
@@ -73,10 +73,10 @@ if TYPE_CHECKING:
         ),
         (b'{"\xe9": 1}', "configuration: is not UTF-8 (byte 0xe9 at offset 2); save it as UTF-8"),
         ("{}".encode("utf-16"), "configuration: is not UTF-8 (byte 0xff at offset 0); save it as UTF-8"),
-        ("[" * 200_000, "configuration: is nested too deeply to be read; a configuration needs five levels"),
+        ("[" * 200_000, "configuration: is nested too deeply to be read; a configuration has at most five levels"),
         (
             '{"a":' * 200_000,
-            "configuration: is nested too deeply to be read; a configuration needs five levels",
+            "configuration: is nested too deeply to be read; a configuration has at most five levels",
         ),
     ],
     ids=lambda value: ascii(value)[:24],
@@ -94,7 +94,7 @@ def test_where_a_key_belongs(text: str) -> None:
     with pytest.raises(ConfigError) as caught:
         HostRoutingConfig.from_json(text)
     # Python 3.13 has words of its own for a comma too many.
-    assert re.search(r"keys stand in double quotes.*no comments|take the comma away", str(caught.value))
+    assert re.search(r"in double quotes.*no comments|remove the comma", str(caught.value))
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_text_of_another_kind(text: str, looks: str) -> None:
 
 def test_what_is_not_text_at_all() -> None:
     """From code without types, too, a wrong argument is a fault and not a crash."""
-    with pytest.raises(ConfigError, match="null where JSON text belongs"):
+    with pytest.raises(ConfigError, match="null is not JSON text"):
         HostRoutingConfig.from_json(None)  # type: ignore[arg-type] # the mistake under test
 
 
@@ -190,7 +190,7 @@ def test_load_of_a_directory(tmp_path: Path) -> None:
 def test_load_of_a_pipe(tmp_path: Path) -> None:
     """A pipe without a writer is refused instead of waited for."""
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(ConfigError, match="pipe: is a fifo, not a regular file; name the file that holds"):
+    with pytest.raises(ConfigError, match="pipe: is a fifo, not a regular file; name the file with"):
         HostRoutingConfig.load(tmp_path / "pipe")
 
 
@@ -208,7 +208,7 @@ def test_load_without_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         raise PermissionError(13, "Permission denied", path)
 
     monkeypatch.setattr(os, "stat", denied)
-    with pytest.raises(ConfigError, match="may not be read by this user; run as root, or give"):
+    with pytest.raises(ConfigError, match="cannot be read: permission denied; run as root, or give"):
         HostRoutingConfig.load(tmp_path / "config.json")
 
 

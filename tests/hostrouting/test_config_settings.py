@@ -225,7 +225,7 @@ def test_a_faulty_switch_is_its_only_fault() -> None:
     """What a faulty switch was meant to say is not guessed."""
     document = {"staticRoutes": {"enabled": "false", "routes": [{"destination": "10.0.0.0/8"}]}}
     assert faults(document) == [
-        'staticRoutes.enabled: "false" where true or false belongs; write true or false, without quotes'
+        'staticRoutes.enabled: "false" is not true or false; write true or false, without quotes'
     ]
 
 
@@ -235,13 +235,13 @@ def test_two_routes_with_one_key(metric: dict[str, object]) -> None:
     first, second = {"destination": "10.0.0.0/8", "dev": "eth0"}, {"destination": "10.0.0.0/8"} | metric
     document = {"staticRoutes": {"enabled": True, "routes": [first, {"destination": "11.0.0.0/8"}, second]}}
     assert faults(document) == [
-        "staticRoutes.routes[2]: 10.0.0.0/8 with metric 0 is given by staticRoutes.routes[0] already; " + SPLIT
+        "staticRoutes.routes[2]: 10.0.0.0/8 with metric 0 is already given in staticRoutes.routes[0]; " + SPLIT
     ]
 
 
 def test_two_routes_with_one_key_from_python() -> None:
     """The same is refused of routes that are made already."""
-    with pytest.raises(ConfigError, match=r"routes\[1\]: 10\.0\.0\.0/8 with metric 7 is given by routes\[0\]"):
+    with pytest.raises(ConfigError, match=r"routes\[1\]: 10\.0\.0\.0/8 with metric 7 is already given in routes\[0\]"):
         StaticRoutesConfig(enabled=True, routes=[StaticRoute("10.0.0.0/8", metric=7)] * 2)
 
 
@@ -288,7 +288,7 @@ def test_unknown_key_with_a_neighbour(written: str, meant: str) -> None:
 def test_unknown_key_like_no_other(key: str, path: str) -> None:
     """A key like none of ours is named, printably, with those that there are."""
     known = "staticRoutes, routeOverlap, protocol, probeRewrite, azureVnetCleanup, hostRouting"
-    assert faults({"protocol": 213, key: 1}) == [f"{path}: unknown key; the keys known here are {known}"]
+    assert faults({"protocol": 213, key: 1}) == [f"{path}: unknown key; the known keys are {known}"]
 
 
 @pytest.mark.parametrize("document", [{"kubelet": {}, "azure": 1}, {"nodeName": "a"}])
@@ -297,7 +297,7 @@ def test_an_agents_file_without_our_key(document: dict[str, object]) -> None:
     assert faults(document) == [
         (
             "configuration: has none of the keys staticRoutes, routeOverlap, protocol, probeRewrite, azureVnetCleanup; "
-            "in an agent's larger file, put them into an object under the key hostRouting"
+            "in an agent's larger file, put them in an object under the key hostRouting"
         )
     ]
     assert faults({**document, "hostrouting": {}})[-1] == "hostrouting: unknown key; did you mean hostRouting?"
@@ -307,7 +307,7 @@ def test_unknown_keys_below() -> None:
     """Keys are checked at every depth, and `hostRouting` has no place inside itself."""
     known = "staticRoutes, routeOverlap, protocol, probeRewrite, azureVnetCleanup"
     assert faults({"hostRouting": {"hostRouting": {}, "routeOverlap": {"Mode": ""}}}) == [
-        f"hostRouting.hostRouting: unknown key; the keys known here are {known}",
+        f"hostRouting.hostRouting: unknown key; the known keys are {known}",
         "hostRouting.routeOverlap.Mode: unknown key; did you mean mode?",
     ]
 
@@ -334,39 +334,39 @@ def test_repeated_keys() -> None:
     [
         (
             [],
-            "configuration: a list where an object belongs; write {...} with any of the keys staticRoutes, ",
+            "configuration: a list is not an object; write {...} with any of the keys staticRoutes, ",
         ),
-        ("text", 'configuration: "text" where an object belongs; '),
-        ({"hostRouting": []}, "hostRouting: a list where an object belongs; "),
-        ({"hostRouting": None}, "hostRouting: null where an object belongs; "),
+        ("text", 'configuration: "text" is not an object; '),
+        ({"hostRouting": []}, "hostRouting: a list is not an object; "),
+        ({"hostRouting": None}, "hostRouting: null is not an object; "),
         (
             {"staticRoutes": []},
-            "staticRoutes: a list where an object belongs; write {...} with any of the keys e",
+            "staticRoutes: a list is not an object; write {...} with any of the keys e",
         ),
         (
             {"staticRoutes": {"routes": {}}},
-            "staticRoutes.routes: an object where a list belongs; write [...], ",
+            "staticRoutes.routes: an object is not a list; write [...], ",
         ),
         (
             {"staticRoutes": {"routes": None}},
-            "staticRoutes.routes: null where a value belongs; leave the key out",
+            "staticRoutes.routes: null is not a value; leave out the key",
         ),
-        ({"staticRoutes": {"enabled": 1}}, "staticRoutes.enabled: 1 where true or false belongs; "),
+        ({"staticRoutes": {"enabled": 1}}, "staticRoutes.enabled: 1 is not true or false; "),
         (
             {"routeOverlap": None},
-            "routeOverlap: null where a value belongs; leave the key out, or give it a value",
+            "routeOverlap: null is not a value; leave out the key, or give it a value",
         ),
         (
             {"routeOverlap": {"expectedCidrs": [None]}},
-            "routeOverlap.expectedCidrs[0]: null where text belongs; ",
+            "routeOverlap.expectedCidrs[0]: null is not text; ",
         ),
         (
             one_route(dev="eth0"),
-            "staticRoutes.routes[0].destination: missing; write the network that the route",
+            "staticRoutes.routes[0].destination: missing; write the destination network",
         ),
         (
             one_route(destination=None),
-            "staticRoutes.routes[0].destination: null where a value belongs; leave",
+            "staticRoutes.routes[0].destination: null is not a value; leave",
         ),
     ],
     ids=lambda value: str(value)[:40],

@@ -23,16 +23,16 @@ from tests.strategies_config import near_texts
 
 METRICS = "write an integer from 0 to 4294967295, without quotes or decimal point"
 NETWORK = 'write it as "a.b.c.d/len", with len from 0 to 32 and no leading zeros'
-NULL = "null where a value belongs; leave the key out, or give it a value"
-LEADS = ", where no static route leads; remove this route"
-SIX = "is IPv6, and only IPv4 is routed and checked here; remove it"
+NULL = "null is not a value; leave out the key, or give it a value"
+LEADS = ", which cannot have a static route; remove this route"
+SIX = "is IPv6, but only IPv4 is supported here; remove it"
 LENGTH = 'write it as "a.b.c.d/len"'
 ADDRESS = 'write "a.b.c.d", or leave it out for the default gateway'
 ROUTER = "write the address of a router next to this host, or leave it out for the default gateway"
 LOOK = "write the name as `ip link` shows it"
 ITS_NETWORK = "or its network, such as"
-LETTERS = f"is no device name: only letters, digits, '_', '.' and '-' may be in one; {LOOK}"
-OURS = "write an integer from 200 to 254, where no other program is known, such as 213"
+LETTERS = f"is not a device name: use only letters, digits, '_', '.' and '-'; {LOOK}"
+OURS = "write an integer from 200 to 254, which no known program uses, such as 213"
 
 
 def message_of_route(**fields: Any) -> str:
@@ -79,8 +79,8 @@ def message_of_overlap(**fields: Any) -> str:
         (
             "0.0.0.0/0",
             (
-                '"0.0.0.0/0" is the default route, which stays the host\'s own; '
-                "name the networks that need a route of their own"
+                '"0.0.0.0/0" is the default route, which is not configured here; '
+                "write the networks that need a static route"
             ),
         ),
         ("0.1.0.0/16", f'"0.1.0.0/16" lies in 0.0.0.0/8 ("this network"){LEADS}'),
@@ -88,9 +88,9 @@ def message_of_overlap(**fields: Any) -> str:
         (IPv4Network("127.0.0.0/9"), f'"127.0.0.0/9" lies in 127.0.0.0/8 (the host itself){LEADS}'),
         ("224.0.0.0/3", f'"224.0.0.0/3" lies in 224.0.0.0/4 (multicast){LEADS}'),
         ("255.255.255.255/32", f'"255.255.255.255/32" lies in 240.0.0.0/4 (reserved){LEADS}'),
-        (5, f"5 where text belongs; {LENGTH}"),
-        (["10.0.0.0/8"], f"a list where text belongs; {LENGTH}"),
-        (b"10.0.0.0/8", f"bytes where text belongs; {LENGTH}"),
+        (5, f"5 is not text; {LENGTH}"),
+        (["10.0.0.0/8"], f"a list is not text; {LENGTH}"),
+        (b"10.0.0.0/8", f"bytes is not text; {LENGTH}"),
         (None, NULL),
     ],
     ids=lambda value: ascii(value)[:24],
@@ -131,24 +131,24 @@ def test_destination_is_what_the_grammar_says(text: str) -> None:
     ("value", "said"),
     [
         ("10.0.0.256", f'"10.0.0.256" is not an IPv4 address; {ADDRESS}'),
-        ("10.0.0.1/24", f'"10.0.0.1/24" has a prefix length, and a gateway is one address; {ADDRESS}'),
+        ("10.0.0.1/24", f'"10.0.0.1/24" has a prefix length, but a gateway is a single address; {ADDRESS}'),
         (
             IPv4Interface("10.0.0.1/25"),
-            f'"10.0.0.1/25" has a prefix length, and a gateway is one address; {ADDRESS}',
+            f'"10.0.0.1/25" has a prefix length, but a gateway is a single address; {ADDRESS}',
         ),
         ("fe80::1", f'"fe80::1" {SIX}'),
         (IPv6Address("::1"), f'"::1" {SIX}'),
         (
             IPv4Address(0),
-            f'"{IPv4Address(0)}" lies in 0.0.0.0/8 ("this network"), where no router is; {ROUTER}',
+            f'"{IPv4Address(0)}" lies in 0.0.0.0/8 ("this network"), which has no routers; {ROUTER}',
         ),
-        ("127.0.0.1", f'"127.0.0.1" lies in 127.0.0.0/8 (the host itself), where no router is; {ROUTER}'),
-        ("224.0.0.5", f'"224.0.0.5" lies in 224.0.0.0/4 (multicast), where no router is; {ROUTER}'),
+        ("127.0.0.1", f'"127.0.0.1" lies in 127.0.0.0/8 (the host itself), which has no routers; {ROUTER}'),
+        ("224.0.0.5", f'"224.0.0.5" lies in 224.0.0.0/4 (multicast), which has no routers; {ROUTER}'),
         (
             "255.255.255.255",
-            f'"255.255.255.255" lies in 240.0.0.0/4 (reserved), where no router is; {ROUTER}',
+            f'"255.255.255.255" lies in 240.0.0.0/4 (reserved), which has no routers; {ROUTER}',
         ),
-        (1, f"1 where text belongs; {ADDRESS}"),
+        (1, f"1 is not text; {ADDRESS}"),
     ],
     ids=lambda value: ascii(value)[:24],
 )
@@ -176,7 +176,7 @@ def test_gateway_in_its_own_destination(text: str) -> None:
 def test_gateway_that_is_the_destination() -> None:
     """A single address cannot be reached through itself."""
     assert message_of_route(destination="10.0.0.1/32", gateway="10.0.0.1") == (
-        'gateway: "10.0.0.1" is the destination itself; name another gateway, or leave it out for the default gateway'
+        'gateway: "10.0.0.1" is the destination itself; write another gateway, or leave it out for the default gateway'
     )
 
 
@@ -194,10 +194,10 @@ def test_gateway_that_is_the_destination() -> None:
         ("\u0435th0", rf'"\u0435th0" {LETTERS}'),  # a Cyrillic letter that looks like e
         ("a/b", f'"a/b" {LETTERS}'),
         ("eth0:1", f'"eth0:1" {LETTERS}'),
-        ("e" * 16, f'"{"e" * 16}" is no device name: one has 1 to 15 characters; {LOOK}'),
-        (".", f'"." is no device name: the kernel keeps it for directories; {LOOK}'),
-        ("..", f'".." is no device name: the kernel keeps it for directories; {LOOK}'),
-        (7, '7 where text belongs; write the name of a network interface, such as "eth0"'),
+        ("e" * 16, f'"{"e" * 16}" is not a device name: it must have 1 to 15 characters; {LOOK}'),
+        (".", f'"." is not a device name: the kernel reserves it; {LOOK}'),
+        ("..", f'".." is not a device name: the kernel reserves it; {LOOK}'),
+        (7, '7 is not text; write the name of a device, such as "eth0"'),
     ],
     ids=lambda value: ascii(value)[:24],
 )
@@ -232,14 +232,14 @@ def test_dev_is_what_the_pattern_says(text: str) -> None:
         (-1, f"-1 is out of range; {METRICS}"),
         (2**32, f"4294967296 is out of range; {METRICS}"),
         (10**4000, f"an integer of 13288 bits is out of range; {METRICS}"),
-        (True, f"true where an integer belongs; {METRICS}"),
-        (False, f"false where an integer belongs; {METRICS}"),
-        (100.0, f"100.0 where an integer belongs; {METRICS}"),
-        (float("nan"), f"NaN where an integer belongs; {METRICS}"),
-        (float("-inf"), f"-Infinity where an integer belongs; {METRICS}"),
-        ("100", f'"100" where an integer belongs; {METRICS}'),
-        ({}, f"an object where an integer belongs; {METRICS}"),
-        ({1}, f"a Python set where an integer belongs; {METRICS}"),
+        (True, f"true is not an integer; {METRICS}"),
+        (False, f"false is not an integer; {METRICS}"),
+        (100.0, f"100.0 is not an integer; {METRICS}"),
+        (float("nan"), f"NaN is not an integer; {METRICS}"),
+        (float("-inf"), f"-Infinity is not an integer; {METRICS}"),
+        ("100", f'"100" is not an integer; {METRICS}'),
+        ({}, f"an object is not an integer; {METRICS}"),
+        ({1}, f"a Python set is not an integer; {METRICS}"),
         (None, NULL),
     ],
     ids=lambda value: ascii(value)[:24],
@@ -258,16 +258,16 @@ def test_metric_accepted(value: int) -> None:
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        (0, "0 cannot mark routes as ours: 0 is no protocol, and every route has it that names none"),
-        (1, "1 cannot mark routes as ours: the kernel gives it to routes learned from ICMP redirects"),
-        (2, "2 cannot mark routes as ours: the kernel gives it to the connected routes of every interface"),
-        (3, "3 cannot mark routes as ours: it is on every route that is typed by hand"),
-        (16, "16 cannot mark routes as ours: routing daemons and DHCP clients have it"),
-        (80, "80 cannot mark routes as ours: Calico has it"),
+        (0, "0 cannot mark our routes: 0 is not a protocol: routes without a protocol have it"),
+        (1, "1 cannot mark our routes: the kernel gives it to routes learned from ICMP redirects"),
+        (2, "2 cannot mark our routes: the kernel gives it to the connected routes of every interface"),
+        (3, "3 cannot mark our routes: every route added by hand has it"),
+        (16, "16 cannot mark our routes: routing daemons and DHCP clients use it"),
+        (80, "80 cannot mark our routes: Calico uses it"),
         (256, "256 is out of range"),
         (-1, "-1 is out of range"),
-        (True, "true where an integer belongs"),
-        ("213", '"213" where an integer belongs'),
+        (True, "true is not an integer"),
+        ("213", '"213" is not an integer'),
     ],
 )
 def test_protocol_refused(value: Any, said: str) -> None:
@@ -308,13 +308,13 @@ def test_mode_spelling(text: str, meant: Mode) -> None:
 def test_mode_refused(value: str, shown: str) -> None:
     """Any other mode is refused with those that there are, also one that upper case would turn into one."""
     assert message_of_overlap(mode=value) == (
-        f'mode: {shown} is not a mode; write "WARN" to log overlaps, "STRICT" to refuse to start, or "" for WARN'
+        f'mode: {shown} is not a mode; write "WARN" to log overlaps, "STRICT" to keep the machine from starting, or "" for WARN'
     )
 
 
 def test_mode_that_is_no_text() -> None:
     """A mode is text."""
-    assert message_of_overlap(mode=True) == 'mode: true where text belongs; write "WARN" or "STRICT"'
+    assert message_of_overlap(mode=True) == 'mode: true is not text; write "WARN" or "STRICT"'
 
 
 def test_expected_cidrs_are_masked_in_order_and_once() -> None:
@@ -336,12 +336,12 @@ def test_expected_cidrs_are_masked_in_order_and_once() -> None:
         ),
         (
             ["10.0.0.0/8", "fd00::/8"],
-            '[1]: "fd00::/8" is IPv6, and only IPv4 is routed and checked here; remove it',
+            '[1]: "fd00::/8" is IPv6, but only IPv4 is supported here; remove it',
         ),
-        ("10.0.0.0/8", ': "10.0.0.0/8" where a list belongs; write [...], also around a single item'),
-        (5, ": 5 where a list belongs; write [...], also around a single item"),
-        (b"10.0.0.0/8", ": bytes where a list belongs; write [...], also around a single item"),
-        ({}, ": an object where a list belongs; write [...], also around a single item"),
+        ("10.0.0.0/8", ': "10.0.0.0/8" is not a list; write [...], even around a single item'),
+        (5, ": 5 is not a list; write [...], even around a single item"),
+        (b"10.0.0.0/8", ": bytes is not a list; write [...], even around a single item"),
+        ({}, ": an object is not a list; write [...], even around a single item"),
     ],
 )
 def test_expected_cidrs_refused(value: object, said: str) -> None:
@@ -353,7 +353,7 @@ def test_expected_devs() -> None:
     """Expected devices are names, each once, and none of them empty."""
     assert RouteOverlapConfig(expected_devs=["eth1", "eth0", "eth1"]).expected_devs == ("eth1", "eth0")
     assert message_of_overlap(expected_devs=["eth0", ""]) == (
-        f'expectedDevs[1]: "" is no device name: one has 1 to 15 characters; {LOOK}'
+        f'expectedDevs[1]: "" is not a device name: it must have 1 to 15 characters; {LOOK}'
     )
 
 
@@ -366,20 +366,20 @@ def test_allowed_devs_accepted(value: str) -> None:
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        ("*", "allows any device, so that no overlap would be found"),
-        ("??*", "allows any device, so that no overlap would be found"),
+        ("*", "allows every device, so that no overlap would be found"),
+        ("??*", "allows every device, so that no overlap would be found"),
         ("", "matches no device"),
         ("a" * 16, "matches no device: a name has at most 15 characters"),
         (
             "eth[0-9]",
-            "is no device pattern: only letters, digits, '_', '.', '-', '*' and '?' may be in one",
+            "is not a device pattern: use only letters, digits, '_', '.', '-', '*' and '?'",
         ),
     ],
 )
 def test_allowed_devs_refused(value: str, said: str) -> None:
     """A pattern that matches everything or nothing is a mistake; what shells read otherwise is refused."""
     message = message_of_overlap(allowed_devs=[value])
-    assert message == f'allowedDevs[0]: "{value}" {said}; write one such as "cali*"'
+    assert message == f'allowedDevs[0]: "{value}" {said}; write a pattern such as "cali*"'
 
 
 @pytest.mark.parametrize("dev", ["cni0", "cbr0", "cilium_host", "lxc1a2b3c4d5e6f", "veth0a1b2c3d", "cali0123456789a"])

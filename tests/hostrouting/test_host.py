@@ -49,7 +49,7 @@ class TestLocked:
             pytest.fail("two at once")
         assert 60 <= clock.now() - begin < 61
         holder = f"process 4711 (hostrouting) has locked {host.layout.lock_path}"
-        told = f"another run has not been done with this host within 60 s: {holder}; wait for it, or end it if it hangs"
+        told = f"another run has not finished on this host within 60 s: {holder}; wait for it, or stop it if it hangs"
         assert (str(caught.value), caught.value.can_retry) == (told, True)
 
     def test_let_go_after_a_failure(self) -> None:

@@ -163,7 +163,7 @@ def test_without_privilege(node: Node) -> None:
     found = node.inside(look)
     assert re.fullmatch(r"XDP program \d+", found.found[0])
     assert found.found[1:] == ("tc filter (bpf)",)
-    assert found.unseen == ("tcx programs (to see them takes root)",)
+    assert found.unseen == ("tcx programs (requires root)",)
 
 
 def test_no_such_device(node: Node) -> None:

@@ -38,7 +38,7 @@ def body(*interfaces: object) -> bytes:
 YES, NO = Reply(200, body=body(V4, V6)), Reply(200, body=body(V4))
 IS_YES = Answer(has_ipv6=True, reason="1 of 2 interfaces have an IPv6 address")
 IS_NO = Answer(has_ipv6=False, reason="none of 1 interfaces has an IPv6 address")
-LATE = MetadataError("http://10.0.0.1/", "gave no whole answer within 2 s")
+LATE = MetadataError("http://10.0.0.1/", "gave no complete answer within 2 s")
 
 
 @attrs.define
@@ -133,7 +133,7 @@ class TestWhenItIsAskedAgain:
 
     def test_the_pauses_grow_up_to_a_bound(self) -> None:
         """Each pause is twice the one before, up to four seconds, and after the last retry it is unknown."""
-        said = "gave no whole answer within 2 s (asked 7 times)"
+        said = "gave no complete answer within 2 s (asked 7 times)"
         assert asked(LATE, retries=6) == (Answer(None, said), [0.0, 0.5, 1.5, 3.5, 7.5, 11.5, 15.5])
 
     def test_without_retries(self) -> None:
@@ -142,8 +142,8 @@ class TestWhenItIsAskedAgain:
 
     def test_not_after_an_error_that_stays(self) -> None:
         """The error says whether another request may bring an answer."""
-        error = MetadataError("http://x/", "has a URL that does not name an address", can_retry=False)
-        assert asked(error, YES) == (Answer(None, "has a URL that does not name an address"), [0.0])
+        error = MetadataError("http://x/", "has a URL without an IP address", can_retry=False)
+        assert asked(error, YES) == (Answer(None, "has a URL without an IP address"), [0.0])
 
     @pytest.mark.parametrize(
         ("value", "seconds"),
@@ -188,7 +188,9 @@ class TestWhenItIsAskedAgain:
 
 def test_the_error_says_what_to_do() -> None:
     """The error names the URL, the reason and the ways out."""
-    assert str(LATE).startswith("the instance metadata service at http://10.0.0.1/ gave no whole answer within 2 s; ")
+    assert str(LATE).startswith(
+        "the instance metadata service at http://10.0.0.1/ gave no complete answer within 2 s; "
+    )
     assert "onUnknown" in str(LATE)
 
 
@@ -326,7 +328,10 @@ class TestAgainstARealServer:
         """The time-out is for the whole answer: bytes that come one by one do not prolong it."""
         before = time.monotonic()
         with serving(elsewhere, respond) as (url, requests):
-            assert answer_of(elsewhere, url) == (Answer(None, "gave no whole answer within 0.1 s (asked 2 times)"), 0.5)
+            assert answer_of(elsewhere, url) == (
+                Answer(None, "gave no complete answer within 0.1 s (asked 2 times)"),
+                0.5,
+            )
         assert len(requests) == 2
         assert time.monotonic() - before < 300 * LIMIT
 
@@ -337,10 +342,10 @@ class TestAgainstARealServer:
             (reply(200, b"", Content_Length="7"), "cut its answer short by 7 bytes"),
             (
                 send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{"),
-                "broke off, or does not speak HTTP (IncompleteRead)",
+                "closed the connection, or does not speak HTTP (IncompleteRead)",
             ),
             (send(b""), "cannot be asked: Remote end closed connection without response"),
-            (send(b"SSH-2.0-OpenSSH\r\n"), "broke off, or does not speak HTTP (BadStatusLine)"),
+            (send(b"SSH-2.0-OpenSSH\r\n"), "closed the connection, or does not speak HTTP (BadStatusLine)"),
         ],
         ids=["short", "empty", "chunks", "nothing", "ssh"],
     )
@@ -380,7 +385,7 @@ class TestAgainstARealServer:
             ("http://169.254.169.254:1/", "cannot be asked: Connection refused"),
             ("http://[fd00::254]:1/", "cannot be asked: Connection refused"),
             ("http://198.51.100.1/", "cannot be asked: Network is unreachable"),
-            ("http://192.0.2.9/", "gave no whole answer within 0.1 s"),
+            ("http://192.0.2.9/", "gave no complete answer within 0.1 s"),
         ],
         ids=["nobody listens", "IPv6", "no route", "lost"],
     )

@@ -86,7 +86,9 @@ def test_nftables_of_the_namespace(node: Namespace, tmp_path: Path) -> None:
 def test_this_machines_own_network_is_refused(node: Namespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The namespace of this machine's first process is none to try things on, and neither is one that is not there."""
     monkeypatch.setattr(hostrouting.sandbox, "_MACHINE", node.path)
-    with pytest.raises(ValueError, match=rf"'{node.path}' is this machine's own network; make another: ip netns add"):
+    with pytest.raises(
+        ValueError, match=rf"'{node.path}' is this machine's own network; create another one: ip netns add"
+    ):
         Host.sandbox(str(tmp_path), netns=node.path)
     with pytest.raises(NetlinkUnavailable, match="there is no network namespace"):
         Host.sandbox(str(tmp_path), netns="no-such-name")

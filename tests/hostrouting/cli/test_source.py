@@ -186,7 +186,7 @@ def test_what_is_wrong_on_standard_input(written: Callable[..., str]) -> None:
     """A configuration from standard input that cannot be used is bad input, and is called standard input."""
     snapshot = ("--snapshot", "-")
     for stdin, more, told in (
-        (b"", (), "standard input: is empty; write {} for a configuration that asks for nothing"),
+        (b"", (), "standard input: is empty; write {} for an empty configuration"),
         (b"{", (), "standard input: is not JSON: "),
         (b'{"mode": 1}', (), "standard input: configuration: has none of the keys "),
         (b"{\xff}", (), "standard input: is not UTF-8 (byte 0xff at offset 1); save it as UTF-8"),
