@@ -180,7 +180,7 @@ class Uplink:
                 if dev is not None and dev not in self._links:
                     return f"the device {dev}"
                 return f"an IPv{family} default route" + (f" on {dev}" if dev else "")
-            # A next hop whose device is down is left out, unless it is the only one: then the device is what is missing.
+            # A next hop whose device is down is left out, unless it is the only one: then that device is missing.
             up = tuple(leg for leg in ways if (link := self._links.get(leg.dev or "")) and link.up) or ways
             # The kernel keeps a weight only if there are several next hops.
             return up if len(up) > 1 else tuple(attrs.evolve(leg, weight=1) for leg in up)

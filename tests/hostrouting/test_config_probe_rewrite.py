@@ -29,7 +29,7 @@ GLOBAL = (
 TIMEOUT = "write the seconds as a number above 0 and at most 60"
 URL = (
     'is not a URL for metadata; write a URL such as "http://169.254.169.254/metadata/instance/network'
-    '?api-version=2021-02-01": http, an address, and and no user'
+    '?api-version=2021-02-01": http, an address, and no user'
 )
 
 
@@ -93,8 +93,8 @@ def test_the_defaults() -> None:
             "table",
             "my_azureslbprobe2",
             (
-                ': "my_azureslbprobe2" contains azureslbprobe, and another agent on Azure deletes every table whose '
-                f"name does; {TABLE}"
+                ': "my_azureslbprobe2" contains azureslbprobe, and another agent on Azure deletes every table with '
+                f"that in its name; {TABLE}"
             ),
         ),
         *[("priority", value, f": {value} is out of range; {PRIORITY}") for value in (-400, -200, 0)],

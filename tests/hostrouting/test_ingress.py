@@ -174,7 +174,9 @@ def test_no_such_device(node: Node) -> None:
 def test_an_unknown_machine(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a machine whose bpf(2) is not known, tcx cannot be looked at, and that is said."""
     monkeypatch.setattr(ingress, "_NUMBERS", {})
-    assert node.see() == Programs(unseen=(f"tcx programs (how to ask is not known for {os.uname().machine})",))
+    assert node.see() == Programs(
+        unseen=(f"tcx programs (the number of bpf(2) is not known for {os.uname().machine})",)
+    )
 
 
 def test_a_kernel_without_tcx(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:

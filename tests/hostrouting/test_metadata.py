@@ -338,8 +338,8 @@ class TestAgainstARealServer:
     @pytest.mark.parametrize(
         ("respond", "said"),
         [
-            (reply(200, YES.body, Content_Length=str(len(YES.body) + 7)), "cut its answer short by 7 bytes"),
-            (reply(200, b"", Content_Length="7"), "cut its answer short by 7 bytes"),
+            (reply(200, YES.body, Content_Length=str(len(YES.body) + 7)), "ended its answer 7 bytes too early"),
+            (reply(200, b"", Content_Length="7"), "ended its answer 7 bytes too early"),
             (
                 send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{"),
                 "closed the connection, or does not speak HTTP (IncompleteRead)",
