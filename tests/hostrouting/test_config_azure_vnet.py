@@ -1,4 +1,4 @@
-"""The section `azureVnetCleanup`: what each value may be, and the words of each refusal."""
+"""The section `azureVnetCleanup`: the allowed values, and the message for each fault."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PATTERN = r'write a pattern such as "azure\\d+"; it must match the whole name'
 
 
 def fault(key: str, value: object) -> str:
-    """The one fault of a section that has this value, without the path of the section."""
+    """The single fault of a section with this value, without the path of the section."""
     section: dict[str, Any] = {"managed": ["10.240.0.0/16"], key: value}
     with pytest.raises(ConfigError) as caught:
         HostRoutingConfig.from_mapping({"azureVnetCleanup": section})
@@ -26,14 +26,14 @@ def fault(key: str, value: object) -> str:
 
 
 def test_without_the_section_nothing_is_asked_for() -> None:
-    """A configuration that does not name it has no clean-up, and writes none."""
+    """A configuration without the section has no cleanup, and writes no section."""
     config = HostRoutingConfig.from_json("{}")
     assert config.azure_vnet_cleanup is None
     assert "azureVnetCleanup" not in config.to_mapping()
 
 
 def test_what_is_cautious_is_the_default() -> None:
-    """Of a section that names the networks only, nothing is deleted before somebody says so."""
+    """A section with only the networks deletes nothing: dryRun is the default."""
     config = AzureVnetCleanupConfig(["10.240.0.0/16", "fd00:1::/48", "10.241.0.7"])
     assert config.managed == (IPv4Network("10.240.0.0/16"), IPv6Network("fd00:1::/48"), IPv4Network("10.241.0.7"))
     assert config.dry_run
@@ -44,7 +44,7 @@ def test_what_is_cautious_is_the_default() -> None:
 
 
 def test_the_networks_have_to_be_named() -> None:
-    """A section without managed networks is a fault, for there is no default that would be right."""
+    """A section without managed networks is a fault, because no default would be right."""
     with pytest.raises(ConfigError, match=r"azureVnetCleanup\.managed: missing; name the networks"):
         HostRoutingConfig.from_mapping({"azureVnetCleanup": {}})
 
@@ -87,5 +87,5 @@ def test_the_networks_have_to_be_named() -> None:
     ],
 )
 def test_what_is_refused(key: str, value: object, said: str) -> None:
-    """Each value that cannot be meant is refused in words that name the rule and the remedy."""
+    """Each invalid value is refused with a message that states the rule and the remedy."""
     assert fault(key, value).startswith(said)

@@ -1,4 +1,4 @@
-"""The section `probeRewrite`: what each value may be, what several say together, and the words of each refusal."""
+"""The section `probeRewrite`: the allowed values, rules about several values, and the message for each fault."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def faults(**section: object) -> list[str]:
 
 
 def test_the_defaults() -> None:
-    """Without a word about it nothing is rewritten, and the defaults are those of Azure's load balancer."""
+    """Without the section nothing is rewritten, and the defaults are those of Azure's load balancer."""
     section = HostRoutingConfig.from_json("{}").probe_rewrite
     assert section == ProbeRewriteConfig()
     assert attrs.asdict(section, recurse=False) == {
@@ -155,7 +155,7 @@ def test_imds_url_accepted(url: str) -> None:
 
 
 def test_words_become_members() -> None:
-    """The words of the JSON are read as what they name."""
+    """The words in the JSON become enum values."""
     section = ProbeRewriteConfig(condition="imds", imds={"onUnknown": "apply"})
     assert section.condition is ProbeCondition.IMDS
     assert section.imds.on_unknown is OnUnknown.APPLY
@@ -173,7 +173,7 @@ def test_table_is_what_the_pattern_says(text: str) -> None:
 
 
 def test_enabled_needs_an_interface() -> None:
-    """A rewrite that is enabled names the uplink, and it is a fault when it does not."""
+    """An enabled rewrite without an uplink is a fault."""
     remedy = 'name the uplink that probes arrive on, such as ["eth0"]'
     said = [f"probeRewrite.interfaces: no interface is given but enabled=true; {remedy}"]
     assert faults(enabled=True) == faults(enabled=True, interfaces=[]) == said
@@ -181,7 +181,7 @@ def test_enabled_needs_an_interface() -> None:
 
 @pytest.mark.parametrize("switch", [{"enabled": False}, {}])
 def test_interfaces_need_the_switch(switch: dict[str, object]) -> None:
-    """Interfaces that are given without the switch are a contradiction; other settings wait for it."""
+    """Interfaces without enabled=true are a fault; other settings without it are accepted."""
     said = "interfaces were provided but enabled=false; set enabled=true to rewrite the source of probes"
     assert faults(interfaces=["eth0"], **switch) == [f"probeRewrite.enabled: {said}"]
     waiting = ProbeRewriteConfig(table="my_probes", ensure_route=False, condition="always", imds={"retries": 1})
@@ -189,14 +189,14 @@ def test_interfaces_need_the_switch(switch: dict[str, object]) -> None:
 
 
 def test_an_interface_given_twice() -> None:
-    """An interface is named once, and a second one is a fault that names the first."""
+    """An interface given twice is a fault that names the first one."""
     assert faults(enabled=True, interfaces=["eth0", "eth1", "eth0"], ensureRoute=False) == [
         'probeRewrite.interfaces[2]: "eth0" is already given in probeRewrite.interfaces[0]; remove one of the two'
     ]
 
 
 def test_a_route_needs_exactly_one_interface() -> None:
-    """With several uplinks it cannot be known which the route leads out of, unless no route is asked for."""
+    """With several uplinks the device for the route is unknown, so this is a fault unless ensureRoute is false."""
     remedy = "name the one that probes arrive on, or set ensureRoute=false and add the route yourself"
     said = [f"probeRewrite.ensureRoute: true requires exactly one interface, but 2 are given; {remedy}"]
     both: dict[str, object] = {"enabled": True, "interfaces": ["eth0", "eth1"]}
@@ -208,7 +208,7 @@ def test_a_route_needs_exactly_one_interface() -> None:
 
 
 def test_a_faulty_value_is_its_only_fault() -> None:
-    """What a refused value was meant to be is not guessed."""
+    """A value with a fault causes no further faults."""
     assert len(faults(enabled="true", interfaces=["eth0"])) == 1
     assert len(faults(enabled=True, interfaces=["eth;"])) == 1
     assert len(faults(**ENABLED, ensureRoute=2)) == 1

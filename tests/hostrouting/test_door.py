@@ -1,4 +1,4 @@
-"""hostrouting.door: an argument of another kind is refused where it comes in, with what to write instead."""
+"""hostrouting.door: an argument of the wrong type is refused immediately, with what to write instead."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ FIB = Fib(NODE)
 CIDR = "172.16.0.0/16"
 REPORT = check_overlap(FIB, [CIDR])
 
-# Anything may come in here, as it may from whoever has no type checker.
+# Callers without a type checker can pass anything here.
 TASKS: list[Any] = [
     CheckRouteOverlap,
     CleanStaleAzureVnet,
@@ -64,7 +64,7 @@ run: Any = main
     ],
 )
 def test_what_is_not_a_host(make: Any, given: object, remedy: str) -> None:
-    """A task refuses what is not a host when it is made, and says how to come by one."""
+    """A task refuses an object that is not a host when it is created, and says how to get a host."""
     with pytest.raises(TypeError, match=rf"{make.__name__} takes a Host, {remedy}"):
         make(CONFIG, host=given)
 
@@ -101,7 +101,7 @@ def test_refused(call: Callable[[], object], words: str) -> None:
 
 
 def test_lists_of_any_sort() -> None:
-    """A tuple, a set, and what yields its items are lists."""
+    """A tuple, a set and a generator are accepted as lists."""
     for cidrs in ([CIDR], (CIDR,), {CIDR}, iter([CIDR])):
         assert check_overlap(FIB, cidrs) == REPORT
     assert hostrouting.plan_routes(iter(()), NODE).steps == ()

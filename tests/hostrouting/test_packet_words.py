@@ -1,4 +1,4 @@
-"""hostrouting.packet_words: which packets are meant, in an operator's words."""
+"""hostrouting.packet_words: the packets that rules match, in words for operators."""
 
 import pytest
 
@@ -10,7 +10,7 @@ RULE = Rule(family=4, priority=100)
 
 
 def about(*selectors: tuple[str, str], holds: bool = True) -> Condition:
-    """What a rule asks for."""
+    """One condition of a rule."""
     return Condition(RULE, selectors, holds)
 
 
@@ -35,13 +35,13 @@ def about(*selectors: tuple[str, str], holds: bool = True) -> Condition:
     ],
 )
 def test_each_selector(selector: tuple[str, str], words: str, opposite: str) -> None:
-    """A selector is told as what it says of packets; so is its opposite."""
+    """A selector and its opposite are worded as properties of packets."""
     assert packets_line(((about(selector),),)) == f"packets {words} (rule 100)"
     assert packets_line(((about(selector, holds=False),),)) == f"packets {opposite} (rule 100)"
 
 
 def test_several_selectors_of_one_rule() -> None:
-    """All of them hold; or the packets are any but those of which all hold."""
+    """All conditions are true; or the packets are all except those for which all are true."""
     both = (("fwmark", "0x1/0xff"), ("uidrange", "0-0"))
     assert packets_line(((about(*both),),)) == "packets with fwmark 0x1/0xff, of user 0 (rule 100)"
     assert packets_line(((about(*both, holds=False),),)) == (
@@ -50,7 +50,7 @@ def test_several_selectors_of_one_rule() -> None:
 
 
 def test_no_sentence_without_end() -> None:
-    """Of many conditions and of many kinds the first few are told, and how many more there are."""
+    """Only the first few of many conditions or kinds are listed, with the number of the remaining ones."""
     many = [about(("uidrange", f"0-{number}"), holds=False) for number in range(200)]
     line = packets_line((tuple(many), *((condition,) for condition in many[:9])))
     assert line == (
