@@ -246,7 +246,7 @@ class _Once:
             try:
                 callback()
             except BaseException:  # even SystemExit: it would end the thread that cancels, not the task
-                logging.getLogger("phases").exception("an on_cancel callback raised; cancelling goes on")
+                logging.getLogger("phases").exception("an on_cancel callback raised; the cancellation continues")
 
     def disarm(self) -> None:
         """Wait for a call that is running, then prevent any further call."""

@@ -27,7 +27,7 @@ _REMEDIES = {
     "Expecting value": (
         "write a value here: {...}, [...], a text in double quotes, a number, true or false; JSON has no trailing comma"
     ),
-    "Expecting property name": ("write a key there, in double quotes; JSON has no trailing comma and no comments"),
+    "Expecting property name": "write a key there, in double quotes; JSON has no trailing comma and no comments",
     "Illegal trailing comma": "remove the comma",
     "Expecting ':'": "write a colon there",
     "Expecting ','": "write a comma there, or the closing bracket",

@@ -114,9 +114,9 @@ class RouteTable(Sequence[Route]):
     ) -> None:
         """Use these columns, all of one length, and these shapes; the caller must not change them afterwards.
 
-        `homes` are the shapes' families and tables, for those who know them without looking at a shape.
+        `homes` are the families and tables of the shapes, for a caller that knows them without creating a shape.
 
-        Two shapes may be equal, and then two routes of equal shape have different numbers.
+        Two shapes may be equal; then two routes with equal shapes have different numbers.
         """
         self.networks, self.lengths, self.shape_numbers, self.shapes = networks, lengths, numbers, shapes
         self._homes = homes
