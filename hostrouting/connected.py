@@ -1,12 +1,13 @@
-"""The routes that the host's own addresses bring: where the kernel puts one, whether it stands there or not.
+"""The connected routes: the routes that the kernel adds for the host's own addresses, whether present or not.
 
-Here: which address brings which route, and whether one brought a route that says it is the kernel's. Not here: whose
-route is in its place, and what comes of that (`foresight`).
+Here: which route the kernel adds for which address, and whether a route with proto kernel has such an address. Not
+here: which route has its key at present, and the consequences (`foresight`).
 
-An IPv4 address brings a route to its network when it comes to a device that is up, and each time the device is set up
-again. The kernel puts it behind what stands there with the same destination and metric: so `ip route replace`, or a
-delete, takes it away until then. An address brings none with `noprefixroute`, behind another one of its network on the
-same device, on lo, and where it is a network of its own. In a VRF the route is in the table of that.
+The kernel adds a route to the network of an IPv4 address when the address is added to a device that is up, and again
+each time the device is set up. It adds it after existing routes with the same destination and metric: so after `ip
+route replace`, or a delete, the route is missing until then. The kernel adds no route for an address with
+`noprefixroute`, for a second address of the same network on a device, on lo, and for an address whose network is the
+address alone. In a VRF, the route is in the table of the VRF.
 """
 
 from hostrouting.model import IPV4, PROTOCOL_KERNEL, SCOPE_LINK, Address, Link, NextHop, Prefix, Route, Snapshot
@@ -18,7 +19,7 @@ _VRF = "vrf"
 
 
 def connected_routes(snapshot: Snapshot) -> dict[Address, Route]:
-    """By address, the route in the table main that the kernel makes of it while the device is up."""
+    """By address, the route in table main that the kernel adds for it while the device is up."""
     links = {link.name: link for link in snapshot.links}
     first: dict[tuple[str, Prefix], Address] = {}
     for address in snapshot.addresses:
@@ -40,10 +41,10 @@ def connected_routes(snapshot: Snapshot) -> dict[Address, Route]:
 
 
 def is_unexplained(route: Route, snapshot: Snapshot) -> bool:
-    """Whether a route says that it is the kernel's own, and no address of its device explains it.
+    """Whether a route has proto kernel, but no address of its device would make the kernel add it.
 
-    Others write that into their routes too, to hide them from network managers. Of a snapshot that has no addresses
-    nothing is said.
+    Other programs also use proto kernel, to hide their routes from network managers. False for a snapshot without
+    addresses.
     """
     if route.protocol != PROTOCOL_KERNEL or route.type != "unicast" or not snapshot.addresses:
         return False

@@ -1,6 +1,6 @@
-"""What a task has changed, whether it came to its end or not: its result says so, and so does an error that ended it.
+"""What a task has changed: in its result if it succeeded, on the error if it failed.
 
-Here: the value, and how an error comes to carry it. Not here: how changes are made (`apply`, `fileset`), and told.
+Here: the value, and how it is attached to an error. Not here: making changes (`apply`, `fileset`), and printing them.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ def _each_once(paths: Iterable[str]) -> tuple[str, ...]:
 
 @attrs.frozen
 class Operation:
-    """One thing that a task does, or would do, beside static routes and files: in words, with the reason."""
+    """One action of a task other than static routes and files, done or planned: in words, with the reason."""
 
     verb: str
     object: str
-    """What it is done to, such as `nftables table ip6 hostrouting_slb`."""
+    """The object of the action, such as `nftables table ip6 hostrouting_slb`."""
     reason: str
 
     def __str__(self) -> str:
@@ -39,14 +39,14 @@ class Operation:
 
 @attrs.frozen
 class Effects:
-    """The changes to routes that the kernel made, in order, the paths of the files that were changed, and the rest."""
+    """The route changes that the kernel has made, in order; the paths of the changed files; and other operations."""
 
     changes: tuple[Change, ...] = ()
     files: tuple[str, ...] = attrs.field(default=(), converter=_each_once)
     operations: tuple[Operation, ...] = ()
 
     def to_mapping(self) -> dict[str, object]:
-        """The same as plain values; a route in the words of `ip route`."""
+        """The same as plain values; routes as `ip route` prints them."""
         return {
             "changes": [str(change) for change in self.changes],
             "files": list(self.files),
@@ -60,15 +60,12 @@ class Effects:
 
 
 def effects_of(outcome: object) -> Effects:
-    """What the error that ended a task says was changed, or a result, whose `files` and `operations` say it.
-
-    Nothing where it says nothing of it.
-    """
+    """The effects in a result (its `files` and `operations`) or on an error; empty if it has none."""
     found, files = getattr(outcome, "effects", None), getattr(outcome, "files", ())
     operations = getattr(outcome, "operations", ())
     if isinstance(found, Effects):
         return found
-    # Anybody's result may have other `files` and `operations`.
+    # The result of a third-party task may use `files` and `operations` for something else.
     done = operations if isinstance(operations, tuple) and all(isinstance(it, Operation) for it in operations) else ()
     return Effects(files=files if isinstance(files, tuple) else (), operations=done)
 
@@ -76,7 +73,7 @@ def effects_of(outcome: object) -> Effects:
 def tell_effects(
     error: E, changes: Iterable[Change] = (), files: Iterable[str] = (), operations: Iterable[Operation] = ()
 ) -> E:
-    """The error, which from now on says that these were changed before what it says already."""
+    """The same error, with these effects put before those that it already has."""
     vars(error)["effects"] = Effects(tuple(changes), files, tuple(operations)) + effects_of(error)
     return error
 
@@ -85,7 +82,7 @@ def tell_effects(
 def having_changed(
     changes: Iterable[Change] = (), files: Iterable[str] = (), operations: Iterable[Operation] = ()
 ) -> Iterator[None]:
-    """After these changes: whatever error comes out of the block, the order to stop included, carries them."""
+    """Attach these effects to any error that leaves the block, including Cancelled."""
     try:
         yield
     except BaseException as error:

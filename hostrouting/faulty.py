@@ -1,6 +1,6 @@
-"""What a test can have happen at a call of a double: an error, or something that another process does just before it.
+"""Fault injection for fakes: an error at a call, or something that another process does just before it.
 
-Here: counting calls, and what is due at which of them. Not here: the doubles, and what their errors mean.
+Here: counting calls, and what is due at which call. Not here: the fakes, and what their errors mean.
 """
 
 from __future__ import annotations
@@ -24,34 +24,34 @@ class Due(Generic[E]):
     left: int
     error: E | None = None
     done: bool = False
-    """Whether the call has done its work all the same."""
+    """Whether the call does its work before it raises."""
     happening: Callable[[], object] | None = None
 
     def strike(self) -> None:
-        """Raise what there is to raise."""
+        """Raise the error, if there is one."""
         if self.error is not None:
             raise self.error
 
 
 class Faulty(Generic[E]):
-    """A double whose calls are counted, and fail when a test says so."""
+    """A fake whose calls are counted, and fail as a test requires."""
 
     def __init__(self) -> None:
-        """Begin without anything that is due."""
+        """Start with nothing due."""
         self.fault: E | None = None
-        """What every call raises until it is None again."""
+        """The error that every call raises; None for no error."""
         self._faults: list[Due[E]] = []
 
     def fail(self, error: E, *, nth: int = 1, done: bool = False) -> None:
-        """Have the nth call from now raise this; `done` is whether it was done all the same, as with a time-out."""
+        """Make the nth call from now raise this; with `done` it does its work first, as in a timeout."""
         self._wait(Due(nth, error, done))
 
     def meanwhile(self, happening: Callable[[], object], *, nth: int = 1) -> None:
-        """Have something happen just before the nth call from now."""
+        """Run this function just before the nth call from now."""
         self._wait(Due(nth, happening=happening))
 
     def meet(self) -> Due[E]:
-        """Count the call, let happen what is due before it, and give the fault that is to strike it."""
+        """Count the call, run what is due before it, and return the fault for it."""
         struck = Due(0, self.fault)
         for fault in list(self._faults):
             fault.left -= 1
@@ -65,5 +65,5 @@ class Faulty(Generic[E]):
 
     def _wait(self, fault: Due[E]) -> None:
         if fault.left < 1:
-            raise ValueError(f"nth is {fault.left}: the next one is 1")
+            raise ValueError(f"nth is {fault.left}, but the next call is 1")
         self._faults.append(fault)

@@ -1,7 +1,7 @@
-"""A host as the tasks meet it: kernel, files, manager, filters, and where everything lives. Nothing is decided here.
+"""A host as the tasks see it: kernel, files, service manager, packet filters, and all paths. Nothing is decided here.
 
-`Host.local()` is this machine, `Host.offline(root)` an image that is mounted somewhere, `Host.sandbox(root, netns=…)` a
-network namespace of this machine's kernel, and `hostrouting.testing.FakeHost` a host that exists in memory only.
+`Host.local()` is this machine, `Host.offline(root)` a mounted image, `Host.sandbox(root, netns=…)` a network namespace
+of this machine's kernel, and `hostrouting.testing.FakeHost` a host in memory.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ if TYPE_CHECKING:
 __all__ = ["Host", "made", "makes_edge", "needs_host"]
 
 _A_KERNEL = (
-    "a kernel is a part of a host: FakeHost(kernel=…) in a test, attrs.evolve(Host.local(), backend=…) elsewhere"
+    "a kernel is only part of a host: FakeHost(kernel=…) in a test, attrs.evolve(Host.local(), backend=…) elsewhere"
 )
 _HOSTS = "Host.local() is this machine, Host.offline(root) an image, hostrouting.testing.FakeHost() a host in memory"
 
 
 def needs_host(instance: object, _attribute: object, value: Any) -> None:
-    """For a class that works on a host: TypeError with the remedy when it is given anything else."""
+    """An attrs validator: raises TypeError, with the remedy, for anything other than a Host."""
     require(value, Host, type(instance).__name__, _A_KERNEL if hasattr(value, "snapshot") else _HOSTS)
 
 
 def makes_edge(_instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
-    """For a host: TypeError where an edge itself is given, and not what makes one."""
+    """An attrs validator: raises TypeError for an edge itself instead of a function that makes one."""
     if value is not None and not callable(value):
         name, given = attribute.name, type(value).__name__
         raise TypeError(f"a host's {name} is a function that makes one, not a {given}; write {name}=lambda: …")
 
 
 def made(_instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
-    """For a host: TypeError for a class or a function in the place of what it makes."""
+    """An attrs validator: raises TypeError for a class or a function instead of its result."""
     if name := uncalled(value):
         raise TypeError(f"a host's {attribute.name}: {name} is a {type(value).__name__}; call it: {name}()")
 
@@ -58,7 +58,7 @@ def _is_layout(_instance: object, _attribute: object, value: Any) -> None:
     require(value, HostLayout, "a host's layout", "write HostLayout(root=…)")
 
 
-# What most hosts never need is loaded when it is used.
+# Modules that most hosts never need are imported on first use.
 
 
 def _nft(words: tuple[str, ...] = ()) -> NftProgram:
@@ -93,33 +93,33 @@ def _programs_at(dev: str) -> Programs:
 
 @attrs.frozen(kw_only=True)
 class Host:
-    """The edges of one host. Each can be replaced on its own."""
+    """The edges of one host. Each can be replaced separately."""
 
     backend: Callable[[], RouteBackend] | None = attrs.field(validator=makes_edge)
-    """How the kernel's routing is reached; None for an image, which has no kernel."""
+    """Opens the kernel's routing; None for an image, which has no kernel."""
     files: Files = attrs.field(validator=made)
     manager: Manager | None = attrs.field(validator=made)
-    """None for an image, where what is enabled takes effect when it boots, and for a sandbox, which never does."""
+    """None for an image, where enabled units start at its next boot, and for a sandbox, which never boots."""
     layout: HostLayout = attrs.field(factory=HostLayout, validator=_is_layout)
     nftables: Callable[[], Nftables] | None = attrs.field(default=None, validator=makes_edge)
-    """How nftables is reached; None where nothing may be asked of it: in an image."""
+    """Opens nftables; None for an image."""
     ebtables: Callable[[], Ebtables] | None = attrs.field(default=None, validator=makes_edge)
-    """How ebtables is reached; None for an image."""
+    """Opens ebtables; None for an image."""
     link_layer: Callable[[], LinkLayer] | None = attrs.field(default=None, validator=makes_edge)
-    """How MAC addresses and neighbours are reached; None for an image."""
+    """Opens the link layer: MAC addresses and neighbours; None for an image."""
     fetch: Fetch = _fetch
-    """How the instance metadata is asked for."""
+    """Sends the requests for instance metadata."""
     programs_at: ProgramsAt = _programs_at
-    """The BPF programs that a packet meets before nftables, by the device it comes in by."""
+    """Returns the BPF programs that process packets arriving on a device before nftables."""
     lock_wait: float = 60.0
-    """How many seconds are waited for the lock on the host, at most: who holds it may hang."""
+    """How many seconds to wait for the lock on the host: the process that holds it may hang."""
     is_locked: bool = False
-    """Whether whoever has this value holds the lock on the host, as `locked` gives it."""
+    """Whether the lock on the host is held, as in the value that `locked` yields."""
 
     @classmethod
     def local(cls) -> Host:
-        """The machine this runs on: its kernel by netlink, its files, its systemd."""
-        from hostrouting.backends.netlink import NetlinkBackend  # noqa: PLC0415  netlink is loaded when it is used
+        """The machine that this runs on: its kernel through netlink, its files, its systemd."""
+        from hostrouting.backends.netlink import NetlinkBackend  # noqa: PLC0415  netlink is imported on first use
 
         return cls(
             backend=NetlinkBackend,
@@ -132,21 +132,21 @@ class Host:
 
     @classmethod
     def offline(cls, root: str) -> Host:
-        """An image that is mounted at root: files and enablement are written there, and no kernel is touched.
+        """An image mounted at root: files are written and units are enabled there; no kernel is touched.
 
-        Its links lead where they will when it has booted, never out of it.
+        Symbolic links are resolved inside the image, as after it has booted, and never outside it.
         """
         return cls(backend=None, files=ImageFiles(root), manager=None, layout=HostLayout(root=root))
 
     @classmethod
     def sandbox(cls, root: str, *, netns: str | PathLike[str]) -> Host:
-        """The real kernel in a network namespace, and files below a directory: to try all of it on.
+        """The real kernel in a network namespace, and files below a directory: to try everything out.
 
-        `netns` is a path, or a name as in `ip netns`; this machine's own is refused with ValueError, and so is a `root`
-        that is not a directory below /. Routes, filters, neighbours, settings under /proc/sys/net and requests to the
-        metadata service are those of the namespace. There is no systemd: what is enabled is a link below the root.
+        `netns` is a path, or a name as in `ip netns`. Raises ValueError if that is this machine's own namespace, or if
+        `root` is not a directory below /. Routes, filters, neighbours, settings under /proc/sys/net and requests to the
+        metadata service use the namespace. There is no systemd: enabling a unit only creates a link below the root.
         """
-        from hostrouting.backends.netlink import NetlinkBackend  # noqa: PLC0415  netlink is loaded when it is used
+        from hostrouting.backends.netlink import NetlinkBackend  # noqa: PLC0415  netlink is imported on first use
         from hostrouting.sandbox import Namespace, SandboxFiles, SandboxLinkLayer  # noqa: PLC0415  as above
 
         namespace = Namespace.of(netns)
@@ -164,10 +164,11 @@ class Host:
 
     @contextmanager
     def locked(self, ctx: phases.Context) -> Iterator[Self]:
-        """Give the host, and nobody else of ours works on it in the meantime.
+        """Hold the lock on the host for the block, so that no other run of hostrouting changes it meanwhile.
 
-        HostBusy, which says who holds the lock, when it cannot be had within `lock_wait` seconds; the deadline of the
-        run may come before. What is given takes no lock again, so that one lock can be held around several tasks.
+        Raises HostBusy, which names the process that holds the lock, if it is not free within `lock_wait` seconds; the
+        deadline of the run may come first. `locked` on the yielded host takes no lock again, so that one lock can be
+        held around several tasks.
         """
         if self.is_locked:
             yield self
@@ -178,11 +179,11 @@ class Host:
             now = ctx.clock.now()
             if since is None:
                 since = now
-                text = "another run of hostrouting is at work on this host; waiting up to %g s for it (%s)"
+                text = "another run of hostrouting is working on this host; waiting up to %g s for it (%s)"
                 ctx.log.info(text, self.lock_wait, files.holder(path))
             if now - since >= self.lock_wait:
-                text = f"another run has not been done with this host within {self.lock_wait:g} s: {files.holder(path)}"
-                raise HostBusy(f"{text}; wait for it, or end it if it hangs")
+                text = f"another run has not finished on this host within {self.lock_wait:g} s: {files.holder(path)}"
+                raise HostBusy(f"{text}; wait for it, or stop it if it hangs")
             ctx.sleep(0.1)
         try:
             yield attrs.evolve(self, is_locked=True)

@@ -1,12 +1,12 @@
-"""Which BPF programs see a packet that comes in by a device before nftables' prerouting chains do.
+"""Finds the BPF programs that process a packet arriving on a device before the prerouting chains of nftables.
 
-Here: looking, and a phrase for each program that is there. Not here: whether one of them is a fault. A program may hand
-every packet on, or send some of them to a pod so that no rule of nftables ever sees them; nobody can tell from outside.
+Here: finding them, and a phrase for each program. Not here: whether one of them is a fault. A program may pass on every
+packet, or redirect some of them to a pod so that no nftables rule sees them; this cannot be told from outside.
 
-There are three places, and a packet passes them in this order: XDP, tcx, and tc filters. It passes them at each device
-on its way, so the legs of a bond, the virtual function below a cloud's network card and the parent of a VLAN are looked
-at, too. Netlink tells of XDP and of filters, bpf(2) of tcx and of what programs are called. Netkit devices are for pods
-and not for uplinks, and are not looked at. What cannot be looked at is said, and never taken for "none".
+A packet passes three hooks in this order: XDP, tcx, and tc filters. It passes them at each device on its way, so the
+members of a bond, the virtual function below a cloud's network card and the parent of a VLAN are also checked. Netlink
+reports XDP programs and filters; bpf(2) reports tcx programs and the names of programs. Netkit devices are for pods,
+not for uplinks, and are not checked. Anything that cannot be checked is reported, and never counted as "none".
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["Programs", "ProgramsAt", "programs_at"]
 
 _TIMEOUT = 5.0
-# The number of bpf(2) by machine; 64 bit only, for the structures below are laid out so.
+# The system call number of bpf(2) by machine; 64 bit only, because of the layout of the structures below.
 _NUMBERS = {
     "x86_64": 321,
     "aarch64": 280,
@@ -45,8 +45,8 @@ _NUMBERS = {
     "s390x": 351,
 }
 _PROG_GET_FD_BY_ID, _OBJ_GET_INFO_BY_FD, _PROG_QUERY, _TCX_INGRESS = 13, 15, 16, 46
-_MOST_TCX = 64  # so many the kernel lets there be at a device
-_QUERY = struct.Struct("=IIIIQI4x4Q")  # device, place, 2 flags; where the numbers go, how many; three tables, revision
+_MOST_TCX = 64  # the kernel's limit for one device
+_QUERY = struct.Struct("=IIIIQI4x4Q")  # device, hook, 2 flags; address and count of the numbers; three tables, revision
 _COUNT_AT = 24
 _BY_ID, _INFO = struct.Struct("=III"), struct.Struct("=IIQ")
 _INFO_SIZE, _NAME_AT = 80, 64  # of struct bpf_prog_info, up to the end of the name
@@ -54,18 +54,18 @@ _INFO_SIZE, _NAME_AT = 80, 64  # of struct bpf_prog_info, up to the end of the n
 
 @attrs.frozen
 class Programs:
-    """What was found at a device, and what could not be looked at; each a phrase for an operator."""
+    """The programs found at a device, and what could not be checked; each is a phrase for an operator."""
 
     found: tuple[str, ...] = ()
     unseen: tuple[str, ...] = ()
 
 
 ProgramsAt: TypeAlias = Callable[[str], Programs]
-"""The programs at the device of this name; never raises. The real one is `programs_at`, and a test passes another."""
+"""Returns the programs at the device with this name; never raises. The real one is `programs_at`; tests pass a fake."""
 
 
 def programs_at(dev: str) -> Programs:
-    """The programs that see a packet coming in by this device, in the namespace of the calling thread."""
+    """The programs that process a packet arriving on this device, in the namespace of the calling thread."""
     found: list[str] = []
     unseen: list[str] = []
     with closing(Channel(open_socket, _TIMEOUT)) as channel:
@@ -80,7 +80,7 @@ def programs_at(dev: str) -> Programs:
             where = "" if entrance.name == dev else f" on {entrance.name}"
             found += [f"XDP program{_called(number)}{where}" for number in entrance.xdp or ()]
             if entrance.xdp is None:
-                unseen.append(f"XDP programs{where} (the kernel does not tell of any)")
+                unseen.append(f"XDP programs{where} (the kernel does not report any)")
             if entrance.is_below_elsewhere:
                 unseen.append(f"programs at the device below {entrance.name} (it is in another network namespace)")
             for phrase, is_found in (*_tcx_at(entrance, where), *_filters_at(channel, entrance, where)):
@@ -89,7 +89,7 @@ def programs_at(dev: str) -> Programs:
 
 
 def _filters_at(channel: Channel, entrance: Entrance, where: str) -> Iterator[tuple[str, bool]]:
-    """A phrase for each tc filter, with whether it is a program; of another kind nobody knows what it does here."""
+    """A phrase for each tc filter, and whether it is a BPF program; what other kinds do is not known here."""
     try:
         filters = filters_at(channel, entrance.index)
     except BackendError as error:
@@ -107,7 +107,7 @@ def _tcx_at(entrance: Entrance, where: str) -> Iterator[tuple[str, bool]]:
     try:
         numbers = _tcx_programs(entrance.index)
     except OSError as error:
-        # A kernel older than 6.6, or made without it, has no such place; one without BPF has no such call.
+        # A kernel older than 6.6, or built without tcx, has no such hook; a kernel without BPF has no such call.
         if error.errno not in {errno.EINVAL, errno.ENOSYS}:
             yield f"tcx programs{where} ({_why_not(error)})", False
         return
@@ -117,13 +117,13 @@ def _tcx_at(entrance: Entrance, where: str) -> Iterator[tuple[str, bool]]:
 
 def _why_not(error: OSError) -> str:
     if isinstance(error, PermissionError):
-        return "to see them takes root"
+        return "requires root"
     return error.strerror or str(error)
 
 
 def _tcx_programs(index: int) -> tuple[int, ...]:
-    """The numbers of the programs in their order; OSError where the kernel does not say."""
-    import ctypes  # noqa: PLC0415  only a look at a device needs it
+    """The numbers of the programs in order; raises OSError if the kernel does not report them."""
+    import ctypes  # noqa: PLC0415  only checking a device needs it
 
     numbers = (ctypes.c_uint32 * _MOST_TCX)()
     asked = _QUERY.pack(index, _TCX_INGRESS, 0, 0, ctypes.addressof(numbers), _MOST_TCX, 0, 0, 0, 0)
@@ -133,10 +133,10 @@ def _tcx_programs(index: int) -> tuple[int, ...]:
 
 
 def _called(number: int) -> str:
-    """A program's number and name, as far as they are known, to stand behind what it is."""
+    """The number and name of a program, as far as they are known, to put after its kind."""
     if not number:
         return ""
-    import ctypes  # noqa: PLC0415  only a program that was found needs it
+    import ctypes  # noqa: PLC0415  only needed if a program was found
 
     info = ctypes.create_string_buffer(_INFO_SIZE)
     try:
@@ -145,19 +145,19 @@ def _called(number: int) -> str:
             _bpf(_OBJ_GET_INFO_BY_FD, _INFO.pack(opened, _INFO_SIZE, ctypes.addressof(info)))
         finally:
             os.close(opened)
-    except OSError:  # to ask takes root; it may have gone meanwhile
+    except OSError:  # this requires root; and the program may be gone by now
         return f" {number}"
     name = info.raw[_NAME_AT:].partition(b"\0")[0].decode(errors="backslashreplace")
     return f" {number} ({name})" if name else f" {number}"
 
 
 def _bpf(command: int, attributes: bytes) -> tuple[int, bytes]:
-    """Call bpf(2): what it returns, and the attributes as the kernel left them; OSError where it fails."""
+    """Call bpf(2); return its result and the attributes as the kernel wrote them. Raises OSError if it fails."""
     import ctypes  # noqa: PLC0415  see above
 
     number = _NUMBERS.get(os.uname().machine) if struct.calcsize("P") == 8 else None
     if number is None:
-        raise OSError(errno.ENOTSUP, f"how to ask is not known for {os.uname().machine}")
+        raise OSError(errno.ENOTSUP, f"the number of bpf(2) is not known for {os.uname().machine}")
     call = ctypes.CDLL(None, use_errno=True).syscall
     call.restype = ctypes.c_long
     passed = ctypes.create_string_buffer(attributes, len(attributes))

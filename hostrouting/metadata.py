@@ -1,12 +1,12 @@
-"""Whether the cloud's instance metadata service says that this host has IPv6.
+"""Asks the cloud's instance metadata service whether this host has IPv6.
 
-Here: the edge that sends one request over HTTP, and what its answers say. Not here: what follows where the service
-gives no usable answer; the configuration says that.
+Here: the edge that sends one HTTP request, and the meaning of the replies. Not here: what to do if the service gives
+no usable answer; the configuration decides that.
 
-"No" is an answer, and an error is not: only a document that lists the host's interfaces, none of them with an IPv6
-address, says that there is none. An HTTP error, a document that cannot be read, one that is cut short and one without
-interfaces leave it unknown. It is asked again after what may pass: no answer in time, a server that is busy or has
-failed. It is not asked again after what stays until somebody mends it: a wrong path, a redirect, another document.
+"No" is different from an error: the answer is only "no" if the document lists the host's interfaces and none of them
+has an IPv6 address. After an HTTP error, or a document that is unreadable, cut short or without interfaces, the answer
+is unknown. The request is repeated after temporary failures: a timeout, or a server that is busy or has failed. It is
+not repeated after permanent ones: a wrong path, a redirect, or another kind of document.
 """
 
 from __future__ import annotations
@@ -27,49 +27,49 @@ if TYPE_CHECKING:
 __all__ = ["SIZE_LIMIT", "Answer", "Fetch", "Reply", "ask_for_ipv6", "fetch"]
 
 SIZE_LIMIT = 1 << 20
-"""Bytes of a reply; the document of a host with many interfaces has a few thousand."""
+"""The maximum size of a reply in bytes; the document of a host with many interfaces has a few thousand."""
 
 _OK, _MULTIPLE_CHOICES, _BAD_REQUEST = 200, 300, 400
-# Too slow a request, a service that is being updated, too many requests; 500 and above are tried again as well.
+# Request timeout, a service that is being updated, too many requests. Statuses from 500 are also retried.
 _PASSING = {408, 410, 429}
 _SERVER_ERROR = 500
-# Seconds: before the first repetition, doubled each time, and at most; what a Retry-After may ask for at most.
+# Seconds: before the first retry, doubled each time; the maximum; the maximum accepted from a Retry-After.
 _FIRST_PAUSE, _LONGEST_PAUSE, _LONGEST_RETRY_AFTER = 0.5, 4.0, 30.0
 
 
 @attrs.frozen
 class Reply:
-    """What a server replied."""
+    """The reply of a server."""
 
     status: int
     headers: tuple[tuple[str, str], ...] = ()
     body: bytes = b""
 
     def header(self, name: str) -> str | None:
-        """The value of a header, whose name may be in any case; of several the first."""
+        """The value of the first header with this name, in upper or lower case; None if there is none."""
         return next((value for key, value in self.headers if key.lower() == name.lower()), None)
 
 
 Fetch: TypeAlias = Callable[[str, float], Reply]
-"""One request to a URL and its reply, within so many seconds; MetadataError where there is no whole reply.
+"""Sends one request to a URL and returns the reply, with a timeout; raises MetadataError without a complete reply.
 
-Nothing is asked twice, no redirect is followed, and no proxy is used.
+It does not retry, follow redirects or use a proxy.
 """
 
 
 @attrs.frozen
 class Answer:
-    """What the service says about IPv6."""
+    """The answer of the service about IPv6."""
 
     has_ipv6: bool | None
-    """None where it is unknown."""
+    """None if it is unknown."""
     reason: str
-    """What the answer rests on, or why it is unknown."""
+    """The basis of the answer, or why it is unknown."""
 
 
 @attrs.frozen
 class _Unknown:
-    """Why a reply is not an answer, and whether another request may bring one."""
+    """Why a reply is not an answer, and whether another request may give one."""
 
     reason: str
     can_retry: bool = False
@@ -77,7 +77,7 @@ class _Unknown:
 
 
 def ask_for_ipv6(ctx: phases.Context, fetch: Fetch, imds: ImdsConfig) -> Answer:
-    """Ask until there is an answer, or the retries are used up; Cancelled when it is time to stop."""
+    """Ask until there is an answer or the retries are used up. Raises Cancelled if the task is cancelled."""
     pause, times = _FIRST_PAUSE, 0
     while True:
         ctx.check()
@@ -109,8 +109,8 @@ def _ask(fetch: Fetch, url: str, timeout: float) -> Answer | _Unknown:
 
 
 def _asked_for(retry_after: str | None, ctx: phases.Context) -> float:
-    """The seconds that a Retry-After asks for, within bounds; 0 where it cannot be read."""
-    from email.utils import parsedate_to_datetime  # noqa: PLC0415  only a server that is busy needs it
+    """The seconds in a Retry-After header, within bounds; 0 if it cannot be parsed."""
+    from email.utils import parsedate_to_datetime  # noqa: PLC0415  only the reply of a busy server needs it
 
     text = (retry_after or "").strip()
     if text.isascii() and text.isdigit():
@@ -124,8 +124,8 @@ def _asked_for(retry_after: str | None, ctx: phases.Context) -> float:
 
 
 def _read(body: bytes) -> Answer | _Unknown:
-    """What a document says: the whole one of the instance, or its part `network`."""
-    import json  # noqa: PLC0415  a host that is not asked about its metadata never pays for it
+    """The answer in a document: the whole one of the instance, or its part `network`."""
+    import json  # noqa: PLC0415  only a host that asks for metadata needs it
 
     try:
         document = json.loads(body)
@@ -145,33 +145,33 @@ def _read(body: bytes) -> Answer | _Unknown:
 
 
 def _ipv6_addresses(interface: object) -> list[Any] | None:
-    """The IPv6 addresses of an interface, none where it has no such key; None where that cannot be read."""
+    """The IPv6 addresses of an interface, empty without such a key; None if they cannot be read."""
     ipv6 = interface.get("ipv6", {}) if isinstance(interface, dict) else None
     found = ipv6.get("ipAddress", []) if isinstance(ipv6, dict) else None
     return found if isinstance(found, list) else None
 
 
 def fetch(url: str, timeout: float) -> Reply:
-    """Ask the service itself, as `Fetch` promises: over http, at an address, with the header that it demands.
+    """The real `Fetch`: over http, to an address, with the header that the service requires.
 
-    The time-out is for the whole reply: a server that sends it byte by byte is given no more time than any other.
+    The timeout applies to the whole reply, even if the server sends it byte by byte.
     """
-    from http.client import HTTPConnection, HTTPException  # noqa: PLC0415  few hosts are asked about their metadata
+    from http.client import HTTPConnection, HTTPException  # noqa: PLC0415  few hosts ask for metadata
     from urllib.parse import urlsplit  # noqa: PLC0415
 
     try:
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port or 80
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        socket.inet_pton(family, host)  # a name is not looked up: nothing bounds how long that takes
+        socket.inet_pton(family, host)  # names are not resolved: a lookup cannot be given a timeout
     except (ValueError, OSError) as error:
-        raise MetadataError(url, "has a URL that does not name an address", can_retry=False) from error
+        raise MetadataError(url, "has a URL without an IP address", can_retry=False) from error
     if parts.scheme != "http":
-        raise MetadataError(url, "is asked over http only", can_retry=False)
+        raise MetadataError(url, "can only be asked over http", can_retry=False)
     try:
         with _Timed(family, timeout) as stream:
             stream.connect((host, port))
-            # http.client knows of no proxies and follows no redirects.
+            # http.client uses no proxies and follows no redirects.
             connection = HTTPConnection(host, port)
             connection.sock = stream
             target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
@@ -181,21 +181,21 @@ def fetch(url: str, timeout: float) -> Reply:
                 if len(body) > SIZE_LIMIT:
                     raise MetadataError(url, f"answered with more than {SIZE_LIMIT:,} bytes", can_retry=False)
                 if response.length:
-                    raise MetadataError(url, f"cut its answer short by {response.length} bytes")
+                    raise MetadataError(url, f"ended its answer {response.length} bytes too early")
                 return Reply(response.status, tuple(response.getheaders()), body)
     except TimeoutError as error:
-        raise MetadataError(url, f"gave no whole answer within {timeout:g} s") from error
+        raise MetadataError(url, f"gave no complete answer within {timeout:g} s") from error
     except OSError as error:
         raise MetadataError(url, f"cannot be asked: {error.strerror or error}") from error
     except HTTPException as error:
-        raise MetadataError(url, f"broke off, or does not speak HTTP ({type(error).__name__})") from error
+        raise MetadataError(url, f"closed the connection, or does not speak HTTP ({type(error).__name__})") from error
 
 
 class _Timed(socket.socket):
-    """A TCP socket that has so many seconds for all that is done with it: the usual time-out is for each step anew."""
+    """A TCP socket with one timeout for everything: the usual socket timeout starts again at each call."""
 
     def __init__(self, family: int, seconds: float) -> None:
-        from time import monotonic  # noqa: PLC0415  nothing else here looks at a clock
+        from time import monotonic  # noqa: PLC0415  nothing else here reads a clock
 
         super().__init__(family, socket.SOCK_STREAM)
         self._now = monotonic
@@ -203,7 +203,7 @@ class _Timed(socket.socket):
         self.settimeout(seconds)
 
     def recv_into(self, *arguments: Any, **options: Any) -> int:
-        """Receive within what is left of the time."""
+        """Receive within the remaining time."""
         left = self._end - self._now()
         if left <= 0:
             raise TimeoutError

@@ -1,12 +1,12 @@
-"""Whether the package `phases` that Python finds is the one that hostrouting brings, and what mends it if not.
+"""Checks that the package `phases` that Python finds is the one from hostrouting, and gives the remedy if not.
 
-Here: the question, the remedy, and the refusal. Not here: anything else of `phases`. Another project owns the name on
-the package index, and its files would overwrite ours.
+Here: the check, the remedy and the error. Not here: anything else about `phases`. Another project owns the name on the
+package index, and its files would overwrite ours.
 """
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # to load `typing` would cost a command that only prints its usage a third of its time
+TYPE_CHECKING = False  # importing `typing` would take a third of the time of a command that only prints its usage
 if TYPE_CHECKING:
     from hostrouting.errors import ForeignPhases
 
@@ -16,37 +16,37 @@ _OURS = "hostrouting"
 
 
 def require_own_phases() -> None:
-    """ForeignPhases, which names the command that mends it, where the `phases` that was found is not ours."""
+    """Raise ForeignPhases, which names the command that repairs it, if the `phases` that Python finds is not ours."""
     if (foreign := foreign_phases()) is not None:
         raise foreign
 
 
 def foreign_phases() -> ForeignPhases | None:
-    """The error where the `phases` that is found is not ours, or is missing; None where all is well."""
+    """The error if the `phases` that Python finds is missing or not ours; None if it is ours."""
     try:
-        import phases  # noqa: PLC0415  another project's may raise anything
+        import phases  # noqa: PLC0415  another project's package may raise anything
 
         if getattr(phases, "__distribution__", None) == _OURS:
             return None
         found = str(getattr(phases, "__file__", None) or "")
-    except Exception:  # noqa: BLE001  another project's may raise anything
+    except Exception:  # noqa: BLE001  another project's package may raise anything
         found = _where()
-    from hostrouting.errors import ForeignPhases  # noqa: PLC0415  only a fault pays for it
+    from hostrouting.errors import ForeignPhases  # noqa: PLC0415  only a fault needs it
 
     return ForeignPhases(found, _remedy(found))
 
 
 def _where() -> str:
-    """The file of a `phases` that cannot be imported; empty where there is none."""
-    from importlib.util import find_spec  # noqa: PLC0415  only a fault pays for it
+    """The file of a `phases` that cannot be imported; empty if there is none."""
+    from importlib.util import find_spec  # noqa: PLC0415  only a fault needs it
 
     spec = find_spec("phases")
     return "" if spec is None else spec.origin or ""
 
 
 def _remedy(found: str) -> str:
-    """What mends it: for files in the place of ours, or none, ours again; for another installation, without it."""
-    import os  # noqa: PLC0415  only a fault pays for it
+    """The remedy: reinstall hostrouting if its files were overwritten or are missing, else remove the other package."""
+    import os  # noqa: PLC0415  only a fault needs it
     import sys  # noqa: PLC0415  as above
     from importlib.metadata import PackageNotFoundError, distribution  # noqa: PLC0415  as above
 
@@ -59,12 +59,12 @@ def _remedy(found: str) -> str:
         files = ()
     if any(os.path.realpath(str(it.locate())) == os.path.realpath(found) for it in files):
         return f"run: {sys.executable} -m pip uninstall --yes phases"
-    return f"it hides {beside}: rename it, or take its directory out of Python's path"
+    return f"it hides {beside}: rename it, or remove its directory from Python's path"
 
 
 def _source() -> str:
-    """What hostrouting was installed from, as pip takes it."""
-    import json  # noqa: PLC0415  only a fault pays for it
+    """The source that hostrouting was installed from, as an argument for pip."""
+    import json  # noqa: PLC0415  only a fault needs it
     import shlex  # noqa: PLC0415  as above
     from importlib.metadata import PackageNotFoundError, distribution  # noqa: PLC0415  as above
 

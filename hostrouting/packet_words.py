@@ -1,7 +1,7 @@
-"""Which packets are meant by what rules ask of them, in an operator's words.
+"""The packets that a set of rules matches, in words for operators.
 
-Here: sentences that stand between "packets" and a verb. Not here: the phrase for each selector (`model.rule`), and what
-becomes of those packets (`wording`).
+Here: phrases such as "packets with fwmark 0x1", to put before a verb. Not here: the phrase for each selector
+(`model.rule`), and what happens to those packets (`wording`).
 """
 
 from hostrouting.fib import Cases, Condition
@@ -9,12 +9,12 @@ from hostrouting.model import selector_of
 
 __all__ = ["packets_line"]
 
-_ALTERNATIVES = 3  # so many kinds of packets are told in one sentence
-_CONDITIONS = 4  # and so many conditions of one kind
+_ALTERNATIVES = 3  # at most this many kinds of packets in one sentence
+_CONDITIONS = 4  # at most this many conditions for one kind
 
 
 def packets_line(cases: Cases) -> str:
-    """Which packets are meant, to stand before a verb: the first few alternatives, and how many more there are."""
+    """A phrase to put before a verb: the first few kinds of packets, and how many more kinds there are."""
     said = [_case(case) for case in cases[:_ALTERNATIVES]]
     more = len(cases) - len(said)
     return (

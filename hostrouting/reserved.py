@@ -1,7 +1,7 @@
-"""Addresses that are what they are, whatever a route says of them.
+"""Reserved address ranges, whose meaning does not depend on routes.
 
-Here: the ranges, and what each is. Not here: what is refused or left alone because of it. Importing this loads nothing
-but ipaddress: a configuration is read with it.
+Here: the ranges, and the meaning of each. Not here: what is refused or ignored because of them. This module imports
+only ipaddress, because it is loaded with every configuration.
 """
 
 from ipaddress import IPv4Address, IPv4Network, IPv6Network
@@ -18,7 +18,7 @@ RESERVED: tuple[tuple[IPv4Network, str], ...] = (
     (IPv4Network("224.0.0.0/4"), "multicast"),
     (IPv4Network("240.0.0.0/4"), "reserved"),
 )
-"""Where no static route of IPv4 may lead, no gateway can be, and what each range is; in order."""
+"""IPv4 ranges that cannot have a static route or contain a gateway, each with its meaning; in order."""
 
 
 def _joined() -> tuple[tuple[int, int], ...]:
@@ -30,14 +30,14 @@ def _joined() -> tuple[tuple[int, int], ...]:
 
 
 RESERVED_RANGES: dict[int, tuple[tuple[int, int], ...]] = {4: _joined(), 6: ()}
-"""The same by family, as first and last addresses, in the fewest ranges."""
+"""The same by family, as pairs of first and last address, merged into the fewest ranges."""
 
 
 def is_reserved(family: int, first: int, last: int) -> bool:
-    """Whether all of first … last is reserved."""
+    """Whether every address of first … last is reserved."""
     return any(low <= first and last <= high for low, high in RESERVED_RANGES[family])
 
 
 def reserved_for(address: IPv4Address) -> str | None:
-    """The range that the address is in, and what that is for; None for an ordinary address."""
+    """The reserved range that contains the address, and its meaning; None for an ordinary address."""
     return next((f"{block} ({what})" for block, what in RESERVED if address in block), None)

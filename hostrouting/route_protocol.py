@@ -1,10 +1,10 @@
 """The route protocol number that marks a route as ours.
 
-Here: the number, and nothing to load, so that the command line's help and the configuration can say it at no cost. Not
-here: the names of such numbers (`model`), and which of them others use (`config`).
+Here: only the number, without imports, so that the help of the command line and the configuration can show it at no
+cost. Not here: the names of such numbers (`model`), and the numbers that other programs use (`config`).
 """
 
 __all__ = ["OURS"]
 
-# Unless the configuration says another. Nobody else is known to use it.
+# The default; the configuration can set another number. No other program is known to use it.
 OURS = 213

@@ -1,6 +1,6 @@
-"""A sandbox: the real kernel in a network namespace, and files below a directory. What is asked of either stays there.
+"""A sandbox: the real kernel in a network namespace, and files below a directory. Changes do not leave either.
 
-Here: what keeps it apart from this machine, and the files. Not here: what a host is made of (`host`).
+Here: the isolation from this machine, and the files. Not here: the parts of a host (`host`).
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ _MACHINE = "/proc/1/ns/net"
 
 @attrs.frozen
 class Namespace:
-    """A network namespace that is not this machine's own, by its path."""
+    """A network namespace other than this machine's, given by its path."""
 
     path: str
 
     @classmethod
     def of(cls, netns: str | os.PathLike[str]) -> Namespace:
-        """By a path, or a name as in `ip netns`.
+        """From a path, or a name as in `ip netns`.
 
-        NetlinkUnavailable where there is none, ValueError for the one in which this machine itself is.
+        Raises NetlinkUnavailable if it does not exist, and ValueError if it is this machine's own.
         """
         path = namespace_path(netns)
         with closing(open_namespace(path)) as there:
@@ -44,31 +44,31 @@ class Namespace:
         try:
             machine = os.stat(_MACHINE)
         except OSError:
-            machine = None  # not every container lets its processes know
+            machine = None  # some containers hide it from their processes
         if machine is not None and os.path.samestat(found, machine):
             raise ValueError(
-                f"netns: {os.fspath(netns)!r} is this machine's own network; make another: ip netns add sandbox"
+                f"netns: {os.fspath(netns)!r} is this machine's own network; create another one: ip netns add sandbox"
             )
         return cls(path)
 
     def call(self, make: Callable[[], T]) -> T:
-        """What `make` returns when it is called there."""
+        """Call `make` in the namespace and return its result."""
         with closing(open_namespace(self.path)) as there:
             return inside(there, make)
 
     @property
     def words(self) -> tuple[str, ...]:
-        """What goes before a command so that it runs there."""
+        """The words to put before a command to run it in the namespace."""
         return ("nsenter", f"--net={self.path}")
 
 
 class SandboxFiles(ImageFiles):
-    """The files below a directory, and under its /proc what the kernel says of the namespace."""
+    """The files below a directory; its /proc is that of the namespace."""
 
     def __init__(self, root: str, namespace: Namespace) -> None:
-        """ValueError where the directory is not there, or is this machine's own root."""
+        """Raise ValueError if the directory does not exist or is this machine's own root."""
         if not os.path.isdir(root) or os.path.samefile(root, "/"):
-            raise ValueError(f"root: {root!r} is not a directory below /; make one, such as mktemp -d gives")
+            raise ValueError(f"root: {root!r} is not a directory below /; create one, for example with mktemp -d")
         super().__init__(root)
         self._kernel, self._namespace = f"{root.rstrip('/')}/proc/", namespace
 
@@ -76,14 +76,14 @@ class SandboxFiles(ImageFiles):
         """See Files."""
         if not path.startswith(self._kernel):
             return super().read(path)
-        # What /proc/self has is the network of the process, and only the thread is in the namespace.
+        # /proc/self shows the network of the process, but only this thread is in the namespace.
         there = "/proc/" + path.removeprefix(self._kernel).replace("self/", "thread-self/", 1)
         return self._namespace.call(lambda: LocalFiles().read(there))
 
 
 @attrs.frozen
 class SandboxLinkLayer:
-    """The link layer of the namespace, by one that works where the calling thread is."""
+    """The link layer of the namespace: calls another LinkLayer from a thread in the namespace."""
 
     inner: LinkLayer
     namespace: Namespace

@@ -1,6 +1,6 @@
-"""The steps of a plan: what is to be done with one route, and why; and all of them in order.
+"""The steps of a plan: what to do with one route, and why; and the sequence of all steps.
 
-Here: values. Not here: which steps lead to what is wanted (`plan`).
+Here: values. Not here: choosing the steps (`plan`).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,18 +16,18 @@ __all__ = ["Action", "Place", "Step", "Steps", "in_order"]
 Action: TypeAlias = Literal["keep", "add", "replace", "delete", "conflict"]
 Place: TypeAlias = Literal["only", "first", "last"]
 
-# Conflicts first, for they forbid the rest; then what is made, before what is broken.
+# Conflicts first, because they prevent the rest; then additions before deletions (make before break).
 _ORDER: dict[Action, int] = {"conflict": 0, "keep": 1, "add": 2, "replace": 3, "delete": 4}
 _SIGNS: dict[Action, str] = {"keep": " ", "add": "+", "replace": "~", "delete": "-", "conflict": "!"}
 
 
 @attrs.frozen
 class Step:
-    """One step: for `replace` and `conflict`, `held` is the route that stands where `route` is to be.
+    """One step: for `replace` and `conflict`, `held` is the existing route with the key of `route`.
 
-    `place` is where among the routes of its key an added or new route stands, or a deleted one stood: the only one that
-    stays, before all others that stay, or behind one of them. (The kernel takes the first; it can put no route between
-    two others.)
+    `place` is the position of an added or replaced route, or of a deleted one, among the routes with its key that
+    stay: the only one, before all others, or after one of them. (The kernel uses the first; it cannot insert a route
+    between two others.)
     """
 
     action: Action
@@ -36,11 +36,11 @@ class Step:
     held: Route | None = None
     place: Place = "only"
     remedy: str = ""
-    """What else can be done about a conflict; the boot script, which says the reason too, does not know of it."""
+    """Another way to resolve a conflict. The boot script prints the reason only, not this."""
 
     @property
     def why(self) -> str:
-        """The reason, and what else can be done."""
+        """The reason and the remedy."""
         return f"{self.reason}; {self.remedy}" if self.remedy else self.reason
 
     def __str__(self) -> str:
@@ -51,13 +51,13 @@ class Step:
 
 
 class Steps(Sequence[Step]):
-    """Steps in order, of which those that keep a route are made when somebody looks at them.
+    """The steps in order. It behaves like a tuple, but creates the `keep` steps on first access.
 
-    Why: where ten thousand routes are as they are wanted, usually nobody does. Otherwise it behaves like a tuple.
+    Why: if ten thousand routes are already right, their steps are rarely read.
     """
 
     def __init__(self, others: tuple[Step, ...], routes: RouteTable, kept: Sequence[int], reason: str) -> None:
-        """Take the other steps, where the routes stand that are kept, and why they are."""
+        """Use the other steps, the positions of the kept routes in `routes`, and the reason for keeping them."""
         self.others, self._routes, self._kept, self._reason = others, routes, kept, reason
 
     @cached_property
@@ -88,17 +88,17 @@ class Steps(Sequence[Step]):
         return repr(self._all)
 
     def __reduce__(self) -> tuple[type, tuple[tuple[Step, ...]]]:
-        """Copied, or sent to another process, it is the tuple."""
+        """Copy and pickle as a plain tuple of steps."""
         return tuple, (self._all,)
 
 
 def in_order(steps: Iterable[Step]) -> tuple[Step, ...]:
-    """The order in which they are to be taken."""
+    """The steps in the order in which they must be done."""
     return tuple(sorted(steps, key=_place))
 
 
 def _place(step: Step) -> tuple[object, ...]:
-    """Where a step belongs: what needs no gateway is made first, and broken last."""
+    """The sort key of a step: routes without a gateway are added first and deleted last."""
     route, prefix = step.route, step.route.prefix
     through = any(leg.gateway for leg in route.legs)
     late = not through if step.action == "delete" else through

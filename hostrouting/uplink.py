@@ -1,7 +1,7 @@
-"""What the default route says: by which devices a host leaves, and what a route becomes that leaves things open.
+"""The default route of a host: its outgoing devices, and the device and gateway for routes that leave them open.
 
-Here: the automatic device, gateway and legs, and what is missing while they cannot be told yet. Not here: whether
-the route conflicts with others (`plan`), or what makes it wanted.
+Here: the automatic device, gateway and next hops, and what is missing while they are not known yet. Not here: whether
+a route conflicts with others (`plan`), or why it is wanted.
 """
 
 from collections.abc import Collection, Iterator
@@ -37,9 +37,9 @@ __all__ = [
     "seen_instead",
 ]
 
-# The legs of a route, and its scope.
+# The next hops of a route, and its scope.
 _Way: TypeAlias = tuple[tuple[NextHop, ...], int]
-# Addresses that are no router's: the kernel takes the first for a gateway all the same, and packets vanish there.
+# Addresses that cannot be a router. The kernel accepts the first kind as a gateway anyway, and drops the packets.
 _TAKEN = {"local": "this host's own address", "broadcast": "a broadcast address"}
 
 
@@ -49,9 +49,9 @@ def _as_gateway(value: IP | str | None) -> IP | None:
 
 @attrs.frozen
 class DesiredRoute:
-    """A static route that somebody wants: what is None is taken from the default route.
+    """A static route to install; fields that are None are taken from the default route.
 
-    Destination and gateway may be given as texts.
+    Destination and gateway may be given as text.
     """
 
     destination: Prefix = attrs.field(converter=as_prefix)
@@ -61,7 +61,7 @@ class DesiredRoute:
 
     @property
     def key(self) -> tuple[int, Prefix, int, int]:
-        """What the kernel will tell the route apart by, as in `Route.key`."""
+        """The key by which the kernel will distinguish the route, as in `Route.key`."""
         return (TABLE_MAIN, self.destination, 0, self.metric or DEFAULT_METRIC[self.destination.family])
 
     def __str__(self) -> str:
@@ -77,7 +77,7 @@ class DesiredRoute:
 
 @attrs.frozen
 class Pending:
-    """A desired route that the host is not ready for, and what it waits for."""
+    """A desired route that cannot be installed yet, and what is missing."""
 
     desired: DesiredRoute
     missing: str
@@ -89,12 +89,11 @@ class Pending:
 def default_route(
     fib: Fib, *, family: int = IPV4, dev: str | None = None, besides: Collection[int] = ()
 ) -> Route | None:
-    """The default route that the host's own packets take, or the first of those by `dev`; a dead one is none.
+    """The default route for the host's own packets, or the first one by `dev`. Dead routes do not count.
 
-    It may be in any table that the rules lead them to. A default route that refuses packets hides what comes after it
-    from those that do not ask for a device. One that a rule suppresses comes after those that packets take: it is how
-    the host leaves when its tunnel is down, and how the tunnel itself leaves. Those of the protocols `besides` do not
-    count.
+    It can be in any table that the rules look up. Without `dev`, a default route that refuses packets hides the ones
+    after it. A default route that a rule suppresses comes after those in use: the host uses it when its tunnel is
+    down, and the tunnel itself uses it. Routes with the protocols `besides` are ignored.
     """
     for entry in fib.defaults(family):
         route = entry.route
@@ -108,9 +107,9 @@ def default_route(
 
 
 def outbound_devs(fib: Fib, *, family: int = IPV4) -> tuple[str, ...]:
-    """The devices of the default route; empty when there is none.
+    """The devices of the default route; empty if there is none.
 
-    All of them when it is ECMP, and those of the default routes that Linux takes in turn with it.
+    Includes every next hop of an ECMP route, and the default routes that Linux uses in turn with it.
     """
     route = default_route(fib, family=family)
     if route is None:
@@ -120,7 +119,7 @@ def outbound_devs(fib: Fib, *, family: int = IPV4) -> tuple[str, ...]:
 
 
 def seen_instead(fib: Fib, *, family: int = IPV4) -> str:
-    """What there is of default routes where none can be used: for whoever has waited for one."""
+    """The default routes that exist but cannot be used, in words: for the error after waiting for one."""
     for entry in fib.defaults(family):
         return f"a default route that refuses packets ({entry.route.type})"
     of_all = (route for route in fib.snapshot.routes if route.prefix.length == 0 and route.prefix.family == family)
@@ -130,30 +129,30 @@ def seen_instead(fib: Fib, *, family: int = IPV4) -> str:
 
 
 def resolve_route(desired: DesiredRoute, fib: Fib, *, protocol: int = OURS) -> Route | Pending:
-    """The route that is meant, on this host as it is now; or what is missing for it.
+    """The complete route on this host as it is now; or a Pending that says what is missing.
 
-    Nothing is concluded from routes that carry `protocol`, for those are ours and may go.
+    Routes with `protocol` are ignored, because those are ours and may be deleted.
     """
     return Uplink(fib, protocol=protocol).resolve(desired)
 
 
 def bare_leg(leg: NextHop) -> NextHop:
-    """A leg as one would ask for it: without the state that the kernel shows."""
+    """The next hop without the state that the kernel reports, as in a request."""
     return attrs.evolve(leg, linkdown=False, dead=False, pervasive=False)
 
 
 class Uplink:
-    """What `resolve_route` knows of a host, for resolving many routes on it."""
+    """The state of `resolve_route`, to resolve many routes on one host."""
 
     def __init__(self, fib: Fib, *, protocol: int = OURS, former: Collection[int] = ()) -> None:
-        """Take a host, and the protocols of the routes that say nothing about it because they are ours."""
+        """Use this host; routes with `protocol`, or one of the `former` protocols, are ours and are ignored."""
         self._fib, self._protocol, self._ours = fib, protocol, frozenset({protocol, *former})
         self._links = {link.name: link for link in fib.snapshot.links}
-        # Many routes leave by few ways.
+        # Many routes share a few combinations of device and gateway.
         self._known: dict[tuple[int, IP | None, str | None], _Way | str] = {}
 
     def resolve(self, desired: DesiredRoute) -> Route | Pending:
-        """The route that is meant, or what is missing for it."""
+        """The complete route, or a Pending that says what is missing."""
         family = desired.destination.family
         way = (family, desired.gateway, desired.dev)
         known = self._known.get(way)
@@ -173,7 +172,7 @@ class Uplink:
         return next(self._missing(family, legs), (legs, SCOPE_LINK if on_link else SCOPE_UNIVERSE))
 
     def _legs(self, family: int, gateway: IP | None, dev: str | None) -> tuple[NextHop, ...] | str:
-        """The ways that are meant; or in words what is missing to tell them."""
+        """The next hops; or what is missing, in words."""
         default = default_route(self._fib, family=family, dev=dev, besides=self._ours)
         ways = tuple(bare_leg(leg) for leg in default.legs if dev in {None, leg.dev}) if default else ()
         if gateway is None:
@@ -181,11 +180,11 @@ class Uplink:
                 if dev is not None and dev not in self._links:
                     return f"the device {dev}"
                 return f"an IPv{family} default route" + (f" on {dev}" if dev else "")
-            # A way whose device is down is none for the moment; unless there is no other, and that is what is missing.
+            # A next hop whose device is down is left out, unless it is the only one: then that device is missing.
             up = tuple(leg for leg in ways if (link := self._links.get(leg.dev or "")) and link.up) or ways
-            # The kernel keeps a weight only for legs among others.
+            # The kernel keeps a weight only if there are several next hops.
             return up if len(up) > 1 else tuple(attrs.evolve(leg, weight=1) for leg in up)
-        # The default gateway spelled out is the default gateway: on-link where the default route says so.
+        # A gateway equal to the default gateway is treated like it: on-link if the default route is.
         same = next((leg for leg in ways if leg.gateway == gateway), None)
         if same is not None:
             return (attrs.evolve(same, weight=1),)
@@ -205,27 +204,27 @@ class Uplink:
             elif not link.up:
                 yield f"the device {leg.dev} to be up"
             elif leg.gateway is None or leg.gateway.version != family:
-                continue  # nothing to ask of IPv4 about a neighbour of the other family
+                continue  # IPv4 has no rules for a neighbour of the other family
             elif taken := self._taken(leg.gateway):
                 yield f"{leg.gateway} to be a router next to this host (it is {taken})"
             elif not leg.onlink and not self._reaches(link.name, leg.gateway):
                 yield f"an address or route on {leg.dev} that reaches the gateway {leg.gateway} directly"
 
     def _taken(self, gateway: IP) -> str | None:
-        """What the address is, when it is none of a router next to this host."""
+        """The kind of address if it cannot be a router next to this host; otherwise None."""
         kinds = [
             route.type for route in self._fib.around(gateway, table=TABLE_LOCAL) if route.protocol not in self._ours
         ]
         return next((_TAKEN[kind] for kind in kinds if kind in _TAKEN), None)
 
     def _reaches(self, dev: str, gateway: IP) -> bool:
-        """Whether the gateway is a neighbour on the device: the kernel refuses a route through any other."""
+        """Whether the gateway is a neighbour on the device: the kernel refuses any other gateway."""
         family = gateway.version
         return any(
             leg.dev == dev and leg.gateway is None
             for route in self._fib.around(gateway)
             if route.protocol not in self._ours and route.type == "unicast"
-            # In IPv4 a route says itself whether it leads to neighbours.
+            # In IPv4 the scope of a route says whether its destinations are neighbours.
             if family != IPV4 or route.scope >= SCOPE_LINK
             for leg in route.legs
         )

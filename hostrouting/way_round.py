@@ -1,6 +1,6 @@
-"""What wins over a route that is not to be touched: one with the best metric, or two that are longer.
+"""Routes that win over a route that must not be touched: one with the best metric, or two with longer prefixes.
 
-Here: which prefixes, where they are free. Not here: whether they are wanted, and the words for it.
+Here: which prefixes to use, if they are free. Not here: whether they are wanted, and the messages about them.
 """
 
 from collections.abc import Callable, Collection
@@ -12,8 +12,8 @@ __all__ = ["is_held", "way_round"]
 
 
 def way_round(prefix: Prefix, metric: int, is_taken: Callable[[Prefix], bool]) -> tuple[Prefix, ...]:
-    """The prefix itself, with the best metric, or else its two halves; none where neither is to be had."""
-    # One route that comes before all others of its prefix is less than two that are longer.
+    """The prefix itself (with the best metric), or else its two halves; empty if both are taken."""
+    # One route with the best metric is preferred, because it is fewer routes than the two halves.
     if metric > DEFAULT_METRIC[prefix.family] and not is_taken(prefix):
         return (prefix,)
     halves = prefix.halves() if prefix.length < width_of(prefix.family) else ()
@@ -21,6 +21,6 @@ def way_round(prefix: Prefix, metric: int, is_taken: Callable[[Prefix], bool]) -
 
 
 def is_held(prefix: Prefix, fib: Fib, ours: Collection[int]) -> bool:
-    """Whether a route that is not ours has the best metric of the prefix; what is ours can be had."""
+    """Whether a route that is not ours has the best metric of the prefix; our routes can be replaced."""
     best = DEFAULT_METRIC[prefix.family]
     return any(not route.tos and route.metric <= best and route.protocol not in ours for route in fib.routes(prefix))

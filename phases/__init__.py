@@ -1,6 +1,6 @@
-"""A small runner for bootstrap steps. It has never heard of networks.
+"""A small runner for bootstrap steps. It knows nothing about networks.
 
-A step is anything with a `name` and a method `do(ctx)`; a function becomes one by a decorator::
+A step is any object with a `name` and a method `do(ctx)`. A decorator turns a function into one::
 
     import phases
 
@@ -24,56 +24,56 @@ A step is anything with a `name` and a method `do(ctx)`; a function becomes one 
 
 1. What a task is
 
-    Task                        the protocol: `name`, and `do(ctx)`, whose result is the task's
-    task                        makes one of a function
-    Context                     what `do` is given: cancellation, deadline, sleep, logger, clock
-    Skip                        what a task returns that found nothing to do
-    OffersPlan, OffersUndo      a task may say what it would do, and take back what it did
-    OffersFields                a result may put facts on the log line of its task
-    AnyTask                     a task of whatever result
+    Task                        the protocol: `name`, and `do(ctx)`, which returns the task's result
+    task                        turns a function into a task
+    Context                     the argument of `do`: cancellation, deadline, sleep, logger, clock
+    Skip                        the result of a task that found nothing to do
+    OffersPlan, OffersUndo      a task that can say what it would do, or undo what it did
+    OffersFields                a result that adds fields to its task's log line
+    AnyTask                     a task with any result
 
-2. What tasks are made into
+2. How tasks are combined
 
-    serial                      in order, to the first failure
-    parallel                    all at once; the first failure stops the others, and every one is waited for
+    serial                      in order, up to the first failure
+    parallel                    all at once; the first failure cancels the others, and the group waits for every one
     retry                       again after a failure, with growing pauses
-    deadline                    not longer than so many seconds
+    deadline                    within a time limit
     when                        only if a condition is true
 
-3. What is done with them
+3. How tasks are run
 
     execute                     run a task, return its result, raise TaskFailed
-    run                         the same for a whole program: signals, chosen steps, a Report instead of an exception
+    run                         run a whole program: handles signals, can select steps, returns a Report
     Report                      what happened, as a tree that prints as text and as JSON
-    plan, Plan                  what would be done, as such a tree; nothing is changed
-    undo                        take back what was done, last first
+    plan, Plan                  what would be done, as a tree; nothing is changed
+    undo                        undo what was done, last step first
 
-4. How they end: with a result, with TaskFailed, or with Cancelled
+4. How tasks end: with a result, with TaskFailed, or with Cancelled
 
-    Status                      how a task stands: running, ok, failed, cancelled or skipped
+    Status                      the state of a task: running, ok, failed, cancelled or skipped
     TaskFailed                  a task failed: every Failure, innermost first
     Failure                     one failure: the path of names, and the error with its traceback
-    Cancelled                   the order to stop; no Exception, so that nothing swallows it by mistake
+    Cancelled                   the run was cancelled; a BaseException, so that `except Exception` does not catch it
     DeadlineExceeded            the time was up
-    InvalidTask                 something cannot be used as a task
-    UnknownTask                 a name that was chosen is none of the tasks'
-    PhasesError                 the root of all that is raised on purpose
+    InvalidTask                 the object cannot be used as a task
+    UnknownTask                 only= or skip= names a task that does not exist
+    PhasesError                 the base class of every error that phases raises on purpose
 
-5. How one sees it: each start and each end is one wide log line, and an event
+5. How a run is observed: each start and each end is one wide log line and one event
 
     LogfmtFormatter             a log record as a line of key=value
     JsonFormatter               a log record as a line of JSON
     LogObserver                 the observer that writes these lines
-    default_observers           those that `run` has unless it is told otherwise: log lines, on a terminal a live tree
-    Observer, Event             any function of one event, and what an event may be
+    default_observers           the observers of `run` unless you pass others: log lines and, on a terminal, a live tree
+    Observer, Event             any function that takes one event, and the union of the events
     Started, Finished           a task began, and ended
-    Skipped, Retrying           it was not run, and is tried again
-    Clock, SystemClock          where the time comes from; `phases.testing` has one on which nobody waits
+    Skipped, Retrying           a task was not run, or will be tried again
+    Clock, SystemClock          where the time comes from; `phases.testing` has a clock that never waits
 """
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # to load `typing` would cost a program that only prints its usage a third of its time
+TYPE_CHECKING = False  # loading `typing` would take a third of the time of a program that only prints its usage
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -98,7 +98,7 @@ if TYPE_CHECKING:
     from phases.undoing import undo
     from phases.wrappers import deadline, retry, when
 
-# Which distribution brought this package: another project owns the name on the index.
+# The distribution that installed this package: on the index, another project owns the name `phases`.
 __distribution__ = "hostrouting"
 
 __all__ = [
@@ -111,13 +111,13 @@ __all__ = [
     "Skip",
     "Task",
     "task",
-    # what tasks are made into
+    # how tasks are combined
     "deadline",
     "parallel",
     "retry",
     "serial",
     "when",
-    # what is done with them
+    # how tasks are run
     "Plan",
     "Report",
     "default_observers",
@@ -125,7 +125,7 @@ __all__ = [
     "plan",
     "run",
     "undo",
-    # how they end
+    # how tasks end
     "Cancelled",
     "DeadlineExceeded",
     "Failure",
@@ -134,7 +134,7 @@ __all__ = [
     "Status",
     "TaskFailed",
     "UnknownTask",
-    # how one sees it
+    # how a run is observed
     "Event",
     "Finished",
     "JsonFormatter",
@@ -149,8 +149,8 @@ __all__ = [
     "SystemClock",
 ]
 
-# Where each name lives. It is loaded when first asked for, so that a program pays for what it uses: a command that
-# only prints its usage runs no task. (No module bears the name of something it offers, or one would hide the other.)
+# The module of each name. It is imported on first use, so that a program only pays for what it uses: a command that
+# only prints its usage runs no task. (No module has the name of something it offers, or one would hide the other.)
 _HOMES = {
     "clock": ("Clock", "SystemClock"),
     "context": ("Context",),
@@ -169,7 +169,7 @@ _HOMES = {
 
 
 def lazily(package: str, homes: dict[str, tuple[str, ...]], names: dict[str, object]) -> Callable[[str], object]:
-    """A package's __getattr__ (PEP 562) that loads each name from its home when it is first asked for."""
+    """A package's __getattr__ (PEP 562) that imports each name from its module on first use."""
 
     def load(name: str) -> object:
         for home, offered in homes.items():
@@ -183,7 +183,7 @@ def lazily(package: str, homes: dict[str, tuple[str, ...]], names: dict[str, obj
     return load
 
 
-if not TYPE_CHECKING:  # a type checker that saw it would believe any name
+if not TYPE_CHECKING:  # if a type checker saw it, it would accept any name
     __getattr__ = lazily(__name__, _HOMES, globals())
 
 

@@ -1,7 +1,7 @@
-"""Time and threads: the one edge at which a run waits. Nothing here knows tasks.
+"""Time and threads: everything that a run waits on. Nothing here knows about tasks.
 
-A run waits, looks at the time and starts threads through a `Clock` only, so that a test can hand in
-`phases.testing.FakeClock` and never wait at all.
+A run waits, reads the time and starts threads only through a `Clock`, so that a test can pass
+`phases.testing.FakeClock` and never wait.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ __all__ = ["Clock", "Event", "SystemClock", "Thread"]
 
 
 class Event(Protocol):
-    """A flag that is set once and can be waited for, as threading.Event."""
+    """A flag that is set once and can be waited for, like threading.Event."""
 
     def set(self) -> None:
-        """Raise the flag and wake whoever waits. Setting it again does nothing."""
+        """Set the flag and wake every waiting thread. Setting it again does nothing."""
 
     def is_set(self) -> bool:
-        """Whether the flag is up."""
+        """Whether the flag is set."""
         ...
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until the flag is up, or the seconds are over; say whether it is up."""
+        """Wait until the flag is set or the time is up; return whether it is set."""
         ...
 
 
@@ -45,10 +45,10 @@ class Thread(Protocol):
 
 
 class Clock(Protocol):
-    """What a run needs of the world outside: the time, waiting, and threads."""
+    """What a run needs from the outside world: the time, waiting, and threads."""
 
     def now(self) -> float:
-        """Seconds on a scale that never goes back; only differences mean anything."""
+        """Monotonic seconds: only differences are meaningful."""
         ...
 
     def utc(self) -> datetime:
@@ -56,24 +56,24 @@ class Clock(Protocol):
         ...
 
     def event(self) -> Event:
-        """A new event whose waiting passes on this clock."""
+        """A new event whose wait() uses this clock."""
         ...
 
     def start(self, target: Callable[[], None], *, name: str) -> Thread:
-        """Run the target in a new thread. RuntimeError when the system has no thread left."""
+        """Run the target in a new thread. Raises RuntimeError if the system cannot start one."""
         ...
 
 
 class _SystemEvent:
     """An event that lets Ctrl-C through while the main thread waits, and nowhere else.
 
-    An event of `threading` takes a lock again before its wait ends. KeyboardInterrupt just there, or just before the
-    lock was let go, becomes "RuntimeError: release unlocked lock": the task fails, and nobody hears of Ctrl-C. So a
-    thread that waits has a lock of its own here, which whoever sets the event releases; only the one call that waits
-    for this lock can be interrupted.
+    A `threading.Event` reacquires a lock before its wait returns. A KeyboardInterrupt at that point, or just before
+    the lock is released, becomes "RuntimeError: release unlocked lock": the task fails, and Ctrl-C is lost. So here
+    each waiting thread has a lock, which set() releases, and only the one call that waits for this lock can be
+    interrupted.
 
-    A signal that comes just before the main thread blocks is noticed by Python only when it wakes. (Seen: one Ctrl-C
-    in 25 was not noticed for a minute.) So the main thread wakes now and then.
+    If a signal arrives just before the main thread blocks, Python handles it only when the thread wakes. (Measured:
+    one Ctrl-C in 25 was not handled for a minute.) So the main thread wakes up regularly.
     """
 
     __slots__ = ("_up", "_waiting")
@@ -85,19 +85,19 @@ class _SystemEvent:
 
     @closed
     def set(self) -> None:
-        """Raise the flag and wake whoever waits. Setting it again does nothing."""
+        """Set the flag and wake every waiting thread. Setting it again does nothing."""
         self._up = True
-        with suppress(IndexError):  # another thread sets it too, or the last waiter has just left
+        with suppress(IndexError):  # another thread is setting it as well, or the last waiter has just left
             while True:
                 self._waiting.pop().release()
 
     def is_set(self) -> bool:
-        """Whether the flag is up."""
+        """Whether the flag is set."""
         return self._up
 
     @closed
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until the flag is up, or the seconds are over; say whether it is up."""
+        """Wait until the flag is set or the time is up; return whether it is set."""
         main = threading.current_thread() is threading.main_thread()
         longest = _LONGEST_BLOCK if main else threading.TIMEOUT_MAX
         end = math.inf if timeout is None else time.monotonic() + timeout
@@ -110,10 +110,10 @@ class _SystemEvent:
         waiter.acquire()
         self._waiting.append(waiter)
         try:
-            if not self._up:  # whoever sets it from here on finds the waiter
+            if not self._up:  # a set() from here on finds the waiter
                 call_open(waiter.acquire, timeout=seconds)
         finally:
-            with suppress(ValueError):  # whoever set it has taken it away
+            with suppress(ValueError):  # set() has removed it
                 self._waiting.remove(waiter)
 
 
@@ -135,7 +135,7 @@ class SystemClock:
 
     @staticmethod
     def start(target: Callable[[], None], *, name: str) -> threading.Thread:
-        """Run the target in a new thread. RuntimeError when the system has no thread left."""
+        """Run the target in a new thread. Raises RuntimeError if the system cannot start one."""
         thread = threading.Thread(target=target, name=name, daemon=False)
         thread.start()
         return thread

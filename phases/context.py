@@ -1,4 +1,4 @@
-"""What a task is given while it runs: when to stop, how to wait, where to log. Nothing here runs tasks."""
+"""The context that a running task receives: cancellation, waiting, logging. Nothing here runs tasks."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ __all__ = ["Context", "Node", "Run", "listed_observers", "valid_context"]
 
 
 def valid_context(ctx: Any) -> Context:
-    """The context, or a new one for None. TypeError for anything else, such as a clock."""
+    """The context, or a new one for None. Raises TypeError for anything else, such as a clock."""
     if ctx is not None and not isinstance(ctx, Context):
         given = getattr(ctx, "__name__", type(ctx).__name__)
-        raise TypeError(f"{given} was given in the place of a context; write phases.Context(…), or leave it out")
+        raise TypeError(f"{given} was passed as the context; pass a phases.Context(…), or leave it out")
     return ctx or Context()
 
 
 def listed_observers(observers: Any) -> list[Observer]:
-    """The observers of a list. TypeError for one alone, and for what cannot be called with an event."""
+    """The observers as a list. Raises TypeError for a single observer, and for an object that is not callable."""
     alone = callable(observers) or isinstance(observers, str)
     if alone or not all(map(callable, found := list(observers))):
-        raise TypeError(f"observers={observers!r:.80} is not a list of functions of one event; write observers=[…]")
+        raise TypeError(f"observers={observers!r:.80} is not a list of functions of one event; pass observers=[…]")
     return found
 
 
 class Run:
-    """What all contexts of one run share: its id, clock and scope, what is left out, and who is told."""
+    """What all contexts of one run share: its id, clock, scope, selection of tasks, and observers."""
 
     __slots__ = ("_lock", "_observers", "clock", "ids", "leaves_out", "logger", "run_id", "scope")
 
@@ -64,7 +64,7 @@ class Run:
         self._lock = threading.RLock()
 
     def telling_also(self, observer: Observer) -> Run:
-        """The same run, for a part of it of which this one is told too."""
+        """The same run with one more observer, for a part of the run."""
         part = Run.__new__(Run)
         for name in Run.__slots__:
             setattr(part, name, getattr(self, name))
@@ -72,25 +72,25 @@ class Run:
         return part
 
     def tell(self, event: Event) -> None:
-        """Hand the event to every observer. One that raises is reported to the log; the run goes on.
+        """Call every observer with the event. If an observer raises, that is logged and the run continues.
 
-        One event at a time, whatever thread it comes from: an observer must not wait for another task's event.
+        Observers are called with one event at a time, from any thread, so they must not wait for another event.
         """
         with self._lock:
             for observer in self._observers:
                 try:
                     observer(event)
                 except Exception:
-                    self.logger.exception("the observer %r raised; the run goes on", observer)
+                    self.logger.exception("the observer %r raised; the run continues", observer)
 
 
 def _leave_nothing_out(_task: object, _above: tuple[str, ...]) -> str:
-    """Why a task below these names is left out of the run: what run(only=…, skip=…) puts in its place decides."""
+    """The default of `leaves_out`: no task is left out. run(only=…, skip=…) replaces it."""
     return ""
 
 
 class Node:
-    """A task that runs: its number in the run, and how many attempts it has taken."""
+    """A running task: its number in the run, and how many attempts it has taken."""
 
     __slots__ = ("attempts", "id")
 
@@ -102,13 +102,13 @@ class Node:
 class Context:
     """A task's view of the run it is part of.
 
-    Make one to set a deadline, to be able to cancel from elsewhere, or to hand in a clock, a logger or
-    observers of your own; `execute` makes a plain one where none is given.
+    Create one to set a deadline, to cancel from another thread, or to use your own clock, logger or observers;
+    if you pass none, `execute` creates a plain one.
 
-    - `check()` raises Cancelled when it is time to stop; `sleep()` waits and does the same.
-    - `on_cancel()` calls back when it is time to stop, for a task that waits for something else.
-    - `within()` gives a part of the task so many seconds.
-    - `shielded()` lets a transaction finish, or roll back, before it is stopped.
+    - `check()` raises Cancelled if the task is cancelled; `sleep()` waits and does the same.
+    - `on_cancel()` calls back on cancellation, for a task that waits for something else.
+    - `within()` limits a part of the task to so many seconds.
+    - `shielded()` lets a transaction finish, or roll back, before the task stops.
     - `log` is a logger whose lines say which run and task they come from.
     """
 
@@ -123,13 +123,13 @@ class Context:
         run_id: str | None = None,
         observers: Iterable[Observer] | None = None,
     ) -> None:
-        """Begin a run that has this many seconds, if a deadline is given.
+        """Begin a run, limited to this many seconds if a deadline is given.
 
-        Without observers of your own, each event becomes a line of the logger (`phases` by default).
+        Without `observers`, each event becomes a line in the logger (`phases` by default).
         """
         logger = logger or logging.getLogger("phases")
         if isinstance(clock, type):
-            raise TypeError(f"clock={clock.__name__} is a class; make one: clock={clock.__name__}()")
+            raise TypeError(f"clock={clock.__name__} is a class; create an instance: clock={clock.__name__}()")
         self.run = Run(
             clock=clock or SystemClock(),
             logger=logger,
@@ -149,12 +149,12 @@ class Context:
 
     @property
     def scope(self) -> Scope:
-        """What it is told to stop by: while a block of `within` is open on it here, that block's."""
+        """The scope that cancels it: while a `within` block is open on this context here, the scope of that block."""
         return innermost(self._scope)
 
     @property
     def run_id(self) -> str:
-        """The name of this run; every log line and the report carry it."""
+        """The id of this run; every log line and the report contain it."""
         return self.run.run_id
 
     @property
@@ -164,56 +164,56 @@ class Context:
 
     @property
     def log(self) -> TaskLogger:
-        """The logger of this task: its lines carry run and task, and what you give as `extra`, as one mapping."""
+        """The logger of this task: its lines carry the run, the task and your `extra` as one mapping."""
         if self._log is None:
             self._log = TaskLogger(self.run.logger, {"run": self.run_id, "task": "/".join(self.path)})
         return self._log
 
     @property
     def cancelled(self) -> bool:
-        """Whether it is time to stop."""
+        """Whether the task is cancelled, or its time is up."""
         return self.scope.cancelled
 
     @property
     def reason(self) -> str:
-        """Why it is time to stop; empty while it is not."""
+        """Why the task is cancelled; empty if it is not."""
         return self.scope.reason
 
     def remaining(self) -> float | None:
-        """The seconds left until the nearest deadline; None when there is none."""
+        """The seconds until the nearest deadline; None without a deadline."""
         return self.scope.remaining()
 
     def check(self) -> None:
-        """Raise Cancelled when it is time to stop. Call it wherever stopping does no harm."""
+        """Raise Cancelled if the task is cancelled. Call it wherever stopping does no harm."""
         self.scope.check()
 
     def sleep(self, seconds: float) -> None:
-        """Wait so many seconds; wake and raise Cancelled when it is time to stop."""
+        """Wait for these seconds; raise Cancelled as soon as the task is cancelled."""
         self.scope.sleep(seconds)
 
     def cancel(self, reason: str = "cancelled") -> None:
-        """Tell the whole run to stop. From any thread, any number of times; the first reason stands."""
+        """Cancel the whole run. Can be called from any thread, any number of times; the first reason is kept."""
         self.run.scope.cancel(reason)
 
     def on_cancel(self, callback: Callable[[], object]) -> AbstractContextManager[None]:
-        """While the block runs, call back once when it is time to stop: `with ctx.on_cancel(process.terminate):`.
+        """While the block runs, call back once on cancellation: `with ctx.on_cancel(process.terminate):`.
 
-        The callback runs in whichever thread gives the order, or at once if it was given already; never
-        after the block has ended. What it raises is logged and changes nothing.
+        The callback runs in the thread that cancels, or immediately if the task is already cancelled; never after
+        the block has ended. If it raises, that is logged and changes nothing.
         """
         return self.scope.on_cancel(callback)
 
     @contextmanager
     @closed
     def shielded(self, *, grace: float | None = None) -> Iterator[Context]:
-        """A context that is not told to stop by anything outside the block: for what must not be left half done.
+        """A context that nothing outside the block can cancel: for work that must not be left half done.
 
-        Use the context that it yields inside the block; `grace` bounds it (DeadlineExceeded). Neither cancellation nor
-        Ctrl-C interrupts the block. The order to stop is not lost: the next check(), sleep() or step after it obeys.
+        Inside the block, use the context that it yields; `grace` limits it (DeadlineExceeded). Neither cancellation
+        nor Ctrl-C interrupts the block. They take effect in the next check(), sleep() or step after the block.
 
             with ctx.shielded(grace=30) as safe:
-                change(safe)      # may take its time, or fail and roll back
-            ctx.check()           # now stop, if that is what was asked meanwhile
+                change(safe)      # may take long, or fail and roll back
+            ctx.check()           # stop now, if the task was cancelled meanwhile
         """
         scope = self._part(None, grace)
         with whole(), _time_is_up(scope, grace):
@@ -222,10 +222,10 @@ class Context:
     @contextmanager
     @closed
     def within(self, seconds: float | None = None) -> Iterator[Context]:
-        """A context for a part of a task that has only so many seconds: DeadlineExceeded is raised when they are over.
+        """A context for a part of a task, limited to these seconds: after that, DeadlineExceeded is raised.
 
-        `deadline()` does the same for a whole task. Without seconds it is a part that can be stopped on its own.
-        Inside the block, in its thread and in those of groups that it runs, this context has the limit, too:
+        `deadline()` does the same for a whole task. Without seconds, the part can be cancelled on its own.
+        Inside the block (in its thread and in the threads of groups that it runs) the outer context has the same limit:
 
             with ctx.within(5):
                 ctx.sleep(100)    # DeadlineExceeded after 5 seconds
@@ -235,13 +235,13 @@ class Context:
             yield self._with_scope(scope)
 
     def entering(self, name: str, *, node: Node | None) -> Context:
-        """The context of a task of this name that runs inside this one."""
+        """The context of a task with this name that runs inside this one."""
         child = self.at((*self.path, name))
         child.node = node
         return child
 
     def telling_also(self, observer: Observer) -> Context:
-        """The same context, with an observer more for what is run in it."""
+        """The same context with one more observer for the tasks run in it."""
         other = self._with_scope(self.scope)
         other.run = self.run.telling_also(observer)
         return other
@@ -254,7 +254,7 @@ class Context:
         return other
 
     def attempting(self, attempt: int) -> Context:
-        """The context of the given attempt at the same task."""
+        """The context of this attempt at the same task."""
         again = self._with_scope(self.scope)
         again.attempt = attempt
         if self.node is not None:
@@ -275,7 +275,7 @@ class Context:
 
 @contextmanager
 def _time_is_up(scope: Scope, seconds: float | None) -> Iterator[None]:
-    """Turn the cancellation by this scope's own deadline into the failure that it is for whoever set it."""
+    """Turn the cancellation by this scope's own deadline into DeadlineExceeded."""
     try:
         yield
     except Cancelled as cancelled:

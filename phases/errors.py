@@ -1,14 +1,14 @@
-"""Every way in which a run can end badly, and nothing else.
+"""The exceptions that a run can raise, and nothing else.
 
     BaseException
-    ├── Cancelled                    the run was told to stop: not a failure, so not an Exception
+    ├── Cancelled                    the run was cancelled: not a failure, so not an Exception
     └── Exception
         └── PhasesError
             ├── TaskFailed           a task raised; carries every failure, the innermost first
-            ├── DeadlineExceeded     a task was given less time than it needed
-            ├── StoppedElsewhere     a separate run inside a task was told to stop
-            ├── UnknownTask          only= or skip= names a task that is not there
-            └── InvalidTask          an object was used as a task and is none
+            ├── DeadlineExceeded     a task did not finish within its time limit
+            ├── StoppedElsewhere     a separate run inside a task was cancelled
+            ├── UnknownTask          only= or skip= names a task that does not exist
+            └── InvalidTask          an object was used as a task and is not one
 
 `str()` of each is one sentence that an operator can read.
 """
@@ -35,19 +35,19 @@ __all__ = [
 
 
 class PhasesError(Exception):
-    """The root: catch this to catch everything that phases raises on purpose, except Cancelled."""
+    """The base class: catch this to catch everything that phases raises on purpose, except Cancelled."""
 
 
 class TaskFailed(PhasesError):  # noqa: N818  reads as what happened
     """One or more tasks failed.
 
-    `failures` holds each of them, in the order in which they happened; `path` and `error` are those of the
-    first. The error is also `__cause__` (an ExceptionGroup when there are several), so that a printed
-    traceback loses nothing. `report` is set where undo() raises it.
+    `failures` holds all of them, in the order in which they happened; `path` and `error` are those of the
+    first. The error is also `__cause__` (an ExceptionGroup if there are several), so that a printed
+    traceback is complete. `report` is set if undo() raised this.
     """
 
     def __init__(self, failures: Sequence[Failure], *, run_id: str = "") -> None:
-        """Carry these failures, at least one, out of the run named run_id."""
+        """Carry these failures (at least one) from the run with this id."""
         self.failures = tuple(failures)
         self.run_id = run_id
         self.report: Report | None = None
@@ -56,7 +56,7 @@ class TaskFailed(PhasesError):  # noqa: N818  reads as what happened
         self.__cause__ = errors[0] if len(errors) == 1 else BaseExceptionGroup(f"{len(errors)} tasks failed", errors)
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickle by content: the text alone would not bring it back."""
+        """Pickle the failures: the default would keep only the text."""
         return (_task_failed, (self.failures, self.run_id))
 
     @property
@@ -66,12 +66,12 @@ class TaskFailed(PhasesError):  # noqa: N818  reads as what happened
 
     @property
     def error(self) -> BaseException:
-        """What the task that failed first raised."""
+        """The error of the task that failed first."""
         return self.failures[0].error
 
     @classmethod
     def merged(cls, parts: Iterable[TaskFailed], *, run_id: str) -> TaskFailed:
-        """All of these as one; the order is kept."""
+        """All of these as one, in the same order."""
         return cls([failure for part in parts for failure in part.failures], run_id=run_id)
 
 
@@ -80,20 +80,20 @@ def _task_failed(failures: tuple[Failure, ...], run_id: str) -> TaskFailed:
 
 
 class Cancelled(BaseException):
-    """The run, or the part of it that this task belongs to, was told to stop.
+    """The run, or the part of it that this task belongs to, was cancelled.
 
     A BaseException, like asyncio's and for the same reason: a task that catches Exception to try again must
-    not swallow the order to stop.
+    not swallow the cancellation.
     """
 
     def __init__(self, reason: str = "cancelled", *, origin: object = None) -> None:
-        """Say why. The origin is the scope whose cancellation this is, when there is one."""
+        """Give the reason. The origin is the scope that was cancelled, if there is one."""
         super().__init__(reason)
         self.reason = reason
         self.origin = origin
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickle the reason; the scope stays in its process."""
+        """Pickle the reason only: a scope belongs to its process."""
         return (Cancelled, (self.reason,))
 
 
@@ -101,7 +101,7 @@ class DeadlineExceeded(PhasesError):  # noqa: N818  reads as what happened
     """The task was still running when its time was up."""
 
     def __init__(self, seconds: float) -> None:
-        """Say how much time it had."""
+        """Give the time limit in seconds."""
         super().__init__(seconds)
         self.seconds = seconds
 
@@ -110,10 +110,10 @@ class DeadlineExceeded(PhasesError):  # noqa: N818  reads as what happened
 
 
 class StoppedElsewhere(PhasesError):  # noqa: N818  reads as what happened
-    """A separate run inside the task was told to stop; the run that the task belongs to was not."""
+    """A separate run inside the task was cancelled; the task's own run was not."""
 
     def __init__(self, reason: str) -> None:
-        """Say why that run was stopped."""
+        """Give the reason for which that run was cancelled."""
         super().__init__(reason)
         self.reason = reason
 
@@ -127,12 +127,12 @@ class UnknownTask(PhasesError, ValueError):  # noqa: N818  reads as what is wron
     can_retry = False
 
     def __init__(self, name: str, option: str, known: Sequence[str]) -> None:
-        """Name the option, the unknown name, and every name that would do."""
+        """Give the unknown name, the option, and the names of all tasks."""
         self.name, self.option, self.known = name, option, tuple(known)
         super().__init__(name, option, self.known)
 
     def __str__(self) -> str:
-        import difflib  # noqa: PLC0415  only a mistake pays for it
+        import difflib  # noqa: PLC0415  only an error message needs it
 
         near = difflib.get_close_matches(self.name, self.known, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else "."
@@ -140,6 +140,6 @@ class UnknownTask(PhasesError, ValueError):  # noqa: N818  reads as what is wron
 
 
 class InvalidTask(PhasesError, TypeError):  # noqa: N818  reads as what is wrong
-    """An object was given as a task and cannot be one; the message says what is missing."""
+    """An object was passed as a task and is not one; the message says what is missing."""
 
     can_retry = False

@@ -1,8 +1,8 @@
-"""What happens in a run, as plain facts. How they are worded, drawn or stored is decided elsewhere.
+"""The events of a run, as plain values. How they are worded, drawn or stored is decided elsewhere.
 
-Each task that starts gives one Started and one Finished; a task that never starts gives one Skipped; an
-attempt that will be followed by another gives one Retrying. `id` ties the facts about one task together,
-`parent` is the id of the task that ran it.
+A task that starts sends one Started and one Finished; a task that never starts sends one Skipped; a failed attempt
+that will be followed by another sends one Retrying. All events of one task have the same `id`; `parent` is the id of
+the task that ran it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["Event", "Failure", "Finished", "Observer", "Retrying", "Skipped", "S
 
 
 class Status(enum.StrEnum):
-    """How a task stands."""
+    """The state of a task."""
 
     RUNNING = "running"
     OK = "ok"
@@ -34,7 +34,7 @@ class Status(enum.StrEnum):
 
 @attrs.frozen
 class Started:
-    """A task begins. `order` is its place among its siblings; `attempt` counts what retry() makes of them."""
+    """A task begins. `order` is its position among its siblings; `attempt` is the attempt by retry(), from 1."""
 
     run: str
     id: int
@@ -50,8 +50,8 @@ class Started:
 class Finished:
     """A task has ended.
 
-    `error` is what it raised. `own` is false where it only passes on the failure of a task inside it.
-    `reason` says why it was cancelled or skipped. `fields` is what its result offers to the log.
+    `error` is what it raised. `own` is false if it only passes on the failure of a task inside it.
+    `reason` says why it was cancelled or skipped. `fields` are the log fields of its result.
     """
 
     run: str
@@ -71,7 +71,7 @@ class Finished:
 
 @attrs.frozen
 class Skipped:
-    """A task never began, and why."""
+    """A task was not started, and why."""
 
     run: str
     id: int
@@ -98,7 +98,7 @@ class Retrying:
 
 @attrs.frozen
 class Failure:
-    """One task that failed: where in the tree, and what it raised (its traceback is on the error)."""
+    """One task that failed: its path in the tree, and what it raised (with the traceback)."""
 
     path: tuple[str, ...]
     error: BaseException
@@ -110,5 +110,5 @@ class Failure:
 
 Event = Started | Finished | Skipped | Retrying
 
-# Whoever wants to know is called with each event, one at a time, in the order in which they happen.
+# Called with each event, one at a time, in the order in which they happen.
 Observer = Callable[[Event], None]

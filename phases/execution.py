@@ -1,4 +1,4 @@
-"""Run one task and say how it ended. Every task of a run, nested or not, passes through `step`."""
+"""Run one task and report how it ended. Every task of a run, nested or not, goes through `step`."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ T = TypeVar("T")
 def execute(task: Task[T], ctx: Context | None = None) -> T:
     """Run the task and return its result.
 
-    Logs `started`, then one line that says how it ended and how long it took. An Exception becomes TaskFailed, with
-    the path of names and the error. The order to stop comes out as Cancelled; KeyboardInterrupt and
-    SystemExit come out as themselves, after their line was logged.
+    Logs `started`, then one line with the outcome and the duration. An Exception becomes TaskFailed, with the path of
+    names and the error. Cancellation raises Cancelled; KeyboardInterrupt and SystemExit are raised unchanged, after
+    their line was logged.
 
-    Called with the context of a running task, the task becomes a step inside that one; where run(skip=…) leaves that
-    step out, the result is a Skip. From a running event loop use `await asyncio.to_thread(phases.execute, task)`.
+    With the context of a running task, the task becomes a step inside that one; if run(skip=…) leaves that step out,
+    the result is a Skip. From a running event loop use `await asyncio.to_thread(phases.execute, task)`.
     """
     ctx = valid_context(ctx)
     if ctx.node is not None:
@@ -40,7 +40,7 @@ def execute(task: Task[T], ctx: Context | None = None) -> T:
 
 
 def step(task: Task[T], ctx: Context, *, order: int = 0) -> T:
-    """Run the task as the order-th step inside the context, unless the run leaves it out."""
+    """Run the task as step number `order` inside the context, unless the run leaves it out."""
     if reason := ctx.run.leaves_out(task, ctx.path):
         pass_over(task.name, ctx, order=order, reason=reason)
         return cast("T", Skip(reason))
@@ -49,7 +49,7 @@ def step(task: Task[T], ctx: Context, *, order: int = 0) -> T:
 
 @closed
 def act(name: str, do: Callable[[Context], T], ctx: Context, *, order: int = 0, action: str = "do") -> T:
-    """Run the function as a step of this name: one Started, one Finished, whatever happens."""
+    """Run the function as a step with this name: exactly one Started and one Finished, whatever happens."""
     run, above = ctx.run, ctx.node
     node = Node(next(run.ids))
     inner = ctx.entering(name, node=node)
@@ -78,7 +78,7 @@ def act(name: str, do: Callable[[Context], T], ctx: Context, *, order: int = 0, 
 
 
 def pass_over(name: str, ctx: Context, *, order: int, reason: str, action: str = "do") -> None:
-    """Put on record that this step was never begun."""
+    """Record that this step was not started."""
     run, above = ctx.run, ctx.node
     parent = None if above is None else above.id
     path = (*ctx.path, name)
@@ -86,7 +86,7 @@ def pass_over(name: str, ctx: Context, *, order: int, reason: str, action: str =
 
 
 def _judge(error: BaseException, ctx: Context) -> tuple[Status, str, bool]:
-    """How a task that raised this has ended, why, and whether the error is its own."""
+    """The status of a task that raised this, the reason, and whether the error is its own."""
     match error:
         case TaskFailed() if error.run_id == ctx.run_id:
             return Status.FAILED, "", False
@@ -99,7 +99,7 @@ def _judge(error: BaseException, ctx: Context) -> tuple[Status, str, bool]:
 
 
 def _of_this_run(error: BaseException, ctx: Context) -> BaseException:
-    """The error; but a separate run that was stopped inside a task is that task's failure, no order to this run."""
+    """The error; but if a separate run inside the task was cancelled, StoppedElsewhere: a failure of the task."""
     origin = getattr(error, "origin", None)
     if isinstance(error, Cancelled) and origin is not None and origin.run_id != ctx.run_id and not ctx.cancelled:
         failure = StoppedElsewhere(error.reason)
@@ -144,11 +144,11 @@ def _finish(
 
 
 def _fields_of(result: object) -> Mapping[str, object]:
-    """What the result offers to the log. It did its work; a fault in describing it must not fail the task."""
+    """The result's log fields. The task has done its work; an error in describing the result must not fail it."""
     try:
         offer = getattr(result, "log_fields", None)
         return dict(offer()) if callable(offer) else {}
-    except Exception as error:  # noqa: BLE001  foreign code, and only its description is lost
+    except Exception as error:  # noqa: BLE001  the caller's code; only the description is lost
         return {"log_fields_error": repr(error)}
 
 

@@ -23,15 +23,15 @@ __all__ = ["Parallel", "Serial", "parallel", "serial"]
 
 
 def serial(*tasks: AnyTask, name: str | None = None) -> Serial:
-    """The tasks in order, each when the one before has ended well. The result is the tuple of theirs."""
+    """The tasks in order, each after the one before has succeeded. The result is the tuple of their results."""
     return Serial(name or "serial", tasks)
 
 
 def parallel(*tasks: AnyTask, name: str | None = None) -> Parallel:
-    """The tasks all at once, in threads. The result is the tuple of theirs, in the order in which they are listed.
+    """The tasks all at once, in threads. The result is the tuple of their results, in the order they are listed.
 
-    The first failure tells the others to stop. Every task is waited for, however long it takes, and then one
-    TaskFailed carries all failures. Each task runs in a copy of the caller's contextvars.
+    The first failure cancels the others. The group waits for every task, however long it takes, and then raises one
+    TaskFailed with all failures. Each task runs in a copy of the caller's contextvars.
     """
     return Parallel(name or "parallel", tasks)
 
@@ -42,18 +42,18 @@ def _valid_tasks(tasks: tuple[AnyTask, ...]) -> tuple[AnyTask, ...]:
 
 @attrs.frozen
 class Serial:
-    """What serial() makes."""
+    """The task that serial() returns."""
 
     name: str
     subtasks: tuple[AnyTask, ...] = attrs.field(converter=_valid_tasks)
 
     def __attrs_post_init__(self) -> None:
-        """A group is a task itself, so its name has to be one."""
+        """Check the name: a group is itself a task."""
         valid_task(self)
 
     @closed
     def do(self, ctx: Context, /) -> tuple[object, ...]:
-        """Run each in turn; what comes after a failure is recorded as not reached."""
+        """Run each in turn; the tasks after a failure are recorded as not reached."""
         results: list[object] = []
         for order, member in enumerate(self.subtasks):
             try:
@@ -67,18 +67,18 @@ class Serial:
 
 @attrs.frozen
 class Parallel:
-    """What parallel() makes."""
+    """The task that parallel() returns."""
 
     name: str
     subtasks: tuple[AnyTask, ...] = attrs.field(converter=_valid_tasks)
 
     def __attrs_post_init__(self) -> None:
-        """A group is a task itself, so its name has to be one."""
+        """Check the name: a group is itself a task."""
         valid_task(self)
 
     @closed
     def do(self, ctx: Context, /) -> tuple[object, ...]:
-        """Run all of them; return when the last has ended."""
+        """Run all of them; return after the last has ended."""
         if not self.subtasks:
             return ()
         with ctx.within() as inner:
@@ -86,11 +86,11 @@ class Parallel:
 
 
 class _Crew:
-    """The threads of one parallel group, and what has come of its tasks so far.
+    """The threads of one parallel group, and the outcomes of its tasks so far.
 
-    The caller's thread starts threads for as long as a task is left that nobody has taken, and each thread takes
-    tasks until none is left. So every task runs at once when tasks take their time, and a thousand
-    trivial ones need only a few threads. The caller's thread itself only waits: it is the one that signals reach.
+    The caller's thread starts threads until every task has been taken, and each thread takes tasks until none is
+    left. So slow tasks all run at once, and a thousand trivial ones need only a few threads. The caller's thread
+    runs no task and only waits, because signals are delivered to it.
     """
 
     def __init__(self, tasks: tuple[AnyTask, ...], ctx: Context) -> None:
@@ -109,16 +109,16 @@ class _Crew:
 
     @closed
     def work(self) -> tuple[object, ...]:
-        """Run every task, wait for all of them, and return the results or raise what came instead."""
+        """Run every task, wait for all of them, and return the results or raise."""
         settled = False
         while not settled:
             try:
                 if self.strays:
                     self._abandon()
                 self._start_threads()
-                # Only here, where nothing can be lost by it, does Ctrl-C come through.
+                # Ctrl-C is only let through here, where it can interrupt nothing else.
                 settled = call_open(self.all_settled.wait)
-            except BaseException as error:  # noqa: BLE001  Ctrl-C, or no thread to be had: nothing may outlive us
+            except BaseException as error:  # noqa: BLE001  Ctrl-C, or no thread available: none may outlive us
                 self.strays.append(error)
         for thread in self.threads:
             thread.join()
@@ -166,7 +166,7 @@ class _Crew:
             self.all_settled.set()
 
     def _abandon(self) -> None:
-        """Stop what runs, and take what nobody has taken, so that the wait can end. Fine to call again."""
+        """Cancel the running tasks and take the remaining ones, so that the wait can end. Idempotent."""
         self._stop(describe_error(self.strays[0]))
         self._take_tasks()
 
@@ -175,7 +175,7 @@ class _Crew:
         if self.strays:
             stray = self.strays[0]
             if failed is not None:
-                stray.add_note(f"besides, in {'/'.join(self.ctx.path)}: {failed}")
+                stray.add_note(f"also failed, in {'/'.join(self.ctx.path)}: {failed}")
             raise stray
         if failed is not None:
             raise failed

@@ -1,11 +1,11 @@
-"""Ctrl-C under a bare execute: raised where a task can be interrupted, remembered everywhere else.
+"""Ctrl-C under a bare execute: raised where a task can be interrupted, and deferred everywhere else.
 
-Python raises KeyboardInterrupt between any two instructions of the main thread, also in the middle of the runner's own
-bookkeeping, where it would lose a task's last line or a thread. So the outermost execute puts a handler in the place of
-Python's own. It looks at what was interrupted: inside a function that is marked open (a task's own code, a wait) it
-raises; inside one that is marked closed (the runner) it leaves a note that the next open function finds. What Python
-swallows, because it was raised in a finaliser (`__del__`, a callback of weakref), becomes such a note too. `run` has
-handlers of another kind (see signals); then nothing is installed here.
+Python raises KeyboardInterrupt between any two instructions of the main thread, even in the middle of the runner's own
+bookkeeping, where it would lose a task's last log line or a thread. So the outermost execute replaces Python's handler
+with its own. That handler checks what was interrupted: inside a function that is marked open (a task's own code, a
+wait) it raises; inside one that is marked closed (the runner) it sets a flag, and the next open function raises.
+Python swallows a KeyboardInterrupt raised in a finaliser (`__del__`, a weakref callback); that sets the flag as well.
+`run` installs different handlers (see signals); then nothing is installed here.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class _Notes:
-    """What the main thread has to remember; no other thread is interrupted."""
+    """The deferred interrupt of the main thread; Python interrupts no other thread."""
 
     interrupted = False
     shields = 0
@@ -39,7 +39,7 @@ _CLOSED: set[CodeType] = set()
 
 
 def closed(function: Callable[P, T]) -> Callable[P, T]:
-    """Mark a function whose bookkeeping must not be interrupted, except where it calls an open one."""
+    """Mark a function that must not be interrupted, except where it calls an open one."""
     _CLOSED.add(function.__code__)
     return function
 
@@ -54,7 +54,7 @@ _OPEN.add(call_open.__code__)
 
 
 def raise_if_interrupted() -> None:
-    """Raise the KeyboardInterrupt that had to wait, if one had and nothing shields the thread."""
+    """Raise the deferred KeyboardInterrupt, if there is one and the thread is not shielded."""
     if _notes.interrupted and not _notes.shields and threading.current_thread() is threading.main_thread():
         _notes.interrupted = False
         raise KeyboardInterrupt
@@ -62,7 +62,7 @@ def raise_if_interrupted() -> None:
 
 @contextmanager
 def whole() -> Iterator[None]:
-    """What runs in this block is not interrupted: the note waits for its end, and then for the next open function."""
+    """Do not interrupt this block: a Ctrl-C is raised by the first open function after it."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -75,9 +75,9 @@ def whole() -> Iterator[None]:
 
 @contextmanager
 def hold_interrupts() -> Iterator[None]:
-    """While the block runs, KeyboardInterrupt comes only where it does no harm; what had to wait comes at its end.
+    """While the block runs, raise KeyboardInterrupt only where it does no harm; a deferred one is raised at its end.
 
-    Nothing is changed outside the main thread, or where the program has a SIGINT handler of its own.
+    Does nothing outside the main thread, or if the program has set its own SIGINT handler.
     """
     if (
         threading.current_thread() is not threading.main_thread()
@@ -98,7 +98,7 @@ def hold_interrupts() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        _notes.interrupted = False  # a second one says nothing that the first does not
+        _notes.interrupted = False  # a second Ctrl-C asks for the same thing
         raise
     finally:
         sys.unraisablehook = others

@@ -1,4 +1,4 @@
-"""A run as a whole program: signals, a choice of tasks, something to look at, and a report in the end."""
+"""A run as a whole program: signals, selection of tasks, observers, and a report at the end."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def run(
     logger: logging.Logger | None = None,
     run_id: str | None = None,
 ) -> Report:
-    """Run the task as the main business of a program, and report: `sys.exit(phases.run(bootstrap).exit_code)`.
+    """Run the task as the main work of a program, and report: `sys.exit(phases.run(bootstrap).exit_code)`.
 
-    SIGINT and SIGTERM tell the run to stop and wait until it has. A failure is in the report and not raised.
-    Nothing is printed: `logging.basicConfig(level="INFO")` shows the lines, `print(report)` the report.
-    `only` and `skip` choose tasks by name, or by `group/name`; a name that is not there is UnknownTask. Without
-    observers of your own there are log lines and, where rich is installed and stderr is a terminal, a live tree.
+    SIGINT and SIGTERM cancel the run and wait until it has stopped. A failure is not raised; it is in the report.
+    Nothing is printed: `logging.basicConfig(level="INFO")` shows the log lines, `print(report)` the report.
+    `only` and `skip` select tasks by name, or by `group/name`; an unknown name raises UnknownTask. If you pass no
+    observers, you get log lines and, if rich is installed and stderr is a terminal, a live tree.
     """
     selection = Selection.of(valid_task(task), only=only, skip=skip)
     logger = logger or logging.getLogger("phases")
@@ -52,11 +52,11 @@ def run(
     ctx = Context(deadline=deadline, clock=clock, logger=logger, run_id=run_id, observers=[builder, *chosen])
     ctx.run.leaves_out = selection.leaves_out
 
-    from phases.signals import stop_on_signals  # noqa: PLC0415  only a program pays for loading it
+    from phases.signals import stop_on_signals  # noqa: PLC0415  only a whole program needs it
 
     with stop_on_signals(ctx, waiting_for=lambda: _running(builder)) as signals:
         try:
-            with suppress(TaskFailed, Cancelled):  # the report tells them
+            with suppress(TaskFailed, Cancelled):  # they are in the report
                 step(task, ctx)
         finally:
             _close(chosen, logger)
@@ -75,7 +75,7 @@ def _close(observers: Iterable[Observer], logger: logging.Logger) -> None:
 
 
 def default_observers(logger: logging.Logger | None = None) -> list[Observer]:
-    """Log lines, and a live tree where there is a terminal that can show one."""
+    """Log lines, and a live tree if the terminal can show one."""
     tree = live_tree(logger or logging.getLogger("phases"))
     return [LogObserver(logger)] if tree is None else [LogObserver(logger), tree]
 

@@ -1,4 +1,4 @@
-"""A run as a tree on the terminal that changes while it goes on. The only module that knows rich, loaded when used."""
+"""A live tree of the run on the terminal. The only module that uses rich, which it imports on first use."""
 
 from __future__ import annotations
 
@@ -31,25 +31,25 @@ _SIGN = {
 
 
 def live_tree(logger: logging.Logger, *, stream: TextIO | None = None) -> LiveTree | None:
-    """A live tree for standard error; None where it is no terminal, a dumb one, or rich is not installed."""
+    """A live tree on standard error; None if that is not a terminal, TERM is dumb, or rich is not installed."""
     stream = sys.stderr if stream is None else stream
     if stream is None or not stream.isatty() or os.environ.get("TERM", "dumb") == "dumb":
         return None
     try:
-        from rich.console import Console  # noqa: PLC0415  a fifth of a second that only a terminal is worth
+        from rich.console import Console  # noqa: PLC0415  it takes a fifth of a second, and only a terminal needs it
     except ImportError:
         return None
     return LiveTree(Console(file=stream), logger=logger)  # rich itself respects NO_COLOR
 
 
 class LiveTree:
-    """An observer that shows the tree while the run goes on and takes it away at the end: the report remains.
+    """An observer that shows the tree during the run and removes it at the end; use the report after that.
 
-    Log handlers that write to the same terminal write above the tree as long as it is there.
+    Log handlers that write to the same terminal write above the tree while it is shown.
     """
 
     def __init__(self, console: Console, *, logger: logging.Logger | None = None) -> None:
-        """Show it on this console; handlers of this logger (and those above it) make room for it."""
+        """Show it on this console; handlers of this logger and its parents then write above the tree."""
         from rich.live import Live  # noqa: PLC0415  see live_tree
 
         self._console = console
@@ -62,7 +62,7 @@ class LiveTree:
         self._shown = False
 
     def __call__(self, event: Event) -> None:
-        """Take in what happened; the first event puts the tree on the screen."""
+        """Add the event; the first one shows the tree."""
         self._builder(event)
         if not self._shown:
             self._shown = True
@@ -71,7 +71,7 @@ class LiveTree:
             self._pulse.start()
 
     def close(self) -> None:
-        """Take the tree off the screen and give the handlers their streams back."""
+        """Remove the tree from the screen and restore the streams of the handlers."""
         for handler, stream in self._moved:
             handler.setStream(stream)
         self._moved.clear()
@@ -81,7 +81,7 @@ class LiveTree:
         self._live.stop()
 
     def _refresh(self) -> None:
-        # rich has such a thread too, but does not wait for its end.
+        # rich has such a thread of its own, but does not wait for it to end.
         while not self._ended.wait(0.125):
             self._live.refresh()
 

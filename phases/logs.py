@@ -1,7 +1,7 @@
-"""A run as log lines: one wide line an event, through the standard library's logging, and two formatters.
+"""A run as log lines: one wide line per event, through the standard library's logging, and two formatters.
 
-Every record carries its facts as one mapping under one extra key, `FIELDS`; nothing else is put on it. What a
-task logs through `ctx.log` gets the same mapping, so that each line says to which run and task it belongs.
+Every record carries its fields as one mapping under one extra key, `FIELDS`, and no other attribute. Lines that a
+task logs through `ctx.log` get the same mapping, so each line names its run and task.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ _LEVEL = {
 
 
 class LogObserver:
-    """Logs `started`, and `completed`, `failed`, `cancelled` or `skipped`, each as one line with all its facts.
+    """Logs `started`, and `completed`, `failed`, `cancelled` or `skipped`, each as one line with all its fields.
 
-    A task that was never begun is worth a line at DEBUG only. With tracebacks=True the line of the task that
-    raised carries its traceback as exc_info; by default the traceback is on the exception and in the report.
+    A task that was not started is only logged at DEBUG. With tracebacks=True the line of the task that raised has
+    its traceback as exc_info; by default the traceback is on the exception and in the report only.
     """
 
     def __init__(self, logger: logging.Logger | None = None, *, tracebacks: bool = False) -> None:
@@ -48,7 +48,7 @@ class LogObserver:
         self.tracebacks = tracebacks
 
     def __call__(self, event: Event) -> None:
-        """Log this event, if its level is wanted."""
+        """Log this event, if its level is enabled."""
         level = _level(event)
         if self.logger.isEnabledFor(level):
             error = event.error if isinstance(event, Finished) and event.own and self.tracebacks else None
@@ -89,7 +89,7 @@ def _message(event: Event) -> str:
 
 def _why(event: Finished) -> str:
     if event.status is Status.FAILED and isinstance(event.error, TaskFailed) and not event.own:
-        # What went wrong there was said in that task's own line.
+        # The error itself is in the line of the task that raised it.
         return f", with {', '.join('/'.join(it.path) for it in event.error.failures)}"
     if event.status is Status.FAILED and event.error is not None:
         return f": {describe_error(event.error)}"
@@ -121,7 +121,7 @@ def _fields(event: Event) -> dict[str, object]:
 
 
 def _joined(fields: Mapping[str, object], offered: Mapping[str, object], *, prefix: str) -> dict[str, object]:
-    """Our facts and what somebody else has to say; a name that we use is theirs with a prefix."""
+    """Both mappings as one; a key of `offered` that is already in use gets the prefix."""
     return {**fields, **{key if key not in fields else f"{prefix}_{key}": value for key, value in offered.items()}}
 
 
@@ -153,27 +153,27 @@ def _iso(moment: datetime) -> str:
 
 
 class TaskLogger(logging.LoggerAdapter[logging.Logger]):
-    """What `ctx.log` is: a logger whose lines say their run and task; `extra` joins the same mapping."""
+    """The type of `ctx.log`: a logger whose lines name their run and task; `extra` goes into the same mapping."""
 
     def process(self, msg: object, kwargs: MutableMapping[str, Any]) -> tuple[object, MutableMapping[str, Any]]:
-        """Put the facts of this task, and whatever the caller adds, under the one key."""
+        """Put the fields of this task and the caller's `extra` under the one key."""
         kwargs["extra"] = {FIELDS: _joined(self.extra or {}, kwargs.get("extra") or {}, prefix="extra")}
         return msg, kwargs
 
 
 class LogfmtFormatter(logging.Formatter):
-    """One line of key=value pairs a record, quoted where a value needs it: easy to read, easy to grep."""
+    """One line of key=value pairs per record, with values quoted if necessary: easy to read and to grep."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The record on one line, whatever it holds; a traceback too."""
+        """The record on one line, whatever it contains, including a traceback."""
         return " ".join(f"{_key(key)}={_value(value)}" for key, value in _facts(self, record).items())
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line: what log collectors read. A traceback, where there is one, is one string."""
+    """One JSON object per line, for log collectors. A traceback is one string."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The record on one line, whatever it holds."""
+        """The record on one line, whatever it contains."""
         import json  # noqa: PLC0415  only this formatter needs it
 
         return json.dumps(plain(_facts(self, record)))
@@ -203,7 +203,7 @@ def _pairs(record: logging.LogRecord) -> Iterator[tuple[str, object]]:
 def _text_of(record: logging.LogRecord) -> str:
     try:
         return record.getMessage()
-    except Exception:  # noqa: BLE001  a wrong placeholder in somebody's message must not lose the line
+    except Exception:  # noqa: BLE001  a wrong placeholder in a message must not lose the line
         return f"{record.msg!s} {record.args!r}"
 
 

@@ -1,4 +1,4 @@
-"""What the tasks of a tree say they would do. Asks, and changes nothing."""
+"""What the tasks of a tree would do. Nothing here changes anything."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class Plan:
 
     path: tuple[str, ...]
     plan: object = None
-    """What the task's plan(ctx) returned; None where it offers none."""
+    """What the task's plan(ctx) returned; None if the task has no such method."""
     note: str = ""
-    """A condition, why it is left out, or that it offers no plan."""
+    """Its condition, why it is left out, or that it offers no plan."""
     error: Exception | None = None
     """What plan(ctx) raised instead."""
     children: tuple[Plan, ...] = ()
@@ -42,21 +42,21 @@ class Plan:
 
     @property
     def ok(self) -> bool:
-        """Whether every task that was asked could answer."""
+        """Whether no plan(ctx) raised."""
         return all(node.error is None for node in self.walk())
 
     def walk(self) -> Iterator[Plan]:
-        """The task itself and every one inside it, parents first."""
+        """The task and every task inside it, parents first."""
         yield self
         for child in self.children:
             yield from child.walk()
 
     def __str__(self) -> str:
-        """A tree: each name, and below it what that task would do."""
+        """A tree: each name, and below it what the task would do."""
         return "\n".join(self._lines())
 
     def to_mapping(self) -> dict[str, object]:
-        """The plan as plain values; `schema` is on the root only."""
+        """The plan as plain values; only the root has `schema`."""
         return {"schema": SCHEMA, **self._plain()}
 
     def to_json(self, *, indent: int | None = None) -> str:
@@ -89,10 +89,10 @@ class Plan:
 def plan(
     task: AnyTask, ctx: Context | None = None, *, only: Iterable[str] | str = (), skip: Iterable[str] | str = ()
 ) -> Plan:
-    """Ask each task of the tree what it would do, in order, and return the answers as a tree.
+    """Ask each task of the tree, in order, what it would do, and return the results as a tree.
 
-    Nothing is changed and nothing is logged. What only and skip would leave out is not asked. A task that cannot
-    answer does not keep the others from answering: its error is in the tree, and `ok` is false.
+    Nothing is changed and nothing is logged. Tasks that only and skip leave out are not called. If a task raises, its
+    error is in the tree, `ok` is false, and the other tasks are still called.
     """
     selection = Selection.of(valid_task(task), only=only, skip=skip)
     return _ask(task, valid_context(ctx), selection)
@@ -110,7 +110,7 @@ def _ask(task: AnyTask, ctx: Context, selection: Selection) -> Plan:
         return Plan(inner.path, note=note or ("" if members else "offers no plan"), children=members)
     try:
         return Plan(inner.path, plan=offer(inner), note=note)
-    except Exception as error:  # noqa: BLE001  whatever it raised, the others are asked too, and the tree carries it
+    except Exception as error:  # noqa: BLE001  the error goes into the tree, and the other tasks are still called
         return Plan(inner.path, error=error, note=note)
 
 

@@ -1,7 +1,7 @@
-"""What happened in a run, as a tree that can be kept, printed and sent: a fold over the run's events.
+"""What happened in a run, as a tree that can be stored, printed and sent: a fold over the run's events.
 
-`KEYS` has every key of its JSON, `phases/report/1`, with what it means. A key is added without a new version; one that
-goes, or means something else, makes the number higher.
+`KEYS` lists every key of its JSON, `phases/report/1`, and what it means. Adding a key keeps the version; removing one
+or changing its meaning increases the version.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ __all__ = ["KEYS", "Report", "ReportBuilder", "folded"]
 SCHEMA = "phases/report/1"
 KEYS = {
     "schema": "phases/report/1; on the root only, like the next two",
-    "run": "the name of the run, which its log lines carry, too",
-    "signal": "the number of the signal that stopped the run; null when none did",
+    "run": "the id of the run, also in its log lines",
+    "signal": "the number of the signal that stopped the run; null if none did",
     "name": "the task",
-    "action": "what was asked of it: do or undo",
+    "action": "the method that was called: do or undo",
     "status": "running, ok, failed, cancelled or skipped",
-    "started": "when it began, in UTC (ISO 8601); null when it never did",
+    "started": "when it began, in UTC (ISO 8601); null if it never did",
     "duration": "how many seconds it took; null until it has ended",
-    "attempt": "which attempt of the task above it this is, from 1",
-    "attempts": "how many attempts of its own it took",
-    "reason": "why it was skipped, cancelled or not begun; empty otherwise",
-    "error": "what it raised, in one line; null also where a group only passes on the failure of a task inside it",
-    "details": "what that error says of itself by a method to_mapping(), as data; null where it has none",
+    "attempt": "the attempt of the parent task that this task ran in, from 1",
+    "attempts": "how many attempts this task took",
+    "reason": "why it was skipped, cancelled or not started; otherwise empty",
+    "error": "what it raised, in one line; also null if a group only passes on the failure of a task inside it",
+    "details": "the error as data, from its method to_mapping(); null if it has no such method",
     "traceback": "the traceback of a failure, as text",
-    "fields": "what its result puts on the log line, by a method log_fields()",
-    "result": "what it returned, as data: by to_mapping(), or else log_fields(), or as it is; null where skipped, "
-    "and where it has children, for they have theirs",
+    "fields": "what its result adds to the log line, from its method log_fields()",
+    "result": "what it returned, as data: from to_mapping(), else log_fields(), else as it is; null if it was skipped, "
+    "or if it has children, which have their own results",
     "children": "the tasks inside it, each with these keys, in the order in which they are listed",
 }
-SHOWN_AT_MOST = 30  # children of one group in the text; the JSON has them all
+SHOWN_AT_MOST = 30  # children of one group in the text; the JSON lists all of them
 
 
 @attrs.frozen
@@ -53,26 +53,26 @@ class Report:
     action: str = "do"
     order: int = 0
     depth: int = 0
-    """How many of the names in its path are those of its parent."""
+    """How many names of its path belong to its parent."""
     attempt: int = 1
     attempts: int = 1
     started: datetime | None = None
     duration: float | None = None
     ended: int | None = None
-    """The place of this task among all of the run in the order in which they ended, from 1."""
+    """The position of this task in the order in which the tasks of the run ended, from 1."""
     result: object = None
     error: BaseException | None = None
-    """What the task raised; of a group that only passes a failure on, the TaskFailed that it passed on."""
+    """What the task raised; for a group that only passes on a failure, that TaskFailed."""
     own: bool = True
     reason: str = ""
     fields: Mapping[str, object] = attrs.field(factory=dict)
     signal: int | None = None
-    """The signal that stopped the run, on the root of its report."""
+    """The signal that stopped the run; set on the root only."""
     children: tuple[Report, ...] = ()
 
     @classmethod
     def from_events(cls, events: Iterable[Event]) -> Report:
-        """The report of the run of which these are the events so far; what has not ended is `running`."""
+        """The report of the run that sent these events; a task that has not ended is `running`."""
         builder = ReportBuilder()
         for event in events:
             builder(event)
@@ -85,19 +85,19 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Whether everything that was wanted was done."""
+        """Whether every task that was selected has done its work."""
         return self.status in {Status.OK, Status.SKIPPED}
 
     @property
     def exit_code(self) -> int:
-        """What a program should exit with: 0, 1 for a failure, 128 + the signal that stopped the run."""
+        """The exit code for the program: 0, 1 for a failure, 128 + the signal that stopped the run."""
         if self.ok:
             return 0
         return 128 + self.signal if self.status is Status.CANCELLED and self.signal else 1
 
     @property
     def failures(self) -> tuple[Failure, ...]:
-        """Every failure in this part of the tree, innermost, in the order in which they happened."""
+        """Every innermost failure in this part of the tree, in the order in which they happened."""
         failed = [node for node in self.walk() if node.status is Status.FAILED and node.own and node.error]
         failed.sort(key=lambda node: node.ended or 0)
         return tuple(Failure(node.path, node.error) for node in failed if node.error is not None)
@@ -109,7 +109,7 @@ class Report:
             yield from child.walk()
 
     def find(self, name: str) -> Report:
-        """The first task of this name (`routes`, or `network/routes`); KeyError names those that there are."""
+        """The first task with this name (`routes`, or `network/routes`); KeyError lists the tasks that exist."""
         wanted = tuple(name.split("/"))
         for node in self.walk():
             if node.path[-len(wanted) :] == wanted:
@@ -117,15 +117,15 @@ class Report:
         raise KeyError(f"no task {name!r} in this report; it has {', '.join('/'.join(n.path) for n in self.walk())}")
 
     def __str__(self) -> str:
-        """First the answer, then the evidence: one line a task."""
+        """The headline, then one line for each task."""
         return "\n".join([self.headline, *self._lines()])
 
     @property
     def headline(self) -> str:
-        """The answer in one line."""
+        """The outcome in one line."""
         took = "" if self.duration is None else f" after {seconds_in_words(self.duration)}"
         undone = "" if self.action == "do" else f" ({self.action})"
-        # Its own failure is told without its name, which stands there already.
+        # The name is left out of its own failure, because the line starts with it.
         told = (describe_error(each.error) if each.path == self.path else str(each) for each in self.failures)
         why = escaped("; also ".join(told) or self.reason)
         return f"{self.name}{undone}: {self.status}{took}{f': {why}' if why else ''}"
@@ -168,17 +168,17 @@ class Report:
 
     @property
     def label(self) -> str:
-        """How it is called below its parent."""
+        """Its name as shown below its parent."""
         return "/".join(self.path[self.depth :]) + (f" (attempt {self.attempt})" if self.attempt > 1 else "")
 
     @property
     def took(self) -> str:
-        """How long it took, in words; empty for what never began."""
+        """How long it took, in words; empty if it never began."""
         return "" if self.duration is None else seconds_in_words(self.duration)
 
     @property
     def note(self) -> str:
-        """What there is to say about how it ended, in one line."""
+        """Details of how it ended, in one line."""
         parts = [f"{self.attempts} attempts"] if self.attempts > 1 else []
         if self.error is not None and self.own and self.status is Status.FAILED:
             parts.append(describe_error(self.error))
@@ -192,7 +192,7 @@ _MATTERS = {Status.FAILED: 0, Status.RUNNING: 1, Status.CANCELLED: 2}
 
 
 def folded(children: Sequence[Report], *, at_most: int = SHOWN_AT_MOST) -> Sequence[Report]:
-    """The children that are worth a line: all of them, or of very many those that matter most, and a count."""
+    """The children that get a line: all of them or, if there are too many, the most important ones and a count."""
     if len(children) <= at_most:
         return children
     worst_first = sorted(range(len(children)), key=lambda place: _MATTERS.get(children[place].status, 3))
@@ -212,7 +212,7 @@ def _traceback(error: BaseException | None) -> str | None:
 
 
 class _Entry:
-    """One task while the run goes on."""
+    """One task during the run."""
 
     __slots__ = ("begun", "children", "end", "ended", "retries")
 
@@ -225,16 +225,16 @@ class _Entry:
 
 
 class ReportBuilder:
-    """An observer that keeps the tree; `report()` gives it at any moment, also while the run goes on."""
+    """An observer that builds the tree; `report()` returns it at any time, even during the run."""
 
     def __init__(self) -> None:
-        """Begin with nothing."""
+        """Start without events."""
         self._root: _Entry | None = None
         self._entries: dict[int, _Entry] = {}
         self._ended = 0
 
     def __call__(self, event: Event) -> None:
-        """Add what this event tells."""
+        """Add this event to the tree."""
         match event:
             case Started() | Skipped():
                 entry = self._entries[event.id] = _Entry(event)
@@ -256,7 +256,7 @@ class ReportBuilder:
         return self._root is not None
 
     def report(self) -> Report:
-        """The tree as it is now; ValueError before anything has begun."""
+        """The tree as it is now; raises ValueError before the first task has begun."""
         if self._root is None:
             raise ValueError("there is nothing to report: no task has begun")
         return _report(self._root, depth=len(self._root.begun.path) - 1)

@@ -1,7 +1,7 @@
-"""Cancellation: who may be told to stop, why, and by when. Nothing here knows tasks.
+"""Cancellation: what is cancelled, why, and by when. Nothing here knows about tasks.
 
-A scope is a node in a tree. Cancelling it cancels everything below it; its deadline binds everything below
-it. A shielded scope has no parent, which is all that shielding is.
+A scope is a node in a tree. Cancelling it cancels everything below it, and its deadline applies to everything
+below it. A shielded scope is simply one without a parent.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["Scope", "TimeLimit", "innermost", "standing_for"]
 
 @attrs.frozen(eq=False)
 class TimeLimit:
-    """An instant on the clock, the seconds that were given, and the scope to which they were given."""
+    """A time limit: the instant on the clock, the length in seconds, and the scope that it was set for."""
 
     at: float
     seconds: float
@@ -36,16 +36,16 @@ class TimeLimit:
 
     @property
     def reason(self) -> str:
-        """Why whatever is still running at that instant is told to stop."""
+        """The reason given to everything that is cancelled at that instant."""
         return f"the {self.seconds:g} s of {self.scope.name} are over"
 
 
-# Of a scope, the part of it whose block is open here: in this thread, and in those of the groups that run in the block.
+# Scope -> the part of it whose block is open here: in this thread, and in the threads of groups that run in the block.
 _PARTS: ContextVar[Mapping[Scope, Scope]] = ContextVar("phases_parts")
 
 
 def innermost(scope: Scope) -> Scope:
-    """What stands for the scope here: the innermost of its parts whose block is open, or else the scope itself."""
+    """The scope to use in place of this one: its innermost part whose block is open here, or else the scope itself."""
     parts = _PARTS.get(None)
     while parts and (part := parts.get(scope)) is not None and not part.left:
         scope = part
@@ -55,7 +55,7 @@ def innermost(scope: Scope) -> Scope:
 @contextmanager
 @closed
 def standing_for(scope: Scope, part: Scope) -> Iterator[None]:
-    """While the block is open, the part stands for the scope: whoever waits in the scope, waits in the part."""
+    """While the block is open, use the part in place of the scope: waiting in the scope means waiting in the part."""
     _PARTS.set({**_PARTS.get({}), scope: part})
     try:
         yield
@@ -64,7 +64,7 @@ def standing_for(scope: Scope, part: Scope) -> Iterator[None]:
 
 
 class Scope:
-    """A part of a run that is told to stop as one."""
+    """A part of a run that is cancelled as a whole."""
 
     __slots__ = (
         "_callbacks",
@@ -83,7 +83,7 @@ class Scope:
     def __init__(
         self, clock: Clock, *, name: str, run_id: str, parent: Scope | None = None, seconds: float | None = None
     ) -> None:
-        """Of the task of this name, below the parent, if there is one; with no more than these seconds, if given."""
+        """The scope of the task with this name, below the parent if there is one, limited to these seconds if given."""
         _check_limit(seconds, of=name)
         self.clock = clock
         self.name = name
@@ -94,7 +94,7 @@ class Scope:
         self._cause: tuple[str, Scope] | None = None
         self._children: set[Scope] = set()
         self._callbacks: list[Callable[[], None]] = []
-        # One lock for the whole tree: an order to stop goes down it at one stroke.
+        # One lock for the whole tree: a cancellation reaches every scope below in one step.
         self._lock: threading.RLock = threading.RLock() if parent is None else parent._lock
         self.deadline: TimeLimit | None = None if parent is None else parent.deadline
         if seconds is not None:
@@ -119,30 +119,30 @@ class Scope:
 
     @property
     def cancelled(self) -> bool:
-        """Whether whatever runs in this scope has been told to stop, or its time is up."""
+        """Whether this scope was cancelled, or its time is up."""
         self._notice_deadline()
         return self._cause is not None
 
     @property
     def reason(self) -> str:
-        """Why it was told to stop; empty when it was not."""
+        """Why it was cancelled; empty if it was not."""
         return "" if self._cause is None else self._cause[0]
 
     def remaining(self) -> float | None:
-        """The seconds until the nearest deadline, never negative; None when there is none."""
+        """The seconds until the nearest deadline, never negative; None without a deadline."""
         return None if self.deadline is None else max(0.0, self.deadline.at - self.clock.now())
 
     def check(self) -> None:
-        """Raise Cancelled if told to stop, or the KeyboardInterrupt that had to wait."""
+        """Raise Cancelled if the scope was cancelled, or the deferred KeyboardInterrupt."""
         raise_if_interrupted()
         if self.cancelled:
             reason, origin = self._cause or ("cancelled", self)
             raise Cancelled(reason, origin=origin)
 
     def sleep(self, seconds: float) -> None:
-        """Wait so long, or until told to stop: then Cancelled is raised."""
+        """Wait for these seconds; raise Cancelled as soon as the scope is cancelled."""
         if math.isnan(seconds):
-            raise ValueError("sleep: nan is no number of seconds")
+            raise ValueError("sleep: nan is not a number of seconds")
         end = self.clock.now() + seconds
         while True:
             self.check()
@@ -154,7 +154,7 @@ class Scope:
 
     @closed
     def cancel(self, reason: str, *, origin: Scope | None = None) -> None:
-        """Tell everything in this scope to stop. The first reason stands."""
+        """Cancel everything in this scope. If it was cancelled before, the first reason stays."""
         cause = (reason, origin or self)
         wake: list[Scope] = []
         callbacks: list[Callable[[], None]] = []
@@ -167,7 +167,7 @@ class Scope:
                     wake.append(scope)
                     callbacks += scope._callbacks
                     below += scope._children
-        # Outside the lock: a callback may take its time, or look at the scope itself.
+        # Outside the lock: a callback may take long, or use the scope itself.
         for scope in wake:
             scope.event.set()
         for callback in callbacks:
@@ -176,7 +176,7 @@ class Scope:
     @contextmanager
     @closed
     def on_cancel(self, callback: Callable[[], object]) -> Iterator[None]:
-        """Call back when told to stop: at most once, never after the block, at once if it was so already."""
+        """Call back on cancellation: at most once, never after the block; immediately if already cancelled."""
         once = _Once(callback)
         alarm = self._ring_at_deadline()
         with self._lock:
@@ -195,12 +195,12 @@ class Scope:
         deadline = self.deadline
         if self._cause is None and deadline is not None and self.clock.now() >= deadline.at:
             deadline.scope.cancel(deadline.reason)
-            # A scope that was left is no longer below the one whose deadline it inherited.
+            # A scope whose block has ended is no longer below the one that it inherited its deadline from.
             if self._cause is None:
                 self.cancel(deadline.reason, origin=deadline.scope)
 
     def _ring_at_deadline(self) -> Callable[[], None]:
-        """See to it that the deadline is noticed even while nobody looks; return how to stop seeing to it."""
+        """Start a thread that cancels at the deadline; return the function that stops that thread."""
         if self.deadline is None or self._cause is not None:
             return _nothing
         closed = self.clock.event()
@@ -221,7 +221,7 @@ class Scope:
 def _check_limit(seconds: Any, *, of: str) -> None:
     number = isinstance(seconds, (int, float)) and not isinstance(seconds, bool)
     if seconds is not None and not (number and 0 < seconds < math.inf):
-        raise ValueError(f"{of}: {seconds!r} is no time limit; give a number of seconds above 0, or None for no limit")
+        raise ValueError(f"{of}: {seconds!r} is not a time limit; give seconds above 0, or None for no limit")
 
 
 def _nothing() -> None:
@@ -229,7 +229,7 @@ def _nothing() -> None:
 
 
 class _Once:
-    """A callback that runs at most once and never after it was disarmed; a fault in it is logged."""
+    """A callback that runs at most once, and never after it was disarmed; what it raises is logged."""
 
     __slots__ = ("_callback", "_lock")
 
@@ -245,10 +245,10 @@ class _Once:
                 return
             try:
                 callback()
-            except BaseException:  # also SystemExit: it would end whoever gives the order, and not the task
-                logging.getLogger("phases").exception("an on_cancel callback raised; cancelling goes on")
+            except BaseException:  # even SystemExit: it would end the thread that cancels, not the task
+                logging.getLogger("phases").exception("an on_cancel callback raised; the cancellation continues")
 
     def disarm(self) -> None:
-        """Wait for a call that is under way, then allow none."""
+        """Wait for a call that is running, then prevent any further call."""
         with self._lock:
             self._callback = None

@@ -1,4 +1,4 @@
-"""Which tasks of a tree a run leaves out, by the names given to only= and skip=. Nothing here runs anything."""
+"""Which tasks of a tree a run leaves out, from the names in only= and skip=. Nothing here runs anything."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ __all__ = ["Selection"]
 
 @attrs.frozen
 class Selection:
-    """What to do and what to leave out.
+    """Which tasks to run and which to leave out.
 
-    A name means every task of that name, with all that is in it; `network/routes` means the task `routes` directly
-    in a task `network`. What `only` names runs, and so does every group on the way to it. `skip` wins over `only`.
+    A name means every task with that name and everything inside it; `network/routes` means the task `routes` directly
+    inside a task `network`. The tasks named by `only` run, and so do the groups around them. `skip` overrides `only`.
     """
 
     only: tuple[tuple[str, ...], ...]
@@ -30,12 +30,12 @@ class Selection:
 
     @classmethod
     def of(cls, root: AnyTask, *, only: Iterable[str] | str = (), skip: Iterable[str] | str = ()) -> Selection:
-        """The selection that these names make; UnknownTask for a name that is not in the tree."""
+        """The selection for these names; raises UnknownTask for a name that is not in the tree."""
         paths = [path for path, _ in walk(root)]
         return cls(_known_names("only", only, paths), _known_names("skip", skip, paths))
 
     def leaves_out(self, task: AnyTask, above: tuple[str, ...]) -> str:
-        """Why the task below these names is left out; empty when it is not."""
+        """Why the task below these names is left out; empty if it runs."""
         path = (*above, task.name)
         if any(_ends_with(path, name) for name in self.skip):
             return "left out by skip"

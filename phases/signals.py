@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM as an order to stop: the edge between a program's signals and a run's cancellation."""
+"""SIGINT and SIGTERM cancel the run: the edge between a program's signals and a run's cancellation."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 @contextmanager
 def stop_on_signals(ctx: Context, *, waiting_for: Callable[[], str]) -> Iterator[list[int]]:
-    """While the block runs, a signal cancels the context; the list that is yielded has those that came.
+    """While the block runs, a signal cancels the context; yields the list of the signals received.
 
-    A repeated signal cannot hurry a task that is not to be left half done; it makes the log say what is waited for.
-    A signal that the parent process chose to ignore (nohup) stays ignored. Outside the main thread, where Python does
-    not deliver signals, nothing is installed; but a signal that stops the main thread's run stops this one too, which
-    may well be inside it: in a task of a parallel group. A run that begins inside one that was already stopped is
-    stopped before its first task.
+    A repeated signal does not interrupt a shielded task; it only logs what the run is waiting for. A signal that the
+    parent process ignored (nohup) stays ignored. Python delivers signals to the main thread only, so in other threads
+    nothing is installed; but a signal that stops the run in the main thread also stops the runs in other threads,
+    which may be inside it (in a task of a parallel group). A run that begins inside a stopped run is stopped before
+    its first task.
     """
     if threading.current_thread() is not threading.main_thread():
         elsewhere = _Elsewhere(ctx)
@@ -58,11 +58,11 @@ class _Elsewhere:
 
 
 class _Watch:
-    """The handlers, the pipe and the thread that turn signals into the order to stop.
+    """The handlers, the pipe and the thread that turn a signal into a cancellation.
 
-    A handler runs in the main thread, in the middle of whatever that holds (a lock of the run, say), and only once
-    that thread gets to run Python: the kernel may hand the signal to another thread, and then a sleeping main thread
-    sleeps on. So the handlers do next to nothing, and a thread reads the numbers that Python writes to a pipe.
+    A handler runs in the main thread, which may be holding a lock of the run, and only when that thread runs Python
+    code: if the kernel delivers the signal to another thread, a sleeping main thread keeps sleeping. So the handlers
+    do almost nothing, and a thread reads the signal numbers that Python writes to a pipe.
     """
 
     def __init__(self, ctx: Context, waiting_for: Callable[[], str]) -> None:
@@ -78,7 +78,7 @@ class _Watch:
         self._thread = threading.Thread(target=self._pass_on, name="phases-signals", daemon=True)
         self._thread.start()
         self._others = signal.set_wakeup_fd(self._writing, warn_on_full_buffer=False)
-        # The run around this one, unless somebody who is not of ours listens between the two.
+        # The run around this one, unless another program's wakeup fd was set between the two.
         self._around = next((it for it in _watches if it._writing == self._others), None)
         for number in self._before:
             signal.signal(number, self._note)
@@ -88,7 +88,7 @@ class _Watch:
             self._stop(number)
 
     def end(self) -> None:
-        """Give everything back. A signal that came too late to be obeyed is raised again, for whoever is next."""
+        """Restore the handlers. A signal that came too late to cancel this run is raised again for them."""
         _watches.remove(self)
         signal.set_wakeup_fd(self._others)
         os.close(self._writing)
@@ -100,7 +100,7 @@ class _Watch:
             signal.raise_signal(self._handled[0])
 
     def forget(self) -> None:
-        """In a forked child: its signals are its own again, and none of our run's business."""
+        """In a forked child: restore the handlers, because the run is not the child's."""
         signal.set_wakeup_fd(-1)
         for number, handler in self._before.items():
             signal.signal(number, handler)
@@ -115,16 +115,16 @@ class _Watch:
             self._take(numbers)
 
     def _take(self, numbers: bytes) -> None:
-        # First every order, then the words: they may have to wait for whoever reads our log.
+        # Cancel first and log afterwards: logging can block.
         self._order(numbers)
         self._tell(numbers)
 
     def _order(self, numbers: bytes) -> None:
         if self._around is not None:
-            # At once, and before this run: when this one has ended, that one must not go on to its next task.
+            # The outer run first: after this one has ended, it must not start its next task.
             self._around._order(numbers)
         elif self._others != -1:
-            # An event loop listens too.
+            # An event loop reads this fd as well.
             with suppress(OSError):
                 os.write(self._others, numbers)
         for number in numbers:
@@ -134,7 +134,7 @@ class _Watch:
                     run.stop(number)
 
     def _stop(self, number: int) -> None:
-        # Noted first: a run that begins inside this one now looks here.
+        # Recorded first: a run that begins inside this one now reads this list.
         self.ordered.append(number)
         self._ctx.cancel(signal.Signals(number).name)
 
@@ -153,7 +153,7 @@ class _Watch:
                 self._ctx.log.warning("%s again: still stopping, waiting for %s", name, still)
             else:
                 self._ctx.log.warning("%s: stopping, waiting for %s", name, still)
-        except Exception:  # noqa: BLE001, S110  a log that fails must not cost us the next signal
+        except Exception:  # noqa: BLE001, S110  a failing log must not lose the next signal
             pass
 
 

@@ -1,4 +1,4 @@
-"""What a task is, what more it may offer, and how to make one from a function. Nothing here runs anything."""
+"""What a task is, what it may offer, and how to make one from a function. Nothing here runs anything."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Task(Protocol[T_co]):
-    """A step: something with a name that can be done. A class, an attrs class or a decorated function will do.
+    """A step: an object with a `name` and a method `do`. Use a class, an attrs class or a decorated function.
 
-    The name is a short word or two, without "/", since paths are made of names. It stays the same while the task
-    runs. What the task may offer besides is in OffersPlan, OffersUndo and, for its result, OffersFields.
+    The name is a short word or two, without "/", because paths are made of names. It does not change while the task
+    runs. A task may also have the methods of OffersPlan and OffersUndo, and its result that of OffersFields.
     """
 
     @property
     def name(self) -> str:
-        """What operators call this step."""
+        """The name that operators see."""
         ...
 
     def do(self, ctx: Context, /) -> T_co:
-        """Do it, and return what came of it.
+        """Do the work and return the result.
 
         Synchronous. Raise to fail. Call ctx.check() or ctx.sleep() where stopping does no harm. Return a
-        Skip to say that there was nothing to do.
+        Skip if there was nothing to do.
         """
         ...
 
@@ -61,41 +61,42 @@ class OffersPlan(Protocol):
     """A task that can say what it would do."""
 
     def plan(self, ctx: Context, /) -> object:
-        """What do() would do now, as a value whose str() can be read. Changes nothing."""
+        """What do() would do now, as a value with a readable str(). Changes nothing."""
         ...
 
 
 @runtime_checkable
 class OffersUndo(Protocol):
-    """A task that can be taken back."""
+    """A task that can be undone."""
 
     def undo(self, ctx: Context, /) -> object:
-        """Take back what do() did. Fine to call twice, and when do() was never called or failed half way."""
+        """Undo what do() did. Must be idempotent, and safe if do() was never called or failed half way."""
         ...
 
 
 @runtime_checkable
 class OffersFields(Protocol):
-    """A result that has something to say in the log and in the report.
+    """A result with fields for the log and the report.
 
-    In the report's JSON a method `to_mapping()`, on a result or on an error, says more: all of it, as plain values.
+    For the report's JSON, a result or an error may also have a method `to_mapping()`, which returns all of its data
+    as plain values.
     """
 
     def log_fields(self) -> Mapping[str, object]:
-        """Names and values for the one wide line of its task."""
+        """Names and values for the log line of its task."""
         ...
 
 
 @attrs.frozen
 class Skip:
-    """Returned by a task that found nothing to do: its status is `skipped`, with this reason."""
+    """Returned by a task that had nothing to do: its status is `skipped`, with this reason."""
 
     reason: str
 
 
 @attrs.frozen
 class FunctionTask(Generic[T_co]):
-    """A task made from functions; what was not given is not offered."""
+    """A task made from functions; it offers plan and undo only if those functions are given."""
 
     name: str
     function: Callable[[Context], T_co]
@@ -121,7 +122,7 @@ def task(
     plan: Callable[[Context], object] | None = None,
     undo: Callable[[Context], object] | None = None,
 ) -> Callable[[Callable[[Context], T]], FunctionTask[T]]:
-    """Make a task of a function: `@task("download")` above `def download(ctx): …`."""
+    """Make a task from a function: `@task("download")` above `def download(ctx): …`."""
     if not isinstance(name, str):
         raise InvalidTask(f"task: its name is {name!r}; write @phases.task('a-name'), with parentheses and a name")
 
@@ -132,16 +133,16 @@ def task(
 
 
 def valid_task(candidate: Task[T]) -> Task[T]:
-    """The task, if it can be one; InvalidTask says what it lacks."""
+    """The same object if it is a task; otherwise raises InvalidTask, which says what is missing."""
     if isinstance(candidate, type):
-        raise _no_task(candidate, f"it is a class; give an instance, {candidate.__name__}(…)")
+        raise _no_task(candidate, f"it is a class; pass an instance, {candidate.__name__}(…)")
     if not callable(getattr(candidate, "do", None)):
         hint = "; decorate the function with @phases.task('name')" if callable(candidate) else ""
-        hint = "; give the tasks one by one: serial(*tasks)" if isinstance(candidate, list | tuple) else hint
+        hint = "; pass the tasks one by one: serial(*tasks)" if isinstance(candidate, list | tuple) else hint
         raise _no_task(candidate, f"it has no method do(ctx){hint}")
     name = getattr(candidate, "name", None)
     if not isinstance(name, str) or not name.strip() or "/" in name or not name.isprintable():
-        rule = "a name is a non-empty text on one line, without '/' (paths are made of names)"
+        rule = "a name must be non-empty, on one line and without '/' (paths are made of names)"
         raise _no_task(candidate, f"its name is {name!r}; {rule}")
     return candidate
 
@@ -159,18 +160,18 @@ def unwrapped(wrapper: AnyTask) -> AnyTask:
 
 
 def subtasks_of(parent: AnyTask) -> tuple[AnyTask, ...]:
-    """The tasks that this one is made of and will run by name; none for a task that stands alone."""
+    """The tasks that this one consists of and will run by name; empty for a single task."""
     return cast("tuple[AnyTask, ...]", getattr(unwrapped(parent), "subtasks", ()))
 
 
 def offer_of(candidate: AnyTask, verb: str) -> Callable[[Context], Any] | None:
-    """The method of this name (plan, undo), where the task offers it."""
+    """The method with this name (plan, undo); None if the task has no such method."""
     method = getattr(unwrapped(candidate), verb, None)
     return method if callable(method) else None
 
 
 def walk(root: AnyTask, *, above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], AnyTask]]:
-    """Every task of the tree that is known before it runs, parents first, with its path."""
+    """Every task of the tree that is known before the run, parents first, with its path."""
     path = (*above, root.name)
     yield path, root
     for member in subtasks_of(root):

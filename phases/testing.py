@@ -1,4 +1,4 @@
-"""What tests of a pipeline need: a task that does as told, an observer that remembers, a clock that never waits."""
+"""For tests of a pipeline: a configurable task, an observer that records events, and a clock that never waits."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def _own_list(errors: Iterable[BaseException]) -> list[BaseException]:
 
 @attrs.define
 class StubTask:
-    """A task that takes its time and then returns, or raises, what it was told; and counts its calls.
+    """A task that sleeps, then returns or raises what you set; it counts its calls.
 
-    A list of errors is used up call by call, so that `errors=[OSError("busy")]` fails once and then goes well.
+    Each call raises the next of `errors`, so `errors=[OSError("busy")]` fails once and then succeeds.
     """
 
     name: str
@@ -36,14 +36,14 @@ class StubTask:
     seconds: float = attrs.field(default=0.0, kw_only=True)
     errors: list[BaseException] = attrs.field(factory=list, kw_only=True, converter=_own_list)
     always: BaseException | None = attrs.field(default=None, kw_only=True)
-    """Raised by every call once `errors` is used up."""
+    """Raised by every call after those in `errors`."""
     obeys: bool = attrs.field(default=True, kw_only=True)
-    """Whether it stops when told to while it takes its time."""
+    """Whether cancellation interrupts its sleep."""
     calls: int = attrs.field(default=0, init=False)
     undone: int = attrs.field(default=0, init=False)
 
     def do(self, ctx: Context, /) -> object:
-        """Take the time, then raise or return."""
+        """Sleep, then raise or return."""
         self.calls += 1
         if self.seconds and self.obeys:
             ctx.sleep(self.seconds)
@@ -57,33 +57,33 @@ class StubTask:
         return self.result
 
     def plan(self, _ctx: Context, /) -> str:
-        """A line that says what it would do."""
+        """One line: what do() would return."""
         return f"would return {self.result!r}"
 
     def undo(self, _ctx: Context, /) -> None:
-        """Count."""
+        """Count the call."""
         self.undone += 1
 
 
 class RecordingObserver:
-    """Keeps every event of a run, and answers the usual questions about them."""
+    """An observer that records every event of a run, with properties for common assertions."""
 
     def __init__(self) -> None:
-        """Begin with nothing."""
+        """Start without events."""
         self.events: list[Event] = []
 
     def __call__(self, event: Event) -> None:
-        """Keep it."""
+        """Record the event."""
         self.events.append(event)
 
     @property
     def started(self) -> list[str]:
-        """The paths of the tasks that began, in that order."""
+        """The paths of the tasks that began, in the order in which they began."""
         return ["/".join(event.path) for event in self.events if isinstance(event, Started)]
 
     @property
     def finished(self) -> list[tuple[str, Status]]:
-        """The paths of the tasks that ended, in that order, and how."""
+        """The paths of the tasks that ended, each with its status, in the order in which they ended."""
         return [("/".join(event.path), event.status) for event in self.events if isinstance(event, Finished)]
 
     @property
@@ -93,25 +93,25 @@ class RecordingObserver:
 
     @property
     def retries(self) -> list[Retrying]:
-        """The attempts that failed and were followed by another."""
+        """The failed attempts that were followed by another attempt."""
         return [event for event in self.events if isinstance(event, Retrying)]
 
     @property
     def report(self) -> Report:
-        """The report that these events make."""
+        """The report made from these events."""
         return Report.from_events(self.events)
 
 
 class FakeClock:
-    """A clock on which nobody waits: when every thread of the run sleeps, it jumps to the first that is to wake.
+    """A clock that never waits: as soon as every thread of the run sleeps, it jumps to the earliest wake-up time.
 
-    Time passes only by such jumps, so durations are exact and a test of an hour takes no time. It knows the thread that
-    made it and the threads that groups start; if your test runs tasks in a thread of its own, start it with
-    `clock.start(…)`. With autojump=False time stands still until `advance()`.
+    Time only passes by such jumps, so durations are exact and a test of an hour takes no time. The clock tracks the
+    thread that created it and the threads that groups start; if your test starts a thread that runs tasks, start it
+    with `clock.start(…)`. With autojump=False the time only changes in `advance()`.
     """
 
     def __init__(self, *, start: datetime = datetime(2026, 1, 1, tzinfo=UTC), autojump: bool = True) -> None:
-        """Begin at this date and time."""
+        """Start at this date and time."""
         self._start = start
         self._autojump = autojump
         self._now = 0.0
@@ -120,7 +120,7 @@ class FakeClock:
         self._sleepers: list[_Sleeper] = []
 
     def now(self) -> float:
-        """The seconds since the beginning."""
+        """The seconds since the start."""
         return self._now
 
     def utc(self) -> datetime:
@@ -128,11 +128,11 @@ class FakeClock:
         return self._start + timedelta(seconds=self._now)
 
     def event(self) -> FakeEvent:
-        """An event whose waiting passes on this clock."""
+        """An event whose wait() uses this clock."""
         return FakeEvent(self)
 
     def start(self, target: Callable[[], None], *, name: str) -> threading.Thread:
-        """Run the target in a thread that this clock knows."""
+        """Run the target in a thread that this clock tracks."""
 
         def known() -> None:
             try:
@@ -154,7 +154,7 @@ class FakeClock:
         return thread
 
     def advance(self, seconds: float) -> None:
-        """Let the time pass, and wake those whose time has come."""
+        """Move the time forward and wake every thread whose wake-up time has come."""
         with self._changed:
             self._pass_to(self._now + seconds)
 
@@ -165,13 +165,13 @@ class FakeClock:
                 self._wake(sleeper)
 
     def _jump(self) -> None:
-        """Called with the lock held whenever a thread has gone to sleep or has ended."""
+        """Called with the lock held after a thread has gone to sleep or ended."""
         moment = min((sleeper.until for sleeper in self._sleepers), default=math.inf)
         if self._autojump and self._awake <= 0 and math.isfinite(moment):
             self._pass_to(moment)
 
     def _wake(self, sleeper: _Sleeper) -> None:
-        # The sleeper counts as awake from here on, not from when its thread gets to run: no jump can come in between.
+        # The sleeper counts as awake from now on, not from when its thread runs: so no jump can happen in between.
         sleeper.woken = True
         self._sleepers.remove(sleeper)
         self._awake += 1
@@ -180,7 +180,7 @@ class FakeClock:
 
 @attrs.define(eq=False)
 class _Sleeper:
-    """A thread that waits for an event until a moment on the fake clock."""
+    """A thread that waits for an event, at most until a time on the fake clock."""
 
     event: FakeEvent
     until: float
@@ -191,12 +191,12 @@ class FakeEvent:
     """An event on a FakeClock."""
 
     def __init__(self, clock: FakeClock) -> None:
-        """Not set, on this clock."""
+        """Make an event on this clock, not set."""
         self._clock = clock
         self._set = False
 
     def set(self) -> None:
-        """Raise the flag and wake whoever waits."""
+        """Set the flag and wake every waiting thread."""
         clock = self._clock
         with clock._changed:
             self._set = True
@@ -204,16 +204,16 @@ class FakeEvent:
                 clock._wake(sleeper)
 
     def is_set(self) -> bool:
-        """Whether the flag is up."""
+        """Whether the flag is set."""
         return self._set
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Sleep on the fake clock until the flag is up or the time has come."""
+        """Sleep on the fake clock until the flag is set or the time is up; return whether it is set."""
         clock = self._clock
         with clock._changed:
             if self._set or (timeout is not None and timeout <= 0):
                 return self._set
-            # At least the next moment that a float can tell apart, or the sleeper would never get there.
+            # At least the next larger float: adding a tiny timeout may not change the number, and time would stop.
             until = math.inf if timeout is None else max(clock._now + timeout, math.nextafter(clock._now, math.inf))
             sleeper = _Sleeper(self, until)
             clock._sleepers.append(sleeper)

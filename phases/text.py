@@ -1,4 +1,4 @@
-"""How times, trees, errors and arbitrary values read. Pure text: no tasks, no colours, no terminal."""
+"""Times, trees, errors and arbitrary values as text. No tasks, no colours, no terminal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ N = TypeVar("N")
 
 
 def seconds_in_words(seconds: float) -> str:
-    """A duration with as many digits as anyone reads: `850 µs`, `12 ms`, `3.25 s`, `2 min 05 s`, `1 h 02 min`."""
+    """A duration with two or three digits: `850 µs`, `12 ms`, `3.25 s`, `2 min 05 s`, `1 h 02 min`."""
     if seconds < 0.000_999_5:
         return f"{seconds * 1e6:.0f} µs"
     if seconds < 0.999_5:
@@ -30,7 +30,7 @@ def seconds_in_words(seconds: float) -> str:
 
 
 def draw_tree(root: N, *, children: Callable[[N], Sequence[N]]) -> Iterator[tuple[str, str, N]]:
-    """Every node from the root down, with what is drawn before its own line and before further lines of it."""
+    """Every node from the root down, with the text before its first line and before its further lines."""
     yield "", "", root
     yield from _below(root, children, indent="")
 
@@ -45,7 +45,7 @@ def _below(node: N, children: Callable[[N], Sequence[N]], *, indent: str) -> Ite
 
 
 def escaped(text: str) -> str:
-    """The text on one line that no terminal obeys and every encoding can write: what is not printable is escaped."""
+    """The text on one line, every unprintable character escaped: safe for any terminal and any encoding."""
     return text if text.isprintable() else "".join(char if char.isprintable() else _escape(char) for char in text)
 
 
@@ -54,32 +54,32 @@ def _escape(char: str) -> str:
 
 
 def describe_error(error: BaseException) -> str:
-    """The error in one line: its type, then its words. An error that cannot print itself is named all the same."""
+    """The error in one line: its type, then its message. If str() of the error raises, the type is still named."""
     kind = type(error).__name__
     try:
         words = escaped(" ".join(str(error).split()))
-    except Exception:  # noqa: BLE001  str() of a foreign exception may raise anything, and must not hide it
+    except Exception:  # noqa: BLE001  str() of any exception may raise, and must not hide the error
         words = "(its text cannot be printed)"
     return f"{kind}: {words}" if words else kind
 
 
 def printable(value: object) -> str:
-    """str(value), also where the value cannot print itself."""
+    """str(value), or a placeholder if that raises."""
     try:
         return str(value)
-    except Exception:  # noqa: BLE001  any object may be offered to a log or report; the line must not be lost for it
+    except Exception:  # noqa: BLE001  a log or a report may contain any object; the line must not be lost
         return f"<{type(value).__name__} that cannot be printed>"
 
 
 def plain(value: object) -> object:
-    """The value as JSON can hold it: what JSON has no word for becomes text, and so does what is nested too deep."""
+    """The value in JSON types: other objects become text, and so does anything nested too deep."""
     return _in_json(value, _as_text)
 
 
 def as_data(value: object) -> object:
-    """The value as JSON can hold it, objects by what they say of themselves.
+    """The value in JSON types, with objects described by their own methods.
 
-    That is what `to_mapping()` gives, or else `log_fields()`, or else their text; what has none is named by its type.
+    An object becomes the result of `to_mapping()`, else of `log_fields()`, else its text; without any, its type name.
     """
     return _in_json(value, _as_told)
 
@@ -97,7 +97,7 @@ def _plain(value: object, word: Callable[[object, tuple[int, ...]], object], *, 
     match value:
         case None | bool() | str():
             return value
-        case int() if value.bit_length() <= 64:  # beyond that, readers of JSON disagree
+        case int() if value.bit_length() <= 64:  # JSON parsers disagree about larger numbers
             return value
         case float() if math.isfinite(value):
             return value
@@ -119,8 +119,8 @@ def _as_told(value: object, inside: tuple[int, ...]) -> object:
         if callable(offer):
             try:
                 return _plain(offer(), _as_told, around=inside)
-            except Exception as error:  # noqa: BLE001  foreign code, and only its description is lost
+            except Exception as error:  # noqa: BLE001  the caller's code; only the description is lost
                 return {f"{name}_error": describe_error(error)}
-    # The text that an object has from `object` is its address or, with attrs, each of its fields.
+    # str() inherited from `object` prints the address or, with attrs, every field.
     has_text = type(value).__str__ is not object.__str__ or type(value).__module__ == "builtins"
     return printable(value) if has_text else f"<{type(value).__name__}>"

@@ -1,4 +1,4 @@
-"""Take back what the tasks of a tree did, last first."""
+"""Undo what the tasks of a tree did, last one first."""
 
 from __future__ import annotations
 
@@ -23,20 +23,19 @@ __all__ = ["undo"]
 def undo(task: AnyTask, ctx: Context | None = None, *, after: Report | None = None) -> Report:
     """Call the undo of every task in the tree that offers one, and report.
 
-    Without a report, the last that is listed comes first: this is how everything is taken down again. With
-    the report of a run, only what had begun in it is taken back, in the reverse of the order in which it
-    ended, whatever ran in parallel.
+    Without `after`, all tasks are undone, the last listed first. With `after`, the report of a run, only the tasks
+    that began in that run are undone, in the reverse of the order in which they ended, even if they ran in parallel.
 
-    A failing undo does not keep the others from being called; in the end one TaskFailed carries all failures, and the
-    report. A group that offers undo itself is asked instead of the tasks in it. Ctrl-C waits for the undo that is
-    under way; what is left is then not undone, and the report says so.
+    If an undo fails, the others are still called; at the end one TaskFailed carries all failures and the report. If
+    a group has an undo, it is called instead of the undos of its tasks. Ctrl-C waits for the running undo; the
+    remaining ones are not called, and the report says so.
     """
     if after is not None and after.name != valid_task(task).name:
-        raise ValueError(f"the report is of {after.name!r} and not of {task.name!r}: nothing would be undone")
+        raise ValueError(f"the report is for {after.name!r}, not for {task.name!r}: nothing would be undone")
     builder = ReportBuilder()
     ctx = valid_context(ctx).telling_also(builder)
     steps = list(_offers(valid_task(task), above=ctx.path, report=after))
-    # With a report by when each ended, else by place; the last comes first.
+    # With a report: by when each task ended. Without: by position. The last comes first.
     steps.sort(key=lambda step: step.turn, reverse=True)
     alone = offer_of(task, "undo") if steps else None
     try:
@@ -49,7 +48,7 @@ def undo(task: AnyTask, ctx: Context | None = None, *, after: Report | None = No
 
 
 class _Step(NamedTuple):
-    """One undo that is to be called: its turn, the path of its task, and the method."""
+    """One undo to call: its position, the path of its task, and the method."""
 
     turn: tuple[int, ...]
     path: tuple[str, ...]
@@ -87,7 +86,7 @@ def _uninterrupted(undo: Callable[[Context], Any]) -> Callable[[Context], Any]:
 def _offers(
     task: AnyTask, *, above: tuple[str, ...], report: Report | None, place: tuple[int, ...] = ()
 ) -> Iterator[_Step]:
-    """Each undo that is to be called."""
+    """The undos to call."""
     path = (*above, task.name)
     if report is not None and (report.ended is None or report.status is Status.SKIPPED):
         return

@@ -1,4 +1,4 @@
-"""A task with something around it: tried again, given a time limit, or done only if. The name stays the task's."""
+"""Wrappers around one task: retry, a time limit, a condition. A wrapper has the name of its task."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 def can_retry(error: Exception) -> bool:
-    """What retry() asks by default: the error's own `can_retry`, where it has one; else yes."""
+    """The default predicate of retry(): the error's attribute `can_retry` if it has one, otherwise true."""
     return bool(getattr(error, "can_retry", True))
 
 
@@ -39,53 +39,53 @@ def retry(
     jitter: float = 0.5,
     on: Callable[[Exception], bool] | type[Exception] | tuple[type[Exception], ...] = can_retry,
 ) -> Retry[T]:
-    """The task, tried up to so many times.
+    """The task, tried up to `attempts` times.
 
-    Between attempts it waits `delay` seconds, each time `factor` times longer but never longer than `longest`, less a
-    random part of at most `jitter` of it, so that a thousand nodes do not come back at once.
+    Between attempts it waits `delay` seconds, each time `factor` times longer but at most `longest`, minus a random
+    part of up to `jitter` of the wait, so that a thousand nodes do not all try again at the same moment.
 
-    `on` says which errors are worth another attempt: exception types, or a predicate. Of a group that failed
-    every failure must be. Cancelled is never retried. When the deadline is nearer than the next
-    attempt, the failure is raised at once instead of after a wait that cannot help.
+    `on` selects the errors to retry: exception types, or a predicate. If a group failed, all of its failures must
+    qualify. Cancelled is never retried. If the deadline comes before the next attempt, the failure is raised at once
+    instead of after a useless wait.
     """
     return Retry(task, attempts, delay, factor, longest, jitter, on)
 
 
 def deadline(task: Task[T], seconds: float) -> Deadline[T]:
-    """The task, told to stop when the seconds are over; DeadlineExceeded is then its failure.
+    """The task, cancelled after so many seconds; it then fails with DeadlineExceeded.
 
-    Whatever ends well is well, also when it ends late: a thread cannot be stopped from outside, so a task
-    that never calls ctx.check() or ctx.sleep() runs on to its end.
+    A task that succeeds late has still succeeded. A thread cannot be stopped from outside, so a task that never
+    calls ctx.check() or ctx.sleep() runs to its end.
     """
     return Deadline(task, seconds)
 
 
 def when(condition: bool | Callable[[Context], bool], task: Task[T]) -> When[T]:  # noqa: FBT001  reads as a sentence
-    """The task, if the condition holds when its turn comes; otherwise it is skipped."""
+    """The task if the condition is true when its turn comes; otherwise it is skipped."""
     return When(condition, task)
 
 
 def _number(rule: str, holds: Callable[[Any], bool]) -> Callable[[object, attrs.Attribute[Any], Any], None]:
-    """A validator: a finite number, and no boolean, for which the rule holds."""
+    """A validator: a finite number that satisfies the rule and is not a boolean."""
 
     def check(instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
         number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
         if not (number and holds(value)):
             of = f"{type(instance).__name__.lower()} of {getattr(instance, 'name', 'a task')!r}"
-            raise ValueError(f"{of}: {attribute.name} is {value!r}; it has to be {rule}")
+            raise ValueError(f"{of}: {attribute.name} is {value!r}; it must be {rule}")
 
     return check
 
 
 _positive = _number("a number above 0", lambda value: value > 0)
-_not_negative = _number("0 or a number above it", lambda value: value >= 0)
+_not_negative = _number("0 or a number above 0", lambda value: value >= 0)
 _share = _number("a number from 0 to 1", lambda value: 0 <= value <= 1)
-_count = _number("a whole number from 1 up", lambda value: isinstance(value, int) and value >= 1)
+_count = _number("a whole number, 1 or more", lambda value: isinstance(value, int) and value >= 1)
 
 
 @attrs.frozen
 class Retry(Generic[T_co]):
-    """What retry() makes."""
+    """The task that retry() returns."""
 
     wrapped: Task[T_co] = attrs.field(converter=valid_task)
     attempts: int = attrs.field(validator=_count)
@@ -101,17 +101,17 @@ class Retry(Generic[T_co]):
         types = all(isinstance(kind, type) and issubclass(kind, BaseException) for kind in kinds)
         if not types and (isinstance(value, tuple | type) or not callable(value)):
             raise TypeError(
-                f"retry of {self.name!r}: on is {value!r}; it has to be an exception type, a tuple of them, "
-                "or a function that takes the error and says whether to try again"
+                f"retry of {self.name!r}: on is {value!r}; it must be an exception type, a tuple of exception types, "
+                "or a function that takes the error and returns whether to retry"
             )
 
     @property
     def name(self) -> str:
-        """The task's own name."""
+        """The name of the wrapped task."""
         return self.wrapped.name
 
     def do(self, ctx: Context, /) -> T_co:
-        """Try until it ends well, or trying again is no use."""
+        """Try until the task succeeds or another attempt makes no sense."""
         for attempt in range(1, self.attempts):
             try:
                 return self.wrapped.do(ctx.attempting(attempt))
@@ -121,9 +121,7 @@ class Retry(Generic[T_co]):
                 wait = self.wait_after(attempt)
                 left = ctx.remaining()
                 if left is not None and left <= wait:
-                    error.add_note(
-                        f"attempt {attempt} of {self.attempts}; the deadline comes before the next one could"
-                    )
+                    error.add_note(f"attempt {attempt} of {self.attempts}; the deadline comes before the next attempt")
                     raise
                 self._announce(ctx, attempt, wait, error)
             ctx.sleep(wait)
@@ -132,12 +130,12 @@ class Retry(Generic[T_co]):
     def _worth_another(self, error: Exception) -> bool:
         try:
             return self.worth_another(error)
-        except Exception as fault:  # noqa: BLE001  a fault in the predicate must not hide what went wrong
-            error.add_note(f"not retried, for the predicate of retry raised {describe_error(fault)}")
+        except Exception as fault:  # noqa: BLE001  an error in the predicate must not hide the failure
+            error.add_note(f"not retried, because the predicate of retry raised {describe_error(fault)}")
             return False
 
     def worth_another(self, error: Exception) -> bool:
-        """Whether these errors are of the kind that may be gone the next time."""
+        """Whether `on` selects this error, or every failure if it is a TaskFailed."""
         errors = [failure.error for failure in error.failures] if isinstance(error, TaskFailed) else [error]
         on = self.on
         if isinstance(on, (type, tuple)):
@@ -146,13 +144,13 @@ class Retry(Generic[T_co]):
 
     def wait_after(self, attempt: int) -> float:
         """The seconds between this attempt and the next."""
-        import random  # noqa: PLC0415  only a failure pays for it
+        import random  # noqa: PLC0415  only a failure needs it
 
         try:
             wait = min(self.longest, self.delay * self.factor ** (attempt - 1))
         except OverflowError:
             wait = self.longest
-        return wait * (1 - self.jitter * random.random())  # noqa: S311  spreading load is no secret
+        return wait * (1 - self.jitter * random.random())  # noqa: S311  it spreads load and protects nothing
 
     def _announce(self, ctx: Context, attempt: int, wait: float, error: Exception) -> None:
         if ctx.node is not None:
@@ -161,52 +159,52 @@ class Retry(Generic[T_co]):
 
 @attrs.frozen
 class Deadline(Generic[T_co]):
-    """What deadline() makes."""
+    """The task that deadline() returns."""
 
     wrapped: Task[T_co] = attrs.field(converter=valid_task)
     seconds: float = attrs.field(validator=_positive)
 
     @property
     def name(self) -> str:
-        """The task's own name."""
+        """The name of the wrapped task."""
         return self.wrapped.name
 
     def do(self, ctx: Context, /) -> T_co:
-        """Do it, with less time."""
+        """Run the task within the time limit."""
         with ctx.within(self.seconds) as limited:
             return self.wrapped.do(limited)
 
 
 @attrs.frozen
 class When(Generic[T_co]):
-    """What when() makes."""
+    """The task that when() returns."""
 
     condition: bool | Callable[[Context], bool] = attrs.field()
     wrapped: Task[T_co] = attrs.field(converter=valid_task)
 
     @property
     def name(self) -> str:
-        """The task's own name."""
+        """The name of the wrapped task."""
         return self.wrapped.name
 
     def do(self, ctx: Context, /) -> T_co | Skip:
-        """Do it, or say why not."""
+        """Run the task, or return a Skip that says why not."""
         met = self.condition(ctx) if callable(self.condition) else self.condition
-        return self.wrapped.do(ctx) if met else Skip(f"its condition{self._named} does not hold")
+        return self.wrapped.do(ctx) if met else Skip(f"its condition{self._named} is false")
 
     @condition.validator
     def _can_be_asked(self, _attribute: object, value: object) -> None:
         if not isinstance(value, bool) and not callable(value):
             raise TypeError(
-                f"when: the condition is {value!r}; it has to be True, False, or a function that takes the context"
+                f"when: the condition is {value!r}; it must be True, False, or a function that takes the context"
             )
 
     @property
     def condition_in_words(self) -> str:
-        """The condition as a plan names it; empty where it holds."""
+        """The condition as shown in a plan; empty if it is True."""
         if callable(self.condition):
-            return f"only if its condition{self._named} holds"
-        return "" if self.condition else "its condition does not hold"
+            return f"only if its condition{self._named} is true"
+        return "" if self.condition else "its condition is false"
 
     @property
     def _named(self) -> str:

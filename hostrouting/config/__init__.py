@@ -1,10 +1,10 @@
-"""What the operator wrote, checked whole: the catalogue of the configuration, and no rule of its own.
+"""The operator's configuration, fully checked: this module only lists the public names.
 
-settings         the frozen classes, and the doors in and out: JSON, mapping, file
-probe_rewrite    the section of that name, whole: classes and rules
-azure_vnet       the same for azureVnetCleanup
-values           the rule of each single value
-objects          JSON objects and lists in general: paths, keys, faults; knows nothing of routing
+settings         the frozen classes, and reading and writing them: JSON, mapping, file
+probe_rewrite    the section probeRewrite: classes and rules
+azure_vnet       the section azureVnetCleanup: classes and rules
+values           the rule for each single value
+objects          JSON objects and lists in general: paths, keys, faults; nothing about routing
 jsontext         text, bytes and files to JSON values
 """
 

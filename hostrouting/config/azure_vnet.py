@@ -1,7 +1,7 @@
-"""What the operator wrote about what azure-vnet left behind: the section `azureVnetCleanup`, and its rules.
+"""The section `azureVnetCleanup`, for cleaning up what azure-vnet left behind, and its rules.
 
-Here: the frozen values of the section, its defaults, and the rule of each value that no other section has. Not here:
-what is deleted because of it. No value can ask for a chain to be flushed, or for a rule of the whole node to go.
+Here: the frozen values of the section, its defaults, and the rules for values that only this section has. Not here:
+what is deleted. No value of this section makes the task flush a chain or delete a rule that applies to the whole node.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 DEFAULT_BRIDGE_PATTERN = r"azure\d+"
-"""azure-vnet calls its bridge azure0, or azure and the index of the uplink."""
+"""azure-vnet names its bridge azure0, or azure followed by the index of the uplink."""
 DEFAULT_STATE_FILE = "/var/run/azure-vnet.json"
 DEFAULT_CONFLIST_DIR = "/etc/cni/net.d"
 DEFAULT_MAX_DELETIONS = 1000
@@ -43,13 +43,13 @@ _WIDEST = {4: 8, 6: 32}
 _MOST_DELETIONS = 1_000_000
 _LONGEST = 255
 _OTHER_BRIDGES = ("docker0", "cbr0", "cni0", "br0", "virbr0")
-"""Bridges of other programs: a pattern that matches one of them is a slip."""
+"""Bridges of other programs: a pattern that matches one of them is a mistake."""
 
 Network: TypeAlias = IPv4Network | IPv6Network
 
 
 class IfAzureVnetActive(StrEnum):
-    """What follows when the CNI configuration says that azure-vnet still manages this node's pods."""
+    """What to do if the CNI configuration says that azure-vnet still manages this node's pods."""
 
     FAIL = "fail"
     WARN = "warn"
@@ -57,17 +57,17 @@ class IfAzureVnetActive(StrEnum):
 
 
 class EbtablesChoice(StrEnum):
-    """Which ebtables the rules are read from."""
+    """The ebtables that the rules are read from."""
 
     AUTO = "auto"
-    """The program that is called ebtables on the host."""
+    """The program named ebtables on the host."""
     NFT = "nft"
     LEGACY = "legacy"
 
 
 @attrs.frozen(init=False)
 class CleanupScope:
-    """What is looked for and deleted."""
+    """The kinds of state to find and delete."""
 
     ebtables: bool
     neigh: bool
@@ -83,27 +83,27 @@ class CleanupScope:
 
 @attrs.frozen(init=False)
 class AzureVnetCleanupConfig:
-    """Whose state of azure-vnet is stale, and how careful the clean-up is."""
+    """Which state of azure-vnet is stale, and how careful the cleanup is."""
 
     managed: tuple[Network, ...]
-    """The networks of the pods that another CNI manages now: nothing outside them is ever deleted."""
+    """The networks of the pods that another CNI manages now: nothing outside them is deleted."""
     protect: tuple[Network, ...]
-    """Addresses and networks about which nothing is deleted."""
+    """Addresses and networks whose rules and entries are kept."""
     bridge_pattern: str
-    """A regular expression that the whole name of azure-vnet's bridge matches."""
+    """A regular expression that must match the whole name of azure-vnet's bridge."""
     uplinks: tuple[str, ...]
-    """Devices that count as uplinks beside the ports of the bridges that are hardware, or made of it."""
+    """Devices that count as uplinks, in addition to the bridge ports that are hardware or built on it."""
     what: CleanupScope
     dry_run: bool
-    """Whether the task only reports; the command line has --apply for it."""
+    """Whether the task only reports; on the command line, --apply turns this off."""
     require_dead_mac: bool
-    """Whether nothing is deleted while there may be a MAC address behind a port of a bridge that cannot be read."""
+    """Whether to delete nothing while the MAC addresses behind a bridge port cannot be read."""
     state_file: str
     conflist_dir: str
     if_azure_vnet_active: IfAzureVnetActive
     ebtables: EbtablesChoice
     max_deletions: int
-    """Of more deletions than this, none is made."""
+    """If there is more than this to delete, nothing is deleted."""
 
     def __init__(
         self,
@@ -146,7 +146,7 @@ def _managed(raw: object, at: Spot) -> tuple[Network, ...]:
     before = len(at.faults)
     networks: tuple[Network, ...] = items_read(raw, at, _managed_network)
     if not networks and len(at.faults) == before:
-        rule = "no network is named, and nothing outside these networks is deleted"
+        rule = "no network is given, and only state inside these networks is deleted"
         at.note_absence(rule, 'name the networks of the pods, such as ["10.240.0.0/16"]')
     return networks
 
@@ -154,7 +154,7 @@ def _managed(raw: object, at: Spot) -> tuple[Network, ...]:
 def _managed_network(raw: object, at: Spot) -> Network:
     network = _network(raw, at)
     if network.prefixlen < _WIDEST[network.version]:
-        rule = f"is wider than a /{_WIDEST[network.version]}: that is not a network of pods alone"
+        rule = f"is wider than a /{_WIDEST[network.version]}: too wide for a pod network"
         raise at.faulty(raw, rule, "name the networks of the pods")
     return network
 
@@ -164,10 +164,10 @@ def _protected(raw: object, at: Spot) -> tuple[Network, ...]:
 
 
 def _network(raw: object, at: Spot) -> Network:
-    """A network of either family, or one address; without host bits."""
+    """A network of either family, or a single address. Host bits are a fault."""
     text = text_of(raw, at, 'write a network such as "10.240.0.0/16"')
     address, slash, length = text.partition("/")
-    # Python lets a netmask, and blanks or signs around a length, pass for a length.
+    # Python accepts a netmask, and blanks or signs around a length, as a length.
     is_written_well = "%" not in address and (not slash or (length.isascii() and length.isdigit()))
     try:
         found = ip_network(text, strict=False) if is_written_well else None
@@ -182,13 +182,13 @@ def _network(raw: object, at: Spot) -> Network:
 
 
 def _pattern(raw: object, at: Spot) -> str:
-    remedy = r'write one such as "azure\\d+", which the whole name has to match'
+    remedy = r'write a pattern such as "azure\\d+"; it must match the whole name'
     text = text_of(raw, at, remedy)
     if not text or len(text) > _LONGEST:
-        raise at.faulty(raw, f"is not a pattern: one has 1 to {_LONGEST} characters", remedy)
+        raise at.faulty(raw, f"is not a pattern: it must have 1 to {_LONGEST} characters", remedy)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("error")  # what Python will read otherwise one day is refused now
+            warnings.simplefilter("error")  # syntax that a future Python will read differently is refused now
             compiled = re.compile(text, re.ASCII)
     except (re.error, Warning, OverflowError, RecursionError, ValueError) as error:
         raise at.faulty(raw, "is not a regular expression", remedy) from error
@@ -222,8 +222,8 @@ AZURE_VNET_CLEANUP = Keys(
         "require_dead_mac": switch,
         "state_file": _path,
         "conflist_dir": _path,
-        "if_azure_vnet_active": one_of(IfAzureVnetActive, "what can follow"),
-        "ebtables": one_of(EbtablesChoice, "an ebtables"),
+        "if_azure_vnet_active": one_of(IfAzureVnetActive, "an allowed value"),
+        "ebtables": one_of(EbtablesChoice, "an ebtables program"),
         "max_deletions": _most,
     },
     required={"managed": 'name the networks of the pods that another CNI manages now, such as ["10.240.0.0/16"]'},

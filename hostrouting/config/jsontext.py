@@ -1,6 +1,6 @@
-"""Text, bytes and files to JSON values, each failure a ConfigError. What the values mean belongs elsewhere.
+"""Text, bytes and files to JSON values; every failure is a ConfigError. What the values mean is decided elsewhere.
 
-No message quotes the text: an agent's larger file holds secrets.
+No message quotes the text, because an agent's larger file contains secrets.
 """
 
 from __future__ import annotations
@@ -18,28 +18,25 @@ if TYPE_CHECKING:
 __all__ = ["SIZE_LIMIT", "JsonObject", "parse", "printable", "read"]
 
 SIZE_LIMIT = 64 * 1024 * 1024
-"""A hundred thousand routes, spaced out, fill a quarter of this; what is larger is the wrong file."""
+"""A hundred thousand indented routes fill a quarter of this; a larger file is the wrong file."""
 
 _DIGITS = 400
 
-# What Python's reader says of a text, by how it begins, and what JSON has there instead.
+# How an error message of Python's JSON reader begins, and the remedy for it.
 _REMEDIES = {
     "Expecting value": (
-        "a value belongs here: {...}, [...], a text in double quotes, a number, true, false;"
-        " a last comma is one too many"
+        "write a value here: {...}, [...], a text in double quotes, a number, true or false; JSON has no trailing comma"
     ),
-    "Expecting property name": (
-        "a key belongs there: keys stand in double quotes, no comma follows the last, and JSON has no comments"
-    ),
-    "Illegal trailing comma": "take the comma away",
-    "Expecting ':'": "a colon belongs there",
-    "Expecting ','": "a comma belongs there, or the bracket that closes",
-    "Extra data": "the file is one object, from the first { to the } that closes it",
+    "Expecting property name": "write a key there, in double quotes; JSON has no trailing comma and no comments",
+    "Illegal trailing comma": "remove the comma",
+    "Expecting ':'": "write a colon there",
+    "Expecting ','": "write a comma there, or the closing bracket",
+    "Extra data": "the file must be one object: remove the text after its closing }",
     "Unterminated string": "end the text with a double quote",
     "Invalid control character": "end the text on its line, with a double quote",
     "Invalid \\": "write a backslash twice",
 }
-# Other kinds of text, by the first line that is no comment.
+# Other file formats, recognised by the first line that is not a comment.
 _KINDS = {
     "YAML": r"---|- |[\w.-]+:(\s|$)",
     "TOML or INI": r"\[[A-Za-z][\w.-]*\]\s*$|[\w.-]+\s*=",
@@ -49,12 +46,12 @@ _EXAMPLE = '{"routeOverlap": {"expectedCidrs": ["172.16.0.0/16"]}}'
 
 
 class JsonObject(dict[str, Any]):
-    """A JSON object that remembers the keys that were written more than once."""
+    """A JSON object that records which keys were given more than once."""
 
     __slots__ = ("repeated",)
 
     def __init__(self, pairs: list[tuple[str, Any]]) -> None:
-        """Keep the last value of each key, as JSON readers do, and the names of the repeated ones."""
+        """Keep the last value of each key, as JSON readers do, and the names of the repeated keys."""
         super().__init__(pairs)
         self.repeated: tuple[str, ...] = ()
         if len(self) < len(pairs):
@@ -65,44 +62,44 @@ class JsonObject(dict[str, Any]):
 
 
 def parse(text: str | bytes, *, source: str | None = None) -> object:
-    """The JSON value that the text holds; `source` is the file that it comes from, for messages.
+    """The JSON value in the text; `source` is the file it comes from, for messages.
 
-    Objects come as `JsonObject`. Python's extensions to JSON (NaN, Infinity) come as floats, which have no
-    place anywhere in our part, and are none of our business outside it.
+    Objects become `JsonObject`. Python's extensions to JSON (NaN, Infinity) become floats: the readers of our section
+    refuse them, and other sections of the file are ignored.
     """
-    import json  # noqa: PLC0415  a program that never reads a configuration never pays for it
+    import json  # noqa: PLC0415  only a program that reads a configuration needs it
 
     if isinstance(text, bytes):
         text = _decoded(text, source)
     if not isinstance(text, str):
-        _fail(source, f"{show(text)} where JSON text belongs")
+        _fail(source, f"{show(text)} is not JSON text")
     if text.startswith("\ufeff"):
         _fail(source, "starts with a byte order mark", "save it as UTF-8 without BOM")
     if not text.strip():
-        _fail(source, "is empty", "write {} for a configuration that asks for nothing")
+        _fail(source, "is empty", "write {} for an empty configuration")
     try:
         return json.loads(text, object_pairs_hook=JsonObject, parse_int=_integer)
     except json.JSONDecodeError as error:
         _refuse(text, error, source)
     except RecursionError as error:
-        _fail(source, "is nested too deeply to be read", "a configuration needs five levels", cause=error)
+        _fail(source, "is nested too deeply to be read", "a configuration has at most five levels", cause=error)
 
 
 def read(path: str) -> bytes:
-    """The bytes of a configuration file; whatever keeps them from being read is a ConfigError naming it."""
+    """The bytes of a configuration file. Any failure to read it raises a ConfigError that names the file."""
     name = printable(path)
     try:
         content = _content(path)
     except NotAFile as error:
         if error.kind == "a folder":
             _fail(name, "is a directory", "name the file in it", cause=error)
-        # A pipe without a writer would hold a booting machine for ever.
+        # Reading a pipe without a writer would block the boot for ever.
         rule = f"is {error.kind}, not a regular file"
-        _fail(name, rule, "name the file that holds the configuration", cause=error)
+        _fail(name, rule, "name the file with the configuration", cause=error)
     except FileNotFoundError as error:
         _fail(name, "does not exist", "check the path", cause=error)
     except PermissionError as error:
-        _fail(name, "may not be read by this user", "run as root, or give this user the right to", cause=error)
+        _fail(name, "cannot be read: permission denied", "run as root, or give this user read permission", cause=error)
     except OSError as error:
         _fail(name, f"cannot be read: {error.strerror}", cause=error)
     except ValueError as error:
@@ -113,7 +110,7 @@ def read(path: str) -> bytes:
 
 
 def printable(path: str) -> str:
-    """The path as a message shows it: itself, or quoted and escaped when it could steer a terminal."""
+    """The path for a message: unchanged, or quoted and escaped if it contains terminal control characters."""
     return path if path and path.isprintable() else show(path)
 
 
@@ -131,7 +128,7 @@ def _decoded(data: bytes, source: str | None) -> str:
 
 
 def _refuse(text: str, error: json.JSONDecodeError, source: str | None) -> NoReturn:
-    """Say where the text is no JSON and what belongs there, or of what other kind it seems to be."""
+    """Raise a ConfigError that says where the text is not JSON and how to fix it, or which format it seems to be."""
     import re  # noqa: PLC0415  only a fault needs it
 
     rule = f"is not JSON: {error.msg} (line {error.lineno}, column {error.colno})"
@@ -144,8 +141,8 @@ def _refuse(text: str, error: json.JSONDecodeError, source: str | None) -> NoRet
 
 
 def _integer(digits: str) -> int:
-    # Longer than this is out of every range; the first digits show that as well, and Python refuses more
-    # than 4,300 of them with an error of its own.
+    # A longer number is out of every range, which the first digits also show; and Python raises its own error for
+    # more than 4,300 digits.
     return int(digits[:_DIGITS])
 
 

@@ -1,8 +1,7 @@
-"""JSON objects and lists read in place: paths, keys and faults. No rule about routing belongs here.
+"""Reading JSON objects and lists: paths, keys and faults. No rule about routing belongs here.
 
-A reader takes a raw value and its spot, and returns the value it stands for. When it cannot, it puts the
-fault on record and raises `Faulty`; whatever holds the value goes on with the rest, so that every fault is
-found in one reading.
+A reader takes a raw value and its spot, and returns the parsed value. If it cannot, it records the fault and raises
+`Faulty`; the reader of the enclosing object or list continues with the rest, so that one reading finds every fault.
 """
 
 from __future__ import annotations
@@ -19,30 +18,30 @@ __all__ = ["SHOWN", "WHOLE", "Faulty", "Keys", "Reader", "Spot", "camel", "items
 Reader = Callable[[object, "Spot"], Any]
 
 WHOLE = "configuration"
-"""What a message calls the spot that is no part of anything."""
+"""The path of the top level, as shown in messages."""
 
 SHOWN = 60
-"""So much of a value is shown in a message."""
+"""A message shows at most this many characters of a value."""
 
 
-class Faulty(Exception):  # noqa: N818  it steers the reading and never leaves it
-    """The value's faults are on record; its holder goes on with the rest."""
+class Faulty(Exception):  # noqa: N818  control flow inside the reader only
+    """The faults of the value are recorded; the enclosing reader continues with the rest."""
 
 
 class Spot:
-    """A spot in the configuration, with its path, and the record of every fault seen anywhere in it."""
+    """A position in the configuration: its path, and the record of faults, shared by the whole configuration."""
 
     __slots__ = ("_above", "_key", "faults")
 
     def __init__(self, above: Spot | None = None, key: object = "") -> None:
-        """Start at the top with an empty record, or right below another spot and share its record."""
+        """Make the top spot with an empty record, or a spot below another one that shares its record."""
         self._above = above
         self._key = key
         self.faults: list[Fault] = [] if above is None else above.faults
 
     @property
     def path(self) -> str:
-        """The way here from the top, put together only when a message needs it."""
+        """The path from the top; only computed if a message needs it."""
         if self._above is None:
             return ""
         above, key = self._above.path, self._key
@@ -51,38 +50,38 @@ class Spot:
         return f"{above}[{show(key)}]"
 
     def below(self, key: object) -> Spot:
-        """The spot of one key's value, or of one item of a list."""
+        """The spot of a key's value, or of a list item."""
         return Spot(self, key)
 
     def note(self, value: object, rule: str, remedy: str = "") -> None:
-        """Put a fault with this value on record."""
+        """Record a fault of this value."""
         self.faults.append(Fault(self.path or WHOLE, show(value), rule, remedy))
 
     def note_absence(self, rule: str, remedy: str = "") -> None:
-        """Put a fault on record that no single value shows."""
+        """Record a fault that is not about a single value, such as a missing key."""
         self.faults.append(Fault(self.path or WHOLE, "", rule, remedy))
 
     def note_repeated(self) -> None:
-        """Put on record that this key is there more than once."""
+        """Record that this key is given more than once."""
         self.note_absence("this key is given more than once", "keep one of them")
 
     def faulty(self, value: object, rule: str, remedy: str = "") -> Faulty:
-        """Put a fault on record; raise what comes back to give this value up."""
+        """Record a fault and return the exception to raise."""
         self.note(value, rule, remedy)
         return Faulty()
 
     def raise_faults(self, source: str | None = None) -> None:
-        """Raise everything on record, if there is anything."""
+        """Raise a ConfigError with every recorded fault, if there are any."""
         if self.faults:
             raise ConfigError(self.faults, source)
 
 
 class Keys:
-    """The keys that one kind of JSON object may have, and how each is read and written.
+    """The keys of one kind of JSON object, and how each is read and written.
 
-    Keys are attribute names here and camelCase in JSON. `required` says what to write for a key that must be
-    there; `together` checks what only several values can show, those that were refused left out, and `absent`
-    is what it sees of keys that are not there.
+    Keys are attribute names here and camelCase in JSON. `required` has the remedy for each key that must be present.
+    `together` checks rules about several values; it receives only valid values, and `absent` has the values it
+    receives for missing keys.
     """
 
     __slots__ = ("absent", "attributes", "names", "readers", "required", "together")
@@ -95,7 +94,7 @@ class Keys:
         absent: Mapping[str, object] | None = None,
         together: Callable[[dict[str, Any], Spot], None] | None = None,
     ) -> None:
-        """Describe one kind of object."""
+        """Define the keys of one kind of object."""
         self.readers = readers
         self.names = {attribute: camel(attribute) for attribute in readers}
         self.attributes = {name: attribute for attribute, name in self.names.items()}
@@ -104,19 +103,19 @@ class Keys:
         self.together = together
 
     def is_foreign(self, raw: Mapping[str, object], *, also: Iterable[str] = ()) -> bool:
-        """Whether the object is about something else: it has keys, and none of them is or looks like one of ours."""
+        """Whether this is another kind of object: it has keys, and none of them is or resembles one of these keys."""
         known = (*self.attributes, *also)
         return bool(raw) and not any(name in known or _nearest(name, known) for name in raw)
 
     def read(self, raw: object, at: Spot, *, also: Iterable[str] = ()) -> dict[str, Any]:
-        """The values that could be read, by attribute; faults of the others are on record.
+        """The valid values by attribute; the faults of the others are recorded.
 
-        `also` are keys that would have been understood further up, for "did you mean".
+        `also` are the keys allowed one level up, for "did you mean".
         """
         if not isinstance(raw, Mapping):
             raise at.faulty(
                 raw,
-                "where an object belongs",
+                "is not an object",
                 f"write {{...}} with any of the keys {', '.join(self.attributes)}",
             )
         for name in getattr(raw, "repeated", ()):
@@ -128,7 +127,7 @@ class Keys:
                 at.below(name).note_absence("unknown key", _advice(name, (*self.attributes, *also)))
                 continue
             if value is None:
-                at.below(name).note(value, "where a value belongs", "leave the key out, or give it a value")
+                at.below(name).note(value, "is not a value", "leave out the key, or give it a value")
                 continue
             try:
                 found[attribute] = self.readers[attribute](value, at.below(name))
@@ -142,7 +141,7 @@ class Keys:
         return found
 
     def reader(self, settings: type[Any]) -> Reader:
-        """The reader of a part of this kind: made already, or the JSON object that makes one."""
+        """A reader that accepts an instance of `settings`, or the JSON object for one."""
 
         def read(raw: object, at: Spot) -> object:
             if isinstance(raw, settings):
@@ -156,29 +155,29 @@ class Keys:
         return read
 
     def check(self, **given: object) -> dict[str, Any]:
-        """What a constructor was given, by attribute, read like JSON; raises ConfigError with every fault."""
+        """Check the arguments of a constructor like JSON values; returns them by attribute, or raises ConfigError."""
         at = Spot()
         found = self.read({self.names[attribute]: value for attribute, value in given.items()}, at)
         at.raise_faults()
         return found
 
     def write(self, settings: object) -> dict[str, Any]:
-        """The JSON object that is read back as these settings; a part that is None where it is absent is left out."""
+        """The JSON object that reads back as these settings; an optional section that is None is left out."""
         found = {name: getattr(settings, attribute) for name, attribute in self.attributes.items()}
         may_lack = {self.names[attribute] for attribute, value in self.absent.items() if value is None}
         return {name: _plain(value) for name, value in found.items() if not (value is None and name in may_lack)}
 
 
 def items(raw: object, at: Spot) -> Iterator[tuple[object, Spot]]:
-    """Each item of a list with its spot; anything that is no list is refused."""
+    """Each item of a list with its spot. Anything that is not a list is a fault."""
     if isinstance(raw, str | bytes | Mapping) or not isinstance(raw, Iterable):
-        raise at.faulty(raw, "where a list belongs", "write [...], also around a single item")
+        raise at.faulty(raw, "is not a list", "write [...], even around a single item")
     for index, item in enumerate(raw):
         yield item, at.below(index)
 
 
 def items_read(raw: object, at: Spot, read: Reader) -> tuple[Any, ...]:
-    """Every item read, in order; what comes a second time is dropped, for it says nothing new."""
+    """The parsed items, in order, without duplicates."""
     found: dict[Any, None] = {}
     for item, spot in items(raw, at):
         try:
@@ -195,13 +194,13 @@ def camel(attribute: str) -> str:
 
 
 def show(value: object) -> str:
-    """The value as one short printable line: what is in a file may not steer the terminal that shows it."""
+    """The value as one short printable line, so that text from a file cannot control the terminal."""
     if isinstance(value, str):
         return _quoted(value)
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, int):
-        # Python itself refuses to write out an integer of more than 4,300 digits.
+        # Python refuses to print an integer of more than 4,300 digits.
         bits = value.bit_length()
         return str(int(value)) if bits <= SHOWN * 3 else f"an integer of {bits} bits"
     if isinstance(value, float):
@@ -220,7 +219,7 @@ def show(value: object) -> str:
 def _quoted(text: str) -> str:
     from json import dumps  # noqa: PLC0415  only a fault needs it
 
-    # Everything beyond ASCII is escaped: look-alike letters, lone surrogates and terminal sequences show.
+    # Everything beyond ASCII is escaped, which makes look-alike letters, lone surrogates and control codes visible.
     shown = dumps(text[:SHOWN])
     return shown if len(text) <= SHOWN else f"{shown}... ({len(text)} characters)"
 
@@ -233,11 +232,11 @@ def _number(value: float) -> str:
 
 def _advice(name: object, known: Iterable[str]) -> str:
     near = _nearest(name, known)
-    return f"did you mean {near}?" if near else f"the keys known here are {', '.join(known)}"
+    return f"did you mean {near}?" if near else f"the known keys are {', '.join(known)}"
 
 
 def _nearest(name: object, known: Iterable[str]) -> str | None:
-    """The known key that was probably meant."""
+    """The known key with the most similar spelling; None if there is none."""
     return nearest(name, known) if isinstance(name, str) else None
 
 

@@ -1,7 +1,7 @@
-"""What the operator wrote about the load balancer's probes over IPv6: the section `probeRewrite`, and its rules.
+"""The section `probeRewrite`, for the load balancer's probes over IPv6, and its rules.
 
-Here: the frozen values of the section, its defaults, and the rule of each value that no other section has. Not here:
-what follows from them on a host, and whether an address is one of the host's own: no configuration can know that.
+Here: the frozen values of the section, its defaults, and the rules for values that only this section has. Not here:
+what is done on the host, and the check whether an address belongs to the host, which needs a host.
 """
 
 from __future__ import annotations
@@ -33,25 +33,25 @@ __all__ = [
 ]
 
 DEFAULT_LINK_LOCAL = "fe80::1234:5678:9abc"
-"""Where Azure's load balancer sends its probes from."""
+"""The source address of the probes of Azure's load balancer."""
 DEFAULT_GLOBAL_ADDRESS = "2603:1062:0:1:fe80:1234:5678:9abc"
-"""An address that Azure sets aside to stand for the one above."""
+"""An address that Azure reserves as a replacement for the one above."""
 DEFAULT_TABLE = "hostrouting_slb"
 DEFAULT_PRIORITY = -300
 DEFAULT_IMDS_URL = "http://169.254.169.254/metadata/instance/network?api-version=2021-02-01"
 
 _LINK_LOCAL = IPv6Network("fe80::/10")
 _GLOBAL_UNICAST = IPv6Network("2000::/3")
-# No keyword of nft has an underscore, and a table that is named like one cannot be written in nft's own language.
+# A table with the name of a keyword cannot be written in nft's language; no keyword has an underscore.
 _TABLE_NAME = re.compile("(?=.*_)[a-z][a-z0-9_]{0,63}")
 _DELETED_NAME = "azureslbprobe"
-# The host is an address, for the time-out cannot bound how long a name is looked up.
+# The host must be an address, because the timeout cannot limit a name lookup.
 _URL = re.compile(r"http://(?:\[([0-9A-Fa-f:.]+)\]|([0-9.]+))(?::([0-9]{1,5}))?(?:[/?][!\"$-~]*)?", re.ASCII)
 _LONGEST, _MOST_RETRIES = 60, 100
 
 
 class ProbeCondition(StrEnum):
-    """When probes are rewritten on a host where the section is enabled."""
+    """The condition for rewriting probes if the section is enabled."""
 
     ALWAYS = "always"
     LOCAL_IPV6 = "local-ipv6"
@@ -61,7 +61,7 @@ class ProbeCondition(StrEnum):
 
 
 class OnUnknown(StrEnum):
-    """What follows when the instance metadata service gives no usable answer."""
+    """What to do if the instance metadata service gives no usable answer."""
 
     FAIL = "fail"
     APPLY = "apply"
@@ -70,14 +70,14 @@ class OnUnknown(StrEnum):
 
 @attrs.frozen(init=False)
 class ImdsConfig:
-    """How the instance metadata service is asked; it counts only where the condition is imds."""
+    """How to query the instance metadata service; only used if the condition is imds."""
 
     url: str
-    """Over http, and to an address: nothing looks up a name."""
+    """An http URL with an address: names are not resolved."""
     timeout: float
-    """Seconds that one whole answer may take."""
+    """The timeout in seconds for one complete answer."""
     retries: int
-    """How many times it is asked again after the first time."""
+    """How many times to ask again after the first request."""
     on_unknown: OnUnknown
 
     def __init__(
@@ -96,20 +96,20 @@ class ImdsConfig:
 
 @attrs.frozen(init=False)
 class ProbeRewriteConfig:
-    """The rewrite of the load balancer's probes, and the switch that says it is meant."""
+    """The rewrite of the load balancer's probes, and the switch that enables it."""
 
     enabled: bool
     interfaces: tuple[str, ...]
-    """The uplinks that probes come in by."""
+    """The uplinks that probes arrive on."""
     link_local: IPv6Address
-    """The address that probes come from."""
+    """The source address of the probes."""
     global_address: IPv6Address
-    """The address that stands for it behind the uplinks."""
+    """The source address after the rewrite."""
     table: str
-    """The name of the nftables table, of the family ip6."""
+    """The name of the nftables table in family ip6."""
     priority: int
     ensure_route: bool
-    """Whether the host gets a route for the global address, so that replies leave by the uplink."""
+    """Whether to add a route to the global address, so that replies leave by the uplink."""
     condition: ProbeCondition
     imds: ImdsConfig
 
@@ -145,7 +145,7 @@ class ProbeRewriteConfig:
 
 
 def _interfaces(raw: object, at: Spot) -> tuple[str | None, ...]:
-    """Every name, and None in the place of a faulty one, which still counts as one that was given."""
+    """Every name, with None for a faulty one, so that it still counts as given."""
     names: list[str | None] = []
     holders: dict[str, Spot] = {}
     for item, spot in items(raw, at):
@@ -157,35 +157,35 @@ def _interfaces(raw: object, at: Spot) -> tuple[str | None, ...]:
         names.append(name)
         holder = holders.setdefault(name, spot)
         if holder is not spot:
-            spot.note(name, f"is given by {holder.path} already", "remove one of the two")
+            spot.note(name, f"is already given in {holder.path}", "remove one of the two")
     return tuple(names)
 
 
 def _uplink(raw: object, at: Spot) -> str:
     name = device_name(raw, at)
     if name == "lo":
-        raise at.faulty(raw, "is the loopback device, and no probe comes in by it", "name the uplink")
+        raise at.faulty(raw, "is the loopback device, where no probe arrives", "name the uplink")
     return name
 
 
 def _link_local(raw: object, at: Spot) -> IPv6Address:
     address = _address(raw, at)
     if address not in _LINK_LOCAL:
-        rule = f"is not a link-local address: those are in {_LINK_LOCAL}"
-        raise at.faulty(raw, rule, "write the address that the load balancer's probes come from")
+        rule = f"is not a link-local address: it must be in {_LINK_LOCAL}"
+        raise at.faulty(raw, rule, "write the source address of the load balancer's probes")
     return address
 
 
 def _global_address(raw: object, at: Spot) -> IPv6Address:
     address = _address(raw, at)
     if address not in _GLOBAL_UNICAST:
-        rule = f"is not a global unicast address: those are in {_GLOBAL_UNICAST}"
-        raise at.faulty(raw, rule, f'write one that no host has, such as "{DEFAULT_GLOBAL_ADDRESS}"')
+        rule = f"is not a global unicast address: it must be in {_GLOBAL_UNICAST}"
+        raise at.faulty(raw, rule, f'write an address that no host has, such as "{DEFAULT_GLOBAL_ADDRESS}"')
     return address
 
 
 def _address(raw: object, at: Spot) -> IPv6Address:
-    remedy = f'write an IPv6 address such as "{DEFAULT_LINK_LOCAL}", without prefix length'
+    remedy = f'write an IPv6 address such as "{DEFAULT_LINK_LOCAL}", without a prefix length'
     text = text_of(raw, at, remedy)
     host, zone, _ = text.partition("%")
     try:
@@ -193,7 +193,7 @@ def _address(raw: object, at: Spot) -> IPv6Address:
     except AddressValueError as error:
         raise at.faulty(raw, "is not an IPv6 address", remedy) from error
     if zone:
-        raise at.faulty(raw, "has a zone, and interfaces says where probes come in", f'write "{address}"')
+        raise at.faulty(raw, "has a zone, but the devices are given in interfaces", f'write "{address}"')
     return address
 
 
@@ -202,25 +202,25 @@ def _table(raw: object, at: Spot) -> str:
     text = text_of(raw, at, remedy)
     if not _TABLE_NAME.fullmatch(text):
         rule = (
-            "is not a table name: one has 2 to 64 lower-case letters, digits and '_', begins with a letter, has a '_'"
+            "is not a table name: use 2 to 64 lower-case letters, digits and '_', a letter first and at least one '_'"
         )
         raise at.faulty(raw, rule, remedy)
     if _DELETED_NAME in text:
-        rule = f"contains {_DELETED_NAME}, and another agent on Azure deletes every table whose name does"
+        rule = f"contains {_DELETED_NAME}, and another agent on Azure deletes every table with that in its name"
         raise at.faulty(raw, rule, remedy)
     return text
 
 
 def _priority(raw: object, at: Spot) -> int:
-    # Defragmentation is at -400 and connection tracking at -200: the rewrite belongs between them.
-    remedy = "write an integer from -399 to -201: after reassembly of fragments, before connection tracking"
+    # Defragmentation has priority -400 and connection tracking -200: the rewrite must run between them.
+    remedy = "write an integer from -399 to -201: after defragmentation, before connection tracking"
     return integer(raw, at, -201, remedy, lowest=-399)
 
 
 def _timeout(raw: object, at: Spot) -> float:
-    remedy = f"write the seconds as a number above 0, and at most {_LONGEST}"
+    remedy = f"write the seconds as a number above 0 and at most {_LONGEST}"
     if isinstance(raw, bool) or not isinstance(raw, int | float):
-        raise at.faulty(raw, "where a number belongs", remedy)
+        raise at.faulty(raw, "is not a number", remedy)
     if not 0 < raw <= _LONGEST:
         raise at.faulty(raw, "is out of range", remedy)
     return float(raw)
@@ -231,11 +231,11 @@ def _retries(raw: object, at: Spot) -> int:
 
 
 def _url(raw: object, at: Spot) -> str:
-    remedy = f'write it as "{DEFAULT_IMDS_URL}": http, an address, no user'
+    remedy = f'write a URL such as "{DEFAULT_IMDS_URL}": http, an address, and no user'
     text = text_of(raw, at, remedy)
     parts = _URL.fullmatch(text)
     if parts is None or not _is_host(parts[1], parts[2]) or not 0 < int(parts[3] or 80) < 2**16:
-        raise at.faulty(raw, "cannot be asked for metadata", remedy)
+        raise at.faulty(raw, "is not a URL for metadata", remedy)
     return text
 
 
@@ -248,7 +248,7 @@ def _is_host(ipv6: str | None, ipv4: str | None) -> bool:
 
 
 def _rules_of_several(found: dict[str, Any], at: Spot) -> None:
-    """What the switch, the interfaces and the route say together; silent about one that was refused."""
+    """The rules about the switch, the interfaces and the route together; values with a fault are not checked."""
     interfaces = found.get("interfaces")
     if interfaces and found.get("enabled") is False:
         rule = "interfaces were provided but enabled=false"
@@ -256,11 +256,11 @@ def _rules_of_several(found: dict[str, Any], at: Spot) -> None:
     if found.get("enabled") is not True or interfaces is None:
         return
     if not interfaces:
-        rule = "no interface is named but enabled=true"
-        at.below("interfaces").note_absence(rule, 'name the uplink that probes come in by, such as ["eth0"]')
+        rule = "no interface is given but enabled=true"
+        at.below("interfaces").note_absence(rule, 'name the uplink that probes arrive on, such as ["eth0"]')
     if found.get("ensure_route") is True and len(set(interfaces)) > 1:
-        rule = f"true needs exactly one interface, and {len(interfaces)} are named"
-        remedy = "name the one that probes come in by, or set ensureRoute=false and see to the route yourself"
+        rule = f"true requires exactly one interface, but {len(interfaces)} are given"
+        remedy = "name the one that probes arrive on, or set ensureRoute=false and add the route yourself"
         at.below("ensureRoute").note_absence(rule, remedy)
 
 
@@ -269,7 +269,7 @@ _IMDS = Keys(
         "url": _url,
         "timeout": _timeout,
         "retries": _retries,
-        "on_unknown": one_of(OnUnknown, "what can follow"),
+        "on_unknown": one_of(OnUnknown, "an allowed value"),
     }
 )
 PROBE_REWRITE = Keys(

@@ -1,7 +1,7 @@
-"""The configuration as frozen values that are right or do not exist; the rules that take several values.
+"""The configuration as frozen values, which are always valid; and the rules about several values.
 
-Each argument of a constructor is the typed value, or what JSON has in its place. What comes from Python and
-what comes from a file is checked by the same readers and refused in the same words.
+Each argument of a constructor is the typed value or its JSON form. Values from Python and values from a file are
+checked by the same readers and refused with the same messages.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterable, Mapping
-from ipaddress import IPv4Address, IPv4Network  # noqa: TC003  attrs.resolve_types looks them up here
+from ipaddress import IPv4Address, IPv4Network  # noqa: TC003  attrs.resolve_types needs them at run time
 from typing import Any, Self
 
 import attrs
@@ -32,11 +32,11 @@ class StaticRoute:
 
     destination: IPv4Network
     gateway: IPv4Address | None
-    """None is the default gateway on the device."""
+    """None means the default gateway on the device."""
     dev: str | None
-    """None is the device of the IPv4 default route."""
+    """None means the device of the IPv4 default route."""
     metric: int
-    """Absent is 0, which is what the kernel gives an IPv4 route without one."""
+    """The default is 0, as in the kernel for IPv4 routes."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class StaticRoute:
 
 @attrs.frozen(init=False)
 class StaticRoutesConfig:
-    """The static routes, and the switch that says they are meant."""
+    """The static routes, and the switch that enables them."""
 
     enabled: bool
     routes: tuple[StaticRoute, ...]
@@ -79,15 +79,15 @@ class StaticRoutesConfig:
 
 @attrs.frozen(init=False)
 class RouteOverlapConfig:
-    """Which CIDRs must leave by the expected devices, and what follows when one does not."""
+    """The CIDRs that must leave by the expected devices, and what to do if one does not."""
 
     expected_cidrs: tuple[IPv4Network, ...]
-    """In the order given, host bits masked, each network once."""
+    """In the given order, with host bits masked and without duplicates."""
     mode: values.Mode
     expected_devs: tuple[str, ...]
-    """Empty: the devices of the IPv4 default route."""
+    """If empty, the devices of the IPv4 default route."""
     allowed_devs: tuple[str, ...]
-    """Patterns (`*`, `?`) of devices that may carry a part of an expected CIDR."""
+    """Patterns (`*`, `?`) for devices that may carry part of an expected CIDR."""
 
     def __init__(
         self,
@@ -108,9 +108,9 @@ class RouteOverlapConfig:
 
 @attrs.frozen(init=False)
 class HostRoutingConfig:
-    """Everything that an operator can say about a host's routing; without arguments, nothing is asked for.
+    """The whole configuration; without arguments it asks for nothing.
 
-    `from_json(to_json(x)) == x`, for the text spells out every setting, the defaults too.
+    `from_json(to_json(x)) == x`: the text contains every setting, including the defaults.
     """
 
     static_routes: StaticRoutesConfig
@@ -119,7 +119,7 @@ class HostRoutingConfig:
     """The route protocol number that marks a route as ours."""
     probe_rewrite: ProbeRewriteConfig
     azure_vnet_cleanup: AzureVnetCleanupConfig | None
-    """None where nothing is said of it: then nothing is looked for."""
+    """None if the section is missing: then nothing is cleaned up."""
 
     def __init__(
         self,
@@ -141,21 +141,21 @@ class HostRoutingConfig:
 
     @classmethod
     def from_json(cls, text: str | bytes, *, source: str | None = None) -> Self:
-        """The configuration in a JSON text: all of it, or the value of its key `hostRouting`.
+        """The configuration in a JSON text: the whole text, or the value of its key `hostRouting`.
 
-        Under that key, everything beside it is none of our business. ConfigError has every fault at once, and names
-        the `source`, which is where the text comes from.
+        If that key is present, all keys next to it are ignored. Raises a ConfigError with all faults at once, which
+        names the `source` of the text.
         """
         return cls._from_document(jsontext.parse(text, source=source), source)
 
     @classmethod
     def from_mapping(cls, document: Mapping[str, object]) -> Self:
-        """The same, from JSON that is parsed already."""
+        """The same, from parsed JSON."""
         return cls._from_document(document)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """The same, from a file; ConfigError names the file as its `source`."""
+        """The same, from a file; a ConfigError names the file as its `source`."""
         path = os.fspath(path)
         source = jsontext.printable(path)
         return cls.from_json(jsontext.read(path), source=source)
@@ -166,7 +166,7 @@ class HostRoutingConfig:
 
     def to_json(self, *, indent: int | None = 2) -> str:
         """The JSON text of the whole configuration."""
-        import json  # noqa: PLC0415  a program that never writes a configuration never pays for it
+        import json  # noqa: PLC0415  only a program that writes a configuration needs it
 
         return json.dumps(self.to_mapping(), indent=indent)
 
@@ -182,7 +182,7 @@ class HostRoutingConfig:
         elif isinstance(document, Mapping) and _HOST_ROUTING.is_foreign(document, also=also):
             at.note_absence(
                 f"has none of the keys {', '.join(_HOST_ROUTING.attributes)}",
-                f"in an agent's larger file, put them into an object under the key {_SECTION}",
+                f"in an agent's larger file, put them in an object under the key {_SECTION}",
             )
             at.raise_faults(source)
         with contextlib.suppress(Faulty):
@@ -192,14 +192,14 @@ class HostRoutingConfig:
 
 
 def needs_config(instance: object, _attribute: object, value: Any) -> None:
-    """For a class that is made of a configuration: TypeError with the remedy when it is given anything else."""
+    """An attrs validator: raises TypeError, with the remedy, for anything other than a HostRoutingConfig."""
     if not isinstance(value, HostRoutingConfig):
         made, given = type(instance).__name__, type(value).__name__
         raise TypeError(f"{made} takes a HostRoutingConfig, not a {given}; see HostRoutingConfig.from_mapping and load")
 
 
 def _routes(raw: object, at: Spot) -> tuple[StaticRoute | None, ...]:
-    """Every route, and None in the place of a faulty one, which still counts when two claim the same key."""
+    """Every route, with None for a faulty one, which is still checked for duplicates."""
     routes: list[StaticRoute | None] = []
     holders: dict[tuple[IPv4Network, int], Spot] = {}
     for item, spot in items(raw, at):
@@ -208,7 +208,7 @@ def _routes(raw: object, at: Spot) -> tuple[StaticRoute | None, ...]:
         holder = holders.setdefault(key, spot) if key else spot
         if key and holder is not spot:
             spot.note_absence(
-                f"{key[0]} with metric {key[1]} is given by {holder.path} already",
+                f"{key[0]} with metric {key[1]} is already given in {holder.path}",
                 "remove one of the two, or give them different metrics",
             )
     return tuple(routes)
@@ -231,7 +231,7 @@ def _no_route_to_its_own_gateway(found: dict[str, Any], at: Spot) -> None:
     if destination is None or gateway is None or destination.prefixlen < destination.max_prefixlen:
         return
     if destination.network_address == gateway:
-        remedy = "name another gateway, or leave it out for the default gateway"
+        remedy = "write another gateway, or leave it out for the default gateway"
         at.below("gateway").note(gateway, "is the destination itself", remedy)
 
 
@@ -248,7 +248,7 @@ _ROUTE = Keys(
         "dev": values.dev,
         "metric": values.metric,
     },
-    required={"destination": 'write the network that the route leads to as "a.b.c.d/len"'},
+    required={"destination": 'write the destination network as "a.b.c.d/len"'},
     absent={"metric": 0},
     together=_no_route_to_its_own_gateway,
 )

@@ -1,8 +1,9 @@
-"""What a host's routing is made of, as plain frozen values.
+"""The parts of a host's routing, as plain frozen values.
 
-Here: prefixes, links, addresses, rules, routes, and the snapshot that holds them. Not here: any opinion about
-them. What the kernel would do with them is `hostrouting.fib`; what anybody wants changed is above that.
-IPv4 and IPv6 differ in data, never in code paths.
+Here: prefixes, links, addresses, rules, routes, and the snapshot that contains them. Not here: decisions about them.
+What the kernel would do with them is in `hostrouting.fib`; what should change is in the modules above that.
+
+IPv4 and IPv6 differ in data only, never in code paths.
 """
 
 from hostrouting.model.link import ARPHRD_INFINIBAND, Address, Link

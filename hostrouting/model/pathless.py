@@ -1,6 +1,6 @@
-"""What leads nowhere: types of routes without a way out, and what the kernel answers for each.
+"""Route types without a next hop, and the kernel's answer for each.
 
-Here: knowledge that tables, backends and tests share. Not here: what anybody makes of it.
+Here: facts that tables, backends and tests share. Not here: the decisions based on them.
 """
 
 import errno
@@ -16,9 +16,9 @@ PATHLESS: dict[RouteType, int] = {
     "prohibit": errno.EACCES,
     "throw": errno.EAGAIN,
 }
-"""Types of routes without a way, and the error with which each ends a lookup; `throw` only ends that of its table."""
+"""Route types without a next hop, and the error that each gives to a lookup; `throw` only ends that of its table."""
 
 REFUSING: frozenset[Literal["blackhole", "unreachable", "prohibit"]] = frozenset(
     {"blackhole", "unreachable", "prohibit"}
 )
-"""Types that end the whole lookup; a rule may have one of them as its action."""
+"""Types that end the whole lookup; each is also a possible action of a rule."""

@@ -1,6 +1,6 @@
-"""Addresses and prefixes: integers where it is hot, `ipaddress` at the public door.
+"""Addresses and prefixes: integers in hot code, `ipaddress` in the public API.
 
-Here: the arithmetic of one address space. Not here: anything that knows what a route is.
+Here: the arithmetic of one address space. Not here: anything about routes.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ IP: TypeAlias = IPv4Address | IPv6Address
 IPV4, IPV6 = 4, 6
 
 _WIDTH = {IPV4: 32, IPV6: 128}
-# By length, the bits that the first address of a block has not: those of hosts, and all beyond an address.
+# By prefix length: the bits that must be 0 in the first address of a block (host bits, and all bits beyond an address).
 _LOOSE = {
     family: tuple(~(((1 << length) - 1) << (width - length)) for length in range(width + 1))
     for family, width in _WIDTH.items()
@@ -26,29 +26,29 @@ _LOOSE = {
 
 
 def width_of(family: int) -> int:
-    """The number of bits in an address of the family 4 or 6."""
+    """The number of bits in an address of family 4 or 6."""
     return _WIDTH[family]
 
 
 def as_ip(value: str | IP) -> IP:
-    """An address, from its text or as it is; one with a zone ("%eth0") is refused, for routes have devices instead."""
+    """An address, from text or unchanged. A zone ("%eth0") raises ValueError, because routes have devices instead."""
     address = ip_address(value) if isinstance(value, str) else value
     if isinstance(address, IPv6Address) and address.scope_id is not None:
-        raise ValueError(f"{str(address)!a} has a zone, and addresses here have none")
+        raise ValueError(f"{str(address)!a} has a zone; write the address without it")
     return address
 
 
 def ip_at(family: int, number: int) -> IP:
-    """The address that stands at this place in the family's address space."""
+    """The address with this integer value."""
     return IPv4Address(number) if family == IPV4 else IPv6Address(number)
 
 
 @total_ordering
 @attrs.frozen
 class Prefix:
-    """A block of addresses: `network` is its first one as an integer, `length` the number of fixed bits.
+    """A block of addresses: `network` is its first address as an integer, `length` the number of fixed bits.
 
-    Prefixes sort by family, then by where they begin, the wider one first: a block comes before what it
+    Prefixes sort by family, then by first address, the wider one first: a block comes before the blocks that it
     contains.
     """
 
@@ -57,36 +57,36 @@ class Prefix:
     length: int
 
     def __attrs_post_init__(self) -> None:
-        """Refuse what is no prefix; every instance can be relied on."""
+        """Raise ValueError if this is not a prefix, so that every instance is valid."""
         loose = _LOOSE.get(self.family)
         if loose is None:
-            raise ValueError(f"{self.family!r} is no address family: 4 and 6 are")
+            raise ValueError(f"{self.family!r} is not an address family: use 4 or 6")
         if not 0 <= self.length < len(loose):
             raise ValueError(f"a prefix length of {self.length} is not in 0..{_WIDTH[self.family]}")
         if self.network & loose[self.length]:
             raise ValueError(f"{self.network:#x} is not the first address of an IPv{self.family} /{self.length}")
 
     def __lt__(self, other: object) -> bool:
-        """By hand: what attrs makes of `order` goes through generators and takes ten times as long."""
+        """Written by hand: the method that attrs generates for `order` uses generators and is ten times slower."""
         if not isinstance(other, Prefix):
             return NotImplemented
         return (self.family, self.network, self.length) < (other.family, other.network, other.length)
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read `10.0.0.0/8`, `fd00::/8`, or an address alone (all of its bits); host bits are refused."""
+        """Read `10.0.0.0/8`, `fd00::/8`, or a single address (with its full length). Host bits raise ValueError."""
         return cls.of(ip_network(text))
 
     @classmethod
     def of(cls, value: IPv4Network | IPv6Network | IP) -> Self:
-        """The same block as an `ipaddress` network, or as one address."""
+        """The same block, from an `ipaddress` network or a single address."""
         if isinstance(value, IPv4Address | IPv6Address):
             return cls(value.version, int(as_ip(value)), value.max_prefixlen)
         return cls(value.version, int(as_ip(value.network_address)), value.prefixlen)
 
     @classmethod
     def around(cls, family: int, number: int, length: int) -> Self:
-        """The block of this length that holds the address at `number`."""
+        """The block of this length that contains the address `number`."""
         host = _WIDTH[family] - length
         return cls(family, number >> host << host, length)
 
@@ -106,17 +106,17 @@ class Prefix:
         return ip_at(self.family, self.network)
 
     def __contains__(self, other: "Prefix | IP") -> bool:
-        """Whether every address of the other lies in this block."""
+        """Whether this block contains the address, or every address of the prefix."""
         inner = other if isinstance(other, Prefix) else Prefix.of(other)
         return (
             inner.family == self.family and inner.length >= self.length and self.network <= inner.network <= self.last
         )
 
     def halves(self) -> tuple[Self, Self]:
-        """The two blocks, one bit longer, that this one consists of; a single address has none."""
+        """The two halves of this block, each one bit longer. A single address raises ValueError."""
         half = 1 << (_WIDTH[self.family] - self.length - 1) if self.length < _WIDTH[self.family] else 0
         if not half:
-            raise ValueError(f"{self} is one address and has no halves")
+            raise ValueError(f"{self} is a single address and cannot be split")
         cls = type(self)
         return (
             cls(self.family, self.network, self.length + 1),
@@ -124,7 +124,7 @@ class Prefix:
         )
 
     def to_network(self) -> IPv4Network | IPv6Network:
-        """The same block for code that speaks `ipaddress`."""
+        """The same block as an `ipaddress` network."""
         network = IPv4Network if self.family == IPV4 else IPv6Network
         return network((self.network, self.length))
 
@@ -136,22 +136,22 @@ class Prefix:
 
 
 def extent(family: int, first: int, last: int) -> str:
-    """The addresses first … last, both ends included, as they are read."""
+    """The addresses first … last (both included) as text."""
     return f"{ip_at(family, first)}-{ip_at(family, last)}"
 
 
 def as_prefix(value: "Prefix | IPv4Network | IPv6Network | str") -> Prefix:
-    """A prefix, from its text, from `ipaddress` or as it is."""
+    """A prefix, from text, from `ipaddress`, or unchanged."""
     if isinstance(value, str):
         return Prefix.parse(value)
     return value if isinstance(value, Prefix) else Prefix.of(value)
 
 
 def prefixes_between(family: int, first: int, last: int) -> Iterator[Prefix]:
-    """The fewest blocks that together are exactly the addresses first … last, in order."""
+    """The fewest blocks that together cover exactly the addresses first … last, in order."""
     width = _WIDTH[family]
     while first <= last:
-        # As wide as its alignment allows, and no wider than what is left.
+        # As wide as the alignment of `first` and the remaining addresses allow.
         size = min(first & -first if first else 1 << width, 1 << ((last - first + 1).bit_length() - 1))
         yield Prefix(family, first, width - size.bit_length() + 1)
         first += size

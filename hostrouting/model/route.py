@@ -1,4 +1,4 @@
-"""Routes, and the numbers and names by which Linux speaks of them.
+"""Routes, and the numbers and names that Linux uses for their fields.
 
 Here: one route as the kernel lists it. Not here: which of several routes wins.
 """
@@ -42,13 +42,13 @@ RouteType: TypeAlias = Literal[
     "nat",
     "xresolve",
 ]
-# By their numbers in the kernel (RTN_UNSPEC is 0).
+# In the order of their kernel numbers (RTN_UNSPEC is 0).
 ROUTE_TYPES: tuple[RouteType, ...] = get_args(RouteType)
 
 TABLE_DEFAULT, TABLE_MAIN, TABLE_LOCAL = 253, 254, 255
 SCOPE_UNIVERSE, SCOPE_LINK, SCOPE_HOST = 0, 253, 254
 PROTOCOL_KERNEL = 2
-# What a metric that nobody gave becomes.
+# The metric of a route that was added without one.
 DEFAULT_METRIC = {4: 0, 6: 1024}
 
 _TABLES = {TABLE_DEFAULT: "default", TABLE_MAIN: "main", TABLE_LOCAL: "local"}
@@ -83,18 +83,18 @@ _PROTOCOLS = {
 
 
 def protocol_name(number: int) -> str:
-    """Who installed a route, in the words of `ip route`; the number where there is no word for it."""
+    """The name of a route protocol as `ip route` prints it; the number if it has no name."""
     return _PROTOCOLS.get(number) or str(number)
 
 
 def table_name(number: int) -> str:
-    """A table's name in the words of `ip route`; the number where it has none."""
+    """The name of a table as `ip route` prints it; the number if it has no name."""
     return _TABLES.get(number) or str(number)
 
 
 @attrs.frozen
 class NextHop:
-    """One way that a route can take: a device, and the gateway behind it when there is one.
+    """One next hop of a route: the outgoing device, and the gateway if there is one.
 
     The gateway may be of the other family (IPv4 through an IPv6 neighbour).
     """
@@ -123,7 +123,7 @@ class NextHop:
 
 @attrs.frozen
 class Route:
-    """A route as the kernel lists it. An ordinary route has one leg, ECMP several, a blackhole none."""
+    """A route as the kernel lists it. An ordinary route has one next hop, ECMP several, a blackhole none."""
 
     prefix: Prefix
     legs: tuple[NextHop, ...] = ()
@@ -151,12 +151,12 @@ class Route:
         metric: int = 0,
         table: int = TABLE_MAIN,
         protocol: int = 0,
-        type: RouteType = "unicast",  # noqa: A002  the kernel's word, and the field's
+        type: RouteType = "unicast",  # noqa: A002  the kernel's name, and the field's
         scope: int | None = None,
     ) -> Self:
-        """The common route, from texts: through one device or none; without a gateway its scope is link."""
+        """An ordinary route from text: with one device or none. Without a gateway its scope is link."""
         hop = None if gateway is None else as_ip(gateway)
-        # The kernel tells IPv4 routes apart by scope; IPv6 ones always have that of the universe.
+        # Only IPv4 routes have different scopes; the scope of IPv6 routes is always global.
         where = Prefix.parse(prefix) if isinstance(prefix, str) else prefix
         on_link = hop is None and dev is not None and where.family == IPV4
         return cls(
@@ -171,15 +171,15 @@ class Route:
 
     @property
     def devs(self) -> tuple[str, ...]:
-        """The devices of its legs, each once, in order."""
-        if len(self.legs) == 1:  # as nearly all have
+        """The devices of its next hops, each once, in order."""
+        if len(self.legs) == 1:  # the case of nearly every route
             dev = self.legs[0].dev
             return () if dev is None else (dev,)
         return tuple(dict.fromkeys(leg.dev for leg in self.legs if leg.dev is not None))
 
     @property
     def key(self) -> tuple[int, Prefix, int, int]:
-        """What the kernel tells IPv4 routes apart by: table, prefix, tos and metric."""
+        """The fields by which the kernel distinguishes IPv4 routes: table, prefix, tos and metric."""
         return (self.table, self.prefix, self.tos, self.metric)
 
     def __str__(self) -> str:

@@ -1,11 +1,12 @@
-"""Many routes: a prefix each, and what they say apart from it.
+"""Many routes in compact form: the prefix of each, and the number of its shape.
 
-A table of 100,000 routes says about ten different things: by which devices and gateways, with which metric, from whom.
-That is a route's shape: all of it but its destination. So a RouteTable has three columns, one item for each route: the
-network and the length of its prefix, and the number of its shape. Beside them are the shapes, each as the first route
-that has it. To read, index, compare or judge many routes takes their columns; a Route is made where one is looked at.
+The shape of a route is everything except its destination: devices, gateways, metric, protocol and so on. A table of
+100,000 routes has about ten different shapes. So a RouteTable has three columns with one item for each route: the
+network and the length of its prefix, and the number of its shape. The shapes are kept separately, each as the first
+route with that shape. Code that reads, indexes, compares or checks many routes uses the columns; a Route is only
+created when a single route is accessed.
 
-Here: the columns, and a table after some routes were added, changed or taken away. Not here: how a backend fills the
+Here: the columns, and a table after some routes were added, changed or deleted. Not here: how a backend fills the
 columns, and which of several routes wins (`hostrouting.fib`).
 """
 
@@ -23,27 +24,27 @@ from hostrouting.model.route import Route
 
 __all__ = ["Column", "RouteEdits", "RouteTable", "Shapes", "routes_like", "shape_of"]
 
-# What the kernel tells routes apart by, as in Route.key.
+# The fields by which the kernel distinguishes routes, as in Route.key.
 _Key: TypeAlias = tuple[int, Prefix, int, int]
 _SAID = tuple(field.name for field in attrs.fields(Route) if field.name != "prefix")
 _says = attrgetter(*_SAID)
 
 
 class Shapes(Sequence[Route]):
-    """Shapes by their numbers, some of which are made when somebody looks at them.
+    """Shapes by their numbers; some are only created on first access.
 
-    Why: most routes of a small host have a shape of their own, and few of them are looked at.
+    Why: on a small host nearly every route has a different shape, and few of them are accessed.
     """
 
     def __init__(self, known: Iterable[Route | Callable[[], Route]] = ()) -> None:
-        """Take the shapes, or what makes them."""
+        """Start with these shapes, or functions that create them."""
         self._known = list(known)
         self._numbers: dict[tuple[object, ...], int] = {}
 
     def number_of(self, route: Route) -> int:
-        """The number of this route's shape, which is added if it was not asked for before.
+        """The number of this route's shape; a shape that this method has not seen before is added.
 
-        Those that came by another way are not searched: a shape that is among them gets a second number.
+        Shapes added in other ways are not searched: such a shape gets a second number here.
         """
         number = self._numbers.setdefault(shape_of(route), len(self._known))
         if number == len(self._known):
@@ -51,11 +52,11 @@ class Shapes(Sequence[Route]):
         return number
 
     def add(self, shape: Route | Callable[[], Route]) -> None:
-        """Take one more, which has the next number."""
+        """Add one more shape with the next number."""
         self._known.append(shape)
 
     def copy(self) -> "Shapes":
-        """The same ones, to which others can be added."""
+        """A copy with the same shapes and numbers."""
         return Shapes(self._known)
 
     def __len__(self) -> int:
@@ -76,7 +77,7 @@ class Shapes(Sequence[Route]):
 
 
 def shape_of(route: Route) -> tuple[object, ...]:
-    """What is equal for routes that differ in nothing but their destination."""
+    """The fields of the shape: equal for two routes that differ only in their destination."""
     return (route.prefix.family, *_says(route))
 
 
@@ -85,12 +86,12 @@ def _home(shape: Route) -> tuple[int, int]:
 
 
 def routes_like(shape: Route) -> Callable[[Prefix], Route]:
-    """What makes routes of this shape, in a third of the time that attrs.evolve takes."""
+    """A function that makes routes of this shape, in a third of the time of attrs.evolve."""
     return partial(Route, **dict(zip(_SAID, _says(shape), strict=True)))
 
 
 class Column(NamedTuple):
-    """Routes of one family and table, in their order: where they stand in the whole, and where they lead."""
+    """Routes of one family and table, in order: their positions in the RouteTable, and their prefixes."""
 
     family: int
     table: int
@@ -100,7 +101,7 @@ class Column(NamedTuple):
 
 
 class RouteTable(Sequence[Route]):
-    """Routes in the kernel's order, which do not change; equal to a tuple of equal routes."""
+    """Immutable routes in the kernel's order; equal to a tuple of equal routes."""
 
     def __init__(
         self,
@@ -111,21 +112,21 @@ class RouteTable(Sequence[Route]):
         *,
         homes: Sequence[tuple[int, int]] | None = None,
     ) -> None:
-        """Take the columns, of one length, and the shapes by their numbers; nobody may change them afterwards.
+        """Use these columns, all of one length, and these shapes; the caller must not change them afterwards.
 
-        `homes` are the shapes' families and tables, for those who know them without looking at a shape.
+        `homes` are the families and tables of the shapes, for a caller that knows them without creating a shape.
 
-        Two shapes may be equal, and then two routes of equal shape have different numbers.
+        Two shapes may be equal; then two routes with equal shapes have different numbers.
         """
         self.networks, self.lengths, self.shape_numbers, self.shapes = networks, lengths, numbers, shapes
         self._homes = homes
-        # Those that somebody has looked at by their place, for a check and a plan look at some several times.
+        # Routes already created, by position: a check and a plan access some of them several times.
         self._made: dict[int, Route] = {}
         self._routes_likes: dict[int, Callable[[Prefix], Route]] = {}
 
     @classmethod
     def of(cls, routes: Iterable[Route]) -> Self:
-        """A table of these routes; a table is itself."""
+        """A table of these routes; a RouteTable is returned unchanged."""
         if isinstance(routes, cls):
             return routes
         kept = tuple(routes)
@@ -138,14 +139,14 @@ class RouteTable(Sequence[Route]):
         return table
 
     def places(self, is_wanted: Callable[[Route], bool]) -> Sequence[int]:
-        """Where the routes stand whose shape is wanted: asked once for each shape, in order."""
+        """The positions of the routes whose shape satisfies the predicate, in order; called once for each shape."""
         wanted = {number for number, shape in enumerate(self.shapes) if is_wanted(shape)}
         if len(wanted) == len(self.shapes):
             return range(len(self))
         return [at for at, number in enumerate(self.shape_numbers) if number in wanted] if wanted else ()
 
     def leading_to(self, prefixes: Iterable[Prefix]) -> Sequence[int]:
-        """Where the routes to exactly these prefixes stand, in order."""
+        """The positions of the routes to exactly these prefixes, in order."""
         wanted = set(prefixes)
         near = {(prefix.network, prefix.length) for prefix in wanted}
         found = compress(range(len(self)), map(near.__contains__, zip(self.networks, self.lengths, strict=True)))
@@ -159,19 +160,19 @@ class RouteTable(Sequence[Route]):
         protocol: int | None = None,
         prefixes: Collection[Prefix] | None = None,
     ) -> "RouteTable":
-        """The routes of this family, table and protocol, and to these prefixes; None stands for any."""
+        """The routes with this family, table and protocol, and to these prefixes; None means any."""
         asked = (family, table, protocol)
 
         def is_wanted(shape: Route) -> bool:
             its = (shape.prefix.family, shape.table, shape.protocol)
             return all(one in {None, it} for one, it in zip(asked, its, strict=True))
 
-        # To ask nothing of a shape leaves it unread.
+        # Without a condition on the shape, no shape is created.
         found = self.part(self.places(is_wanted)) if any(one is not None for one in asked) else self
         return found if prefixes is None else found.part(found.leading_to(prefixes))
 
     def part(self, places: Sequence[int]) -> "RouteTable":
-        """The routes at these places only, which are in order, each once."""
+        """Only the routes at these positions, which must be sorted and unique."""
         if len(places) == len(self):
             return self
         networks, lengths, numbers = (
@@ -181,14 +182,14 @@ class RouteTable(Sequence[Route]):
 
     @property
     def homes(self) -> Sequence[tuple[int, int]]:
-        """The family and the table of each shape."""
+        """The family and table of each shape."""
         if self._homes is None:
             self._homes = list(map(_home, self.shapes))
         return self._homes
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:
-        """All of the routes, those of each family and table in one column."""
+        """All routes, with one column for each family and table."""
         if not len(self):
             return ()
         homes = self.homes
@@ -251,23 +252,23 @@ class RouteTable(Sequence[Route]):
         return repr(tuple(self)) if len(self) <= _SHOWN else f"<{len(self)} routes>"
 
 
-_SHOWN = 100  # more routes than these are not spelled out
+_SHOWN = 100  # a longer table only prints its length
 
 
 class RouteEdits:
-    """A table to which changes are made one after the other; a change costs what it touches.
+    """A series of changes to a table; the cost of a change does not depend on the size of the table.
 
-    To begin and to end goes through the whole table once. Each route has a place; those that were put before all others
-    have negative ones.
+    Only the start and the end go through the whole table, once each. Each route has a position; routes put before all
+    others have negative positions.
     """
 
     def __init__(self, base: RouteTable, *, about: Iterable[Route]) -> None:
-        """Take the table, and which routes are going to be looked for in it; no other one is found."""
+        """Start from this table. Only the keys of the routes in `about` are indexed; other routes are not found."""
         self._base = base
         self._changed: dict[int, Route | None] = {}
         self._before: list[Route] = []
         self._after: list[Route] = []
-        # The places of those that hold a key, in order.
+        # The positions of the routes with each key, in order.
         self._holding: dict[_Key, list[int]] = {route.key: [] for route in about}
         if self._holding:
             for place in base.leading_to({prefix for _, prefix, _, _ in self._holding}):
@@ -275,11 +276,11 @@ class RouteEdits:
                     holding.append(place)
 
     def holders(self, route: Route) -> list[Route]:
-        """The routes of the same key as they are now, in order."""
+        """The present routes with the same key, in order."""
         return [it for place in self._holding.get(route.key, ()) if (it := self._at(place)) is not None]
 
     def put(self, route: Route, *, first: bool = False) -> None:
-        """Add a route behind all others, or before them."""
+        """Add a route after all others, or before them."""
         if first:
             self._before.append(route)
             place = -len(self._before)
@@ -290,11 +291,11 @@ class RouteEdits:
         places.insert(0 if first else len(places), place)
 
     def change(self, old: Route, new: Route | None, *, last: bool = False) -> None:
-        """Have another route, or none, in the place of the first that is `old`, or of the last; ValueError for none."""
+        """Replace the first (or last) route equal to `old`, or delete it for None; ValueError if there is none."""
         places = self._holding.get(old.key, [])
         place = next((it for it in (reversed(places) if last else places) if self._at(it) == old), None)
         if place is None:
-            raise ValueError(f"{old} is not there")
+            raise ValueError(f"{old} is not in the table")
         self._changed[place] = new
         places.remove(place)
         if new is not None and (there := self._holding.get(new.key)) is not None:
@@ -309,7 +310,7 @@ class RouteEdits:
         return self._base[place] if place < size else self._after[place - size]
 
     def table(self) -> RouteTable:
-        """All of the routes as they are now."""
+        """The table with all changes."""
         base, size = self._base, len(self._base)
         shapes = base.shapes.copy()
         columns = [list(base.networks), list(base.lengths), list(base.shape_numbers)]

@@ -1,12 +1,12 @@
-"""Policy rules: which table is asked, for which packets, in which order; and all that is known of each selector.
+"""Policy rules: which table is looked up, for which packets, in which order; and everything about each selector.
 
-Here: one rule as the kernel lists it, and `SELECTORS`, with one entry for each thing that a rule can ask of a packet:
-how it is read from the kernel's message, which packets have it, how it is worded, and values to try. Who decodes,
-matches, words, compares or generates rules goes through the entries and names no selector. Not here: whether a rule
-matches a packet of which this much is known (`hostrouting.fib`).
+Here: one rule as the kernel lists it, and `SELECTORS`, with one entry for each condition of a rule on a packet: how it
+is read from the kernel's message, which packets match, how it is worded, and test values. Code that decodes, matches,
+words, compares or generates rules uses these entries and does not name any selector. Not here: whether a rule matches
+a packet when only some of its fields are known (`hostrouting.fib`).
 
-To add a selector: a field of Rule, a field of `hostrouting.fib.Flow` where a lookup can be told it, an entry in
-`SELECTORS`, and a row in `tests/hostrouting/test_selectors.py`, which fails while one of them is missing.
+To add a selector: add a field to Rule, a field to `hostrouting.fib.Flow` if a lookup can specify it, an entry in
+`SELECTORS`, and a row in `tests/hostrouting/test_selectors.py`, which fails as long as one of them is missing.
 """
 
 import struct
@@ -39,13 +39,13 @@ RuleAction: TypeAlias = Literal["to_table", "goto", "nop", "blackhole", "unreach
 
 @attrs.frozen(kw_only=True)
 class Rule:
-    """A policy rule. What a selector does not say, it does not look at; `None` and 0 say nothing."""
+    """A policy rule. A selector that is `None` or 0 matches every packet."""
 
     family: int
     priority: int
     action: RuleAction = "to_table"
     table: int = 0
-    # The priority at which a goto goes on.
+    # The priority that a goto jumps to.
     target: int | None = None
     invert: bool = False
     src: Prefix | None = None
@@ -55,15 +55,15 @@ class Rule:
     fwmark: int = 0
     fwmask: int = 0
     tos: int = 0
-    # A value of the six bits of a DSCP, and which of them are looked at.
+    # A DSCP value (six bits), and the mask of the bits that are compared.
     dscp: tuple[int, int] | None = None
     uids: tuple[int, int] | None = None
     ipproto: int = 0
     sports: tuple[int, int] | None = None
     dports: tuple[int, int] | None = None
-    # What else it selects on, each by its name and value: this library cannot tell which packets those are.
+    # Its other selectors, each by name and value: this library does not know which packets they match.
     others: tuple[tuple[str, str], ...] = ()
-    # Asks the table of the VRF that the packet is in; it never matches a packet outside of every VRF.
+    # Looks up the table of the packet's VRF; it never matches a packet that is not in a VRF.
     l3mdev: bool = False
     suppress_prefixlength: int | None = None
     suppress_ifgroup: int | None = None
@@ -89,18 +89,19 @@ class Rule:
         return f"<Rule {'' if self.family == IPV4 else 'of IPv6, '}{self}>"
 
     def selectors(self) -> tuple[tuple[str, str], ...]:
-        """What it selects on, each with its value, in the words of `ip rule`."""
+        """Its selectors with their values, in the words of `ip rule`."""
         said = [(it.word, it.text(self)) for it in SELECTORS if it.worded and it.says(self)]
         return (*said, *self.others)
 
 
 class Selector:
-    """One thing that a rule can ask of a packet: here, a number that it has. A kind of value is a subclass.
+    """One condition of a rule on a packet: this class compares a number; other kinds of value are subclasses.
 
-    `field` is the rule's field, and `fields` are all that belong to it; `flow` is the field of a Flow that says it
-    of a packet. `attribute` and `mask` are the numbers of the kernel's (FRA_…). `examples` are values to try, those of
-    all fields together; a block has none, and may be any. Where `loose`, Linux takes two rules for the same one even
-    if only one of them says it. What is not `worded` is told by what the rule does.
+    `field` is the rule's field, and `fields` all fields of the selector; `flow` is the field of a Flow with the
+    packet's value. `attribute` and `mask` are the kernel's numbers (FRA_…). `examples` are test values, each for
+    all fields together; a block has no examples, because any will do. If `loose`, Linux treats two rules as equal even
+    if only one of them has the selector. If not `worded`, the selector is not printed, because the rule's action
+    already shows it.
     """
 
     most, worded = 0xFFFFFFFF, True
@@ -115,54 +116,54 @@ class Selector:
         loose: bool = False,
         examples: Iterable[tuple[Any, ...]] = (),
     ) -> None:
-        """Give the word of `ip rule`, and what the class says."""
+        """Give the word that `ip rule` uses, and the fields described in the class."""
         self.word, self.field, self.fields, self.flow = word, fields[0], fields, flow
         self.attribute, self.mask, self.loose, self.examples = attribute, mask, loose, tuple(examples)
 
     def decode(self, raw: Mapping[int, bytes], header: Mapping[str, int]) -> tuple[Any, ...]:  # noqa: ARG002  some need it
-        """The values of its fields in a message of the kernel's: from its attributes, and from its fixed part."""
+        """The values of its fields in a kernel message, from the attributes and the fixed header."""
         return (int.from_bytes(raw.get(self.attribute, b""), byteorder),)
 
     def says(self, rule: Rule) -> bool:
-        """Whether the rule asks for it."""
+        """Whether the rule has this selector."""
         return bool(getattr(rule, self.field))
 
     def text(self, rule: Rule) -> str:
-        """What it asks for, as a value that can be read again."""
+        """The value in the rule, as text that can be parsed again."""
         return str(getattr(rule, self.field))
 
     def shown(self, rule: Rule, devs: Collection[str]) -> str:  # noqa: ARG002  some need it
-        """What it asks for, as `ip rule` prints it on a host with these devices."""
+        """The selector as `ip rule` prints it on a host with these devices."""
         return f"{self.word} {self.text(rule)}"
 
     def bounds(self, rule: Rule) -> tuple[int, int, int | None]:
-        """Which packets have it: those with a number between the two; or, with a mask, with those bits of the first."""
+        """The packets that match: numbers from the first to the second; or, with a mask, those bits of the first."""
         value = getattr(rule, self.field)
         return value, value, None
 
     def possible(self, rule: Rule, devs: Collection[str]) -> bool:  # noqa: ARG002  some need it
-        """Whether any packet of a host with these devices can have it."""
+        """Whether any packet on a host with these devices can match."""
         return True
 
     def number(self, said: Any, family: int) -> int:  # noqa: ARG002  some need it
-        """What a flow says of a packet, as the number that is compared."""
+        """The value in a flow, as the number to compare."""
         return int(said)
 
     def packets(self, text: str) -> tuple[str, str]:
-        """Which packets are meant, and which are the others, to stand behind "packets"."""
+        """Two phrases that follow the word "packets": for those that match, and for those that do not."""
         return f"with {self.word} {text}", f"without {self.word} {text}"
 
     def fault(self, rule: Rule) -> tuple[str, str] | None:  # noqa: ARG002  some need it
-        """The field that cannot be as it is, and why."""
+        """The name of an invalid field, and why it is invalid; None if all are valid."""
         return None
 
     def refusal(self, rule: Rule) -> str:  # noqa: ARG002  some need it
-        """The words with which Linux refuses the rule for it; empty where it does not."""
+        """The error text with which Linux refuses this value; empty if Linux accepts it."""
         return ""
 
 
 class _Number(Selector):
-    """An IP protocol, which some print by its name."""
+    """An IP protocol, printed by its name if it has one."""
 
     most = 0xFFFF
     _names: Mapping[int, str] = {1: "icmp", 6: "tcp", 17: "udp", 58: "ipv6-icmp"}
@@ -203,12 +204,12 @@ class _Block(Selector):
 
 
 class _Device(Selector):
-    """A device, by its name. A rule for one that is not there is for no packet."""
+    """A device, by its name. A rule for a device that does not exist matches no packet."""
 
     def decode(self, raw: Mapping[int, bytes], header: Mapping[str, int]) -> tuple[Any, ...]:  # noqa: ARG002  as above
         if self.attribute not in raw:
             return (None,)
-        # What is no text can be read, and is not a name by which a device is found.
+        # Bytes that are not text are decoded anyway; the result is not the name of any device.
         return (raw[self.attribute].partition(b"\0")[0].decode(errors="backslashreplace"),)
 
     def shown(self, rule: Rule, devs: Collection[str]) -> str:
@@ -230,8 +231,8 @@ class _Device(Selector):
         if self.word == "oif":
             return f"from sockets bound to {text}", f"not from sockets bound to {text}"
         if text == "lo":
-            return "of this host's own", "forwarded by this host"
-        return f"that come in by {text}", f"that do not come in by {text}"
+            return "sent by this host", "forwarded by this host"
+        return f"that arrive on {text}", f"that do not arrive on {text}"
 
 
 class _Mark(Selector):
@@ -279,7 +280,7 @@ class _Tos(Selector):
 
 
 class _Dscp(Selector):
-    """Bits of a packet's DSCP, since Linux 6.13: all six can count, in IPv4 too. A DSCP of 0 is one like any other."""
+    """Bits of a packet's DSCP, since Linux 6.13: all six, also in IPv4. A DSCP of 0 is a value like any other."""
 
     most = 0xFF
 
@@ -337,7 +338,7 @@ class _Range(Selector):
         span = getattr(rule, self.field)
         if span is None or span[0] <= span[1]:
             return None
-        return self.field, f"{span[0]}-{span[1]} is no range: it ends before it begins"
+        return self.field, f"{span[0]}-{span[1]} is not a range: it ends before it begins"
 
 
 class _Users(_Range):
@@ -372,7 +373,7 @@ class _Ports(_Range):
 
 
 class _Vrf(Selector):
-    """Packets in a VRF: no lookup here is told of one, so that no packet has it."""
+    """Packets in a VRF: no lookup here can specify a VRF, so no packet matches."""
 
     worded = False
 
@@ -389,7 +390,7 @@ class _Vrf(Selector):
 _WHOLE_MASK, _EVERY_PORT, _WHOLE_DSCP, _EVERY_DSCP = "/0xffffffff", b"\xff\xff", "/0x3f", 0x3F
 
 TO = _Block("to", "dst", attribute=1, loose=True)
-"""The one selector that is about the destination; the engine walks each range of destinations by itself."""
+"""The only selector on the destination; the engine walks each range of destinations separately."""
 
 SELECTORS: tuple[Selector, ...] = (
     _Vrf("in", "l3mdev", attribute=19),
@@ -405,21 +406,21 @@ SELECTORS: tuple[Selector, ...] = (
     _Ports("sport", "sports", flow="sport", attribute=23, mask=28, examples=[((1, 1023),)]),
     _Ports("dport", "dports", flow="dport", attribute=24, mask=29, examples=[((53, 53),)]),
 )
-"""Each thing that a rule can ask of a packet, in the order of `ip rule`."""
+"""Every selector, in the order in which `ip rule` prints them."""
 
 _BY_WORD = {selector.word: selector for selector in SELECTORS}
 
 
 def selector_of(word: str) -> Selector:
-    """The entry of this name; for what is not known here, one that only has a name."""
+    """The entry with this name; for an unknown selector, an entry with only a name."""
     return _BY_WORD.get(word) or Selector(word, "others")
 
 
-# The two lowest bits of tos belong to congestion notification; of a packet's, IPv4 does not look at the three highest
-# either. What a rule or a route asks for may have them all the same: then it is for no packet.
+# The two lowest bits of tos are for congestion notification, and IPv4 also ignores the three highest bits of a packet's
+# tos. The tos of a rule or a route may still have these bits set: then it matches no packet.
 _ASKED = 0xFC
 _SEEN = {IPV4: 0x1C, IPV6: 0xFC}
-# The classes of differentiated services that have names.
+# The named classes of differentiated services.
 _CLASSES = {
     **{number << 5: f"CS{number}" for number in range(1, 8)},
     **{number << 5 | drop << 3: f"AF{number}{drop}" for number in range(1, 5) for drop in range(1, 4)},
@@ -428,7 +429,7 @@ _CLASSES = {
 
 
 def tos_bits(tos: int, family: int = IPV4) -> tuple[int, int, int]:
-    """Which packets have the tos that a rule or a route asks for, as `Selector.bounds` says it."""
+    """The packets that match the tos of a rule or a route, in the form of `Selector.bounds`."""
     return tos & _ASKED, tos & _ASKED, _SEEN[family]
 
 
@@ -438,19 +439,19 @@ def tos_name(tos: int) -> str:
 
 
 def _single(text: str) -> str:
-    """A range as text; one of a single number as that number."""
+    """A range as text; a range of a single number as that number."""
     first, _, last = text.partition("-")
     return first if first == last else text
 
 
 def by_priority(rules: Iterable[Rule]) -> tuple[Rule, ...]:
-    """Rules in the order in which they are asked; those of one priority as they were given."""
+    """Rules in the order in which the kernel applies them; rules with equal priority stay in the given order."""
     return tuple(sorted(rules, key=lambda rule: rule.priority))
 
 
 @cache
 def default_rules(family: int) -> tuple[Rule, ...]:
-    """The rules that every namespace starts with: local, main and, in IPv4, default."""
+    """The rules of every new namespace: local, main and, in IPv4, default."""
     local = Rule(family=family, priority=0, table=TABLE_LOCAL, protocol=2)
     main = Rule(family=family, priority=32766, table=TABLE_MAIN, protocol=2)
     default = Rule(family=family, priority=32767, table=TABLE_DEFAULT, protocol=2)

@@ -1,7 +1,7 @@
 """A host's routing at one moment.
 
-Here: the snapshot as a value, and what changes it into another. Not here: how one is taken (backends), its form as JSON
-(`snapshot_json`), or what follows from it (fib).
+Here: the snapshot as a value, and the functions that return a changed one. Not here: how it is taken (backends), its
+JSON form (`snapshot_json`), or how the kernel uses it (fib).
 """
 
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ __all__ = ["Snapshot"]
 _NO_ROUTES = RouteTable.of(())
 
 
-def _as_table(routes: Iterable[Route]) -> RouteTable:  # mypy reads the field's type off a function only
+def _as_table(routes: Iterable[Route]) -> RouteTable:  # mypy infers the field's type only from a function
     return RouteTable.of(routes)
 
 
@@ -28,7 +28,7 @@ def _as_table(routes: Iterable[Route]) -> RouteTable:  # mypy reads the field's 
 class Snapshot:
     """Links, addresses, rules and routes of one host at one moment.
 
-    Rules and routes are in the kernel's order: where two are otherwise equal, the first one wins.
+    Rules and routes are in the kernel's order: of two that are otherwise equal, the first wins.
     """
 
     links: tuple[Link, ...] = ()
@@ -37,11 +37,11 @@ class Snapshot:
     routes: RouteTable = attrs.field(default=_NO_ROUTES, converter=_as_table)
 
     def link(self, name: str) -> Link | None:
-        """The device of this name, if there is one."""
+        """The device with this name; None if there is none."""
         return next((link for link in self.links if link.name == name), None)
 
     def with_routes(self, added: Iterable[Route] = (), *, without: Iterable[Route] = ()) -> Self:
-        """The same host after routes were taken away, the first of several equal ones, and others came last."""
+        """The same host without some routes (of equal ones, without the first) and with others added at the end."""
         gone = tuple(without)
         edits = RouteEdits(self.routes, about=gone)
         for route in gone:
@@ -51,20 +51,20 @@ class Snapshot:
         return attrs.evolve(self, routes=edits.table())
 
     def with_replaced(self, old: Route, new: Route) -> Self:
-        """The same host with one route in the place of another, as the kernel's REPLACE leaves it."""
+        """The same host with one route in place of another, as after the kernel's REPLACE."""
         edits = RouteEdits(self.routes, about=[old])
         edits.change(old, new)
         return attrs.evolve(self, routes=edits.table())
 
     def to_json(self, *, indent: int | None = None) -> str:
-        """All of it as text that `from_json` reads; what has its default value is left out."""
-        from hostrouting.model.snapshot_json import to_json  # noqa: PLC0415  json is loaded when it is wanted
+        """The snapshot as JSON for `from_json`; fields with their default value are left out."""
+        from hostrouting.model.snapshot_json import to_json  # noqa: PLC0415  json is imported on first use
 
         return to_json(self, indent=indent)
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Read what `to_json` wrote; anything else is a SnapshotError that names the place."""
-        from hostrouting.model.snapshot_json import from_json  # noqa: PLC0415  json is loaded when it is wanted
+        """Read the output of `to_json`; anything else raises a SnapshotError that names the path."""
+        from hostrouting.model.snapshot_json import from_json  # noqa: PLC0415  json is imported on first use
 
         return from_json(cls, text)

@@ -1,7 +1,7 @@
-"""A snapshot as JSON, there and back.
+"""A snapshot to JSON and from JSON.
 
-Here: the form `hostrouting/snapshot/1`, derived from the fields of the values themselves, so that no field is
-ever forgotten. Not here: any other document.
+Here: the format `hostrouting/snapshot/1`, derived from the fields of the values themselves, so that no field can be
+forgotten. Not here: any other document.
 """
 
 import json
@@ -23,9 +23,9 @@ __all__ = ["SCHEMA", "from_json", "to_json"]
 T = TypeVar("T")
 
 SCHEMA = "hostrouting/snapshot/1"
-_SHOWN = 60  # so much of a key or a value is shown in a message
-_LONGEST = 128  # the kernel's longest name of a device, and longer than any other word in a snapshot
-_NUMBERS = 1 << 32  # no number of the kernel's routing is as large
+_SHOWN = 60  # a message shows at most this many characters of a key or a value
+_LONGEST = 128  # the length of the kernel's longest device name; every other word in a snapshot is shorter
+_NUMBERS = 1 << 32  # every number in the kernel's routing is smaller
 _MOST = {"protocol": 255, "scope": 255, "weight": 256, **{it.field: it.most for it in SELECTORS}}
 
 
@@ -35,9 +35,9 @@ def to_json(snapshot: Any, *, indent: int | None = None) -> str:
 
 
 def from_json(kind: type[T], text: str) -> T:
-    """The snapshot that a JSON document holds; `kind` is its class."""
+    """The snapshot in a JSON document; `kind` is its class."""
     if not isinstance(text, str | bytes | bytearray):
-        raise SnapshotError(path="", problem="text belongs here")
+        raise SnapshotError(path="", problem="must be text")
     try:
         document = json.loads(text, object_pairs_hook=_each_key_once)
     except SnapshotError:
@@ -45,9 +45,9 @@ def from_json(kind: type[T], text: str) -> T:
     except ValueError as error:
         raise SnapshotError(path="", problem=f"this is not JSON: {error}") from error
     except RecursionError as error:
-        raise SnapshotError(path="", problem="this is nested deeper than any snapshot is") from error
+        raise SnapshotError(path="", problem="this is nested too deep for a snapshot") from error
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
-        raise SnapshotError(path="schema", problem=f"a snapshot says {SCHEMA!r} here")
+        raise SnapshotError(path="schema", problem=f"must be {SCHEMA!r}")
     del document["schema"]
     result: T = _decode_fields(kind, document, "")
     return result
@@ -75,14 +75,14 @@ def _encode(value: Any) -> Any:
 
 def _decode_fields(cls: type, document: Any, path: str) -> Any:
     if not isinstance(document, dict):
-        raise SnapshotError(path=path, problem="an object belongs here")
+        raise SnapshotError(path=path, problem="must be an object")
     fields = attrs.fields_dict(cls)
     for name in document:
         if name not in fields:
-            raise SnapshotError(path=_under(path, name), problem=f"there is no {name[:_SHOWN]!a} in a {cls.__name__}")
+            raise SnapshotError(path=_under(path, name), problem=f"unknown key {name[:_SHOWN]!a} in a {cls.__name__}")
     for name, field in fields.items():
         if field.default is attrs.NOTHING and name not in document:
-            raise SnapshotError(path=_under(path, name), problem="this is missing")
+            raise SnapshotError(path=_under(path, name), problem="missing")
     found = cls(**{name: _decode(fields[name].type, value, _under(path, name)) for name, value in document.items()})
     for name, problem in _problems(found):
         raise SnapshotError(path=_under(path, name), problem=problem)
@@ -103,9 +103,9 @@ def _decode(kind: Any, value: Any, path: str) -> Any:
         return _decode_items((Route,), value, path)
     if get_origin(kind) is tuple:
         return _decode_items(get_args(kind), value, path)
-    # What is left are int, str, bool (which is no int here) and words from a fixed list.
+    # The remaining kinds: int, str, bool (not accepted as an int here) and words from a fixed list.
     if not (value in get_args(kind) if get_origin(kind) is Literal else type(value) is kind):
-        raise SnapshotError(path=path, problem=f"{_shown(value)} is not what belongs here")
+        raise SnapshotError(path=path, problem=f"{_shown(value)} is not allowed here")
     if kind is int and not 0 <= value < _NUMBERS:
         raise SnapshotError(path=path, problem=f"{value} is not in 0..{_NUMBERS - 1}")
     if kind is str and (problem := _text_problem(value)):
@@ -114,25 +114,25 @@ def _decode(kind: Any, value: Any, path: str) -> Any:
 
 
 def _text_problem(text: str) -> str:
-    """What is wrong with a name; empty where nothing is."""
-    # The kernel allows nearly any letter in a device's name; whoever shows one sees to it that no terminal obeys it.
+    """What is wrong with a name; empty if it is valid."""
+    # The kernel allows nearly any character in a device name; code that prints a name escapes it for the terminal.
     if len(text) > _LONGEST:
-        return f"{_shown(text)} has more than {_LONGEST} letters"
-    # The backends decode names such that none is ever in one, and a text that has one cannot be encoded again.
+        return f"{_shown(text)} has more than {_LONGEST} characters"
+    # Names decoded by the backends never contain a surrogate, and text with one cannot be encoded again.
     if not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text):
-        return f"{_shown(text)} has half of a surrogate pair, which is not a letter"
+        return f"{_shown(text)} has half of a surrogate pair, which is not a character"
     return ""
 
 
 def _problems(value: Any) -> Iterator[tuple[str, str]]:
-    """What is wrong between the fields of a value, or with one that has fewer numbers than most."""
+    """Faults in the combination of fields, and numbers that are too large for their field."""
     match value:
         case Rule(family=family) if family not in {IPV4, IPV6}:
-            yield "family", f"{family} is no address family: 4 and 6 are"
+            yield "family", f"{family} is not an address family: use 4 or 6"
         case Rule():
             yield from (fault for selector in SELECTORS if (fault := selector.fault(value)))
             if value.action == "goto" and value.target is None:
-                yield "target", "this is missing: a goto leads to a priority"
+                yield "target", "missing: a goto needs the priority to jump to"
     for name, most in _MOST.items():
         number = getattr(value, name, 0)
         if isinstance(number, int) and number > most:
@@ -140,19 +140,19 @@ def _problems(value: Any) -> Iterator[tuple[str, str]]:
 
 
 def _shown(value: Any) -> str:
-    """A value in a message: printable, and not long."""
+    """A value as shown in a message: printable and short."""
     text = ascii(value)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
 def _decode_text(parse: Callable[[str], Any], value: Any, path: str) -> Any:
     if not isinstance(value, str):
-        raise SnapshotError(path=path, problem=f"{_shown(value)} is no text")
+        raise SnapshotError(path=path, problem=f"{_shown(value)} is not text")
     try:
         return parse(value)
     except ValueError as error:
         problem = (
-            str(error) if str(error).isprintable() and len(value) <= _SHOWN else f"{_shown(value)} is no such thing"
+            str(error) if str(error).isprintable() and len(value) <= _SHOWN else f"{_shown(value)} is not valid here"
         )
         raise SnapshotError(path=path, problem=problem) from error
 
@@ -161,14 +161,12 @@ def _decode_items(kinds: tuple[Any, ...], value: Any, path: str) -> tuple[Any, .
     """A sequence of any length of one kind, or a pair such as a range of ports."""
     pair = len(kinds) > 1 and kinds[1] is not Ellipsis
     if not isinstance(value, list) or (pair and len(value) != len(kinds)):
-        raise SnapshotError(
-            path=path, problem=f"a list of {len(kinds) if pair else 'any number of'} items belongs here"
-        )
+        raise SnapshotError(path=path, problem=f"must be a list of {len(kinds) if pair else 'any number of'} items")
     return tuple(_decode(kinds[0], item, f"{path}[{place}]") for place, item in enumerate(value))
 
 
 def _each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of which no key is there twice: of two values, nobody knows which was meant."""
+    """The pairs as a dict. A key given twice is a fault, because it is unclear which value was meant."""
     found = dict(pairs)
     if len(found) < len(pairs):
         twice = next(name for name, times in Counter(name for name, _ in pairs).items() if times > 1)
@@ -177,6 +175,6 @@ def _each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _under(path: str, name: str) -> str:
-    # What is in a file may not steer the terminal that shows it.
+    # Text from a file must not control the terminal.
     shown = name if name.isascii() and name.isidentifier() and len(name) <= _SHOWN else ascii(name[:_SHOWN])
     return f"{path}.{shown}" if path else shown

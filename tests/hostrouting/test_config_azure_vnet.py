@@ -1,4 +1,4 @@
-"""The section `azureVnetCleanup`: what each value may be, and the words of each refusal."""
+"""The section `azureVnetCleanup`: the allowed values, and the message for each fault."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from hostrouting.errors import ConfigError
 
 NAME = 'name the networks of the pods, such as ["10.240.0.0/16"]'
 NETWORK = 'is not a network; write it as "10.240.0.0/16" or "fd00:1::/48"'
-PATTERN = r'write one such as "azure\\d+", which the whole name has to match'
+PATTERN = r'write a pattern such as "azure\\d+"; it must match the whole name'
 
 
 def fault(key: str, value: object) -> str:
-    """The one fault of a section that has this value, without the path of the section."""
+    """The single fault of a section with this value, without the path of the section."""
     section: dict[str, Any] = {"managed": ["10.240.0.0/16"], key: value}
     with pytest.raises(ConfigError) as caught:
         HostRoutingConfig.from_mapping({"azureVnetCleanup": section})
@@ -26,14 +26,14 @@ def fault(key: str, value: object) -> str:
 
 
 def test_without_the_section_nothing_is_asked_for() -> None:
-    """A configuration that does not name it has no clean-up, and writes none."""
+    """A configuration without the section has no cleanup, and writes no section."""
     config = HostRoutingConfig.from_json("{}")
     assert config.azure_vnet_cleanup is None
     assert "azureVnetCleanup" not in config.to_mapping()
 
 
 def test_what_is_cautious_is_the_default() -> None:
-    """Of a section that names the networks only, nothing is deleted before somebody says so."""
+    """A section with only the networks deletes nothing: dryRun is the default."""
     config = AzureVnetCleanupConfig(["10.240.0.0/16", "fd00:1::/48", "10.241.0.7"])
     assert config.managed == (IPv4Network("10.240.0.0/16"), IPv6Network("fd00:1::/48"), IPv4Network("10.241.0.7"))
     assert config.dry_run
@@ -44,7 +44,7 @@ def test_what_is_cautious_is_the_default() -> None:
 
 
 def test_the_networks_have_to_be_named() -> None:
-    """A section without managed networks is a fault, for there is no default that would be right."""
+    """A section without managed networks is a fault, because no default would be right."""
     with pytest.raises(ConfigError, match=r"azureVnetCleanup\.managed: missing; name the networks"):
         HostRoutingConfig.from_mapping({"azureVnetCleanup": {}})
 
@@ -52,36 +52,40 @@ def test_the_networks_have_to_be_named() -> None:
 @pytest.mark.parametrize(
     ("key", "value", "said"),
     [
-        ("managed", [], f"managed: no network is named, and nothing outside these networks is deleted; {NAME}"),
+        ("managed", [], f"managed: no network is given, and only state inside these networks is deleted; {NAME}"),
         (
             "managed",
             ["10.240.0.5/16"],
             'managed[0]: "10.240.0.5/16" has host bits set: the network meant is 10.240.0.0/16; write "10.240.0.0/16", or',
         ),
         *(
-            ("managed", [wide], f'managed[0]: "{wide}" is wider than a /{most}: that is not a network of pods alone; ')
+            ("managed", [wide], f'managed[0]: "{wide}" is wider than a /{most}: too wide for a pod network; ')
             for wide, most in (("0.0.0.0/0", 8), ("10.0.0.0/7", 8), ("::/0", 32), ("fd00::/31", 32))
         ),
         *(
             ("protect", [text], f'protect[0]: "{text}" {NETWORK}')
             for text in ("x", "10.0.0.0/08", "10.0.0.0/255.0.0.0", "10.0.0.0/+8", "fe80::1%eth0", "10.0.0.0/33")
         ),
-        ("protect", [7], "protect[0]: 7 where text belongs; "),
+        ("protect", [7], "protect[0]: 7 is not text; "),
         ("bridgePattern", "(", f'bridgePattern: "(" is not a regular expression; {PATTERN}'),
         ("bridgePattern", "[[a]", f'bridgePattern: "[[a]" is not a regular expression; {PATTERN}'),
-        ("bridgePattern", "", 'bridgePattern: "" is not a pattern: one has 1 to 255 characters; '),
+        ("bridgePattern", "", 'bridgePattern: "" is not a pattern: it must have 1 to 255 characters; '),
         ("bridgePattern", ".*", 'bridgePattern: ".*" also matches docker0, which is not a bridge of azure-vnet; '),
-        ("uplinks", ["eth 0"], 'uplinks[0]: "eth 0" is no device name'),
+        ("uplinks", ["eth 0"], 'uplinks[0]: "eth 0" is not a device name'),
         ("stateFile", "azure-vnet.json", 'stateFile: "azure-vnet.json" is not an absolute path; '),
         ("conflistDir", "/etc/../root", 'conflistDir: "/etc/../root" is not an absolute path; '),
-        ("ifAzureVnetActive", "stop", 'ifAzureVnetActive: "stop" is not what can follow; write "fail", "warn" or "ign'),
-        ("ebtables", "xt", 'ebtables: "xt" is not an ebtables; write "auto", "nft" or "legacy"'),
+        (
+            "ifAzureVnetActive",
+            "stop",
+            'ifAzureVnetActive: "stop" is not an allowed value; write "fail", "warn" or "ign',
+        ),
+        ("ebtables", "xt", 'ebtables: "xt" is not an ebtables program; write "auto", "nft" or "legacy"'),
         ("maxDeletions", 0, "maxDeletions: 0 is out of range; write an integer from 1 to 1000000"),
-        ("dryRun", "no", 'dryRun: "no" where true or false belongs'),
-        ("what", {"neigh": 1}, "what.neigh: 1 where true or false belongs"),
+        ("dryRun", "no", 'dryRun: "no" is not true or false'),
+        ("what", {"neigh": 1}, "what.neigh: 1 is not true or false"),
         ("flush", True, "flush: unknown key; "),
     ],
 )
 def test_what_is_refused(key: str, value: object, said: str) -> None:
-    """Each value that cannot be meant is refused in words that name the rule and the remedy."""
+    """Each invalid value is refused with a message that states the rule and the remedy."""
     assert fault(key, value).startswith(said)

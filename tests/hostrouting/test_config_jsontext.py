@@ -1,4 +1,4 @@
-"""Text, bytes and files: every way in which they can fail to be JSON."""
+"""Text, bytes and files: every way to fail to be JSON."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "configuration: is empty; write {} for a configuration that asks for nothing"),
-        (b" \n", "configuration: is empty; write {} for a configuration that asks for nothing"),
+        ("", "configuration: is empty; write {} for an empty configuration"),
+        (b" \n", "configuration: is empty; write {} for an empty configuration"),
         (
             "[1,",
             (
                 "configuration: is not JSON: Expecting value (line 1, column 4); "
-                "a value belongs here: {...}, [...], a text in double quotes, a number, true, false; a last comma is one too many"
+                "write a value here: {...}, [...], a text in double quotes, a number, true or false; JSON has no trailing comma"
             ),
         ),
         (
             '{\n "a": 1 "b"}',
             (
                 "configuration: is not JSON: Expecting ',' delimiter (line 2, column 9); "
-                "a comma belongs there, or the bracket that closes"
+                "write a comma there, or the closing bracket"
             ),
         ),
         (
             "{} {}",
             (
                 "configuration: is not JSON: Extra data (line 1, column 4); "
-                "the file is one object, from the first { to the } that closes it"
+                "the file must be one object: remove the text after its closing }"
             ),
         ),
         (
             '{"a"; 1}',
-            "configuration: is not JSON: Expecting ':' delimiter (line 1, column 5); a colon belongs there",
+            "configuration: is not JSON: Expecting ':' delimiter (line 1, column 5); write a colon there",
         ),
         (
             '{"a": "b}',
@@ -73,16 +73,16 @@ if TYPE_CHECKING:
         ),
         (b'{"\xe9": 1}', "configuration: is not UTF-8 (byte 0xe9 at offset 2); save it as UTF-8"),
         ("{}".encode("utf-16"), "configuration: is not UTF-8 (byte 0xff at offset 0); save it as UTF-8"),
-        ("[" * 200_000, "configuration: is nested too deeply to be read; a configuration needs five levels"),
+        ("[" * 200_000, "configuration: is nested too deeply to be read; a configuration has at most five levels"),
         (
             '{"a":' * 200_000,
-            "configuration: is nested too deeply to be read; a configuration needs five levels",
+            "configuration: is nested too deeply to be read; a configuration has at most five levels",
         ),
     ],
     ids=lambda value: ascii(value)[:24],
 )
 def test_text_that_is_no_json(text: str | bytes, message: str) -> None:
-    """Text that cannot be read is refused by name, with the place where there is one."""
+    """Unreadable text is refused with its source and, if known, the position."""
     with pytest.raises(ConfigError) as caught:
         HostRoutingConfig.from_json(text)
     assert str(caught.value) == message
@@ -90,11 +90,11 @@ def test_text_that_is_no_json(text: str | bytes, message: str) -> None:
 
 @pytest.mark.parametrize("text", ["{a: 1}", "{'a': 1}", '{"a": 1,}', '{"a": 1, // why\n "b": 2}'])
 def test_where_a_key_belongs(text: str) -> None:
-    """Keys without double quotes, a comma too many and comments are told with what JSON has instead."""
+    """For keys without double quotes, a trailing comma and comments, the message says what JSON requires."""
     with pytest.raises(ConfigError) as caught:
         HostRoutingConfig.from_json(text)
-    # Python 3.13 has words of its own for a comma too many.
-    assert re.search(r"keys stand in double quotes.*no comments|take the comma away", str(caught.value))
+    # Python 3.13 has a different message for a trailing comma.
+    assert re.search(r"in double quotes.*no comments|remove the comma", str(caught.value))
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_where_a_key_belongs(text: str) -> None:
     ],
 )
 def test_text_of_another_kind(text: str, looks: str) -> None:
-    """Text that is of another kind by the looks of it is called so, with what a configuration looks like."""
+    """Text that looks like another format is named as that, with an example of a configuration."""
     with pytest.raises(ConfigError) as caught:
         HostRoutingConfig.from_json(text)
     (fault,) = caught.value.faults
@@ -118,13 +118,13 @@ def test_text_of_another_kind(text: str, looks: str) -> None:
 
 
 def test_what_is_not_text_at_all() -> None:
-    """From code without types, too, a wrong argument is a fault and not a crash."""
-    with pytest.raises(ConfigError, match="null where JSON text belongs"):
+    """A wrong argument from untyped code is a fault, not a crash."""
+    with pytest.raises(ConfigError, match="null is not JSON text"):
         HostRoutingConfig.from_json(None)  # type: ignore[arg-type] # the mistake under test
 
 
 def test_no_message_quotes_the_file() -> None:
-    """An agent's file holds secrets: a syntax error shows where, never what."""
+    """An agent's file contains secrets: a syntax error shows the position, never the text."""
     with pytest.raises(ConfigError) as caught:
         HostRoutingConfig.from_json('{"clientSecret": "hunter2" "hostRouting": {}}')
     assert "hunter2" not in str(caught.value)
@@ -132,7 +132,7 @@ def test_no_message_quotes_the_file() -> None:
 
 @pytest.mark.parametrize("digits", [300, 400, 4300, 100_000])
 def test_endless_integers(digits: int) -> None:
-    """An integer of any length is out of range, also one that is longer than Python reads."""
+    """A very long integer is out of range, even one that is too long for Python to parse."""
     with pytest.raises(ConfigError) as caught:
         HostRoutingConfig.from_json('{"protocol": 1' + "0" * (digits - 1) + "}")
     (fault,) = caught.value.faults
@@ -140,7 +140,7 @@ def test_endless_integers(digits: int) -> None:
 
 
 def test_endless_integers_outside_our_part() -> None:
-    """What an agent keeps elsewhere in its file is none of our business, however odd."""
+    """Other sections of an agent's file are ignored, whatever they contain."""
     text = '{"serial": ' + "9" * 10_000 + ', "load": NaN, "x": 1, "x": 2, "hostRouting": {}}'
     assert HostRoutingConfig.from_json(text) == HostRoutingConfig()
 
@@ -163,7 +163,7 @@ def test_load_names_the_file(tmp_path: Path) -> None:
 
 
 def test_load_of_text_that_is_no_json(tmp_path: Path) -> None:
-    """A file that is no JSON is named once."""
+    """A file that is not JSON is named once."""
     file = tmp_path / "config.json"
     file.write_text("{]")
     with pytest.raises(ConfigError) as caught:
@@ -173,7 +173,7 @@ def test_load_of_text_that_is_no_json(tmp_path: Path) -> None:
 
 
 def test_load_of_nothing(tmp_path: Path) -> None:
-    """A file that is not there is named."""
+    """A missing file is named."""
     with pytest.raises(ConfigError) as caught:
         HostRoutingConfig.load(tmp_path / "absent.json")
     assert str(caught.value) == f"{tmp_path}/absent.json: does not exist; check the path"
@@ -188,32 +188,32 @@ def test_load_of_a_directory(tmp_path: Path) -> None:
 
 
 def test_load_of_a_pipe(tmp_path: Path) -> None:
-    """A pipe without a writer is refused instead of waited for."""
+    """A pipe without a writer is refused immediately."""
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(ConfigError, match="pipe: is a fifo, not a regular file; name the file that holds"):
+    with pytest.raises(ConfigError, match="pipe: is a fifo, not a regular file; name the file with"):
         HostRoutingConfig.load(tmp_path / "pipe")
 
 
 def test_load_through_a_file(tmp_path: Path) -> None:
-    """A path that goes through a file is an error of the system, named."""
+    """A path through a file gives the system's error."""
     (tmp_path / "file").write_text("{}")
     with pytest.raises(ConfigError, match=r"file/config\.json: cannot be read: Not a directory"):
         HostRoutingConfig.load(tmp_path / "file" / "config.json")
 
 
 def test_load_without_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file that this user may not read is named, with what to do."""
+    """A file without read permission is named, with the remedy."""
 
     def denied(path: str) -> object:
         raise PermissionError(13, "Permission denied", path)
 
     monkeypatch.setattr(os, "stat", denied)
-    with pytest.raises(ConfigError, match="may not be read by this user; run as root, or give"):
+    with pytest.raises(ConfigError, match="cannot be read: permission denied; run as root, or give"):
         HostRoutingConfig.load(tmp_path / "config.json")
 
 
 def test_load_of_a_huge_file(tmp_path: Path) -> None:
-    """A file far beyond any configuration is not read into memory."""
+    """A file too large for a configuration is not read into memory."""
     file = tmp_path / "huge.json"
     with file.open("wb") as stream:
         stream.truncate(jsontext.SIZE_LIMIT + 1)  # sparse: it takes no room
@@ -226,7 +226,7 @@ def test_load_of_a_huge_file(tmp_path: Path) -> None:
     [("a\0b", r'"a\u0000b"'), ("/\ud800", r'"/\ud800"'), ("/\x1b[2J", r'"/\u001b[2J"'), ("", '""')],
 )
 def test_load_of_what_is_no_path(path: str, shown: str) -> None:
-    """A path with stray characters is refused, and shown so that no terminal obeys it."""
+    """A path with control characters is refused, and shown escaped."""
     with pytest.raises(ConfigError) as caught:
         HostRoutingConfig.load(path)
     assert str(caught.value).startswith(f"{shown}: ")

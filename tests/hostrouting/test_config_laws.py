@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def faults_of(read: Callable[[], object]) -> tuple[tuple[str, str, str, str], ...]:
-    """Every fault that the reading finds, after checks of what every fault must have; () when it succeeds."""
+    """Every fault found by reading, after checking that each is complete; () if it succeeds."""
     refusal = None
     try:
         read()
@@ -49,7 +49,7 @@ def test_json_there_and_back(config: HostRoutingConfig) -> None:
 
 @given(json_values())
 def test_what_was_read_is_read_again(value: Any) -> None:
-    """What any document was read as is written as a document that is read as the same."""
+    """If a document can be read, writing and reading the result gives the same configuration."""
     try:
         config = HostRoutingConfig.from_mapping(value)
     except ConfigError:
@@ -84,7 +84,7 @@ def test_any_bytes(data: bytes) -> None:
 
 @given(configs(), st.data())
 def test_any_damage(config: HostRoutingConfig, data: st.DataObject) -> None:
-    """A configuration's text with a piece cut out is a configuration or has faults."""
+    """A configuration's text with a part removed is a configuration or has faults."""
     text = config.to_json()
     start = data.draw(st.integers(0, len(text)))
     end = data.draw(st.integers(start, len(text)))
@@ -96,7 +96,7 @@ def test_any_damage(config: HostRoutingConfig, data: st.DataObject) -> None:
 
 @given(near_routes(scalars().filter(lambda value: value is not None)))
 def test_constructors_refuse_in_the_same_words(fields: dict[str, Any]) -> None:
-    """What a file may not say, a constructor may not be told, and both say so in the same words."""
+    """A constructor refuses what a file refuses, with the same message."""
     document = {"staticRoutes": {"enabled": True, "routes": [fields]}}
     from_file = faults_of(lambda: HostRoutingConfig.from_mapping(document))
     from_python = faults_of(lambda: StaticRoute(**{"destination": fields["destination"], **fields}))
@@ -109,7 +109,7 @@ def test_constructors_refuse_in_the_same_words(fields: dict[str, Any]) -> None:
 
 @given(configs(), st.data())
 def test_a_route_may_not_be_given_twice(config: HostRoutingConfig, data: st.DataObject) -> None:
-    """Whatever else is said of it, a second entry of one destination and metric is the only fault."""
+    """A second entry with the same destination and metric is the only fault, whatever its other fields."""
     routes = config.static_routes.routes
     if not routes:
         return

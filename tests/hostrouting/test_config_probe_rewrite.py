@@ -1,4 +1,4 @@
-"""The section `probeRewrite`: what each value may be, what several say together, and the words of each refusal."""
+"""The section `probeRewrite`: the allowed values, rules about several values, and the message for each fault."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from hostrouting.errors import ConfigError
 
 ENABLED: dict[str, Any] = {"enabled": True, "interfaces": ["eth0"]}
 TABLE = 'write a name such as "hostrouting_slb"'
-TABLE_RULE = "is not a table name: one has 2 to 64 lower-case letters, digits and '_', begins with a letter, has a '_'"
-PRIORITY = "write an integer from -399 to -201: after reassembly of fragments, before connection tracking"
-ADDRESS = 'write an IPv6 address such as "fe80::1234:5678:9abc", without prefix length'
+TABLE_RULE = "is not a table name: use 2 to 64 lower-case letters, digits and '_', a letter first and at least one '_'"
+PRIORITY = "write an integer from -399 to -201: after defragmentation, before connection tracking"
+ADDRESS = 'write an IPv6 address such as "fe80::1234:5678:9abc", without a prefix length'
 LINK_LOCAL = (
-    "is not a link-local address: those are in fe80::/10; write the address that the load balancer's probes come from"
+    "is not a link-local address: it must be in fe80::/10; write the source address of the load balancer's probes"
 )
 GLOBAL = (
-    "is not a global unicast address: those are in 2000::/3; "
-    'write one that no host has, such as "2603:1062:0:1:fe80:1234:5678:9abc"'
+    "is not a global unicast address: it must be in 2000::/3; "
+    'write an address that no host has, such as "2603:1062:0:1:fe80:1234:5678:9abc"'
 )
-TIMEOUT = "write the seconds as a number above 0, and at most 60"
+TIMEOUT = "write the seconds as a number above 0 and at most 60"
 URL = (
-    'cannot be asked for metadata; write it as "http://169.254.169.254/metadata/instance/network'
-    '?api-version=2021-02-01": http, an address, no user'
+    'is not a URL for metadata; write a URL such as "http://169.254.169.254/metadata/instance/network'
+    '?api-version=2021-02-01": http, an address, and no user'
 )
 
 
@@ -41,7 +41,7 @@ def faults(**section: object) -> list[str]:
 
 
 def test_the_defaults() -> None:
-    """Without a word about it nothing is rewritten, and the defaults are those of Azure's load balancer."""
+    """Without the section nothing is rewritten, and the defaults are those of Azure's load balancer."""
     section = HostRoutingConfig.from_json("{}").probe_rewrite
     assert section == ProbeRewriteConfig()
     assert attrs.asdict(section, recurse=False) == {
@@ -63,25 +63,25 @@ def test_the_defaults() -> None:
 @pytest.mark.parametrize(
     ("key", "value", "said"),
     [
-        ("enabled", 1, ": 1 where true or false belongs; write true or false, without quotes"),
-        ("interfaces", "eth0", ': "eth0" where a list belongs; write [...], also around a single item'),
+        ("enabled", 1, ": 1 is not true or false; write true or false, without quotes"),
+        ("interfaces", "eth0", ': "eth0" is not a list; write [...], even around a single item'),
         (
             "interfaces",
             ["eth*"],
             (
-                "[0]: \"eth*\" is no device name: only letters, digits, '_', '.' and '-' may be in one; "
+                "[0]: \"eth*\" is not a device name: use only letters, digits, '_', '.' and '-'; "
                 "write the name as `ip link` shows it"
             ),
         ),
-        ("interfaces", ["lo"], '[0]: "lo" is the loopback device, and no probe comes in by it; name the uplink'),
+        ("interfaces", ["lo"], '[0]: "lo" is the loopback device, where no probe arrives; name the uplink'),
         ("linkLocal", "fec0::1", f': "fec0::1" {LINK_LOCAL}'),
         ("linkLocal", "169.254.0.1", f': "169.254.0.1" is not an IPv6 address; {ADDRESS}'),
         ("linkLocal", "fe80::1/64", f': "fe80::1/64" is not an IPv6 address; {ADDRESS}'),
-        ("linkLocal", 1, f": 1 where text belongs; {ADDRESS}"),
+        ("linkLocal", 1, f": 1 is not text; {ADDRESS}"),
         (
             "linkLocal",
             "fe80::1%eth0",
-            ': "fe80::1%eth0" has a zone, and interfaces says where probes come in; write "fe80::1"',
+            ': "fe80::1%eth0" has a zone, but the devices are given in interfaces; write "fe80::1"',
         ),
         *[
             ("globalAddress", value, f': "{value}" {GLOBAL}')
@@ -93,13 +93,13 @@ def test_the_defaults() -> None:
             "table",
             "my_azureslbprobe2",
             (
-                ': "my_azureslbprobe2" contains azureslbprobe, and another agent on Azure deletes every table whose '
-                f"name does; {TABLE}"
+                ': "my_azureslbprobe2" contains azureslbprobe, and another agent on Azure deletes every table with '
+                f"that in its name; {TABLE}"
             ),
         ),
         *[("priority", value, f": {value} is out of range; {PRIORITY}") for value in (-400, -200, 0)],
-        ("priority", -300.0, f": -300.0 where an integer belongs; {PRIORITY}"),
-        ("ensureRoute", "no", ': "no" where true or false belongs; write true or false, without quotes'),
+        ("priority", -300.0, f": -300.0 is not an integer; {PRIORITY}"),
+        ("ensureRoute", "no", ': "no" is not true or false; write true or false, without quotes'),
         ("condition", "Always", ': "Always" is not a condition; write "always", "local-ipv6" or "imds"'),
     ],
     ids=lambda value: ascii(value)[:24],
@@ -134,10 +134,10 @@ def test_value_refused(key: str, value: object, said: str) -> None:
         ("timeout", 0, f"0 is out of range; {TIMEOUT}"),
         ("timeout", 60.5, f"60.5 is out of range; {TIMEOUT}"),
         ("timeout", float("nan"), f"NaN is out of range; {TIMEOUT}"),
-        ("timeout", True, f"true where a number belongs; {TIMEOUT}"),
-        ("timeout", "2s", f'"2s" where a number belongs; {TIMEOUT}'),
+        ("timeout", True, f"true is not a number; {TIMEOUT}"),
+        ("timeout", "2s", f'"2s" is not a number; {TIMEOUT}'),
         ("retries", -1, "-1 is out of range; write an integer from 0 to 100"),
-        ("onUnknown", "ignore", '"ignore" is not what can follow; write "fail", "apply" or "skip"'),
+        ("onUnknown", "ignore", '"ignore" is not an allowed value; write "fail", "apply" or "skip"'),
     ],
     ids=lambda value: ascii(value)[:40],
 )
@@ -155,7 +155,7 @@ def test_imds_url_accepted(url: str) -> None:
 
 
 def test_words_become_members() -> None:
-    """The words of the JSON are read as what they name."""
+    """The words in the JSON become enum values."""
     section = ProbeRewriteConfig(condition="imds", imds={"onUnknown": "apply"})
     assert section.condition is ProbeCondition.IMDS
     assert section.imds.on_unknown is OnUnknown.APPLY
@@ -173,15 +173,15 @@ def test_table_is_what_the_pattern_says(text: str) -> None:
 
 
 def test_enabled_needs_an_interface() -> None:
-    """A rewrite that is enabled names the uplink, and it is a fault when it does not."""
-    remedy = 'name the uplink that probes come in by, such as ["eth0"]'
-    said = [f"probeRewrite.interfaces: no interface is named but enabled=true; {remedy}"]
+    """An enabled rewrite without an uplink is a fault."""
+    remedy = 'name the uplink that probes arrive on, such as ["eth0"]'
+    said = [f"probeRewrite.interfaces: no interface is given but enabled=true; {remedy}"]
     assert faults(enabled=True) == faults(enabled=True, interfaces=[]) == said
 
 
 @pytest.mark.parametrize("switch", [{"enabled": False}, {}])
 def test_interfaces_need_the_switch(switch: dict[str, object]) -> None:
-    """Interfaces that are given without the switch are a contradiction; other settings wait for it."""
+    """Interfaces without enabled=true are a fault; other settings without it are accepted."""
     said = "interfaces were provided but enabled=false; set enabled=true to rewrite the source of probes"
     assert faults(interfaces=["eth0"], **switch) == [f"probeRewrite.enabled: {said}"]
     waiting = ProbeRewriteConfig(table="my_probes", ensure_route=False, condition="always", imds={"retries": 1})
@@ -189,16 +189,16 @@ def test_interfaces_need_the_switch(switch: dict[str, object]) -> None:
 
 
 def test_an_interface_given_twice() -> None:
-    """An interface is named once, and a second one is a fault that names the first."""
+    """An interface given twice is a fault that names the first one."""
     assert faults(enabled=True, interfaces=["eth0", "eth1", "eth0"], ensureRoute=False) == [
-        'probeRewrite.interfaces[2]: "eth0" is given by probeRewrite.interfaces[0] already; remove one of the two'
+        'probeRewrite.interfaces[2]: "eth0" is already given in probeRewrite.interfaces[0]; remove one of the two'
     ]
 
 
 def test_a_route_needs_exactly_one_interface() -> None:
-    """With several uplinks it cannot be known which the route leads out of, unless no route is asked for."""
-    remedy = "name the one that probes come in by, or set ensureRoute=false and see to the route yourself"
-    said = [f"probeRewrite.ensureRoute: true needs exactly one interface, and 2 are named; {remedy}"]
+    """With several uplinks the device for the route is unknown, so this is a fault unless ensureRoute is false."""
+    remedy = "name the one that probes arrive on, or set ensureRoute=false and add the route yourself"
+    said = [f"probeRewrite.ensureRoute: true requires exactly one interface, but 2 are given; {remedy}"]
     both: dict[str, object] = {"enabled": True, "interfaces": ["eth0", "eth1"]}
     assert faults(**both) == faults(**both, ensureRoute=True) == said
     assert ProbeRewriteConfig(enabled=True, interfaces=("eth0", "eth1"), ensure_route=False).interfaces == (
@@ -208,7 +208,7 @@ def test_a_route_needs_exactly_one_interface() -> None:
 
 
 def test_a_faulty_value_is_its_only_fault() -> None:
-    """What a refused value was meant to be is not guessed."""
+    """A value with a fault causes no further faults."""
     assert len(faults(enabled="true", interfaces=["eth0"])) == 1
     assert len(faults(enabled=True, interfaces=["eth;"])) == 1
     assert len(faults(**ENABLED, ensureRoute=2)) == 1

@@ -1,4 +1,4 @@
-"""The configuration as a whole: keys, paths, rules that take several values, and the way back to JSON."""
+"""The whole configuration: keys, paths, rules about several values, and writing JSON."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ WHOLE = HostRoutingConfig(
     azure_vnet_cleanup=AzureVnetCleanupConfig(["10.240.0.0/16"]),
 )
 
-# One other value for every field of every class: a field that is added and not named here fails a test below.
+# A different value for every field of every class: a test below fails if a field is added and not listed here.
 ROUTE = StaticRoute("172.16.0.0/17", "10.0.0.1", "eth0", 5)
 OTHERWISE: list[tuple[Any, dict[str, Any]]] = [
     (ROUTE, {"destination": "172.16.128.0/17", "gateway": None, "dev": None, "metric": 0}),
@@ -91,7 +91,7 @@ SPLIT = "remove one of the two, or give them different metrics"
 
 
 def faults(document: object) -> list[str]:
-    """Every fault of a document, given as text or as what the text would hold."""
+    """Every fault of a document, given as text or as parsed JSON."""
     text = document if isinstance(document, str) else json.dumps(document)
     with pytest.raises(ConfigError) as caught:
         HostRoutingConfig.from_json(text)
@@ -99,7 +99,7 @@ def faults(document: object) -> list[str]:
 
 
 def one_route(**fields: object) -> dict[str, object]:
-    """The document with one route of these fields."""
+    """The document with one route with these fields."""
     return {"staticRoutes": {"enabled": True, "routes": [fields]}}
 
 
@@ -140,13 +140,13 @@ def test_the_json_of_the_original() -> None:
     ids=["absent", "empty"],
 )
 def test_automatic_route(fields: dict[str, object]) -> None:
-    """Gateway and device are automatic when absent or empty, and an absent metric is the kernel's 0."""
+    """Gateway and device are automatic if absent or empty, and the default metric is the kernel's 0."""
     (route,) = HostRoutingConfig.from_mapping(one_route(**fields)).static_routes.routes
     assert (route.gateway, route.dev, route.metric) == (None, None, 0)
 
 
 def test_host_route() -> None:
-    """A route may lead to a single address, through another one."""
+    """A route may have a single address as destination, and another one as gateway."""
     document = one_route(destination="10.1.2.3/32", gateway="10.1.2.4")
     (route,) = HostRoutingConfig.from_mapping(document).static_routes.routes
     assert route.destination == IPv4Network("10.1.2.3/32")
@@ -155,7 +155,7 @@ def test_host_route() -> None:
 
 @pytest.mark.parametrize("enabled", [True, False])
 def test_empty_lists(enabled: bool) -> None:  # noqa: FBT001  pytest passes it by name
-    """Empty lists are right with the switch on or off, and so is a check that expects nothing."""
+    """Empty lists are valid with enabled true or false, and so is a check without CIDRs."""
     config = HostRoutingConfig.from_mapping(
         {"staticRoutes": {"enabled": enabled, "routes": []}, "routeOverlap": {"expectedCidrs": []}}
     )
@@ -163,13 +163,13 @@ def test_empty_lists(enabled: bool) -> None:  # noqa: FBT001  pytest passes it b
 
 
 def test_larger_file_of_an_agent() -> None:
-    """In an agent's file we read our key, and nothing beside it is our business."""
+    """In an agent's file only our key is read, and other keys are ignored."""
     text = '{"hostRouting": {"protocol": 214}, "kubelet": {"a": 1, "a": 2}, "kubelet": null, "staticRoutes": 5}'
     assert HostRoutingConfig.from_json(text) == HostRoutingConfig(protocol=214)
 
 
 def test_paths_begin_at_our_key_when_the_file_has_it() -> None:
-    """A path is what an operator finds in the file that is there."""
+    """The path of a fault is the path in the operator's file."""
     route = one_route(destination="10.0.0.0/8", gateway="x")
     said = "staticRoutes.routes[0].gateway: "
     assert faults(route)[0].startswith(said)
@@ -177,7 +177,7 @@ def test_paths_begin_at_our_key_when_the_file_has_it() -> None:
 
 
 def test_all_faults_at_once_in_the_order_of_the_file() -> None:
-    """One reading finds every fault, at every depth, whatever else is wrong."""
+    """One reading finds every fault, at every depth."""
     document = {
         "hostRouting": {
             "routeOverlap": {"mode": "LOUD", "expectedCidrs": ["10.0.0.0/8", "fd00::/8"]},
@@ -215,44 +215,44 @@ def test_all_faults_at_once_in_the_order_of_the_file() -> None:
 
 @pytest.mark.parametrize("section", [{"enabled": False}, {}])
 def test_routes_need_the_switch(section: dict[str, object]) -> None:
-    """Routes that are given without the switch are a contradiction, and not silently left out."""
+    """Routes without enabled=true are a fault, and not silently ignored."""
     document = {"staticRoutes": {"routes": [{"destination": "10.0.0.0/8"}]} | section}
     said = "routes were provided but enabled=false; set enabled=true to apply static routes"
     assert faults(document) == [f"staticRoutes.enabled: {said}"]
 
 
 def test_a_faulty_switch_is_its_only_fault() -> None:
-    """What a faulty switch was meant to say is not guessed."""
+    """A faulty switch causes no further faults."""
     document = {"staticRoutes": {"enabled": "false", "routes": [{"destination": "10.0.0.0/8"}]}}
     assert faults(document) == [
-        'staticRoutes.enabled: "false" where true or false belongs; write true or false, without quotes'
+        'staticRoutes.enabled: "false" is not true or false; write true or false, without quotes'
     ]
 
 
 @pytest.mark.parametrize("metric", [{}, {"metric": 0}])
 def test_two_routes_with_one_key(metric: dict[str, object]) -> None:
-    """Two routes may not share destination and metric, an absent metric being 0; both are named."""
+    """Two routes must not have the same destination and metric (0 by default); the fault names both."""
     first, second = {"destination": "10.0.0.0/8", "dev": "eth0"}, {"destination": "10.0.0.0/8"} | metric
     document = {"staticRoutes": {"enabled": True, "routes": [first, {"destination": "11.0.0.0/8"}, second]}}
     assert faults(document) == [
-        "staticRoutes.routes[2]: 10.0.0.0/8 with metric 0 is given by staticRoutes.routes[0] already; " + SPLIT
+        "staticRoutes.routes[2]: 10.0.0.0/8 with metric 0 is already given in staticRoutes.routes[0]; " + SPLIT
     ]
 
 
 def test_two_routes_with_one_key_from_python() -> None:
-    """The same is refused of routes that are made already."""
-    with pytest.raises(ConfigError, match=r"routes\[1\]: 10\.0\.0\.0/8 with metric 7 is given by routes\[0\]"):
+    """The same applies to StaticRoute objects."""
+    with pytest.raises(ConfigError, match=r"routes\[1\]: 10\.0\.0\.0/8 with metric 7 is already given in routes\[0\]"):
         StaticRoutesConfig(enabled=True, routes=[StaticRoute("10.0.0.0/8", metric=7)] * 2)
 
 
 def test_one_destination_with_two_metrics() -> None:
-    """Different metrics make two routes to one destination."""
+    """Two routes to one destination may have different metrics."""
     routes = [StaticRoute("10.0.0.0/8", metric=metric) for metric in (1, 2)]
     assert StaticRoutesConfig(enabled=True, routes=routes).routes == tuple(routes)
 
 
 def test_a_faulty_metric_collides_with_nothing() -> None:
-    """What a faulty metric was meant to be is not guessed."""
+    """A faulty metric causes no further faults."""
     routes = [{"destination": "10.0.0.0/8"}, {"destination": "10.0.0.0/8", "metric": "0"}]
     assert len(faults({"staticRoutes": {"enabled": True, "routes": routes}})) == 1
 
@@ -269,7 +269,7 @@ def test_a_faulty_metric_collides_with_nothing() -> None:
     ],
 )
 def test_unknown_key_with_a_neighbour(written: str, meant: str) -> None:
-    """A slip in a key is named together with the key that was meant."""
+    """For a misspelled key the fault suggests the right key."""
     assert faults({written: {}}) == [f"{written}: unknown key; did you mean {meant}?"]
 
 
@@ -286,34 +286,34 @@ def test_unknown_key_with_a_neighbour(written: str, meant: str) -> None:
     ids=ascii,
 )
 def test_unknown_key_like_no_other(key: str, path: str) -> None:
-    """A key like none of ours is named, printably, with those that there are."""
+    """For any other unknown key the fault shows it escaped and lists the known keys."""
     known = "staticRoutes, routeOverlap, protocol, probeRewrite, azureVnetCleanup, hostRouting"
-    assert faults({"protocol": 213, key: 1}) == [f"{path}: unknown key; the keys known here are {known}"]
+    assert faults({"protocol": 213, key: 1}) == [f"{path}: unknown key; the known keys are {known}"]
 
 
 @pytest.mark.parametrize("document", [{"kubelet": {}, "azure": 1}, {"nodeName": "a"}])
 def test_an_agents_file_without_our_key(document: dict[str, object]) -> None:
-    """A file that is about something else has one fault, which says where our settings belong in it."""
+    """A file without our keys has one fault, which says where to put our settings."""
     assert faults(document) == [
         (
             "configuration: has none of the keys staticRoutes, routeOverlap, protocol, probeRewrite, azureVnetCleanup; "
-            "in an agent's larger file, put them into an object under the key hostRouting"
+            "in an agent's larger file, put them in an object under the key hostRouting"
         )
     ]
     assert faults({**document, "hostrouting": {}})[-1] == "hostrouting: unknown key; did you mean hostRouting?"
 
 
 def test_unknown_keys_below() -> None:
-    """Keys are checked at every depth, and `hostRouting` has no place inside itself."""
+    """Keys are checked at every depth, and `hostRouting` inside itself is unknown."""
     known = "staticRoutes, routeOverlap, protocol, probeRewrite, azureVnetCleanup"
     assert faults({"hostRouting": {"hostRouting": {}, "routeOverlap": {"Mode": ""}}}) == [
-        f"hostRouting.hostRouting: unknown key; the keys known here are {known}",
+        f"hostRouting.hostRouting: unknown key; the known keys are {known}",
         "hostRouting.routeOverlap.Mode: unknown key; did you mean mode?",
     ]
 
 
 def test_repeated_keys() -> None:
-    """A key that is given twice is a fault at any depth of our part, whichever of the two is right."""
+    """A key given twice is a fault at any depth of our section, whichever of the two is right."""
     text = """{
         "hostRouting": {},
         "hostRouting": {
@@ -334,58 +334,58 @@ def test_repeated_keys() -> None:
     [
         (
             [],
-            "configuration: a list where an object belongs; write {...} with any of the keys staticRoutes, ",
+            "configuration: a list is not an object; write {...} with any of the keys staticRoutes, ",
         ),
-        ("text", 'configuration: "text" where an object belongs; '),
-        ({"hostRouting": []}, "hostRouting: a list where an object belongs; "),
-        ({"hostRouting": None}, "hostRouting: null where an object belongs; "),
+        ("text", 'configuration: "text" is not an object; '),
+        ({"hostRouting": []}, "hostRouting: a list is not an object; "),
+        ({"hostRouting": None}, "hostRouting: null is not an object; "),
         (
             {"staticRoutes": []},
-            "staticRoutes: a list where an object belongs; write {...} with any of the keys e",
+            "staticRoutes: a list is not an object; write {...} with any of the keys e",
         ),
         (
             {"staticRoutes": {"routes": {}}},
-            "staticRoutes.routes: an object where a list belongs; write [...], ",
+            "staticRoutes.routes: an object is not a list; write [...], ",
         ),
         (
             {"staticRoutes": {"routes": None}},
-            "staticRoutes.routes: null where a value belongs; leave the key out",
+            "staticRoutes.routes: null is not a value; leave out the key",
         ),
-        ({"staticRoutes": {"enabled": 1}}, "staticRoutes.enabled: 1 where true or false belongs; "),
+        ({"staticRoutes": {"enabled": 1}}, "staticRoutes.enabled: 1 is not true or false; "),
         (
             {"routeOverlap": None},
-            "routeOverlap: null where a value belongs; leave the key out, or give it a value",
+            "routeOverlap: null is not a value; leave out the key, or give it a value",
         ),
         (
             {"routeOverlap": {"expectedCidrs": [None]}},
-            "routeOverlap.expectedCidrs[0]: null where text belongs; ",
+            "routeOverlap.expectedCidrs[0]: null is not text; ",
         ),
         (
             one_route(dev="eth0"),
-            "staticRoutes.routes[0].destination: missing; write the network that the route",
+            "staticRoutes.routes[0].destination: missing; write the destination network",
         ),
         (
             one_route(destination=None),
-            "staticRoutes.routes[0].destination: null where a value belongs; leave",
+            "staticRoutes.routes[0].destination: null is not a value; leave",
         ),
     ],
     ids=lambda value: str(value)[:40],
 )
 def test_values_of_the_wrong_kind(document: object, said: str) -> None:
-    """What is of the wrong kind is named with the kind that belongs there."""
+    """A value of the wrong type is a fault that names the expected type."""
     (line,) = faults(json.dumps(document))
     assert line.startswith(said)
 
 
 def test_mapping_that_json_could_not_hold() -> None:
-    """A mapping from elsewhere may hold anything, and is refused like JSON."""
+    """A mapping may contain any objects, and is checked like JSON."""
     with pytest.raises(ConfigError) as caught:
         HostRoutingConfig.from_mapping({1: 2, "protocol": {3}})  # type: ignore[dict-item] # the mistake under test
     assert [fault.path for fault in caught.value.faults] == ["[1]", "protocol"]
 
 
 def test_constructors_take_what_json_has() -> None:
-    """A part may be given as its JSON object, and its faults carry the path from there."""
+    """A section may be given as its JSON object, and the paths of its faults start there."""
     config = HostRoutingConfig({"enabled": True, "routes": [{"destination": "10.0.0.0/8"}]})
     assert config.static_routes.routes == (StaticRoute("10.0.0.0/8"),)
     with pytest.raises(ConfigError, match=r"^staticRoutes\.routes\[0\]\.destination: missing"):
@@ -393,14 +393,14 @@ def test_constructors_take_what_json_has() -> None:
 
 
 def test_constructors_report_all_faults() -> None:
-    """From Python, too, every fault comes at once."""
+    """A constructor also reports every fault at once."""
     with pytest.raises(ConfigError) as caught:
         StaticRoute("10.0.0.1/8", gateway="x", dev="a b", metric=-1)
     assert [fault.path for fault in caught.value.faults] == ["destination", "gateway", "dev", "metric"]
 
 
 def test_routes_from_any_iterable() -> None:
-    """Routes may come from anything that can be gone through once."""
+    """Routes may come from any iterable."""
     assert StaticRoutesConfig(enabled=True, routes=iter([ROUTE])).routes == (ROUTE,)
     assert StaticRoutesConfig(enabled=False, routes=iter([])).routes == ()
 
@@ -414,7 +414,7 @@ def test_evolve_checks_again() -> None:
 
 
 def test_settings_cannot_be_changed() -> None:
-    """What was checked stays what it was, and can be a key of a dictionary."""
+    """A configuration is immutable and hashable."""
     with pytest.raises(attrs.exceptions.FrozenInstanceError):
         WHOLE.protocol = 2  # type: ignore[misc] # the mistake under test
     assert hash(WHOLE) == hash(HostRoutingConfig.from_json(WHOLE.to_json()))
@@ -449,7 +449,7 @@ def test_every_field_counts(settings: Any, change: dict[str, Any]) -> None:
 
 
 def _read_back(settings: Any) -> Any:
-    """The same settings after a way through a whole configuration's JSON."""
+    """The same settings after writing and reading a whole configuration."""
     match settings:
         case StaticRoute():
             static_routes = StaticRoutesConfig(enabled=True, routes=[settings])
@@ -470,7 +470,7 @@ def _read_back(settings: Any) -> Any:
 
 
 def test_to_json_spells_everything_out() -> None:
-    """What is written holds every setting under the original's keys, so that new defaults change nothing."""
+    """The JSON contains every setting under the original's keys, so that new defaults change nothing."""
     assert json.loads(WHOLE.to_json()) == {
         "staticRoutes": {
             "enabled": True,
@@ -523,7 +523,7 @@ def test_to_json_in_one_line() -> None:
 
 
 def test_automatic_values_are_written_empty() -> None:
-    """What is automatic is written as the original writes it: empty."""
+    """Automatic values are written as empty text, as in the original."""
     assert StaticRoute("10.0.0.0/8").to_mapping() == {
         "destination": "10.0.0.0/8",
         "gateway": "",
@@ -533,7 +533,7 @@ def test_automatic_values_are_written_empty() -> None:
 
 
 def test_defaults_are_the_same_from_python_and_from_json() -> None:
-    """A key that is left out is what an argument is that is left out."""
+    """A missing key has the same default as a missing argument."""
     config = HostRoutingConfig.from_json(
         '{"staticRoutes": {"enabled": true, "routes": [{"destination": "10.0.0.0/8"}]}, "routeOverlap": {}}'
     )
@@ -543,7 +543,7 @@ def test_defaults_are_the_same_from_python_and_from_json() -> None:
 
 
 def test_types() -> None:
-    """What a type checker knows of a configuration is what it holds."""
+    """The types of the attributes are the types that a type checker sees."""
     (route,) = WHOLE.static_routes.routes
     assert_type(route.destination, IPv4Network)
     assert_type(route.gateway, IPv4Address | None)
@@ -567,13 +567,13 @@ def test_types() -> None:
 
 
 def test_type_hints_can_be_resolved() -> None:
-    """Libraries that look the types up at run time find them."""
+    """Libraries can resolve the types at run time."""
     attrs.resolve_types(StaticRoute)
     assert attrs.fields_dict(StaticRoute)["destination"].type is IPv4Network
 
 
 def test_catalogue() -> None:
-    """The package offers what it names, in order."""
+    """The package exports its `__all__`, in order."""
     names = hostrouting.config.__all__
     assert names == sorted(names)
     assert all(getattr(hostrouting.config, name) is not None for name in names)
@@ -581,7 +581,7 @@ def test_catalogue() -> None:
 
 @pytest.mark.processes
 def test_import_is_cheap() -> None:
-    """A program that only imports the configuration loads attrs, ipaddress, and no reader of JSON."""
+    """Importing the configuration loads attrs and ipaddress, but not json."""
     code = (
         "import sys, attrs, ipaddress; before = set(sys.modules); import hostrouting.config;"
         "print(*{name.partition('.')[0] for name in set(sys.modules) - before - set(sys.builtin_module_names)})"

@@ -1,4 +1,4 @@
-"""Single values: what each may be, and the exact words in which it is refused."""
+"""Single values: the allowed values, and the exact message for each fault."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ from tests.strategies_config import near_texts
 
 METRICS = "write an integer from 0 to 4294967295, without quotes or decimal point"
 NETWORK = 'write it as "a.b.c.d/len", with len from 0 to 32 and no leading zeros'
-NULL = "null where a value belongs; leave the key out, or give it a value"
-LEADS = ", where no static route leads; remove this route"
-SIX = "is IPv6, and only IPv4 is routed and checked here; remove it"
+NULL = "null is not a value; leave out the key, or give it a value"
+LEADS = ", which cannot have a static route; remove this route"
+SIX = "is IPv6, but only IPv4 is supported here; remove it"
 LENGTH = 'write it as "a.b.c.d/len"'
 ADDRESS = 'write "a.b.c.d", or leave it out for the default gateway'
 ROUTER = "write the address of a router next to this host, or leave it out for the default gateway"
 LOOK = "write the name as `ip link` shows it"
 ITS_NETWORK = "or its network, such as"
-LETTERS = f"is no device name: only letters, digits, '_', '.' and '-' may be in one; {LOOK}"
-OURS = "write an integer from 200 to 254, where no other program is known, such as 213"
+LETTERS = f"is not a device name: use only letters, digits, '_', '.' and '-'; {LOOK}"
+OURS = "write an integer from 200 to 254, which no known program uses, such as 213"
 
 
 def message_of_route(**fields: Any) -> str:
-    """What is said about a route that is right but for these fields."""
+    """The faults of a route that is valid except for these fields."""
     with pytest.raises(ConfigError) as caught:
         StaticRoute(**({"destination": "10.0.0.0/8"} | fields))
     return str(caught.value)
 
 
 def message_of_overlap(**fields: Any) -> str:
-    """What is said about an overlap section with these fields."""
+    """The faults of an overlap section with these fields."""
     with pytest.raises(ConfigError) as caught:
         RouteOverlapConfig(**fields)
     return str(caught.value)
@@ -79,8 +79,8 @@ def message_of_overlap(**fields: Any) -> str:
         (
             "0.0.0.0/0",
             (
-                '"0.0.0.0/0" is the default route, which stays the host\'s own; '
-                "name the networks that need a route of their own"
+                '"0.0.0.0/0" is the default route, which is not configured here; '
+                "write the networks that need a static route"
             ),
         ),
         ("0.1.0.0/16", f'"0.1.0.0/16" lies in 0.0.0.0/8 ("this network"){LEADS}'),
@@ -88,15 +88,15 @@ def message_of_overlap(**fields: Any) -> str:
         (IPv4Network("127.0.0.0/9"), f'"127.0.0.0/9" lies in 127.0.0.0/8 (the host itself){LEADS}'),
         ("224.0.0.0/3", f'"224.0.0.0/3" lies in 224.0.0.0/4 (multicast){LEADS}'),
         ("255.255.255.255/32", f'"255.255.255.255/32" lies in 240.0.0.0/4 (reserved){LEADS}'),
-        (5, f"5 where text belongs; {LENGTH}"),
-        (["10.0.0.0/8"], f"a list where text belongs; {LENGTH}"),
-        (b"10.0.0.0/8", f"bytes where text belongs; {LENGTH}"),
+        (5, f"5 is not text; {LENGTH}"),
+        (["10.0.0.0/8"], f"a list is not text; {LENGTH}"),
+        (b"10.0.0.0/8", f"bytes is not text; {LENGTH}"),
         (None, NULL),
     ],
     ids=lambda value: ascii(value)[:24],
 )
 def test_destination_refused(value: object, said: str) -> None:
-    """A destination is strictly written and may be routed; else the message says what was meant."""
+    """A destination has a strict form and no reserved range; otherwise the message says what was meant."""
     assert message_of_route(destination=value) == f"destination: {said}"
 
 
@@ -104,13 +104,13 @@ def test_destination_refused(value: object, said: str) -> None:
     "text", ["172.16.0.0/17", "10.1.2.3/32", "0.0.0.0/1", "128.0.0.0/1", "126.0.0.0/7", "169.254.169.254/32"]
 )
 def test_destination_accepted(text: str) -> None:
-    """Any other network is a destination: single hosts, link-local ones, and halves of everything."""
+    """Any other network is a valid destination: single hosts, link-local networks, and the halves of everything."""
     assert StaticRoute(text).destination == IPv4Network(text)
 
 
 @given(near_texts())
 def test_destination_is_what_the_grammar_says(text: str) -> None:
-    """A destination is right exactly if it is a.b.c.d/len, without host bits, and in no special range."""
+    """A destination is valid exactly if it is a.b.c.d/len, without host bits, and not in a reserved range."""
     match = re.fullmatch(r"((?:(?:0|[1-9][0-9]{0,2})(?:\.(?!/)|(?=/))){4})/(0|[1-9]|[12][0-9]|3[0-2])", text)
     right = False
     if match and all(int(octet) <= 255 for octet in match[1].split(".")):
@@ -131,24 +131,24 @@ def test_destination_is_what_the_grammar_says(text: str) -> None:
     ("value", "said"),
     [
         ("10.0.0.256", f'"10.0.0.256" is not an IPv4 address; {ADDRESS}'),
-        ("10.0.0.1/24", f'"10.0.0.1/24" has a prefix length, and a gateway is one address; {ADDRESS}'),
+        ("10.0.0.1/24", f'"10.0.0.1/24" has a prefix length, but a gateway is a single address; {ADDRESS}'),
         (
             IPv4Interface("10.0.0.1/25"),
-            f'"10.0.0.1/25" has a prefix length, and a gateway is one address; {ADDRESS}',
+            f'"10.0.0.1/25" has a prefix length, but a gateway is a single address; {ADDRESS}',
         ),
         ("fe80::1", f'"fe80::1" {SIX}'),
         (IPv6Address("::1"), f'"::1" {SIX}'),
         (
             IPv4Address(0),
-            f'"{IPv4Address(0)}" lies in 0.0.0.0/8 ("this network"), where no router is; {ROUTER}',
+            f'"{IPv4Address(0)}" lies in 0.0.0.0/8 ("this network"), which has no routers; {ROUTER}',
         ),
-        ("127.0.0.1", f'"127.0.0.1" lies in 127.0.0.0/8 (the host itself), where no router is; {ROUTER}'),
-        ("224.0.0.5", f'"224.0.0.5" lies in 224.0.0.0/4 (multicast), where no router is; {ROUTER}'),
+        ("127.0.0.1", f'"127.0.0.1" lies in 127.0.0.0/8 (the host itself), which has no routers; {ROUTER}'),
+        ("224.0.0.5", f'"224.0.0.5" lies in 224.0.0.0/4 (multicast), which has no routers; {ROUTER}'),
         (
             "255.255.255.255",
-            f'"255.255.255.255" lies in 240.0.0.0/4 (reserved), where no router is; {ROUTER}',
+            f'"255.255.255.255" lies in 240.0.0.0/4 (reserved), which has no routers; {ROUTER}',
         ),
-        (1, f"1 where text belongs; {ADDRESS}"),
+        (1, f"1 is not text; {ADDRESS}"),
     ],
     ids=lambda value: ascii(value)[:24],
 )
@@ -165,18 +165,18 @@ def test_gateway_automatic(value: str | None) -> None:
 
 @pytest.mark.parametrize("text", ["10.0.0.0", "10.0.0.1", "10.255.255.255"])
 def test_gateway_in_its_own_destination(text: str) -> None:
-    """A gateway may lie in the destination, as it does when a cluster's network holds the host's own.
+    """A gateway may be inside the destination, as when a cluster's network contains the host's own.
 
-    The first and the last address are routers' like any other in a network that is larger on the link.
+    The first and last address can be routers like any other if the network on the device is larger.
     """
     address = IPv4Address(text)
     assert StaticRoute("10.0.0.0/8", text).gateway == StaticRoute("10.0.0.0/8", address).gateway == address
 
 
 def test_gateway_that_is_the_destination() -> None:
-    """A single address cannot be reached through itself."""
+    """A single address cannot be its own gateway."""
     assert message_of_route(destination="10.0.0.1/32", gateway="10.0.0.1") == (
-        'gateway: "10.0.0.1" is the destination itself; name another gateway, or leave it out for the default gateway'
+        'gateway: "10.0.0.1" is the destination itself; write another gateway, or leave it out for the default gateway'
     )
 
 
@@ -194,21 +194,21 @@ def test_gateway_that_is_the_destination() -> None:
         ("\u0435th0", rf'"\u0435th0" {LETTERS}'),  # a Cyrillic letter that looks like e
         ("a/b", f'"a/b" {LETTERS}'),
         ("eth0:1", f'"eth0:1" {LETTERS}'),
-        ("e" * 16, f'"{"e" * 16}" is no device name: one has 1 to 15 characters; {LOOK}'),
-        (".", f'"." is no device name: the kernel keeps it for directories; {LOOK}'),
-        ("..", f'".." is no device name: the kernel keeps it for directories; {LOOK}'),
-        (7, '7 where text belongs; write the name of a network interface, such as "eth0"'),
+        ("e" * 16, f'"{"e" * 16}" is not a device name: it must have 1 to 15 characters; {LOOK}'),
+        (".", f'"." is not a device name: the kernel reserves it; {LOOK}'),
+        ("..", f'".." is not a device name: the kernel reserves it; {LOOK}'),
+        (7, '7 is not text; write the name of a device, such as "eth0"'),
     ],
     ids=lambda value: ascii(value)[:24],
 )
 def test_dev_refused(value: object, said: str) -> None:
-    """A device name is what the kernel allows, less everything that a shell could act on."""
+    """A device name is valid if the kernel allows it and it has no shell characters."""
     assert message_of_route(dev=value) == f"dev: {said}"
 
 
 @pytest.mark.parametrize("value", ["eth0", "e", "a.b-c_9", "...", "-", "e" * 15])
 def test_dev_accepted(value: str) -> None:
-    """Any other name of 1 to 15 characters is one."""
+    """Any other name of 1 to 15 characters is valid."""
     assert StaticRoute("10.0.0.0/8", dev=value).dev == value
 
 
@@ -232,53 +232,53 @@ def test_dev_is_what_the_pattern_says(text: str) -> None:
         (-1, f"-1 is out of range; {METRICS}"),
         (2**32, f"4294967296 is out of range; {METRICS}"),
         (10**4000, f"an integer of 13288 bits is out of range; {METRICS}"),
-        (True, f"true where an integer belongs; {METRICS}"),
-        (False, f"false where an integer belongs; {METRICS}"),
-        (100.0, f"100.0 where an integer belongs; {METRICS}"),
-        (float("nan"), f"NaN where an integer belongs; {METRICS}"),
-        (float("-inf"), f"-Infinity where an integer belongs; {METRICS}"),
-        ("100", f'"100" where an integer belongs; {METRICS}'),
-        ({}, f"an object where an integer belongs; {METRICS}"),
-        ({1}, f"a Python set where an integer belongs; {METRICS}"),
+        (True, f"true is not an integer; {METRICS}"),
+        (False, f"false is not an integer; {METRICS}"),
+        (100.0, f"100.0 is not an integer; {METRICS}"),
+        (float("nan"), f"NaN is not an integer; {METRICS}"),
+        (float("-inf"), f"-Infinity is not an integer; {METRICS}"),
+        ("100", f'"100" is not an integer; {METRICS}'),
+        ({}, f"an object is not an integer; {METRICS}"),
+        ({1}, f"a Python set is not an integer; {METRICS}"),
         (None, NULL),
     ],
     ids=lambda value: ascii(value)[:24],
 )
 def test_metric_refused(value: object, said: str) -> None:
-    """A metric is an unsigned 32-bit integer, and nothing that could be taken for one."""
+    """A metric is an unsigned 32-bit integer; text, floats and booleans are refused."""
     assert message_of_route(metric=value) == f"metric: {said}"
 
 
 @pytest.mark.parametrize("value", [0, 1, 2**32 - 1])
 def test_metric_accepted(value: int) -> None:
-    """Both ends of the range are in it."""
+    """Both ends of the range are valid."""
     assert StaticRoute("10.0.0.0/8", metric=value).metric == value
 
 
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        (0, "0 cannot mark routes as ours: 0 is no protocol, and every route has it that names none"),
-        (1, "1 cannot mark routes as ours: the kernel gives it to routes learned from ICMP redirects"),
-        (2, "2 cannot mark routes as ours: the kernel gives it to the connected routes of every interface"),
-        (3, "3 cannot mark routes as ours: it is on every route that is typed by hand"),
-        (16, "16 cannot mark routes as ours: routing daemons and DHCP clients have it"),
-        (80, "80 cannot mark routes as ours: Calico has it"),
+        (0, "0 cannot mark our routes: 0 is not a protocol: routes without a protocol have it"),
+        (1, "1 cannot mark our routes: the kernel gives it to routes learned from ICMP redirects"),
+        (2, "2 cannot mark our routes: the kernel gives it to the connected routes of every interface"),
+        (3, "3 cannot mark our routes: every route added by hand has it"),
+        (16, "16 cannot mark our routes: routing daemons and DHCP clients use it"),
+        (80, "80 cannot mark our routes: Calico uses it"),
         (256, "256 is out of range"),
         (-1, "-1 is out of range"),
-        (True, "true where an integer belongs"),
-        ("213", '"213" where an integer belongs'),
+        (True, "true is not an integer"),
+        ("213", '"213" is not an integer'),
     ],
 )
 def test_protocol_refused(value: Any, said: str) -> None:
-    """No number marks our routes that marks somebody else's: theirs would be removed as ours."""
+    """A protocol number of another program is refused: its routes would be deleted as ours."""
     with pytest.raises(ConfigError) as caught:
         HostRoutingConfig(protocol=value)
     assert str(caught.value) == f"protocol: {said}; {OURS}"
 
 
 def test_protocols_left_for_us() -> None:
-    """Every number is free that neither the kernel nor a known program puts on its routes."""
+    """Every number that neither the kernel nor a known program uses is valid."""
     known = {*range(5), *range(8, 19), 42, 66, 80, 99, *range(186, 199)}
     refused = set()
     for number in range(256):
@@ -297,7 +297,7 @@ def test_protocols_left_for_us() -> None:
     ],
 )
 def test_mode_spelling(text: str, meant: Mode) -> None:
-    """A mode is read in any case, and none is WARN."""
+    """A mode can be in upper or lower case, and the default is WARN."""
     assert RouteOverlapConfig(mode=text).mode is RouteOverlapConfig(mode=meant).mode is meant
 
 
@@ -306,19 +306,19 @@ def test_mode_spelling(text: str, meant: Mode) -> None:
     [("LOUD", '"LOUD"'), (" WARN", '" WARN"'), ("off", '"off"'), ("\u017ftrict", r'"\u017ftrict"')],
 )
 def test_mode_refused(value: str, shown: str) -> None:
-    """Any other mode is refused with those that there are, also one that upper case would turn into one."""
+    """Any other mode is refused with the list of modes, even one that becomes a mode in upper case."""
     assert message_of_overlap(mode=value) == (
-        f'mode: {shown} is not a mode; write "WARN" to log overlaps, "STRICT" to refuse to start, or "" for WARN'
+        f'mode: {shown} is not a mode; write "WARN" to log overlaps, "STRICT" to keep the machine from starting, or "" for WARN'
     )
 
 
 def test_mode_that_is_no_text() -> None:
     """A mode is text."""
-    assert message_of_overlap(mode=True) == 'mode: true where text belongs; write "WARN" or "STRICT"'
+    assert message_of_overlap(mode=True) == 'mode: true is not text; write "WARN" or "STRICT"'
 
 
 def test_expected_cidrs_are_masked_in_order_and_once() -> None:
-    """Host bits are masked, the order is kept, and a network that comes again after masking is dropped."""
+    """Host bits are masked, the order is kept, and duplicates after masking are dropped."""
     config = RouteOverlapConfig(["172.16.9.9/16", "10.0.0.0/8", "172.16.0.0/16", "172.16.0.0/17"])
     assert [str(network) for network in config.expected_cidrs] == [
         "172.16.0.0/16",
@@ -336,59 +336,59 @@ def test_expected_cidrs_are_masked_in_order_and_once() -> None:
         ),
         (
             ["10.0.0.0/8", "fd00::/8"],
-            '[1]: "fd00::/8" is IPv6, and only IPv4 is routed and checked here; remove it',
+            '[1]: "fd00::/8" is IPv6, but only IPv4 is supported here; remove it',
         ),
-        ("10.0.0.0/8", ': "10.0.0.0/8" where a list belongs; write [...], also around a single item'),
-        (5, ": 5 where a list belongs; write [...], also around a single item"),
-        (b"10.0.0.0/8", ": bytes where a list belongs; write [...], also around a single item"),
-        ({}, ": an object where a list belongs; write [...], also around a single item"),
+        ("10.0.0.0/8", ': "10.0.0.0/8" is not a list; write [...], even around a single item'),
+        (5, ": 5 is not a list; write [...], even around a single item"),
+        (b"10.0.0.0/8", ": bytes is not a list; write [...], even around a single item"),
+        ({}, ": an object is not a list; write [...], even around a single item"),
     ],
 )
 def test_expected_cidrs_refused(value: object, said: str) -> None:
-    """An expected CIDR is written as strictly as a destination, in a list."""
+    """An expected CIDR has the same strict form as a destination, in a list."""
     assert message_of_overlap(expected_cidrs=value) == f"expectedCidrs{said}"
 
 
 def test_expected_devs() -> None:
-    """Expected devices are names, each once, and none of them empty."""
+    """Expected devices are non-empty names, without duplicates."""
     assert RouteOverlapConfig(expected_devs=["eth1", "eth0", "eth1"]).expected_devs == ("eth1", "eth0")
     assert message_of_overlap(expected_devs=["eth0", ""]) == (
-        f'expectedDevs[1]: "" is no device name: one has 1 to 15 characters; {LOOK}'
+        f'expectedDevs[1]: "" is not a device name: it must have 1 to 15 characters; {LOOK}'
     )
 
 
 @pytest.mark.parametrize("value", ["cali*", "eth1", "?1", "*x*", "a" * 15 + "*"])
 def test_allowed_devs_accepted(value: str) -> None:
-    """A pattern is a device name in which * and ? stand for others."""
+    """A pattern is a device name with the wildcards * and ?."""
     assert RouteOverlapConfig(allowed_devs=[value]).allowed_devs == (value,)
 
 
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        ("*", "allows any device, so that no overlap would be found"),
-        ("??*", "allows any device, so that no overlap would be found"),
+        ("*", "allows every device, so that no overlap would be found"),
+        ("??*", "allows every device, so that no overlap would be found"),
         ("", "matches no device"),
         ("a" * 16, "matches no device: a name has at most 15 characters"),
         (
             "eth[0-9]",
-            "is no device pattern: only letters, digits, '_', '.', '-', '*' and '?' may be in one",
+            "is not a device pattern: use only letters, digits, '_', '.', '-', '*' and '?'",
         ),
     ],
 )
 def test_allowed_devs_refused(value: str, said: str) -> None:
-    """A pattern that matches everything or nothing is a mistake; what shells read otherwise is refused."""
+    """A pattern that matches everything or nothing is refused, and so are other shell characters."""
     message = message_of_overlap(allowed_devs=[value])
-    assert message == f'allowedDevs[0]: "{value}" {said}; write one such as "cali*"'
+    assert message == f'allowedDevs[0]: "{value}" {said}; write a pattern such as "cali*"'
 
 
 @pytest.mark.parametrize("dev", ["cni0", "cbr0", "cilium_host", "lxc1a2b3c4d5e6f", "veth0a1b2c3d", "cali0123456789a"])
 def test_allowed_devs_by_default(dev: str) -> None:
-    """A check on a running node does not call the node's own pods an escape."""
+    """A check on a running node does not report the node's own pods as an escape."""
     assert any(fnmatchcase(dev, glob) for glob in RouteOverlapConfig().allowed_devs)
 
 
 @given(st.sampled_from(["eth", "en", "ib", "bond", "wl", "docker"]), st.text("0123456789abcdefnopsx", max_size=9))
 def test_no_network_card_is_allowed_by_default(kind: str, rest: str) -> None:
-    """No card's own device, InfiniBand's least of all, may carry a part of an expected CIDR unasked."""
+    """The defaults allow no network card, and in particular no InfiniBand device."""
     assert not [glob for glob in DEFAULT_ALLOWED_DEVS if fnmatchcase(kind + rest, glob)]

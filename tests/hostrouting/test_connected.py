@@ -1,4 +1,4 @@
-"""hostrouting.connected: the routes that addresses bring, told from the addresses alone."""
+"""hostrouting.connected: the kernel's routes for addresses, computed from the addresses alone."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ IB0 = Link(name="ib0", index=2)
 
 
 def brought(address: Address, *links: Link) -> list[str]:
-    """The routes that the address brings, as text."""
+    """The routes that the kernel adds for the address, as text."""
     return list(map(str, connected_routes(Snapshot(links=links, addresses=(address,))).values()))
 
 
 def address(text: str, **more: object) -> Address:
-    """An address of ib0's."""
+    """An address of ib0."""
     ip, _, length = text.partition("/")
     return Address(ip=as_ip(ip), length=int(length), dev="ib0", **more)  # type: ignore[arg-type]  # any of its fields
 
 
 def of_the_kernel(snapshot: Snapshot) -> set[Route]:
-    """The kernel's own routes in the table main, without the state of their links."""
+    """The kernel's own routes in table main, without the state of their devices."""
     bare = [
         attrs.evolve(it, legs=tuple(attrs.evolve(leg, linkdown=False) for leg in it.legs)) for it in snapshot.routes
     ]
@@ -36,7 +36,7 @@ def of_the_kernel(snapshot: Snapshot) -> set[Route]:
 
 
 def test_the_h200_node() -> None:
-    """Where nobody has taken any away, they are the connected routes that stand there."""
+    """If none was deleted, they are the present connected routes."""
     assert set(connected_routes(h200()).values()) == of_the_kernel(h200())
 
 
@@ -52,7 +52,7 @@ def test_the_h200_node() -> None:
     ],
 )  # fmt: skip
 def test_of_an_address(text: str, more: dict[str, object], expected: list[str]) -> None:
-    """What an address brings is what its network, its metric and `noprefixroute` say."""
+    """The route for an address depends on its network, its metric and `noprefixroute`."""
     assert brought(address(text, **more), IB0) == expected
 
 
@@ -67,7 +67,7 @@ def test_of_an_address(text: str, more: dict[str, object], expected: list[str]) 
     ids=["gone", "down", "loopback", "in a VRF"],
 )
 def test_of_a_device(links: tuple[Link, ...]) -> None:
-    """A device that is not up, or whose routes are in another table, brings none."""
+    """There is no route for a device that is not up, or whose routes are in another table."""
     assert brought(address("172.16.1.10/16"), *links) == []
 
 
@@ -79,7 +79,7 @@ def test_of_a_port() -> None:
 @pytest.mark.processes
 @pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace takes root")
 def test_law_they_are_what_linux_makes() -> None:
-    """On Linux, whatever the addresses: what is told beforehand is what stands there after everything was deleted."""
+    """On Linux, for any addresses: the predicted routes are those that return after all routes were deleted."""
     with private_namespace() as namespace:
         namespace.batch(
             [
@@ -121,7 +121,7 @@ def test_law_they_are_what_linux_makes() -> None:
     ids=str,
 )
 def test_is_unexplained(route: Route, unexplained: bool) -> None:  # noqa: FBT001  a row of the table
-    """A route of the kernel's is explained by an address of its device or by that one's peer, never with a gateway."""
+    """A proto kernel route is explained by an address of its device or its peer, never if it has a gateway."""
     addresses = (
         Address(ip=as_ip("172.16.1.10"), length=16, dev="ib0"),
         Address(ip=as_ip("10.8.0.2"), length=32, dev="wg0", peer=as_ip("10.8.0.1")),

@@ -1,4 +1,4 @@
-"""hostrouting.door: an argument of another kind is refused where it comes in, with what to write instead."""
+"""hostrouting.door: an argument of the wrong type is refused immediately, with what to write instead."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ FIB = Fib(NODE)
 CIDR = "172.16.0.0/16"
 REPORT = check_overlap(FIB, [CIDR])
 
-# Anything may come in here, as it may from whoever has no type checker.
+# Callers without a type checker can pass anything here.
 TASKS: list[Any] = [
     CheckRouteOverlap,
     CleanStaleAzureVnet,
@@ -59,12 +59,12 @@ run: Any = main
     [
         (Host.local, r"not Host\.local; call it: Host\.local\(\)"),
         (FakeHost, r"not FakeHost; call it: FakeHost\(\)"),
-        (MemoryBackend(), r"not a MemoryBackend; a kernel is a part of a host: FakeHost\(kernel=…\) in a test"),
+        (MemoryBackend(), r"not a MemoryBackend; a kernel is only part of a host: FakeHost\(kernel=…\) in a test"),
         ("node-7", r"not a str; Host\.local\(\) is this machine, Host\.offline\(root\) an image"),
     ],
 )
 def test_what_is_not_a_host(make: Any, given: object, remedy: str) -> None:
-    """A task refuses what is not a host when it is made, and says how to come by one."""
+    """A task refuses an object that is not a host when it is created, and says how to get a host."""
     with pytest.raises(TypeError, match=rf"{make.__name__} takes a Host, {remedy}"):
         make(CONFIG, host=given)
 
@@ -76,17 +76,17 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: fake(backend=h200()), r"makes one, not a MemoryBackend; write backend=lambda: …"),
     (lambda: host(backend=h200(), files=FakeFiles(), manager=None), r"makes one, not a MemoryBackend"),
     (lambda: Configure(CONFIG, host=FakeHost(), wait="30"), r"wait='30' is not a number of seconds"),  # type: ignore[arg-type]  # it is refused
-    (lambda: check(FIB, CIDR), r'cidrs: "172\.16\.0\.0/16" where a list belongs; write \["172\.16\.0\.0/16"\]'),
-    (lambda: check(FIB, ip_network(CIDR)), r"cidrs: 172\.16\.0\.0/16 where a list belongs"),
-    (lambda: check(FIB, Prefix.parse(CIDR)), r"cidrs: 172\.16\.0\.0/16 where a list belongs"),
-    (lambda: check(FIB, [CIDR], expected_devs="eth0"), r'expected_devs: "eth0" where a list belongs; write \["eth0"\]'),
-    (lambda: check(FIB, [CIDR], expected_devs=[NODE.links[0]]), r"is a Link, and names are texts; write its name"),
-    (lambda: check(FIB, [CIDR], allowed_devs="wg*"), r'allowed_devs: "wg\*" where a list belongs'),
+    (lambda: check(FIB, CIDR), r'cidrs: "172\.16\.0\.0/16" is not a list; write \["172\.16\.0\.0/16"\]'),
+    (lambda: check(FIB, ip_network(CIDR)), r"cidrs: 172\.16\.0\.0/16 is not a list"),
+    (lambda: check(FIB, Prefix.parse(CIDR)), r"cidrs: 172\.16\.0\.0/16 is not a list"),
+    (lambda: check(FIB, [CIDR], expected_devs="eth0"), r'expected_devs: "eth0" is not a list; write \["eth0"\]'),
+    (lambda: check(FIB, [CIDR], expected_devs=[NODE.links[0]]), r"is a Link, not text; write its name"),
+    (lambda: check(FIB, [CIDR], allowed_devs="wg*"), r'allowed_devs: "wg\*" is not a list'),
     (lambda: check(NODE, [CIDR]), r"check_overlap takes a Fib, not a Snapshot; write Fib\(snapshot\)"),
     (lambda: fib(h200()), r"Fib takes a Snapshot, not a MemoryBackend; take one of the host: backend\.snapshot\(\)"),
     (lambda: propose(NODE, REPORT), r"takes a Fib, not a Snapshot"),
     (lambda: propose(FIB, FIB), r"takes an OverlapReport, not a Fib"),
-    (lambda: plan("10.0.0.0/8", NODE), r'plan_routes: "10\.0\.0\.0/8" where a list belongs'),
+    (lambda: plan("10.0.0.0/8", NODE), r'plan_routes: "10\.0\.0\.0/8" is not a list'),
     (lambda: plan(["10.0.0.0/8"], NODE), r"takes a DesiredRoute, not a str"),
     (lambda: run("status --json"), r"not 'status --json'; write \['status', '--json'\]"),
     (lambda: run(["status"], host=FakeHost()), r"a function that makes one, not a FakeHost"),
@@ -101,7 +101,7 @@ def test_refused(call: Callable[[], object], words: str) -> None:
 
 
 def test_lists_of_any_sort() -> None:
-    """A tuple, a set, and what yields its items are lists."""
+    """A tuple, a set and a generator are accepted as lists."""
     for cidrs in ([CIDR], (CIDR,), {CIDR}, iter([CIDR])):
         assert check_overlap(FIB, cidrs) == REPORT
     assert hostrouting.plan_routes(iter(()), NODE).steps == ()

@@ -1,4 +1,4 @@
-"""An error that ends a task says what was changed before it."""
+"""An error that ends a task has the effects from before the error."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ROUTE = Route.to("172.16.0.0/17", dev="eth0", gateway="10.0.0.1", protocol=213)
 
 
 def test_what_says_nothing() -> None:
-    """A result or an error that says nothing of it has changed nothing; a result's files are its effects."""
+    """A result or an error without effects has changed nothing; the files of a result are its effects."""
     assert effects_of(None) == effects_of(ValueError()) == Effects()
     assert effects_of(FileSet()) == Effects()
 
@@ -36,14 +36,14 @@ def test_what_says_nothing() -> None:
 
 @pytest.mark.parametrize("kind", [ValueError, KeyboardInterrupt, phases.Cancelled])
 def test_whatever_comes_out_carries_it(kind: type[BaseException]) -> None:
-    """Errors of any kind carry it, the order to stop as well; what was changed first comes first."""
+    """Every error can have effects, including Cancelled; earlier changes come first."""
     with pytest.raises(kind) as caught, having_changed([Change("add", ROUTE)], ["/a"]):
         raise tell_effects(kind("x"), files=["/b", "/a"])
     assert effects_of(caught.value) == Effects((Change("add", ROUTE),), ("/a", "/b"))
 
 
 def test_files_that_were_written_before_one_that_cannot() -> None:
-    """A set of files that comes to an end half-way says which of them are written, or removed."""
+    """If writing a set of files fails half-way, the error says which of them were written or deleted."""
     files = FakeFiles(broken={"/b": "the disk is full"})
     with pytest.raises(FileError) as caught:
         FileSet((File("/a", "x"), File("/b", "x"), File("/c", "x"))).install(files)
@@ -51,7 +51,7 @@ def test_files_that_were_written_before_one_that_cannot() -> None:
 
 
 def test_a_transaction_that_was_told_to_stop() -> None:
-    """What was done and undone again is both among the changes, so that nothing is left of it."""
+    """A change that was rolled back appears twice: the change and its reversal."""
     kernel = h200()
     before = kernel.snapshot(family=4)
     wishes = [DesiredRoute(Prefix.parse(it)) for it in REPAIR]
@@ -72,7 +72,7 @@ def test_a_transaction_that_was_told_to_stop() -> None:
 
 
 def test_a_task_that_failed_behind_its_gate() -> None:
-    """A unit that fails after the routes were applied leaves routes and files, and the report says which."""
+    """If a unit fails after the routes were applied, routes and files remain, and the report names them."""
     host = FakeHost(kernel=h200(), manager=FakeManager(failing={"static-routes.service": ("no gateway",)}))
     report = phases.run(Configure(config(*REPAIR, cidrs=(CIDR,)), host=host), observers=[])
     [failure] = report.failures
@@ -84,7 +84,7 @@ def test_a_task_that_failed_behind_its_gate() -> None:
 
 
 def test_a_check_that_failed_has_its_tables() -> None:
-    """The error of a STRICT check has the examination, with the tables that it was made in, and can be pickled."""
+    """The error of a STRICT check has the examination, with its tables, and can be pickled."""
     report = phases.run(Configure(config(cidrs=(CIDR,)), host=FakeHost(kernel=h200())), observers=[])
     [failure] = report.failures
     assert isinstance(failure.error, RouteOverlapError)

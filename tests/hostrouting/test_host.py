@@ -14,10 +14,10 @@ from phases.testing import FakeClock
 
 
 class TestLocked:
-    """Nobody else of ours works on the host in the meantime."""
+    """The lock keeps other runs from changing the host."""
 
     def test_once_for_several(self) -> None:
-        """What is given takes no lock again, and the lock is held until the block that took it ends."""
+        """The yielded host takes no lock again, and the lock is held until the block that took it ends."""
         host = FakeHost()
         path = host.layout.lock_path
         with host.locked(phases.Context()) as locked:
@@ -30,7 +30,7 @@ class TestLocked:
         assert host.files.writes == [path]
 
     def test_waited_for(self) -> None:
-        """Whoever comes second waits until the first is done."""
+        """The second run waits until the first has finished."""
         host = FakeHost()
         clock = FakeClock()
         with host.locked(phases.Context()):
@@ -41,7 +41,7 @@ class TestLocked:
             assert host.files.locked
 
     def test_not_for_ever(self) -> None:
-        """After a minute of waiting there is an error, which may be tried again, and says who holds the lock."""
+        """After a minute of waiting a retryable error names the process that holds the lock."""
         host, clock = FakeHost(), FakeClock()
         host.files.locked.add(host.layout.lock_path)
         begin = clock.now()
@@ -49,11 +49,11 @@ class TestLocked:
             pytest.fail("two at once")
         assert 60 <= clock.now() - begin < 61
         holder = f"process 4711 (hostrouting) has locked {host.layout.lock_path}"
-        told = f"another run has not been done with this host within 60 s: {holder}; wait for it, or end it if it hangs"
+        told = f"another run has not finished on this host within 60 s: {holder}; wait for it, or stop it if it hangs"
         assert (str(caught.value), caught.value.can_retry) == (told, True)
 
     def test_let_go_after_a_failure(self) -> None:
-        """What is raised in the block comes out of it, and the lock is free."""
+        """An error in the block is raised, and the lock is released."""
         host = FakeHost()
         with pytest.raises(FileError, match="broken"), host.locked(phases.Context()):
             raise FileError("broken", path="/x")
@@ -61,7 +61,7 @@ class TestLocked:
 
 
 def test_local() -> None:
-    """Of this machine there are kernel, files and manager; nothing of them is touched by naming them."""
+    """Host.local() has kernel, files and manager, and does not touch any of them."""
     host = Host.local()
     assert host.backend is not None
     assert isinstance(host.files, LocalFiles)
@@ -70,7 +70,7 @@ def test_local() -> None:
 
 
 def test_offline() -> None:
-    """An image has files below its root, and neither kernel nor manager."""
+    """An image has files below its root, but no kernel and no manager."""
     host = Host.offline("/mnt/image")
     assert (host.backend, host.manager) == (None, None)
     assert host.layout == HostLayout(root="/mnt/image")

@@ -1,4 +1,4 @@
-"""The BPF programs at a device: the kernel's own, loaded and attached in a private namespace."""
+"""The BPF programs at a device: real ones, loaded and attached in a private namespace."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ pytestmark = [
 
 
 class Node:
-    """A namespace with a few devices, to each of which programs can be attached."""
+    """A namespace with a few devices that programs can be attached to."""
 
     def __init__(self, namespace: Namespace, stack: ExitStack) -> None:
-        """Keep what is to be closed at the end."""
+        """Record what must be closed at the end."""
         self.namespace = namespace
         self._held = stack.enter_context(open_namespace(namespace.path))
         self._stack = stack
 
     def inside(self, work: Callable[[], T]) -> T:
-        """What this returns in the namespace."""
+        """The result of this function, called in the namespace."""
         return inside(self._held, work)
 
     def see(self, dev: str = "eth0") -> Programs:
-        """What is found at the device, with N in the place of each program's number."""
+        """The programs at the device, with N in place of each program's number."""
         it = self.inside(lambda: programs_at(dev))
         return Programs(tuple(re.sub(r"program \d+", "program N", one) for one in it.found), it.unseen)
 
@@ -80,19 +80,19 @@ def node() -> Iterator[Node]:
 
 
 def test_nothing_there(node: Node) -> None:
-    """Where no program is attached, none is found, and nothing is left unsaid; other devices do not count."""
+    """Without attached programs nothing is found, and nothing is reported as unchecked; other devices do not count."""
     node.link(node.load(bpf.XDP_PROGRAM), "far", bpf.XDP)
     assert node.see() == Programs()
 
 
 def test_xdp(node: Node) -> None:
-    """An XDP program is told by its number and its name."""
+    """An XDP program is reported with its number and its name."""
     node.link(node.load(bpf.XDP_PROGRAM, "xdp_first"), "eth0", bpf.XDP)
     assert node.see() == Programs(("XDP program N (xdp_first)",))
 
 
 def test_tcx(node: Node) -> None:
-    """The programs of tcx are told in their order; one without a name by its number alone."""
+    """The tcx programs are reported in order; a program without a name by its number alone."""
     for name in ("cil_from_netdev", ""):
         node.link(node.load(bpf.SCHED_CLS, name), "eth0", bpf.TCX_INGRESS)
     assert node.see() == Programs(("tcx program N (cil_from_netdev)", "tcx program N"))
@@ -100,7 +100,7 @@ def test_tcx(node: Node) -> None:
 
 @pytest.mark.parametrize("qdisc", ["clsact", "ingress"])
 def test_tc_filters(node: Node, qdisc: str) -> None:
-    """A tc filter is told by its own name, or by its program, whatever the qdisc at ingress is."""
+    """A tc filter is reported by its own name, or by its program, with either ingress qdisc."""
     node.tc("qdisc", "add", "dev", "eth0", qdisc)
     program, index = node.load(bpf.SCHED_CLS, "program_name"), node.index("eth0")
     for name in ('cil_from\x1b"netdev', ""):
@@ -111,7 +111,7 @@ def test_tc_filters(node: Node, qdisc: str) -> None:
 
 
 def test_classic_and_other_filters(node: Node) -> None:
-    """A filter of classic BPF is found; what a filter of another kind does is left open; one at egress does not count."""
+    """A classic BPF filter is found; other kinds of filter are reported as unknown; a filter at egress does not count."""
     node.tc("qdisc", "add", "dev", "eth0", "clsact")
     u32 = ("u32", "match", "u32", "0", "0")
     node.tc("filter", "add", "dev", "eth0", "egress", "bpf", "bytecode", "1,6 0 0 1,")
@@ -122,7 +122,7 @@ def test_classic_and_other_filters(node: Node) -> None:
 
 
 def test_programs_of_devices_below(node: Node) -> None:
-    """A packet that comes in by a macvlan or a bridge came in by the device below first, and passed its programs."""
+    """A packet that arrives on a macvlan or a bridge arrived on the device below first, and passed its programs."""
     node.namespace.batch(
         [
             "link add br0 type bridge",
@@ -138,7 +138,7 @@ def test_programs_of_devices_below(node: Node) -> None:
 
 
 def test_a_device_below_in_another_namespace(node: Node) -> None:
-    """What is below a device in another namespace cannot be looked at, and is said."""
+    """A lower device in another namespace cannot be checked, and that is reported."""
     with private_namespace() as other:
         node.namespace.batch(["link add link eth0 name up7 type macvlan"])
         node.namespace.batch([f"link set up7 netns {other.path.split('/')[2]}"])
@@ -150,7 +150,7 @@ def test_a_device_below_in_another_namespace(node: Node) -> None:
 
 
 def test_without_privilege(node: Node) -> None:
-    """Without privilege XDP programs and filters are still found, and that tcx cannot be looked at is said."""
+    """Without privilege XDP programs and filters are still found, and tcx is reported as unchecked."""
     node.tc("qdisc", "add", "dev", "eth0", "clsact")
     node.tc("filter", "add", "dev", "eth0", "ingress", "bpf", "bytecode", "1,6 0 0 1,")
     node.link(node.load(bpf.XDP_PROGRAM, "nameless"), "eth0", bpf.XDP)
@@ -163,27 +163,29 @@ def test_without_privilege(node: Node) -> None:
     found = node.inside(look)
     assert re.fullmatch(r"XDP program \d+", found.found[0])
     assert found.found[1:] == ("tc filter (bpf)",)
-    assert found.unseen == ("tcx programs (to see them takes root)",)
+    assert found.unseen == ("tcx programs (requires root)",)
 
 
 def test_no_such_device(node: Node) -> None:
-    """Of a device that is not there nothing is known."""
+    """For a device that does not exist, everything is reported as unchecked."""
     assert node.see("eth9") == Programs(unseen=("any program at eth9 (there is no such device)",))
 
 
 def test_an_unknown_machine(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a machine whose bpf(2) is not known, tcx cannot be looked at, and that is said."""
+    """On a machine whose bpf(2) number is not known, tcx is reported as unchecked."""
     monkeypatch.setattr(ingress, "_NUMBERS", {})
-    assert node.see() == Programs(unseen=(f"tcx programs (how to ask is not known for {os.uname().machine})",))
+    assert node.see() == Programs(
+        unseen=(f"tcx programs (the number of bpf(2) is not known for {os.uname().machine})",)
+    )
 
 
 def test_a_kernel_without_tcx(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A kernel older than 6.6 does not know the place, so nothing is attached there."""
+    """A kernel older than 6.6 has no tcx hook, so nothing is attached there."""
     monkeypatch.setattr(ingress, "_TCX_INGRESS", 9999)
     assert node.see() == Programs()
 
 
 def test_the_double_is_a_function() -> None:
-    """What is passed in the place of the real one is a function of the device's name."""
+    """A replacement for the real function takes the device's name."""
     double: ProgramsAt = lambda dev: Programs((f"XDP program 1 ({dev})",))  # noqa: E731  it is the point of this test
     assert double("eth0").found == ("XDP program 1 (eth0)",)

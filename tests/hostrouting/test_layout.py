@@ -7,7 +7,7 @@ from hostrouting.layout import HostLayout
 
 
 def test_where_everything_is() -> None:
-    """Every path is where people and other programs look for it."""
+    """Every path is the one that people and other programs expect."""
     layout = HostLayout()
     assert {name: getattr(layout, name) for name in dir(layout) if name.endswith("_path")} == {
         "routes_script_path": "/etc/aks-flex-node/static-routes.sh",
@@ -36,13 +36,13 @@ def test_where_everything_is() -> None:
 
 
 def test_where_a_clean_up_is_written_down() -> None:
-    """Each has a file of its own, where a reboot leaves it, also below another root."""
+    """Each undo file has a different path, in a directory that survives a reboot, also below another root."""
     assert HostLayout().undo_file(3) == "/var/lib/aks-flex-node/azure-vnet-3.undo"
     assert HostLayout(root="/mnt").undo_file(1) == "/mnt/var/lib/aks-flex-node/azure-vnet-1.undo"
 
 
 def test_where_the_first_installations_had_more() -> None:
-    """Their drop-ins and notes are known by their paths, so that they can be taken away."""
+    """The paths of the drop-ins and notes of early versions are known, so that they can be deleted."""
     layout = HostLayout()
     drop_ins = "/etc/systemd/system/systemd-nspawn@.service.d"
     assert layout.former_drop_in_paths == (
@@ -55,13 +55,13 @@ def test_where_the_first_installations_had_more() -> None:
 
 
 def test_machines() -> None:
-    """What matches the units of all machines does not match the template itself."""
+    """The pattern for the units of all machines does not match the template itself."""
     assert HostLayout().machines == "systemd-nspawn@*.service"
 
 
 @pytest.mark.parametrize("root", ["/mnt/image", "/mnt/image/", "/mnt/my image"])
 def test_rooted_elsewhere(root: str) -> None:
-    """Files of an image are below its root, and what they say to each other is as the image itself will see it."""
+    """Files of an image are below its root, and the paths inside them are those that the image itself will see."""
     host, image = HostLayout(), HostLayout(root=root)
     for name in (name for name in dir(host) if name.endswith("_path")):
         assert getattr(image, name) == root.rstrip("/") + getattr(host, name)
@@ -76,7 +76,7 @@ def test_rooted_elsewhere(root: str) -> None:
     "value", ["", "etc", "/etc/", "/etc/a b", "/etc/a'b", "/etc/%n", "/etc/a\nb", "/etc/../b", "/"]
 )
 def test_names_that_would_mean_something(name: str, value: str) -> None:
-    """A directory whose name means something to a unit or a shell is refused; a root only has to be absolute."""
+    """A directory with characters special to units or shells is refused; a root only has to be absolute."""
     if name == "root" and value.startswith("/"):
         HostLayout(root=value)
         return
@@ -85,6 +85,6 @@ def test_names_that_would_mean_something(name: str, value: str) -> None:
 
 
 def test_state_is_under_run() -> None:
-    """The state directory is one that systemd makes and that no boot survives."""
+    """The state directory is under /run, where systemd creates it and a reboot deletes it."""
     with pytest.raises(ValueError, match="is not under /run"):
         HostLayout(state_directory="/var/lib/x")

@@ -1,4 +1,4 @@
-"""The instance metadata service: what its answers say, when it is asked again, and the wire against a real server."""
+"""The instance metadata service: the meaning of replies, retries, and requests to a real server."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def body(*interfaces: object) -> bytes:
 YES, NO = Reply(200, body=body(V4, V6)), Reply(200, body=body(V4))
 IS_YES = Answer(has_ipv6=True, reason="1 of 2 interfaces have an IPv6 address")
 IS_NO = Answer(has_ipv6=False, reason="none of 1 interfaces has an IPv6 address")
-LATE = MetadataError("http://10.0.0.1/", "gave no whole answer within 2 s")
+LATE = MetadataError("http://10.0.0.1/", "gave no complete answer within 2 s")
 
 
 @attrs.define
 class Scripted:
-    """A service that gives one answer after the other, the last again and again, and remembers when it was asked."""
+    """A service that gives these answers in order, repeats the last one, and records the times of the requests."""
 
     clock: FakeClock
     answers: list[Reply | MetadataError]
@@ -61,14 +61,14 @@ class Scripted:
 
 
 def asked(*answers: Reply | MetadataError, retries: int = 5) -> tuple[Answer, list[float]]:
-    """What comes of these answers, and the moments at which the service was asked."""
+    """The result for these answers, and the times of the requests."""
     clock = FakeClock()
     service = Scripted(clock, list(answers))
     return ask_for_ipv6(phases.Context(clock=clock, observers=[]), service, ImdsConfig(retries=retries)), service.asked
 
 
 class TestWhatADocumentSays:
-    """A missing `ipv6` key means no IPv6; what cannot be read means unknown, never "no IPv6"."""
+    """A missing `ipv6` key means no IPv6; an unreadable document means unknown, never "no IPv6"."""
 
     @pytest.mark.parametrize("interface", [V4, NONE_LISTED, V4 | {"ipv6": {}}], ids=["no key", "empty list", "empty"])
     def test_no(self, interface: object) -> None:
@@ -76,7 +76,7 @@ class TestWhatADocumentSays:
         assert asked(Reply(200, body=body(interface))) == (IS_NO, [0.0])
 
     def test_yes(self) -> None:
-        """One interface with an IPv6 address is enough, beside whatever others."""
+        """One interface with an IPv6 address is enough, whatever the others have."""
         assert asked(YES) == (IS_YES, [0.0])
         assert asked(Reply(200, body=body({"ipv6": "?"}, V6)))[0].has_ipv6
 
@@ -105,35 +105,35 @@ class TestWhatADocumentSays:
         ids=lambda value: ascii(value)[-24:],
     )
     def test_unknown(self, text: bytes, reason: str) -> None:
-        """Any other document leaves it unknown, and is not asked for again."""
+        """After any other document the answer is unknown, and the request is not repeated."""
         assert asked(Reply(200, body=text)) == (Answer(None, f"answered with {reason}"), [0.0])
 
 
 class TestWhenItIsAskedAgain:
-    """Retries are bounded, and only what may pass is retried."""
+    """Retries are bounded, and only temporary failures are retried."""
 
     @pytest.mark.parametrize("status", [201, 204, 400, 401, 403, 404, 405])
     def test_not_after_what_stays(self, status: int) -> None:
-        """A request that the service refuses is refused the next time, too."""
+        """A request that the service refuses is not repeated."""
         assert asked(Reply(status), YES) == (Answer(None, f"answered with status {status}"), [0.0])
 
     @pytest.mark.parametrize(
         ("location", "shown"), [("http://10.0.0.1/\x1b", r'"http://10.0.0.1/\u001b"'), (None, "null")]
     )
     def test_a_redirect(self, location: str | None, shown: str) -> None:
-        """A redirect is not followed, and says printably where it leads."""
+        """A redirect is not followed, and its target is printed with control characters escaped."""
         headers = () if location is None else (("location", location),)
         said = f"answered with status 302, a redirect to {shown}, which is not followed"
         assert asked(Reply(302, headers), YES) == (Answer(None, said), [0.0])
 
     @pytest.mark.parametrize("first", [LATE, *map(Reply, (408, 410, 429, 500, 503))], ids=str)
     def test_after_what_may_pass(self, first: Reply | MetadataError) -> None:
-        """No answer in time, and a server that is busy or has failed, are asked again half a second later."""
+        """After a timeout, or if the server is busy or has failed, the request is repeated half a second later."""
         assert asked(first, YES) == (IS_YES, [0.0, 0.5])
 
     def test_the_pauses_grow_up_to_a_bound(self) -> None:
-        """Each pause is twice the one before, up to four seconds, and after the last retry it is unknown."""
-        said = "gave no whole answer within 2 s (asked 7 times)"
+        """Each pause is twice the one before, up to four seconds; after the last retry the answer is unknown."""
+        said = "gave no complete answer within 2 s (asked 7 times)"
         assert asked(LATE, retries=6) == (Answer(None, said), [0.0, 0.5, 1.5, 3.5, 7.5, 11.5, 15.5])
 
     def test_without_retries(self) -> None:
@@ -141,9 +141,9 @@ class TestWhenItIsAskedAgain:
         assert asked(Reply(500), retries=0) == (Answer(None, "answered with status 500"), [0.0])
 
     def test_not_after_an_error_that_stays(self) -> None:
-        """The error says whether another request may bring an answer."""
-        error = MetadataError("http://x/", "has a URL that does not name an address", can_retry=False)
-        assert asked(error, YES) == (Answer(None, "has a URL that does not name an address"), [0.0])
+        """The error says whether another request may give an answer."""
+        error = MetadataError("http://x/", "has a URL without an IP address", can_retry=False)
+        assert asked(error, YES) == (Answer(None, "has a URL without an IP address"), [0.0])
 
     @pytest.mark.parametrize(
         ("value", "seconds"),
@@ -168,7 +168,7 @@ class TestWhenItIsAskedAgain:
     )
     @pytest.mark.parametrize("status", [429, 503])
     def test_retry_after(self, status: int, value: str, seconds: float) -> None:
-        """The service may say how long to wait, in seconds or as a date: up to half a minute, and at least our pause."""
+        """The service may set the wait, in seconds or as a date: at most half a minute, and at least our pause."""
         assert asked(Reply(status, (("retry-after", value),)), YES) == (IS_YES, [0.0, seconds])
 
     def test_told_to_stop(self) -> None:
@@ -180,15 +180,17 @@ class TestWhenItIsAskedAgain:
         assert service.asked == [0.0, 0.5]
 
     def test_what_is_asked(self) -> None:
-        """The service is asked at the configured URL, with the configured time-out."""
+        """The request uses the configured URL and the configured timeout."""
         service = Scripted(FakeClock(), [NO])
         ask_for_ipv6(phases.Context(observers=[]), service, ImdsConfig("http://10.0.0.1/x", 0.25))
         assert service.with_what == ("http://10.0.0.1/x", 0.25)
 
 
 def test_the_error_says_what_to_do() -> None:
-    """The error names the URL, the reason and the ways out."""
-    assert str(LATE).startswith("the instance metadata service at http://10.0.0.1/ gave no whole answer within 2 s; ")
+    """The error names the URL, the reason and the remedies."""
+    assert str(LATE).startswith(
+        "the instance metadata service at http://10.0.0.1/ gave no complete answer within 2 s; "
+    )
     assert "onUnknown" in str(LATE)
 
 
@@ -196,7 +198,7 @@ def test_the_error_says_what_to_do() -> None:
     "url", ["https://10.0.0.1/", "http://localhost/", "http:///x", "http://10.0.0.1:x/", "ftp://10.0.0.1/", "x"]
 )
 def test_what_is_not_asked_at_all(url: str) -> None:
-    """Anything but http to an address is an error at once: no name is looked up, and nothing is sent."""
+    """Anything other than http to an address is an immediate error: no name is resolved, and nothing is sent."""
     with pytest.raises(MetadataError) as caught:
         fetch(url, 1)
     assert not caught.value.can_retry
@@ -209,7 +211,7 @@ LIMIT = 0.1
 
 @pytest.fixture(scope="module")
 def elsewhere() -> Iterator[FileIO]:
-    """A namespace with the service's address on its loopback device, and a device that swallows what is sent."""
+    """A namespace with the service's address on its loopback device, and a device that drops all packets."""
     if os.geteuid() != 0:
         pytest.skip("a private network namespace takes root")
     with private_namespace() as namespace:
@@ -231,7 +233,7 @@ def elsewhere() -> Iterator[FileIO]:
 
 @contextmanager
 def serving(elsewhere: FileIO, respond: Callable[[BaseHTTPRequestHandler], None]) -> Iterator[tuple[str, list[Any]]]:
-    """A server that answers like this, as its URL, and the requests that it was sent."""
+    """The URL of a server with this answer, and the requests that it received."""
     requests: list[Any] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -258,7 +260,7 @@ def serving(elsewhere: FileIO, respond: Callable[[BaseHTTPRequestHandler], None]
 
 
 def answer_of(elsewhere: FileIO, url: str, timeout: float = LIMIT, retries: int = 1) -> tuple[Answer, float]:
-    """What is found at the URL, and the seconds of pauses, on a clock on which nobody waits."""
+    """The answer from the URL, and the seconds of pauses, on a fake clock."""
     clock = FakeClock()
 
     def there(url: str, timeout: float) -> Reply:
@@ -269,7 +271,7 @@ def answer_of(elsewhere: FileIO, url: str, timeout: float = LIMIT, retries: int 
 
 
 def reply(status: int, text: bytes, **headers: str) -> Callable[[BaseHTTPRequestHandler], None]:
-    """Reply so, with the length of the text unless told otherwise."""
+    """Send this reply, with the length of the text unless another is given."""
 
     def respond(to: BaseHTTPRequestHandler) -> None:
         to.send_response(status)
@@ -290,7 +292,7 @@ def drip(to: BaseHTTPRequestHandler) -> None:
 
 
 def say_nothing(to: BaseHTTPRequestHandler) -> None:
-    """Wait until the client goes."""
+    """Wait until the client closes the connection."""
     to.rfile.read(1)
 
 
@@ -305,13 +307,13 @@ def send(text: bytes) -> Callable[[BaseHTTPRequestHandler], None]:
 
 @pytest.mark.processes
 class TestAgainstARealServer:
-    """Each answer that a server can give, over a real socket."""
+    """Every kind of answer, over a real socket."""
 
     @pytest.mark.parametrize(("document", "answer"), [(YES.body, IS_YES), (NO.body, IS_NO)], ids=["with", "without"])
     def test_an_answer(
         self, elsewhere: FileIO, document: bytes, answer: Answer, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """The service is asked with the header that it demands, itself and not through a proxy of the environment."""
+        """The request has the required header, and does not use a proxy from the environment."""
         for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
             monkeypatch.setenv(name, "http://127.0.0.1:9/")
         with serving(elsewhere, reply(200, document)) as (url, requests):
@@ -323,29 +325,32 @@ class TestAgainstARealServer:
 
     @pytest.mark.parametrize("respond", [drip, say_nothing], ids=["dripping", "silent"])
     def test_slow(self, elsewhere: FileIO, respond: Callable[[BaseHTTPRequestHandler], None]) -> None:
-        """The time-out is for the whole answer: bytes that come one by one do not prolong it."""
+        """The timeout is for the whole answer: bytes that arrive one by one do not extend it."""
         before = time.monotonic()
         with serving(elsewhere, respond) as (url, requests):
-            assert answer_of(elsewhere, url) == (Answer(None, "gave no whole answer within 0.1 s (asked 2 times)"), 0.5)
+            assert answer_of(elsewhere, url) == (
+                Answer(None, "gave no complete answer within 0.1 s (asked 2 times)"),
+                0.5,
+            )
         assert len(requests) == 2
         assert time.monotonic() - before < 300 * LIMIT
 
     @pytest.mark.parametrize(
         ("respond", "said"),
         [
-            (reply(200, YES.body, Content_Length=str(len(YES.body) + 7)), "cut its answer short by 7 bytes"),
-            (reply(200, b"", Content_Length="7"), "cut its answer short by 7 bytes"),
+            (reply(200, YES.body, Content_Length=str(len(YES.body) + 7)), "ended its answer 7 bytes too early"),
+            (reply(200, b"", Content_Length="7"), "ended its answer 7 bytes too early"),
             (
                 send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{"),
-                "broke off, or does not speak HTTP (IncompleteRead)",
+                "closed the connection, or does not speak HTTP (IncompleteRead)",
             ),
             (send(b""), "cannot be asked: Remote end closed connection without response"),
-            (send(b"SSH-2.0-OpenSSH\r\n"), "broke off, or does not speak HTTP (BadStatusLine)"),
+            (send(b"SSH-2.0-OpenSSH\r\n"), "closed the connection, or does not speak HTTP (BadStatusLine)"),
         ],
         ids=["short", "empty", "chunks", "nothing", "ssh"],
     )
     def test_cut_short(self, elsewhere: FileIO, respond: Callable[[BaseHTTPRequestHandler], None], said: str) -> None:
-        """An answer that is not whole is unknown, whatever its first part says, and is asked for again."""
+        """After an incomplete answer the result is unknown, whatever its first part says, and the request is repeated."""
         with serving(elsewhere, respond) as (url, _):
             assert answer_of(elsewhere, url, 5) == (Answer(None, f"{said} (asked 2 times)"), 0.5)
 
@@ -369,7 +374,7 @@ class TestAgainstARealServer:
     def test_no_answer(
         self, elsewhere: FileIO, respond: Callable[[BaseHTTPRequestHandler], None], said: str, pause: float
     ) -> None:
-        """An error, a redirect and another document are unknown; only what may pass is asked for again."""
+        """An error, a redirect and another document are unknown; only temporary failures are retried."""
         with serving(elsewhere, respond) as (url, requests):
             assert answer_of(elsewhere, url, 5) == (Answer(None, said), pause)
         assert len(requests) == 1 + bool(pause)
@@ -380,10 +385,10 @@ class TestAgainstARealServer:
             ("http://169.254.169.254:1/", "cannot be asked: Connection refused"),
             ("http://[fd00::254]:1/", "cannot be asked: Connection refused"),
             ("http://198.51.100.1/", "cannot be asked: Network is unreachable"),
-            ("http://192.0.2.9/", "gave no whole answer within 0.1 s"),
+            ("http://192.0.2.9/", "gave no complete answer within 0.1 s"),
         ],
         ids=["nobody listens", "IPv6", "no route", "lost"],
     )
     def test_nobody_there(self, elsewhere: FileIO, url: str, said: str) -> None:
-        """An address that does not answer is unknown, says why, and is asked again."""
+        """If the address does not answer, the result is unknown with the reason, and the request is repeated."""
         assert answer_of(elsewhere, url) == (Answer(None, f"{said} (asked 2 times)"), 0.5)

@@ -1,4 +1,4 @@
-"""hostrouting.model: values that say what a host's routing is made of."""
+"""hostrouting.model: the values of a host's routing."""
 
 import json
 import time
@@ -42,7 +42,7 @@ class TestPrefixesAreArithmetic:
 
     @given(ANYWHERE)
     def test_text_and_back(self, prefix: Prefix) -> None:
-        """A prefix reads back from its own text, and from `ipaddress`, with the same bounds."""
+        """A prefix can be parsed from its own text and made from `ipaddress`, with the same bounds."""
         network = ip_network(str(prefix))
         assert Prefix.parse(str(prefix)) == Prefix.of(network) == prefix
         assert prefix.to_network() == network
@@ -51,22 +51,22 @@ class TestPrefixesAreArithmetic:
 
     @given(SMALL.flatmap(lambda block: st.tuples(prefixes(block, wider=True), prefixes(block, wider=True))))
     def test_containment(self, pair: tuple[Prefix, Prefix]) -> None:
-        """One prefix is in another exactly when its first and last addresses are."""
+        """One prefix is in another exactly if its first and last addresses are."""
         outer, inner = pair
         ends = [ip_at(inner.family, inner.first), ip_at(inner.family, inner.last)]
         assert (inner in outer) == all(end in outer.to_network() for end in ends)
 
     def test_containment_of_an_address(self) -> None:
-        """An address is in the prefixes around it, and in none of the other family."""
+        """An address is in the prefixes around it, and not in prefixes of the other family."""
         assert ip_address("10.1.2.3") in Prefix.parse("10.0.0.0/8")
         assert ip_address("11.1.2.3") not in Prefix.parse("10.0.0.0/8")
         assert ip_address("::1") not in Prefix.parse("0.0.0.0/0")
 
     @given(ANYWHERE)
     def test_halves(self, prefix: Prefix) -> None:
-        """The halves are what `ipaddress` calls its subnets; one address has none."""
+        """The halves are the `ipaddress` subnets; a single address raises ValueError."""
         if prefix.length == width_of(prefix.family):
-            with pytest.raises(ValueError, match="one address"):
+            with pytest.raises(ValueError, match="single address"):
                 prefix.halves()
         else:
             assert [half.to_network() for half in prefix.halves()] == list(prefix.to_network().subnets())
@@ -83,7 +83,7 @@ class TestPrefixesAreArithmetic:
 
     @pytest.mark.parametrize("family", [4, 6])
     def test_the_whole_space(self, family: int) -> None:
-        """All addresses together are one block, although none is wider."""
+        """All addresses together are one block, the widest."""
         assert list(prefixes_between(family, 0, 2 ** width_of(family) - 1)) == [Prefix(family, 0, 0)]
 
     @given(st.lists(ANYWHERE))
@@ -96,7 +96,7 @@ class TestPrefixesAreArithmetic:
     @pytest.mark.parametrize(
         ("family", "network", "length", "words"),
         [
-            (5, 0, 0, "no address family"),
+            (5, 0, 0, "not an address family"),
             (4, 0, 33, r"not in 0\.\.32"),
             (4, 0, -1, r"not in 0\.\.32"),
             (6, 0, 129, r"not in 0\.\.128"),
@@ -106,24 +106,24 @@ class TestPrefixesAreArithmetic:
         ],
     )
     def test_no_other_prefix_exists(self, family: int, network: int, length: int, words: str) -> None:
-        """What is no prefix cannot be made."""
+        """An invalid prefix cannot be created."""
         with pytest.raises(ValueError, match=words):
             Prefix(family, network, length)
 
     @pytest.mark.parametrize("text", ["10.0.0.1/8", "10.0.0.0/33", "ten", ""])
     def test_no_other_text_is_read(self, text: str) -> None:
-        """Text with host bits, or that is no prefix, is refused."""
+        """Text with host bits, or that is not a prefix, is refused."""
         with pytest.raises(ValueError, match=r"host bits|does not appear"):
             Prefix.parse(text)
 
     def test_one_address(self) -> None:
-        """An address alone is the block of just itself."""
+        """A single address is a block of one address."""
         assert str(Prefix.parse("10.0.0.1")) == "10.0.0.1/32"
         assert Prefix.of(as_ip("fd00::1")).length == 128
 
 
 class TestRoutesSpeakLikeIp:
-    """Text of a route and of a rule is what an operator knows from `ip`."""
+    """Routes and rules print like in `ip`."""
 
     @pytest.mark.parametrize(
         ("route", "text"),
@@ -168,7 +168,7 @@ class TestRoutesSpeakLikeIp:
         ],
     )
     def test_route(self, route: Route, text: str) -> None:
-        """A route reads as `ip route` would print it."""
+        """A route prints as in `ip route`."""
         assert str(route) == text
 
     @pytest.mark.parametrize(
@@ -209,25 +209,25 @@ class TestRoutesSpeakLikeIp:
         ],
     )
     def test_rule(self, rule: Rule, text: str) -> None:
-        """A rule reads as `ip rule` would print it."""
+        """A rule prints as in `ip rule`."""
         assert str(rule) == text
 
     def test_protocol_name(self) -> None:
-        """A protocol has the name that iproute2 gives it, ours has our own, and others stay numbers."""
+        """A protocol has its iproute2 name, ours has our name, and others stay numbers."""
         assert [protocol_name(number) for number in (2, 213, 77)] == ["kernel", "hostrouting", "77"]
 
     def test_devices_of_a_route(self) -> None:
-        """The devices of a route are those of its legs, each named once."""
+        """The devices of a route are those of its next hops, each named once."""
         legs = (NextHop("b"), NextHop("a"), NextHop("b"), NextHop())
         assert Route(Prefix.parse("10.0.0.0/8"), legs).devs == ("b", "a")
 
     def test_default_rules(self) -> None:
-        """IPv6 has no rule for the table default."""
+        """IPv6 has no rule for table default."""
         assert [rule.table for rule in default_rules(6)] == [255, 254]
 
 
 class TestSnapshotIsAValue:
-    """A snapshot is saved as JSON and comes back the same; a change makes another one."""
+    """A snapshot survives JSON unchanged; a change returns a new one."""
 
     @given(SMALL.flatmap(snapshots))
     def test_json_there_and_back(self, snapshot: Snapshot) -> None:
@@ -237,7 +237,7 @@ class TestSnapshotIsAValue:
 
     @pytest.mark.parametrize("cls", [Link, Address, Rule, NextHop, Route])
     def test_no_field_is_forgotten(self, cls: type) -> None:
-        """Every field of every value survives the way through JSON, and takes part in equality."""
+        """Every field of every value survives JSON, and takes part in equality."""
         samples: dict[object, object] = {
             int: 7,
             str: "x",
@@ -279,30 +279,33 @@ class TestSnapshotIsAValue:
         ("text", "words"),
         [
             ("", "this is not JSON"),
-            ("[" * 100_000, "nested deeper"),
-            ("[]", "schema: a snapshot says 'hostrouting/snapshot/1' here"),
-            ('{"schema": "hostrouting/snapshot/2"}', "schema: a snapshot says"),
-            ('{"links": 5}', "links: a list of any number of items"),
-            ('{"links": [5]}', r"links\[0\]: an object belongs here"),
-            ('{"links": [{"name": "a"}]}', r"links\[0\]\.index: this is missing"),
+            ("[" * 100_000, "nested too deep"),
+            ("[]", "schema: must be 'hostrouting/snapshot/1'"),
+            ('{"schema": "hostrouting/snapshot/2"}', "schema: must be"),
+            ('{"links": 5}', "links: must be a list of any number of items"),
+            ('{"links": [5]}', r"links\[0\]: must be an object"),
+            ('{"links": [{"name": "a"}]}', r"links\[0\]\.index: missing"),
             (
                 '{"links": [{"name": "a", "index": true}]}',
-                r"links\[0\]\.index: True is not what belongs here",
+                r"links\[0\]\.index: True is not allowed here",
             ),
-            ('{"colour": 1}', "colour: there is no 'colour' in a Snapshot"),
+            ('{"colour": 1}', "colour: unknown key 'colour' in a Snapshot"),
             ('{"routes": [{"prefix": "10.0.0.1/8"}]}', r"routes\[0\]\.prefix: 10\.0\.0\.1/8 has host bits"),
-            ('{"routes": [{"prefix": 10}]}', r"routes\[0\]\.prefix: 10 is no text"),
-            ('{"routes": [{"prefix": "::/0", "type": []}]}', r"routes\[0\]\.type: \[\] is not what belongs"),
-            ('{"routes": [{"prefix": "::/0", "type": "odd"}]}', r"routes\[0\]\.type: 'odd' is not what"),
+            ('{"routes": [{"prefix": 10}]}', r"routes\[0\]\.prefix: 10 is not text"),
+            ('{"routes": [{"prefix": "::/0", "type": []}]}', r"routes\[0\]\.type: \[\] is not allowed here"),
+            ('{"routes": [{"prefix": "::/0", "type": "odd"}]}', r"routes\[0\]\.type: 'odd' is not allowed here"),
             ('{"routes": [{"prefix": "::/0", "prefsrc": "x"}]}', r"routes\[0\]\.prefsrc: 'x' does not"),
-            ('{"rules": [{"family": 4, "priority": 1, "uids": [1]}]}', r"rules\[0\]\.uids: a list of 2"),
-            ('{"rules": [{"family": 7, "priority": 1}]}', r"rules\[0\]\.family: 7 is no address family: 4 and 6 are"),
+            ('{"rules": [{"family": 4, "priority": 1, "uids": [1]}]}', r"rules\[0\]\.uids: must be a list of 2"),
+            (
+                '{"rules": [{"family": 7, "priority": 1}]}',
+                r"rules\[0\]\.family: 7 is not an address family: use 4 or 6",
+            ),
             (
                 '{"rules": [{"family": 4, "priority": 1, "dst": "fd00::/8"}]}',
                 r"rules\[0\]\.dst: fd00::/8 in a rule of IPv4",
             ),
-            ('{"rules": [{"family": 4, "priority": 1, "uids": [9, 3]}]}', r"rules\[0\]\.uids: 9-3 is no range"),
-            ('{"rules": [{"family": 4, "priority": 1, "action": "goto"}]}', r"rules\[0\]\.target: this is missing"),
+            ('{"rules": [{"family": 4, "priority": 1, "uids": [9, 3]}]}', r"rules\[0\]\.uids: 9-3 is not a range"),
+            ('{"rules": [{"family": 4, "priority": 1, "action": "goto"}]}', r"rules\[0\]\.target: missing"),
             ('{"rules": [{"family": 4, "priority": 1, "tos": 999}]}', r"rules\[0\]\.tos: 999 is not in 0\.\.255"),
             (
                 '{"routes": [{"prefix": "::/0", "legs": [{"dev": "a", "weight": 257}]}]}',
@@ -331,7 +334,7 @@ class TestSnapshotIsAValue:
         ],
     )
     def test_faults_have_a_place(self, text: str, words: str) -> None:
-        """What is no snapshot is refused, with the place and the reason."""
+        """JSON that is not a snapshot is refused, with the path and the reason."""
         if text.startswith('{"') and "schema" not in text:
             text = '{"schema": "hostrouting/snapshot/1", ' + text[1:]
         with pytest.raises(SnapshotError, match=words) as caught:
@@ -351,7 +354,7 @@ class TestSnapshotIsAValue:
         )
     )
     def test_any_json_at_all(self, value: object) -> None:
-        """Any JSON yields a snapshot or a SnapshotError that says the problem, never another exception."""
+        """Any JSON gives a snapshot or a SnapshotError, never another exception."""
         document = {"schema": "hostrouting/snapshot/1", **value} if isinstance(value, dict) else value
         problem = "none"
         try:
@@ -361,14 +364,14 @@ class TestSnapshotIsAValue:
         assert problem
 
     def test_sequences_become_tuples(self) -> None:
-        """A list that is given is not the list that is held."""
+        """A list passed to a snapshot is copied."""
         given_list = [Route.to("10.0.0.0/8", dev="eth0")]
         snapshot = Snapshot(routes=given_list)
         given_list.clear()
         assert len(snapshot.routes) == 1
 
     def test_link_by_name(self) -> None:
-        """A link is found by its name; InfiniBand is known by its type, not by its name."""
+        """A device is found by its name; InfiniBand is recognised by its type, not by its name."""
         link = h200().link("ib3")
         assert link is not None
         assert link.infiniband
@@ -376,37 +379,39 @@ class TestSnapshotIsAValue:
         assert not attrs.evolve(link, type=1).infiniband
 
     def test_routes_come_and_go(self) -> None:
-        """A route that is added comes last, one taken away is gone once, one replaced keeps its place."""
+        """An added route comes last, a deleted one is removed once, a replaced one keeps its position."""
         before = plain()
         default = before.routes[0]
         new = Route.to("10.9.0.0/16", dev="eth0", gateway="10.0.0.1")
         assert before.with_routes([new, new]).routes == (*before.routes, new, new)
         assert before.with_routes([default]).with_routes(without=[default]).routes[-1] == default
         assert before.with_replaced(default, new).routes == (new, *before.routes[1:])
-        with pytest.raises(ValueError, match=r"10\.9\.0\.0/16 via 10\.0\.0\.1 dev eth0 proto unspec is not there"):
+        with pytest.raises(
+            ValueError, match=r"10\.9\.0\.0/16 via 10\.0\.0\.1 dev eth0 proto unspec is not in the table"
+        ):
             before.with_routes(without=[new])
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ('{"schema": "hostrouting/snapshot/1", "\\u001b[31m": 1}', "snapshot: '\\x1b[31m': there is no '\\x1b[31m' in"),
+        ('{"schema": "hostrouting/snapshot/1", "\\u001b[31m": 1}', "snapshot: '\\x1b[31m': unknown key '\\x1b[31m' in"),
         (
             '{"schema": "hostrouting/snapshot/1", "links": [], "links": []}',
             "snapshot: links: this key is given",
         ),
-        (None, "snapshot: text belongs here"),
+        (None, "snapshot: must be text"),
     ],
 )
 def test_hostile_text(text: str, words: str) -> None:
-    """Unknown keys are shown such that no terminal obeys them; a key given twice is refused, and so is no text."""
+    """Unknown keys are shown with control characters escaped; a key given twice is refused, and so is a non-text."""
     with pytest.raises(SnapshotError) as caught:
         Snapshot.from_json(text)
     assert str(caught.value).startswith(words)
 
 
 def test_a_key_twice_among_many() -> None:
-    """Of 30,000 keys the one that is given twice is named at once."""
+    """Among 30,000 keys, the one given twice is found fast."""
     keys = ",".join(f'"k{number}":1' for number in [*range(30_000), 29_999])
     began = time.process_time()
     with pytest.raises(SnapshotError, match="k29999: this key is given more than once"):
@@ -416,16 +421,16 @@ def test_a_key_twice_among_many() -> None:
 
 @pytest.mark.parametrize("make", [as_ip, Prefix.parse, lambda text: Prefix.of(as_ip(text))])
 def test_no_address_has_a_zone(make: Callable[[str], object]) -> None:
-    """A zone names a device, which routes do in a word of their own; it is refused, never dropped without a word."""
+    """A zone names a device, for which routes have a separate field; it is refused, not silently dropped."""
     with pytest.raises(ValueError, match=r"'fe80::1%eth0' has a zone"):
         make("fe80::1%eth0")
 
 
 class TestReprs:
-    """What a failing assertion shows is read as `ip` prints it, and what differs looks different."""
+    """repr() looks like the output of `ip`, and different values look different."""
 
     def test_in_the_words_of_ip(self) -> None:
-        """No network is an integer."""
+        """An integer is not a network."""
         leg = NextHop("eth0", gateway=as_ip("10.0.0.1"), weight=3)
         route = Route(Prefix.parse("172.16.0.0/16"), (leg,), protocol=213)
         assert repr(route) == "<Route 172.16.0.0/16 via 10.0.0.1 dev eth0 proto hostrouting weight 3>"
@@ -439,7 +444,7 @@ class TestReprs:
     @given(snapshots(Prefix.parse("172.16.0.0/16")))
     @settings(max_examples=scaled(50))
     def test_what_differs_looks_different(self, snapshot: Snapshot) -> None:
-        """Two values of a host that are not equal have two texts, and none is longer than two lines."""
+        """Two values that are not equal have different texts, and none is longer than two lines."""
         for values in (set(snapshot.routes), set(snapshot.rules), {leg for it in snapshot.routes for leg in it.legs}):
             texts = {repr(value) for value in values}
             assert len(texts) == len(values)

@@ -1,6 +1,6 @@
-"""hostrouting.own_phases: which command mends it depends on where the other project's files are.
+"""hostrouting.own_phases: the repair command depends on where the other project's files are.
 
-What is said with it by names and by the command line is in test_catalogue.py.
+The messages with it, on import and on the command line, are tested in test_catalogue.py.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ REINSTALL = f"run: {sys.executable} -m pip install --force-reinstall --no-deps"
 
 @pytest.fixture
 def other(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Have another project's module found at a path, which a distribution of that name brought, or none."""
+    """Make Python find another project's module at a path, installed by a distribution of that name, or by none."""
 
     def arrange(found: str, *, brought: bool = False, direct: dict[str, Any] | None = None) -> None:
         module = ModuleType("phases")
@@ -49,7 +49,7 @@ def other(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 
 def test_ours() -> None:
-    """The one that is there now is ours."""
+    """The installed `phases` is ours."""
     assert foreign_phases() is None
     require_own_phases()
 
@@ -63,19 +63,19 @@ def test_ours() -> None:
     ],
 )
 def test_overwritten(other: Callable[..., None], direct: dict[str, Any] | None, source: str) -> None:
-    """Where its files have taken the place of ours, ours is installed again, from where it came."""
+    """If its files have overwritten ours, hostrouting is reinstalled from its original source."""
     other(BESIDE, brought=True, direct=direct)
     assert str(foreign_phases()).endswith(f"is not the one that hostrouting brings; {REINSTALL} {source}")
 
 
 def test_in_another_place(other: Callable[..., None]) -> None:
-    """Where it was installed elsewhere and comes first, it is uninstalled, which leaves ours."""
+    """If it is installed in another directory that comes first, it is uninstalled, and ours remains."""
     other("/usr/lib/python3/phases/__init__.py", brought=True)
     assert str(foreign_phases()).endswith(f"; run: {sys.executable} -m pip uninstall --yes phases")
 
 
 def test_a_file_that_hides_it(other: Callable[..., None]) -> None:
-    """A file that nobody installed is to be renamed; ours is named, too."""
+    """A file that no distribution installed must be renamed; the message also names ours."""
     other("/home/me/phases.py")
     with pytest.raises(ImportError, match=r"found at /home/me/phases\.py .*; it hides .*__init__\.py: rename it"):
         require_own_phases()

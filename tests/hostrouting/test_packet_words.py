@@ -1,4 +1,4 @@
-"""hostrouting.packet_words: which packets are meant, in an operator's words."""
+"""hostrouting.packet_words: the packets that rules match, in words for operators."""
 
 import pytest
 
@@ -10,7 +10,7 @@ RULE = Rule(family=4, priority=100)
 
 
 def about(*selectors: tuple[str, str], holds: bool = True) -> Condition:
-    """What a rule asks for."""
+    """One condition of a rule."""
     return Condition(RULE, selectors, holds)
 
 
@@ -21,8 +21,8 @@ def about(*selectors: tuple[str, str], holds: bool = True) -> Condition:
         (("from", "10.0.0.0/8"), "from 10.0.0.0/8", "not from 10.0.0.0/8"),
         (("from", "fd00::5/128"), "from fd00::5", "not from fd00::5"),
         (("from", "fd00::/32"), "from fd00::/32", "not from fd00::/32"),
-        (("iif", "lo"), "of this host's own", "forwarded by this host"),
-        (("iif", "eth1"), "that come in by eth1", "that do not come in by eth1"),
+        (("iif", "lo"), "sent by this host", "forwarded by this host"),
+        (("iif", "eth1"), "that arrive on eth1", "that do not arrive on eth1"),
         (("oif", "eth1"), "from sockets bound to eth1", "not from sockets bound to eth1"),
         (("uidrange", "0-0"), "of user 0", "not of user 0"),
         (("uidrange", "0-99"), "of users 0-99", "not of users 0-99"),
@@ -35,13 +35,13 @@ def about(*selectors: tuple[str, str], holds: bool = True) -> Condition:
     ],
 )
 def test_each_selector(selector: tuple[str, str], words: str, opposite: str) -> None:
-    """A selector is told as what it says of packets; so is its opposite."""
+    """A selector and its opposite are worded as properties of packets."""
     assert packets_line(((about(selector),),)) == f"packets {words} (rule 100)"
     assert packets_line(((about(selector, holds=False),),)) == f"packets {opposite} (rule 100)"
 
 
 def test_several_selectors_of_one_rule() -> None:
-    """All of them hold; or the packets are any but those of which all hold."""
+    """All conditions are true; or the packets are all except those for which all are true."""
     both = (("fwmark", "0x1/0xff"), ("uidrange", "0-0"))
     assert packets_line(((about(*both),),)) == "packets with fwmark 0x1/0xff, of user 0 (rule 100)"
     assert packets_line(((about(*both, holds=False),),)) == (
@@ -50,7 +50,7 @@ def test_several_selectors_of_one_rule() -> None:
 
 
 def test_no_sentence_without_end() -> None:
-    """Of many conditions and of many kinds the first few are told, and how many more there are."""
+    """Only the first few of many conditions or kinds are listed, with the number of the remaining ones."""
     many = [about(("uidrange", f"0-{number}"), holds=False) for number in range(200)]
     line = packets_line((tuple(many), *((condition,) for condition in many[:9])))
     assert line == (

@@ -29,7 +29,7 @@ MANY = [Route.to(Prefix(4, number << 8, 24), dev="eth0", protocol=213) for numbe
 
 @st.composite
 def some(draw: st.DrawFn) -> list[Route]:
-    """Routes of both families, of several tables and protocols; some are equal, and some differ in one thing."""
+    """Routes of both families, several tables and protocols; some are equal, and some differ in one field."""
     found: list[Route] = []
     for family in draw(st.lists(st.sampled_from([4, 6]), max_size=3)):
         found += draw(st.lists(any_routes(draw(blocks(family, bits=2))), max_size=6))
@@ -39,7 +39,7 @@ def some(draw: st.DrawFn) -> list[Route]:
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The places of which a route was made, as they are made."""
+    """The positions for which a Route was created, in that order."""
     places: list[int] = []
     make = RouteTable._make
 
@@ -52,17 +52,17 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def as_read(routes: Sequence[Route]) -> RouteTable:
-    """A table of which no route was made yet, as a backend reads it."""
+    """A table from a backend, without any Route created yet."""
     table = RouteTable.of(routes)
     return RouteTable(table.networks, table.lengths, table.shape_numbers, table.shapes)
 
 
 class TestSequence:
-    """A table is as the tuple of its routes."""
+    """A table behaves like the tuple of its routes."""
 
     @given(some(), st.data())
     def test_it_is_the_tuple_of_its_routes(self, routes: list[Route], data: st.DataObject) -> None:
-        """Length, places, slices, order, equality and hash are those of the tuple, in whatever way it came to be."""
+        """Length, positions, slices, order, equality and hash are those of the tuple, however the table was made."""
         plainly = tuple(routes)
         begin, end = data.draw(st.integers(-9, 9)), data.draw(st.integers(-9, 9))
         for table in (RouteTable.of(routes), as_read(routes), pickle.loads(pickle.dumps(as_read(routes)))):  # noqa: S301  our own
@@ -76,17 +76,17 @@ class TestSequence:
                     table[at]
 
     def test_few_are_shown_and_many_are_counted(self) -> None:
-        """A table in an error message shows its routes, unless there are too many to read."""
+        """A table in an error message shows its routes, unless there are too many."""
         assert repr(RouteTable.of(MANY[:2])) == repr(tuple(MANY[:2]))
         assert repr(RouteTable.of(MANY)) == "<1000 routes>"
 
 
 class TestColumns:
-    """What is told of many routes at once."""
+    """Queries about many routes at once."""
 
     @given(some())
     def test_each_route_is_in_one_column(self, routes: list[Route]) -> None:
-        """By columns, each place has the family, table, network and length of its route; a column is in order."""
+        """In the columns, each position has the family, table, network and length of its route; columns are in order."""
         told = {
             place: (column.family, column.table, network, length)
             for column in as_read(routes).columns
@@ -102,7 +102,7 @@ class TestColumns:
 
     @given(some())
     def test_a_shape_is_all_but_the_destination(self, routes: list[Route]) -> None:
-        """Two routes have one number exactly when they differ in nothing but where they lead."""
+        """Two routes have the same number exactly if they differ only in their destination."""
         table = RouteTable.of(routes)
         for at, route in enumerate(routes):
             for other, number in zip(routes, table.shape_numbers, strict=True):
@@ -112,7 +112,7 @@ class TestColumns:
 
     @given(some(), st.data())
     def test_some_of_them(self, routes: list[Route], data: st.DataObject) -> None:
-        """Chosen by shape, by destination or by both, they are those of a list that is searched."""
+        """Selecting by shape, by destination or by both gives the same routes as searching a list."""
         table = as_read(routes)
         here = data.draw(st.sets(st.sampled_from([it.prefix for it in routes]))) if routes else set()
         here |= {Prefix(4, 0, 0), Prefix(6, 0, 0)} if data.draw(st.booleans()) else set()
@@ -140,7 +140,7 @@ class TestEdits:
         doings=st.lists(st.tuples(st.integers(0, 4), st.sampled_from(ROUTES), st.sampled_from(ROUTES))),
     )
     def test_they_are_what_becomes_of_a_list(self, base: list[Route], doings: list[tuple[int, Route, Route]]) -> None:
-        """Whatever is done: the routes are those of a list that is searched and copied, and so are their columns."""
+        """After any changes the routes and columns are the same as with a plain list."""
         edits = RouteEdits(as_read(base), about=ROUTES)
         plainly = list(base)
         for number, route, new in doings:
@@ -149,7 +149,7 @@ class TestEdits:
                 plainly.insert(len(plainly) if number == 0 else 0, route)
                 edits.put(route, first=number == 1)
             elif not there:
-                with pytest.raises(ValueError, match="is not there"):
+                with pytest.raises(ValueError, match="is not in the table"):
                     edits.change(route, new)
             elif number == 2:
                 plainly[plainly.index(route)] = new
@@ -166,14 +166,14 @@ class TestEdits:
         assert [list(it[3]) for it in table.columns] == [list(it[3]) for it in again.columns]
 
     def test_what_does_not_change_is_not_made(self, made: list[int]) -> None:
-        """Of a thousand routes only those that may be meant are looked at."""
+        """Among a thousand routes, only possible matches are created."""
         old, new = MANY[7], attrs.evolve(MANY[7], protocol=3)
         after = Snapshot(routes=as_read(MANY)).with_routes([new], without=[old])
         assert (len(after.routes), after.routes[-1]) == (1000, new)
         assert made == [7, 999]
 
     def test_a_plan_looks_at_what_it_is_about(self, made: list[int]) -> None:
-        """A plan of many steps on many routes makes each route that it is about once, and no other."""
+        """A plan of many steps on many routes creates each affected route once, and no other."""
         come = [Route.to(Prefix(4, number << 8, 24), dev="ib0") for number in range(1000, 1500)]
         plan = RoutePlan((*(Step("delete", it, "") for it in MANY[:500]), *(Step("add", it, "") for it in come)))
         after = plan.apply_to(Snapshot(routes=as_read(MANY)))

@@ -1,4 +1,4 @@
-"""Host.sandbox: the real kernel in a network namespace, files below a directory, and nothing of this machine."""
+"""Host.sandbox: the real kernel in a network namespace and files below a directory, isolated from this machine."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def node() -> Iterator[Namespace]:
 
 
 def test_routes_and_files(node: Namespace, tmp_path: Path) -> None:
-    """Routes come into the namespace, files below the root; Remove takes both back."""
+    """Routes are added in the namespace and files below the root; Remove deletes both."""
     host = Host.sandbox(str(tmp_path), netns=node.path)
     report = phases.run(Configure(CONFIG, host=host), observers=[])
     assert report.ok, str(report)
@@ -61,7 +61,7 @@ def test_routes_and_files(node: Namespace, tmp_path: Path) -> None:
 
 
 def test_settings_of_the_namespace(node: Namespace, tmp_path: Path) -> None:
-    """What is read under /proc is what the namespace has."""
+    """Files under /proc are those of the namespace."""
     files = Host.sandbox(str(tmp_path), netns=node.path).files
     for value in (1, 0):
         node.sysctl("ipv6/conf/eth0/accept_ra", value)
@@ -72,7 +72,7 @@ def test_settings_of_the_namespace(node: Namespace, tmp_path: Path) -> None:
 
 @pytest.mark.skipif(shutil.which("nft") is None, reason="there is no program nft")
 def test_nftables_of_the_namespace(node: Namespace, tmp_path: Path) -> None:
-    """The probe rewrite loads its table there, and says how it stands there."""
+    """The probe rewrite loads its table in the namespace, and reports the state there."""
     host = Host.sandbox(str(tmp_path), netns=node.path)
     wanted = HostRoutingConfig(probe_rewrite={"enabled": True, "interfaces": ["eth0"]})
     report = phases.run(Configure(wanted, host=host), observers=[])
@@ -84,9 +84,11 @@ def test_nftables_of_the_namespace(node: Namespace, tmp_path: Path) -> None:
 
 
 def test_this_machines_own_network_is_refused(node: Namespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The namespace of this machine's first process is none to try things on, and neither is one that is not there."""
+    """The namespace of this machine's first process is refused, and so is one that does not exist."""
     monkeypatch.setattr(hostrouting.sandbox, "_MACHINE", node.path)
-    with pytest.raises(ValueError, match=rf"'{node.path}' is this machine's own network; make another: ip netns add"):
+    with pytest.raises(
+        ValueError, match=rf"'{node.path}' is this machine's own network; create another one: ip netns add"
+    ):
         Host.sandbox(str(tmp_path), netns=node.path)
     with pytest.raises(NetlinkUnavailable, match="there is no network namespace"):
         Host.sandbox(str(tmp_path), netns="no-such-name")
@@ -94,6 +96,6 @@ def test_this_machines_own_network_is_refused(node: Namespace, tmp_path: Path, m
 
 @pytest.mark.parametrize("root", ["/", "//", "/no-such-directory"])
 def test_this_machines_own_files_are_refused(node: Namespace, root: str) -> None:
-    """The root has to be a directory that is there, and not this machine's own."""
+    """The root must be an existing directory, and not this machine's own root."""
     with pytest.raises(ValueError, match=f"root: '{root}' is not a directory below /"):
         Host.sandbox(root, netns=node.path)

@@ -1,4 +1,4 @@
-"""hostrouting.model.rule.SELECTORS: one entry says all that is known of a selector; here is one row for each."""
+"""hostrouting.model.rule.SELECTORS: one entry for each selector, and one row here for each entry."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from hostrouting.model import (
 from hostrouting.packet_words import packets_line
 
 LINKS = (Link(name="eth0", index=2), Link(name="wg0", index=3))
-# What Linux says in the fixed part of a rule's message.
+# The fixed header of a rule message from Linux.
 HEADER = {"family": 4, "src": 0, "dst": 0, "tos": 0}
 
 
 @attrs.frozen
 class Row:
-    """A selector of some rule: as text, as `ip rule` prints it, as packets, in bytes; and who has it."""
+    """A selector of a rule: as text, as `ip rule` prints it, as packets, as bytes; and matching packets."""
 
     fields: dict[str, Any]
     text: str
@@ -46,7 +46,7 @@ class Row:
 
 
 def plain(**known: Any) -> Flow:
-    """A plain packet of which this is true too."""
+    """A plain packet with this additional property."""
     return attrs.evolve(PLAIN, **known)
 
 
@@ -109,8 +109,8 @@ ROWS: dict[str, Row] = {
         {"iif": "eth0"},
         "eth0",
         "iif eth0",
-        "that come in by eth0",
-        "that do not come in by eth0",
+        "that arrive on eth0",
+        "that do not arrive on eth0",
         {3: b"eth0\0"},
         has=(plain(iif="eth0"),),
         lacks=(PLAIN, plain(iif="wg0")),
@@ -164,7 +164,7 @@ ROWS: dict[str, Row] = {
         lacks=(PLAIN, plain(dport=54)),
     ),
 }
-# What a rule has beside its selectors: where it stands, what it does, whose it is, and what is only known by name.
+# The fields of a rule other than selectors: priority, action, protocol, and selectors known only by name.
 NO_SELECTORS = {
     *("family", "priority", "action", "table", "target", "invert", "others", "protocol"),
     *("suppress_prefixlength", "suppress_ifgroup"),
@@ -172,7 +172,7 @@ NO_SELECTORS = {
 
 
 def test_each_selector_has_its_entry_and_its_row() -> None:
-    """A field of Rule or of Flow that no entry names, or an entry without a row here, is one that was forgotten."""
+    """Every field of Rule and Flow is named by an entry, and every entry has a row here."""
     assert {selector.word for selector in SELECTORS} == ROWS.keys()
     assert {name for selector in SELECTORS for name in selector.fields} == set(attrs.fields_dict(Rule)) - NO_SELECTORS
     assert {selector.flow for selector in SELECTORS} - {""} == set(attrs.fields_dict(Flow))
@@ -182,10 +182,10 @@ def test_each_selector_has_its_entry_and_its_row() -> None:
 
 @pytest.mark.parametrize("selector", SELECTORS, ids=lambda selector: selector.word)
 class TestEachSelector:
-    """What its entry says, in every place where it is used."""
+    """The entry of a selector, in every place where it is used."""
 
     def test_is_worded(self, selector: Selector) -> None:
-        """In the words of `ip rule`, in the fake kernel's print, and as the packets that are meant."""
+        """As `ip rule` and the fake kernel print it, and as phrases about packets."""
         row, rule = ROWS[selector.word], Rule(family=4, priority=7, table=100, **ROWS[selector.word].fields)
         assert (selector.says(rule), selector.text(rule)) == (True, row.text)
         assert ((selector.word, row.text) in rule.selectors()) is selector.worded
@@ -197,14 +197,14 @@ class TestEachSelector:
         assert packets_line(((Condition(rule, said, False),),)) == f"packets {row.others} (rule 7)"
 
     def test_is_decoded(self, selector: Selector) -> None:
-        """Its attributes say its fields, and nothing of any other; without them it says nothing."""
+        """Its attributes set its fields and no others; without them its fields are unset."""
         row = ROWS[selector.word]
         rule = Rule(family=4, priority=7, **decode_selectors(row.raw, HEADER | row.header))
         assert rule == Rule(family=4, priority=7, **row.fields)
         assert Rule(family=4, priority=7, **decode_selectors({}, HEADER)) == Rule(family=4, priority=7)
 
     def test_is_matched(self, selector: Selector) -> None:
-        """Packets that have it take the rule, others do not; and with `not` it is the other way round."""
+        """Packets with it match the rule, others do not; and with `not` it is the other way round."""
         row = ROWS[selector.word]
         for invert in (False, True):
             rule = Rule(family=4, priority=7, table=100, invert=invert, **row.fields)
@@ -217,7 +217,7 @@ class TestEachSelector:
                 assert (fib.lookup("172.16.5.9", flow).rule == rule) is invert
 
     def test_is_generated(self, selector: Selector) -> None:
-        """Its examples are values that a rule can have."""
+        """Its examples are valid values of a rule."""
         for example in selector.examples:
             rule = Rule(family=4, priority=7, **dict(zip(selector.fields, example, strict=True)))
             assert selector.says(rule)
@@ -229,13 +229,13 @@ class TestEachSelector:
 
 
 def test_names_of_tos() -> None:
-    """A type of service that has a name is printed by it."""
+    """A type of service with a name is printed by name."""
     rule = Rule(family=4, priority=7, tos=0xB8)
     assert selector_of("tos").shown(rule, ()) == "tos EF"
 
 
 def test_a_device_that_is_not_there() -> None:
-    """A rule for it is printed as detached, and is for no packet; lo is always there."""
+    """A rule for a missing device is printed as detached, and matches no packet; lo always exists."""
     for word in ("iif", "oif"):
         selector = selector_of(word)
         gone: dict[str, Any] = {word: "gone"}
@@ -246,12 +246,12 @@ def test_a_device_that_is_not_there() -> None:
 
 
 def test_what_linux_refuses() -> None:
-    """Ranges that are none, in the kernel's words; and what no snapshot may hold."""
+    """Invalid ranges, in the kernel's words; and values that a snapshot must not contain."""
     users, ports = selector_of("uidrange"), selector_of("sport")
     assert users.refusal(Rule(family=4, priority=7, uids=(2, 1))) == "Invalid uid range"
     assert users.fault(Rule(family=4, priority=7, uids=(2, 1))) == (
         "uids",
-        "2-1 is no range: it ends before it begins",
+        "2-1 is not a range: it ends before it begins",
     )
     for span in ((0, 1), (2, 1), (1, 0xFFFF)):
         assert ports.refusal(Rule(family=4, priority=7, sports=span)) == "Invalid port range"

@@ -1,4 +1,4 @@
-"""Context: when to stop, how to wait, and what must not be stopped."""
+"""Context: cancellation, waiting, and shielding."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def test_sleep_takes_its_time() -> None:
-    """Sleeping takes exactly the time given, on the run's clock."""
+    """Sleeping takes exactly the given time on the run's clock."""
     clock = FakeClock()
     ctx = Context(clock=clock)
     ctx.sleep(3600)
@@ -28,7 +28,7 @@ def test_sleep_takes_its_time() -> None:
 
 
 def test_remaining() -> None:
-    """The time left is that of the nearest deadline; none without a deadline."""
+    """remaining() is the time until the nearest deadline, and None without a deadline."""
     clock = FakeClock()
     assert Context(clock=clock).remaining() is None
     ctx = Context(clock=clock, deadline=10)
@@ -44,7 +44,7 @@ def test_remaining() -> None:
 
 
 def test_within() -> None:
-    """A part of a task that runs out of its own time fails with DeadlineExceeded, and the rest goes on."""
+    """A part of a task that exceeds its time limit fails with DeadlineExceeded, and the rest continues."""
     ctx = Context(clock=FakeClock())
     with pytest.raises(phases.DeadlineExceeded, match="not finished within 2 s") as caught, ctx.within(2) as part:
         part.sleep(3)
@@ -53,10 +53,10 @@ def test_within() -> None:
 
 
 class TestWithinAndTheOuterContext:
-    """While a block of within() is open, the context that it was opened on means the part, for who is in the block."""
+    """While a within() block is open, the outer context has the limit of the block for code inside the block."""
 
     def test_it_has_the_limit(self) -> None:
-        """Its sleep ends when the seconds are over, and a new one is as long as it says."""
+        """Its sleep ends at the limit, and a sleep after the block has its full length."""
         clock = FakeClock()
         ctx = Context(clock=clock)
         with pytest.raises(phases.DeadlineExceeded, match="not finished within 5 s"), ctx.within(5):  # noqa: PT012  the block is what is tried
@@ -68,7 +68,7 @@ class TestWithinAndTheOuterContext:
 
     @pytest.mark.parametrize(("outer", "inner"), [(7, 2), (2, 7)])
     def test_one_in_another(self, outer: float, inner: float) -> None:
-        """The nearest of all open limits holds, and whose it is comes out of that block."""
+        """The nearest open limit applies, and DeadlineExceeded is raised by the block that set it."""
         clock = FakeClock()
         ctx = Context(clock=clock)
         with pytest.raises(phases.DeadlineExceeded) as caught, ctx.within(outer):  # noqa: SIM117  one in another
@@ -77,7 +77,7 @@ class TestWithinAndTheOuterContext:
         assert (caught.value.seconds, clock.now()) == (2, 2)
 
     def test_tasks_and_callbacks(self) -> None:
-        """What is run with it has the limit, and what waits for its end is called at that."""
+        """Tasks run with it have the limit, and on_cancel callbacks are called at the limit."""
         clock, called = FakeClock(), []
         ctx = Context(clock=clock, observers=[])
         with pytest.raises(phases.DeadlineExceeded), ctx.within(5), ctx.on_cancel(lambda: called.append(clock.now())):
@@ -85,7 +85,7 @@ class TestWithinAndTheOuterContext:
         assert called == [5]
 
     def test_members_of_a_group(self) -> None:
-        """In the threads of a group that is run in the block, it has the limit as well."""
+        """The threads of a group that runs in the block have the limit as well."""
         clock = FakeClock()
         ctx = Context(clock=clock, observers=[])
         member = phases.task("member")(lambda _own: ctx.sleep(100))
@@ -94,7 +94,7 @@ class TestWithinAndTheOuterContext:
         assert clock.now() == 5
 
     def test_another_thread(self) -> None:
-        """Outside of the block, in a thread that others started, it is what it was."""
+        """In a thread that was not started in the block, the context is unchanged."""
         clock, woken = FakeClock(), []
         ctx = Context(clock=clock)
 
@@ -110,7 +110,7 @@ class TestWithinAndTheOuterContext:
         assert woken == [100]
 
     def test_a_block_that_is_left_elsewhere(self) -> None:
-        """Once a block was left, by whomever, its limit holds for nobody."""
+        """After a block has ended, in any thread, its limit no longer applies."""
         clock = FakeClock()
         ctx = Context(clock=clock)
         block = ctx.within(5)
@@ -120,7 +120,7 @@ class TestWithinAndTheOuterContext:
         assert clock.now() == 100
 
     def test_a_shield_in_it(self) -> None:
-        """A shielded part is not stopped by the limit; the context that it was opened on still says that time is up."""
+        """The limit does not stop a shielded part; the outer context still reports that the time is up."""
         clock = FakeClock()
         ctx = Context(clock=clock)
         with pytest.raises(phases.DeadlineExceeded), ctx.within(5), ctx.shielded() as safe:  # noqa: PT012  the block is what is tried
@@ -130,14 +130,14 @@ class TestWithinAndTheOuterContext:
 
 
 def test_within_less_time_than_it_says() -> None:
-    """When the time of the whole is over first, that is what is reported, not the part's own limit."""
+    """If the deadline of the whole run comes first, that is reported, not the limit of the part."""
     ctx = Context(clock=FakeClock(), deadline=5)
     with pytest.raises(phases.Cancelled, match="the 5 s of the run are over"), ctx.within(60) as part:
         part.sleep(10)
 
 
 def test_shielded() -> None:
-    """Inside a shield a task neither sees nor feels the order to stop; after it the order stands."""
+    """Inside a shield a task is not cancelled; after the shield it is."""
     clock = FakeClock()
     ctx = Context(clock=clock, deadline=5)
     with ctx.shielded() as safe:
@@ -152,7 +152,7 @@ def test_shielded() -> None:
 
 
 def test_shield_covers_steps_inside_it() -> None:
-    """A whole group can be run inside a shield: it is done, although the run was told to stop meanwhile."""
+    """A whole group can run inside a shield: it completes even if the run is cancelled meanwhile."""
     ctx = Context(clock=FakeClock(), observers=[])
     ctx.cancel()
     with ctx.shielded() as safe:
@@ -160,14 +160,14 @@ def test_shield_covers_steps_inside_it() -> None:
 
 
 def test_shield_with_a_grace() -> None:
-    """A shield may be bounded: past its grace what is inside fails with DeadlineExceeded."""
+    """A shield with a grace period raises DeadlineExceeded when the grace period is over."""
     ctx = Context(clock=FakeClock())
     with pytest.raises(phases.DeadlineExceeded, match="within 30 s"), ctx.shielded(grace=30) as safe:
         safe.sleep(31)
 
 
 def test_on_cancel() -> None:
-    """The callback runs once when the order comes, at once when it came before, and never after the block."""
+    """The callback runs once on cancellation, immediately if already cancelled, and never after the block."""
     called: list[str] = []
     ctx = Context()
     with ctx.on_cancel(lambda: called.append("in time")):
@@ -185,7 +185,7 @@ def test_on_cancel() -> None:
 
 
 def test_on_cancel_at_the_deadline() -> None:
-    """A deadline calls back too, although the task waits for something that knows no deadline."""
+    """A deadline also calls back, even while the task waits for something without a deadline."""
     ctx = Context(deadline=0.01)
     closed = threading.Event()
     with ctx.on_cancel(closed.set):
@@ -194,7 +194,7 @@ def test_on_cancel_at_the_deadline() -> None:
 
 
 def test_on_cancel_on_a_fake_clock() -> None:
-    """On a fake clock the callback of a deadline comes at exactly that moment."""
+    """On a fake clock the callback runs exactly at the deadline."""
     clock = FakeClock()
     ctx = Context(deadline=7, clock=clock)
     closed = clock.event()
@@ -218,7 +218,7 @@ def test_on_cancel_that_raises(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_log_names_run_and_task(caplog: pytest.LogCaptureFixture) -> None:
-    """What a task logs carries its run, its path and its own extras as one mapping under one key."""
+    """A task's log lines carry its run, its path and its extras as one mapping under one key."""
 
     @phases.task("download")
     def download(ctx: Context) -> None:
@@ -232,7 +232,7 @@ def test_log_names_run_and_task(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_repr() -> None:
-    """A context prints as what it is about."""
+    """repr() of a context shows its path, run and state."""
     ctx = Context(run_id="r1")
     assert repr(ctx) == "<Context of a new run, run r1, running>"
     ctx.cancel("SIGTERM")
@@ -240,12 +240,12 @@ def test_repr() -> None:
 
 
 def test_run_ids_differ() -> None:
-    """Each run has an id of its own."""
+    """Each run has a different id."""
     assert Context().run_id != Context().run_id
 
 
 def test_scope_that_was_left() -> None:
-    """A context kept beyond its block still notices that its time is over."""
+    """A context used after its block still notices that its time is up."""
     clock = FakeClock()
     with Context(clock=clock).within(5) as kept:
         pass
@@ -255,8 +255,8 @@ def test_scope_that_was_left() -> None:
 
 @pytest.mark.parametrize("seconds", [0, -5, float("nan"), float("inf"), "5", True])
 def test_time_limits_that_are_none(seconds: float) -> None:
-    """A time limit that makes no sense is refused when it is given, and named."""
-    words = r"the run: .* is no time limit; give a number of seconds above 0"
+    """An invalid time limit is refused immediately, and the message names it."""
+    words = r"the run: .* is not a time limit; give seconds above 0"
     with pytest.raises(ValueError, match=words):
         Context(deadline=seconds)
     with pytest.raises(ValueError, match=words), Context().within(seconds):
@@ -266,8 +266,8 @@ def test_time_limits_that_are_none(seconds: float) -> None:
 
 
 def test_sleep_that_is_no_number() -> None:
-    """Sleeping for nan seconds is refused; sleeping for ever lasts until told to stop, in any thread."""
-    with pytest.raises(ValueError, match="nan is no number of seconds"):
+    """Sleeping for nan seconds is refused; sleeping for ever lasts until cancellation, in any thread."""
+    with pytest.raises(ValueError, match="nan is not a number of seconds"):
         Context().sleep(float("nan"))
     ctx = Context(observers=[], deadline=1e10)
     woken: list[str] = []
@@ -288,7 +288,7 @@ def test_sleep_that_is_no_number() -> None:
 
 
 def test_a_callback_that_gives_up() -> None:
-    """A callback that raises SystemExit ends neither whoever gives the order nor the other callbacks."""
+    """A callback that raises SystemExit stops neither the cancelling thread nor the other callbacks."""
     called: list[int] = []
 
     def leave() -> None:
@@ -301,7 +301,7 @@ def test_a_callback_that_gives_up() -> None:
 
 
 def test_leaving_waits_for_a_callback_under_way() -> None:
-    """When the block is left while the callback runs in another thread, it is waited for."""
+    """The end of the block waits for a callback that is running in another thread."""
     ctx = Context()
     began, ended = threading.Event(), threading.Event()
 
@@ -319,7 +319,7 @@ def test_leaving_waits_for_a_callback_under_way() -> None:
 
 
 def test_no_thread_for_the_deadline() -> None:
-    """Where no thread is to be had that minds the deadline, on_cancel fails, and the callback is never called."""
+    """If no thread can be started to watch the deadline, on_cancel fails and never calls the callback."""
 
     class Poor(FakeClock):
         def start(self, _target: object, *, name: str) -> threading.Thread:
@@ -334,7 +334,7 @@ def test_no_thread_for_the_deadline() -> None:
 
 
 def test_scopes_do_not_pile_up() -> None:
-    """A part that was left is forgotten: a task that makes thousands of them keeps none."""
+    """Parts whose block has ended are freed: a task that opens thousands of them keeps none."""
     ctx = Context()
     for _ in range(100):
         with ctx.within(5), ctx.within(1), ctx.on_cancel(lambda: None):
@@ -343,7 +343,7 @@ def test_scopes_do_not_pile_up() -> None:
 
 
 def test_ctrl_c_that_comes_just_before_a_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A waiting main thread wakes now and then, for Python may notice a signal only when it does."""
+    """A waiting main thread wakes regularly, because Python may only handle a signal when it does."""
     waits: list[float] = []
     event = phases.SystemClock.event()
 
@@ -358,7 +358,7 @@ def test_ctrl_c_that_comes_just_before_a_wait(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_many_wait_for_one_event() -> None:
-    """However many threads wait for an event and however many set it, each wakes once and none is left."""
+    """Many threads can wait for an event and many can set it: each waiter wakes once and none is left."""
     for _ in range(20):
         event, woken = phases.SystemClock.event(), []
         threads = [threading.Thread(target=lambda: woken.append(event.wait(60))) for _ in range(4)]  # noqa: B023
@@ -372,7 +372,7 @@ def test_many_wait_for_one_event() -> None:
 
 
 def test_extras_do_not_hide_the_facts(caplog: pytest.LogCaptureFixture) -> None:
-    """An extra that is called as one of the facts gets a prefix."""
+    """An extra with the name of a field gets a prefix."""
     with caplog.at_level(logging.INFO):
         Context(run_id="r1").log.info("x", extra={"task": "mine", "run": "mine", "bytes": 1})
     fields = vars(caplog.records[0])["phases"]
@@ -382,16 +382,19 @@ def test_extras_do_not_hide_the_facts(caplog: pytest.LogCaptureFixture) -> None:
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: phases.Context(observers=print), "is not a list of functions of one event; write observers="),  # type: ignore[arg-type]  # refused
+        (lambda: phases.Context(observers=print), "is not a list of functions of one event; pass observers="),  # type: ignore[arg-type]  # refused
         (lambda: phases.run(StubTask("a"), observers="ab"), "observers='ab' is not a list"),  # type: ignore[arg-type]  # refused
-        (lambda: phases.Context(clock=FakeClock), r"clock=FakeClock is a class; make one: clock=FakeClock\(\)"),  # type: ignore[arg-type]  # refused
-        (lambda: phases.execute(StubTask("a"), FakeClock()), r"FakeClock was given in the place of a context; write"),  # type: ignore[arg-type]  # refused
-        (lambda: phases.plan(StubTask("a"), FakeClock()), r"FakeClock was given in the place of a context"),  # type: ignore[arg-type]  # refused
-        (lambda: phases.undo(StubTask("a"), FakeClock()), r"^FakeClock was given in the place of a context"),  # type: ignore[arg-type]  # refused
-        (lambda: phases.serial([StubTask("a")]), r"give the tasks one by one: serial\(\*tasks\)"),  # type: ignore[arg-type]  # refused
+        (
+            lambda: phases.Context(clock=FakeClock),  # type: ignore[arg-type]  # refused
+            r"clock=FakeClock is a class; create an instance: clock=FakeClock\(\)",
+        ),
+        (lambda: phases.execute(StubTask("a"), FakeClock()), r"FakeClock was passed as the context; pass"),  # type: ignore[arg-type]  # refused
+        (lambda: phases.plan(StubTask("a"), FakeClock()), r"FakeClock was passed as the context"),  # type: ignore[arg-type]  # refused
+        (lambda: phases.undo(StubTask("a"), FakeClock()), r"^FakeClock was passed as the context"),  # type: ignore[arg-type]  # refused
+        (lambda: phases.serial([StubTask("a")]), r"pass the tasks one by one: serial\(\*tasks\)"),  # type: ignore[arg-type]  # refused
     ],
 )
 def test_arguments_of_another_kind(call: Callable[[], object], words: str) -> None:
-    """What cannot be meant is refused where it is given, with what to write instead."""
+    """An argument of the wrong type is refused immediately, and the message says what to write instead."""
     with pytest.raises(TypeError, match=words):
         call()

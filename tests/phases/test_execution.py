@@ -1,4 +1,4 @@
-"""execute: every way in which one task can end."""
+"""execute: every possible end of one task."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from phases.testing import FakeClock, RecordingObserver, StubTask
 
 
 def recorded() -> tuple[Context, RecordingObserver]:
-    """A context on a fake clock, and what its observer sees."""
+    """A context on a fake clock, and its recording observer."""
     seen = RecordingObserver()
     return Context(clock=FakeClock(), observers=[seen]), seen
 
 
 def test_result() -> None:
-    """A task's result is what execute returns; it began once and ended once, ok."""
+    """Execute returns the task's result; the task began once and ended once, with status ok."""
     ctx, seen = recorded()
     assert phases.execute(StubTask("download", 42, seconds=2.5), ctx) == 42
     assert (seen.started, seen.finished) == (["download"], [("download", Status.OK)])
@@ -53,7 +53,7 @@ def test_exception() -> None:
 
 
 def test_innermost_first() -> None:
-    """However deep the groups are nested, the message begins with the task that broke."""
+    """The message begins with the task that failed, however deep the groups are nested."""
     task: phases.AnyTask = StubTask("routes", always=ValueError("bad metric"))
     for name in ("network", "host", "bootstrap"):
         task = phases.serial(task, name=name)
@@ -78,7 +78,7 @@ def test_innermost_first() -> None:
     ids=lambda error: f"{type(error).__name__}: {str(error)[:20]}",
 )
 def test_errors_survive_pickling(error: BaseException) -> None:
-    """Every error can be sent to another process: its words and its facts come along."""
+    """Every error can be pickled: its message and its attributes survive."""
     copy = pickle.loads(pickle.dumps(error))  # noqa: S301  our own bytes
     assert (type(copy), str(copy)) == (type(error), str(error))
     assert {**vars(copy), "origin": None}.keys() == {**vars(error), "origin": None}.keys()
@@ -86,7 +86,7 @@ def test_errors_survive_pickling(error: BaseException) -> None:
 
 @pytest.mark.parametrize("stop", [KeyboardInterrupt(), SystemExit(3), GeneratorExit()])
 def test_what_is_no_exception_stays_itself(stop: BaseException) -> None:
-    """KeyboardInterrupt and its like come out as themselves, after the task's last line."""
+    """KeyboardInterrupt and SystemExit are raised unchanged, after the task's last line."""
     ctx, seen = recorded()
     with pytest.raises(type(stop)) as caught:
         phases.execute(phases.serial(StubTask("a", always=stop), StubTask("b")), ctx)
@@ -97,7 +97,7 @@ def test_what_is_no_exception_stays_itself(stop: BaseException) -> None:
 
 
 def test_deadline_of_the_run() -> None:
-    """When the run's own time is over, it comes out as Cancelled, and every open task is cancelled."""
+    """At the deadline of the run, Cancelled is raised, and every running task is cancelled."""
     seen = RecordingObserver()
     clock = FakeClock()
     with pytest.raises(phases.Cancelled, match="the 5 s of the run are over"):
@@ -114,7 +114,7 @@ def test_deadline_of_the_run() -> None:
 
 
 def test_cancelled_before_it_begins() -> None:
-    """A run that was told to stop begins nothing, and says so."""
+    """A cancelled run starts no task, and says so."""
     ctx, seen = recorded()
     ctx.cancel("changed my mind")
     ctx.cancel("and again")
@@ -124,7 +124,7 @@ def test_cancelled_before_it_begins() -> None:
 
 
 def test_task_that_cancels_itself() -> None:
-    """A task may raise Cancelled of its own; the whole run then ends as cancelled."""
+    """A task may raise Cancelled itself; then the whole run is cancelled."""
     ctx, seen = recorded()
     with pytest.raises(phases.Cancelled, match="enough"):
         phases.execute(phases.serial(StubTask("a", always=phases.Cancelled("enough"))), ctx)
@@ -132,7 +132,7 @@ def test_task_that_cancels_itself() -> None:
 
 
 def test_cancelled_is_not_swallowed_by_a_task_that_catches_exceptions() -> None:
-    """A task that catches Exception to try again for ever still stops when told to."""
+    """A task that catches Exception and retries for ever still stops on cancellation."""
     ctx, _ = recorded()
 
     @phases.task("stubborn")
@@ -177,7 +177,7 @@ def test_step_inside_a_step() -> None:
 
 
 def test_handled_failure() -> None:
-    """A task may catch the failure of a step inside it and end well; the report shows both truths."""
+    """A task may catch the failure of a step inside it and succeed; the report shows both."""
     ctx, seen = recorded()
 
     @phases.task("outer")
@@ -193,7 +193,7 @@ def test_handled_failure() -> None:
 
 
 def test_failure_of_another_run() -> None:
-    """The TaskFailed of a separate run inside a task is that task's own failure, with the chain intact."""
+    """The TaskFailed of a separate run inside a task is the task's own failure, with its cause intact."""
     ctx, _ = recorded()
 
     @phases.task("outer")
@@ -208,7 +208,7 @@ def test_failure_of_another_run() -> None:
 
 
 def test_coroutine_is_refused() -> None:
-    """An async function in place of a task's function fails, instead of doing nothing and looking fine."""
+    """An async function as a task fails, instead of doing nothing without an error."""
 
     async def download(_ctx: Context) -> int:
         return await asyncio.sleep(0, 1)
@@ -221,17 +221,17 @@ def test_coroutine_is_refused() -> None:
     ("candidate", "words"),
     [
         (lambda _ctx: None, r"no method do\(ctx\); decorate the function with @phases.task\('name'\)"),
-        (StubTask, r"it is a class; give an instance, StubTask\(…\)"),
+        (StubTask, r"it is a class; pass an instance, StubTask\(…\)"),
         (object(), r"it has no method do\(ctx\)$"),
         (None, "None cannot be used as a task"),
-        (StubTask(""), "its name is ''; a name is a non-empty text on one line, without '/'"),
+        (StubTask(""), "its name is ''; a name must be non-empty, on one line and without '/'"),
         (StubTask("a/b"), "its name is 'a/b'"),
         (StubTask("a\nb"), r"its name is 'a\\nb'"),
         (StubTask(7), "its name is 7"),  # type: ignore[arg-type]  # the mistake that is tested
     ],
 )
 def test_what_is_no_task(candidate: object, words: str) -> None:
-    """What cannot be a task is refused when the tree is built, with the remedy."""
+    """An object that is not a task is refused when the tree is built, with the remedy."""
     with pytest.raises(phases.InvalidTask, match=words):
         phases.serial(candidate)  # type: ignore[arg-type]  # the mistake that is tested
     with pytest.raises(phases.InvalidTask, match=words):
@@ -239,7 +239,7 @@ def test_what_is_no_task(candidate: object, words: str) -> None:
 
 
 def test_observer_that_raises(caplog: pytest.LogCaptureFixture) -> None:
-    """An observer that raises is reported to the log, and neither the task nor other observers suffer."""
+    """An observer that raises is logged, and affects neither the task nor other observers."""
     seen = RecordingObserver()
 
     def broken(_event: phases.Event) -> None:
@@ -247,7 +247,7 @@ def test_observer_that_raises(caplog: pytest.LogCaptureFixture) -> None:
 
     assert phases.execute(StubTask("a", 1), Context(observers=[broken, seen])) == 1
     assert seen.finished == [("a", Status.OK)]
-    assert "the run goes on" in caplog.text
+    assert "the run continues" in caplog.text
     assert "observer out of order" in caplog.text
 
 
@@ -260,7 +260,7 @@ class Result:
 
 
 class Lazy:
-    """A result that raises when it is asked for anything."""
+    """A result whose every attribute access raises."""
 
     def __getattr__(self, name: str) -> object:
         raise RuntimeError("no idea")
@@ -268,7 +268,7 @@ class Lazy:
 
 @pytest.mark.parametrize("Result", [Result, Lazy])
 def test_result_that_cannot_describe_itself(Result: type) -> None:  # noqa: N803  it is a class
-    """A result whose log_fields raises does not fail its task; the line says what went wrong."""
+    """A result whose log_fields raises does not fail its task; the log line has the error."""
     ctx, seen = recorded()
     phases.execute(StubTask("a", Result()), ctx)
     assert seen.report.status is Status.OK
@@ -276,7 +276,7 @@ def test_result_that_cannot_describe_itself(Result: type) -> None:  # noqa: N803
 
 
 def test_error_that_cannot_print_itself() -> None:
-    """An exception whose str() raises is reported all the same."""
+    """An exception whose str() raises is still reported."""
 
     class MuteError(Exception):
         def __str__(self) -> str:
@@ -287,7 +287,7 @@ def test_error_that_cannot_print_itself() -> None:
 
 
 def test_from_a_running_event_loop() -> None:
-    """In async code a run goes to a thread; cancelling its context ends it from the loop."""
+    """In async code a run goes to a thread; the loop can cancel it through its context."""
 
     async def main() -> tuple[object, str]:
         first = await asyncio.to_thread(phases.execute, StubTask("a", 5))
@@ -334,6 +334,6 @@ def test_decorator_without_a_name() -> None:
 
 
 def test_words_that_would_steer_a_terminal() -> None:
-    """What an error says is on one line, and no terminal obeys it."""
+    """The text of an error is on one line, with control characters escaped."""
     error = OSError("a\nb\x1b[2J\ud800")
     assert phases.text.describe_error(error) == "OSError: a b\\u001b[2J\\ud800"

@@ -1,4 +1,4 @@
-"""serial and parallel: order, failure, cancellation, and that nothing outlives its group."""
+"""serial and parallel: order, failure, cancellation, and no thread outlives its group."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def recorded(*, deadline: float | None = None) -> tuple[Context, RecordingObserver]:
-    """A context on a fake clock, and what its observer sees."""
+    """A context on a fake clock, and its recording observer."""
     seen = RecordingObserver()
     return Context(clock=FakeClock(), observers=[seen], deadline=deadline), seen
 
@@ -31,7 +31,7 @@ def test_serial_in_order() -> None:
 
 
 def test_serial_stops_at_the_first_failure() -> None:
-    """After a failure nothing more is begun; what was not reached is on record."""
+    """After a failure no further task begins; the remaining tasks are recorded as not reached."""
     ctx, seen = recorded()
     last = StubTask("c")
     with pytest.raises(phases.TaskFailed):
@@ -43,7 +43,7 @@ def test_serial_stops_at_the_first_failure() -> None:
 
 @pytest.mark.parametrize("group", [phases.serial, phases.parallel])
 def test_empty_groups(group: type) -> None:
-    """A group of nothing is done at once."""
+    """An empty group ends immediately."""
     assert phases.execute(group(), Context(observers=[])) == ()
 
 
@@ -59,7 +59,7 @@ def test_parallel_all_at_once() -> None:
 
 
 def test_parallel_takes_as_long_as_the_longest() -> None:
-    """The group's duration is that of its longest task, its results in the order in which they are listed."""
+    """The group takes as long as its longest task, and its results are in the order of its tasks."""
     ctx, seen = recorded()
     group = phases.parallel(StubTask("a", 1, seconds=3), StubTask("b", 2, seconds=1), StubTask("c", 3, seconds=2))
     assert phases.execute(group, ctx) == (1, 2, 3)
@@ -69,7 +69,7 @@ def test_parallel_takes_as_long_as_the_longest() -> None:
 
 
 def test_first_failure_cancels_the_others() -> None:
-    """The first failure stops its siblings; one that does not obey is waited for, and is ok if it ends well."""
+    """The first failure cancels the siblings; one that ignores that is waited for, and is ok if it succeeds."""
     ctx, seen = recorded()
     group = phases.parallel(
         StubTask("quick", seconds=1),
@@ -113,7 +113,7 @@ def test_all_failures_in_one() -> None:
 
 @pytest.mark.parametrize("stray", [SystemExit(3), KeyboardInterrupt(), GeneratorExit()])
 def test_stray_in_a_thread(stray: BaseException) -> None:
-    """SystemExit and its like in a thread stop the group and come out as themselves, with the other failures noted."""
+    """SystemExit in a thread stops the group and is raised unchanged, with the other failures as notes."""
     ctx, seen = recorded()
     group = phases.parallel(
         StubTask("exits", seconds=1, always=stray),
@@ -124,13 +124,13 @@ def test_stray_in_a_thread(stray: BaseException) -> None:
     with pytest.raises(type(stray)) as caught:
         phases.execute(group, ctx)
     assert caught.value is stray
-    assert stray.__notes__ == ["besides, in prepare: fails failed: OSError: full (in prepare/fails)"]
+    assert stray.__notes__ == ["also failed, in prepare: fails failed: OSError: full (in prepare/fails)"]
     assert dict(seen.finished)["prepare/waits"] is Status.CANCELLED
     assert len(seen.finished) == 4
 
 
 def test_cancelled_from_outside() -> None:
-    """When the run is told to stop, the members stop, and the group comes out as Cancelled."""
+    """If the run is cancelled, the members stop, and the group raises Cancelled."""
     ctx, seen = recorded(deadline=5)
     with pytest.raises(phases.Cancelled):
         phases.execute(phases.parallel(StubTask("a", seconds=9), StubTask("b", seconds=9)), ctx)
@@ -138,7 +138,7 @@ def test_cancelled_from_outside() -> None:
 
 
 def test_finishing_in_spite_of_cancellation() -> None:
-    """A group whose members all end well is ok, although it was told to stop meanwhile."""
+    """A group whose members all succeed is ok, even if it was cancelled meanwhile."""
     ctx, seen = recorded(deadline=5)
     assert phases.execute(phases.parallel(StubTask("a", 1, seconds=9, obeys=False)), ctx) == (1,)
     assert seen.report.status is Status.OK
@@ -156,7 +156,7 @@ def test_failure_while_stopping() -> None:
 
 
 def test_what_was_not_begun_is_not_begun() -> None:
-    """Tasks that no thread has taken when one fails are not begun any more, and every one is on record once."""
+    """Tasks that no thread has taken when one fails are not started, and each is recorded once."""
     seen = RecordingObserver()
     bad = StubTask("bad", always=OSError("full"))
     many = [StubTask(f"t{number}", seconds=30) for number in range(200)]
@@ -167,7 +167,7 @@ def test_what_was_not_begun_is_not_begun() -> None:
 
 
 def test_no_thread_to_be_had() -> None:
-    """When the system gives no more threads, what runs is stopped and waited for, and the error comes out."""
+    """If no more threads can be started, the running tasks are cancelled and waited for, and the error is raised."""
 
     class Poor(FakeClock):
         left = 2
@@ -187,7 +187,7 @@ def test_no_thread_to_be_had() -> None:
 
 
 def test_context_variables() -> None:
-    """Tasks in threads see the caller's context variables, and what one sets no other sees."""
+    """Tasks in threads see the caller's context variables; changes in one task are not visible in others."""
     variable = contextvars.ContextVar("variable", default="unset")
     variable.set("caller's")
 
@@ -213,7 +213,7 @@ def test_nested_parallel() -> None:
 
 
 def test_every_thread_is_waited_for() -> None:
-    """When the group returns, its threads have ended, also those that came too late to get a task."""
+    """When the group returns, its threads have ended, even those that got no task."""
     started: list[threading.Thread] = []
 
     class Slow(phases.SystemClock):
@@ -235,7 +235,7 @@ def test_every_thread_is_waited_for() -> None:
 
 
 def test_no_thread_at_all() -> None:
-    """Where not even one thread is to be had, every task is on record as not begun, and the error comes out."""
+    """If not even one thread can be started, every task is recorded as not started, and the error is raised."""
 
     class Poorest(FakeClock):
         def start(self, _target: object, *, name: str) -> threading.Thread:
@@ -248,7 +248,7 @@ def test_no_thread_at_all() -> None:
 
 
 def test_nothing_is_begun_after_a_failure() -> None:
-    """A task that is taken after a sibling failed is not begun, also when that failure came without cancellation."""
+    """A task taken after a sibling failed is not started, even if the failure did not cancel the group."""
 
     class One(FakeClock):
         left = 1
@@ -272,7 +272,7 @@ def test_nothing_is_begun_after_a_failure() -> None:
 
 
 def test_a_member_that_cancels_itself_stops_the_others() -> None:
-    """A member that ends as cancelled on its own account stops its siblings, and the group is cancelled."""
+    """A member that raises Cancelled itself stops its siblings, and the group is cancelled."""
     ctx, seen = recorded()
     group = phases.parallel(StubTask("a", seconds=1, always=phases.Cancelled("enough")), StubTask("b", seconds=60))
     with pytest.raises(phases.Cancelled, match="enough"):
@@ -282,7 +282,7 @@ def test_a_member_that_cancels_itself_stops_the_others() -> None:
 
 
 def test_a_run_inside_a_task() -> None:
-    """A separate run that is stopped inside a task is that task's failure, and no order to this run."""
+    """A separate run that is cancelled inside a task is a failure of that task, and does not cancel the outer run."""
     ctx, seen = recorded()
 
     @phases.task("inner")
@@ -295,7 +295,7 @@ def test_a_run_inside_a_task() -> None:
 
 
 def test_a_name_that_breaks_in_a_thread() -> None:
-    """A task whose name raises once it runs fails the group; nothing hangs and no thread is lost."""
+    """A task whose name raises at run time fails the group; nothing hangs and no thread is lost."""
 
     class Moody:
         asked = 0

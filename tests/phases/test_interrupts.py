@@ -1,4 +1,4 @@
-"""Ctrl-C under a bare execute, at any moment: no last line is lost, no thread, and it always comes out in the end."""
+"""Ctrl-C under a bare execute, at any moment: no log line and no thread is lost, and it is always raised."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def interrupt() -> None:
-    """What the terminal does on Ctrl-C."""
+    """Send SIGINT, as a terminal does on Ctrl-C."""
     signal.raise_signal(signal.SIGINT)
 
 
@@ -43,7 +43,7 @@ def test_a_task_is_interrupted() -> None:
 
 @pytest.mark.parametrize("kind", [Started, Finished])
 def test_the_runner_is_not_interrupted(kind: type) -> None:
-    """Ctrl-C while the runner reports waits until that is done: every task that began has its last line."""
+    """Ctrl-C while the runner reports is deferred until it is done: every task that began has its last line."""
     seen = RecordingObserver()
 
     def interrupting(event: phases.Event) -> None:
@@ -60,7 +60,7 @@ def test_the_runner_is_not_interrupted(kind: type) -> None:
 
 
 def test_at_the_very_end() -> None:
-    """Ctrl-C during the last line of all comes out when execute ends, and the handler is Python's again."""
+    """Ctrl-C during the very last line is raised when execute ends, and Python's handler is restored."""
 
     def interrupting(event: phases.Event) -> None:
         if isinstance(event, Finished):
@@ -74,7 +74,7 @@ def test_at_the_very_end() -> None:
 
 @pytest.mark.parametrize("error", [OSError("disk full"), SystemExit(3)])
 def test_at_the_end_of_a_failure(error: BaseException) -> None:
-    """Ctrl-C during the last line of a task that failed comes out, with the failure behind it; not in a later run."""
+    """Ctrl-C during the last line of a failed task is raised with the failure as its context, not in a later run."""
 
     def interrupting(event: phases.Event) -> None:
         if isinstance(event, Finished):
@@ -88,7 +88,7 @@ def test_at_the_end_of_a_failure(error: BaseException) -> None:
 
 
 def test_in_a_finaliser() -> None:
-    """Where Python swallows what is raised, Ctrl-C is kept for the next moment at which it can come out."""
+    """Where Python swallows exceptions, Ctrl-C is deferred until it can be raised."""
 
     class Falling:
         def __del__(self) -> None:
@@ -106,7 +106,7 @@ def test_in_a_finaliser() -> None:
 
 
 def test_during_the_order_to_stop() -> None:
-    """Ctrl-C while an order to stop is passed on neither stops that half way nor is lost."""
+    """Ctrl-C during a cancellation neither interrupts the cancellation nor is lost."""
     told: list[str] = []
 
     def interrupting() -> None:
@@ -124,7 +124,7 @@ def test_during_the_order_to_stop() -> None:
 
 
 def test_a_shielded_transaction_is_not_interrupted() -> None:
-    """Inside a shield Ctrl-C waits, also from the task's own code; after it, the next check obeys."""
+    """Inside a shield Ctrl-C is deferred, even in the task's own code; the next check after it raises."""
     done: list[str] = []
 
     @phases.task("transaction")
@@ -142,7 +142,7 @@ def test_a_shielded_transaction_is_not_interrupted() -> None:
 
 
 def test_an_undo_is_not_interrupted() -> None:
-    """Ctrl-C during an undo lets that one finish; what is left is on record as not reached."""
+    """Ctrl-C during an undo lets that one finish; the remaining ones are recorded as not reached."""
     undone: list[str] = []
 
     def undo(ctx: Context) -> None:
@@ -158,7 +158,7 @@ def test_an_undo_is_not_interrupted() -> None:
 
 
 def test_a_handler_of_ones_own() -> None:
-    """Where the program handles SIGINT itself, execute leaves that handler in its place."""
+    """If the program handles SIGINT itself, execute keeps that handler."""
     came: list[int] = []
 
     def handler(number: int, _frame: object) -> None:
@@ -173,7 +173,7 @@ def test_a_handler_of_ones_own() -> None:
 
 
 def test_open_inside_closed_inside_open() -> None:
-    """What decides is the nearest function that is marked."""
+    """The nearest marked function decides."""
 
     @closed
     def bookkeeping(function: object) -> str:
@@ -194,7 +194,7 @@ def test_open_inside_closed_inside_open() -> None:
 
 
 class _AtLine:
-    """Ctrl-C before the n-th line that is run inside the block, in whatever module."""
+    """Send Ctrl-C before the n-th line that runs inside the block, in any module."""
 
     def __init__(self, number: int) -> None:
         self.left = number
@@ -218,7 +218,7 @@ class _AtLine:
 
 
 def test_at_every_line_of_a_wait() -> None:
-    """At whatever line of a sleep Ctrl-C comes, it comes out as itself, and not as a failure of the task."""
+    """Ctrl-C at any line of a sleep is raised as KeyboardInterrupt, not as a failure of the task."""
     for number in itertools.count(1):
         at = _AtLine(number)
 
@@ -239,7 +239,7 @@ def test_at_every_line_of_a_wait() -> None:
 
 
 def test_a_storm() -> None:
-    """However Ctrl-C comes, often and at any moment: each task that began has ended, and no thread is left."""
+    """After any number of Ctrl-C at any moment, each task that began has ended, and no thread is left."""
     seen = RecordingObserver()
     stop = threading.Event()
     main = threading.main_thread().ident

@@ -48,7 +48,7 @@ def deaf(ctx):
 
 
 class Program:
-    """A program in a process of its own, which has printed `ready`."""
+    """A program in a separate process that has printed `ready`."""
 
     def __init__(self, code: str, *, prefix: tuple[str, ...] = (), ready: int = 1) -> None:
         self.process = subprocess.Popen(
@@ -102,7 +102,7 @@ def test_signal(number: signal.Signals) -> None:
 
 @pytest.mark.processes
 def test_signal_during_a_transaction() -> None:
-    """A shielded transaction is finished first; the task ends well, and the next one is not begun."""
+    """A shielded transaction is finished first; the task succeeds, and the next one is not started."""
     program = Program(RUN.format(task="phases.serial(transaction, StubTask('next'))"))
     program.process.send_signal(signal.SIGTERM)
     code, out, _ = program.end()
@@ -114,7 +114,7 @@ def test_signal_during_a_transaction() -> None:
 
 @pytest.mark.processes
 def test_second_signal() -> None:
-    """A second signal does not tear anything apart: it makes the program say what it waits for."""
+    """A second signal interrupts nothing: the program logs what it is waiting for."""
     program = Program(RUN.format(task="phases.serial(deaf)"))
     program.process.send_signal(signal.SIGINT)
     program.said("stopping")
@@ -127,7 +127,7 @@ def test_second_signal() -> None:
 
 @pytest.mark.processes
 def test_ignored_signal_stays_ignored() -> None:
-    """A program whose parent ignores SIGINT for it, as nohup and shells do, goes on ignoring it."""
+    """If the parent process made it ignore SIGINT, as nohup and shells do, the program keeps ignoring it."""
     code = "report = phases.run(deaf); print(report.status)"
     program = Program(code, prefix=("env", "--ignore-signal=INT"))
     program.process.send_signal(signal.SIGINT)
@@ -136,7 +136,7 @@ def test_ignored_signal_stays_ignored() -> None:
 
 @pytest.mark.processes
 def test_handlers_are_given_back() -> None:
-    """After the run the handlers are those of before, also when the run failed."""
+    """After the run the previous handlers are restored, even if the run failed."""
     code = """
         import signal
         before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
@@ -149,7 +149,7 @@ def test_handlers_are_given_back() -> None:
 
 @pytest.mark.processes
 def test_keyboard_interrupt_without_run() -> None:
-    """Under a bare execute, Ctrl-C in a parallel group stops the others, waits for them, and then comes out."""
+    """Under a bare execute, Ctrl-C in a parallel group cancels the tasks, waits for them, and is then raised."""
     code = """
         try:
             phases.execute(phases.serial(phases.parallel(wait, deaf, name="both"), StubTask("next")))
@@ -169,7 +169,7 @@ def test_keyboard_interrupt_without_run() -> None:
 
 
 def test_in_another_thread() -> None:
-    """Outside the main thread, and with no run in it, a run works the same; only signals are not its business."""
+    """Outside the main thread, without a run in the main thread, a run works the same but ignores signals."""
     reports: list[phases.Report] = []
     thread = threading.Thread(target=lambda: reports.append(phases.run(StubTask("a", 1), observers=[])))
     thread.start()
@@ -178,14 +178,14 @@ def test_in_another_thread() -> None:
 
 
 def test_deadline_of_the_program() -> None:
-    """A run may be given a deadline: then it is cancelled, and the report says why."""
+    """A run with a deadline is cancelled at the deadline, and the report says why."""
     report = phases.run(StubTask("a", seconds=60), deadline=5, clock=FakeClock(), observers=[])
     assert (report.status, report.reason, report.duration) == (Status.CANCELLED, "the 5 s of the run are over", 5)
     assert report.exit_code == 1
 
 
 def test_observers_are_closed() -> None:
-    """An observer that can be closed is, also when a task ends the program."""
+    """An observer with close() is closed, even if a task ends the program."""
 
     class Closing(RecordingObserver):
         closed = 0
@@ -200,7 +200,7 @@ def test_observers_are_closed() -> None:
 
 
 def test_observers_that_cannot_be_closed(caplog: pytest.LogCaptureFixture) -> None:
-    """An observer whose close raises costs neither the report nor the closing of the others."""
+    """If close() of an observer raises, the others are still closed and the report is complete."""
 
     class Closing(RecordingObserver):
         closed = 0
@@ -217,7 +217,7 @@ def test_observers_that_cannot_be_closed(caplog: pytest.LogCaptureFixture) -> No
 
 @pytest.mark.processes
 def test_a_log_that_fails_does_not_cost_a_signal() -> None:
-    """The order to stop is given before it is put into words, and survives a handler that raises."""
+    """The run is cancelled before the log line is written, and even if a log handler raises."""
     code = """
         class Broken(logging.Handler):
             def emit(self, record):
@@ -233,7 +233,7 @@ def test_a_log_that_fails_does_not_cost_a_signal() -> None:
 
 @pytest.mark.processes
 def test_forked_children() -> None:
-    """A child that a task forks has its signals for itself: it can be terminated, and that stops nothing here."""
+    """A child forked by a task has its own signal handling: terminating it does not stop the run."""
     code = """
         import os, signal, time
         @phases.task("child")
@@ -257,7 +257,7 @@ def test_forked_children() -> None:
 @pytest.mark.processes
 @pytest.mark.parametrize("late", [0, 0.3])
 def test_a_run_inside_a_run(late: float) -> None:
-    """A signal during a run inside a task stops both runs, also where the outer one's thread is slow to wake."""
+    """A signal during a run inside a task stops both runs, even if the outer run's thread wakes late."""
     code = f"""
         import os, time
         read = os.read
@@ -279,7 +279,7 @@ def test_a_run_inside_a_run(late: float) -> None:
 
 @pytest.mark.processes
 def test_a_run_inside_a_parallel_group() -> None:
-    """A signal stops also a run that a task has begun in a thread of a parallel group, and its report says so."""
+    """A signal also stops a run that a task started in a thread of a parallel group, and its report says so."""
     code = """
         inner = phases.task("inner")(lambda ctx: phases.run(wait, observers=[]))
         report = phases.run(phases.serial(phases.parallel(inner, wait), StubTask("next")))
@@ -294,7 +294,7 @@ def test_a_run_inside_a_parallel_group() -> None:
 @pytest.mark.processes
 @pytest.mark.parametrize("group", ["serial", "parallel"])
 def test_a_run_that_begins_after_the_signal(group: str) -> None:
-    """A run that a task begins when a signal has already stopped the run around it does nothing."""
+    """A run that a task starts after a signal has stopped the outer run does nothing."""
     code = f"""
         import os, signal, time
         def begin(ctx):
@@ -313,7 +313,7 @@ def test_a_run_that_begins_after_the_signal(group: str) -> None:
 
 @pytest.mark.processes
 def test_a_slow_log_does_not_hold_up_the_order() -> None:
-    """A run inside a run is told to stop although nobody reads the outer run's log yet."""
+    """A run inside a run is cancelled even while writing the outer run's log line blocks."""
     code = """
         import threading
         told = threading.Event()
@@ -339,7 +339,7 @@ def test_a_slow_log_does_not_hold_up_the_order() -> None:
 
 @pytest.mark.processes
 def test_an_event_loop_hears_of_its_signals() -> None:
-    """A wakeup descriptor that was set before, as asyncio's is, hears of each signal, and is set again after."""
+    """A wakeup fd that was set before, like asyncio's, receives each signal, and is restored afterwards."""
     code = """
         import os, signal
         reading, writing = os.pipe()
@@ -350,7 +350,7 @@ def test_an_event_loop_hears_of_its_signals() -> None:
     """
     program = Program(code)
     program.process.send_signal(signal.SIGINT)
-    # Standard input, output and error, the pipe, and the folder that is listed: nothing of the run is left open.
+    # Standard input, output and error, the pipe, and the directory being listed: the run leaves nothing open.
     assert program.end()[1] == "b'\\x02' True 6\n"
 
 
@@ -363,7 +363,7 @@ def test_default_observers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.processes
 def test_types() -> None:
-    """Mypy --strict accepts every way to write a task, and refuses a wrong one where typing_tasks.py says so."""
+    """Mypy --strict accepts every way to write a task, and rejects the wrong ones marked in typing_tasks.py."""
     root = Path(__file__).resolve().parents[2]
     done = subprocess.run(
         [sys.executable, "-m", "mypy", "tests/phases/typing_tasks.py"],
@@ -378,7 +378,7 @@ def test_types() -> None:
 
 @pytest.mark.processes
 def test_report_of_a_stopped_program_is_json() -> None:
-    """A stopped program can still hand its report to a machine."""
+    """A stopped program can still print its report as JSON."""
     program = Program("print(phases.run(wait, run_id='r1').to_json())")
     program.process.send_signal(signal.SIGTERM)
     found = json.loads(program.end()[1])

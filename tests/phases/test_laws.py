@@ -1,4 +1,4 @@
-"""What holds for any tree of tasks with any outcomes."""
+"""Laws for any tree of tasks with any outcomes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from phases.testing import FakeClock, RecordingObserver
 
 @attrs.frozen
 class Leaf:
-    """A task that takes its time, obeys or not, and ends as told; it writes down when it is undone."""
+    """A task that sleeps, reacts to cancellation or not, and ends as set; it records when it is undone."""
 
     name: str
     seconds: float
@@ -22,7 +22,7 @@ class Leaf:
     undone: list[tuple[str, ...]] = attrs.field(factory=list, eq=False, repr=False)
 
     def do(self, ctx: Context) -> object:
-        """As told."""
+        """Sleep and end as set."""
         if self.obeys:
             ctx.sleep(self.seconds)
         else:
@@ -38,7 +38,7 @@ class Leaf:
         return self.name
 
     def undo(self, ctx: Context) -> None:
-        """Write it down."""
+        """Record the call."""
         self.undone.append(ctx.path)
 
 
@@ -76,7 +76,7 @@ def run(tree: phases.AnyTask, deadline: float | None = None) -> tuple[phases.Rep
 
 @given(st.lists(LEAVES, min_size=1, max_size=6))
 def test_serial_runs_the_prefix_up_to_the_first_failure(leaves: list[Leaf]) -> None:
-    """Serial runs exactly the tasks up to and with the first that does not end well, in order."""
+    """Serial runs exactly the tasks up to and including the first that does not succeed, in order."""
     good = 0
     while good < len(leaves) and leaves[good].end in {"ok", "skip"}:
         good += 1
@@ -89,7 +89,7 @@ def test_serial_runs_the_prefix_up_to_the_first_failure(leaves: list[Leaf]) -> N
 
 @given(TREES, DEADLINES)
 def test_each_started_task_has_one_start_and_one_end(tree: phases.AnyTask, deadline: float | None) -> None:
-    """Every task begins once and ends once, inside its parent; one that never began has one line that says so."""
+    """Every task begins once and ends once, inside its parent; a task that was not started has one event."""
     _, seen = run(tree, deadline)
     open_now: dict[int, int | None] = {}
     known: set[int] = set()
@@ -109,7 +109,7 @@ def test_each_started_task_has_one_start_and_one_end(tree: phases.AnyTask, deadl
 
 @given(TREES, DEADLINES)
 def test_the_report_has_each_started_task_once(tree: phases.AnyTask, deadline: float | None) -> None:
-    """The report is the events as a tree: the same tasks with the same ends, nothing twice, nothing lost."""
+    """The report is the events as a tree: the same tasks with the same status, each exactly once."""
     report, seen = run(tree, deadline)
     begun = [node for node in report.walk() if node.started is not None]
     assert sorted("/".join(node.path) for node in begun) == sorted(seen.started)
@@ -121,7 +121,7 @@ def test_the_report_has_each_started_task_once(tree: phases.AnyTask, deadline: f
 
 @given(TREES, DEADLINES)
 def test_the_report_is_consistent(tree: phases.AnyTask, deadline: float | None) -> None:
-    """A failed root has failures and an ok root has none that was not handled by a retry; times fit into each other."""
+    """A failed root has failures, an ok root only retried ones; the times of children fit into the parent's."""
     report, _ = run(tree, deadline)
     if report.status is Status.FAILED:
         assert report.failures
@@ -136,7 +136,7 @@ def test_the_report_is_consistent(tree: phases.AnyTask, deadline: float | None) 
 
 @given(TREES, DEADLINES)
 def test_undo_order_is_the_reverse_of_completion(tree: phases.AnyTask, deadline: float | None) -> None:
-    """After a run, undo calls each task that had begun, and only those, in the reverse of the order of their ends."""
+    """After a run, undo calls exactly the tasks that began, in the reverse of the order in which they ended."""
     undone: list[tuple[str, ...]] = []
     for _, task in phases.tasks.walk(tree):
         leaf = phases.tasks.unwrapped(task)
@@ -146,7 +146,7 @@ def test_undo_order_is_the_reverse_of_completion(tree: phases.AnyTask, deadline:
     ends: dict[tuple[int, ...], phases.Report] = {}
 
     def last_attempts(node: phases.Report, place: tuple[int, ...]) -> None:
-        """Of several attempts at a group only the last is what there is to undo."""
+        """Only the last attempt at a group is undone."""
         ends[place] = node
         for child in node.children:
             last_attempts(child, (*place, child.order))
@@ -176,7 +176,7 @@ def _is_group(tree: phases.AnyTask, place: tuple[int, ...]) -> bool:
 
 @given(TREES)
 def test_planning_changes_nothing(tree: phases.AnyTask) -> None:
-    """A plan names every task of the tree, and asking for it begins none."""
+    """A plan names every task of the tree, and planning starts none."""
     seen = RecordingObserver()
     asked = phases.plan(tree, Context(observers=[seen]))
     assert [node.path for node in asked.walk()] == [path for path, _ in phases.tasks.walk(tree)]
@@ -185,7 +185,7 @@ def test_planning_changes_nothing(tree: phases.AnyTask) -> None:
 
 @given(TREES, DEADLINES)
 def test_execute_agrees_with_the_report(tree: phases.AnyTask, deadline: float | None) -> None:
-    """Execute returns, raises TaskFailed or raises Cancelled exactly as the report says."""
+    """Execute returns, raises TaskFailed or raises Cancelled, in agreement with the report."""
     seen = RecordingObserver()
     ctx = Context(clock=FakeClock(), observers=[seen], deadline=deadline)
     ended, failures = Status.OK, set()

@@ -1,4 +1,4 @@
-"""The live tree: where it is shown, what it shows, and what it leaves behind."""
+"""The live tree: when it is shown, its content, and the state afterwards."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from phases.testing import RecordingObserver, StubTask
 
 
 class Terminal(io.StringIO):
-    """A stream that says it is a terminal."""
+    """A stream that claims to be a terminal."""
 
     def isatty(self) -> bool:
-        """It is."""
+        """True."""
         return True
 
 
 def test_only_on_a_terminal_that_can(monkeypatch: pytest.MonkeyPatch) -> None:
-    """There is a live tree on a terminal, and none in a pipe, on a dumb terminal or without TERM."""
+    """The live tree is shown on a terminal, but not in a pipe, on a dumb terminal or without TERM."""
     logger = logging.getLogger("phases")
     monkeypatch.setenv("TERM", "xterm")
     assert isinstance(live_tree(logger, stream=Terminal()), LiveTree)
@@ -39,7 +39,7 @@ def test_only_on_a_terminal_that_can(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_without_rich(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where rich is not installed there is no live tree, and that is no error."""
+    """Without rich there is no live tree, and no error."""
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setitem(sys.modules, "rich.console", None)
     assert live_tree(logging.getLogger("phases"), stream=Terminal()) is None
@@ -65,7 +65,7 @@ def test_what_it_shows() -> None:
 
 
 def test_handlers_make_room_and_come_back() -> None:
-    """A log handler on the same terminal writes elsewhere while the tree is there, and has its stream back after."""
+    """A log handler on the same terminal is redirected while the tree is shown, and restored afterwards."""
     terminal = Terminal()
     logger = logging.getLogger("phases.test.live")
     handler, other = logging.StreamHandler(terminal), logging.StreamHandler(io.StringIO())
@@ -90,7 +90,7 @@ def test_handlers_make_room_and_come_back() -> None:
 
 
 def on_a_terminal(code: str, **environment: str) -> str:
-    """What a program writes to a real pseudo-terminal."""
+    """The output of a program on a real pseudo-terminal."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         [sys.executable, "-c", code], stderr=theirs, stdout=theirs, env={**os.environ, "TERM": "xterm", **environment}
@@ -100,7 +100,7 @@ def on_a_terminal(code: str, **environment: str) -> str:
     while True:
         try:
             part = os.read(ours, 65536)
-        except OSError:  # how Linux says that the other side is closed
+        except OSError:  # Linux reports a closed other side this way
             break
         if not part:
             break
@@ -111,7 +111,7 @@ def on_a_terminal(code: str, **environment: str) -> str:
 
 
 def words_of(written: str) -> str:
-    """What was written, without the escapes."""
+    """The text without the escape sequences."""
     return re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", written)
 
 
@@ -126,7 +126,7 @@ print(report)
 
 @pytest.mark.processes
 def test_on_a_real_terminal() -> None:
-    """On a terminal the tree appears in colour while tasks run, log lines stay whole above it, the report remains."""
+    """On a terminal the tree appears in colour while tasks run, with log lines above it and the report after it."""
     written = on_a_terminal(PROGRAM)
     assert "… boot  " in words_of(written)
     assert re.search(r"\x1b\[[\d;]*3[0-7]m", written)
@@ -136,7 +136,7 @@ def test_on_a_real_terminal() -> None:
 
 @pytest.mark.processes
 def test_no_color() -> None:
-    """NO_COLOR takes the colours away and leaves the tree."""
+    """With NO_COLOR the tree is shown without colours."""
     written = on_a_terminal(PROGRAM, NO_COLOR="1")
     assert "… boot  " in words_of(written)
     assert not re.search(r"\x1b\[[\d;]*3[0-7]m", written)
@@ -144,7 +144,7 @@ def test_no_color() -> None:
 
 @pytest.mark.processes
 def test_dumb_terminal() -> None:
-    """On a dumb terminal there are log lines and no escape at all."""
+    """On a dumb terminal there are log lines and no escape sequences."""
     written = on_a_terminal(PROGRAM, TERM="dumb")
     assert "LOG boot/a completed" in written
     assert "\x1b" not in written

@@ -1,4 +1,4 @@
-"""Log lines: one wide line a start and an end, and the two formatters."""
+"""Log lines: one wide line for each start and each end, and the two formatters."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from phases.testing import FakeClock, StubTask
 
 
 class Result:
-    """A result whose fields collide with ours."""
+    """A result with a field name that the log line already uses."""
 
     def log_fields(self) -> dict[str, object]:
-        """One of its own, one that is taken."""
+        """One new name, one that is in use."""
         return {"routes": 3, "status": "mine"}
 
 
@@ -31,7 +31,7 @@ def logged(task: phases.AnyTask, caplog: pytest.LogCaptureFixture) -> list[loggi
 
 
 def test_one_wide_line(caplog: pytest.LogCaptureFixture) -> None:
-    """A task's end is one line with everything: task, status, start, duration, and what its result offers."""
+    """A task's end is one line with everything: task, status, start, duration, and the fields of its result."""
     started, completed = logged(StubTask("download", Result(), seconds=1.5), caplog)
     assert started.message == "download started"
     assert completed.message == "download completed after 1.50 s"
@@ -48,7 +48,7 @@ def test_one_wide_line(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_words_and_levels(caplog: pytest.LogCaptureFixture) -> None:
-    """Each line can be read aloud, and its level says how much it matters."""
+    """Each line is a readable sentence with a suitable level."""
     records = logged(
         phases.serial(
             phases.retry(StubTask("download", errors=[OSError("no\nroute")]), jitter=0),
@@ -72,14 +72,14 @@ def test_words_and_levels(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_undo_is_named(caplog: pytest.LogCaptureFixture) -> None:
-    """The lines of an undo say that they are of an undo."""
+    """The lines of an undo say that it is an undo."""
     with caplog.at_level(logging.INFO, logger="phases"):
         phases.undo(StubTask("routes"), Context(clock=FakeClock()))
     assert caplog.messages == ["routes (undo) started", "routes (undo) completed after 0 µs"]
 
 
 def test_tracebacks(caplog: pytest.LogCaptureFixture) -> None:
-    """Where tracebacks are wanted, the line of the task that raised has one, and only that line."""
+    """With tracebacks=True only the line of the task that raised has a traceback."""
     task = phases.serial(StubTask("a", always=OSError("full")))
     with pytest.raises(phases.TaskFailed):
         phases.execute(task, Context(observers=[phases.LogObserver(tracebacks=True)]))
@@ -87,7 +87,7 @@ def test_tracebacks(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_a_logger_of_ones_own(caplog: pytest.LogCaptureFixture) -> None:
-    """A context with a logger of one's own logs there."""
+    """A context with a given logger logs there."""
     with caplog.at_level(logging.INFO):
         phases.execute(StubTask("a"), Context(logger=logging.getLogger("agent.boot")))
     assert {record.name for record in caplog.records} == {"agent.boot"}
@@ -103,13 +103,13 @@ def record(message: str, fields: object = None, *args: object) -> logging.LogRec
 
 
 def test_the_place_of_a_failure(caplog: pytest.LogCaptureFixture) -> None:
-    """The line of the task that raised says where in the code that was."""
+    """The line of the task that raised gives the file and line in the code."""
     *_, failed = logged(StubTask("a", always=OSError("full")), caplog)
     assert vars(failed)["phases"]["at"].startswith("testing.py:")
 
 
 def test_logfmt_has_tracebacks() -> None:
-    """A record with a traceback keeps it in logfmt too, on its one line, with the error beside it."""
+    """In logfmt, a record with a traceback is one line with the traceback and the error."""
     line = record("could not", {"task": "a"})
     try:
         StubTask("a", always=OSError("full")).do(Context())
@@ -121,7 +121,7 @@ def test_logfmt_has_tracebacks() -> None:
 
 
 def test_logfmt() -> None:
-    """Logfmt quotes what needs it, and only that."""
+    """Logfmt quotes only the values that need quotes."""
     fields = {"task": "a/b", "words": "two words", "none": None, "yes": True, "odd key": 'a"b\\c', "lines": "a\nb\x00"}
     assert phases.LogfmtFormatter().format(record("done", fields)) == (
         'time=2026-01-01T00:00:00.250Z level=info msg=done task=a/b words="two words" none=null yes=true '
@@ -130,7 +130,7 @@ def test_logfmt() -> None:
 
 
 def test_json() -> None:
-    """A JSON line has the same facts, and the traceback of a record that has one."""
+    """A JSON line has the same fields, and the traceback if the record has one."""
     line = record("done", {"task": "a/b", "level": "mine", "value": {1, 2}})
     line.exc_info = (OSError, OSError("full"), None)
     found = json.loads(phases.JsonFormatter().format(line))
@@ -148,7 +148,7 @@ def test_json() -> None:
 
 @pytest.mark.parametrize("formatter", [phases.LogfmtFormatter(), phases.JsonFormatter()])
 def test_records_of_others(formatter: logging.Formatter) -> None:
-    """Records that are not ours are formatted too, with the name of their logger."""
+    """Records of other loggers are formatted with the name of their logger."""
     assert "phases" in formatter.format(record("hello %s", None, "world"))
     assert "hello world" in formatter.format(record("hello %s", None, "world"))
     assert "wrong %s %s" in formatter.format(record("wrong %s %s", None, 1))
@@ -156,7 +156,7 @@ def test_records_of_others(formatter: logging.Formatter) -> None:
 
 @given(st.dictionaries(st.text(), st.text()), st.text())
 def test_any_field_stays_on_one_line(fields: dict[str, str], message: str) -> None:
-    """Whatever a task logs, a record is one line; JSON gives every value back, logfmt splits into its pairs."""
+    """Every record is one line, whatever a task logs; JSON restores every value, and logfmt splits into its pairs."""
     made = record(message, fields)
     made.args = None
     as_json = phases.JsonFormatter().format(made)

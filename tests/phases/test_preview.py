@@ -29,17 +29,17 @@ class Routes:
 
 @phases.task("mute")
 def mute(_ctx: Context) -> None:
-    """Offers no plan; must not be called."""
+    """Has no plan; must not be called."""
     raise AssertionError
 
 
 def broken(_ctx: Context) -> str:
-    """A plan that cannot be made."""
+    """A plan that raises."""
     raise PermissionError("not root")
 
 
 def tree() -> phases.Task[object]:
-    """Some tasks offer a plan, some do not, one cannot say."""
+    """A tree: some tasks offer a plan, some do not, one raises."""
     return phases.serial(
         phases.retry(Routes()),
         phases.parallel(mute, phases.when(False, StubTask("stub", 7)), name="both"),
@@ -49,7 +49,7 @@ def tree() -> phases.Task[object]:
 
 
 def test_text() -> None:
-    """The tree shows each task and what it would do, or that it offers no plan, or why it cannot say."""
+    """The tree shows for each task what it would do, or that it offers no plan, or the error."""
     assert str(phases.plan(tree())) == (
         "bootstrap\n"
         "├─ routes\n"
@@ -57,13 +57,13 @@ def test_text() -> None:
         "│    + bootstrap/routes\n"
         "├─ both\n"
         "│  ├─ mute  (offers no plan)\n"
-        "│  └─ stub  (its condition does not hold)  would return 7\n"
+        "│  └─ stub  (its condition is false)  would return 7\n"
         "└─ broken  cannot say: PermissionError: not root"
     )
 
 
 def test_values() -> None:
-    """The answers are values: what plan(ctx) returned, the error, and whether all could answer."""
+    """The tree has values: what plan(ctx) returned, the error, and whether no task raised."""
     found = phases.plan(tree())
     assert [node.name for node in found.walk()] == ["bootstrap", "routes", "both", "mute", "stub", "broken"]
     assert not found.ok
@@ -73,14 +73,14 @@ def test_values() -> None:
 
 
 def test_nothing_happens() -> None:
-    """Asking runs no task and tells no observer."""
+    """Planning runs no task and calls no observer."""
     seen = RecordingObserver()
     phases.plan(tree(), Context(observers=[seen]))
     assert seen.events == []
 
 
 def test_only_and_skip() -> None:
-    """What a run would leave out is not asked; unknown names are errors here too."""
+    """Tasks that a run would leave out are not called; unknown names are errors here as well."""
     found = phases.plan(tree(), only="both", skip="stub")
     assert [(node.name, node.note) for node in found.walk()] == [
         ("bootstrap", ""),
@@ -95,7 +95,7 @@ def test_only_and_skip() -> None:
 
 
 def test_a_group_may_answer_for_its_members() -> None:
-    """A task that has steps of its own and a plan of its own is asked itself."""
+    """If a group has a plan itself, that is called instead of the plans of its tasks."""
 
     @attrs.frozen
     class Whole:
@@ -129,7 +129,7 @@ def test_json_of_a_plan_that_maps_itself() -> None:
 
 
 def test_cancelled() -> None:
-    """Asking stops when told to."""
+    """Planning stops on cancellation."""
     ctx = Context()
     ctx.cancel("enough")
     with pytest.raises(phases.Cancelled):

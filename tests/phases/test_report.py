@@ -16,15 +16,15 @@ from phases.text import as_data
 
 
 class Result:
-    """A result with something to say."""
+    """A result with log fields."""
 
     def log_fields(self) -> dict[str, object]:
-        """Two facts."""
+        """Two fields."""
         return {"routes": 3, "changed": True}
 
 
 def bootstrap() -> phases.Task[object]:
-    """A tree in which everything happens that can happen."""
+    """A tree with every kind of outcome."""
     return phases.serial(
         phases.retry(StubTask("download", Result(), seconds=2, errors=[OSError("busy")]), delay=1, jitter=0),
         phases.parallel(
@@ -41,7 +41,7 @@ def report() -> phases.Report:
 
 
 def test_text() -> None:
-    """The first line is the answer, then one line a task with how it ended, how long it took, and why."""
+    """The first line is the outcome, then one line for each task with its status, duration and reason."""
     assert str(report()) == (
         "bootstrap: failed after 8.00 s: unpack failed: OSError: disk full (in bootstrap/prepare/unpack)\n"
         "bootstrap     failed     8.00 s\n"
@@ -54,7 +54,7 @@ def test_text() -> None:
 
 
 def test_json() -> None:
-    """The JSON has the same facts, typed, with a schema name, and a traceback for what failed."""
+    """The JSON has the same data, typed, with a schema name and a traceback for failures."""
     found = json.loads(report().to_json())
     assert (found["schema"], found["run"], found["status"], found["duration"]) == ("phases/report/1", "r1", "failed", 8)
     download, prepare, start = found["children"]
@@ -72,24 +72,24 @@ def keys_in(document: dict[str, Any]) -> set[str]:
 
 
 def test_every_key_is_documented() -> None:
-    """The keys of the JSON are those that are explained, no more and no less."""
+    """The keys of the JSON are exactly those in KEYS."""
     assert keys_in(report().to_mapping()) == set(phases.report.KEYS)
 
 
 class Sized:
-    """A result with much to say, or an error's facts."""
+    """A result or an error with to_mapping()."""
 
     def to_mapping(self) -> dict[str, object]:
-        """Plain values, and an object that says as much of itself as it likes."""
+        """Plain values, and an object that describes itself."""
         return {"routes": [Result(), PurePosixPath("/etc")]}
 
 
 def test_results_are_data_and_stand_once() -> None:
-    """A result is in the JSON once, at the task that returned it, as it tells itself; nothing is a Python repr."""
+    """A result is in the JSON once, at the task that returned it, from to_mapping(); there is no Python repr."""
 
     @attrs.frozen
     class Silent:
-        """An object that tells nothing."""
+        """An object without a description."""
 
         secret: str = "x" * 1000
 
@@ -108,7 +108,7 @@ def test_results_are_data_and_stand_once() -> None:
 
 
 def test_a_result_that_cannot_tell_itself() -> None:
-    """A fault in describing a result is in its place, and the report is whole."""
+    """If describing a result raises, the error replaces it, and the report is complete."""
 
     class Broken:
         def to_mapping(self) -> dict[str, object]:
@@ -119,10 +119,10 @@ def test_a_result_that_cannot_tell_itself() -> None:
 
 
 def test_the_facts_of_a_failure() -> None:
-    """An error that tells its facts has them beside its text, at the task that raised it and nowhere else."""
+    """The data of an error is next to its text, only at the task that raised it."""
 
     class DiskError(Sized, Exception):
-        """An error with facts."""
+        """An error with data."""
 
     found = phases.run(phases.serial(StubTask("a", always=DiskError("full")), name="all"), observers=[]).to_mapping()
     [child] = cast("list[dict[str, Any]]", found["children"])
@@ -138,7 +138,7 @@ def test_failures() -> None:
 
 
 def test_find() -> None:
-    """A task is found by name or by the end of its path; an unknown one is an error that lists those there are."""
+    """A task is found by name or by the end of its path; the error for an unknown one lists the tasks that exist."""
     assert report().find("pull").status is Status.CANCELLED
     assert report().find("prepare/pull").path == ("bootstrap", "prepare", "pull")
     with pytest.raises(KeyError, match="no task 'push' in this report; it has bootstrap, bootstrap/download"):
@@ -155,12 +155,12 @@ def test_find() -> None:
     ],
 )
 def test_exit_code(task: StubTask, code: int) -> None:
-    """The exit code is 0 when all is well and 1 when it is not."""
+    """The exit code is 0 after success and 1 after a failure."""
     assert phases.run(task, observers=[]).exit_code == code
 
 
 def test_while_it_runs() -> None:
-    """A report can be made at any moment; what has not ended is running."""
+    """A report can be made at any time; a task that has not ended is running."""
     seen = RecordingObserver()
 
     @phases.task("look")
@@ -172,13 +172,13 @@ def test_while_it_runs() -> None:
 
 
 def test_nothing_yet() -> None:
-    """Before anything has begun there is no report, and the error says so."""
+    """Before the first task has begun there is no report, and the error says so."""
     with pytest.raises(ValueError, match="no task has begun"):
         phases.Report.from_events([])
 
 
 def test_very_many() -> None:
-    """Of very many children the text shows those that did not end well and counts the rest; the JSON has all."""
+    """Of very many children the text shows those that did not succeed and counts the rest; the JSON has all."""
     many = [StubTask(f"t{number}") for number in range(200)]
     many[150].always = OSError("this one")
     seen = RecordingObserver()
@@ -192,7 +192,7 @@ def test_very_many() -> None:
 
 
 def test_odd_results_in_json() -> None:
-    """Whatever a task returns, its report is JSON."""
+    """The report of a task is valid JSON, whatever the task returns."""
     circle: list[object] = []
     circle.append(circle)
 
@@ -208,7 +208,7 @@ def test_odd_results_in_json() -> None:
 
 
 def test_text_is_safe_to_print() -> None:
-    """Whatever an error or a field holds, the report is text that any terminal and encoding can take."""
+    """The report is safe for any terminal and encoding, whatever an error or a field contains."""
 
     class Fields:
         def log_fields(self) -> dict[str, object]:
@@ -222,7 +222,7 @@ def test_text_is_safe_to_print() -> None:
 
 
 def test_running_ones_first() -> None:
-    """Of very many children those that failed or still run are shown before those that are done."""
+    """Of very many children the failed and running ones are shown before the finished ones."""
     done, running = (phases.Report(path=("all", "x"), status=status) for status in (Status.OK, Status.RUNNING))
     shown = phases.report.folded([done] * 20 + [running] * 2 + [done] * 20, at_most=5)
     assert [node.status for node in shown] == [Status.OK] * 2 + [Status.RUNNING] * 2 + [Status.OK]

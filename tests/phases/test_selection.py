@@ -49,12 +49,12 @@ ALL = ["bootstrap/download", "bootstrap/network/check", "bootstrap/network/route
     ],
 )
 def test_names(only: tuple[str, ...], skip: tuple[str, ...], expected: list[str]) -> None:
-    """A name means every task of that name and what is in it; groups on the way to it run; skip wins."""
+    """A name means every task with that name and everything inside it; groups around it run; skip overrides only."""
     assert done(only=only, skip=skip) == expected
 
 
 def test_left_out_is_reported() -> None:
-    """What is left out is in the report as skipped, with the option that left it out."""
+    """A task that is left out is in the report as skipped, with the option that left it out."""
     report = phases.run(tree(), only="download", observers=[])
     assert (report.find("network").status, report.find("network").reason) == (Status.SKIPPED, "left out by only")
     report = phases.run(tree(), skip="network/check", observers=[])
@@ -76,7 +76,7 @@ def test_left_out_is_reported() -> None:
     ],
 )
 def test_unknown_names(option: str, name: str, words: str) -> None:
-    """An unknown name is an error before anything is begun; it suggests the nearest and lists them all."""
+    """An unknown name is an error before the first task starts; it suggests the nearest name and lists all names."""
     seen = RecordingObserver()
     with pytest.raises(phases.UnknownTask) as caught:
         phases.run(tree(), observers=[seen], **{option: (name,)})  # type: ignore[arg-type]  # only or skip
@@ -85,7 +85,7 @@ def test_unknown_names(option: str, name: str, words: str) -> None:
 
 
 def test_steps_that_are_not_known_beforehand() -> None:
-    """A step that a selected task runs by itself runs with it; where it is left out the task gets a Skip."""
+    """A step that a selected task executes itself runs with it; if the step is left out, the task gets a Skip."""
     results: list[object] = []
 
     @phases.task("outer")

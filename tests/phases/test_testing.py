@@ -1,4 +1,4 @@
-"""phases.testing: the fake clock and the stub keep their promises."""
+"""phases.testing: the fake clock, the stub and the recording observer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def test_hours_pass_at_once() -> None:
-    """Sleeping a day on the fake clock takes no time, and the clock says that a day has passed."""
+    """Sleeping a day on the fake clock takes no time, and the clock then shows a day later."""
     clock = FakeClock(start=datetime(2026, 3, 1, tzinfo=UTC))
     phases.execute(StubTask("a", seconds=86_400), Context(clock=clock))
     assert clock.now() == 86_400
@@ -28,7 +28,7 @@ def test_hours_pass_at_once() -> None:
 
 @given(st.lists(st.lists(st.floats(0, 1e6), max_size=4), max_size=5))
 def test_parallel_sleepers(times: list[list[float]]) -> None:
-    """However threads sleep beside each other, the time that passes is that of the longest row of sleeps."""
+    """If threads sleep in parallel, the time that passes is the longest sum of sleeps in one thread."""
     clock = FakeClock()
     rows = [
         phases.serial(*[StubTask(f"t{number}", seconds=seconds) for number, seconds in enumerate(row)]) for row in times
@@ -38,7 +38,7 @@ def test_parallel_sleepers(times: list[list[float]]) -> None:
 
 
 def test_by_hand() -> None:
-    """Without autojump the time stands still until it is moved."""
+    """Without autojump the time only changes in advance()."""
     clock = FakeClock(autojump=False)
     seen = RecordingObserver()
 
@@ -56,7 +56,7 @@ def test_by_hand() -> None:
 
 
 def test_events_wake_without_time_passing() -> None:
-    """Setting an event wakes its waiters at that moment; waiting for one that is set returns at once."""
+    """Setting an event wakes its waiters immediately; waiting for a set event returns immediately."""
     clock = FakeClock()
     event = clock.event()
     assert not event.wait(0)
@@ -69,7 +69,7 @@ def test_events_wake_without_time_passing() -> None:
 
 @pytest.mark.parametrize("clock", [FakeClock(), phases.SystemClock()])
 def test_clocks_keep_their_contract(clock: Clock) -> None:
-    """The fake and the real clock behave alike: time goes on by waiting, in UTC, and threads run."""
+    """The fake and the real clock behave alike: waiting takes time, dates are in UTC, and threads run."""
     before, utc = clock.now(), clock.utc()
     assert not clock.event().wait(0.002)
     assert clock.now() >= before + 0.0019
@@ -81,7 +81,7 @@ def test_clocks_keep_their_contract(clock: Clock) -> None:
 
 
 def test_stub() -> None:
-    """A stub uses up its errors call by call, counts its calls, says what it would do, and can be undone."""
+    """A stub raises its errors one by one, counts its calls, has a plan, and can be undone."""
     stub = StubTask("a", 5, errors=[OSError()])
     ctx = Context(clock=FakeClock(), observers=[])
     with pytest.raises(phases.TaskFailed):
@@ -93,7 +93,7 @@ def test_stub() -> None:
 
 
 def test_recording_observer() -> None:
-    """The observer answers what began, what ended how, what was skipped and what was retried."""
+    """The observer lists what began, what ended and how, what was skipped and what was retried."""
     seen = RecordingObserver()
     tree = phases.serial(
         phases.retry(StubTask("a", errors=[OSError()])), StubTask("b", always=OSError()), StubTask("c")

@@ -1,4 +1,4 @@
-"""How durations and trees read."""
+"""Durations and trees as text."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from phases.text import draw_tree, seconds_in_words
     ],
 )
 def test_durations(seconds: float, words: str) -> None:
-    """A duration has as many digits as anyone reads, and never reads as 60 seconds or 1000 milliseconds."""
+    """A duration has two or three digits, and is never shown as 60 seconds or 1000 milliseconds."""
     assert seconds_in_words(seconds) == words
 
 
@@ -37,7 +37,7 @@ TREES: st.SearchStrategy[Tree] = st.recursive(st.just([]), lambda inner: st.list
 
 @given(TREES)
 def test_tree(root: Tree) -> None:
-    """Each node is one line, parents first, and its indent says how deep it is."""
+    """Each node is one line, parents first, indented by its depth."""
 
     def depths(node: Tree, depth: int = 0) -> list[int]:
         return [depth, *(below for child in node for below in depths(child, depth + 1))]

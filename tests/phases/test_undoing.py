@@ -1,4 +1,4 @@
-"""undo: last first, past failures, and only what had begun."""
+"""undo: last task first, continuing after failures, and only tasks that began."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from phases.testing import FakeClock, RecordingObserver, StubTask
 
 @attrs.frozen
 class Step:
-    """A task that writes down that it was undone, and may fail at it."""
+    """A task that records its undo, which may fail."""
 
     name: str
     log: list[str]
@@ -21,26 +21,26 @@ class Step:
     undo_error: Exception | None = None
 
     def do(self, ctx: Context) -> None:
-        """Take the time, then fail if so told."""
+        """Sleep, then fail if set to."""
         ctx.sleep(self.seconds)
         if self.error:
             raise self.error
 
     def undo(self, ctx: Context) -> None:
-        """Write it down, or fail."""
+        """Record the call, or fail."""
         self.log.append("/".join(ctx.path))
         if self.undo_error:
             raise self.undo_error
 
 
 def context() -> tuple[Context, RecordingObserver]:
-    """A context on a fake clock, and what its observer sees."""
+    """A context on a fake clock, and its recording observer."""
     seen = RecordingObserver()
     return Context(clock=FakeClock(), observers=[seen]), seen
 
 
 def test_last_first() -> None:
-    """Everything that offers undo is undone, the last that is listed first; what offers none is passed by."""
+    """Every task with an undo is undone, the last listed first; tasks without one are passed over."""
     log: list[str] = []
     nothing = phases.task("nothing")(lambda _ctx: None)
     tree = phases.serial(
@@ -53,7 +53,7 @@ def test_last_first() -> None:
 
 
 def test_past_failures() -> None:
-    """A failing undo does not keep the others from being called; one TaskFailed carries all failures."""
+    """If an undo fails, the others are still called; one TaskFailed carries all failures."""
     log: list[str] = []
     tree = phases.serial(
         Step("a", log), Step("b", log, undo_error=OSError("busy")), Step("c", log, undo_error=ValueError("odd"))
@@ -67,7 +67,7 @@ def test_past_failures() -> None:
 
 
 def test_after_a_run() -> None:
-    """With a report only what had begun is undone, in reverse of the order in which it ended, also in parallel."""
+    """With a report, only tasks that began are undone, in reverse order of their ends, even parallel ones."""
     log: list[str] = []
     tree = phases.serial(
         phases.parallel(
@@ -85,7 +85,7 @@ def test_after_a_run() -> None:
 
 
 def test_after_a_run_that_left_tasks_out() -> None:
-    """What a run left out is not undone."""
+    """Tasks that a run left out are not undone."""
     log: list[str] = []
     tree = phases.serial(Step("a", log), Step("b", log), phases.when(False, Step("c", log)), name="all")
     report = phases.run(tree, skip="a", observers=[])
@@ -94,7 +94,7 @@ def test_after_a_run_that_left_tasks_out() -> None:
 
 
 def test_a_group_that_undoes_itself() -> None:
-    """A task that offers undo is asked itself, not the tasks in it; a single task is one line in the report."""
+    """If a group has an undo, it is called instead of those of its tasks; a single task is one line in the report."""
     log: list[str] = []
 
     @attrs.frozen
@@ -113,12 +113,12 @@ def test_a_group_that_undoes_itself() -> None:
 
 
 def test_nothing_to_undo() -> None:
-    """Where nothing offers undo, nothing happens and that is fine."""
+    """Without any undo in the tree, nothing happens and nothing fails."""
     assert phases.undo(phases.task("a")(lambda _ctx: None), context()[0]).status is Status.OK
 
 
 def test_cancelled_half_way() -> None:
-    """Told to stop, undo stops; what was not reached is on record and earlier failures are noted."""
+    """On cancellation undo stops; the remaining tasks are recorded as not reached, and earlier failures are noted."""
     log: list[str] = []
     ctx, seen = context()
 
@@ -139,7 +139,7 @@ def test_cancelled_half_way() -> None:
 
 
 def test_inside_a_running_task() -> None:
-    """A task may undo others with its own context: the undo is a part of its run, and leaves nothing behind in it."""
+    """A task may undo others with its own context: the undo is part of its run, and does not change that run."""
     log: list[str] = []
     seen = RecordingObserver()
     reports: list[phases.Report] = []
@@ -157,14 +157,14 @@ def test_inside_a_running_task() -> None:
 
 
 def test_report_of_another_tree() -> None:
-    """The report of another tree is refused, instead of undoing nothing and looking fine."""
+    """The report of another tree is refused, instead of undoing nothing without an error."""
     report = phases.run(StubTask("one"), observers=[])
-    with pytest.raises(ValueError, match="the report is of 'one' and not of 'two': nothing would be undone"):
+    with pytest.raises(ValueError, match="the report is for 'one', not for 'two': nothing would be undone"):
         phases.undo(StubTask("two"), after=report)
 
 
 def test_failure_has_the_report() -> None:
-    """The TaskFailed of an undo brings the report of what was undone all the same."""
+    """The TaskFailed of an undo has the report of what was undone."""
     log: list[str] = []
     with pytest.raises(phases.TaskFailed) as caught:
         phases.undo(phases.serial(Step("a", log), Step("b", log, undo_error=OSError())), context()[0])
@@ -173,7 +173,7 @@ def test_failure_has_the_report() -> None:
 
 
 def test_after_a_retried_group_that_changed_its_mind() -> None:
-    """Of several attempts at a group the last one counts: what it skipped is not undone."""
+    """Only the last attempt at a group counts: what it skipped is not undone."""
     log: list[str] = []
     second: list[bool] = []
 

@@ -29,8 +29,8 @@ BAD_FILES = {
     "empty": (b"", "", "this is not JSON"),
     "not JSON": (b"{", "JSON", "this is not JSON"),
     "not UTF-8": (b"{\xff}", "is not UTF-8 (byte 0xff at offset 1)", "this is not UTF-8 (byte 0xff at offset 1)"),
-    "another document": (b"[]", "", "a snapshot says 'hostrouting/snapshot/1' here"),
-    "deep": (b"[" * 100_000, "nested", "nested deeper than any snapshot is"),
+    "another document": (b"[]", "", "must be 'hostrouting/snapshot/1'"),
+    "deep": (b"[" * 100_000, "nested", "nested too deep for a snapshot"),
 }
 
 
@@ -186,7 +186,7 @@ def test_what_is_wrong_on_standard_input(written: Callable[..., str]) -> None:
     """A configuration from standard input that cannot be used is bad input, and is called standard input."""
     snapshot = ("--snapshot", "-")
     for stdin, more, told in (
-        (b"", (), "standard input: is empty; write {} for a configuration that asks for nothing"),
+        (b"", (), "standard input: is empty; write {} for an empty configuration"),
         (b"{", (), "standard input: is not JSON: "),
         (b'{"mode": 1}', (), "standard input: configuration: has none of the keys "),
         (b"{\xff}", (), "standard input: is not UTF-8 (byte 0xff at offset 1); save it as UTF-8"),

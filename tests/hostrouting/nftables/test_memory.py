@@ -51,7 +51,7 @@ def test_a_fault_that_happens_once(done: bool) -> None:  # noqa: FBT001  both ar
     with pytest.raises(NftTimeout):
         nft.remove("first")
     assert (nft.table("first") is None) is done
-    with pytest.raises(ValueError, match="nth is 0: the next one is 1"):
+    with pytest.raises(ValueError, match="nth is 0, but the next call is 1"):
         nft.fail(refusal.missing(), nth=0)
 
 

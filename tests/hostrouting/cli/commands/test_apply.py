@@ -150,7 +150,7 @@ def test_two_at_once(repaired: str) -> None:
     assert said.code == 0
     path = host.layout.lock_path
     told = f"waiting up to 60 s for it (process 4711 (hostrouting) has locked {path})"
-    assert f"another run of hostrouting is at work on this host; {told}" in said.err
+    assert f"another run of hostrouting is working on this host; {told}" in said.err
 
 
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM, signal.SIGINT])

@@ -293,7 +293,7 @@ def test_devices_that_are_named(command: str, tmp_path: Path) -> None:
         assert document.get("expectedDevs", ["ib0", "ib1"]) == ["ib0", "ib1"]
     said = say(command, what, "--dev", "eth 0", kernel=kernel)
     assert said.code == 2
-    assert said.err.startswith('hostrouting: --dev: "eth 0" is no device name')
+    assert said.err.startswith('hostrouting: --dev: "eth 0" is not a device name')
 
 
 @pytest.mark.parametrize("command", ["check", "repair", "explain"])
@@ -390,7 +390,7 @@ def test_a_repair_without_a_default_route(written: Callable[..., str], *, instal
         ),
         (("--dev", "eth0", "--dev", "ib0", "--gateway", "10.0.0.1"), "is a router on one device, and eth0 and ib0 are"),
         (("--dev", "eth0", "--gateway", "x"), "is not an IPv4 address; "),
-        (("--dev", "eth0", "--gateway", "fe80::1"), "is IPv6, and only IPv4 is routed"),
+        (("--dev", "eth0", "--gateway", "fe80::1"), "is IPv6, but only IPv4 is supported"),
     ],
 )
 def test_a_gateway_that_cannot_be_one(words: tuple[str, ...], told: str) -> None:
