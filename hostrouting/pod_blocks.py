@@ -1,15 +1,16 @@
-"""Routes that refuse packets for a pod block of this host's own, and so are no escape.
+"""Routes that refuse packets for this host's own pod blocks; such routes are not escapes.
 
-Here: what each CNI leaves of that kind, with the place in its source, and which routes of a host are of it. Not here:
-what is made of a route that is not (`overlap`), and which devices are a CNI's (`config.values`).
+Here: the refusing routes that each CNI adds, with the place in its source, and which routes of a host match. Not here:
+how the other refusing routes are judged (`overlap`), and which devices belong to a CNI (`config.values`).
 
-A CNI that gives a node a block of addresses often has the node drop what is for an address of it that no pod has: else
-such packets go to the router, which sends them back. The pods themselves have longer prefixes, by devices of the CNI.
+A CNI that gives a node a block of addresses often makes the node drop packets for addresses that no pod has. Without
+that, such packets go to the router, which sends them back. The pods themselves have longer prefixes, by devices of the
+CNI.
 
-Nothing of the kind is known of kube-router (protocol 17) and of Antrea, which make unicast routes. OVN-Kubernetes
-(protocol 85) has an unreachable default route in the table of each VRF: that is not a block, and counts as what it
-says. BIRD also writes `unreachable` where it has no way to the block of another node: those pods are lost, and it
-counts too.
+kube-router (protocol 17) and Antrea are not listed: they add unicast routes. OVN-Kubernetes (protocol 85) adds an
+unreachable default route to the table of each VRF: that is not a pod block, and it counts as unreachable. BIRD also
+writes `unreachable` if it has no next hop for the block of another node: those pods cannot be reached, so this counts
+as unreachable too.
 """
 
 import attrs
@@ -22,13 +23,13 @@ __all__ = ["PodBlocks"]
 
 @attrs.frozen
 class _Trace:
-    """The refusing routes that a CNI leaves; where there is a `dev`, only on a host that has such a device."""
+    """The refusing routes that a CNI adds; with a `dev`, only on a host that has such a device."""
 
     cni: str
     protocols: frozenset[int]
     types: frozenset[RouteType]
     source: str
-    single: bool = False  # for single addresses only
+    single: bool = False  # only routes to single addresses
     dev: str = "*"
 
 
@@ -47,7 +48,7 @@ _TRACES = (
         frozenset(REFUSING),
         "projectcalico/calico, felix/dataplane/linux/route_mgr.go (blackholeRoutes) and felix/routetable/defs.go",
     ),
-    # The address of a pod that is gone (enable-unreachable-routes), until another one gets it.
+    # The address of a deleted pod (enable-unreachable-routes), until it is assigned again.
     _Trace(
         "Cilium",
         frozenset({_BOOT, _KERNEL}),
@@ -56,7 +57,7 @@ _TRACES = (
         single=True,
         dev="cilium_*",
     ),
-    # The node's pod block (--ip-blackhole-route, since 0.27.1), without a protocol of its own.
+    # The node's pod block (--ip-blackhole-route, since 0.27.1); it has no route protocol of its own.
     _Trace(
         "Flannel",
         frozenset({_BOOT}),
@@ -68,19 +69,19 @@ _TRACES = (
 
 
 class PodBlocks:
-    """The pod blocks of one host, within some CIDRs."""
+    """The pod blocks of one host, within the checked CIDRs."""
 
     def __init__(self, fib: Fib, cidrs: tuple[Prefix, ...], allowed: tuple[str, ...]) -> None:
         """Take the host, the CIDRs that are checked, and the patterns of devices that may carry a part of them."""
         self._fib, self._cidrs, self._allowed = fib, cidrs, allowed
-        # By the id of a route, which is kept with it.
+        # By id of the route; the route is stored too, so that its id stays valid.
         self._known: dict[int, tuple[Route, bool]] = {}
 
     def holds(self, route: Route) -> bool:
-        """Whether the route refuses packets for a block of the host's own.
+        """Whether the route refuses packets for one of this host's pod blocks.
 
-        It does where a CNI leaves such a route, or where a route by an allowed device leads into its prefix. That
-        prefix must be a part of a CIDR: what refuses a whole one, or more, is about other nodes too.
+        True for a route that a CNI adds, and for a route whose prefix contains a route by an allowed device. The prefix
+        must be smaller than a checked CIDR: a route that refuses a whole CIDR, or more, affects other nodes too.
         """
         known = self._known.get(id(route))
         if known is None:
@@ -109,6 +110,6 @@ class PodBlocks:
 
 
 def _is_like(dev: str, pattern: str) -> bool:
-    from fnmatch import fnmatchcase  # noqa: PLC0415  loaded when the first such route is seen
+    from fnmatch import fnmatchcase  # noqa: PLC0415  loaded when the first such route is found
 
     return fnmatchcase(dev, pattern)
