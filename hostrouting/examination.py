@@ -170,8 +170,8 @@ def _surprises(backend: RouteBackend, fib: Fib, report: OverlapReport) -> Iterat
         for place, answer in zip(some, answers, strict=True):
             if not _agree(asked[place], answer):
                 text = (
-                    f"{ip_at(IPV4, place)}: the kernel answers {_words(answer)}, but its tables say "
-                    f"[{asked[place].route or asked[place].kind}]; the verdict follows the kernel"
+                    f"{ip_at(IPV4, place)}: the kernel answers {_words(answer)}, which is not what its tables say "
+                    f"({asked[place].route or asked[place].kind}); the verdict follows the kernel"
                 )
                 yield place, _Surprise(_as_answered(asked[place], answer), text)
 
@@ -231,4 +231,4 @@ def await_found(
 
 
 def _gave_up(missing: str, wait: float) -> NotReady:
-    return NotReady(f"not there after {wait:g} s: {missing}")
+    return NotReady(f"gave up after {wait:g} s: {missing}")

@@ -108,7 +108,7 @@ def _holder(change: Change, facts: Facts) -> str:
     if any(same(one, route) for one in alike):
         behind = ", behind another route with the same key" if change.verb == "replace" else ""
         return f"this route exists already{behind}"
-    return f"{alike[0]} has the same key" if alike else "another route has the same key"
+    return f"its key is held by {alike[0]}" if alike else "another route holds its key"
 
 
 def _gateway(route: Route, facts: Facts) -> str:

@@ -182,7 +182,7 @@ def _missing(way: Pending, fib: Fib) -> str:
     if dev is None or dev in names or dev not in way.missing:
         return way.missing
     there = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
-    return f"the device {dev}, which expectedDevs names; the devices of this host: {there or 'only lo'}"
+    return f"the device {dev}, which expectedDevs names; this host has {there or 'none'}"
 
 
 def _blocks(cidrs: Iterable[Prefix]) -> Iterator[Prefix]:

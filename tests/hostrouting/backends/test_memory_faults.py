@@ -86,5 +86,5 @@ def test_several_faults_of_one_moment() -> None:
 
 def test_nth_begins_with_one() -> None:
     """There is no fault before the next one."""
-    with pytest.raises(ValueError, match="the next one is 1"):
+    with pytest.raises(ValueError, match="the lowest value is 1"):
         plain_vm().faults.hang("change", nth=0)

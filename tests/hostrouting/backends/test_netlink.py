@@ -369,7 +369,7 @@ class TestChange:
         first, second = standing = ours(backend)
         error = refusal(backend, "delete", second)
         assert (type(error), error.errno) == (RouteRefused, errno.ENOTUNIQ)
-        assert str(error) == f"cannot delete {second}: {first} would be taken away instead"
+        assert str(error) == f"cannot delete {second}: Linux would delete {first} instead"
         assert ours(backend) == standing
         assert change(backend, ("delete", first), ("delete", second)) == [None, None]
 
@@ -395,18 +395,18 @@ class TestChange:
             (
                 to("1.0.0.0/8", "203.0.113.1", "ib0"),
                 GatewayNotOnLink,
-                "gateway 203.0.113.1 is not on-link on ib0 (which has no address)",
+                "gateway 203.0.113.1 is not on-link on ib0 (no address)",
             ),
-            (to("1.0.0.0/8", None, "nope"), NoSuchDevice, "there is no device nope"),
+            (to("1.0.0.0/8", None, "nope"), NoSuchDevice, "device nope does not exist"),
             (to("1.0.0.0/8", None, "a-name-of-16-byte"), NoSuchDevice, "a-name-of-16-byte"),
-            (to("1.0.0.0/8", None, "enp9s0"), NoSuchDevice, "enp9s0 is but another name of eth0: say eth0"),
+            (to("1.0.0.0/8", None, "enp9s0"), NoSuchDevice, "enp9s0 is an alternative name of eth0: use eth0"),
             (to("1.0.0.0/8", None, "wg0"), DeviceDown, "wg0 is down"),
             (to("10.0.0.0/24", protocol=2), RouteExists, "held by 10.0.0.0/24 dev eth0 proto kernel"),
             (to("1.0.0.0/8", "10.0.0.255"), InvalidRoute, "gateway 10.0.0.255 is a broadcast address"),
             (
                 attrs.evolve(to("1.0.0.0/8"), prefsrc=as_ip("9.9.9.9")),
                 InvalidRoute,
-                "9.9.9.9 is no address of this host's (kernel: Invalid prefsrc address)",
+                "9.9.9.9 is not an address of this host (kernel: Invalid prefsrc address)",
             ),
         ],
         ids=lambda value: value.__name__ if isinstance(value, type) else None,
@@ -563,13 +563,13 @@ class TestLookup:
     def test_refuses_questions_that_make_no_sense(self, backend: NetlinkBackend) -> None:
         """A mix of families, a source of the other family, a foreign source and an unknown device are errors."""
         four, six = as_ip("1.2.3.4"), as_ip("fd00::1")
-        with pytest.raises(ValueError, match="one family"):
+        with pytest.raises(ValueError, match="the same address family"):
             backend.lookup([four, six])
-        with pytest.raises(ValueError, match="another family"):
+        with pytest.raises(ValueError, match="different address families"):
             backend.lookup([four], Flow(source=six))
-        with pytest.raises(BackendError, match=r"9\.9\.9\.9 is no address of this host"):
+        with pytest.raises(BackendError, match=r"9\.9\.9\.9 is not an address of this host"):
             backend.lookup([as_ip("10.0.0.1")], Flow(source="9.9.9.9"))
-        with pytest.raises(BackendError, match="no device nope"):
+        with pytest.raises(BackendError, match="device nope does not exist"):
             backend.lookup([four], Flow(oif="nope"))
 
 

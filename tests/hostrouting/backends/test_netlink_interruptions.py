@@ -140,9 +140,9 @@ class TestMeans:
     @pytest.mark.parametrize(
         ("number", "kind", "words"),
         [
-            (errno.EPERM, NotPermitted, "a sandbox keeps this process from netlink"),
-            (errno.ENOBUFS, BackendError, "no memory left for a socket"),
-            (errno.EINVAL, NetlinkUnavailable, "netlink cannot be used here"),
+            (errno.EPERM, NotPermitted, "a sandbox does not allow this process to open a netlink socket"),
+            (errno.ENOBUFS, BackendError, "not enough memory to open a socket"),
+            (errno.EINVAL, NetlinkUnavailable, "netlink is not available"),
         ],
     )
     def test_a_socket_that_may_not_be_bound(
@@ -169,7 +169,7 @@ class TestMeans:
             held = [NetlinkBackend() for _ in range(30)]
             del held
 
-        with pytest.raises(BackendError, match="too many files open") as caught:
+        with pytest.raises(BackendError, match="too many open files") as caught:
             in_child(child)
         assert caught.value.errno == errno.EMFILE
 
@@ -180,7 +180,7 @@ class TestMeans:
             raise RuntimeError("can't start new thread")
 
         monkeypatch.setattr(threading.Thread, "start", refused)
-        with pytest.raises(BackendError, match="no thread can be started"):
+        with pytest.raises(BackendError, match="cannot start a thread"):
             NetlinkBackend(netns=namespace.path)
 
     def test_a_pipe_is_no_namespace(self, tmp_path: Path) -> None:

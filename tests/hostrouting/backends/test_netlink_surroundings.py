@@ -105,11 +105,11 @@ class TestNamespaces:
     @pytest.mark.parametrize(
         ("netns", "words"),
         [
-            ("no-such-one", "no network namespace 'no-such-one': /run/netns/no-such-one: No such file"),
+            ("no-such-one", "network namespace 'no-such-one' does not exist: /run/netns/no-such-one: No such file"),
             ("/nowhere/at/all", "'/nowhere/at/all'"),
             ("nul\0byte", "null byte"),
-            ("/proc/self/ns/mnt", "no network namespace"),
-            ("/dev/null", "no network namespace"),
+            ("/proc/self/ns/mnt", "not a network namespace"),
+            ("/dev/null", "not a network namespace"),
         ],
     )
     def test_a_wrong_one_is_an_error(self, netns: str, words: str) -> None:
@@ -210,7 +210,7 @@ class TestPrivileges:
         assert snapshot == backend.snapshot()
         assert kinds == ["unicast", "no-route"]
         assert not heard
-        words = "this process may not change routing; it takes root, or the capability CAP_NET_ADMIN"
+        words = "this process may not change routes; this requires root or the capability CAP_NET_ADMIN"
         assert refused == [f"{words} (kernel: Operation not permitted)"] * 3
 
     def test_another_namespace_takes_some(self, namespace: Namespace) -> None:
@@ -240,9 +240,9 @@ class TestPrivileges:
         assert caught.value.errno == errno.EAFNOSUPPORT
 
     def test_another_system(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Where netlink is not even known by name, the error says that it takes Linux."""
+        """Without netlink in the socket module, the error says that Linux is required."""
         monkeypatch.delattr(socket, "AF_NETLINK")
-        with pytest.raises(NetlinkUnavailable, match="takes Linux"):
+        with pytest.raises(NetlinkUnavailable, match="requires Linux"):
             NetlinkBackend()
 
     @pytest.mark.parametrize(

@@ -68,7 +68,7 @@ def test_the_other_backend() -> None:
     verbs: list[Callable[[], object]] = [ebtables.of("nft").save, lambda: ebtables.of("nft").add([ARP])]
     for verb in verbs:
         with pytest.raises(
-            EbtablesWrongBackend, match="nft of ebtables has no rules in its table nat, but legacy has 1"
+            EbtablesWrongBackend, match="the nft backend of ebtables has no rules in table nat, but legacy has 1"
         ):
             verb()
     ebtables.of("legacy").delete([ARP])

@@ -117,7 +117,7 @@ def test_rules(line: str) -> None:
 )
 def test_what_is_not_a_rule(line: str) -> None:
     """Anything else would be a command to ebtables-restore, or several."""
-    with pytest.raises(ValueError, match=r"is not a rule: it is one line that begins with a chain"):
+    with pytest.raises(ValueError, match=r"is not a rule: write one line that begins with a chain"):
         require_lines(["PREROUTING -p ARP", line])
 
 

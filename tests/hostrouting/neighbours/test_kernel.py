@@ -129,13 +129,13 @@ class TestOnLinux:
         ]
 
     def test_without_netlink(self) -> None:
-        """Where there is no netlink, it is said."""
+        """Without netlink, the error says so."""
 
         def ask() -> None:
             refuse_netlink()
             KernelLinkLayer().look()
 
-        with pytest.raises(NetlinkUnavailable, match="run it on the host"):
+        with pytest.raises(NetlinkUnavailable, match="run this on the host"):
             in_child(ask)
 
     def test_in_time(self, node: Namespace) -> None:
@@ -204,7 +204,7 @@ class TestStandIn:
     def test_a_list_that_was_interrupted(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """A list that changed while it was read is read again, and given up in the end."""
         assert len(self.look(monkeypatch, _Wire(interrupted=4)).links) == 1
-        with pytest.raises(Unsettled, match="changed each of the 5 times"):
+        with pytest.raises(Unsettled, match="changed during each of 5 attempts"):
             self.look(monkeypatch, _Wire(interrupted=5))
 
     def test_who_is_alive_is_read_last(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,8 +216,8 @@ class TestStandIn:
     @pytest.mark.parametrize(
         ("link", "reason"),
         [
-            ({}, "the kernel does not tell its index"),
-            ({"link": 5, "link_netnsid": -1}, "its namespace has no number here"),
+            ({}, "the kernel does not report its index"),
+            ({"link": 5, "link_netnsid": -1}, "its namespace has no id in this namespace"),
             ({"link": 5}, "index 5 is not a veth"),
             ({"link": 5, "link_netnsid": 0}, "index 5 is not a veth"),
         ],
@@ -238,7 +238,7 @@ class TestStandIn:
             ),
             (OSError(105, "No buffer space available"), r"\(kernel: No buffer space available\)"),
             (OSError("strange"), r"\(kernel: strange\)"),
-            (OSError(97, "Address family not supported"), "there is no netlink here"),
+            (OSError(97, "Address family not supported"), "netlink is not available"),
         ],
     )
     def test_errors(self, monkeypatch: pytest.MonkeyPatch, error: Exception, words: str) -> None:

@@ -88,5 +88,5 @@ def test_mac_addresses_have_one_spelling() -> None:
     assert Neighbour("10.1.0.5", "A:B:C:D:E:F", "a") == Neighbour("10.1.0.5", "0a:0b:0c:0d:0e:0f", "a")
     assert PeerMac("A:B:C:D:E:F") == PeerMac("0a:0b:0c:0d:0e:0f")
     for text in ("", "0a:0b:0c:0d:0e:0g", "0a0b0c0d0e0f", "0a:0b:0c:0d:0e:", "0a:0b:0c:0d:0e:0f\n"):
-        with pytest.raises(ValueError, match="is not a MAC address; it is bytes in hexadecimal with colons"):
+        with pytest.raises(ValueError, match="is not a MAC address; write hexadecimal bytes with colons"):
             canonical_mac(text)

@@ -76,7 +76,7 @@ def test_flags() -> None:
         lambda: nft.remove("first", "mine"),
     ]
     for verb in verbs:
-        with pytest.raises(TableOwned, match="the table ip6 mine is owned by another process, and the kernel"):
+        with pytest.raises(TableOwned, match="the table ip6 mine is owned by another process, and only its owner"):
             verb()
     assert nft.tables["first"] is dormant
     nft.replace(contract_table())

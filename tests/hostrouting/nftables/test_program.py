@@ -74,16 +74,16 @@ def every_verb(nft: NftProgram) -> list[Callable[[], Any]]:
 @pytest.mark.parametrize(
     ("answer", "kind", "words"),
     [
-        (FileNotFoundError(2, "nft"), NftMissing, "there is no program nft in PATH; it is in the package nftables"),
-        (TimeoutError("late"), NftTimeout, "within 10 s; see whether `nft list tables` answers"),
+        (FileNotFoundError(2, "nft"), NftMissing, "the program nft is not in PATH; install the package nftables"),
+        (TimeoutError("late"), NftTimeout, "within 10 s; check that `nft list tables` answers"),
         (PermissionError(13, "Permission denied"), NftRefused, r"nft could not be run \(nft: Permission denied\)"),
-        (Ended(1, err="JSON support not compiled-in\n"), NftTooOld, "does not speak JSON, as it does since 0.9.0"),
-        (Ended(1, err="nft: invalid option -- 'j'\n"), NftTooOld, "take a newer package nftables"),
+        (Ended(1, err="JSON support not compiled-in\n"), NftTooOld, "has no JSON support, which exists since 0.9.0"),
+        (Ended(1, err="nft: invalid option -- 'j'\n"), NftTooOld, "install a newer package nftables"),
         (Ended(1, err="Operation not permitted (you must be root)\n"), NftNotPermitted, "run it as root"),
-        (Ended(1, err=DENIED), NftNotPermitted, "may neither read nftables nor change it"),
+        (Ended(1, err=DENIED), NftNotPermitted, "may not read or change nftables"),
         (Ended(1, err="internal:0:0-0: Error: strange\n\n"), NftRefused, r"\(nft: Error: strange\)"),
-        (Ended(1), NftRefused, "it said nothing"),
-        (Ended(-9), NftRefused, "it was ended by SIGKILL"),
+        (Ended(1), NftRefused, "nft printed no message"),
+        (Ended(-9), NftRefused, "the program was killed by SIGKILL"),
     ],
     ids=str,
 )
@@ -100,7 +100,7 @@ def test_owned() -> None:
     """What is not permitted for a table that another process owns names that process."""
     said = Said(json=Ended(1, err=DENIED), text=Ended(0, OWNED))
     for verb in every_verb(NftProgram(run=said))[3:]:
-        with pytest.raises(TableOwned, match=r"ip6 first is owned by another process \(nft\), and the kernel lets"):
+        with pytest.raises(TableOwned, match=r"ip6 first is owned by another process \(nft\), and only its owner"):
             verb()
     with pytest.raises(TableOwned, match="ip6 old is owned"):
         NftProgram(run=Said(json=Ended(1, err=DENIED), text=Ended(0, OWNED))).remove("old")
@@ -128,7 +128,7 @@ def test_nothing_is_run_without_a_need() -> None:
     """To remove nothing, and to make what we do not make, runs nothing."""
     said = Said()
     NftProgram(run=said).remove()
-    with pytest.raises(ValueError, match=r"'a b' is not a name for a table or a chain"):
+    with pytest.raises(ValueError, match=r"'a b' is not a valid table or chain name"):
         NftProgram(run=said).table("a b")
     assert said.asked == []
 

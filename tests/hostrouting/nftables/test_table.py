@@ -43,17 +43,17 @@ def test_addresses_in_any_spelling() -> None:
 @pytest.mark.parametrize(
     ("field", "value", "words"),
     [
-        ("iif", "eth0", "'iif' is not a field that is matched here; one of iifname, oifname"),
-        ("iifname", "eth*", "iifname cannot be 'eth*': it is a name of [A-Za-z0-9_.-]{1,15}"),
+        ("iif", "eth0", "'iif' is not a supported field; use one of iifname, oifname"),
+        ("iifname", "eth*", "iifname cannot be 'eth*': use a name that matches [A-Za-z0-9_.-]{1,15}"),
         ("iifname", 'eth0";x', "iifname cannot be"),
         ("iifname", ".", "iifname cannot be '.'"),
         ("iifname", "x" * 16, "iifname cannot be"),
         ("iifname", 5, "iifname cannot be 5"),
         ("iifname", "fe80::1", "iifname cannot be fe80::1/128"),
-        ("icmpv6 type", 256, "icmpv6 type cannot be 256: it is a number in 0..255"),
+        ("icmpv6 type", 256, "icmpv6 type cannot be 256: use a number in 0..255"),
         ("icmpv6 type", True, "icmpv6 type cannot be True"),
         ("icmpv6 type", "echo-request", "icmpv6 type cannot be 'echo-request'"),
-        ("ip6 saddr", "eth0", "ip6 saddr cannot be 'eth0': it is an IPv6 address"),
+        ("ip6 saddr", "eth0", "ip6 saddr cannot be 'eth0': use an IPv6 address"),
         ("ip6 saddr", "fe80::1%eth0", "'fe80::1%eth0' has a zone"),
         ("ip6 saddr", IPv6Address("fe80::1%eth0"), "'fe80::1%eth0' has a zone"),
         ("ip6 saddr", "fe80::1/64", "fe80::1/64 has host bits set"),
@@ -71,11 +71,11 @@ def test_what_is_not_a_statement() -> None:
     other: Any = "iifname"
     with pytest.raises(ValueError, match="iifname has no values"):
         Match(other, [])
-    with pytest.raises(ValueError, match="'iifname' cannot be rewritten; ip6 saddr and ip6 daddr can"):
+    with pytest.raises(ValueError, match="'iifname' cannot be rewritten; use ip6 saddr or ip6 daddr"):
         Rewrite(other, "fe80::1")
     with pytest.raises(ValueError, match="'fe80::1%eth0' has a zone"):
         Rewrite("ip6 saddr", "fe80::1%eth0")
-    with pytest.raises(ValueError, match="'iifname' is not a verdict of ours; return is"):
+    with pytest.raises(ValueError, match="'iifname' is not a supported verdict; use return"):
         Verdict(other)
 
 
