@@ -52,7 +52,7 @@ class SavedBackend:
 
     def change(self, changes: Iterable[Change]) -> tuple[Outcome, ...]:
         """Raise BackendError: a saved snapshot cannot be changed."""
-        raise BackendError(f"a saved snapshot cannot be changed ({len(list(changes))} changes were asked for)")
+        raise BackendError(f"a saved snapshot cannot be changed ({len(list(changes))} changes were requested)")
 
     def watch(self) -> _Still:
         """See RouteBackend: no change ever comes."""

@@ -58,7 +58,9 @@ def look_up(channel: Channel, destinations: Sequence[IP], flow: Flow) -> tuple[A
     except NoDevice as missing:
         raise BackendError(f"cannot look up: {missing.problem}", errno=errno.ENODEV) from missing
     except struct.error as error:
-        raise BackendError(f"the kernel cannot be asked about {flow}: {error}", errno=errno.ERANGE) from error
+        raise BackendError(
+            f"cannot look up {flow}: a value does not fit into a kernel message: {error}", errno=errno.ERANGE
+        ) from error
     width = destinations[0].max_prefixlen // 8
     packed = [int(address).to_bytes(width, "big") for address in destinations]
     reader = _Answers(channel, flow, family)

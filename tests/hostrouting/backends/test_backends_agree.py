@@ -136,7 +136,10 @@ def empty(backend: RouteBackend, family: int) -> None:
 
 
 def told(outcomes: tuple[Outcome, ...]) -> list[tuple[object, ...]]:
-    """The result of each change: the class of the error and its number."""
+    """The result of each change: the class of the error and its number.
+
+    For a single change also the text, without the kernel's own. (In a batch the details are read afterwards.)
+    """
     words = [str(it.error).partition(" (kernel:")[0] for it in outcomes] if len(outcomes) == 1 else [""] * len(outcomes)
     return [
         () if it.error is None else (type(it.error).__name__, it.error.errno, said)
