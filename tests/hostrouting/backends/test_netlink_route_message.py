@@ -248,5 +248,5 @@ class TestFillingIn:
     def test_another_order_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """If attributes were written in a different order, an error would be raised."""
         monkeypatch.setattr(route_message, "ROUTE", ROUTE[::-1])
-        with pytest.raises(AssertionError, match="not in its place"):
+        with pytest.raises(AssertionError, match="not at its expected offset"):
             ChangeEncoder(number_of).message(Change("add", PLAIN), 0)
