@@ -1,7 +1,7 @@
-"""What the tasks ask of a kernel that is not ready yet, and the proof that it agrees with us.
+"""What the tasks ask of a kernel that may not be ready yet, and the check that it agrees with the engine.
 
-Here: waiting for what is missing, by the kernel's own events; comparing its answers with the engine's. Not here: what
-is done with the answers (`tasks`).
+Here: waiting for missing devices and routes by kernel events; comparing the kernel's answers with the engine's. Not
+here: what is done with the answers (`tasks`).
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ __all__ = ["Examination", "await_found", "await_plan", "examine", "is_any_route_
 
 T = TypeVar("T")
 
-_TRIES = 3  # at an examination in which the kernel and we disagree: the tables may have changed in between
+_TRIES = 3  # for an examination in which kernel and engine disagree: the tables may have changed meanwhile
 _AT_ONCE = 4096  # destinations in one lookup
-_RESTLESS = "the route tables changed all the while they were read; the verdict is about the last reading"
+_RESTLESS = "the route tables kept changing while they were read; the verdict is for the last snapshot"
 
 
 def is_any_route_ours(backend: RouteBackend, protocol: int) -> bool:
-    """Whether any route carries our protocol."""
+    """Whether any route carries our route protocol."""
     return bool(backend.snapshot(family=IPV4, protocol=protocol).routes)
 
 
 def read(backend: RouteBackend) -> tuple[Snapshot, bool]:
-    """What there is of IPv4, and whether it kept still: on a host that never rests the last reading has to do."""
+    """The IPv4 state, and whether it is consistent: if the tables keep changing, this is the last snapshot."""
     try:
         return backend.snapshot(family=IPV4), True
     except Unsettled as error:
@@ -60,10 +60,10 @@ def await_plan(
     former: Collection[int] = (),
     wait: float,
 ) -> tuple[RoutePlan, Snapshot]:
-    """The plan, as soon as the host is ready for all that is wanted; NotReady says what was seen last."""
+    """The plan, once everything it needs is there. Raises NotReady, which names what was missing last."""
 
     def attempt() -> tuple[tuple[RoutePlan, Snapshot] | None, str]:
-        # Each change is exact, and the table is read back: no more is asked of this reading than to be nearly true.
+        # A slightly stale read is fine: every change is exact and verified.
         before, _ = read(backend)
         plan = plan_routes(wanted, before, protocol=protocol, former=former)
         if not plan.pending:
@@ -75,21 +75,21 @@ def await_plan(
 
 @attrs.frozen
 class Examination:
-    """What a check found, and where: the report, its repair, and what the kernel answered otherwise than its tables."""
+    """The result of a check: the report, its repair, and where the kernel's answers differ from its tables."""
 
     report: OverlapReport
     repair: Repair
     fib: Fib = attrs.field(eq=False, repr=False)
-    """The tables that it was found in."""
+    """The tables that were checked."""
     surprises: tuple[str, ...] = ()
     restless: bool = False
-    """Whether the tables changed all the while they were read."""
+    """Whether the tables kept changing while they were read."""
     instead: str = ""
-    """What there was instead of a default route, where none was there by the deadline."""
+    """What was there instead of a default route, if there was none by the deadline."""
 
     @property
     def verdict(self) -> str:
-        """The report's; but never an ok about tables that changed all the while."""
+        """The report's verdict, but never "ok" if the tables kept changing."""
         return "undecided" if self.restless and self.report.verdict == "ok" else self.report.verdict
 
 
@@ -101,11 +101,12 @@ def examine(
     wait: float,
     gateway: IP | None = None,
 ) -> Examination:
-    """Check the expected CIDRs on the kernel as it is, once there is a default route to expect anything of.
+    """Check the expected CIDRs on the kernel, once it has a default route.
 
-    The kernel itself is asked once in every cell, and all again where it does not agree with its tables. Where that
-    stays so, the verdict follows the kernel. When it does not answer, the error carries the tables. Without a default
-    route by the deadline, the verdict says so. The repair leads to the `gateway`, where one is given.
+    The kernel itself is asked once in every cell. If an answer disagrees with its tables, the whole examination is
+    repeated; if they still disagree, the verdict follows the kernel. If the kernel does not answer, the error carries
+    the tables. Without a default route by the deadline, the verdict is no-default-route. The repair uses `gateway` if
+    it is given.
     """
     cidrs = [Prefix.of(cidr) for cidr in config.route_overlap.expected_cidrs]
     last: list[Examination] = []
@@ -147,19 +148,19 @@ def _examine_once(
 
 
 class _Surprise(NamedTuple):
-    """What the kernel would do with packets, and that its tables say otherwise, in a sentence."""
+    """The kernel's decision for packets where its tables differ, and a message about it."""
 
     decision: Decision
     text: str
 
 
 def _surprises(backend: RouteBackend, fib: Fib, report: OverlapReport) -> Iterator[tuple[int, _Surprise]]:
-    """Where the kernel, asked in each cell, does not say what its tables do: by the first address of the cell."""
+    """Ask the kernel in each cell; yield where the answer differs from the tables, by the first address of the cell."""
     if not report.expected_devs:
         return
     asked: dict[int, Decision] = {}
     for cidr in report.cidrs:
-        # The kernel is asked about a plain packet, and a decision is a plain packet's first of all.
+        # The kernel is asked about a plain packet, which is what a decision describes first.
         for cell in fib.cells(cidr):
             asked.setdefault(cell.first, cell.decision)
     places = sorted(asked)
@@ -176,7 +177,7 @@ def _surprises(backend: RouteBackend, fib: Fib, report: OverlapReport) -> Iterat
 
 
 def _as_answered(decision: Decision, answer: Answer) -> Decision:
-    """The kernel's answer as a decision; what an address is by itself it stays."""
+    """The kernel's answer as a decision; a kind that follows from the address alone is kept."""
     by_address = decision.route is not None and decision.kind != decision.route.type
     route = answer.route
     return Decision(decision.kind if by_address else answer.kind, None, route, () if route is None else route.legs)
@@ -185,7 +186,7 @@ def _as_answered(decision: Decision, answer: Answer) -> Decision:
 def _agree(decision: Decision, answer: Answer) -> bool:
     route = answer.route
     if route is None or decision.route is None:
-        # To a lookup, a rule's "unreachable" and no route at all are one error; own addresses have no route in some.
+        # A lookup gives one error for a rule's "unreachable" and for no route; own addresses may have no route.
         missing = {"no-route", "unreachable"}
         return decision.kind == answer.kind or {decision.kind, answer.kind} <= missing or decision.kind == "local"
     mine = (decision.route, *decision.in_turn)
@@ -201,19 +202,19 @@ def _words(answer: Answer) -> str:
 def await_found(
     ctx: phases.Context, backend: RouteBackend, attempt: Callable[[], tuple[T | None, str]], *, wait: float
 ) -> T:
-    """Attempt, and again whenever the kernel says that something has changed, for so many seconds."""
+    """Attempt, and repeat whenever the kernel reports a change, for up to `wait` seconds."""
     end = ctx.clock.now() + wait
     ctx.check()
     found, missing = attempt()
     if found is not None:
-        return found  # as nearly always: then nobody has to listen
+        return found  # the usual case: no need to listen
     if not wait:
         raise _gave_up(missing, wait)
     told = False
     with backend.watch() as watch, ctx.on_cancel(watch.wake):
         while True:
             ctx.check()
-            # The first time too: what was missing may have come before anybody listened.
+            # Repeat once after listening has begun: the change may have come before that.
             found, missing = attempt()
             if found is not None:
                 return found
@@ -221,10 +222,11 @@ def await_found(
             if left <= 0:
                 raise _gave_up(missing, wait)
             if not told:
-                ctx.log.info("not yet, and waited for up to %g s: %s", wait, missing)
+                ctx.log.info("waiting for up to %g s, because this is not there yet: %s", wait, missing)
                 told = True
             if not watch.wait(left, clock=ctx.clock):
-                # The seconds are over: on a clock of its own the run has yet to let them pass, and would ask for ever.
+                # The time is up. With a clock of its own, the run must still advance that clock, or it would loop
+                # forever.
                 ctx.sleep(end - ctx.clock.now())
 
 

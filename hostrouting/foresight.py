@@ -1,12 +1,13 @@
-"""A route that is wanted, and had, where a route of the kernel's own belongs: for how long it is had.
+"""Wanted routes that occupy the key of one of the kernel's own routes: they work now, but not after a boot.
 
-Here: which of the wanted routes that is true of, and what to write in their place. Not here: conflicts that are there
-already (`plan`), and the words (`wording`).
+Here: which wanted routes this affects, and what to configure instead. Not here: conflicts that exist already (`plan`),
+and the messages (`wording`).
 
-The kernel puts the route of an address behind what holds its key. So a route in its place goes on deciding, even after
-the device was set down and up; but a boot, or its own link going down, takes it away, and then the kernel's route
-holds the key first. A route that is not ours is not replaced: from then on ours cannot be had, and no machine starts.
-Which route an address brings is known beforehand (`connected`), and so is this.
+The kernel adds the route of an address behind the route that holds its key. So a static route with that key stays in
+use, even after the device was set down and up. But a boot, or setting down the static route's own device, deletes it,
+and then the kernel's route holds the key first. A route that is not ours is never replaced: from then on our route
+cannot be added, and no machine starts. The route that an address adds is known beforehand (`connected`), so this can be
+reported beforehand.
 """
 
 from collections.abc import Collection, Iterator
@@ -24,23 +25,23 @@ __all__ = ["Foreseen", "foresee"]
 
 @attrs.frozen
 class Foreseen:
-    """A route that does not last, and the addresses that bring the kernel's own route in its place."""
+    """A route that will not last, and the addresses whose kernel routes will take its key."""
 
     wanted: Route
     addresses: tuple[Address, ...]
     instead: tuple[DesiredRoute, ...]
-    """What wins without touching the kernel's route; empty where that takes more than two routes."""
+    """Routes that win without touching the kernel's route; empty if that takes more than two routes."""
     lacking: tuple[DesiredRoute, ...]
-    """Those of them that are not wanted yet."""
+    """Those of them that are not configured yet."""
 
 
 def foresee(
     desired: Collection[DesiredRoute], fib: Fib, uplink: Uplink, *, ours: Collection[int], refused: Collection[object]
 ) -> Iterator[Foreseen]:
-    """Which of the wanted routes do not last, in order; `refused` are the keys of those that are not had anyway."""
+    """The wanted routes that will not last, in order; `refused` are the keys of routes that cannot be added anyway."""
     brought = connected_routes(fib.snapshot)
     networks = {route.prefix.network for route in brought.values()}
-    # Few wishes begin where a network does, and to hash each would take longer.
+    # Few wanted routes begin where a network does; hashing each one would take longer.
     near = {wish.key: wish for wish in desired if wish.destination.network in networks}
     keys = {route.key for route in brought.values() if route.key in near and route.key not in refused}
 

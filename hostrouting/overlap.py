@@ -1,7 +1,6 @@
-"""Expected CIDRs and the kernel's decisions: what escapes, and the verdict.
+"""Compare the kernel's decisions with the expected CIDRs: the escapes, and the verdict.
 
-Here: facts, as values. Not here: the sentences in which they are told (`wording`), and what closes an escape
-(`repair`).
+Here: facts, as values. Not here: the messages about them (`wording`), and the routes that close an escape (`repair`).
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -33,20 +32,20 @@ __all__ = [
 
 Verdict: TypeAlias = Literal["ok", "overlap", "no-default-route", "undecided"]
 Escape: TypeAlias = Literal["overlap", "no-route", "unreachable", "blackhole", "prohibit"]
-# How a decision escapes, and by which devices; None when it does not.
+# How a decision escapes, and by which devices; None if it does not escape.
 Judged: TypeAlias = tuple[Escape, tuple[str, ...]] | None
 
-_LOOPBACK = Prefix.of(LOOPBACK)  # every host's own, and told of no one
+_LOOPBACK = Prefix.of(LOOPBACK)  # on every host, so it is not reported
 
 
 @attrs.frozen
 class Finding:
-    """A range of an expected CIDR, as integers, both ends included, that does not leave by an expected device.
+    """A range of an expected CIDR that does not leave by an expected device, as integers, both ends included.
 
-    `devs` are those by which it leaves instead, as far as they are known.
+    `devs` are the devices that it leaves by instead, if they are known.
 
-    Single addresses of the host's own inside the range, or beside it within the prefix of the same route, are
-    counted in: they go nowhere, and without them the range is said in one line.
+    The range includes the host's single addresses that are inside it, or next to it within the prefix of the same
+    route: no packet for them leaves the host, and with them the range fits in one line.
     """
 
     cidr: Prefix
@@ -56,13 +55,13 @@ class Finding:
     devs: tuple[str, ...]
     decision: Decision
     surprise: bool = False
-    """Whether it is the kernel's own answer, and its tables say otherwise."""
+    """Whether the kernel's answer to a lookup differs from its tables here."""
     unexplained: bool = False
-    """Whether its route says that it is the kernel's, and no address of its device explains it."""
+    """Whether the route has protocol kernel, but no address of its device explains it."""
 
     @property
     def prefixes(self) -> tuple[Prefix, ...]:
-        """The range in the fewest blocks."""
+        """The range as the fewest blocks."""
         return tuple(prefixes_between(self.cidr.family, self.first, self.last))
 
     def __repr__(self) -> str:
@@ -73,10 +72,10 @@ class Finding:
 
 @attrs.frozen
 class Note:
-    """What the verdict does not hold for: packets of which all of one of the `cases` is true, which go by `decision`.
+    """An exception to the verdict: packets for which one of the `cases` applies in full are decided by `decision`.
 
-    It is true of some addresses between `first` and `last`; `more_routes` counts those besides the decision's by which
-    such packets fare alike. `escapes` tells whether they escape.
+    This holds for some addresses between `first` and `last`. `more_routes` is the number of other routes that decide
+    such packets in the same way. `escapes`: whether such packets escape.
     """
 
     cidr: Prefix
@@ -96,7 +95,7 @@ class Note:
 
 @attrs.frozen
 class Kept:
-    """A range of an expected CIDR, wider than one address, that is the host's own: packets for it never leave."""
+    """A range of an expected CIDR, wider than one address, that is delivered on this host: no packet for it leaves."""
 
     cidr: Prefix
     first: int
@@ -109,7 +108,7 @@ class Kept:
 
 @attrs.frozen
 class Suppressed:
-    """A default route that plain packets do not take, for a rule suppresses it and another default route takes them."""
+    """A default route that plain packets skip, because a rule suppresses it and another default route is used."""
 
     route: Route
     rule: Rule
@@ -117,7 +116,7 @@ class Suppressed:
 
 @attrs.frozen
 class OverlapReport:
-    """The verdict on the expected CIDRs, and what it rests on. Findings are sorted, disjoint within a CIDR."""
+    """The verdict on the expected CIDRs, with its reasons. Findings are sorted, and disjoint within a CIDR."""
 
     verdict: Verdict
     cidrs: tuple[Prefix, ...]
@@ -127,7 +126,7 @@ class OverlapReport:
     notes: tuple[Note, ...] = ()
     kept: tuple[Kept, ...] = ()
     suppressed: tuple[Suppressed, ...] = ()
-    """The default routes that are not expected because of it; none where the devices were named."""
+    """The default routes that are not expected for this reason; empty if the devices were named."""
 
 
 def check_overlap(
@@ -138,18 +137,21 @@ def check_overlap(
     allowed_devs: Iterable[str] = (),
     flow: Flow = ANY,
 ) -> OverlapReport:
-    """Whether every address of every CIDR leaves by an expected device.
+    """Check whether every address of every CIDR leaves by an expected device.
 
-    Expected are `expected_devs`, or the devices of the default route of the CIDRs' family when none are given.
-    `allowed_devs` are patterns of devices that may carry some of it too. A CIDR may be text, such as "172.16.0.0/16".
-    ValueError for a text that is none, and for CIDRs of both families at once; TypeError for a text where a list is
-    meant.
+    Expected are `expected_devs`, or, without them, the devices of the default route of the CIDRs' family.
+    `allowed_devs` are patterns of devices that may also carry a part of a CIDR. A CIDR may be text, such as
+    "172.16.0.0/16". Raises ValueError for text that is not a CIDR and for CIDRs of both families; TypeError for a
+    string where a list is expected.
     """
     require(fib, Fib, "check_overlap", "write Fib(snapshot)")
     expected = tuple(sorted({as_prefix(cidr) for cidr in listed(cidrs, "check_overlap: cidrs")}))
     families = {cidr.family for cidr in expected}
     if len(families) > 1:
-        raise ValueError("CIDRs of IPv4 and of IPv6 are two checks: each family has a default route of its own")
+        raise ValueError(
+            "IPv4 and IPv6 CIDRs cannot be checked together, because each family has its own default route; call "
+            "check_overlap once for each family"
+        )
     family = families.pop() if families else IPV4
     named = tuple(dict.fromkeys(names(expected_devs, "check_overlap: expected_devs")))
     suppressed: tuple[Suppressed, ...] = ()
@@ -183,9 +185,9 @@ def check_overlap(
 
 
 def follow_kernel(report: OverlapReport, fib: Fib, told: Mapping[int, Decision]) -> OverlapReport:
-    """The report as the kernel has it: `told` is what it answered in cells where its tables say otherwise.
+    """Return the report with the kernel's answers: `told` holds its answer for each cell where its tables differ.
 
-    Each by the first address of the cell. The kernel is right: where a packet goes is what it does with it.
+    The key is the first address of the cell. The kernel's answer wins, because it is what happens to packets.
     """
     if not told:
         return report
@@ -203,7 +205,7 @@ def follow_kernel(report: OverlapReport, fib: Fib, told: Mapping[int, Decision])
 
 
 def _owned(findings: Iterable[Finding], fib: Fib) -> tuple[Finding, ...]:
-    """The same, and it is told whose routes they are not."""
+    """Mark the findings whose route has protocol kernel but no address that explains it."""
     found: list[Finding] = []
     for it in findings:
         route = it.decision.route
@@ -217,34 +219,34 @@ def _verdict(findings: Sequence[Finding], notes: Iterable[Note]) -> Verdict:
 
 
 class Judge:
-    """Tells decisions that are welcome from escapes."""
+    """Decides whether a decision is fine or an escape."""
 
     def __init__(
         self, expected_devs: tuple[str, ...], allowed_devs: tuple[str, ...], *, blocks: PodBlocks | None = None
     ) -> None:
-        """Take the expected devices by name, the allowed ones by pattern, and the pod blocks of the host's own."""
+        """Take the expected devices by name, the allowed ones by pattern, and this host's pod blocks."""
         self._welcome = dict.fromkeys(expected_devs, True)
         self._allowed, self._blocks = allowed_devs, blocks
 
     def escape(self, decision: Decision) -> Judged:
-        """How the decision escapes, and by which devices; None when it does not."""
+        """How the decision escapes, and by which devices; None if it does not escape."""
         kind = decision.kind
         if kind in {"no-route", "unreachable", "blackhole", "prohibit"}:
             return None if self.is_own_block(decision) else (kind, ())
         if decision.own:
             return None
-        # A way without a device that we know is none that anybody expected. No kernel makes the types that are left,
-        # and nobody can tell where they lead.
+        # A next hop with an unknown device cannot be an expected one. The remaining route types are never created by a
+        # kernel, and their destination is unknown.
         if decision.goes_out and self.likes(decision.legs):
             return None
         return "overlap", tuple(dev for dev in decision.devs if not self._is_welcome(dev))
 
     def is_own_block(self, decision: Decision) -> bool:
-        """Whether a route refuses the packets because they are for a pod block of the host's own."""
+        """Whether a route refuses the packets because they are for one of this host's pod blocks."""
         return self._blocks is not None and decision.route is not None and self._blocks.holds(decision.route)
 
     def likes(self, legs: tuple[NextHop, ...]) -> bool:
-        """Whether packets that are sent by these legs leave as they should, whichever they take."""
+        """Whether packets leave by an expected or allowed device, whichever of these next hops they take."""
         for leg in legs:
             if leg.dev is None or not self._is_welcome(leg.dev):
                 return False
@@ -259,10 +261,10 @@ class Judge:
 
 
 def _findings(cidr: Prefix, cells: list[Cell], judge: Judge) -> list[Finding]:
-    """The escapes of one CIDR, neighbours by the same rule and route in one; what is not among its cells is welcome."""
+    """The escapes of one CIDR; neighbours with the same rule and route are merged. Ranges without a cell are fine."""
     found: list[Finding] = []
-    # Whether the last finding ends where the next cell begins, but for single own addresses; how many addresses of
-    # that sort have just gone by; and where the next cell begins if none is left out.
+    # `touching`: the last finding ends where the next cell begins, ignoring single own addresses. `own`: the number of
+    # single own addresses just passed. `following`: where the next cell begins if there is no gap.
     touching, own, following = False, 0, cidr.first
     for cell in cells:
         if cell.first != following:
@@ -303,18 +305,18 @@ def _same(one: Finding, other: Finding) -> bool:
 
 
 def _counts_in(decision: Decision, address: int) -> bool:
-    """Whether an own address may be counted in with a neighbour that is decided like this."""
+    """Whether an own address may be merged into a neighbour with this decision."""
     route = decision.route
     return route is None or route.prefix.first <= address <= route.prefix.last
 
 
 def _kept(cidr: Prefix, cells: Iterable[Cell], judge: Judge) -> Iterator[Kept]:
-    """The ranges that a route of type local gives to the host, as it does its single addresses; and its pod blocks."""
+    """Ranges that a route of type local delivers to this host, as for its single addresses; and its pod blocks."""
     blocks: dict[int, Kept] = {}
     for cell in cells:
         route = cell.decision.route
         if route is not None and judge.is_own_block(cell.decision):
-            # Pods are all over it: it is told once, whole.
+            # Pods split the block into many cells: it is reported once, as a whole.
             first, last = max(route.prefix.first, cidr.first), min(route.prefix.last, cidr.last)
             blocks.setdefault(id(route), Kept(cidr, first, last, cell.decision))
         if cell.decision.kind != "local" or route is None or route.type != "local" or route.prefix == _LOOPBACK:
@@ -325,7 +327,7 @@ def _kept(cidr: Prefix, cells: Iterable[Cell], judge: Judge) -> Iterator[Kept]:
 
 
 def _notes(cidr: Prefix, cells: Iterable[Cell], judge: Judge) -> Iterator[Note]:
-    """What could make the judgement on a cell another: one note for packets of one kind that fare alike."""
+    """Yield the packets that would change the judgement on a cell: one note per kind of packet and kind of escape."""
     extents: dict[int, tuple[Decision, int, int]] = {}
     for cell in cells:
         if cell.decision.variants:
@@ -336,13 +338,13 @@ def _notes(cidr: Prefix, cells: Iterable[Cell], judge: Judge) -> Iterator[Note]:
     for decision, low, high in extents.values():
         escapes = judge.escape(decision) is not None
         for variant in decision.variants:
-            # Many ranges have few variants among them.
+            # Many ranges share few variants.
             if id(variant.decision) not in judged:
                 judged[id(variant.decision)] = judge.escape(variant.decision)
             escape = judged[id(variant.decision)]
             if (escape is not None) is escapes:
                 continue
-            # There is one value for equal cases, so that it need not be looked into.
+            # Equal cases are one object, so its id is enough.
             key = (id(variant.cases), escape)
             first, last, leading, routes = found.setdefault(key, (low, high, variant, {}))
             routes[id(variant.decision.route)] = None

@@ -1,10 +1,11 @@
-"""Routes that refuse packets for a pod block of this host's own, and so are no escape.
+"""Routes that refuse packets for this host's own pod blocks; such routes are not escapes.
 
-Here: which routes of a host are of that kind. Not here: what each CNI installs (`cni_routes`), and what is made of a
-route that is not (`overlap`).
+Here: which routes of a host are of that kind. Not here: which ones each CNI installs (`cni_routes`), and how the other
+refusing routes are judged (`overlap`).
 
-A CNI that gives a node a block of addresses often has the node drop what is for an address of it that no pod has: else
-such packets go to the router, which sends them back. The pods themselves have longer prefixes, by devices of the CNI.
+A CNI that gives a node a block of addresses often makes the node drop packets for addresses that no pod has. Without
+that, such packets go to the router, which sends them back. The pods themselves have longer prefixes, by devices of the
+CNI.
 """
 
 from hostrouting.cni_routes import CNI_ROUTES, CniRoute
@@ -15,19 +16,19 @@ __all__ = ["PodBlocks"]
 
 
 class PodBlocks:
-    """The pod blocks of one host, within some CIDRs."""
+    """The pod blocks of one host, within the checked CIDRs."""
 
     def __init__(self, fib: Fib, cidrs: tuple[Prefix, ...], allowed: tuple[str, ...]) -> None:
         """Take the host, the CIDRs that are checked, and the patterns of devices that may carry a part of them."""
         self._fib, self._cidrs, self._allowed = fib, cidrs, allowed
-        # By the id of a route, which is kept with it.
+        # By id of the route; the route is stored too, so that its id stays valid.
         self._known: dict[int, tuple[Route, bool]] = {}
 
     def holds(self, route: Route) -> bool:
-        """Whether the route refuses packets for a block of the host's own.
+        """Whether the route refuses packets for one of this host's pod blocks.
 
-        It does where a CNI leaves such a route, or where a route by an allowed device leads into its prefix. That
-        prefix must be a part of a CIDR: what refuses a whole one, or more, is about other nodes too.
+        True for a route that a CNI adds, and for a route whose prefix contains a route by an allowed device. The prefix
+        must be smaller than a checked CIDR: a route that refuses a whole CIDR, or more, affects other nodes too.
         """
         known = self._known.get(id(route))
         if known is None:
@@ -56,6 +57,6 @@ class PodBlocks:
 
 
 def _is_like(dev: str, pattern: str) -> bool:
-    from fnmatch import fnmatchcase  # noqa: PLC0415  loaded when the first such route is seen
+    from fnmatch import fnmatchcase  # noqa: PLC0415  loaded when the first such route is found
 
     return fnmatchcase(dev, pattern)

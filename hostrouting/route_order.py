@@ -1,8 +1,8 @@
-"""Which changes bring the routes of one key back into the order in which they were, as far as they are ours.
+"""The changes that restore the former order of the routes with one key, as far as our routes are concerned.
 
-Here: from the routes that are there and those that were, the changes in between. Not here: when that is wanted, and
-carrying it out (`apply`). The kernel puts a route before all others of its key or behind them, never between two; so
-not every order can be had back.
+Here: from the present and the former routes, the changes between them. Not here: when to restore, and carrying it out
+(`apply`). The kernel can add a route before or after all others with the same key, never between two of them, so some
+orders cannot be restored.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["as_taken", "put_back", "take_away"]
 
 
 def put_back(there: tuple[Route, ...], then: tuple[Route, ...], ours: Collection[int]) -> Iterator[Change]:
-    """What is ours and missing of one key, put where it stood: ahead of what is there, or behind it."""
+    """Add our missing routes of one key where they were: before the present routes, or after them."""
     while (wrong := _misplaced(there, then, ours)) is not None:
         yield Change("delete", wrong)
         there = tuple(it for it in there if it != wrong)
@@ -33,19 +33,19 @@ def put_back(there: tuple[Route, ...], then: tuple[Route, ...], ours: Collection
 
 
 def take_away(there: tuple[Route, ...], then: tuple[Route, ...], ours: Collection[int]) -> Iterator[Change]:
-    """What is ours and was not there."""
+    """Delete our routes that were not there before."""
     for route in there:
         if _is_new(route, then, ours):
             yield Change("delete", route)
 
 
 def as_taken(routes: tuple[Route, ...]) -> object:
-    """The routes of a key as far as their order can be restored: the one that the kernel takes, and those behind it."""
+    """The routes of a key as far as their order can be restored: the one that the kernel uses, and those behind it."""
     return routes[:1], sorted(map(str, routes[1:]))
 
 
 def _ahead(there: tuple[Route, ...], then: tuple[Route, ...], ours: Collection[int]) -> int:
-    """How many of those that stood there stood ahead of what is first now; nothing of ours, of a newcomer's."""
+    """How many former routes were ahead of the present first one; 0 if that is new and not ours."""
     known = [then.index(it) for it in there if it in then]
     if not there or not (there[0] in then or _is_new(there[0], then, ours)):
         return 0
@@ -53,7 +53,7 @@ def _ahead(there: tuple[Route, ...], then: tuple[Route, ...], ours: Collection[i
 
 
 def _misplaced(there: tuple[Route, ...], then: tuple[Route, ...], ours: Collection[int]) -> Route | None:
-    """A route of ours that is first now, before one that it stood behind."""
+    """Return our route that is first now, if a route that was ahead of it is still there."""
     first = next((it for it in there if it in then), None)
     was_first = next((it for it in then if it in there), None)
     return first if first is not None and first != was_first and first.protocol in ours else None

@@ -1,7 +1,7 @@
-"""The edge to the kernel's routing: what a backend promises, the real one, and the fake one.
+"""The edge to the kernel's routing: the contract, the real backend, and the fake one.
 
-base      the promises, and the words in which changes and answers are spoken
-deletion  which route a delete is about; bounds: which routes no kernel can be told; refusal: errors, in words
+base      the contract, and the values for changes and answers
+deletion  which route a delete matches; bounds: routes that fit into no message; refusal: error messages
 netlink   Linux itself
 memory    a kernel in a dictionary
 """

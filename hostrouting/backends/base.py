@@ -1,8 +1,8 @@
-"""What a backend promises, and the values that go in and out of it. No kernel is spoken to here.
+"""The contract of a backend, and its input and output values. This module does not talk to any kernel.
 
-A backend is the only way to a kernel's routing, real or fake. It decides nothing: which routes are wanted, and what
-is to be done about a refusal, is decided above it. The promises are checked, on any backend, by the contract suite in
-`hostrouting.testing`.
+A backend is the only access to a kernel's routing, real or fake. It makes no decisions: which routes are wanted, and
+how to handle a refusal, is decided in the layers above. The contract suite in `hostrouting.testing` checks these
+promises on any backend.
 """
 
 from __future__ import annotations
@@ -43,23 +43,24 @@ Verb: TypeAlias = Literal["add", "append", "prepend", "replace", "delete"]
 
 @attrs.frozen
 class Change:
-    """One thing to do to one route, in the kernel's own sense of the verb.
+    """One thing to do with one route; the verbs mean what they mean to the kernel.
 
-    - `add`: RouteExists when the key (IPv4: table, prefix, tos, metric) is held by any route, its own twin included.
-    - `append`: a second route beside the holder of the key, after it; RouteExists for an exact twin.
-    - `prepend`: the same, before the holders of the key: it is then the one that the kernel takes.
-    - `replace`: rewrites the first holder of the key, whoever it belongs to, or adds when nobody holds it. The
-      kernel answers RouteExists when exactly this route already stands behind the first holder.
-    - `delete`: the one route that is exactly this, in everything that it says; NoSuchRoute if none is. What Linux
-      itself would take for it (any metric when 0 is asked for, any gateway or source when none is) stays; where that
-      stands before it, it is RouteRefused with ENOTUNIQ.
+    - `add`: RouteExists if any route, also an identical one, has the same key (IPv4: table, prefix, tos, metric).
+    - `append`: adds the route after those with the same key; RouteExists if the identical route exists.
+    - `prepend`: the same, but before those with the same key, so that the kernel uses it.
+    - `replace`: rewrites the first route with this key, whoever added it; adds the route if there is none. RouteExists
+      if exactly this route already exists behind the first one.
+    - `delete`: deletes the route that is equal in every field; NoSuchRoute if there is none. Linux itself would match
+      more routes (any metric if 0 is given, any gateway or source if none is given). Those stay: if Linux would
+      delete such a route first, the result is RouteRefused with ENOTUNIQ.
 
-    A number that does not fit into a message of the kernel's is InvalidRoute with ERANGE.
+    A number that does not fit into a kernel message is InvalidRoute with ERANGE.
 
-    What a snapshot shows of the state of a leg (linkdown, dead, pervasive) is no part of what is asked for, nor is the
-    weight of an only leg: a route can be handed back as it was read. In IPv6 `add` is refused in the same way, but
-    `append` of a route with a gateway makes one ECMP route with those that stand there, and `replace` takes the place
-    of all legs of one; a metric of 0 is 1024, a protocol of 0 is 3, and scope and tos tell no routes apart.
+    The state of a next hop in a snapshot (linkdown, dead, pervasive) is ignored in a request, and so is the weight of a
+    single next hop: a route can be passed back as it was read. In IPv6, `add` is refused in the same cases, but
+    `append` of a route with a gateway merges it with the existing ones into one ECMP route, and `replace` replaces all
+    next hops of such a route; a metric of 0 means 1024, a protocol of 0 means 3, and scope and tos are not part of a
+    route's identity.
     """
 
     verb: Verb
@@ -74,7 +75,7 @@ class Change:
 
 @attrs.frozen
 class Outcome:
-    """What became of a change: done, or refused with the error."""
+    """The result of a change: done, or refused with the error."""
 
     change: Change
     error: RouteRefused | None = None
@@ -87,28 +88,28 @@ class Outcome:
 
 @attrs.frozen
 class Answer:
-    """The kernel's answer for one destination: the FIB entry that decides, with all of its legs.
+    """The kernel's answer for one destination: the FIB entry that decides, with all of its next hops.
 
-    Until a namespace gets its first rule of its own, Linux keeps the IPv4 tables local and main as one, and names
+    Until a namespace gets its first custom rule, Linux keeps the IPv4 tables local and main merged, and reports table
     main for the entries of both.
     """
 
     kind: Kind
     route: Route | None
-    """The entry; None where the kernel answers with an error instead (`kind` says which).
+    """The entry; None if the kernel answers with an error instead (`kind` names it).
 
-    While IPv4 keeps the tables local and main in one (see `hostrouting.fib`), the kernel calls both of them main here.
+    While the IPv4 tables local and main are merged (see `hostrouting.fib`), the kernel reports main for both here.
     """
 
 
 class RouteBackend(Protocol):
-    """A kernel's routing tables, as few verbs.
+    """A kernel's routing tables, with a few verbs.
 
-    Every call takes at most its time-out and then raises BackendTimeout; none retries on its own, except where it says
-    so. The clock is looked at between messages: what one system call or the understanding of one message takes is not
-    cut short. Nothing but BackendError is raised, with the kernel's own words; what else breaks off a call, such as
-    KeyboardInterrupt, leaves a backend that is as good as before. A backend may be used by one thread at a time. Use
-    it in a `with` block, or close it.
+    Every call takes at most its timeout and then raises BackendTimeout; no call retries unless its docstring says so.
+    The clock is checked between messages: a single system call, or parsing a single message, is not cut short. The only
+    exception raised is BackendError, with the kernel's own text. If something else, such as KeyboardInterrupt, ends a
+    call, the backend stays usable. A backend may be used by one thread at a time. Use it in a `with` block, or close
+    it.
     """
 
     def snapshot(
@@ -119,46 +120,48 @@ class RouteBackend(Protocol):
         protocol: int | None = None,
         prefixes: Collection[Prefix | str] | None = None,
     ) -> Snapshot:
-        """Links, addresses, rules and routes as they are now, in the kernel's order.
+        """The present links, addresses, rules and routes, in the kernel's order.
 
-        `family` (4 or 6) leaves out the other family's addresses, rules and routes; `table`, `protocol` and `prefixes`
-        leave out other routes: a real kernel is asked for these tables and protocols only, so that a few routes are
-        read as fast among 100,000 others. Of one moment: when anything of it may have changed meanwhile, all is read
-        again, a few times; then Unsettled, with the last reading. Routes that are left out may change as they like
-        (in IPv6, those of other tables): so a few prefixes can be read on a host that never rests. What is said of a
-        device for both families is what holds in IPv4, unless only 6 is asked for. Needs no privilege.
+        `family` (4 or 6) leaves out the other family's addresses, rules and routes. `table`, `protocol` and `prefixes`
+        leave out other routes: a real kernel filters by table and protocol itself, so that reading a few routes among
+        100,000 is fast. The snapshot is consistent: if any part of it may have changed while it was read, everything is
+        read again, a few times; then Unsettled is raised, with the last snapshot. Changes of routes that are left out
+        do not matter (in IPv6: those of other tables), so a few prefixes can be read on a host whose tables keep
+        changing. Device settings that exist for both families are those of IPv4, unless `family` is 6. Needs no
+        privilege.
         """
         ...
 
     def lookup(self, destinations: Sequence[IP | str], flow: Flow = ANY) -> tuple[Answer, ...]:
-        """What the kernel itself would do with a packet to each destination; the answers are in the same order.
+        """Ask the kernel what it would do with a packet to each destination; the answers are in the same order.
 
-        A destination may be a text. Of the flow it can be told what is known of it: source, iif, oif, mark, tos, uid,
-        ipproto and ports; the rest is that of a plain packet of this process. Needs no privilege and sends no packet.
-        ValueError for a mix of families, TypeError for one destination without a list around it; BackendError for a
-        device that is not there, or a source that no packet of the host's own can have.
+        A destination may be text. The kernel is given the known fields of the flow: source, iif, oif, mark, tos, uid,
+        ipproto and ports; the others are those of a plain packet of this process. Needs no privilege and sends no
+        packet. Raises ValueError for mixed families, TypeError for one destination outside a list, and BackendError for
+        a device that does not exist or a source address that this host cannot use.
         """
         ...
 
     def change(self, changes: Iterable[Change]) -> tuple[Outcome, ...]:
-        """Carry out each change, in order, and say what became of each.
+        """Carry out each change, in order, and return the result of each.
 
-        Not a transaction: one that is refused does not keep the next from being tried. Device names are resolved now,
-        not earlier. Not idempotent beyond what the verbs say. NotPermitted when this process may not; then nothing was
-        done. BackendTimeout leaves open how far it came: take a snapshot to know. Where a kernel's answers were lost,
-        an outcome says whether what was asked for is there now.
+        This is not a transaction: after a refused change, the next one is still tried. Device names are resolved at the
+        time of the call. Idempotent only as far as the verbs are. Raises NotPermitted if this process lacks the
+        privilege; then nothing was changed. After BackendTimeout, any number of changes may have been made: take a
+        snapshot to find out. If the kernel's answers were lost, an outcome reports whether the requested state is there
+        now.
         """
         ...
 
     def watch(self) -> Watch:
         """Begin to listen for changes of links, addresses, rules and routes.
 
-        Listen first, then take a snapshot, then wait: so no change falls in between.
+        Listen first, then take a snapshot, then wait: this way no change is missed.
         """
         ...
 
     def close(self) -> None:
-        """Let go of the kernel. Fine to call twice; a backend that was closed raises BackendError for anything else."""
+        """Release the kernel sockets. May be called twice; any other call after it raises BackendError."""
 
     def __enter__(self) -> Self: ...
 
@@ -168,24 +171,23 @@ class RouteBackend(Protocol):
 
 
 class Watch(Protocol):
-    """A listener for changes. It says that something may have changed, never what: read again."""
+    """A listener for changes. It reports that something may have changed, not what: read again."""
 
     def wait(self, timeout: float, *, clock: Clock | None = None) -> bool:
-        """Wait for a change since the last wait, or since the beginning: True, or False when the seconds are over.
+        """Wait for a change since the last wait, or since listening began: True, or False after `timeout` seconds.
 
-        `clock` is that of the run: a fake kernel waits on it, so that on a fake clock nobody really waits. A real
-        kernel changes in its own time, and its seconds are the machine's, whatever the clock. A burst of changes,
-        also one that was too large to be heard in full, is one True. A True that nothing changed for is fine; False
-        before the seconds are over only `wake()` may bring.
-        `wake()` from another thread ends the wait with False.
+        `clock` is the clock of the run: a fake kernel waits on it, so that a fake clock takes no real time. A real
+        kernel uses the machine's clock in any case. A burst of changes, also one that overflowed the socket's buffer,
+        is reported as one True. True without a change is allowed; False before the time is up only comes from `wake()`,
+        called by another thread.
         """
         ...
 
     def wake(self) -> None:
-        """End a wait that is under way, or the next one, from any thread: for `ctx.on_cancel(watch.wake)`."""
+        """End the present or the next wait, from any thread: for `ctx.on_cancel(watch.wake)`."""
 
     def close(self) -> None:
-        """Stop listening. Fine to call twice."""
+        """Stop listening. May be called twice."""
 
     def __enter__(self) -> Self: ...
 
@@ -198,16 +200,16 @@ KIND_OF_ERRNO: dict[int, Kind] = {
     errno.ENETUNREACH: "no-route",
     **{number: kind for kind, number in PATHLESS.items() if kind in REFUSING},
 }
-"""What the kernel's error for a lookup means."""
+"""The meaning of each errno that a lookup can return."""
 
 
 def asked_addresses(destinations: Iterable[IP | str]) -> tuple[IP, ...]:
-    """The destinations of a lookup, texts among them; TypeError for one alone."""
+    """The destinations of a lookup, converted from text where needed; TypeError for a single one outside a list."""
     return tuple(as_ip(it) if isinstance(it, str) else it for it in listed(destinations, "lookup"))
 
 
 def asked_prefixes(prefixes: Iterable[Prefix | str] | None) -> frozenset[Prefix] | None:
-    """The prefixes that a snapshot is to have, texts among them; TypeError for one alone."""
+    """The prefixes to include in a snapshot, converted from text where needed; TypeError for one outside a list."""
     if prefixes is None:
         return None
     return frozenset(as_prefix(it) if isinstance(it, str) else it for it in listed(prefixes, "snapshot: prefixes"))
@@ -221,7 +223,7 @@ def part_of(
     protocol: int | None,
     prefixes: Collection[Prefix | str] | None,
 ) -> Snapshot:
-    """What is asked for of a snapshot, as `RouteBackend.snapshot` promises it."""
+    """The requested part of a snapshot, as `RouteBackend.snapshot` promises it."""
     if family is None and table is None and protocol is None and prefixes is None:
         return snapshot
     return attrs.evolve(

@@ -1,6 +1,6 @@
-"""Which routes cannot even be said to a kernel: numbers that do not fit into a message, and too many legs.
+"""Routes that do not fit into a kernel message: numbers that are too large, and too many next hops.
 
-Here: what no kernel could be told. Not here: what a kernel was told and refuses.
+Here: what cannot be put into a message. Not here: what a kernel refuses.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _BOUNDS = {
     "nexthop_id": _WORD,
 }
 _HEAVIEST = 256
-# All legs of a route are one attribute, whose length is a number of two bytes; each has a head of eight.
+# All next hops of a route are in one attribute with a two-byte length; each has a header of eight bytes.
 _ROOM, _HEAD, _ATTRIBUTE = 0xFFFF, 8, 4
 
 
 def misfit(route: Route) -> str:
-    """What of the route does not fit into a message, in words; nothing when all of it does."""
+    """The field of the route that does not fit into a message, as text; empty if everything fits."""
     return next(_misfits(route), "")
 
 
@@ -45,7 +45,7 @@ def _misfits(route: Route) -> Iterator[str]:
             if not 1 <= leg.weight <= _HEAVIEST:
                 yield f"the weight {leg.weight} of {leg} is not in 1..{_HEAVIEST}"
         if _ATTRIBUTE + sum(map(_size, route.legs)) > _ROOM:
-            yield f"{len(route.legs)} legs are more than a message holds"
+            yield f"{len(route.legs)} next hops do not fit into one message"
 
 
 def _size(leg: NextHop) -> int:

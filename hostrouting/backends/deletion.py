@@ -1,8 +1,9 @@
-"""The promise of `delete`: this very route, or none. The same for every kernel, real or fake.
+"""The promise of `delete`: exactly this route, or none. The same for every kernel, real or fake.
 
-To Linux, what a request to delete does not say, or says with a zero, matches anything: to delete a route of metric 0
-can take away one of metric 100, and one without a gateway another that has one. So the very route is looked for first
-among those that stand; it is asked for as it was read back; and where Linux would take another one, nobody asks.
+In a delete request, Linux treats a missing or zero field as "any": a request to delete a route with metric 0 can delete
+one with metric 100, and a request without a gateway can delete a route that has one. So the exact route is first
+searched among the present ones, and the request is built from the route as it was read back. If Linux would delete a
+different route, no request is sent.
 """
 
 from __future__ import annotations
@@ -18,42 +19,42 @@ if TYPE_CHECKING:
 __all__ = ["Obstacle", "find_exactly", "is_meant", "leg_is_meant", "metric_of", "same"]
 
 _PROTOCOL_BOOT = 3
-# In a request to delete it stands for any scope.
+# In a delete request, this means any scope.
 _SCOPE_NOWHERE = 255
-# To IPv6 a route that leads nowhere leads to this device.
+# In IPv6, the outgoing device of an unreachable, blackhole or prohibit route.
 _LOOPBACK = "lo"
 
 
 class Obstacle(NamedTuple):
-    """Why a route is not deleted: the errno, and in words what is in the way."""
+    """Why a route is not deleted: the errno, and a description of the obstacle."""
 
     number: int
     words: str = ""
 
 
 def find_exactly(wanted: Route, standing: Sequence[Route]) -> Route | Obstacle:
-    """The wanted route among those of its table and prefix, in the kernel's order, if it can be deleted alone."""
+    """The wanted route among those of its table and prefix (in the kernel's order), or why it cannot be deleted."""
     found = next((route for route in standing if same(route, wanted)), None)
     if found is None:
         return Obstacle(errno.ESRCH)
     other = next((route for route in _taken(standing, found) if not same(route, found)), None)
     if other is not None:
-        return Obstacle(errno.ENOTUNIQ, f"{other} would be taken away instead")
+        return Obstacle(errno.ENOTUNIQ, f"Linux would delete {other} instead")
     return found
 
 
 def same(one: Route, other: Route) -> bool:
-    """Whether the two are the same route in all that one can ask for; the kernel's own remarks do not count."""
+    """Whether the two routes are equal in all fields of a request; state that the kernel adds is ignored."""
     return one == other or (one.prefix == other.prefix and _identity(one) == _identity(other))
 
 
 def metric_of(route: Route) -> int:
-    """Its metric, as the kernel has it."""
+    """The metric of the route in the kernel."""
     return route.metric or DEFAULT_METRIC[route.prefix.family]
 
 
 def is_meant(standing: Route, wanted: Route) -> bool:
-    """Whether Linux takes an IPv4 route for the one to delete: what is wanted without saying it does not matter."""
+    """Whether a delete request for `wanted` matches this IPv4 route in Linux; unset fields match anything."""
     return (
         standing.tos == wanted.tos
         and wanted.type in {"unspec", standing.type}
@@ -61,7 +62,7 @@ def is_meant(standing: Route, wanted: Route) -> bool:
         and wanted.metric in {0, standing.metric}
         and wanted.protocol in {0, standing.protocol}
         and wanted.prefsrc in {None, standing.prefsrc}
-        # Said with a zero these do not match anything, but only none.
+        # Sent as zero, these match only routes without the field.
         and wanted.mtu in {None, standing.mtu or 0}
         and wanted.advmss in {None, standing.advmss or 0}
         and _ways_are_meant(standing, wanted)
@@ -69,18 +70,18 @@ def is_meant(standing: Route, wanted: Route) -> bool:
 
 
 def leg_is_meant(standing: Route, leg: NextHop, wanted: Route, wanted_leg: NextHop) -> bool:
-    """Whether Linux takes this leg of an IPv6 route for the one to delete."""
+    """Whether a delete request for `wanted` matches this next hop of an IPv6 route in Linux."""
     return (
         wanted.metric in {0, standing.metric}
         and wanted.protocol in {0, standing.protocol}
         and wanted_leg.dev in {None, leg.dev}
-        # The gateway of zeros is that of a leg without any.
+        # A next hop without a gateway has an all-zero gateway.
         and (wanted_leg.gateway is None or int(wanted_leg.gateway) == int(leg.gateway or 0))
     )
 
 
 def _taken(standing: Sequence[Route], wanted: Route) -> Iterator[Route]:
-    """What Linux takes away; in IPv6 each leg for itself."""
+    """The routes that Linux would delete; in IPv6, each next hop separately."""
     if wanted.prefix.family == IPV4:
         yield from [route for route in standing if is_meant(route, wanted)][:1]
         return
@@ -94,7 +95,7 @@ def _ways_are_meant(standing: Route, wanted: Route) -> bool:
         return standing.nexthop_id == wanted.nexthop_id
     if standing.nexthop_id is not None:
         return not any(leg.dev or leg.gateway for leg in wanted.legs)
-    # Of several wanted legs those that a standing route does not have are not looked at.
+    # Linux compares only as many next hops as both routes have.
     if len(wanted.legs) > 1 and len(standing.legs) > len(wanted.legs):
         return False
     if wanted.legs and not standing.legs:
@@ -106,10 +107,10 @@ def _ways_are_meant(standing: Route, wanted: Route) -> bool:
 
 
 def _identity(route: Route) -> tuple[object, ...]:
-    """All that one can ask for, as Linux keeps it; IPv6 knows neither scopes nor tos."""
+    """All fields that a request can set, with the values that Linux stores; IPv6 has no scope or tos."""
     ipv4 = route.prefix.family == IPV4
     several = len(route.legs) > 1
-    # The weight of an only way is of no consequence, and a gateway of zeros is none.
+    # The weight of a single next hop has no effect, and an all-zero gateway means no gateway.
     ways = tuple(
         (leg.dev, leg.gateway if leg.gateway and int(leg.gateway) else None, leg.onlink, leg.weight if several else 1)
         for leg in route.legs

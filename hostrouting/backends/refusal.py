@@ -1,7 +1,7 @@
-"""From the kernel's errno for a route to the error that an operator reads: which kind, and what is wrong with what.
+"""From the kernel's errno for a route to the error that an operator reads: its class, and the cause.
 
-Here: one sentence for each kind, from the facts that are handed in; the same words for every kernel. Not here: when a
-kernel refuses, and how the facts are come by.
+Here: one sentence for each kind of error, from the given facts; the same text for every kernel. Not here: when a kernel
+refuses, and where the facts come from.
 """
 
 from __future__ import annotations
@@ -48,30 +48,30 @@ _KINDS: dict[int, type[RouteRefused]] = {
 
 
 class Facts(Protocol):
-    """What a refusal is explained from; looked at only when it is needed."""
+    """The facts that explain a refusal; read only if they are needed."""
 
     def routes_of_prefix(self, route: Route) -> Sequence[Route]:
         """The routes of the same table and prefix, in the kernel's order."""
         ...
 
     def addresses(self, family: int) -> Sequence[Address]:
-        """The host's own addresses of this family."""
+        """The addresses of this host in this family."""
         ...
 
 
 def refusal(change: Change, number: int, kernel: str = "", *, facts: Facts, problem: str = "") -> RouteRefused:
     """The error for a change that was refused with this errno; `kernel` is the kernel's own text, if it gave one.
 
-    Without a `problem` that is known already, it is found in the facts.
+    Without a known `problem`, the cause is looked for in the facts.
     """
     kind = _KINDS.get(number, RouteRefused)
-    # Where it is known what is wrong, the kernel may not even have been asked.
+    # If the problem is known, the kernel may not have been asked, so there is no text of its own.
     words = "" if problem else os.strerror(number)
     if not problem:
         try:
             problem = _problem(change, number, kind, facts)
         except BackendError:
-            problem = ""  # a second look that fails takes nothing from the first
+            problem = ""  # if reading the facts fails, report the refusal without them
     said = f"cannot {change.verb} {change.route}"
     return kind(
         f"{said}: {problem}" if problem else said,
@@ -91,9 +91,9 @@ def _problem(change: Change, number: int, kind: type[RouteRefused], facts: Facts
     if kind is RouteExists:
         return _holder(change, facts)
     if kind is NoSuchRoute:
-        return "there is no such route"
+        return "this route does not exist"
     if kind is NoSuchDevice:
-        return f"there is no device {devs}" if devs else "it names no device"
+        return f"device {devs} does not exist" if devs else "the route has no device"
     if kind is DeviceDown:
         return f"{devs or 'its device'} is down"
     if kind is GatewayNotOnLink:
@@ -106,34 +106,34 @@ def _holder(change: Change, facts: Facts) -> str:
     place = (route.tos, metric_of(route))
     alike = [one for one in facts.routes_of_prefix(route) if (one.tos, metric_of(one)) == place]
     if any(same(one, route) for one in alike):
-        behind = " and stands behind another one of its key" if change.verb == "replace" else ""
-        return f"it is there already{behind}"
-    return f"its place is held by {alike[0]}" if alike else "another route holds its place"
+        behind = ", behind another route with the same key" if change.verb == "replace" else ""
+        return f"this route exists already{behind}"
+    return f"its key is held by {alike[0]}" if alike else "another route holds its key"
 
 
 def _gateway(route: Route, facts: Facts) -> str:
     hops = [leg for leg in route.legs if leg.gateway is not None]
     if not hops:
-        return "it leads nowhere"
-    # Of several, the one that nothing on its device explains; the kernel does not say which.
+        return "the route has no gateway"
+    # With several next hops, name the first whose gateway no address on its device explains; the kernel does not say.
     blamed = next((leg for leg in hops if not _explained(leg, facts)), hops[0])
-    where = f" on {blamed.dev} ({_interfaces(blamed, facts) or 'which has no address'})" if blamed.dev else ""
+    where = f" on {blamed.dev} ({_interfaces(blamed, facts) or 'no address'})" if blamed.dev else ""
     return f"gateway {blamed.gateway} is not on-link{where}"
 
 
 def _denied(route: Route) -> str:
-    """What EACCES means: where IPv6 looks for the next hop, that it is switched off; in IPv4, a route or a rule."""
+    """The cause of EACCES: IPv6 is disabled on the device of the next hop; in IPv4, a route or a rule prohibits it."""
     if IPV6 in {route.prefix.family, *(leg.gateway.version for leg in route.legs if leg.gateway is not None)}:
         return f"IPv6 is disabled on {' or '.join(route.devs) or 'its device'}"
     hops = [f"{leg.gateway}{f' by {leg.dev}' if leg.dev else ''}" for leg in route.legs if leg.gateway is not None]
-    return f"a rule or a route prohibits the way to gateway {' or '.join(hops)}; see `ip rule` and `ip route`"
+    return f"a rule or a route prohibits packets to gateway {' or '.join(hops)}; see `ip rule` and `ip route`"
 
 
 def _misfit(route: Route, facts: Facts) -> str:
-    """What is known to make a route invalid: a gateway or a source that cannot be one."""
+    """The known causes of an invalid route: an unusable gateway or preferred source."""
     source = route.prefsrc
     if source is not None and all(source != address.ip for address in facts.addresses(source.version)):
-        return f"{source} is no address of this host's"
+        return f"preferred source {source} is not an address of this host"
     for leg in route.legs:
         if any(leg.gateway in _ends(address) for address in _on(leg, facts)):
             return f"gateway {leg.gateway} is a broadcast address on {leg.dev} ({_interfaces(leg, facts)})"

@@ -1,6 +1,6 @@
-"""SavedBackend: a host that was written down. It answers as its kernel would have, and cannot be changed.
+"""SavedBackend: a host from a saved snapshot. It answers as its kernel would have, and cannot be changed.
 
-Here: reading and asking a snapshot as if it were the host. Not here: what the answers are (`hostrouting.fib`).
+Here: using a snapshot like a host. Not here: computing the answers (`hostrouting.fib`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["SavedBackend"]
 
 
 class SavedBackend:
-    """A saved snapshot as a RouteBackend, so that whatever looks at a host can look at what is left of one."""
+    """A saved snapshot as a RouteBackend, so that all code that reads a host can read a saved one."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         """Take the snapshot."""
@@ -42,7 +42,7 @@ class SavedBackend:
         return part_of(self._snapshot, family=family, table=table, protocol=protocol, prefixes=prefixes)
 
     def lookup(self, destinations: Sequence[IP | str], flow: Flow = ANY) -> tuple[Answer, ...]:
-        """See RouteBackend; what is not known of the flow is that of a plain packet."""
+        """See RouteBackend; unknown fields of the flow are those of a plain packet."""
         fib = self._fib = self._fib or Fib(self._snapshot)
         known = flow.assumed()
         return tuple(
@@ -51,11 +51,11 @@ class SavedBackend:
         )
 
     def change(self, changes: Iterable[Change]) -> tuple[Outcome, ...]:
-        """Refuse: what was is not changed."""
-        raise BackendError(f"a saved snapshot cannot be changed ({len(list(changes))} changes were asked for)")
+        """Raise BackendError: a saved snapshot cannot be changed."""
+        raise BackendError(f"a saved snapshot cannot be changed ({len(list(changes))} changes were requested)")
 
     def watch(self) -> _Still:
-        """See RouteBackend: nothing ever changes."""
+        """See RouteBackend: no change ever comes."""
         return _Still()
 
     def close(self) -> None:
@@ -70,9 +70,9 @@ class SavedBackend:
 
 
 class _Still:
-    """Nothing is waited for where nothing changes."""
+    """A watch that never waits, because nothing changes."""
 
-    def wait(self, timeout: float, *, clock: Clock | None = None) -> bool:  # noqa: ARG002  it would pass in vain
+    def wait(self, timeout: float, *, clock: Clock | None = None) -> bool:  # noqa: ARG002  waiting would have no effect
         """See Watch."""
         return False
 

@@ -1,8 +1,8 @@
-"""The edge to the rules for Ethernet frames: what it promises, the programs of ebtables, and the fake one.
+"""The edge to the rules for Ethernet frames: the contract, the programs of ebtables, and the fake one.
 
-base      the promises: read the rules, delete some of the table nat, add some
+base      the contract: read the rules, delete and add rules of table nat
 saved     the text of ebtables-save, as far as an edge has to understand it
-refusal   the errors of ebtables, in words
+refusal   error messages
 program   ebtables-save and ebtables-restore
 memory    rules in a list
 """

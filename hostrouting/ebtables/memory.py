@@ -1,6 +1,6 @@
-"""The ebtables that exist in memory only: the rules of the table nat in a list, and the faults that a test gives them.
+"""ebtables in memory: the rules of table nat in a list, and the faults that a test injects.
 
-Here: what ebtables does with whole rules. Not here: what becomes of frames.
+Here: what ebtables does with whole rules. Not here: the effect on frames.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ class MemoryEbtables(Faulty[EbtablesError]):
         others: str = "",
         elsewhere: Iterable[str] = (),
     ) -> None:
-        """Begin with these rules in the table nat of this backend, other tables as text, and the rules elsewhere."""
+        """Begin with these rules in table nat of this backend, other tables as text, and the other backend's rules."""
         super().__init__()
         self.rules = list(rules)
-        """The rules of the table nat, as ebtables-save spells them, without "-A"; for a test to change."""
+        """The rules of table nat, as ebtables-save prints them, without "-A"; for a test to change."""
         self.backend: OneBackend = backend
         """The backend that has them."""
         self.elsewhere = list(elsewhere)
         """The rules of the other backend."""
         self.others = others
         self.writes: list[str] = []
-        """What was changed, in order: "delete PREROUTING -p ARP -j DROP", "add …"."""
+        """The changes, in order: "delete PREROUTING -p ARP -j DROP", "add …"."""
 
     def of(self, backend: Backend, *, alone: bool = False) -> _Asked:
         """See Ebtables."""
@@ -101,7 +101,7 @@ class MemoryEbtables(Faulty[EbtablesError]):
 
 
 class _Asked:
-    """The same ebtables, asked for by the name of a backend."""
+    """The same ebtables, with a requested backend."""
 
     def __init__(self, world: MemoryEbtables, backend: Backend, *, alone: bool) -> None:
         self._world = world

@@ -1,12 +1,11 @@
-"""ebtables by way of its programs: an argument list, rules on standard input, a time-out, and no shell.
+"""ebtables by its programs: an argument list, rules on standard input, a timeout, and no shell.
 
-Here: which programs are run, and what is made of their exit codes. Not here: the text (`saved`) and the sentences
-(`refusal`).
+Here: the commands, and how their exit codes are handled. Not here: the text (`saved`) and the messages (`refusal`).
 
-A host may have the programs of two backends, and each sees only the rules of its own; to those of the wrong backend
-there seem to be no rules. So where one backend has none in the table nat, the other one is read too. Legacy
-ebtables-save shows nothing but a header where the kernel module of the table is not loaded, and exits with 0: that is
-an error here, and never "no rules".
+A host may have the programs of two backends, and each sees only the rules of its own backend. With the wrong program
+there seem to be no rules. So if one backend has no rules in table nat, the other one is read too. Legacy ebtables-save
+prints only a header if the kernel module of the table is not loaded, and exits with 0: here that is an error, and never
+"no rules".
 """
 
 from __future__ import annotations
@@ -39,12 +38,12 @@ if TYPE_CHECKING:
 __all__ = ["EbtablesProgram"]
 
 _TRIES = 3
-"""How often a deletion is tried that is refused although every rule is there: another process was at work."""
+"""How often a deletion is tried if it is refused although every rule exists: another process was changing rules."""
 
 
 @attrs.frozen
 class _Saved:
-    """The rules of one backend, and how the names of the programs begin that it has."""
+    """The rules of one backend, and the prefix of its programs' names."""
 
     backend: OneBackend
     prefix: str
@@ -52,12 +51,12 @@ class _Saved:
 
     @property
     def count(self) -> int:
-        """How many rules the table nat has."""
+        """The number of rules in table nat."""
         return len(nat_rules(self.text))
 
 
 class EbtablesProgram:
-    """The ebtables of this machine, or of the network namespace that `words` enter: ["nsenter", "--net=/run/netns/a"].
+    """The ebtables of this machine, or of the namespace entered by `words`: ["nsenter", "--net=/run/netns/a"].
 
     Nothing is kept between two calls.
     """
@@ -71,7 +70,7 @@ class EbtablesProgram:
         run: Run = run_program,
         alone: bool = False,
     ) -> None:
-        """Wait so many seconds for each answer; for `alone` see `of`."""
+        """Wait up to `timeout` seconds for each answer; for `alone` see `of`."""
         self._backend = backend
         self._alone = alone
         self._timeout = timeout
@@ -124,14 +123,14 @@ class EbtablesProgram:
             error = refusal.refused(what, _words(done))
             if verb == "-A" or not isinstance(error, EbtablesRefused):
                 raise error
-            # That a rule is not there is said in other words by each version, and by some not at all.
+            # The error for a missing rule has a different text in each version, and in some none.
             if gone := missing_from(self._save(found.backend).text, lines):
                 raise BadRule(gone, ebtables=error.ebtables)
             if not tries_left:
                 raise error
 
     def _find(self) -> _Saved:
-        """The backend that is meant, and its rules."""
+        """The requested backend, and its rules."""
         if self._backend == "auto":
             return self._find_any()
         return self._save(self._backend) if self._alone else self._find_one(self._backend)
@@ -143,7 +142,7 @@ class EbtablesProgram:
             try:
                 elsewhere = self._save(other).count
             except EbtablesError:
-                elsewhere = 0  # it was not asked for, so its faults are no reason to stop
+                elsewhere = 0  # it was not requested, so its errors are ignored
             if elsewhere:
                 raise refusal.wrong_backend(asked, other, elsewhere)
         if not isinstance(found, _Saved):
@@ -172,7 +171,7 @@ class EbtablesProgram:
             return error
 
     def _save(self, backend: OneBackend) -> _Saved:
-        """What the backend has; its own programs come first, for `ebtables` may be that of either."""
+        """The rules of the backend; its own programs are tried first, because `ebtables` can belong to either."""
         prefix = f"ebtables-{backend}"
         try:
             text = self._ask(f"{prefix}-save")
@@ -183,7 +182,7 @@ class EbtablesProgram:
             text = self._ask(f"{prefix}-save")
         if is_incomplete(text):
             raise refusal.refused(
-                "list the table nat", "it is not compatible with ebtables, `nft list table bridge nat`"
+                "list the table nat", "it is not compatible with ebtables; see `nft list table bridge nat`"
             )
         if backend == "legacy":
             if not has_nat(text):
@@ -193,7 +192,7 @@ class EbtablesProgram:
         return _Saved(backend, prefix, text)
 
     def _plain(self) -> OneBackend | None:
-        """Which backend the program `ebtables` is for."""
+        """The backend of the program `ebtables`."""
         try:
             return "nft" if "nf_tables" in self._ask("ebtables", "--version") else "legacy"
         except EbtablesMissing:
@@ -207,7 +206,7 @@ class EbtablesProgram:
         return done.out
 
     def _run(self, *words: str, what: str, text: str = "") -> Ended:
-        # Its errors are told apart by their words, and counters would make two lines of one rule differ.
+        # Errors are recognised by their text, and counters would make the lines of equal rules differ.
         environment = {**os.environ, "LC_ALL": "C", "EBTABLES_SAVE_COUNTER": "no"}
         try:
             done = self._program(*self._words, *words, text=text, timeout=self._timeout, environment=environment)
@@ -218,14 +217,14 @@ class EbtablesProgram:
         except OSError as error:
             raise refusal.refused("be run", error.strerror or str(error)) from error
         if done.signal:
-            raise refusal.refused(what, f"it was ended by {done.signal}")
+            raise refusal.refused(what, f"the program was killed by {done.signal}")
         if done.code == _NO_PROGRAM and self._words:
             raise refusal.missing(words[0])
         return done
 
 
 _NO_PROGRAM = 127
-"""How nsenter ends where there is no such program; without `words` that is a FileNotFoundError."""
+"""The exit code of nsenter if the program does not exist; without `words` that is a FileNotFoundError."""
 
 
 def _words(done: Ended) -> str:

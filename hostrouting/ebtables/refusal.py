@@ -1,6 +1,6 @@
-"""From the words of ebtables to the error that an operator reads: which kind, and what to do about it.
+"""From the text of ebtables to the error that an operator reads: its class, and the remedy.
 
-Here: one sentence for each kind, the same for the real ebtables and for the fake one. Not here: when it refuses.
+Here: one sentence for each kind of error, the same for ebtables and for the fake one. Not here: when it refuses.
 """
 
 from __future__ import annotations
@@ -43,30 +43,30 @@ _NOISE = ("Try `", "Perhaps ")
 
 
 def missing(program: str = "ebtables") -> EbtablesMissing:
-    """There is no such program."""
-    return EbtablesMissing(f"there is no program {program} in PATH; it is in the package iptables, or ebtables")
+    """The program is not installed."""
+    return EbtablesMissing(f"the program {program} is not in PATH; install the package iptables or ebtables")
 
 
 def not_permitted(words: str = "") -> EbtablesNotPermitted:
     """The process lacks the privilege."""
     return EbtablesNotPermitted(
-        "this process may neither read the rules of ebtables nor change them; run it as root", ebtables=words
+        "this process may not read or change the rules of ebtables; run it as root", ebtables=words
     )
 
 
 def not_loaded(words: str = "") -> EbtablesNotLoaded:
-    """Legacy ebtables does not know the table nat."""
+    """The kernel has no table nat for legacy ebtables."""
     return EbtablesNotLoaded(
-        "the kernel module ebtable_nat is not loaded, so legacy ebtables cannot say whether there are rules; "
+        "the kernel module ebtable_nat is not loaded, so legacy ebtables cannot list its rules; "
         "load it (modprobe ebtable_nat), or set azureVnetCleanup.ebtables to nft if the rules are in nf_tables",
         ebtables=words,
     )
 
 
 def no_nf_tables(words: str = "") -> EbtablesNotLoaded:
-    """The backend nft does not find nf_tables in the kernel."""
+    """The kernel has no nf_tables for the backend nft."""
     return EbtablesNotLoaded(
-        "this kernel does not have nf_tables, where the backend nft of ebtables keeps its rules; "
+        "this kernel has no nf_tables, where the nft backend of ebtables keeps its rules; "
         "set azureVnetCleanup.ebtables to legacy if the rules are there",
         ebtables=words,
     )
@@ -90,18 +90,18 @@ def knows_batches(words: str) -> bool:
 
 
 def wrong_backend(asked: str, other: str, count: int) -> EbtablesWrongBackend:
-    """The backend that was asked for has no rules, and the other one has."""
+    """The requested backend has no rules, but the other one has."""
     return EbtablesWrongBackend(
-        f"the backend {asked} of ebtables has no rules in its table nat, but {other} has {count}; "
+        f"the {asked} backend of ebtables has no rules in table nat, but {other} has {count}; "
         f"set azureVnetCleanup.ebtables to {other} or auto"
     )
 
 
 def both_backends(counts: Iterable[tuple[str, int]]) -> EbtablesWrongBackend:
-    """Both have rules, and nobody has said which of them is meant."""
+    """Both backends have rules, and the configuration does not say which to use."""
     found = " and ".join(f"{count} in {backend}" for backend, count in counts)
     return EbtablesWrongBackend(
-        f"both backends of ebtables have rules in their tables nat ({found}); "
+        f"both backends of ebtables have rules in table nat ({found}); "
         "set azureVnetCleanup.ebtables to nft or legacy, and clean one after the other"
     )
 
@@ -109,22 +109,22 @@ def both_backends(counts: Iterable[tuple[str, int]]) -> EbtablesWrongBackend:
 def timed_out(what: str, seconds: float) -> EbtablesTimeout:
     """No answer came in time."""
     return EbtablesTimeout(
-        f"ebtables did not {what} within {seconds:g} s; see whether `ebtables-save` answers, then try again"
+        f"ebtables did not {what} within {seconds:g} s; check that `ebtables-save` answers, then try again"
     )
 
 
 def refused(what: str, words: str) -> EbtablesError:
-    """The error for what ebtables could not do, by its words."""
+    """The error for a failed ebtables command, by its text."""
     if any(it in words for it in _DENIED):
         return not_permitted(words)
     if _NOT_LOADED in words:
         return not_loaded(words)
     if _NO_NF_TABLES in words:
         return no_nf_tables(words)
-    return EbtablesRefused(f"ebtables could not {what}", ebtables=words or "it said nothing")
+    return EbtablesRefused(f"ebtables could not {what}", ebtables=words or "ebtables printed no message")
 
 
 def tidied(lines: Iterable[str]) -> str:
-    """What ebtables has said, as one line without its advice."""
+    """The text of ebtables as one line, without its advice."""
     told = (line.strip() for line in lines)
     return " | ".join(dict.fromkeys(line for line in told if line and not line.startswith(_NOISE)))

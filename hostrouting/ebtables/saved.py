@@ -1,6 +1,6 @@
 """The text of ebtables-save, as far as an edge has to read it: which lines are rules of nat.
 
-Here: lines. Not here: what a rule says; whoever decides about it reads that.
+Here: lines. Not here: the meaning of a rule, which the caller reads.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _CHAIN = re.compile(r"Bridge chain: (\S+), entries: \d+, policy: (\S+)")
 
 
 def nat_rules(text: str) -> tuple[str, ...]:
-    """The rules of the table nat, in order, without the leading "-A"."""
+    """The rules of table nat, in order, without the leading "-A"."""
     rules, table = [], ""
     for line in text.splitlines():
         if line.startswith("*"):
@@ -46,25 +46,25 @@ def nat_rules(text: str) -> tuple[str, ...]:
 
 
 def has_nat(text: str) -> bool:
-    """Whether the table nat is in the text, with rules or without."""
+    """Whether the text contains table nat, with rules or without."""
     return any(line.strip() == _TABLE for line in text.splitlines())
 
 
 def is_incomplete(text: str) -> bool:
-    """Whether it says that nat has what ebtables cannot show: chains or rules that only nft can have made."""
+    """Whether it reports that nat has chains or rules that were created with nft and that ebtables cannot show."""
     return any(line.startswith(_INCOMPATIBLE) for line in text.splitlines())
 
 
 def missing_from(text: str, lines: Iterable[str]) -> tuple[str, ...]:
-    """Those of the lines that are not among the rules of nat, each as often as it is missing."""
+    """The lines that are not among the rules of nat, each as often as it is missing."""
     return tuple((Counter(lines) - Counter(nat_rules(text))).elements())
 
 
 def require_distinct(text: str, lines: Sequence[str]) -> None:
-    """AmbiguousRule where nat has other rules that ebtables might delete instead of these.
+    """AmbiguousRule if nat has other rules that ebtables might delete instead of these.
 
-    When ebtables-nft 1.8.9 looks for a rule, it compares MAC addresses without their masks, and takes one that is not
-    there for zeros. "Unicast" is zeros with a mask: a rule for any source and one for "-s Unicast" are the same to it.
+    When ebtables-nft 1.8.9 searches for a rule, it compares MAC addresses without their masks, and treats a missing one
+    as zeros. "Unicast" is zeros with a mask: a rule for any source and one for "-s Unicast" look the same to it.
     """
     seen: dict[str, set[str]] = {}
     for rule in (*nat_rules(text), *lines):
@@ -80,19 +80,21 @@ def _without_masks(line: str) -> str:
 
 
 def require_lines(lines: Sequence[str]) -> None:
-    """ValueError for what ebtables-restore would read as something other than a rule."""
+    """ValueError for text that ebtables-restore would not read as a single rule."""
     for line in lines:
         if not _LINE.fullmatch(line) or _UNPRINTABLE.search(line):
-            raise ValueError(f"{line!a} is not a rule: it is one line that begins with a chain, 'PREROUTING -p ARP'")
+            raise ValueError(
+                f"{line!a} is not a rule: write one line that begins with a chain, as in 'PREROUTING -p ARP'"
+            )
 
 
 def batch(verb: Literal["-A", "-D"], lines: Iterable[str]) -> str:
-    """What ebtables-restore reads to do this with each of the rules."""
+    """The input with which ebtables-restore does this to each of the rules."""
     return "\n".join([_TABLE, *(f"{verb} {line}" for line in lines), ""])
 
 
 def listed(listing: str) -> str:
-    """What `ebtables -t nat -L` prints, as ebtables-save would."""
+    """The output of `ebtables -t nat -L`, in the format of ebtables-save."""
     chains, rules, chain = [], [], ""
     for line in listing.splitlines():
         if found := _CHAIN.fullmatch(line.strip()):

@@ -1,6 +1,6 @@
-"""What a lookup answers, as plain values.
+"""The result of a lookup, as plain values.
 
-Here: facts about a decision. Not here: how it was found, and the sentences in which it is told.
+Here: facts about a decision. Not here: how it is computed, and the messages about it.
 """
 
 from typing import Literal, TypeAlias
@@ -12,39 +12,39 @@ from hostrouting.reserved import MULTICAST
 
 __all__ = ["Cases", "Cell", "Condition", "Contest", "Decision", "Kind", "Variant", "goes_out", "is_own"]
 
-# A route's type, or what became of a packet that no route took.
+# A route's type, or no-route if no route decides.
 Kind: TypeAlias = RouteType | Literal["no-route"]
-# Types that speak of the host's own links, and send packets out by a device all the same.
+# Types for addresses of the local network: the packets are sent out by a device, but to no expected one.
 _LINKWIDE = frozenset({"broadcast", "anycast", "multicast"})
 _MULTICAST = {family: Prefix.of(block) for family, block in MULTICAST.items()}
 
 
 def is_own(kind: Kind, route: Route | None) -> bool:
-    """Whether a packet stays on this host or is for all or some of a link: nobody could expect a device for it.
+    """Whether a packet stays on this host, or on one local network: then no device is expected for it.
 
-    A route of type broadcast, anycast or multicast says so of a single address, and within what is multicast by itself.
-    Of a longer range it does not: Linux sends those packets out by its device, as by a unicast route.
+    A route of type broadcast, anycast or multicast counts for a single address, and inside the multicast range. It does
+    not count for a longer range: Linux sends those packets out by the route's device, as for a unicast route.
     """
     if kind == "local":
         return True
     if kind not in _LINKWIDE:
         return False
     if route is None or route.type != kind:
-        return True  # it is what it is by its address
+        return True  # the kind follows from the address alone
     prefix = route.prefix
     return prefix.length == width_of(prefix.family) or prefix in _MULTICAST[prefix.family]
 
 
 def goes_out(kind: Kind, route: Route | None) -> bool:
-    """Whether a packet leaves by a device, so that it matters by which."""
+    """Whether a packet leaves by a device, so that the device matters."""
     return kind == "unicast" or (kind in _LINKWIDE and not is_own(kind, route))
 
 
 @attrs.frozen
 class Condition:
-    """Something that a rule asks of a packet and that nobody told us: all of `selectors`, or (not `holds`) not all.
+    """Something unknown that a rule selects on: all of `selectors` are true, or (not `holds`) at least one is not.
 
-    The selectors are those of `rule`, or `tos` of a route in the table that it names.
+    The selectors are those of `rule`, or the `tos` of a route in the table that it looks up.
     """
 
     rule: Rule
@@ -59,17 +59,17 @@ class Condition:
         return f"<Condition {self}>"
 
 
-# Sets of conditions, one of which is all true.
+# Sets of conditions; one set applies in full.
 Cases: TypeAlias = tuple[tuple[Condition, ...], ...]
 
 
 @attrs.frozen
 class Decision:
-    """What happens to a packet, and by which rule and which route.
+    """What happens to a packet, and the rule and the route that decide it.
 
-    `legs` are the ways that it may take: those of the route that are in use, and of the routes `in_turn`, which Linux
-    takes in its place while its gateway is not known to be reachable. `variants` says where the answer would be
-    another if what is not known of the packet were not what a plain packet of the host's own has.
+    `legs` are the next hops that it may take: those of the route that are in use, and those of the routes `in_turn`,
+    which Linux uses instead while the route's gateway is not known to be reachable. `variants` are the other answers
+    for packets whose unknown fields differ from those of a plain packet of this host.
     """
 
     kind: Kind
@@ -86,16 +86,16 @@ class Decision:
 
     @property
     def own(self) -> bool:
-        """Whether it is about the host's own addresses and links, as `is_own` has it."""
+        """Whether it is about this host's own addresses and networks, as defined by `is_own`."""
         return is_own(self.kind, self.route)
 
     @property
     def goes_out(self) -> bool:
-        """Whether the packet leaves by a device, so that it matters by which."""
+        """Whether the packet leaves by a device, so that the device matters."""
         return goes_out(self.kind, self.route)
 
     def __str__(self) -> str:
-        """The route that decides, its legs in use where these are not all, the rule, and the variants, by number."""
+        """The deciding route, its next hops in use if these are not all, the rule, and the number of variants."""
         words = [self.kind if self.route is None else str(self.route)]
         words += [self.kind] if self.route is not None and self.kind not in {"unicast", self.route.type} else []
         if self.route is not None and self.legs != self.route.legs:
@@ -110,7 +110,7 @@ class Decision:
 
 @attrs.frozen
 class Variant:
-    """Another answer, and what would have to be true of the packet for it: all of one of the `cases`."""
+    """A different answer, and the packets that get it: one of the `cases` applies to them in full."""
 
     cases: Cases
     decision: Decision
@@ -118,7 +118,7 @@ class Variant:
 
 @attrs.frozen
 class Cell:
-    """A maximal range of destinations, as integers, both ends included, with one and the same decision."""
+    """A maximal range of destinations with the same decision; as integers, both ends included."""
 
     first: int
     last: int
@@ -133,9 +133,9 @@ class Cell:
 
 @attrs.frozen
 class Contest:
-    """A range of destinations, and what a route that is yet to come would have to be to decide there.
+    """A range of destinations, and the shortest prefix with which a new route would decide there.
 
-    A new route that covers the range decides if its prefix is at least `length` long; None if no length will do.
+    A new route that covers the range decides if its prefix is at least `length` long; None if no length is enough.
     """
 
     first: int

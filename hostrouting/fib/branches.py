@@ -1,9 +1,10 @@
-"""What becomes of a packet of which not all is known: every end to which the rules may lead it.
+"""Every possible end of the walk for a packet with unknown fields.
 
-Here: the walk that splits where a rule asks what nobody knows. Not here: the packet as plain as it may be (`region`).
+Here: the walk that splits where a rule selects on an unknown field. Not here: the plain packet (`region`).
 
-The walk depends on a destination only through what the tables have for it. It is done once for each such find; and
-there is one end for each route that may be taken, with all the cases that lead there, however many rules do.
+The walk depends on a destination only through the routes that the tables have for it. It is done once for each
+combination of these. There is one end for each possible route, with all the cases that lead there, even if several
+rules do.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,28 +18,28 @@ from hostrouting.fib.walk import Ending, Stage, Turn
 
 __all__ = ["Branches", "End"]
 
-# What a rule finds in its table: of each route, in order, the tos that it asks for (0: none), and whether it is kept.
+# What a rule finds in its table: for each route, in order, its tos (0: none), and whether the rule keeps it.
 Hits: TypeAlias = tuple[tuple[int, bool], ...]
-# So many turns are taken by packets that are not plain and know how they came there. From then on a walk knows nothing
-# and comes to each turn once: it may find an end that is not possible, and misses none.
+# The number of turns that walks of packets that are not plain may take with their assumptions. After that, a walk drops
+# its assumptions and visits each turn once: it may find an end that is impossible, but it misses none.
 BUDGET = 4096
 
 
 class End(NamedTuple):
-    """One end, and the cases that lead to it; there is one value for equal cases."""
+    """One end, and the cases that lead to it; equal cases are one object."""
 
     ending: Ending
     cases: Cases
 
 
 class Branches:
-    """The walks through some turns."""
+    """The walks through the given turns."""
 
     def __init__(self, turns: Sequence[Turn], flow: Flow, cases: dict[Cases, Cases]) -> None:
-        """Take the turns, of which none asks for a destination; `cases` are those that are known already."""
+        """Take the turns, none with a destination left to check; `cases` are the ones known already."""
         self._turns, self._flow, self._cases = turns, flow, cases
         self._tables = tuple({id(table): table for turn in turns if (table := turn.stage.table)}.values())
-        # Stages that take the same out of the same table are asked once.
+        # Stages with the same table and suppression give the same result, so they are looked up once.
         askers = {_asks_like(turn.stage): turn.stage for turn in turns}
         self._askers = tuple(askers.values())
         places = {key: place for place, key in enumerate(askers)}
@@ -46,7 +47,7 @@ class Branches:
         self._known: dict[tuple[Hits, ...], tuple[tuple[Stage | None, int | None, Cases], ...]] = {}
 
     def ends(self, address: int) -> Iterator[End]:
-        """Each end that a packet for this destination may come to."""
+        """Each possible end for a packet to this destination."""
         flow = self._flow
         chains = {id(table): table.chain(address, flow.tos, flow.oif) for table in self._tables}
         hits = tuple([self._hits_of(stage, chains) for stage in self._askers])
@@ -70,17 +71,17 @@ def _asks_like(stage: Stage) -> tuple[int, int | None, int | None]:
 
 
 class _Walk:
-    """All ways through some turns, where it is known what each finds."""
+    """All paths through the turns, with known table results."""
 
     def __init__(self, turns: Sequence[Turn], hits: Sequence[Hits]) -> None:
         self._turns, self._hits = turns, hits
         self._left, self._seen = BUDGET, set[int]()
-        # Where a walk goes on.
+        # Where walks still have to continue.
         self._pending: list[tuple[int, Supposed]] = [(0, ANYTHING)]
         self._found: dict[object, tuple[Stage | None, int | None, dict[Case, None]]] = {}
 
     def ends(self) -> Iterator[tuple[Stage | None, int | None, Cases]]:
-        """The ends: the stage, and which of the routes that it finds."""
+        """The ends: the stage, and the index of the route in its result."""
         while self._pending:
             self._go_on(*self._pending.pop())
         for stage, place, cases in self._found.values():
@@ -95,9 +96,9 @@ class _Walk:
             at, going = self._turn(at, known)
 
     def _known_at(self, at: int, supposed: Supposed) -> Supposed | None:
-        """What a walk still knows at a turn; None where it need not go on: one that knows nothing has been there."""
+        """The assumptions still held at a turn; None if a walk without assumptions has already been here."""
         if not supposed.conditions:
-            return supposed  # the plain packet's own
+            return supposed  # the plain packet's walk
         self._left -= 1
         if self._left >= 0:
             return supposed
@@ -107,7 +108,7 @@ class _Walk:
         return ANYTHING._replace(conditions=supposed.conditions)
 
     def _turn(self, at: int, supposed: Supposed) -> tuple[int, Supposed | None]:
-        """Where the walk goes on after a turn, and what is supposed then, if it does."""
+        """Where the walk continues after a turn, and the assumptions there; None if it ends."""
         turn, found = self._turns[at], self._hits[at]
         taking, passing = _split(supposed, turn)
         if taking is None:
@@ -122,14 +123,14 @@ class _Walk:
             return at + 1, supposed
         left, by_tos = self._take(turn.stage, found, taking)
         if left is not None and passing is not None:
-            # The rule changes nothing for packets that may take it or not: they go on as they came.
+            # The rule makes no difference for packets that may match it or not: they continue as before.
             return at + 1, supposed
         for other in by_tos:
             self._later(at + 1, other)
         return at + 1, passing if left is None else left
 
     def _take(self, stage: Stage, hits: Hits, supposed: Supposed) -> tuple[Supposed | None, list[Supposed]]:
-        """End where the table has a route that is kept; what is supposed of those that find none, and by which tos."""
+        """End at each route that is kept; return the assumptions of packets that find none, in general and per tos."""
         going: list[Supposed] = []
         for place, (tos, kept) in enumerate(hits):
             if not tos:
@@ -153,13 +154,13 @@ class _Walk:
             self._pending.append((at, supposed))
 
     def _end(self, stage: Stage | None, place: int | None, supposed: Supposed) -> None:
-        """Note an end: of stages that find the same, or give the same verdict, the first one speaks for all."""
+        """Record an end; of stages with the same result or verdict, only the first is used."""
         key = None if stage is None else stage.rule.action if place is None else (id(stage.table), place)
         self._found.setdefault(key, (stage, place, {}))[2][supposed.conditions] = None
 
 
 def _split(supposed: Supposed, turn: Turn) -> tuple[Supposed | None, Supposed | None]:
-    """What is supposed of the packets that take the turn, and of those that pass it by."""
+    """The assumptions about packets that take the turn, and about those that do not."""
     if not turn.asks:
         return supposed, None
     rule, asks = turn.stage.rule, turn.asks

@@ -1,7 +1,7 @@
 """The engine: a snapshot, indexed once, that answers what the kernel would do.
 
-Here: one destination, or all of a prefix; every answer is one value, so that equal ones can be told by identity.
-Not here: how a rule or a table is read (`rules`, `tables`).
+Here: one destination, or all of a prefix; equal answers are one object, so that they can be compared by identity. Not
+here: how a rule or a table is read (`rules`, `tables`).
 """
 
 from bisect import bisect_right
@@ -36,15 +36,15 @@ from hostrouting.reserved import MULTICAST
 __all__ = ["Fib"]
 
 _MULTICAST = {family: (int(block.network_address), int(block.broadcast_address)) for family, block in MULTICAST.items()}
-# Destinations that are what they are, whichever route takes them; the first and last address of each range.
+# Destinations whose kind does not depend on the route; the first and last address of each range.
 _BY_ADDRESS: dict[int, tuple[tuple[int, int, Kind], ...]] = {
     IPV4: ((0, 0, "local"), (*_MULTICAST[IPV4], "multicast"), (0xFFFFFFFF, 0xFFFFFFFF, "broadcast")),
     IPV6: ((*_MULTICAST[IPV6], "multicast"),),
 }
-# Up to so many routes times prefixes, it takes less to find all cells than to know where none need be found.
+# Up to this many routes times prefixes, computing all cells is faster than finding the ranges to skip.
 _LITTLE = 512
-_FLOWS = 256  # so many are prepared for at a time
-# The first of them after 0.
+_FLOWS = 256  # the number of flows to keep prepared
+# The first special address after 0.
 _SPECIAL = {family: min(low for low, _, _ in them if low) for family, them in _BY_ADDRESS.items()}
 
 
@@ -53,19 +53,19 @@ class _Ready(NamedTuple):
 
     family: int
     rules: Rules
-    bound: bool  # whether the flow is of a socket that is bound to a device
-    regions: list[int]  # where rules and addresses themselves make a difference: the first address of each region
-    # By region, and for each table by the longest prefix that covers an address: nothing else makes a difference.
+    bound: bool  # whether the flow's socket is bound to a device
+    regions: list[int]  # the first address of each region, where rules or special addresses change
+    # By region and, for each table, the longest prefix that covers an address: nothing else makes a difference.
     decisions: dict[tuple[int, ...], Decision]
 
 
 class Fib:
-    """The kernel's forwarding decision for one snapshot, which must not change behind it."""
+    """The kernel's forwarding decisions for one snapshot. The snapshot must not change."""
 
     def __init__(self, snapshot: Snapshot, *, merged: bool | None = None) -> None:
-        """Index the routes by table and prefix; none of them is looked at.
+        """Index the routes by table and prefix, without reading them.
 
-        `merged` is whether the namespace never had a rule of its own, for those who know; None: as its rules look.
+        `merged`: whether the namespace never had a custom rule, if the caller knows; None derives it from the rules.
         """
         require(snapshot, Snapshot, "Fib", "take one of the host: backend.snapshot()")
         self.snapshot, self._merged = snapshot, merged
@@ -76,11 +76,11 @@ class Fib:
 
     @property
     def merged(self) -> bool:
-        """Whether the IPv4 tables local and main are one, as far as it is known or told."""
+        """Whether the IPv4 tables local and main are merged, as given or as far as the rules show."""
         return self._tables.merged
 
     def with_routes(self, added: Iterable[Route] = (), *, without: Iterable[Route] = ()) -> Self:
-        """The same host with other routes, as in `Snapshot.with_routes`; what is known of its tables stays known."""
+        """The same host with other routes, as in `Snapshot.with_routes`; a given `merged` is kept."""
         return type(self)(self.snapshot.with_routes(added, without=without), merged=self._merged)
 
     def lookup(self, destination: IP | str, flow: Flow = ANY) -> Decision:
@@ -89,14 +89,14 @@ class Fib:
         return self._decide(self._prepare(address.version, flow), int(address))
 
     def cells(self, prefix: Prefix | IPv4Network | IPv6Network | str, flow: Flow = ANY) -> list[Cell]:
-        """The prefix in maximal ranges of one and the same decision, in order."""
+        """The prefix as maximal ranges with one decision each, in order."""
         prefix = as_prefix(prefix)
         return self._cells(self._prepare(prefix.family, flow), prefix.first, prefix.last)
 
     def doubtful_cells(self, prefixes: Sequence[Prefix], liking: Liking, flow: Flow = ANY) -> Iterator[list[Cell]]:
-        """For each prefix its cells, in order, but for some of unicast routes whose legs are to this `liking`.
+        """For each prefix its cells, in order, except some cells of unicast routes whose next hops `liking` accepts.
 
-        Those that are left out have no variants, and may be parts of cells; where they are, nothing is told.
+        The omitted ranges have no variants, may be parts of cells, and are not listed.
         """
         if len(prefixes) * len(self.snapshot.routes) <= _LITTLE:
             yield from (self.cells(prefix, flow) for prefix in prefixes)
@@ -114,10 +114,10 @@ class Fib:
     def contests(
         self, prefix: Prefix, *, dev: str | None = None, metric: int = 0, ours: int = -1, flow: Flow = ANY
     ) -> Iterator[Contest]:
-        """What a new unicast route in the table main, of this metric and tos 0, has to be to decide, and where.
+        """The ranges of the prefix, with the length that a new unicast route in table main needs to decide in each.
 
-        It leaves by `dev`. It may take the place of a route of the same prefix and metric whose protocol is `ours`. The
-        ranges cover the prefix, in order; they are not maximal.
+        The new route has this metric and tos 0, and leaves by `dev`. It may replace a route with the same prefix and
+        metric whose protocol is `ours`. The ranges cover the prefix, in order; they are not maximal.
         """
         ready = self._prepare(prefix.family, flow)
         runs, main = list(self._runs(ready, prefix.first, prefix.last)), self._tables.main(prefix.family)
@@ -135,19 +135,18 @@ class Fib:
         return self._tables.routes(prefix.family, table, prefix.network, prefix.length)
 
     def within(self, prefix: Prefix, *, table: int = TABLE_MAIN) -> Iterator[Route]:
-        """The routes of a table to this prefix and to any longer one in it."""
+        """The routes of a table whose prefix is this one or lies inside it."""
         return self._tables.within(prefix, table)
 
     def around(self, address: IP, *, table: int = TABLE_MAIN) -> Iterator[Route]:
-        """The routes of a table to any prefix around the address, the longest first."""
+        """The routes of a table whose prefix contains the address, the longest prefix first."""
         return self._tables.around(address.version, table, int(address))
 
     def defaults(self, family: int) -> Iterator[Entry]:
-        """The default routes in use, in the order in which a plain packet of the host's own would take them.
+        """The default routes in use, in the order in which a plain packet of this host would use them.
 
-        A route that refuses packets is among them, and hides those after it. Those that a rule suppresses come last,
-        for they are how the host leaves when its tunnel is down; while nothing else takes packets, they are where
-        they stand.
+        A route that refuses packets is included, and hides those after it. Default routes that a rule suppresses come
+        last: the host uses them when its tunnel is down. While no other route takes packets, they keep their place.
         """
         found = list(self._prepare(family, ANY).rules.defaults())
         taking = [it for it in found if not it.suppressed]
@@ -156,9 +155,9 @@ class Fib:
         return (it.entry for it in found)
 
     def suppressed_defaults(self, family: int) -> tuple[tuple[Rule, Route], ...]:
-        """The default routes that a plain packet meets and a rule keeps it from, each with the first such rule.
+        """The default routes that a plain packet would meet but a rule suppresses, each with the first such rule.
 
-        Only while another one takes the packet.
+        Empty unless another default route takes the packet.
         """
         deciding = next(self.defaults(family), None)
         found: dict[int, tuple[Rule, Route]] = {}
@@ -170,7 +169,7 @@ class Fib:
         return ()
 
     def turns(self, destination: IP, flow: Flow) -> Iterator[tuple[Rule, Turn, Entry | None, bool]]:
-        """The walk of a plain packet of this flow: each rule that it comes by, up to the one that decides.
+        """The walk of a plain packet of this flow: each rule up to the one that decides.
 
         Each with the route that was found, and whether it decides.
         """
@@ -185,7 +184,7 @@ class Fib:
                     return
 
     def covering(self, destination: IP, table: int) -> Iterator[tuple[Route, Entry | None]]:
-        """The routes that a lookup in the table may meet, the longest prefix first; with its entry, what is in use."""
+        """The routes that a lookup in the table may meet, the longest prefix first; with its entry if it is in use."""
         return self._tables.covering(destination.version, table, int(destination))
 
     def _prepare(self, family: int, flow: Flow) -> _Ready:
@@ -204,7 +203,7 @@ class Fib:
         return ready
 
     def _doubtful(self, ready: _Ready, sieve: Sieve, low: int, high: int) -> list[Span]:
-        """The ranges in low … high, or around, that have to be looked at cell by cell."""
+        """The ranges in low … high, or around, that have to be checked cell by cell."""
         if not 0 < low <= high < _SPECIAL[ready.family]:
             return [(low, high)]
         found: list[Span] = []
@@ -227,9 +226,9 @@ class Fib:
         return found
 
     def _runs(self, ready: _Ready, low: int, high: int) -> Iterator[tuple[int, Decision]]:
-        """The decisions in low … high, each with the place where it begins; neighbours may be one."""
+        """The decisions in low … high, each with the place where it begins; neighbours may be equal."""
         within = range(bisect_right(ready.regions, low) - 1, bisect_right(ready.regions, high))
-        # Whose turn it is to change at a place: a table's longest prefix, or last of all the region.
+        # What changes at a place: the longest prefix in one of the tables, or (the last index) the region.
         tables = ready.rules.tables
         events = [(max(ready.regions[region], low), len(tables), region) for region in within]
         for number, table in enumerate(tables):
@@ -261,11 +260,11 @@ class Fib:
     def _decision(
         self, ending: Ending, *, bound: bool, by_address: Kind | None = None, others: Sequence[End] = ()
     ) -> Decision:
-        """The one value for this answer; `bound` is whether the packet's socket is bound to a device."""
+        """The one object for this answer; `bound`: whether the packet's socket is bound to a device."""
         stage, entry = ending
         in_turn = () if bound or entry is None else entry.in_turn
         by_address = None if by_address == _kind(ending) else by_address
-        # Numbers only: the garbage collector need not look at them.
+        # Only numbers, so that the garbage collector does not have to visit them.
         key: tuple[object, ...] = _numbers(ending)
         if bound and entry is not None and entry.in_turn:
             key = (*key, "bound")
@@ -288,20 +287,20 @@ class Fib:
 
 
 def _numbers(ending: Ending) -> tuple[int, int]:
-    """What tells the answer apart from others, for as long as there are the snapshot's rules and routes."""
+    """A key for the answer, valid as long as the snapshot's rules and routes exist."""
     stage, entry = ending
     return (0 if stage is None else id(stage.rule), -1 if entry is None else entry.position)
 
 
 def _gives_way(route: Route, metric: int, ours: int) -> bool:
-    """Whether a route of the same prefix, of tos 0 and this metric, comes before this one or takes its place."""
+    """Whether a new route with the same prefix, tos 0 and this metric precedes or replaces this one."""
     if route.table != TABLE_MAIN or route.tos:
         return False
     return metric < route.metric or (metric == route.metric and route.protocol == ours)
 
 
 def _answer(ending: Ending) -> tuple[int, Kind]:
-    """What tells two answers apart: the route, or what became of the packet without one."""
+    """A key for comparing answers: the route, or the kind of the result without one."""
     return (ending[1].position if ending[1] else -1, _kind(ending))
 
 

@@ -1,11 +1,12 @@
-"""Default routes that Linux takes in turn: IPv4's choice among those that look the same to it.
+"""Default routes between which Linux alternates: IPv4's choice among equal ones.
 
-Here: which ones may be taken in the place of the one that a lookup found. Not here: which one a lookup finds (`table`).
+Here: the routes that may be used instead of the one that a lookup found. Not here: which one a lookup finds (`table`).
 
-A lookup finds the first of the default routes in its table. While the neighbour behind its gateway is not known to be
-reachable, Linux goes on to the next default route of the same metric, and from there to the next: two links with DHCP
-are enough, and each carries half of the packets. Neighbours change all the time and are in no snapshot, so any of these
-routes may decide. (The kernel's `fib_select_default`; routes with several legs that are found first are not left.)
+A lookup finds the first default route in its table. While the neighbour behind its gateway is not known to be
+reachable, Linux goes on to the next default route of the same metric, and from there to the next: two devices with DHCP
+are enough, and each then carries half of the packets. Neighbour state changes all the time and is not in a snapshot, so
+any of these routes may decide. (The kernel's `fib_select_default`; it does not run if the route found first has several
+next hops.)
 """
 
 from collections.abc import Callable, Sequence
@@ -16,10 +17,10 @@ __all__ = ["taken_in_turn"]
 
 
 def taken_in_turn(routes: Sequence[Route], place: int, *, is_dead: Callable[[NextHop], bool]) -> tuple[Route, ...]:
-    """The other routes that may be taken where a lookup finds the one at this place.
+    """The other routes that may be used if a lookup finds the one at this place.
 
-    `routes` are all IPv4 default routes of one table, in the order in which the kernel prefers them. One that has lost
-    its carrier may be taken, even where a lookup would not find it; one that `is_dead` may not.
+    `routes` are all IPv4 default routes of one table, in the order in which the kernel prefers them. A route that has
+    lost its carrier may be used, even if a lookup would not find it; a route that `is_dead` may not.
     """
     found, others = routes[place], list[Route]()
     if found.type != "unicast" or len(found.legs) != 1 or found.legs[0].gateway is None:
@@ -42,5 +43,5 @@ def taken_in_turn(routes: Sequence[Route], place: int, *, is_dead: Callable[[Nex
         elif met:
             others.append(route)
         else:
-            return ()  # one that cannot be used stands before it
+            return ()  # a route that cannot be used precedes it
     return tuple(others)

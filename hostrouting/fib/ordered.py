@@ -1,6 +1,6 @@
 """Routes of one table in the order of their networks.
 
-Here: which of them lead into a range of addresses, and which are around one. Not here: which of several wins.
+Here: the routes inside a range of addresses, and those around an address. Not here: which of several routes wins.
 """
 
 from bisect import bisect_left, bisect_right
@@ -10,21 +10,21 @@ from hostrouting.model import Column
 
 __all__ = ["BITS", "Ordered", "pack"]
 
-BITS = 8  # a prefix is packed as its network, shifted by this, and its length
+BITS = 8  # a prefix is packed as its network, shifted by this, plus its length
 
 
 def pack(networks: Iterable[int], lengths: Iterable[int]) -> list[int]:
-    """Prefixes as one number each; a block comes before what it contains."""
+    """Prefixes as one number each; a block sorts before the blocks inside it."""
     return [network << BITS | length for network, length in zip(networks, lengths, strict=True)]
 
 
 class Ordered:
-    """A column in order; equal networks stay in that of the column."""
+    """A column in order; equal networks keep the order of the column."""
 
     __slots__ = ("_everywhere", "_hosts", "_there", "_width", "lengths", "networks", "positions")
 
     def __init__(self, column: Column, width: int) -> None:
-        """Sort the column, unless it is sorted, as the kernel's own lists are; `width` is that of an address."""
+        """Sort the column unless it is sorted, as the kernel's lists are; `width` is the number of address bits."""
         networks = list(column.networks)
         in_order = sorted(networks)
         self.networks: Sequence[int] = column.networks
@@ -36,11 +36,11 @@ class Ordered:
             self.positions = [column.positions[at] for at in places]
         self._there = frozenset(column.lengths)
         self._hosts = [width - length for length in sorted(self._there)]
-        # Whether one of them is for every address.
+        # Whether one of them is a default route.
         self._everywhere = 0 in self._there
 
     def between(self, low: int, high: int) -> tuple[int, int]:
-        """The place of the first network from `low` on, and that of the first one beyond `high`."""
+        """The index of the first network from `low` on, and that of the first network after `high`."""
         begin = bisect_left(self.networks, low)
         return begin, bisect_right(self.networks, high, begin)
 
@@ -62,12 +62,12 @@ class Ordered:
         return network, network | (1 << self._width - self.lengths[place]) - 1
 
     def around(self, address: int) -> list[int]:
-        """The places of the prefixes that are around the address and begin before it."""
+        """The indexes of the prefixes that contain the address and begin before it."""
         networks, found, before = self.networks, [], -1
         for host in self._hosts:
             network = address >> host << host
             if network == address:
-                break  # and so it is of all that are longer
+                break  # the same is true for every longer prefix
             if network != before:
                 before, place = network, bisect_left(networks, network)
                 while place < len(networks) and networks[place] == network:
@@ -77,6 +77,6 @@ class Ordered:
         return found
 
     def covers(self, low: int, high: int) -> bool:
-        """Whether one of the prefixes is for all of low … high."""
+        """Whether one prefix contains all of low … high."""
         begin, end = self.between(low, low)
         return self._everywhere or any(self.span(at)[1] >= high for at in (*self.around(low), *range(begin, end)))

@@ -1,6 +1,6 @@
-"""The rules of one family, made ready for one flow: which of them matter to which destinations.
+"""The rules of one family, prepared for one flow: which rules matter for which destinations.
 
-Here: rules by priority, what each asks of a packet, where a goto leads. Not here: the walk through them (`walk`).
+Here: rules by priority, what each selects on, where a goto continues. Not here: the walk through them (`walk`).
 """
 
 from bisect import bisect_right
@@ -20,7 +20,7 @@ __all__ = ["Default", "Rules"]
 
 
 class Default(NamedTuple):
-    """A default route, the rule by which a packet meets it, and whether that rule keeps the packet from taking it."""
+    """A default route, the rule by which a packet finds it, and whether that rule suppresses it."""
 
     entry: Entry
     rule: Rule
@@ -28,7 +28,7 @@ class Default(NamedTuple):
 
 
 class Rules:
-    """The rules of one family, made ready for one flow."""
+    """The rules of one family, prepared for one flow."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class Rules:
         groups: dict[str, int],
         table_of: Callable[[Rule], Table | None],
     ) -> None:
-        """Take the rules, what is known of a packet, and the groups of the devices."""
+        """Take the rules, the known fields of a packet, and the groups of the devices."""
         self._flow, self._family, self._groups, self._known = flow, family, groups, flow.known(family)
         self._turns: list[Turn] = []
         starts: dict[int, int] = {}
@@ -52,7 +52,7 @@ class Rules:
                 turn.target = starts.get(rule.target)
         tables = [turn.stage.table for turn in self._turns if not turn.never]
         self.tables = tuple({id(table): table for table in tables if table is not None}.values())
-        # Where a rule for some destinations begins to matter, or has just ended to.
+        # Where a rule for some destinations begins to matter, or has just ended.
         spans = [turn.span for turn in self._turns if turn.span is not None and not turn.never]
         self.cuts = sorted({place for low, high in spans for place in (low, high + 1)})
         self._regions: dict[int, Region] = {}
@@ -73,11 +73,11 @@ class Rules:
         return Turn(stage, tuple(open_), invert=rule.invert, span=span, impossible=impossible, unmet=unmet)
 
     def turns(self, address: int) -> list[Turn]:
-        """Every rule as it is for this destination, also those that no packet takes."""
+        """Every rule as it applies to this destination, also those that match no packet."""
         return [turn.at(address) for turn in self._turns]
 
     def region(self, address: int) -> Region:
-        """The rules as a packet for this destination meets them."""
+        """The rules as they apply to a packet for this destination."""
         place = bisect_right(self.cuts, address) if self.cuts else 0
         found = self._regions.get(place)
         if found is None:
@@ -98,9 +98,9 @@ class Rules:
         return [turn if turn.target is None else turn.leading_to(begins[turn.target]) for turn in found]
 
     def defaults(self) -> Iterator[Default]:
-        """The default routes, in the order in which a plain packet meets them that no other route and no rule is for.
+        """The default routes, in the order in which a plain packet finds them if no other route and no rule matches it.
 
-        Those that a rule keeps the packet from taking are among them: of a table whose first one is suppressed, all.
+        Suppressed ones are included: if the first default route of a table is suppressed, all of that table are.
         """
         at, every = 0, (0, (1 << width_of(self._family)) - 1)
         while at < len(self._turns):
@@ -110,7 +110,7 @@ class Rules:
                 continue
             plain = all(ask.plain for ask in turn.asks)
             partial = plain and turn.span is not None and turn.span != every
-            # Of rules for some destinations, those for all but a few lead to the default route, if they lead anywhere.
+            # Of rules with a destination, only those for all but a few addresses (`not to`) lead to the default route.
             if (partial or not plain) is not turn.invert or (partial and turn.stage.table is None):
                 continue
             if turn.stage.table is not None:

@@ -1,6 +1,6 @@
-"""What may be true of a packet of which not everything is known.
+"""Assumptions about the unknown fields of a packet.
 
-Here: suppositions about one packet, which may contradict each other. Not here: which rules give rise to them.
+Here: assumptions about one packet, which may contradict each other. Not here: the rules that they come from.
 """
 
 from collections.abc import Iterator
@@ -16,10 +16,10 @@ Case: TypeAlias = tuple[Condition, ...]
 
 
 class Supposed(NamedTuple):
-    """What is true of a packet, all of it together, and the conditions under which it is.
+    """What is assumed to be true of a packet, all of it together, and the conditions behind it.
 
-    `holds` has a yes for each thing that was asked for; of each of the `refused` not every part is true. That several
-    which are refused leave nothing between them (users up to 9, and users from 10 on) is not seen.
+    `holds` has a true question for each field; of each of the `refused`, at least one part is false. If several refused
+    questions together leave no value (users up to 9, and users from 10 on), this is not noticed.
     """
 
     holds: dict[str, Ask]
@@ -27,14 +27,14 @@ class Supposed(NamedTuple):
     conditions: Case
 
     def suppose(self, rule: Rule, asks: tuple[Ask, ...], *, true: bool) -> "Supposed | None":
-        """With all of this true as well, or with not all of it; None when that cannot be."""
+        """Add the assumption that all of `asks` are true, or that not all are; None if that is impossible."""
         still = tuple(ask for ask in asks if not self._says(ask))
         if not still:
             return self if true else None
         holds = self._with(still)
         if holds is None:
             return None if true else self
-        # What holds for a plain packet anyway is no condition.
+        # What is true for a plain packet anyway is not a condition.
         conditions = self.conditions
         if all(ask.plain for ask in still) is not true:
             conditions = (*conditions, Condition(rule, tuple(ask.words for ask in still), true))
@@ -46,19 +46,19 @@ class Supposed(NamedTuple):
         )
 
     def _touched(self, names: set[str]) -> Iterator[tuple[Ask, ...]]:
-        """What was refused and asks for one of these."""
+        """The refused questions about one of these fields."""
         return (refused for refused in self.refused if refused[0].name in names or len(refused) > 1)
 
     def _says_all(self, asks: tuple[Ask, ...]) -> bool:
         return all(map(self._says, asks))
 
     def _says(self, ask: Ask) -> bool:
-        """Whether what is supposed to be true answers this with yes."""
+        """Whether the assumptions imply yes to this question."""
         held = self.holds.get(ask.name)
         return held is not None and held.implies(ask)
 
     def _with(self, asks: tuple[Ask, ...]) -> dict[str, Ask] | None:
-        """What is true when these are too; None where that cannot be."""
+        """The true questions with these added; None if that is impossible."""
         holds = dict(self.holds)
         for ask in asks:
             joined = holds[ask.name].joined(ask) if ask.name in holds else ask
@@ -68,5 +68,5 @@ class Supposed(NamedTuple):
         return holds
 
 
-# Nothing is supposed.
+# No assumption.
 ANYTHING = Supposed({}, (), ())

@@ -1,4 +1,4 @@
-"""One routing table, indexed: which routes cover an address, in the order in which the kernel would take them.
+"""One routing table, indexed: the routes that cover an address, in the order in which the kernel prefers them.
 
 Here: longest prefix, then tos, metric and place in the list. Not here: rules.
 """
@@ -13,13 +13,13 @@ from hostrouting.model import IPV4, TABLE_LOCAL, Column, NextHop, Route, tos_bit
 
 __all__ = ["ERRORS", "Entry", "Table"]
 
-# Types that end a lookup, each with an error of its own.
+# Types that end a lookup, each with its own error.
 ERRORS = frozenset({"blackhole", "unreachable", "prohibit"})
 _PATHLESS = ERRORS | {"throw"}
 
 
 class Entry:
-    """A route as a lookup meets it: in use, with the legs that are."""
+    """A route as a lookup finds it, with its next hops that are in use."""
 
     __slots__ = ("hides", "in_turn", "legs", "length", "position", "route", "throws")
 
@@ -27,10 +27,10 @@ class Entry:
         """Take the route at this position of the snapshot, and the length of its prefix."""
         self.route, self.legs, self.position, self.length = route, legs, position, length
         self.throws = route.type == "throw"
-        # What IPv4 does where a bound socket cannot use a route by a nexthop object: it looks at no other route whose
-        # network has the same address (`fib_table_lookup`: goto miss).
+        # If a bound socket cannot use a route with a nexthop object, IPv4 skips all other routes whose network has the
+        # same address (`fib_table_lookup`: goto miss).
         self.hides = route.nexthop_id is not None and route.prefix.family == IPV4
-        # The default routes that Linux takes in turn with it.
+        # The default routes that Linux also uses, in alternation with this one.
         self.in_turn: tuple[Route, ...] = ()
 
     def leaves_by(self, dev: str) -> bool:
@@ -39,12 +39,12 @@ class Entry:
 
 
 class Table:
-    """The routes of one table, by prefix. Routes are only looked at where a lookup comes by."""
+    """The routes of one table, by prefix. A route is read only when a lookup reaches it."""
 
     def __init__(
         self, routes: Sequence[Route], width: int, wary: frozenset[str], heeded: frozenset[str] = frozenset()
     ) -> None:
-        """Index nothing yet; `wary` are the devices whose routes are ignored when they lose their carrier.
+        """Index nothing yet; `wary` are the devices with ignore_routes_with_linkdown set.
 
         `heeded` are those of them that are up.
         """
@@ -53,17 +53,17 @@ class Table:
         self._entries: dict[int, tuple[Entry, ...]] = {}
 
     def add(self, column: Column) -> None:
-        """Take some routes; all of them are there before anything is asked."""
+        """Take some routes; all must be added before the first lookup."""
         self._columns.append(column)
 
     @cached_property
     def columns(self) -> tuple[Ordered, ...]:
-        """The routes by the order of their networks."""
+        """The routes in the order of their networks."""
         return tuple([Ordered(column, self._width) for column in self._columns])
 
     @cached_property
     def first(self) -> dict[int, int]:
-        """The position of a route of each prefix."""
+        """The position of one route of each prefix."""
         found: dict[int, int] = {}
         for column in self._columns:
             found.update(zip(pack(column.networks, column.lengths), column.positions, strict=True))
@@ -71,7 +71,7 @@ class Table:
 
     @cached_property
     def more(self) -> dict[int, list[int]]:
-        """The positions of all routes of a prefix where there are several."""
+        """The positions of all routes of a prefix that has several."""
         several: dict[int, list[int]] = {}
         if len(self.first) < sum(len(column.positions) for column in self._columns):
             for column in self._columns:
@@ -82,23 +82,23 @@ class Table:
         return {key: sorted(places) for key, places in several.items()}
 
     def positions(self, network: int, length: int) -> list[int]:
-        """Where the routes of exactly this prefix stand in the snapshot."""
+        """The positions of the routes of exactly this prefix in the snapshot."""
         if "first" in self.__dict__:
             key = network << BITS | length
             return self.more.get(key) or ([self.first[key]] if key in self.first else [])
-        # For a few prefixes there is no need to index all.
+        # For a few prefixes, a full index is not worth its cost.
         return sorted([position for column in self.columns for position in column.of(network, length)])
 
     @cached_property
     def shifts(self) -> list[tuple[int, int]]:
-        """The lengths of the prefixes, the longest first, each behind how many bits it leaves to the host."""
+        """The prefix lengths, longest first, each after the number of its host bits."""
         lengths = {length for column in self._columns for length in set(column.lengths)}
         return [(self._width - length, length) for length in sorted(lengths, reverse=True)]
 
     def chain(self, address: int, tos: int | None, oif: str | None) -> tuple[tuple[int, Entry | None], ...]:
-        """What is taken, for a bound device: by packets of each tos that makes a difference, and by all that are left.
+        """The routes used for each tos that makes a difference, and for all other packets; for a bound device.
 
-        Those have the tos 0 here. For a tos that is known there is one at most.
+        The other packets have tos 0 here. For a known tos there is at most one route.
         """
         entry, passed = self.best(address, tos or 0, oif)
         rest = () if entry is None else ((0, entry),)
@@ -114,7 +114,7 @@ class Table:
         return (*[(bits, taken) for bits, taken in each if taken is not entry], *rest)
 
     def _covering(self, address: int) -> Iterator[Entry]:
-        """The routes that cover the address and are in use, the one that the kernel prefers first."""
+        """The routes that cover the address and are in use, in the kernel's order of preference."""
         first, entries = self.first, self._entries
         for host, length in self.shifts:
             key = address >> host << host + BITS | length
@@ -124,7 +124,7 @@ class Table:
     def best(self, address: int, tos: int, oif: str | None) -> tuple[Entry | None, bool]:
         """The route that the kernel prefers for this tos and bound device, and whether tos ruled out others."""
         first, entries, passed, hidden = self.first, self._entries, False, -1
-        # The same as going through `_covering`, which would take twice as long; most of all lookups end here.
+        # The same as a loop over `_covering`, which takes twice as long; most lookups end here.
         for host, length in self.shifts:
             key = address >> host << host + BITS | length
             if key in first and key >> BITS != hidden:
@@ -139,14 +139,14 @@ class Table:
         return None, passed
 
     def of(self, network: int, length: int) -> tuple[Entry, ...]:
-        """The routes of exactly this prefix that are in use, the one that the kernel prefers first."""
+        """The routes of exactly this prefix that are in use, in the kernel's order of preference."""
         key = network << BITS | length
         return self._entries.get(key) or self._enter(key)
 
     def runs(self, low: int, high: int) -> Iterator[tuple[int, int]]:
-        """The places in low … high at which the longest prefix around an address becomes another, with its key.
+        """The places in low … high where the longest prefix around an address changes, with its key.
 
-        The first is low itself; a key of -1 stands for no prefix at all. Prefixes nest, so that a stack tells them.
+        The first is low itself; the key is -1 without any prefix. Prefixes nest, so a stack is enough.
         """
         around = [(self._width - length, length) for _, length in reversed(self.shifts)]
         covering = [low >> host << host + BITS | length for host, length in around]
@@ -179,13 +179,13 @@ class Table:
         places = self.positions(key >> BITS, key & 255)
         entries = [Entry(route := self.routes[place], self._in_use(route), place, key & 255) for place in places]
         if len(entries) > 1:
-            # The table local comes first where the kernel keeps it and main in one (see the engine).
+            # Table local comes first while the kernel keeps it merged with main (see `tables`).
             entries.sort(key=lambda it: (it.route.table != TABLE_LOCAL, -it.route.tos, it.route.metric, it.position))
             if not key & 255 and self._width == width_of(IPV4):
                 routes = [it.route for it in entries]
                 for place, entry in enumerate(entries):
                     entry.in_turn = taken_in_turn(routes, place, is_dead=self._is_dead)
-        # What has no leg at all goes some way that nobody told us, and takes packets there all the same.
+        # A route without any next hop is kept: its path is unknown, but it does take packets.
         found = self._entries[key] = tuple([entry for entry in entries if entry.legs or not entry.route.legs])
         return found
 
@@ -198,10 +198,11 @@ class Table:
         used = tuple(leg for leg in route.legs if not (leg.dead or (leg.linkdown and leg.dev in self._wary)))
         if not used or self._width != width_of(IPV4):
             return used
-        # IPv4 deals out the packets anew when a link changes, and not when it is told to heed lost carriers: which came
-        # first is not known, and so a leg without a carrier may have its share.
+        # When the state of a device changes, IPv4 computes the shares of the next hops again, but it does not when
+        # ignore_routes_with_linkdown is set. A snapshot does not show which came first, so a next hop without a carrier
+        # may still have its share.
         return tuple(leg for leg in route.legs if not self._is_dead(leg))
 
     def _is_dead(self, leg: NextHop) -> bool:
-        """Whether a leg is dead for good: Linux calls it dead as well while a lost carrier is heeded."""
+        """Whether a next hop is really dead: Linux also reports dead while ignore_routes_with_linkdown applies."""
         return leg.dead and not (leg.linkdown and leg.dev in self._heeded)

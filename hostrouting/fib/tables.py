@@ -1,12 +1,12 @@
-"""The route tables of a host, and the rules that lead to them.
+"""The route tables of a host, and the rules that look them up.
 
-Here: that local and main may be one table, and all that follows from it. Not here: what is in a table (`table`), and
-for which packets a rule is (`rules`).
+Here: whether local and main are merged, and the consequences. Not here: the routes of a table (`table`), and which
+packets a rule matches (`rules`).
 
-Until a namespace gets its first rule of its own, Linux keeps the IPv4 tables local and main in one trie, and asks it
-once: a longer prefix in main then beats a shorter one in local. (It keeps them apart for good after that, even when
-the rule has gone, which no snapshot shows.) So the rule for local is left out of a walk, the one for main leads to
-both, and what it leads to is told under the rule of the table that the route is in.
+Until a namespace gets its first custom rule, Linux keeps the IPv4 tables local and main in one trie and looks it up
+once: a longer prefix in main then beats a shorter one in local. (After that it keeps them apart for good, even when the
+rule was deleted, and a snapshot does not show this.) So the walk leaves out the rule for local, the rule for main looks
+up both tables, and the result is reported under the rule for the route's table.
 """
 
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ from hostrouting.model import (
 
 __all__ = ["Tables"]
 
-# Asked for by a rule that has the table of a VRF asked, for packets in none: Linux takes it for main.
+# The table number of a rule that looks up the table of a VRF, for packets in none: Linux uses main.
 _UNSAID = 0
 
 
@@ -39,9 +39,9 @@ class Tables:
     """All tables of a snapshot, by family and number."""
 
     def __init__(self, snapshot: Snapshot, *, merged: bool | None) -> None:
-        """Index the routes by table; none of them is looked at.
+        """Index the routes by table, without reading them.
 
-        `merged` is whether the namespace never had a rule of its own, for those who know; None: as its rules look.
+        `merged`: whether the namespace never had a custom rule, if the caller knows; None derives it from the rules.
         """
         self._routes = snapshot.routes
         self._wary = frozenset(link.name for link in snapshot.links if link.ignore_routes_with_linkdown)
@@ -58,29 +58,29 @@ class Tables:
         self.merged = merged
         self._tables: dict[tuple[int, int], Table] = {}
         for family in (IPV4, IPV6):
-            self._make(family, TABLE_MAIN)  # which is asked even while it is empty
+            self._make(family, TABLE_MAIN)  # looked up even while it is empty
         for column in self._routes.columns:
             self._make(column.family, column.table).add(column)
 
     def find(self, family: int, number: int) -> Table | None:
-        """The table in which the routes of this number are, if there are any."""
+        """The table with the routes of this table number, if there are any."""
         return self._tables.get(self._home(family, number))
 
     def main(self, family: int) -> Table:
-        """The table main, which is always there."""
+        """Table main, which always exists."""
         return self._tables[family, TABLE_MAIN]
 
     def walked(self, family: int) -> tuple[Rule, ...]:
-        """The rules that a walk comes by."""
+        """The rules that a walk visits."""
         rules = self._rules[family]
         return rules[1:] if family == IPV4 and self.merged else rules
 
     def rule_of(self, rule: Rule, route: Route) -> Rule:
-        """The rule that leads to a route which a walk found by this rule."""
+        """The rule to report for a route that the walk found by `rule`."""
         return self._rules[IPV4][0] if self.merged and route.table == TABLE_LOCAL else rule
 
     def told(self, rule: Rule, route: Route | None) -> Iterator[tuple[Rule, bool]]:
-        """The rules for which one of a walk stands, and for each whether the route that was found is in its table."""
+        """The rules that one rule of the walk stands for, each with whether the found route is in its table."""
         if self.merged and rule.family == IPV4 and rule.table == TABLE_MAIN:
             local = route is not None and route.table == TABLE_LOCAL
             yield self._rules[IPV4][0], local
@@ -98,7 +98,7 @@ class Tables:
         return tuple(found)
 
     def within(self, prefix: Prefix, number: int) -> Iterator[Route]:
-        """The routes of a table to this prefix and to any longer one in it."""
+        """The routes of a table whose prefix is this one or lies inside it."""
         home = self.find(prefix.family, number)
         for column in () if home is None else home.columns:
             begin, end = column.between(prefix.first, prefix.last)
@@ -108,15 +108,15 @@ class Tables:
                     yield route
 
     def around(self, family: int, number: int, address: int) -> Iterator[Route]:
-        """The routes of a table to any prefix around the address, the longest first."""
+        """The routes of a table whose prefix contains the address, the longest prefix first."""
         home = self.find(family, number)
         for host, length in () if home is None else home.shifts:
             yield from self.routes(family, number, address >> host << host, length)
 
     def covering(self, family: int, number: int, address: int) -> Iterator[tuple[Route, Entry | None]]:
-        """The routes that a lookup in the table may meet, the longest prefix first; with its entry, what is in use.
+        """The routes that a lookup in the table may meet, the longest prefix first; with its entry if it is in use.
 
-        Of one prefix they are in the order in which the kernel prefers them, those that are not in use last.
+        Routes of one prefix are in the order in which the kernel prefers them; those that are not in use come last.
         """
         home = self.find(family, number)
         if home is None:

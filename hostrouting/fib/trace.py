@@ -1,7 +1,7 @@
-"""The way of one packet, rule by rule: what `Fib.lookup` decides, told so that somebody can follow it.
+"""The lookup of one packet, rule by rule: the decision of `Fib.lookup`, with each step.
 
-Here: which rules were tried, what each came to, which routes were passed over and why, as values: the engine's own walk
-(`walk`), reported turn by turn. Not here: whole prefixes, or what is not known of a packet (`engine`); nor sentences.
+Here: the rules that were tried, the result of each, the routes that were not used and why, as values: the engine's own
+walk (`walk`), reported turn by turn. Not here: whole prefixes and unknown fields of a packet (`engine`); messages.
 """
 
 from collections.abc import Iterator
@@ -18,19 +18,19 @@ from hostrouting.model import IP, NextHop, Route, Rule, Snapshot, as_ip
 
 __all__ = ["Passed", "Reason", "Result", "Trace", "Tried", "trace_route"]
 
-# not-selected: the rule is not for this packet. no-route: nothing in its table covers the address. suppressed, thrown:
-# a route was found, and the next rule is asked all the same. jump: it goes on at another rule. nothing: the
-# rule does nothing. refused: the rule itself is the answer. decides: a route is the answer.
+# not-selected: the rule does not match this packet. no-route: nothing in its table covers the address. suppressed,
+# thrown: a route was found, but the lookup continues at the next rule. jump: the lookup continues at another rule.
+# nothing: the rule does nothing. refused: the rule itself is the answer. decides: a route is the answer.
 Result: TypeAlias = Literal["not-selected", "no-route", "suppressed", "thrown", "jump", "nothing", "refused", "decides"]
-# Why a route that covers the address was not taken. shorter: another's prefix is longer. metric: another's is lower.
-# tie: another of the same prefix and metric is listed first. tos, oif: it is for other packets. down: none of its legs
-# is in use.
+# Why a route that covers the address was not used. shorter: another prefix is longer. metric: another metric is lower.
+# tie: another route of the same prefix and metric is listed first. tos, oif: it is for other packets. down: none of its
+# next hops is in use.
 Reason: TypeAlias = Literal["shorter", "metric", "tie", "tos", "oif", "down"]
 
 
 @attrs.frozen
 class Passed:
-    """A route that covers the address and was not taken, and why."""
+    """A route that covers the address but was not used, and why."""
 
     route: Route
     reason: Reason
@@ -38,7 +38,7 @@ class Passed:
 
 @attrs.frozen
 class Tried:
-    """A rule, and what it came to. `selector` is what it asked for in vain; `route` what was found in its table."""
+    """A rule and its result. `selector` is what the packet did not match; `route` what was found in its table."""
 
     rule: Rule
     result: Result
@@ -48,9 +48,9 @@ class Tried:
 
 @attrs.frozen
 class Trace:
-    """The rules that were tried, in order, and what became of the packet: the same as in a `Decision`.
+    """The rules that were tried, in order, and the result for the packet: the same as in a `Decision`.
 
-    `passed` are the other routes that cover the address in the table that decides, those that came closest first.
+    `passed` are the other routes that cover the address in the table that decides, the closest first.
     """
 
     address: IP
@@ -70,7 +70,7 @@ class Trace:
 
 
 def trace_route(snapshot: Snapshot, destination: IP | str, flow: Flow = PLAIN, *, merged: bool | None = None) -> Trace:
-    """Follow a packet through the rules. What is not known of it is as in a plain packet of the host's own.
+    """Follow a packet through the rules. Unknown fields are those of a plain packet of this host.
 
     `merged` as in `Fib`.
     """
@@ -94,14 +94,14 @@ def _came_to(rule: Rule, turn: Turn, entry: Entry | None, decides: bool) -> tupl
 
 
 def _passed(fib: Fib, address: IP, table: int, taken: Route, flow: Flow) -> Iterator[Passed]:
-    """The routes that were not taken where `taken` was, and why."""
+    """The routes that were not used instead of `taken`, and why."""
     for route, entry in fib.covering(address, table):
         if route is not taken:
             yield Passed(route, _against(route, entry, flow) or _beaten_by(taken, route))
 
 
 def _against(route: Route, entry: Entry | None, flow: Flow) -> Reason | None:
-    """What speaks against a route alone."""
+    """The reason against a route alone."""
     if entry is None:
         return "down"
     if not has_tos(flow.tos or 0, route.tos):

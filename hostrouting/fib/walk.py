@@ -1,6 +1,6 @@
-"""The walk through the rules: one rule as a walk comes by it, and what follows what.
+"""The walk through the rules: one rule as the walk sees it, and which rule is next.
 
-Here: for which packets a rule is, where they go on, and whether a route that its table has is the answer: goto,
+Here: which packets a rule matches, where they continue, and whether a route from its table is the answer: goto,
 suppression, throw, verdicts. Not here: which rules matter where (`rules`).
 """
 
@@ -19,12 +19,12 @@ Span: TypeAlias = tuple[int, int]
 
 
 class Stage:
-    """One rule, as a walk comes by it: what it does with packets that it is for."""
+    """One rule as the walk sees it: what it does with packets that match it."""
 
     __slots__ = ("_groups", "rule", "simple", "table", "verdict")
 
     def __init__(self, rule: Rule, table: Table | None, groups: dict[str, int]) -> None:
-        """Take the rule, the table that it leads to, if it has routes, and the groups of the devices."""
+        """Take the rule, the table that it looks up (if that has routes), and the groups of the devices."""
         self.rule, self.table, self._groups = rule, table, groups
         # Whether it suppresses nothing.
         self.simple = rule.suppress_prefixlength is None and rule.suppress_ifgroup is None
@@ -32,15 +32,15 @@ class Stage:
         self.verdict = rule.action in REFUSING
 
     def take(self, address: int, tos: int, oif: str | None) -> tuple[Entry | None, bool, bool]:
-        """The route that a packet finds, whether tos ruled out others, and whether this is where its walk ends."""
+        """The route that a packet finds, whether tos ruled out others, and whether the walk ends here."""
         if self.table is None:
             return None, False, self.verdict
         entry, passed = self.table.best(address, tos, oif)
-        # Most routes are kept without a question.
+        # A shortcut: nearly every route is kept.
         return entry, passed, entry is not None and ((self.simple and not entry.throws) or self.keeps(entry))
 
     def keeps(self, entry: Entry) -> bool:
-        """Whether a route that was found is the answer, and not a reason to ask the next rule."""
+        """Whether a found route is the answer; otherwise the next rule is tried."""
         if entry.throws:
             return False
         rule, route = self.rule, entry.route
@@ -50,12 +50,12 @@ class Stage:
             return False
         if rule.suppress_ifgroup is None:
             return True
-        # Of IPv4's legs the first counts, in use or not; IPv6 has chosen one before.
+        # IPv4 checks the first next hop, in use or not; IPv6 has already chosen one.
         legs = route.legs if route.prefix.family == IPV4 else entry.legs
         return not legs or self._groups.get(legs[0].dev or "") != rule.suppress_ifgroup
 
     def suppresses_up_to(self, dev: str | None, width: int) -> int:
-        """The longest prefix of which a route by this device is no answer here; -1: there is none."""
+        """The longest prefix for which a route by this device is suppressed here; -1 if there is none."""
         group = None if dev is None else self._groups.get(dev)
         if group is not None and group == self.rule.suppress_ifgroup:
             return width
@@ -67,10 +67,10 @@ Ending: TypeAlias = tuple[Stage | None, Entry | None]
 
 
 class Turn:
-    """A stage among others: for which packets it is, and where those go on for which it is a goto.
+    """A stage in a list: the packets that take it, and where they continue if it is a goto.
 
-    Packets that say yes to all of `asks` take it, or (`invert`) all others; `span` are its destinations. Where it is
-    `impossible` that a packet says yes, `invert` makes it one for all.
+    Packets that answer yes to all of `asks` take it, or (`invert`) all others; `span` are its destinations. If it is
+    `impossible` that a packet answers yes, `invert` makes it match all.
     """
 
     __slots__ = ("asks", "impossible", "invert", "never", "plain", "span", "stage", "target", "unmet")
@@ -86,19 +86,19 @@ class Turn:
         impossible: bool = False,
         unmet: Words | None = None,
     ) -> None:
-        """Take what is known; `unmet` is the first thing that is asked for and that a plain packet does not have."""
+        """Take what is known; `unmet` is the first selector that a plain packet does not match."""
         self.stage, self.impossible, self.unmet = stage, impossible, unmet
         self.asks, self.span = ((), None) if impossible else (asks, span)
         self.invert = invert and not impossible
-        # An index of the turns among which this one stands; None for all but a goto that leads on.
+        # An index into the list of turns; None except for a goto that has a target.
         self.target = target
         # Whether no packet takes it.
         self.never = not invert if impossible else invert and not self.asks and self.span is None
-        # Whether a plain packet of the host's own takes it, its destination apart.
+        # Whether a plain packet of this host takes it, apart from its destination.
         self.plain = (unmet is None) is not invert
 
     def at(self, address: int) -> "Turn":
-        """The same for one destination: a turn that does not ask for it any more."""
+        """The same turn for one destination, which then needs no check any more."""
         if self.span is None:
             return self
         low, high = self.span
@@ -108,16 +108,16 @@ class Turn:
         return Turn(self.stage, invert=self.invert, target=self.target, impossible=True, unmet=unmet)
 
     def leading_to(self, target: int | None) -> "Turn":
-        """The same goto, among other turns."""
+        """The same goto in another list of turns."""
         found = copy(self)
         found.target = target
         return found
 
 
 def plain_turns(turns: Sequence[Turn]) -> Iterator[Turn]:
-    """The turns that a plain packet comes by, whether it takes them (`plain`) or not: all up to a verdict.
+    """The turns that a plain packet visits, whether it takes them (`plain`) or not: all up to a verdict.
 
-    None of them asks for a destination.
+    None of them has a destination left to check.
     """
     at = 0
     while at < len(turns):

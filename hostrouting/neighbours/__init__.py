@@ -1,6 +1,6 @@
-"""The edge to the link layer: devices, the MAC addresses at both of their ends, and neighbours.
+"""The edge to the link layer: devices, MAC addresses at both ends of veths, and neighbours.
 
-base      the promises, and the values that go in and out
+base      the contract, and its input and output values
 kernel    Linux, by pyroute2
 memory    the fake one
 """
@@ -24,7 +24,7 @@ __all__ = [
     "LinkLayer",
     "KernelLinkLayer",
     "MemoryLinkLayer",
-    # what it shows
+    # its values
     "LinkLayerView",
     "EthernetLink",
     "PeerMac",

@@ -1,7 +1,7 @@
-"""What the way to the link layer promises, and the values that go in and out of it. No kernel is spoken to here.
+"""The contract of a link-layer edge, and its input and output values. This module does not talk to any kernel.
 
-It is the only way to MAC addresses and neighbours, real or fake. The promises are checked, on any of them, by the
-contract suite in `hostrouting.testing`.
+It is the only access to MAC addresses and neighbours, real or fake. The contract suite in `hostrouting.testing` checks
+these promises on any implementation.
 """
 
 from __future__ import annotations
@@ -46,9 +46,11 @@ _MAC = re.compile(r"[0-9a-f]{1,2}(:[0-9a-f]{1,2})*", re.IGNORECASE | re.ASCII)
 
 
 def canonical_mac(text: str) -> str:
-    """A MAC address in lower case, with two digits for each byte; ValueError where it is not one."""
+    """A MAC address in lower case, with two digits for each byte; ValueError if it is not one."""
     if not _MAC.fullmatch(text):
-        raise ValueError(f"{text!a} is not a MAC address; it is bytes in hexadecimal with colons, 0a:0b:0c:0d:0e:0f")
+        raise ValueError(
+            f"{text!a} is not a MAC address; write hexadecimal bytes with colons, such as 0a:0b:0c:0d:0e:0f"
+        )
     return ":".join(byte.zfill(2) for byte in text.lower().split(":"))
 
 
@@ -58,7 +60,7 @@ def _mac_or_none(text: str) -> str:
 
 @attrs.frozen
 class PeerMac:
-    """The other end of a veth has this MAC address."""
+    """The MAC address of the other end of a veth."""
 
     mac: str = attrs.field(converter=canonical_mac)
 
@@ -68,7 +70,7 @@ class PeerMac:
 
 @attrs.frozen
 class UnknownPeer:
-    """The other end of a veth could not be asked, so its MAC address is not known."""
+    """The other end of a veth could not be read, so its MAC address is not known."""
 
     reason: str
 
@@ -78,16 +80,16 @@ class UnknownPeer:
 
 @attrs.frozen(kw_only=True)
 class EthernetLink:
-    """A network device, with what Ethernet has to do with it."""
+    """A network device with its Ethernet properties."""
 
     name: str
     index: int
     kind: str = ""
-    """What made it ("bridge", "veth"); empty for hardware."""
+    """Its kind as in `ip -details link` ("bridge", "veth"); empty for hardware."""
     mac: str = attrs.field(default="", converter=_mac_or_none)
-    """Empty for a device that has none, such as a tunnel."""
+    """Empty for a device without a MAC address, such as a tunnel."""
     master: str | None = None
-    """The bridge, bond or VRF that it is a port of."""
+    """The bridge, bond or VRF that it belongs to."""
     up: bool = True
     peer: PeerMac | UnknownPeer | None = None
     """The other end of a veth, in whatever namespace it is; None for any other device."""
@@ -101,7 +103,7 @@ class EthernetLink:
 
 @attrs.frozen
 class Neighbour:
-    """An entry that maps an address to a MAC address on one device. `str()` is what `ip neigh` prints of it."""
+    """An entry that maps an address to a MAC address on one device. `str()` is the line of `ip neigh`."""
 
     ip: IP = attrs.field(converter=as_ip)
     mac: str = attrs.field(converter=_mac_or_none)
@@ -109,7 +111,7 @@ class Neighbour:
     dev: str
     state: State = "permanent"
     externally_learned: bool = False
-    """Whether a program has learned it and keeps it (`extern_learn`)."""
+    """Whether a program learned it and maintains it (`extern_learn`)."""
 
     def __str__(self) -> str:
         words = [f"{self.ip} dev {self.dev}"]
@@ -119,9 +121,9 @@ class Neighbour:
 
 
 def require_permanent(neighbour: Neighbour) -> None:
-    """ValueError for an entry that only the kernel makes."""
+    """ValueError for an entry that only the kernel creates."""
     if neighbour.state != "permanent" or neighbour.mac.count(":") != 5:
-        raise ValueError(f"{neighbour} cannot be added: only a permanent entry with a MAC address of six bytes can be")
+        raise ValueError(f"{neighbour} cannot be added: it must be a permanent entry with a MAC address of six bytes")
 
 
 def _links(values: Iterable[EthernetLink]) -> tuple[EthernetLink, ...]:
@@ -142,40 +144,39 @@ class LinkLayerView:
     """By device, then by address."""
 
     def link(self, name: str) -> EthernetLink | None:
-        """The device of this name."""
+        """The device with this name; None if it does not exist."""
         return next((it for it in self.links if it.name == name), None)
 
 
 class LinkLayer(Protocol):
-    """MAC addresses, and the neighbours that are known by them.
+    """MAC addresses, and the neighbours that have them.
 
-    Each verb raises a BackendError where the kernel cannot be asked (NetlinkUnavailable, NotPermitted), does not answer
-    (BackendTimeout) or refuses. None of them tries again, except where it says so.
+    Each verb raises a BackendError if the kernel cannot be reached (NetlinkUnavailable, NotPermitted), does not answer
+    (BackendTimeout) or refuses. No verb retries unless its docstring says so.
     """
 
     def look(self) -> LinkLayerView:
-        """The devices, what is at the other end of each veth, and the neighbours of both families.
+        """The devices, the other end of each veth, and the neighbours of both families.
 
-        Each list is of one moment: one that changed meanwhile is read again, a few times; then Unsettled. Neighbours
-        are read first, and the other ends last; in between, there is time for changes. The other end of a veth that
-        cannot be asked is an UnknownPeer, and no error. Entries for proxying, and those of a bridge's own table, are
-        not neighbours here.
-        Needs the privilege to ask about other namespaces, CAP_NET_ADMIN in them; without it their ends are unknown.
+        Each list is consistent: one that changed while it was read is read again, a few times; then Unsettled.
+        Neighbours are read first, and the other ends last; something may change in between. If the other end of a veth
+        cannot be read, it is an UnknownPeer, not an error. Proxy entries and those of a bridge's forwarding table are
+        not included. Reading other namespaces requires CAP_NET_ADMIN in them; without it their ends are unknown.
         """
         ...
 
     def delete_neighbour(self, neighbour: Neighbour) -> bool:
-        """The entry is not there any more; False where there is another one for its address, and that stays.
+        """Delete the entry; False if a different entry for its address exists, which stays.
 
-        The kernel deletes by address and device, whatever the MAC address: so the entry is read again just before, and
-        must be the same in everything. Idempotent: an entry or a device that is gone is fine.
+        The kernel deletes by address and device, whatever the MAC address. So the entry is read again just before, and
+        must be equal in every field. Idempotent: an absent entry or device is fine.
         """
         ...
 
     def add_neighbour(self, neighbour: Neighbour) -> bool:
-        """The entry is there; False where there is another one for its address, and that stays.
+        """Add the entry; False if a different entry for its address exists, which stays.
 
-        Idempotent. ValueError unless its state is permanent and its MAC address has six bytes. BackendError where
-        there is no such device.
+        Idempotent. ValueError unless its state is permanent and its MAC address has six bytes. BackendError if the
+        device does not exist.
         """
         ...

@@ -1,13 +1,13 @@
-"""The link layer of Linux, by pyroute2, which is loaded when it is first used: it takes a tenth of a second.
+"""The link layer of Linux, by pyroute2, which is loaded on first use: loading takes a tenth of a second.
 
-Here: what is asked of the kernel, and its answers as values. Not here: the sentences for its refusals (`refusal`).
+Here: requests to the kernel, and its answers as values. Not here: the messages for its refusals (`refusal`).
 
-The other end of a veth has an index in its own namespace, and the kernel gives that namespace a number in ours. Asked
-for a device by index with `if_netnsid`, it answers for the one in that namespace. The keyword matters: pyroute2 drops
-those that it does not know, and without it the kernel answers for the device of that index in our own namespace.
+The other end of a veth has an index in its own namespace, and the kernel has a number for that namespace in ours. A
+request for a device by index with `if_netnsid` returns the device in that namespace. The exact keyword matters:
+pyroute2 drops unknown keywords, and without it the kernel returns the device of that index in our own namespace.
 
-Each call has a socket, an event loop and a thread of its own. So it works in a program that has a running loop, and
-can be given up in time.
+Each call has its own socket, event loop and thread. So it works in a program with a running loop, and a timeout can end
+it.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ _READINGS = 5
 
 
 class KernelLinkLayer:
-    """The link layer of the network namespace that the calling thread is in."""
+    """The link layer of the calling thread's network namespace."""
 
     def __init__(self, *, timeout: float = 10.0) -> None:
-        """Wait so many seconds for all that one call asks of the kernel."""
+        """Wait up to `timeout` seconds for all requests of one call."""
         self._timeout = timeout
 
     def look(self) -> LinkLayerView:
@@ -87,14 +87,15 @@ class KernelLinkLayer:
 @cache
 def _pyroute2() -> Any:
     try:
-        # Imported by name, for pyroute2 has no types that an import statement could give us.
+        # Imported by name, because pyroute2 has no type annotations.
         return import_module("pyroute2")
     except Exception as error:
         raise refusal.cannot_load(error, _REQUIREMENT) from error
 
 
 async def _look(wire: Any) -> LinkLayerView:
-    # Neighbours come first: whoever asks whether the pod of one is alive must see every device that was there with it.
+    # Neighbours are read first: to know whether the pod of a neighbour exists, every device that existed at that time
+    # must be in the list.
     listed = []
     for family in (_AF_INET, _AF_INET6):
         listed += await _settled(lambda family=family: wire.neigh("dump", family=family))  # type: ignore[misc]
@@ -106,7 +107,7 @@ async def _look(wire: Any) -> LinkLayerView:
 
 
 async def _settled(ask: Callable[[], Awaitable[Any]]) -> list[Any]:
-    """A list of the kernel's, of one moment."""
+    """A consistent list from the kernel."""
     for _ in range(_READINGS):
         listed = [it async for it in await ask()]
         if not any(it["header"]["flags"] & _NLM_F_DUMP_INTR for it in listed):
@@ -130,11 +131,11 @@ async def _link(wire: Any, message: Any, devices: list[Any], names: dict[int, st
 async def _peer(wire: Any, message: Any, devices: list[Any]) -> PeerMac | UnknownPeer:
     index, namespace = message.get("link"), message.get("link_netnsid")
     if not index:
-        return UnknownPeer("the kernel does not tell its index")
+        return UnknownPeer("the kernel does not report its index")
     if namespace is None:
         found = [it for it in devices if it["index"] == index]
     elif namespace < 0:
-        return UnknownPeer("its namespace has no number here")
+        return UnknownPeer("its namespace has no id in this namespace")
     else:
         try:
             found = await wire.link("get", index=index, if_netnsid=namespace)
@@ -187,13 +188,13 @@ async def _index(wire: Any, dev: str) -> int | None:
 
 
 async def _holder(wire: Any, neighbour: Neighbour, index: int) -> Neighbour | None:
-    """The entry for its address on its device, as it is now."""
+    """The present entry for its address on its device."""
     found = await _unless(wire.neigh("get", dst=str(neighbour.ip), ifindex=index), errno.ENOENT, errno.ENODEV)
     return _neighbour(found[0], {index: neighbour.dev}) if found else None
 
 
 async def _unless(asked: Awaitable[Any], *numbers: int) -> Any:
-    """What the kernel answers; None where it refuses with one of these."""
+    """The kernel's answer; None if it refuses with one of these."""
     try:
         return await asked
     except _pyroute2().NetlinkError as error:

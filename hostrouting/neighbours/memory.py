@@ -1,6 +1,6 @@
-"""The link layer that exists in memory only: devices and neighbours in lists, and the faults that a test gives them.
+"""The link layer in memory: devices and neighbours in lists, and the faults that a test injects.
 
-Here: what Linux does with neighbours that are added and deleted. Not here: what becomes of frames.
+Here: what Linux does with neighbours that are added and deleted. Not here: the effect on frames.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["MemoryLinkLayer"]
 
 
 class MemoryLinkLayer(Faulty[BackendError]):
-    """The link layer in two lists; `str()` shows them, neighbours as `ip neigh` does."""
+    """The link layer in two lists; `str()` prints them, neighbours as `ip neigh` does."""
 
     def __init__(self, links: Iterable[EthernetLink] = (), neighbours: Iterable[Neighbour] = ()) -> None:
         """Begin with these devices and neighbours."""
@@ -27,12 +27,12 @@ class MemoryLinkLayer(Faulty[BackendError]):
         self.links = list(links)
         """For a test to change, as another process would."""
         self.neighbours = list(neighbours)
-        """For a test to change; those of a device go with it."""
+        """For a test to change; those of a device are deleted with it."""
         self.writes: list[str] = []
-        """What was changed, in order: "delete 10.1.0.5 dev azure0 …", "add …"."""
+        """The changes, in order: "delete 10.1.0.5 dev azure0 …", "add …"."""
 
     def remove_link(self, name: str) -> None:
-        """What `ip link del` does."""
+        """Do what `ip link del` does."""
         self.links = [it for it in self.links if it.name != name]
         self.neighbours = [it for it in self.neighbours if it.dev != name]
 

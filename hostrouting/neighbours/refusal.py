@@ -1,6 +1,6 @@
-"""From what went wrong on the way to the link layer to the error that an operator reads.
+"""From a failure at the link layer to the error that an operator reads.
 
-Here: one sentence for each kind, the same for Linux and for the fake one. Not here: when the kernel refuses.
+Here: one sentence for each kind of error, the same for Linux and for the fake one. Not here: when the kernel refuses.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ __all__ = ["cannot_load", "no_device", "refused", "timed_out", "unavailable", "u
 
 
 def refused(what: str, number: int, words: str = "") -> BackendError:
-    """The kernel has refused with this errno and these words."""
+    """The kernel refused with this errno and this text."""
     if number in {errno.EPERM, errno.EACCES}:
         return NotPermitted(f"this process may not {what}; run it as root", errno=number, kernel=words)
     return BackendError(f"the kernel refused to {what}", errno=number, kernel=words or os.strerror(number))
 
 
 def no_device(neighbour: Neighbour) -> BackendError:
-    """The device of the entry is not there."""
+    """The device of the entry does not exist."""
     return BackendError(
-        f"there is no device {neighbour.dev} for the neighbour {neighbour}; add it when the device is there",
+        f"device {neighbour.dev} of the neighbour {neighbour} does not exist; add the neighbour when the device exists",
         errno=errno.ENODEV,
     )
 
@@ -39,20 +39,20 @@ def timed_out(what: str, seconds: float) -> BackendTimeout:
 
 def unsettled(times: int) -> Unsettled:
     """The lists changed while they were read."""
-    return Unsettled(f"devices or neighbours changed each of the {times} times they were read; try again")
+    return Unsettled(f"devices or neighbours changed during each of {times} attempts to read them; try again")
 
 
 def unavailable(error: OSError) -> NetlinkUnavailable:
-    """No socket for netlink can be had."""
+    """A netlink socket cannot be opened."""
     return NetlinkUnavailable(
-        "there is no netlink here, so devices and neighbours cannot be read; run it on the host, outside of a sandbox",
+        "netlink is not available, so devices and neighbours cannot be read; run this on the host, not in a sandbox",
         errno=error.errno,
         kernel=error.strerror or str(error),
     )
 
 
 def cannot_load(error: BaseException, requirement: str) -> BackendError:
-    """The library that speaks netlink here is not there, or is broken."""
+    """pyroute2, which is used for netlink here, is missing or broken."""
     return BackendError(
         f"pyroute2, which reads devices and neighbours, cannot be loaded ({type(error).__name__}: {error}); "
         f"install it with `pip install '{requirement}'`"

@@ -1,8 +1,8 @@
-"""The edge to the kernel's packet filter: what it promises, the program nft, and the fake one.
+"""The edge to the kernel's packet filter: the contract, the program nft, and the fake one.
 
-base      the promises: read a table, replace it, remove it
-table     what a table is made of: chains, rules, statements, and their text
-listing   nft's JSON, both ways; refusal: its errors, in words
+base      the contract: read a table, replace it, remove it
+table     the parts of a table: chains, rules, statements, and their text
+listing   nft's JSON, both ways; refusal: error messages
 program   nft itself
 memory    tables in a dictionary
 """
@@ -34,7 +34,7 @@ __all__ = [
     "Table",
     "Chain",
     "Rule",
-    # what a rule says
+    # the parts of a rule
     "Statement",
     "Match",
     "Rewrite",

@@ -1,8 +1,8 @@
-"""nft's JSON: values to the commands that nft carries out, and what nft lists to values. Nothing is run here.
+"""nft's JSON: from values to the commands for nft, and from nft's listings to values. No program is run here.
 
-A listing may show anything: what is not known becomes an `Unknown`, so that a table that somebody has changed is not
-taken for ours. What nft is told to make is ours alone, and anything else is a ValueError: to nft "eth*" and "@set" are
-more than names, and it would do something other than what was asked.
+A listing may contain anything: unknown parts become an `Unknown`, so that a table changed by another program is never
+taken for ours. Commands for nft contain only what this library creates, and anything else raises ValueError: nft reads
+"eth*" and "@set" as more than names, and would do something different.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = ["TableText", "listing", "read_table", "removing", "replacing", "requi
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}", re.ASCII)
 _COMMENT = re.compile(r"[ !#-\[\]-~]{0,127}")
-"""What is printed, but no quote and no backslash: nft has no way to spell these in its own text."""
+"""Printable characters without quote and backslash: nft cannot write these in its own text."""
 _HOOKS = ("prerouting", "input", "forward", "output", "postrouting")
 _POLICIES = ("accept", "drop")
 _FAMILY = "ip6"
@@ -47,7 +47,7 @@ _LEFT: dict[Field, Any] = {
     "ip6 daddr": {"payload": {"protocol": "ip6", "field": "daddr"}},
     "icmpv6 type": {"payload": {"protocol": "icmpv6", "field": "type"}},
 }
-"""How each field stands in nft's JSON."""
+"""Each field as it is written in nft's JSON."""
 
 _TYPES = {
     "destination-unreachable": 1,
@@ -70,12 +70,12 @@ _TYPES = {
     "ind-neighbor-advert": 142,
     "mld2-listener-report": 143,
 }
-"""What nft calls ICMPv6 types, as `nft describe icmpv6 type` lists them."""
+"""nft's names of ICMPv6 types, as listed by `nft describe icmpv6 type`."""
 
 _FLAGS = {"dormant", "owner", "persist"}
 
 
-# What is told to nft
+# Commands for nft
 
 
 def listing(name: str) -> str:
@@ -84,10 +84,10 @@ def listing(name: str) -> str:
 
 
 def replacing(table: Table, *, without: Sequence[str] = ()) -> str:
-    """One transaction after which the table is exactly this, and those others are gone; ValueError if it is not ours.
+    """One transaction that makes the table exactly this and removes the others; ValueError if we would not create it.
 
-    It is added first, for what is not there cannot be deleted: nft 1.0.6 does not know `destroy`. To flush it would
-    keep its chains, and a chain keeps its priority.
+    The table is added first, because only an existing table can be deleted: nft 1.0.6 has no `destroy`. Flushing it
+    would keep its chains, and a chain keeps its priority.
     """
     _require_table(table)
     own = {"family": _FAMILY, "table": table.name}
@@ -105,18 +105,20 @@ def replacing(table: Table, *, without: Sequence[str] = ()) -> str:
 
 
 def removing(names: Iterable[str]) -> str:
-    """One transaction after which there are no such tables, whether there were any or not."""
+    """One transaction that removes these tables, whether they exist or not."""
     return _commands(_gone(names))
 
 
 def require_name(name: str) -> None:
-    """ValueError for a name that no table or chain of ours has."""
+    """ValueError for a name that we would not give to a table or chain."""
     if not _NAME.fullmatch(name):
-        raise ValueError(f"{name!a} is not a name for a table or a chain: it is [A-Za-z][A-Za-z0-9_]*, 64 at most")
+        raise ValueError(
+            f"{name!a} is not a valid table or chain name: use [A-Za-z][A-Za-z0-9_]*, at most 64 characters"
+        )
 
 
 def _commands(commands: list[dict[str, Any]]) -> str:
-    import json  # noqa: PLC0415  only where nft is used
+    import json  # noqa: PLC0415  only loaded if nft is used
 
     return json.dumps({"nftables": commands})
 
@@ -142,7 +144,7 @@ def _expression(statement: Statement) -> dict[str, Any]:
         return {"counter": None}
     if isinstance(statement, Verdict):
         return {statement.verdict: None}
-    raise ValueError(f"a rule has a statement that none of ours has: {statement.text}")
+    raise ValueError(f"a rule has a statement that this library does not create: {statement.text}")
 
 
 def _spoken(value: Value) -> Any:
@@ -155,14 +157,14 @@ def _spoken(value: Value) -> Any:
 def _require_table(table: Table) -> None:
     if table.flags or table.others or not table.is_readable:
         raise ValueError(
-            f"table {table.name} has flags, sets or parts that could not be read; leave all but its chains out"
+            f"table {table.name} has flags, sets or unreadable parts; only chains can be created: leave the rest out"
         )
     names = [chain.name for chain in table.chains]
     for chain in table.chains:
         require_name(chain.name)
         where = f"chain {table.name} {chain.name}"
         if names.count(chain.name) > 1:
-            raise ValueError(f"{where} is there twice, and nft would make one chain of the two; name them differently")
+            raise ValueError(f"{where} exists twice, and nft would merge the two; give them different names")
         _require_hook(chain, where)
         for number, rule in enumerate(chain.rules, start=1):
             _require_rule(rule, f"rule {number} of {where}")
@@ -171,7 +173,9 @@ def _require_table(table: Table) -> None:
 def _require_hook(chain: Chain, where: str) -> None:
     if chain.hook is None:
         if chain != Chain(chain.name, chain.rules):
-            raise ValueError(f"{where} has a type, a priority or a policy, but no hook; nft would drop these")
+            raise ValueError(
+                f"{where} has a type, a priority or a policy, but no hook; nft would ignore them: add a hook"
+            )
         return
     for what, value, known in (
         ("hook", chain.hook, _HOOKS),
@@ -179,42 +183,42 @@ def _require_hook(chain: Chain, where: str) -> None:
         ("type", chain.type, ("filter",)),
     ):
         if value not in known:
-            raise ValueError(f"{where} has the {what} {value!a}; one of {', '.join(known)} can be had")
+            raise ValueError(f"{where} has the {what} {value!a}; supported: {', '.join(known)}")
     if not -(2**31) <= chain.priority < 2**31:
-        raise ValueError(f"{where} has the priority {chain.priority}; it is a signed number of 32 bits")
+        raise ValueError(f"{where} has the priority {chain.priority}; it must be a signed 32-bit number")
 
 
 def _require_rule(rule: Rule, where: str) -> None:
     if not rule.statements:
-        raise ValueError(f"{where} does nothing; leave it out")
+        raise ValueError(f"{where} has no statements; leave it out")
     if any(isinstance(it, Verdict) for it in rule.statements[:-1]):
-        raise ValueError(f"{where} goes on after its verdict, and nft refuses that; put the verdict last")
+        raise ValueError(f"{where} has statements after its verdict, and nft refuses that; put the verdict last")
     if not _COMMENT.fullmatch(rule.comment):
         raise ValueError(
-            f"{where} has the comment {rule.comment!a}; it is printable ASCII without quotes and backslashes, "
-            "127 characters at most"
+            f"{where} has the comment {rule.comment!a}; use printable ASCII without quotes and backslashes, "
+            "at most 127 characters"
         )
 
 
-# What nft lists
+# Listings from nft
 
 
 @attrs.frozen
 class TableText:
-    """What nft lists of a table: the table, and how many packets each counter in it has counted."""
+    """A table as listed by nft, with the number of packets that each counter in it has counted."""
 
     table: Table
     counters: tuple[int, ...] = ()
 
 
 def read_table(text: str, name: str, *, flags: Sequence[str] = ()) -> TableText:
-    """What nft has listed of the table of this name, by its JSON.
+    """The table of this name from nft's JSON listing.
 
-    Where that is cut short, or names a flag that there is not, as nft 1.0.6 does with every table that has flags, the
-    table is unreadable; `flags` are those that are known otherwise.
+    If the JSON is truncated or names an unknown flag, as with nft 1.0.6 for every table with flags, the table is
+    unreadable; `flags` are those known from elsewhere.
     """
     unreadable = TableText(Table(name, flags=tuple(flags), is_readable=False))
-    import json  # noqa: PLC0415  only where nft is used
+    import json  # noqa: PLC0415  only loaded if nft is used
 
     try:
         objects = [(kind, value) for entry in json.loads(text)["nftables"] for kind, value in entry.items()]
@@ -312,10 +316,10 @@ def _field(left: Any) -> Field | None:
 
 
 def _members(field: Field, member: Any) -> Iterable[Value]:
-    """The values that a member of a set stands for; ValueError where it is not one of ours."""
+    """The values of a member of a set; ValueError if we would not create it."""
     kind = FIELDS[field]
     if isinstance(member, dict) and set(member) == {"range"} and kind is not str:
-        # nft joins what lies side by side in a set that has prefixes in it.
+        # nft joins adjacent values in a set that contains prefixes.
         first, last = member["range"]
         if kind is IPv6Network:
             return list(summarize_address_range(IPv6Address(first), IPv6Address(last)))
@@ -331,7 +335,7 @@ def _members(field: Field, member: Any) -> Iterable[Value]:
             return [IPv6Network((member["prefix"]["addr"], member["prefix"]["len"]))]
         except NetmaskValueError as error:
             raise ValueError(str(error)) from error
-    raise ValueError(f"{field} has a value that none of ours has")
+    raise ValueError(f"{field} has a value that this library does not create")
 
 
 def _type(member: Any) -> int:
@@ -343,6 +347,6 @@ def _type(member: Any) -> int:
 
 
 def _unknown(value: dict[str, Any]) -> Unknown:
-    import json  # noqa: PLC0415  only where nft is used
+    import json  # noqa: PLC0415  only loaded if nft is used
 
     return Unknown(json.dumps(value, sort_keys=True))

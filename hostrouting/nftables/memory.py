@@ -1,6 +1,6 @@
-"""The nftables that exist in memory only: tables in a dictionary, and the faults that a test gives them.
+"""nftables in memory: tables in a dictionary, and the faults that a test injects.
 
-Here: what nft and the kernel do with the tables that we make. Not here: what becomes of packets.
+Here: what nft and the kernel do with the tables that we create. Not here: the effect on packets.
 """
 
 from __future__ import annotations
@@ -22,30 +22,30 @@ __all__ = ["MemoryNftables"]
 class MemoryNftables(Faulty[NftablesError]):
     """nftables in a dictionary, compared with Linux; `str()` is what `nft -n -s list ruleset` would print.
 
-    A table with a flag is unreadable, as it is to nft 1.0.6: `Table("slb", flags=["dormant"])` is not in force, and
-    one with "owner" belongs to another process.
+    A table with a flag is unreadable, as for nft 1.0.6: `Table("slb", flags=["dormant"])` is not active, and one with
+    "owner" belongs to another process.
     """
 
     def __init__(self, *tables: Table, others: Iterable[tuple[str, str]] = ()) -> None:
         """Begin with these tables, and with these of other families."""
         super().__init__()
         self.tables = {table.name: table for table in tables}
-        """The tables of the family ip6, for a test to change as somebody else would."""
+        """The tables of the family ip6, for a test to change as another program would."""
         self.others = list(others)
-        """Family and name of those of other families."""
+        """Family and name of the tables of other families."""
         self.writes: list[str] = []
-        """What was changed, in order: "replace slb", "remove slb"."""
+        """The changes, in order: "replace slb", "remove slb"."""
         self._counts: dict[str, tuple[int, ...]] = {}
 
     def count(self, name: str, *packets: int) -> None:
-        """Have the counters of the table count these packets."""
+        """Add these numbers of packets to the counters of the table."""
         table = self.tables[name]
         if len(packets) != table.counts:
             raise ValueError(f"{len(packets)} numbers for the table {name}, which has {table.counts} counters")
         self._counts[name] = tuple(was + more for was, more in zip(self._counted(table), packets, strict=True))
 
     def flush(self) -> None:
-        """What `nft flush ruleset` does; a table that another process owns stays."""
+        """Do what `nft flush ruleset` does; a table that another process owns stays."""
         self.tables = {name: table for name, table in self.tables.items() if "owner" in table.flags}
         self.others.clear()
 

@@ -1,6 +1,6 @@
-"""nftables by way of the program nft: JSON on its standard input, an argument list, a time-out, and no shell.
+"""nftables by the program nft: JSON on its standard input, an argument list, a timeout, and no shell.
 
-Here: what is run, and what is made of its exit code. Not here: the JSON (`listing`) and the sentences (`refusal`).
+Here: the commands, and how their exit codes are handled. Not here: the JSON (`listing`) and the messages (`refusal`).
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _OWNER = re.compile(r"^table .*\{ # progname (\S+)$", re.MULTILINE)
 
 
 class NftProgram:
-    """The nftables of this machine, or of the network namespace that `words` enter: ["nsenter", "--net=/run/netns/a"].
+    """The nftables of this machine, or of the namespace entered by `words`: ["nsenter", "--net=/run/netns/a"].
 
     Nothing is kept between two calls.
     """
 
     def __init__(self, *, timeout: float = 10.0, words: Sequence[str] = (), run: Run = run_program) -> None:
-        """Wait so many seconds for each answer."""
+        """Wait up to `timeout` seconds for each answer."""
         self._timeout = timeout
         self._words = tuple(words)
         self._program = run
@@ -49,7 +49,7 @@ class NftProgram:
 
     def names(self) -> tuple[tuple[str, str], ...]:
         """See Nftables."""
-        # Not as JSON: that of nft 1.0.6 is broken as soon as one table has flags, be it anybody's.
+        # Not as JSON: nft 1.0.6 prints broken JSON as soon as any table has flags.
         done = self._run("list", "tables", what="list the tables")
         if done.code:
             raise refusal.refused("list the tables", _words(done))
@@ -73,7 +73,7 @@ class NftProgram:
             return
         said = _words(done)
         if refusal.is_about_permission(said):
-            # The kernel has one word for both: the table is another's, or this process may not at all.
+            # The kernel has one error for both: another process owns the table, or this process lacks the privilege.
             for name in names:
                 flags, owner = self._flags(name)
                 if "owner" in flags:
@@ -82,7 +82,7 @@ class NftProgram:
 
     def _read(self, name: str) -> TableText | None:
         what = f"list the table ip6 {name}"
-        # On standard input, as a name on the command line is a part of nft's syntax.
+        # On standard input, because nft parses a name on the command line as part of its syntax.
         done = self._run("-j", "-f", "-", text=listing(name), what=what)
         if done.code:
             said = _words(done)
@@ -93,15 +93,15 @@ class NftProgram:
         return found if found.table.is_readable else read_table("", name, flags=self._flags(name)[0])
 
     def _flags(self, name: str) -> tuple[tuple[str, ...], str]:
-        """The flags of a table, and the program that owns it, from the listing for people; none where it has none."""
+        """The flags of a table and the program that owns it, from nft's text listing; empty if there are none."""
         done = self._run("-s", "list", "table", "ip6", name, what=f"list the table ip6 {name}")
         if done.code:
-            return (), ""  # gone meanwhile, not permitted, or a name that nft's syntax has for something else
+            return (), ""  # deleted meanwhile, not permitted, or a name that is a keyword of nft
         flags, owner = _FLAGS.search(done.out), _OWNER.search(done.out)
         return tuple(re.findall(r"[a-z]+", flags[1])) if flags else (), owner[1] if owner else ""
 
     def _run(self, *words: str, what: str, text: str = "") -> Ended:
-        environment = {**os.environ, "LC_ALL": "C"}  # its errors are told apart by their words
+        environment = {**os.environ, "LC_ALL": "C"}  # errors are recognised by their text
         try:
             done = self._program(*self._words, "nft", *words, text=text, timeout=self._timeout, environment=environment)
         except FileNotFoundError as error:
@@ -111,7 +111,7 @@ class NftProgram:
         except OSError as error:
             raise refusal.refused("be run", error.strerror or str(error)) from error
         if done.signal:
-            raise refusal.refused(what, f"it was ended by {done.signal}")
+            raise refusal.refused(what, f"the program was killed by {done.signal}")
         return done
 
 

@@ -1,6 +1,6 @@
-"""From nft's words to the error that an operator reads: which kind, and what to do about it.
+"""From nft's text to the error that an operator reads: its class, and the remedy.
 
-Here: one sentence for each kind, the same for the real nft and for the fake one. Not here: when nft refuses.
+Here: one sentence for each kind of error, the same for nft and for the fake one. Not here: when nft refuses.
 """
 
 from __future__ import annotations
@@ -30,54 +30,56 @@ _NO_JSON = ("JSON support not compiled-in", "invalid option -- 'j'", "unrecogniz
 
 
 def missing() -> NftMissing:
-    """There is no program nft."""
-    return NftMissing("there is no program nft in PATH; it is in the package nftables")
+    """The program nft is not installed."""
+    return NftMissing("the program nft is not in PATH; install the package nftables")
 
 
 def too_old(words: str = "") -> NftTooOld:
-    """The program nft does not speak JSON."""
-    return NftTooOld("this nft does not speak JSON, as it does since 0.9.0; take a newer package nftables", nft=words)
+    """The program nft has no JSON support."""
+    return NftTooOld(
+        "this nft has no JSON support, which exists since 0.9.0; install a newer package nftables", nft=words
+    )
 
 
 def not_permitted(words: str = "") -> NftNotPermitted:
     """The process lacks the privilege."""
-    return NftNotPermitted("this process may neither read nftables nor change it; run it as root", nft=words)
+    return NftNotPermitted("this process may not read or change nftables; run it as root", nft=words)
 
 
 def timed_out(what: str, seconds: float) -> NftTimeout:
     """No answer came in time."""
-    return NftTimeout(f"nft did not {what} within {seconds:g} s; see whether `nft list tables` answers, then try again")
+    return NftTimeout(f"nft did not {what} within {seconds:g} s; check that `nft list tables` answers, then try again")
 
 
 def owned(name: str, owner: str = "") -> TableOwned:
-    """Another process owns the table; `owner` is the name of the program, where nft tells it."""
+    """Another process owns the table; `owner` is the name of the program, if nft prints it."""
     whose = f"another process ({owner})" if owner else "another process"
     return TableOwned(
-        f"the table ip6 {name} is owned by {whose}, and the kernel lets nobody else change it; "
-        "it is gone when that process ends, or choose another name for the table"
+        f"the table ip6 {name} is owned by {whose}, and only its owner may change it; "
+        "stop that process, which deletes the table, or choose another name for the table"
     )
 
 
 def refused(what: str, words: str) -> NftablesError:
-    """The error for what nft could not do, by its words; ownership is not seen in them."""
+    """The error for a failed nft command, by its text; TableOwned cannot be recognised from it."""
     if any(it in words for it in _NO_JSON):
         return too_old(words)
     if is_about_permission(words):
         return not_permitted(words)
-    return NftRefused(f"nft could not {what}", nft=words or "it said nothing")
+    return NftRefused(f"nft could not {what}", nft=words or "nft printed no message")
 
 
 def is_about_permission(words: str) -> bool:
-    """Whether something was not permitted: to this process, or of a table that another process owns."""
+    """Whether something was not permitted: to this process, or because another process owns the table."""
     return _DENIED in words
 
 
 def is_absent(words: str) -> bool:
-    """Whether what was asked for is not there."""
+    """Whether the requested object does not exist."""
     return _ABSENT in words
 
 
 def tidied(lines: Iterable[str]) -> str:
-    """What nft has said, as one line: without the place in what was told to it, and without what points there."""
+    """Return nft's text as one line, without the location in its input and the markers under it."""
     told = (line.strip().removeprefix("internal:0:0-0: ") for line in lines)
     return " | ".join(dict.fromkeys(line for line in told if line.strip("^~ ")))

@@ -1,12 +1,12 @@
-"""What an nftables table of ours is made of: frozen values, and their text in nft's own syntax.
+"""The parts of an nftables table as we create it: frozen values, and their text in nft's own syntax.
 
 Here: the table, its chains, its rules, and the statements that we use; anything else is an `Unknown`. Two tables are
-equal when they say the same: sets are sorted, networks that overlap or adjoin are joined as nft joins them, addresses
-are addresses and not texts, and the order of rules and statements is kept. Handles and counted packets are left out.
-Not here: nft's JSON (`listing`).
+equal if they mean the same: sets are sorted, networks that overlap or adjoin are joined as nft joins them, addresses
+are compared by value, and the order of rules and statements is kept. Handles and packet counts are left out. Not here:
+nft's JSON (`listing`).
 
-The family is always ip6. A value may describe what somebody else has put there, under any name; which tables we would
-make is decided where they become commands for nft (`listing.replacing`).
+The family is always ip6. A value may describe a table of another program, under any name; which tables we would create
+is checked where they become commands for nft (`listing.replacing`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 Field: TypeAlias = Literal["iifname", "oifname", "ip6 saddr", "ip6 daddr", "icmpv6 type"]
-"""What a packet is asked for, in nft's words."""
+"""A field of a packet, as nft names it."""
 
 Value: TypeAlias = str | int | IPv6Network
 """The name of a device, the number of an ICMPv6 type, or addresses."""
@@ -48,20 +48,20 @@ FIELDS: dict[Field, type[Value]] = {
     "ip6 daddr": IPv6Network,
     "icmpv6 type": int,
 }
-"""Each field with what its values are."""
+"""Each field with the type of its values."""
 
 _DEVICE = re.compile(r"[A-Za-z0-9_.-]{1,15}", re.ASCII)
 _ADDRESS_BITS = 128
 
 
 def _values(given: Iterable[str | int | IPv6Address | IPv6Network]) -> tuple[Value, ...]:
-    """The values as they are kept; a text with a colon is an address, for no name of a device has one."""
+    """The values as they are stored; text with a colon is an address, because device names have no colon."""
     read: list[Value] = []
     networks: list[IPv6Network] = []
     for value in given:
         if isinstance(value, IPv6Address | IPv6Network) or (isinstance(value, str) and ":" in value):
             if "%" in str(value):
-                raise ValueError(f"{str(value)!a} has a zone; a rule tells devices by their name: leave the zone out")
+                raise ValueError(f"{str(value)!a} has a zone; leave it out and match the device by name")
             networks.append(IPv6Network(value))
         else:
             read.append(value)
@@ -71,13 +71,13 @@ def _values(given: Iterable[str | int | IPv6Address | IPv6Network]) -> tuple[Val
 def _address(given: str | IPv6Address) -> IPv6Address:
     address = IPv6Address(given)
     if address.scope_id is not None:
-        raise ValueError(f"{str(address)!a} has a zone, and a packet has none: leave it out")
+        raise ValueError(f"{str(address)!a} has a zone, but addresses in packets do not: leave it out")
     return address
 
 
 @attrs.frozen
 class Match:
-    """Whether a field of the packet is one of these values; `negated`, whether it is none of them.
+    """Matches packets whose field has one of these values; with `negated`, packets whose field has none of them.
 
     Match("ip6 daddr", ["fe80::/10", "ff00::/8"])
     """
@@ -87,15 +87,19 @@ class Match:
     negated: bool = False
 
     def __attrs_post_init__(self) -> None:
-        """Have values that belong to the field, and one at least."""
+        """Check that there is at least one value, and that all of them fit the field."""
         if self.field not in FIELDS:
-            raise ValueError(f"{self.field!a} is not a field that is matched here; one of {', '.join(FIELDS)} is")
+            raise ValueError(f"{self.field!a} is not a supported field; use one of {', '.join(FIELDS)}")
         if not self.values:
-            raise ValueError(f"{self.field} has no values; nft has no empty sets in rules: leave the match out")
+            raise ValueError(
+                f"{self.field} has no values, and nft does not allow empty sets in rules: leave the match out"
+            )
         for value in self.values:
             if not _fits(self.field, value):
-                rule = "a name of [A-Za-z0-9_.-]{1,15}" if FIELDS[self.field] is str else _EXPECTED[self.field]
-                raise ValueError(f"{self.field} cannot be {_spelled(value)}: it is {rule}")
+                rule = (
+                    "a name that matches [A-Za-z0-9_.-]{1,15}" if FIELDS[self.field] is str else _EXPECTED[self.field]
+                )
+                raise ValueError(f"{self.field} cannot be {_spelled(value)}: use {rule}")
 
     def __str__(self) -> str:
         texts = [_worded(value) for value in self.values]
@@ -104,8 +108,8 @@ class Match:
 
 
 _EXPECTED = {
-    "ip6 saddr": "an IPv6 address, or a network with a length",
-    "ip6 daddr": "an IPv6 address, or a network with a length",
+    "ip6 saddr": "an IPv6 address, or a network such as fe80::/10",
+    "ip6 daddr": "an IPv6 address, or a network such as fe80::/10",
     "icmpv6 type": "a number in 0..255",
 }
 
@@ -130,15 +134,15 @@ def _worded(value: Value) -> str:
 
 @attrs.frozen
 class Rewrite:
-    """Give the packet another address; nft mends the checksum that covers it."""
+    """Change an address of the packet; nft updates the checksum that covers it."""
 
     field: Literal["ip6 saddr", "ip6 daddr"]
     address: IPv6Address = attrs.field(converter=_address)
 
     def __attrs_post_init__(self) -> None:
-        """Have a field that holds an address."""
+        """Check that the field holds an address."""
         if FIELDS.get(self.field) is not IPv6Network:
-            raise ValueError(f"{self.field!a} cannot be rewritten; ip6 saddr and ip6 daddr can")
+            raise ValueError(f"{self.field!a} cannot be rewritten; use ip6 saddr or ip6 daddr")
 
     def __str__(self) -> str:
         return f"{self.field} set {self.address}"
@@ -154,14 +158,14 @@ class Counter:
 
 @attrs.frozen
 class Verdict:
-    """What becomes of the packet: `return` leaves the chain."""
+    """The end of a rule: `return` leaves the chain."""
 
     verdict: Literal["return"] = "return"
 
     def __attrs_post_init__(self) -> None:
-        """Have the one verdict that leaves the packet to others."""
+        """Check that it is `return`, the only verdict used here."""
         if self.verdict != "return":
-            raise ValueError(f"{self.verdict!a} is not a verdict of ours; return is")
+            raise ValueError(f"{self.verdict!a} is not a supported verdict; use return")
 
     def __str__(self) -> str:
         return self.verdict
@@ -169,7 +173,7 @@ class Verdict:
 
 @attrs.frozen
 class Unknown:
-    """A statement, or a part of a table, that none of ours has: its JSON, with its keys in order."""
+    """A statement, or a part of a table, that we do not create: its JSON, with sorted keys."""
 
     text: str
 
@@ -186,14 +190,14 @@ def _statements(given: Iterable[Statement]) -> tuple[Statement, ...]:
 
 @attrs.frozen
 class Rule:
-    """Statements that a packet goes through in this order, until a match fails or a verdict is reached."""
+    """Statements that are applied to a packet in this order, until a match fails or a verdict is reached."""
 
     statements: tuple[Statement, ...] = attrs.field(converter=_statements)
     comment: str = ""
 
     @property
     def counts(self) -> int:
-        """How many counters it has."""
+        """The number of counters in it."""
         return sum(isinstance(it, Counter) for it in self.statements)
 
     def __str__(self) -> str:
@@ -207,12 +211,12 @@ def _rules(given: Iterable[Rule]) -> tuple[Rule, ...]:
 
 @attrs.frozen
 class Chain:
-    """Rules in their order. A chain with a hook is a base chain: packets come to it by themselves, by its priority."""
+    """Rules in order. A chain with a hook is a base chain: the kernel runs it for packets, in order of its priority."""
 
     name: str
     rules: tuple[Rule, ...] = attrs.field(converter=_rules)
     hook: str | None = None
-    """None of a chain that is not a base chain; it has neither type nor priority nor policy then."""
+    """None for a chain that is not a base chain; then it has no type, priority or policy."""
     priority: int = 0
     policy: str = "accept"
     type: str = "filter"
@@ -244,19 +248,19 @@ class Table:
     name: str
     chains: tuple[Chain, ...] = attrs.field(default=(), converter=_chains)
     flags: tuple[str, ...] = attrs.field(default=(), converter=_flags)
-    """In nft's words: "dormant" for one that is not in force, "owner" for one that another process alone may change."""
+    """As nft names them: "dormant" for an inactive table, "owner" for one that only its owning process may change."""
     is_readable: bool = True
-    """Whether nft could tell what is in it; where it could not, there are no chains here."""
+    """Whether nft could list its content; if not, there are no chains here."""
     others: tuple[Unknown, ...] = attrs.field(default=(), converter=_unknowns)
-    """What there is in it besides chains: sets, maps, and whatever else none of ours has."""
+    """Its content apart from chains: sets, maps, and anything else that we do not create."""
 
     @property
     def counts(self) -> int:
-        """How many counters there are in its rules."""
+        """The number of counters in its rules."""
         return sum(rule.counts for chain in self.chains for rule in chain.rules)
 
     def __str__(self) -> str:
-        """As `nft -n -s list table` prints it; nft reads the text of any table that we would make."""
+        """As `nft -n -s list table` prints it; nft can read the text of any table that we would create."""
         flags = [f"flags {','.join(self.flags)}"] if self.flags else []
         unread = [] if self.is_readable else ["# nft cannot tell what is in it"]
         parts = ["\n".join([*flags, *unread])] if flags or unread else []

@@ -1,6 +1,6 @@
-"""The fewest prefixes that cover what is open and spare what is to be kept: a puzzle on the binary tree.
+"""The fewest prefixes that cover the open ranges and spare the ranges to keep: a search in the binary prefix tree.
 
-Here: ranges, lengths and counting. Not here: what a range stands for.
+Here: ranges, lengths and counting. Not here: the meaning of a range.
 """
 
 from bisect import bisect_left
@@ -15,9 +15,10 @@ ZoneKind: TypeAlias = Literal["open", "keep", "free"]
 
 
 class Zone(NamedTuple):
-    """A range of addresses, and from which length on a prefix that covers it takes it.
+    """A range of addresses, and the shortest length at which a covering prefix captures it.
 
-    Open: some chosen prefix has to take it. Keep: none may. Free: either will do, though rather not.
+    Open: a chosen prefix must capture it. Keep: no chosen prefix may. Free: both are fine, but not captured is
+    preferred.
     """
 
     first: int
@@ -27,7 +28,7 @@ class Zone(NamedTuple):
 
 
 class _Choice(NamedTuple):
-    """A set of prefixes, by what is minimal about it: their number, then the free addresses taken with them."""
+    """A set of prefixes. Compared by what is minimised: the number of prefixes, then the free addresses captured."""
 
     number: int
     taken: int
@@ -38,9 +39,9 @@ _NONE = _Choice(0, 0, ())
 
 
 def cover(block: Prefix, zones: list[Zone], *, usable: Callable[[Prefix], bool]) -> tuple[Prefix, ...] | None:
-    """The fewest usable prefixes in the block by which all its open zones are taken, and no zone that is kept.
+    """The fewest usable prefixes in the block that capture every open zone and no zone to keep.
 
-    The zones are sorted, disjoint and together the block. None: no choice of prefixes does it.
+    The zones are sorted, disjoint and together make up the block. None if no choice of prefixes does this.
     """
     choice = _Puzzle(block, zones, usable).best(block, 0, len(zones), -1)
     return None if choice is None else choice.prefixes
@@ -49,19 +50,19 @@ def cover(block: Prefix, zones: list[Zone], *, usable: Callable[[Prefix], bool])
 class _Puzzle:
     """Dynamic programming over the tree of prefixes.
 
-    What is best below a prefix depends on what was chosen above it by one number only: the length of the longest
-    chosen prefix around it (-1 for none), for longer ones take whatever shorter ones take, and more.
+    The best choice below a prefix depends on one number from above it: the length of the longest chosen prefix around
+    it (-1 without one), because a longer prefix captures everything that a shorter one does.
     """
 
     def __init__(self, block: Prefix, zones: list[Zone], usable: Callable[[Prefix], bool]) -> None:
         self._zones, self._usable, self._width = zones, usable, width_of(block.family)
         lengths = sorted({zone.length for zone in zones if zone.kind != "free"})
-        # Two lengths between which no zone makes a difference are one to the memory.
+        # Two lengths with no zone length between them are equivalent, so they share an entry in the cache.
         self._alike = [sum(length <= above for length in lengths) for above in range(-1, self._width + 1)]
         self._known: dict[tuple[int, int, int], _Choice | None] = {}
 
     def best(self, node: Prefix, begin: int, end: int, above: int) -> _Choice | None:
-        """The best choice among the prefixes in the node, which zones begin … end - 1 touch."""
+        """The best choice among the prefixes in the node; zones begin … end - 1 overlap it."""
         key = (node.network, node.length, self._alike[above + 1])
         if key not in self._known:
             self._known[key] = self._best(node, begin, end, above)
@@ -74,7 +75,7 @@ class _Puzzle:
         if not _is_open(zones, above):
             return _NONE
         chosen = self._with(node, zones, begin, end, above)
-        # One prefix that takes nothing besides is the best there is, and two halves that are open take two.
+        # One prefix without free addresses is optimal, and two halves that are both open need at least two.
         if chosen == _Choice(1, 0, (node,)) or node.length == self._width:
             return chosen
         until, since = self._split(node, begin, end)
@@ -85,7 +86,7 @@ class _Puzzle:
         return min((choice for choice in (chosen, below) if choice is not None), default=None)
 
     def _with(self, node: Prefix, zones: list[Zone], begin: int, end: int, above: int) -> _Choice | None:
-        """The best choice that the node itself is part of."""
+        """The best choice that includes the node itself."""
         takes = any(zone.kind == "open" and above < zone.length <= node.length for zone in zones)
         spares = all(zone.kind != "keep" or zone.length > node.length for zone in zones)
         if not (takes and spares and self._usable(node)):
@@ -110,7 +111,7 @@ class _Puzzle:
         return _Choice(one.number + other.number, one.taken + other.taken, one.prefixes + other.prefixes)
 
     def _split(self, node: Prefix, begin: int, end: int) -> tuple[int, int]:
-        """The zones of the left half end before the first of these two, those of the right begin at the second."""
+        """Return `until` and `since`: the left half has the zones before `until`, the right half those from `since`."""
         middle = node.network + (1 << self._width - node.length - 1)
         since = bisect_left(self._zones, middle, begin, end, key=lambda zone: zone.last)
         until = since + (since < end and self._zones[since].first < middle)
@@ -118,5 +119,5 @@ class _Puzzle:
 
 
 def _is_open(zones: list[Zone], above: int) -> bool:
-    """Whether one of the zones is open still below a chosen prefix of this length."""
+    """Whether a zone is still open below a chosen prefix of this length."""
     return any(zone.kind == "open" and zone.length > above for zone in zones)

@@ -1,6 +1,6 @@
-"""From escapes to routes: what is open, what has to stay, what nobody can close; and the proof of the rest.
+"""From escapes to routes: the ranges to close, to keep and to report as unsafe; and the proof of the result.
 
-Here: what the ranges mean. Not here: the choice of prefixes (`cover`).
+Here: the meaning of the ranges. Not here: the choice of prefixes (`cover`).
 """
 
 from bisect import bisect_left, bisect_right
@@ -34,28 +34,27 @@ from hostrouting.uplink import DesiredRoute, Pending, bare_leg, default_route, r
 
 __all__ = ["TOO_MANY", "Diversion", "Repair", "Unsafe", "UnsafeReason", "propose_repair"]
 
-# earlier-rule: it is decided before the table main is asked. longest-prefix: a route to a single address holds
-# it, and nothing is longer. no-way: no gateway is known by which the expected device could be used.
-# too-many: it would take an absurd number of routes. reserved: no static route may lead there. surprise: the kernel
-# does not do there as its tables say. refused: Linux would not make a route by that gateway. still-open: the proof
-# found it open after all.
+# earlier-rule: a rule decides before table main is looked up. longest-prefix: a route to a single address decides, and
+# no prefix is longer. no-way: no gateway is known for the expected device. too-many: closing it would take more than
+# TOO_MANY routes. reserved: a static route to this range is not allowed. surprise: the kernel's answer differs from its
+# tables. refused: Linux would not accept a route by that gateway. still-open: the proof found it open.
 UnsafeReason: TypeAlias = Literal[
     "earlier-rule", "longest-prefix", "no-way", "too-many", "reserved", "surprise", "refused", "still-open"
 ]
 
-# More routes than this are no repair that an operator would want to see.
+# No operator would read a repair with more routes than this.
 TOO_MANY = 1024
-# Types of routes that send packets out by a device.
+# Route types that send packets out by a device.
 _SENDING = frozenset({"unicast", "broadcast", "anycast", "multicast"})
-_NAMED = 9  # so many devices are named in a message
+_NAMED = 9  # a message names at most this many devices
 
 
 @attrs.frozen
 class Unsafe:
-    """A range that escapes and that no route of ours can safely close; `decision` names who holds it.
+    """An escaping range that no route of ours can close safely; `decision` holds the rule and route that decide it.
 
-    Single addresses of the host's own inside the range are counted in, as in a Finding.
-    `missing` is what it would take; for a way that Linux refuses, that way, and `against` is what decides against it.
+    The range includes the host's single addresses inside it, as in a Finding. `missing` names what a repair needs; for
+    a next hop that Linux refuses, it is that next hop, and `against` is the decision because of which Linux refuses it.
     """
 
     family: int
@@ -73,10 +72,10 @@ class Unsafe:
 
 @attrs.frozen
 class Diversion:
-    """What the repair takes a part of: what reached other devices without a gateway, or was refused by a route.
+    """Traffic that the repair changes: it reached other devices without a gateway, or a route refused it.
 
-    When the devices are `connected` to the network, neighbours there are lost; else what entered a tunnel no longer
-    does. What was `refused`, by that route, no longer is.
+    If the devices are `connected` to the network, neighbours there become unreachable; otherwise traffic into a tunnel
+    is diverted. Traffic that the route `refused` rejected is now sent out.
     """
 
     prefix: Prefix
@@ -87,7 +86,7 @@ class Diversion:
 
 @attrs.frozen
 class Repair:
-    """The routes that close the escapes, what they cannot close, what they divert, and the check with them there."""
+    """The routes that close the escapes, what they cannot close, what they divert, and the check with them in place."""
 
     routes: tuple[DesiredRoute, ...]
     unsafe: tuple[Unsafe, ...]
@@ -106,8 +105,8 @@ def propose_repair(
 ) -> Repair:
     """The fewest routes that close what `report` found on this host, without touching a route that is not ours.
 
-    Ours are those that carry `protocol`. They lead to the `gateway`, a router on the first of the expected devices; by
-    default to that of the default route. The proof is the same check on the host with the routes there.
+    Our routes are those that carry `protocol`. They use `gateway`, a router on the first expected device; by default
+    the gateway of the default route. The proof is the same check with the routes in place.
     """
     require(fib, Fib, "propose_repair", "write propose_repair(Fib(snapshot), report)")
     require(report, OverlapReport, "propose_repair", "write propose_repair(fib, check_overlap(fib, cidrs))")
@@ -160,7 +159,7 @@ def propose_repair(
 
 
 def _pattern(fib: Fib, report: OverlapReport, family: int, metric: int, gateway: IP | None) -> DesiredRoute:
-    """A route like those of the repair: spelled out where it can be, automatic where the default is ECMP."""
+    """The template for the repair's routes: with device and gateway if possible, automatic if the default is ECMP."""
     anywhere = Prefix(family, 0, 0)
     if gateway is not None:
         return DesiredRoute(anywhere, gateway=gateway, dev=next(iter(report.expected_devs)), metric=metric)
@@ -171,14 +170,14 @@ def _pattern(fib: Fib, report: OverlapReport, family: int, metric: int, gateway:
     for dev, route in named:
         if route is not None:
             through = next(leg.gateway for leg in route.legs if leg.dev == dev)
-            # A neighbour of the other family is no gateway that a static route can spell out.
+            # A static route cannot be configured with a gateway of the other family.
             spelled = through if through is not None and through.version == family else None
             return DesiredRoute(anywhere, gateway=spelled, dev=dev, metric=metric)
     return DesiredRoute(anywhere, dev=next(iter(report.expected_devs)), metric=metric)
 
 
 def _missing(way: Pending, fib: Fib) -> str:
-    """What is missing; for a device that is not there, which there are: its name may be a slip."""
+    """What is missing; if that is a device, also the devices that exist, because its name may be mistyped."""
     dev, names = way.desired.dev, [link.name for link in fib.snapshot.links if link.name != "lo"]
     if dev is None or dev in names or dev not in way.missing:
         return way.missing
@@ -187,7 +186,7 @@ def _missing(way: Pending, fib: Fib) -> str:
 
 
 def _blocks(cidrs: Iterable[Prefix]) -> Iterator[Prefix]:
-    """The CIDRs in the fewest blocks: neighbours and those inside others are one."""
+    """The CIDRs as the fewest blocks: adjacent and nested CIDRs are merged."""
     spans: list[tuple[int, int, int]] = []
     for cidr in sorted(cidrs):
         if spans and spans[-1][0] == cidr.family and cidr.first <= spans[-1][2] + 1:
@@ -199,7 +198,7 @@ def _blocks(cidrs: Iterable[Prefix]) -> Iterator[Prefix]:
 
 
 def _open_blocks(report: OverlapReport) -> Iterator[Prefix]:
-    """Those blocks in which there is something to close: a finding is in one CIDR, and that in one block."""
+    """The blocks that contain a finding: each finding lies in one CIDR, and each CIDR in one block."""
     begins = sorted(finding.first for finding in report.findings)
     for block in _blocks(report.cidrs):
         if bisect_right(begins, block.last) > bisect_left(begins, block.first):
@@ -207,14 +206,14 @@ def _open_blocks(report: OverlapReport) -> Iterator[Prefix]:
 
 
 class _Task:
-    """One repair in the making."""
+    """One repair while it is being computed."""
 
     def __init__(self, fib: Fib, report: OverlapReport, way: Route, protocol: int) -> None:
         self._fib, self._way, self._protocol = fib, way, protocol
         blocks = PodBlocks(fib, report.cidrs, report.allowed_devs)
         self._judge = Judge(report.expected_devs, report.allowed_devs, blocks=blocks)
         self.unsafe: list[Unsafe] = []
-        # The last address of the last of these, or of the host's own ones behind it.
+        # The last address of the last unsafe range, or of the own addresses directly after it.
         self._reach = -1
         self.diverted: dict[Prefix, Diversion] = {}
 
@@ -227,7 +226,7 @@ class _Task:
         chosen = cover(block, _merged(zones), usable=self._is_usable)
         if chosen is not None:
             return chosen
-        # Only where no static route may lead can there be no choice: that steers the others no more.
+        # Only reserved ranges can make a choice impossible: leave them out for the others.
         lost = [at for at, it in enumerate(zones) if it.kind == "open" and is_reserved(block.family, it.first, it.last)]
         spared = [it._replace(kind="free") if at in set(lost) else it for at, it in enumerate(zones)]
         chosen = cover(block, _merged(spared), usable=self._is_usable) or ()
@@ -238,10 +237,10 @@ class _Task:
         return chosen
 
     def _means(self, family: int, contest: Contest) -> tuple[ZoneKind, int]:
-        """What the repair has to make of a range, and from which length on."""
+        """What the repair must do with a range, and from which length on."""
         decision, length = contest.decision, contest.length
         if self._judge.escape(decision) is None:
-            # What an address is by itself it stays, whichever route takes it.
+            # A kind that follows from the address alone is the same for every route.
             if contest.first == contest.last == self._reach + 1 and decision.own:
                 self._reach = contest.last
             if decision.route is None or decision.route.type != decision.kind:
@@ -256,14 +255,14 @@ class _Task:
         return "open", length
 
     def _reason_against(self, family: int, contest: Contest) -> UnsafeReason | None:
-        """Why no route of ours can close the range, if none can."""
+        """The reason why no route of ours can close the range; None if one can."""
         width, length, route = width_of(family), contest.length, contest.decision.route
         if length is None:
             host_route = route is not None and route.table == TABLE_MAIN and route.prefix.length == width
             return "longest-prefix" if host_route else "earlier-rule"
         if contest.last - contest.first >> width - length >= TOO_MANY:
             return "too-many"
-        # Only where a route to the single address stands can every prefix around an address be somebody's.
+        # Only at a route to a single address can every prefix around it be held by another route.
         around = (Prefix.around(family, contest.first, longer) for longer in range(width, length - 1, -1))
         single = contest.first == contest.last and not is_reserved(family, contest.first, contest.last)
         if single and not any(self._is_usable(prefix) for prefix in around):
@@ -271,7 +270,7 @@ class _Task:
         return None
 
     def _is_usable(self, prefix: Prefix) -> bool:
-        """Whether a static route may lead to the prefix, and its key is not held by somebody else."""
+        """Whether a static route may have this prefix, and no route that is not ours holds its key."""
         if not prefix.length or is_reserved(prefix.family, prefix.first, prefix.last):
             return False
         metric = self._way.metric
@@ -291,7 +290,7 @@ class _Task:
             self.unsafe.append(Unsafe(family, first, contest.last, reason, decision))
 
     def _divert(self, decision: Decision) -> None:
-        """Note the networks of other devices' own that will be reached by ours instead, and what was refused."""
+        """Record networks of other devices that our routes will reach instead, and what a route refused."""
         route = decision.route
         if route is None or route.prefix in self.diverted:
             return
@@ -300,7 +299,7 @@ class _Task:
         if any(leg.gateway is None for leg in route.legs):
             near = [it for it in self._fib.routes(route.prefix, table=route.table) if it.type in _SENDING]
             devs = tuple(dict.fromkeys(dev for it in near for dev in it.devs if dev not in self._way.devs))
-            # The kernel itself makes a route for the network of each address.
+            # The kernel adds a route for the network of each address.
             connected = any(
                 it.protocol == PROTOCOL_KERNEL and not is_unexplained(it, self._fib.snapshot) for it in near
             )
@@ -308,7 +307,7 @@ class _Task:
 
 
 def _merged(zones: list[Zone]) -> list[Zone]:
-    """The same with neighbours that mean the same in one."""
+    """The same zones, with equal neighbours merged."""
     found: list[Zone] = []
     for zone in zones:
         if found and found[-1][2:] == zone[2:]:
@@ -319,7 +318,7 @@ def _merged(zones: list[Zone]) -> list[Zone]:
 
 
 def _at_borders(family: int, contest: Contest) -> Iterator[Contest]:
-    """The range in pieces that are reserved or not."""
+    """Split the range at the borders of the reserved ranges."""
     begins = [at for low, high in RESERVED_RANGES[family] for at in (low, high + 1)]
     inside = [at for at in begins if contest.first < at <= contest.last]
     if not inside:
@@ -340,7 +339,7 @@ def _surprising(report: OverlapReport) -> Iterator[Unsafe]:
 
 
 def _still_open(proof: OverlapReport, known: list[Unsafe]) -> Iterator[Unsafe]:
-    """What the proof found that was not given up before; a report is about one family."""
+    """What the proof found that was not reported as unsafe before; a report has one family."""
     given_up = sorted(known, key=lambda it: it.first)
     firsts = [it.first for it in given_up]
     reaches = list(accumulate((it.last for it in given_up), max))

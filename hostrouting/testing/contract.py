@@ -301,7 +301,7 @@ class BackendContract:
             error = outcomes[2].error
             assert type(error) is RouteRefused
             assert error.errno == errno.EACCES
-            assert "prohibits the way to gateway 172.16.9.9 by ib0" in str(error)
+            assert "prohibits packets to gateway 172.16.9.9 by ib0" in str(error)
             assert _mine(backend) == [closed, *fine]
 
     def test_what_cannot_be_said_is_refused(self) -> None:

@@ -127,7 +127,7 @@ class LinkLayerContract:
                 link_layer.add_neighbour(attrs.evolve(_FIRST, dev="none"))
             except BackendError as error:
                 said = str(error)
-            assert "there is no device none for the neighbour 10.1.0.5 dev none" in said
+            assert "device none of the neighbour 10.1.0.5 dev none" in said
 
     def test_only_permanent_entries_are_added(self) -> None:
         """An entry that is not permanent, or has no whole MAC address, is a ValueError."""

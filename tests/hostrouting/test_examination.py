@@ -1,4 +1,4 @@
-"""hostrouting.examination: what is asked of a kernel that is not ready yet, and whether it agrees with us."""
+"""hostrouting.examination: waiting for a kernel that is not ready yet, and whether it agrees with the engine."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def context() -> phases.Context:
 
 
 def test_ready_at_once() -> None:
-    """The plan of a host that is ready is the one of its snapshot; nobody waits."""
+    """The plan of a host that is ready is the one of its snapshot; there is no wait."""
     kernel = plain_vm()
     ctx = context()
     began = ctx.clock.now()
@@ -46,7 +46,7 @@ def test_ready_at_once() -> None:
 
 
 def test_never_ready() -> None:
-    """What is missing is named when the time is over, and that is when it was said to be."""
+    """At the deadline the error names what is missing, and the time of the failure is the deadline."""
     kernel = MemoryBackend()
     ctx = context()
     began = ctx.clock.now()
@@ -56,11 +56,11 @@ def test_never_ready() -> None:
 
 
 class TestEveryClock:
-    """Whatever clock the run has, and whatever kernel: the wait ends, and nobody asks again and again meanwhile."""
+    """With any clock and any kernel the wait ends, and the kernel is not polled meanwhile."""
 
     @pytest.mark.parametrize("make", [MemoryBackend, lambda: SavedBackend(MemoryBackend().snapshot())])
     def test_a_fake_one(self, make: Callable[[], RouteBackend]) -> None:
-        """On a fake clock the seconds pass at once, and the kernel need not be told of it."""
+        """On a fake clock the seconds pass at once, without the kernel knowing of the clock."""
         ctx, kernel = context(), make()
         asked = mock.Mock(wraps=kernel)
         asked.watch = kernel.watch
@@ -69,7 +69,7 @@ class TestEveryClock:
         assert (ctx.clock.now(), asked.snapshot.call_count) == (30, 3)
 
     def test_the_machines(self) -> None:
-        """On the machine's clock the seconds really pass, and the tables are read no oftener."""
+        """On the machine's clock the seconds really pass, and the tables are not read more often."""
         kernel = MemoryBackend()
         asked = mock.Mock(wraps=kernel)
         with pytest.raises(NotReady):
@@ -77,7 +77,7 @@ class TestEveryClock:
         assert asked.snapshot.call_count <= 4
 
     def test_a_deadline_that_comes_first(self) -> None:
-        """The deadline of the run ends the wait at its time."""
+        """The deadline of the run ends the wait in time."""
         clock = FakeClock()
         ctx = phases.Context(clock=clock, deadline=12, observers=[])
         with pytest.raises(phases.Cancelled, match="the 12 s of the run are over"):
@@ -86,7 +86,7 @@ class TestEveryClock:
 
 
 def test_nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where nobody waits, the host is read once and nobody listens; what is missing is named as ever."""
+    """Without a wait, the host is read once and there is no watch; what is missing is still named."""
     kernel = MemoryBackend()
     snapshot = mock.Mock(wraps=kernel.snapshot)
     monkeypatch.setattr(kernel, "snapshot", snapshot)
@@ -97,7 +97,7 @@ def test_nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_ready_before_anybody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What comes between the first look and the beginning of the watch, which does not tell of it, is not waited for."""
+    """A change between the first read and the start of the watch, which does not report it, is found without a wait."""
     kernel = plain_vm()
     ctx = context()
     default = next(route for route in kernel.snapshot().routes if route.prefix.length == 0)
@@ -114,7 +114,7 @@ def test_ready_before_anybody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_read_of_a_host_that_never_rests() -> None:
-    """The last reading has to do, and it is told that it is no more than that; without any the error comes out."""
+    """If the tables keep changing, the last snapshot is used and marked; without a snapshot the error is raised."""
     kernel = plain_vm()
     snapshot = kernel.snapshot(family=4)
     assert read(kernel) == (snapshot, True)
@@ -126,7 +126,7 @@ def test_read_of_a_host_that_never_rests() -> None:
 
 
 def test_is_any_route_ours() -> None:
-    """A route is ours by its number alone."""
+    """A route is ours by its protocol number only."""
     kernel = plain_vm()
     assert not is_any_route_ours(kernel, OURS)
     kernel.change([Change("add", Route.to("10.77.0.0/16", dev="eth0", gateway="10.0.0.1", protocol=214))])
@@ -136,7 +136,7 @@ def test_is_any_route_ours() -> None:
 
 @pytest.mark.parametrize(("make", "verdict"), [(h200, "overlap"), (MemoryBackend, "no-default-route")])
 def test_examine(make: type[MemoryBackend], verdict: str) -> None:
-    """The verdict is about the kernel as it is; where there is no default route it says so after the wait."""
+    """The verdict is about the present kernel; without a default route it says so after the wait."""
     kernel = make()
     ctx = context()
     began = ctx.clock.now()
@@ -147,7 +147,7 @@ def test_examine(make: type[MemoryBackend], verdict: str) -> None:
 
 @pytest.mark.parametrize("answering", [0, 1])
 def test_default_routes_in_turn(answering: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With whichever of its default routes of one metric the kernel answers, it is no surprise."""
+    """If the kernel answers with any of its default routes of one metric, it does not count as a disagreement."""
     kernel = MemoryBackend()
     for number in (0, 1):
         kernel.add_link(f"eth{number}")
@@ -163,7 +163,7 @@ def test_default_routes_in_turn(answering: int, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_the_kernel_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where tables say that a cell escapes and the kernel that it does not, it is asked again; then it is well, as said."""
+    """If only the tables say that a cell escapes, the kernel is asked again; then the verdict is ok, with a note."""
     kernel, healthy = h200(), plain_vm()
     lookup = mock.Mock(wraps=healthy.lookup)
     monkeypatch.setattr(kernel, "lookup", lookup)
@@ -175,7 +175,7 @@ def test_the_kernel_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_escape_that_only_the_kernel_knows_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An escape in one cell only that the kernel answers with is that cell's finding; the others are as the tables say."""
+    """If the kernel answers with an escape in one cell, only that cell is a finding; the others follow the tables."""
     kernel, steady, sick = plain_vm(), plain_vm(), h200()
     hole = Change("add", Route.to("172.16.64.0/18", dev="eth0", gateway="10.0.0.1"))
     for it in (kernel, steady):
@@ -194,7 +194,7 @@ def test_an_escape_that_only_the_kernel_knows_of(monkeypatch: pytest.MonkeyPatch
 
 @given(data=st.data(), block=st.sampled_from([4, 6]).flatmap(blocks))
 def test_the_kernel_is_asked_about_a_plain_packet(data: st.DataObject, block: Prefix) -> None:
-    """In each cell of a check, of whatever packets, the decision that its answer is held against is a plain packet's."""
+    """In each cell of a check, the decision compared with the kernel's answer is a plain packet's."""
     fib = Fib(data.draw(snapshots(block)))
     for cell in fib.cells(block):
         plainly = fib.lookup(ip_at(block.family, cell.first), PLAIN)

@@ -31,7 +31,7 @@ ERRORS = {"blackhole", "unreachable", "prohibit"}
 
 @st.composite
 def flows(draw: st.DrawFn, family: int, *, known: bool = True) -> Flow:
-    """Any packet; with some of it unknown unless all of it has to be `known`."""
+    """Any packet; with unknown fields unless it has to be `known`."""
     choices: dict[str, st.SearchStrategy[object]] = {
         "source": st.sampled_from([str(PLAIN.source), "172.16.0.3"] if family == 4 else ["::", "fd00:16::3"]),
         "iif": st.sampled_from(["lo", "eth1"]),
@@ -47,11 +47,11 @@ def flows(draw: st.DrawFn, family: int, *, known: bool = True) -> Flow:
     return Flow(**chosen)  # type: ignore[arg-type]  # as chosen above
 
 
-# The naive oracle: every rule and every route is looked at, for one destination and a packet that is known.
+# The naive oracle: it checks every rule and every route, for one destination and a known packet.
 
 
 def rule_matches(rule: Rule, address: int, flow: Flow) -> bool:
-    """Whether a rule is for a packet, selector by selector."""
+    """Whether a rule matches a packet, selector by selector."""
     assert None not in attrs.astuple(flow)
     exists = {"lo", *DEVICES}
     selected = (
@@ -72,7 +72,7 @@ def rule_matches(rule: Rule, address: int, flow: Flow) -> bool:
 
 
 def scan(snapshot: Snapshot, family: int, address: int, flow: Flow) -> tuple[str, Route | None]:
-    """The kernel's decision by looking at everything: its kind, and the route."""
+    """The kernel's decision by checking everything: its kind, and the route."""
     wary = {link.name for link in snapshot.links if link.ignore_routes_with_linkdown}
     groups = {link.name: link.group for link in snapshot.links}
 
@@ -87,7 +87,7 @@ def scan(snapshot: Snapshot, family: int, address: int, flow: Flow) -> tuple[str
         return bool(legs) and (not flow.oif or flow.oif in [leg.dev for leg in legs])
 
     def ask(tables: set[int]) -> Route | None:
-        """Longest prefix; where local and main are one, local first; tos; metric; list order."""
+        """Longest prefix; local first if local and main are merged; tos; metric; list order."""
         found = [route for route in snapshot.routes if route.table in tables and usable(route)]
         return min(found, key=lambda r: (-r.prefix.length, r.table != 255, -r.tos, r.metric), default=None)
 
@@ -142,7 +142,7 @@ class TestLookupIsTheKernelsDecision:
     @given(st.data(), BLOCK)
     @settings(max_examples=scaled(200))
     def test_what_is_not_known_is_said(self, data: st.DataObject, block: Prefix) -> None:
-        """Whatever the unknown part of a packet turns out to be, its decision is the answer or one of its variants."""
+        """Whatever the unknown fields of a packet are, its decision is the answer or one of its variants."""
         snapshot = data.draw(snapshots(block, max_rules=3))
         flow = data.draw(flows(block.family, known=False))
         fib = Fib(snapshot)
@@ -153,14 +153,14 @@ class TestLookupIsTheKernelsDecision:
         whole = attrs.evolve(
             flow, **{n: getattr(truth, n) for n in attrs.fields_dict(Flow) if getattr(flow, n) is None}
         )
-        if not whole.oif or flow.oif:  # what a bound socket may use is no selector of a rule
+        if not whole.oif or flow.oif:  # a bound device also limits the usable routes
             assert scan(snapshot, block.family, address, whole) in possible
         assert told(answer) == scan(snapshot, block.family, address, flow.assumed())
         assert all(all(variant.cases) for variant in answer.variants)
         assert told(answer) not in possible[1:]
 
     def test_each_of_many_packets_has_its_own_rule(self) -> None:
-        """However many sorts of packets are asked for, the answer names the rule that is for this one."""
+        """With many kinds of packets, the answer still names the rule for the given one."""
         local, main, default = default_rules(4)
         marked = Rule(family=4, priority=1, table=254, fwmark=1, fwmask=1)
         fib = Fib(attrs.evolve(plain(), rules=(local, marked, main, default)))
@@ -170,7 +170,7 @@ class TestLookupIsTheKernelsDecision:
 
 
 class TestCellsPartitionThePrefix:
-    """A cell is a maximal range of destinations for which the decision is one and the same."""
+    """A cell is a maximal range of destinations with the same decision."""
 
     @given(st.data(), BLOCK)
     @settings(max_examples=scaled(200))
@@ -189,7 +189,7 @@ class TestCellsPartitionThePrefix:
                 assert fib.lookup(ip_at(block.family, address), flow) == cell.decision
 
     def test_addresses_are_what_they_are(self) -> None:
-        """Where an address itself says what it is, the route that covers it does not: 0.0.0.0, multicast, broadcast."""
+        """For 0.0.0.0, multicast and broadcast the kind follows from the address, not from the covering route."""
         cells = Fib(plain().with_routes([Route.to(it, dev="ib0") for it in ("0.0.0.0/8", "224.0.0.0/3")])).cells
         kinds = [(it.first >> 24, it.decision.kind) for it in cells(Prefix.parse("0.0.0.0/0"))]
         assert [kinds[0], *kinds[-3:]] == [
@@ -200,7 +200,7 @@ class TestCellsPartitionThePrefix:
         ]
 
     def test_a_suppressed_default_is_no_cell(self) -> None:
-        """Where a rule suppresses default routes, cells go on to the next table, and keep longer prefixes."""
+        """If a rule suppresses default routes, their cells continue in the next table, and longer prefixes stay."""
         local, *rest = default_rules(4)
         suppressing = Rule(family=4, priority=100, table=254, suppress_prefixlength=0)
         tunnel = Rule(family=4, priority=200, table=51820)
@@ -211,7 +211,7 @@ class TestCellsPartitionThePrefix:
     @given(st.data(), BLOCK)
     @settings(max_examples=scaled(150))
     def test_contests(self, data: st.DataObject, block: Prefix) -> None:
-        """A new route in main decides exactly where its prefix is as long as the contest there asks for."""
+        """A new route in main decides exactly if its prefix is at least as long as the contest requires."""
         snapshot = data.draw(snapshots(block, max_routes=6))
         metric = data.draw(st.sampled_from([0, 100, 5000]))
         group = data.draw(st.sampled_from([0, 7, 99]))
@@ -222,12 +222,12 @@ class TestCellsPartitionThePrefix:
         length = data.draw(st.integers(block.length, 32 if block.family == 4 else 128))
         new = Route(Prefix.around(block.family, contest.first, length), (NextHop("new"),), metric=metric, protocol=213)
         if any(route.key == new.key for route in snapshot.routes):
-            return  # someone holds the key: nobody may add this
+            return  # the key is held, so the route cannot be added
         decided = Fib(snapshot.with_routes([new])).lookup(ip_at(block.family, contest.first), PLAIN).route == new
         assert decided == (contest.length is not None and length >= contest.length)
 
     def test_what_an_address_is_anyway_makes_no_cell(self) -> None:
-        """Where a route gives the host everything, 0.0.0.0 is no cell of its own for being the host's by itself."""
+        """If a route makes every address local, 0.0.0.0 is not a separate cell."""
         everything = Route(Prefix.parse("0.0.0.0/0"), (NextHop("lo"),), table=255, type="local")
         cells = Fib(host([], [everything])).cells(Prefix.parse("0.0.0.0/0"))
         assert all(left.decision != right.decision for left, right in pairwise(cells))
@@ -242,7 +242,7 @@ class TestCellsPartitionThePrefix:
         assert (contest.decision.kind, contest.length) == ("blackhole", 1)
 
     def test_a_suppressed_default(self) -> None:
-        """Where a rule suppresses defaults, a new one would not decide; anything longer would."""
+        """If a rule suppresses defaults, a new default would not decide, but anything longer would."""
         rule = Rule(family=4, priority=100, table=254, suppress_prefixlength=0)
         snapshot = host([], [], rules=[rule])
         (contest,) = Fib(snapshot).contests(Prefix.parse("172.16.0.0/16"))
@@ -250,7 +250,7 @@ class TestCellsPartitionThePrefix:
 
     @pytest.mark.parametrize("last", ["172.16.0.0", "172.16.0.1", "172.16.255.254", "172.16.255.255"])
     def test_the_edges(self, last: str) -> None:
-        """A route to a single address at the edge of a prefix, or next to it, is a cell of its own."""
+        """A route to a single address at the edge of a prefix, or next to it, has its own cell."""
         snapshot = plain().with_routes([Route.to(last, dev="ib0")])
         cells = Fib(snapshot).cells(Prefix.parse("172.16.0.0/16"))
         assert [cell.decision.devs for cell in cells if cell.first == cell.last == int(as_ip(last))] == [("ib0",)]
@@ -265,7 +265,7 @@ class TestCellsPartitionThePrefix:
 
 
 class TestTheAnswerNamesItsReasons:
-    """A decision says by which rule and which route, by which devices, and what it depends on."""
+    """A decision has the rule, the route, the devices, and the conditions."""
 
     def test_h200(self) -> None:
         """On the H200 host a cluster's address goes to ib0: the first of eight equal routes wins."""
@@ -288,16 +288,16 @@ class TestTheAnswerNamesItsReasons:
         ],
     )
     def test_kinds_by_address(self, address: str, kind: str) -> None:
-        """Own, broadcast and multicast addresses are told from those that leave."""
+        """Own, broadcast and multicast addresses differ from those that leave."""
         assert Fib(plain()).lookup(address).kind == kind
 
     def test_local_table_by_rule(self) -> None:
-        """The host's own address is decided by the rule for the table local, kept apart or not."""
+        """The host's own address is decided by the rule for table local, merged with main or not."""
         fib = Fib(plain())
         assert str(fib.lookup("10.0.0.4").rule) == "0: from all lookup local"
 
     def test_ecmp_lists_its_legs(self) -> None:
-        """ECMP is not hashed: all legs that are alive are listed."""
+        """ECMP is not hashed: all live next hops are listed."""
         legs = (
             NextHop("eth0", gateway=as_ip("10.0.0.1")),
             NextHop("eth1", gateway=as_ip("10.1.0.1"), dead=True, linkdown=True),
@@ -307,7 +307,7 @@ class TestTheAnswerNamesItsReasons:
         assert fib.lookup("1.1.1.1").devs == ("eth0", "eth2")
 
     def test_a_mark_could_change_it(self) -> None:
-        """A rule on a mark that is not known is named, with where marked packets would go."""
+        """A rule on an unknown mark is named, with the decision for marked packets."""
         rule = Rule(family=4, priority=100, fwmark=1, fwmask=1, table=77)
         snapshot = host(
             [("eth0", "10.0.0.4/24")],
@@ -327,7 +327,7 @@ class TestTheAnswerNamesItsReasons:
         assert Fib(snapshot).lookup("172.16.1.1", Flow(mark=3)).devs == ("wg0",)
 
     def test_one_mark_is_one_mark(self) -> None:
-        """Rules on the same mark are supposed to match together: Tailscale's leave no doubt about a packet."""
+        """Rules on the same mark match together: Tailscale's rules leave no doubt about a packet."""
 
         def marked(priority: int, table: int = 0, action: str = "to_table") -> Rule:
             return Rule(
@@ -358,7 +358,7 @@ class TestTheAnswerNamesItsReasons:
         assert [v.decision.devs for v in Fib(snapshot).lookup("100.64.0.9").variants] == [("eth0",)]
 
     def test_wireguard(self) -> None:
-        """A suppressed default: unmarked packets go into the tunnel, and marked ones by the default route."""
+        """A suppressed default: unmarked packets enter the tunnel, and marked ones use the default route."""
         local, *rest = default_rules(4)
         rules = [
             Rule(family=4, priority=32764, table=254, suppress_prefixlength=0),
@@ -378,7 +378,7 @@ class TestTheAnswerNamesItsReasons:
         assert Fib(snapshot).lookup("10.0.0.9").devs == ("eth0",)
 
     def test_tos_of_a_route(self) -> None:
-        """A route for one tos comes before those for all, for just that tos; that it could is said."""
+        """A route for one tos precedes those for all, for that tos only; the possibility is reported."""
         routes = [
             Route.to("30.0.0.0/8", dev="ib0"),
             attrs.evolve(Route.to("30.0.0.0/8", dev="eth0"), tos=0x10),
@@ -391,7 +391,7 @@ class TestTheAnswerNamesItsReasons:
         assert str(variant.cases[0][0]) == "tos 0x10 (rule 32766)"
 
     def test_routes_of_a_prefix(self) -> None:
-        """The routes of exactly one prefix are given in the kernel's order."""
+        """The routes of exactly one prefix are returned in the kernel's order."""
         fib = Fib(h200())
         assert [route.devs for route in fib.routes(Prefix.parse("172.16.0.0/16"))] == [
             (f"ib{number}",) for number in range(8)
@@ -403,7 +403,7 @@ class TestTheAnswerNamesItsReasons:
 
 
 def test_many_routes_of_one_prefix() -> None:
-    """To follow a packet of any tos past many routes of a prefix takes about as much work for each as for a few."""
+    """For a packet of unknown tos, the work per route of a prefix stays the same for many routes."""
 
     def work(size: int) -> Callable[[], object]:
         routes = [
@@ -424,7 +424,7 @@ def test_many_routes_of_one_prefix() -> None:
 
 
 def combinations() -> Iterator[tuple[bool, bool]]:
-    """Whether a link has a carrier, and whether it heeds that."""
+    """Whether a device has a carrier, and whether it ignores routes without one."""
     yield from product([True, False], repeat=2)
 
 
@@ -439,7 +439,7 @@ def test_lost_carrier(linkdown: bool, wary: bool) -> None:  # noqa: FBT001  para
 
 
 def test_a_rule_that_leads_nowhere_says_nothing_of_the_packet() -> None:
-    """A rule to a table without routes leaves open what it asks: a route that asks the same later is still a variant."""
+    """A rule for a table without routes changes nothing: a later route with the same question is still a variant."""
     with_tos = Route(Prefix.parse("172.16.0.0/18"), (NextHop("ib0"),), tos=0x10)
     for action in ("to_table", "nop"):
         snapshot = Snapshot(

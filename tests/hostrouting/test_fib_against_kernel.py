@@ -24,8 +24,7 @@ pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace takes root"),
 ]
 
-# What the kernel says when a lookup ends without a way, by what ended it; a rule's "unreachable" and no route
-# at all are one error to it.
+# The kernel's error when a lookup ends without a route; it is the same for a rule's "unreachable" and for no route.
 ERRORS = {
     "Invalid argument": {"blackhole"},
     "No route to host": {"unreachable"},
@@ -44,7 +43,7 @@ FLOWS = st.builds(
 
 
 def agree(answer: Route | str, decision: Decision) -> bool:
-    """Whether the kernel's answer and ours are one."""
+    """Whether the kernel's answer and ours agree."""
     if isinstance(answer, str):
         return decision.kind in ERRORS[answer]
     if decision.route is None:
@@ -53,12 +52,12 @@ def agree(answer: Route | str, decision: Decision) -> bool:
 
 
 def _is_named(answer: Route, route: Route, found: Route) -> bool:
-    """Whether the kernel names this route; of those that it takes in turn it tells the tos of the one that it found."""
+    """Whether the kernel names this route; for alternating routes it reports the tos of the one found first."""
     said, ours = ([(leg.dev, leg.gateway) for leg in it.legs] for it in (answer, route))
     if (answer.prefix, answer.metric) != (route.prefix, route.metric):
         return False
     if route.prefix.family == IPV6 and len(ours) > 1:
-        # IPv6 answers with the one leg of ECMP that it happened to choose, and each has a type of its own.
+        # IPv6 answers with the one next hop of ECMP that it chose, and each has its own type.
         return set(said) <= set(ours)
     return (answer.tos, answer.type, answer.protocol, said) == (found.tos, route.type, route.protocol, ours)
 
@@ -67,17 +66,17 @@ def _is_named(answer: Route, route: Route, found: Route) -> bool:
 @settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 @given(data=st.data())
 def test_the_kernel_agrees(family: int, data: st.DataObject) -> None:
-    """At every address, and for any packet, the engine names the route or the error that Linux does."""
+    """For every address and any packet, the engine gives the same route or error as Linux."""
     block = data.draw(blocks(family))
     wanted_rules, wanted_routes = data.draw(wishes(block))
     lost = data.draw(st.sets(st.sampled_from(["ib0", "wg0"])))
     flow = data.draw(FLOWS)
     if family == IPV6 and not (flow.sport or flow.dport):
-        # Where `ip route get` is not told of a protocol, only IPv4 takes the packet for one of UDP.
+        # If `ip route get` is not given a protocol, only IPv4 assumes UDP.
         flow = attrs.evolve(flow, ipproto=0)
     with private_namespace() as namespace:
         furnish(namespace, LINKS, lost)
-        # Gateways that are known and not reachable now: so Linux goes from one default route to the next.
+        # The gateways are known but not reachable now, so Linux alternates between default routes.
         stale = [f"neigh replace 10.0.0.1 lladdr 02:00:00:00:00:01 dev {link.name} nud stale" for link in LINKS]
         batch = [*map(route_command, wanted_routes), *map(rule_command, wanted_rules), *stale * (family == IPV4)]
         namespace.batch(batch, force=True, family=family)
@@ -95,7 +94,7 @@ def test_the_kernel_agrees(family: int, data: st.DataObject) -> None:
 
 
 NESTED = ["10.9.0.0/16", "10.9.0.0/20", "10.9.0.0/24", "10.9.0.0/28", "10.9.0.8/29", "10.0.0.0/8"]
-# By an object, or by legs of its own; the device; the tos.
+# With a nexthop object or without; the device; the tos.
 HELD = st.tuples(
     st.sampled_from(NESTED), st.booleans(), st.sampled_from(["eth0", "ib0"]), st.sampled_from(["0", "0", "0x8", "0x10"])
 )
@@ -106,7 +105,7 @@ HELD = st.tuples(
 @example(held=[("10.9.0.0/24", True, "ib0", "0"), ("10.9.0.0/16", False, "eth0", "0")])
 @example(held=[("10.9.0.0/24", True, "ib0", "0x8"), ("10.9.0.0/16", False, "eth0", "0")])
 def test_a_nexthop_object_and_a_bound_socket(held: list[tuple[str, bool, str, str]]) -> None:
-    """For a bound socket, a route by an object with another device hides the other routes of the same network address."""
+    """For a bound socket, a route with a nexthop object on another device hides those with the same network address."""
     lines = [f"link add {name} type veth peer name peer-{name}" for name in ("eth0", "ib0")]
     lines += [f"link set {name} up" for name in ("peer-eth0", "eth0", "ib0", "peer-ib0")]
     lines += ["nexthop add id 1 dev eth0", "nexthop add id 2 dev ib0"]

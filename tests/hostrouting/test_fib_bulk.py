@@ -1,4 +1,4 @@
-"""hostrouting.fib.bulk: what is told in bulk is what each cell says."""
+"""hostrouting.fib.bulk: the fast path gives the same result as single cells."""
 
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
@@ -35,13 +35,13 @@ WAYS = st.sampled_from([(NextHop("eth0"),)] * 8 + [(NextHop("eth1"), NextHop("et
 
 
 def cell_by_cell(fib: Fib, prefixes: Iterable[Prefix], _: object, flow: Flow = ANY) -> Iterator[list[Cell]]:
-    """The slow path, in the place of the fast one."""
+    """The slow path instead of the fast one."""
     return (fib.cells(prefix, flow) for prefix in prefixes)
 
 
 @st.composite
 def healthy(draw: st.DrawFn, block: Prefix) -> Snapshot:
-    """A host on which most is as it should be: some of its routes are any, and the others leave by eth0 or eth1."""
+    """A host whose routes mostly leave by eth0 or eth1; some are arbitrary."""
     whole = draw(snapshots(block, max_rules=draw(st.sampled_from([0, 0, 1, 3]))))
     odd = draw(st.sets(st.integers(0, len(whole.routes)), max_size=3))
     routes = [
@@ -50,7 +50,7 @@ def healthy(draw: st.DrawFn, block: Prefix) -> Snapshot:
     ]
     family, main = block.family, draw(st.sampled_from([TABLE_MAIN, 100]))
     ways = [Route.to(Prefix(family, 0, 0), dev="eth0", table=table) for table in draw(st.sets(st.sampled_from(TABLES)))]
-    # Rules that ask for nothing but a destination.
+    # Rules that select only on the destination.
     more: tuple[list[Rule], ...] = (
         [],
         [Rule(family=family, priority=100, dst=draw(prefixes(block)), table=main)],
@@ -73,7 +73,7 @@ LEGS = [(NextHop("eth0"),)] * 4 + [
 
 @st.composite
 def crowded(draw: st.DrawFn) -> Snapshot:
-    """A host on which few routes meet at the same few addresses, where edges fall together."""
+    """A host with few routes that share the same few addresses, so that their edges coincide."""
     way, tos = st.sampled_from(LEGS), st.sampled_from([0, 0, 0, 0x10])
     some = st.builds(lambda prefix, legs, tos: Route(prefix, legs, tos=tos), SIXTEEN, way, tos)
     rules: tuple[tuple[Rule, ...], ...] = (
@@ -93,11 +93,11 @@ def crowded(draw: st.DrawFn) -> Snapshot:
 
 
 class TestInBulk:
-    """A check says the same with and without the fast path."""
+    """A check gives the same result with and without the fast path."""
 
     @given(data=st.data(), block=BLOCK)
     def test_a_check_is_the_same(self, data: st.DataObject, block: Prefix) -> None:
-        """Findings, notes and kept ranges are those that are found cell by cell."""
+        """Findings, notes and kept ranges are those found cell by cell."""
         fib = Fib(data.draw(healthy(block)))
         cidrs = data.draw(st.lists(prefixes(block, wider=True), min_size=1, max_size=4))
         report = check_overlap(fib, cidrs, expected_devs=DEVS, allowed_devs=["wg*"])
@@ -107,7 +107,7 @@ class TestInBulk:
     @given(snapshot=crowded(), cidrs=st.lists(SIXTEEN, min_size=1, max_size=2))
     @settings(max_examples=scaled(300))
     def test_a_check_is_the_same_where_edges_meet(self, snapshot: Snapshot, cidrs: list[Prefix]) -> None:
-        """The same for a few routes that begin and end where the CIDRs do."""
+        """The same for a few routes that begin and end at the edges of the CIDRs."""
         fib = Fib(snapshot)
         report = check_overlap(fib, cidrs, expected_devs=["eth0"])
         with patch.object(Fib, "doubtful_cells", cell_by_cell):
@@ -115,7 +115,7 @@ class TestInBulk:
 
     @given(data=st.data(), family=st.sampled_from([4, 6]))
     def test_what_is_left_out(self, data: st.DataObject, family: int) -> None:
-        """Where no cell is told, a unicast route by welcome devices decides, whatever is not known of the packet."""
+        """Where no cell is listed, a unicast route by accepted devices decides, for any unknown fields."""
         block = data.draw(blocks(family))
         fib, judge = Fib(data.draw(healthy(block))), Judge(DEVS, ())
         flow = data.draw(st.sampled_from([ANY, Flow(mark=0), Flow(oif="eth0"), Flow(tos=0x10)]))
@@ -132,7 +132,7 @@ class TestInBulk:
                 assert judge.likes(decision.legs)
 
     def test_only_what_is_odd_is_looked_at(self) -> None:
-        """Among many welcome routes and an odd one, cells are found where that one leads; and but one route is made."""
+        """Among many accepted routes, cells are only computed in the range of an odd one; one Route is created."""
         ours = [Route.to(f"30.0.{low}.0/24", dev="eth0", gateway="10.0.0.1") for low in range(256)]
         odd = Route.to("30.0.7.128/25", dev="ib0")
         fib, judge = Fib(plain().with_routes([*ours, odd])), Judge(("eth0",), ())
@@ -156,7 +156,7 @@ class TestInBulk:
         ],
     )
     def test_the_edges(self, odd: str, cidr: str) -> None:
-        """An odd route is met at the first and at the last address that it has in common with a CIDR."""
+        """An odd route is found at the first and last address that it shares with a CIDR."""
         routes = (Route.to("0.0.0.0/0", dev="eth0"), Route.to(odd, dev="ib0"))
         fib = Fib(Snapshot(rules=default_rules(4), routes=routes))
         report = check_overlap(fib, [cidr], expected_devs=["eth0"])
@@ -165,7 +165,7 @@ class TestInBulk:
         assert (found.first, found.last) == (inner.first, inner.last)
 
     def test_for_one_tos(self) -> None:
-        """A route that takes packets of one tos alone is met, although it covers nothing."""
+        """A route for packets of one tos only is found, although it covers nothing for the others."""
         aside = attrs.evolve(Route.to("10.0.0.0/24", dev="eth0"), tos=0x10)
         routes = (Route.to("0.0.0.0/0", dev="ib0"), aside, Route.to("10.0.0.0/25", dev="eth0"))
         fib = Fib(Snapshot(rules=default_rules(4), routes=routes))
@@ -173,7 +173,7 @@ class TestInBulk:
         assert [(it.first & 0xFF, it.last & 0xFF) for it in report.findings] == [(128, 255)]
 
     def test_what_is_left_out_lies_between(self) -> None:
-        """Two ranges that escape alike are two findings where what lies between them is welcome, and not told."""
+        """Two ranges that escape in the same way are two findings if the range between them is fine and not listed."""
         middle = Prefix.parse("10.1.64.0/18")
         rule = Rule(family=4, priority=100, dst=middle, table=TABLE_MAIN)
         fib = Fib(Snapshot(rules=(rule,), routes=(Route.to("0.0.0.0/0", dev="eth0"),)))
@@ -184,14 +184,14 @@ class TestInBulk:
         ]
 
     def test_a_dead_route_covers_nothing(self) -> None:
-        """A route for all of a CIDR whose leg is dead is none, and what no other route takes is told."""
+        """A route for all of a CIDR with a dead next hop is ignored, and what no other route covers is reported."""
         dead = Route(Prefix(4, 0, 0), (NextHop("eth0", dead=True),))
         fib = Fib(Snapshot(rules=default_rules(4), routes=(dead, Route.to("10.1.0.0/17", dev="eth0"))))
         report = check_overlap(fib, ["10.1.0.0/16"], expected_devs=["eth0"])
         assert [(it.kind, it.first, it.last) for it in report.findings] == [("no-route", 0x0A018000, 0x0A01FFFF)]
 
     def test_addresses_that_are_what_they_are(self) -> None:
-        """Where an address itself says what it is, nothing is told in bulk."""
+        """Special addresses are never skipped."""
         fib = Fib(Snapshot(rules=plain().rules, routes=(Route.to("0.0.0.0/0", dev="eth0"),)))
         for text in ("0.0.0.0/0", "0.0.0.0/32", "224.0.0.0/4", "255.255.255.255/32"):
             (cells,) = fib.doubtful_cells([Prefix.parse(text)], Judge(("eth0",), ()).likes)
@@ -210,7 +210,7 @@ def test_joined_ranges(pairs: list[tuple[int, int]]) -> None:
 
 
 def test_families_are_apart() -> None:
-    """What is plain in one family says nothing of the other."""
+    """A plain route in one family has no effect on the other."""
     fib = Fib(plain())
     (cells,) = fib.doubtful_cells([Prefix.parse("2001:db8::/32")], Judge(("eth0",), ()).likes)
     assert [cell.decision.kind for cell in cells] == ["no-route"]

@@ -1,4 +1,4 @@
-"""hostrouting.fib.in_turn: default routes that Linux takes in turn."""
+"""hostrouting.fib.in_turn: default routes between which Linux alternates."""
 
 import attrs
 import pytest
@@ -14,7 +14,7 @@ INTERFACES = [("eth0", "10.0.0.4/24"), ("eth1", "10.1.0.4/24"), ("ib0", "10.2.0.
 
 
 def default(dev: str, metric: int = 1024, *, tos: int = 0, scope: int = 0) -> Route:
-    """A default route as DHCP leaves it on the device."""
+    """A default route on the device, as DHCP adds it."""
     gateway = f"10.{['eth0', 'eth1', 'ib0'].index(dev)}.0.1"
     route = Route.to("0.0.0.0/0", dev=dev, gateway=gateway, metric=metric, protocol=16)
     return attrs.evolve(route, tos=tos, scope=scope)
@@ -46,12 +46,12 @@ BARE = attrs.evolve(default("eth1"), legs=(NextHop("eth1"),))
     ],
 )
 def test_which_ones(routes: tuple[Route, ...], devs: tuple[str, ...]) -> None:
-    """One after another of the same metric that have a gateway, beginning with the one that is found; of ECMP one leg."""
+    """Routes with the same metric and a gateway alternate, beginning with the one found; ECMP counts one next hop."""
     assert leaving(*routes) == devs
 
 
 def test_a_lost_carrier() -> None:
-    """One whose lost carrier is heeded, which Linux calls dead too, is taken in turn; one on a device that is down is not."""
+    """A route shown as dead because its device ignores routes without carrier takes part; one on a down device not."""
     lost = attrs.evolve(default("eth1"), legs=(attrs.evolve(default("eth1").legs[0], linkdown=True, dead=True),))
     for up in (True, False):
         links = [Link(name="eth1", index=9, ignore_routes_with_linkdown=True, up=up)]
@@ -60,14 +60,14 @@ def test_a_lost_carrier() -> None:
 
 
 def test_for_one_tos() -> None:
-    """A default route for one tos gives way to the best of those for any."""
+    """A default route for one tos is followed by the best of those for any."""
     routes = (default("eth0", tos=0x10), default("eth1", 7), default("ib0", 8))
     assert leaving(*routes, tos=0x10) == ("eth0", "eth1")
     assert leaving(*routes) == ("eth1",)
 
 
 def test_a_bound_socket() -> None:
-    """A packet of a socket that is bound to a device takes the route of that device only."""
+    """A packet of a socket that is bound to a device uses the route of that device only."""
     routes = (default("eth0"), default("eth1"))
     assert [leaving(*routes, oif=dev) for dev in ("eth0", "eth1")] == [("eth0",), ("eth1",)]
 
@@ -79,7 +79,7 @@ def test_only_default_routes() -> None:
 
 
 def test_all_of_them_are_expected() -> None:
-    """Where nobody names devices, those of all are expected; where one is named, packets that leave by the other escape."""
+    """Without named devices those of all are expected; if one is named, packets that leave by the other escape."""
     fib = Fib(host(INTERFACES, [default("eth0"), default("eth1")]))
     assert outbound_devs(fib) == ("eth0", "eth1")
     report = check_overlap(fib, ["172.16.0.0/16"])
@@ -91,7 +91,7 @@ def test_all_of_them_are_expected() -> None:
 
 @pytest.mark.processes
 def test_linux_does() -> None:
-    """Linux itself answers with one and with the other, while the gateways are not reachable, and with no third."""
+    """While the gateways are not reachable, Linux itself answers with either of the two, and never with a third."""
     with private_namespace() as namespace:
         batch = ["link set lo up"]
         for at, (dev, address) in enumerate(INTERFACES):

@@ -1,4 +1,4 @@
-"""hostrouting.fib: what is rare among rules and legs, each on the smallest host that shows it; Linux is the oracle."""
+"""hostrouting.fib: rare rules and next hops, each on the smallest host that shows the case; Linux is the oracle."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TWO = "route add 172.16.0.0/16 nexthop via 10.0.0.1 dev eth0 nexthop via 10.1.0.
 
 
 def agreed(namespace: Namespace, *, tos: Iterable[int] = (0,)) -> list[tuple[str, tuple[str, ...]]]:
-    """What becomes of a packet of each tos, as the engine says, after Linux has said the same."""
+    """The engine's result for a packet of each tos, checked against Linux."""
     found: list[tuple[str, tuple[str, ...]]] = []
     for each in tos:
         flow = attrs.evolve(PLAIN, tos=each)
@@ -45,7 +45,7 @@ def agreed(namespace: Namespace, *, tos: Iterable[int] = (0,)) -> list[tuple[str
 
 @pytest.mark.parametrize("invert", ["", "not"])
 def test_rules_for_vrfs(invert: str) -> None:
-    """A rule for packets in a VRF is for none outside; inverted it is for all of those, and asks the table main."""
+    """A rule for packets in a VRF matches none outside it; inverted it matches all, and looks up table main."""
     with private_namespace() as namespace:
         furnish(namespace, LINKS)
         namespace.batch([DEFAULT, f"rule add {invert} l3mdev pref 8", "rule add pref 9 prohibit"])
@@ -62,7 +62,7 @@ def test_an_action_that_linux_does_not_know() -> None:
 
 @pytest.mark.parametrize(("first", "second", "dev"), [("ib0", "eth1", "ib0"), ("eth1", "eth0", "wg0")])
 def test_a_group_that_is_suppressed(first: str, second: str, dev: str) -> None:
-    """Of several legs Linux looks at the group of the first one, whether it is in use or not."""
+    """Of several next hops Linux checks the group of the first one, whether it is in use or not."""
     links = (*(attrs.evolve(it, group=7 * (it.name == "eth1"), ignore_routes_with_linkdown=True) for it in LINKS),)
     with private_namespace() as namespace:
         furnish(namespace, links)
@@ -81,7 +81,7 @@ def test_a_group_that_is_suppressed(first: str, second: str, dev: str) -> None:
 
 @pytest.mark.parametrize("late", [True, False])
 def test_shares_of_legs(late: bool) -> None:  # noqa: FBT001  when the setting came
-    """A leg without a carrier may have its share yet: Linux counts anew when a link changes, not when it is told to."""
+    """A next hop without a carrier may still have its share: Linux does not compute it again for the sysctl."""
     with private_namespace() as namespace:
         furnish(namespace, [Link(name="eth0", index=0), Link(name="eth1", index=0)])
         namespace.batch(["address add 10.1.0.4/24 dev eth1", TWO])
@@ -92,14 +92,14 @@ def test_shares_of_legs(late: bool) -> None:  # noqa: FBT001  when the setting c
             lose_carriers(namespace, ["eth1"])
         said = namespace.ip("-batch", "-", lines=[f"route get 172.16.{at}.1" for at in range(40)]).stdout
         used = Counter(line.partition(" dev ")[2].split()[0] for line in said.splitlines() if " dev " in line)
-        # No snapshot shows which of the two came first.
+        # A snapshot does not show which of the two came first.
         assert agreed(namespace) == [("unicast", ("eth0", "eth1"))]
     assert set(used) == ({"eth0", "eth1"} if late else {"eth0"})
 
 
 @pytest.mark.parametrize("dscp", [(4, 0x3F), (12, 0x3F), (0, 0x3F), (0, 0x38), (44, 0x3C)])
 def test_rules_by_dscp(dscp: tuple[int, int]) -> None:
-    """All six bits of a DSCP count, and 0 is a value like any other; of a type of service IPv4 looks at three."""
+    """All six bits of a DSCP count, and 0 is a value like any other; of a type of service IPv4 checks three bits."""
     rule = Rule(family=4, priority=10, action="prohibit", dscp=dscp)
     with raw_kernel() as kernel:
         for said in (kernel.add_link("eth0"), kernel.set_up("eth0"), kernel.add_rule(rule)):

@@ -1,4 +1,4 @@
-"""hostrouting.fib where not all is known of a packet: what is possible, and no more than that."""
+"""hostrouting.fib with unknown packet fields: exactly the possible answers are reported."""
 
 from itertools import product
 
@@ -22,12 +22,12 @@ BY_WG0 = Route.to("0.0.0.0/0", dev="wg0", table=7)
 
 
 def with_rules(*rules: Rule, routes: tuple[Route, ...] = (DEFAULT, BY_WG0)) -> Fib:
-    """A host that leaves by eth0, and by wg0 where a rule leads to the table 7."""
+    """A host that leaves by eth0, and by wg0 where a rule looks up table 7."""
     return Fib(Snapshot(links=LINKS, rules=(LOCAL, *rules, *REST), routes=routes))
 
 
 def others(fib: Fib, address: str = "172.16.0.1") -> list[tuple[str, list[str]]]:
-    """Where else packets may go, and under which conditions."""
+    """The other devices that packets may leave by, and the conditions."""
     return [
         (
             ", ".join(variant.decision.devs) or variant.decision.kind,
@@ -38,7 +38,7 @@ def others(fib: Fib, address: str = "172.16.0.1") -> list[tuple[str, list[str]]]
 
 
 def marked(priority: int, mark: int, mask: int = 0xFF, *, target: int = 0, table: int = 0) -> Rule:
-    """A rule for packets with a mark: a goto, or one that leads to a table."""
+    """A rule for packets with a mark: a goto, or one that looks up a table."""
     action = "goto" if target else "to_table"
     return Rule(
         family=4,
@@ -52,7 +52,7 @@ def marked(priority: int, mark: int, mask: int = 0xFF, *, target: int = 0, table
 
 
 def packets(snapshot: Snapshot, family: int) -> list[Flow]:
-    """One packet of every kind that the rules of a snapshot can tell apart."""
+    """One packet of every kind that the rules of a snapshot can distinguish."""
     rules = [rule for rule in snapshot.rules if rule.family == family]
     sources = {rule.src.network for rule in rules if rule.src} | {rule.src.last for rule in rules if rule.src}
     ports = {port for rule in rules for span in (rule.sports, rule.dports) if span for port in (*span, span[1] + 1)}
@@ -73,12 +73,12 @@ def packets(snapshot: Snapshot, family: int) -> list[Flow]:
 
 
 class TestAllThatIsPossibleIsSaidAndNoMore:
-    """The variants of an answer are the answers to packets that there can be."""
+    """The variants of an answer are the answers to possible packets."""
 
     @given(st.data(), st.sampled_from([4, 6]).flatmap(blocks))
     @settings(max_examples=scaled(150))
     def test_every_variant_has_a_packet(self, data: st.DataObject, block: Prefix) -> None:
-        """For each variant there is a packet that fares so; and no packet fares otherwise than is said."""
+        """For each variant there is such a packet, and every packet gets one of the reported answers."""
         snapshot = data.draw(snapshots(block, max_rules=3))
         address = ip_at(block.family, data.draw(st.integers(block.first, block.last)))
         fib = Fib(snapshot)
@@ -93,7 +93,7 @@ class TestAllThatIsPossibleIsSaidAndNoMore:
 
     @given(st.data())
     def test_gotos_upon_gotos(self, data: st.DataObject) -> None:
-        """However many gotos lead to and fro by marks, no end is missed, even when walks know nothing any more."""
+        """With many gotos on marks no end is missed, even after walks have dropped their assumptions."""
         bits = st.sampled_from([1, 2, 4, 8])
         jumps = st.builds(
             lambda at, mark, mask, on: marked(at, mark & mask, mask, target=at + on),
@@ -123,7 +123,7 @@ class TestAllThatIsPossibleIsSaidAndNoMore:
         assert all(all(variant.cases) for variant in answer.variants)
 
     def test_contradictions(self) -> None:
-        """No packet has two marks, two input devices or two protocols: what takes both is no variant."""
+        """A packet has one mark, one input device and one protocol: what would need two of one is not a variant."""
         for first, second in (
             ({"fwmark": 0x200, "fwmask": 0xF00}, {"fwmark": 0xA00, "fwmask": 0xF00}),
             ({"iif": "eth0"}, {"iif": "wg0"}),
@@ -142,7 +142,7 @@ class TestAllThatIsPossibleIsSaidAndNoMore:
                 assert others(with_rules(rules[0], rules[2])) == [("wg0", [f"{text(rules[2])} (rule 20)"])], first
 
     def test_what_an_earlier_rule_takes(self) -> None:
-        """Packets that an earlier rule takes for good do not come to a later one."""
+        """Packets that an earlier rule always takes do not reach a later one."""
         wide = Rule(family=4, priority=10, src=Prefix.parse("10.0.0.0/8"), table=254)
         narrow = Rule(family=4, priority=20, src=Prefix.parse("10.1.0.0/16"), table=7)
         assert others(with_rules(wide, narrow)) == []
@@ -151,14 +151,14 @@ class TestAllThatIsPossibleIsSaidAndNoMore:
         ]
 
     def test_many_rules_that_do_the_same(self) -> None:
-        """Of a thousand rules that lead to one table there is one variant, with all their packets."""
+        """A thousand rules that lead to one table give one variant, with all their packets."""
         rules = [Rule(family=4, priority=1000 + n, src=Prefix(4, (10 << 24) + n, 32), table=7) for n in range(1000)]
         ((devs, cases),) = others(with_rules(*rules))
         assert (devs, len(cases)) == ("wg0", 1000)
         assert cases[999] == "from 10.0.3.231/32 (rule 1999)"
 
     def test_many_marks_that_lead_on(self) -> None:
-        """Twenty-six independent gotos make as many kinds of packets as atoms, and are answered all the same."""
+        """Twenty-six independent gotos allow an astronomic number of packet kinds, and are still answered."""
         rules = [marked(100 + n, 1 << n, 1 << n, target=1000 + n) for n in range(26)]
         rules += [marked(1000 + n, 3 << n, 3 << n, target=2000) for n in range(26)]
         ((devs, cases),) = others(with_rules(*rules, marked(2000, 5, table=7)))
@@ -167,7 +167,7 @@ class TestAllThatIsPossibleIsSaidAndNoMore:
 
     @pytest.mark.parametrize("name", ["tun_id", "flowlabel"])
     def test_what_nobody_can_tell(self, name: str) -> None:
-        """A selector that is not known here is a condition like any other, and never holds for a plain packet."""
+        """An unknown selector is a condition like any other, and never matches a plain packet."""
         rule = Rule(family=4, priority=10, table=7, others=((name, "5"),))
         assert others(with_rules(rule)) == [("wg0", [f"{name} 5 (rule 10)"])]
         assert with_rules(rule).lookup("172.16.0.1", PLAIN).variants
@@ -175,7 +175,7 @@ class TestAllThatIsPossibleIsSaidAndNoMore:
         assert others(with_rules(again, attrs.evolve(rule, priority=9, table=254), attrs.evolve(rule, priority=10)))
 
     def test_a_goto_past_a_rule_that_is_left_out(self) -> None:
-        """Where a rule for other destinations is left out, a goto still leads to the rule that it names."""
+        """If a rule for other destinations is left out, a goto still leads to the rule that it names."""
         rules = [
             Rule(family=4, priority=5, dst=Prefix.parse("10.0.0.0/8"), table=254),
             marked(10, 1, target=30),
@@ -185,7 +185,7 @@ class TestAllThatIsPossibleIsSaidAndNoMore:
         assert others(with_rules(*rules)) == [("wg0", ["fwmark 0x1/0xff (rule 10)"])]
 
     def test_not_what_cannot_be(self) -> None:
-        """What is known to be otherwise anyway is refused without a word: packets of mark 1 are not of mark 2."""
+        """Conditions that are already known are not repeated: packets with mark 1 do not have mark 2."""
         rules = [marked(10, 1, target=30), marked(20, 1, table=254), attrs.evolve(marked(30, 2, table=7), invert=True)]
         local = attrs.evolve(rules[1], priority=11, fwmark=0, fwmask=0)
         assert others(with_rules(rules[0], local, rules[2])) == [("wg0", ["fwmark 0x1/0xff (rule 10)"])]
@@ -202,7 +202,7 @@ class TestAllThatIsPossibleIsSaidAndNoMore:
         assert others(with_rules(*rules, routes=routes)) == [("wg0", ["tos 0x10 (rule 10)"])]
 
     def test_packets_of_a_tos_that_is_taken(self) -> None:
-        """Where only packets of one tos are taken, all others go on to the next rule, marked or not."""
+        """If only packets of one tos are taken, all others continue at the next rule, marked or not."""
         routes = (
             attrs.evolve(Route.to("0.0.0.0/0", dev="wg0", table=9), tos=0x10),
             Route.to("0.0.0.0/0", type="throw", table=9),
@@ -222,14 +222,14 @@ class TestAllThatIsPossibleIsSaidAndNoMore:
 
     @pytest.mark.parametrize("tos", [0x20, 0xB0])
     def test_a_tos_that_no_packet_has(self, tos: int) -> None:
-        """A route for a tos with bits that IPv4 does not look at is for no packet, and no reason for doubt."""
+        """A route for a tos with bits that IPv4 ignores matches no packet, and causes no doubt."""
         routes = (attrs.evolve(Route.to("172.16.0.0/16", dev="wg0"), tos=tos), DEFAULT)
         fib = with_rules(routes=routes)
         assert others(fib) == []
         assert fib.lookup("172.16.0.1", Flow(tos=tos)).devs == ("eth0",)
 
     def test_two_rules_on_one_table_that_suppress_otherwise(self) -> None:
-        """Rules that ask one table and suppress other groups are told apart."""
+        """Rules that look up one table and suppress different groups are kept apart."""
         links = (Link(name="eth0", index=2), Link(name="wg0", index=3, group=5))
         first = attrs.evolve(marked(10, 1, table=7), suppress_ifgroup=5)
         second = attrs.evolve(marked(20, 2, table=7), suppress_ifgroup=6)
@@ -237,7 +237,7 @@ class TestAllThatIsPossibleIsSaidAndNoMore:
         assert others(Fib(snapshot)) == [("wg0", ["fwmark 0x2/0xff (rule 20)"])]
 
     def test_what_two_selectors_took_together(self) -> None:
-        """Packets that a rule took for two reasons do not come to a later one for the same two, in any order."""
+        """Packets that a rule took for two conditions do not reach a later rule with the same two, in any order."""
         rules = [
             attrs.evolve(marked(10, 1, table=254), ipproto=6),
             marked(20, 1, target=30),
@@ -247,7 +247,7 @@ class TestAllThatIsPossibleIsSaidAndNoMore:
         assert others(with_rules(*rules)) == []
 
     def test_what_is_known_is_no_condition(self) -> None:
-        """A tos that is known is not asked for, whichever way it comes to a route for it."""
+        """A known tos is not a condition, whichever way a walk gets to a route for it."""
         routes = (attrs.evolve(Route.to("0.0.0.0/0", dev="wg0", table=7), tos=0x10), DEFAULT)
         answer = with_rules(marked(10, 1, table=7), routes=routes).lookup("172.16.0.1", Flow(tos=0x10))
         assert [str(condition) for variant in answer.variants for condition in variant.cases[0]] == [
@@ -255,12 +255,12 @@ class TestAllThatIsPossibleIsSaidAndNoMore:
         ]
 
     def test_what_all_earlier_rules_take(self) -> None:
-        """Not only the last rule before is remembered to have taken its packets."""
+        """Packets taken by any earlier rule, not only the last one, are remembered."""
         takers = [Rule(family=4, priority=10 + n, src=Prefix(4, (10 + n) << 24, 8), table=254) for n in range(3)]
         assert others(with_rules(*takers, Rule(family=4, priority=90, src=Prefix.parse("10.1.0.0/16"), table=7))) == []
 
     def test_a_source_of_the_other_family(self) -> None:
-        """A source of IPv4 is none that a rule of IPv6 could be for."""
+        """An IPv4 source never matches an IPv6 rule."""
         every = Rule(family=6, priority=10, src=Prefix.parse("::/1"), table=7)
         route = Route.to("::/0", dev="wg0", table=7)
         snapshot = Snapshot(links=LINKS, rules=(every, *default_rules(6)), routes=(route, Route.to("::/0", dev="eth0")))
@@ -269,7 +269,7 @@ class TestAllThatIsPossibleIsSaidAndNoMore:
     @given(st.data())
     @settings(max_examples=scaled(60))
     def test_rules_that_collide(self, data: st.DataObject) -> None:
-        """Of up to seven rules on a few marks, users and tos, what is possible is said: for every packet, and no more."""
+        """For up to seven rules on a few marks, users and tos, exactly the possible answers are reported."""
         rules = sorted(data.draw(st.lists(colliding(), min_size=1, max_size=7)), key=lambda rule: rule.priority)
         fib = with_rules(*rules, routes=data.draw(st.lists(tabled(), max_size=5).map(lambda it: (DEFAULT, *it))))
         answer = fib.lookup("172.16.0.1", Flow(oif="", iif="lo", source=PLAIN.source, ipproto=17, sport=0, dport=0))
@@ -281,14 +281,14 @@ class TestAllThatIsPossibleIsSaidAndNoMore:
         said = [(it.kind, it.route) for it in (answer, *(variant.decision for variant in answer.variants))]
         assert found <= set(said)
         assert len(said) == len(set(said))
-        # Refusals that leave nothing between them are not seen; those take two rules that refuse.
+        # Refusals that together leave nothing are not noticed; that takes two rules that refuse.
         if len(rules) < 3:
             assert found == set(said)
 
 
 @st.composite
 def colliding(draw: st.DrawFn) -> Rule:
-    """A rule of a kind that gets in the way of others of its kind."""
+    """A rule that may conflict with others of its kind."""
     priority = draw(st.integers(1, 12))
     action = draw(st.sampled_from(["goto", "to_table", "to_table", "to_table", "blackhole"]))
     mask = draw(st.sampled_from([0, 1, 2, 3]))
@@ -309,7 +309,7 @@ def colliding(draw: st.DrawFn) -> Rule:
 
 @st.composite
 def tabled(draw: st.DrawFn) -> Route:
-    """A route of the tables that those rules ask."""
+    """A route of the tables that those rules look up."""
     table, prefix = draw(st.sampled_from([7, 8, 254])), draw(st.sampled_from(["0.0.0.0/0", "172.16.0.0/16"]))
     kind = draw(st.sampled_from(["unicast", "unicast", "unicast", "throw", "prohibit"]))
     route = Route.to(prefix, dev=f"wg{table}" if kind == "unicast" else None, table=table, type=kind, metric=table)  # type: ignore[arg-type]  # one of those
@@ -317,10 +317,10 @@ def tabled(draw: st.DrawFn) -> Route:
 
 
 class TestRulesThatAreForNobody:
-    """Rules that no packet of ours meets."""
+    """Rules that no packet of this host matches."""
 
     def test_l3mdev(self) -> None:
-        """A rule for packets in a VRF is for none of ours; its opposite is for all."""
+        """A rule for packets in a VRF matches none of ours; its opposite matches all."""
         rule = Rule(family=4, priority=10, l3mdev=True, table=7)
         assert with_rules(rule).lookup("172.16.0.1").devs == ("eth0",)
         assert not with_rules(rule).lookup("172.16.0.1").variants
@@ -328,12 +328,12 @@ class TestRulesThatAreForNobody:
 
     @pytest.mark.parametrize("target", [5, 10, 99])
     def test_a_goto_that_leads_back_or_nowhere(self, target: int) -> None:
-        """A goto to itself, back, or to no rule is passed over: a saved snapshot may say what no kernel does."""
+        """A goto to itself, backwards, or to no rule is skipped: a saved snapshot may have such rules."""
         rules = [marked(5, 1, table=7), Rule(family=4, priority=10, action="goto", target=target)]
         assert others(with_rules(*rules)) == [("wg0", ["fwmark 0x1/0xff (rule 5)"])]
 
     def test_rules_out_of_order(self) -> None:
-        """A saved snapshot may list rules in any order: they are asked by priority, and no goto leads back."""
+        """A saved snapshot may list rules in any order: they are tried by priority, and no goto leads back."""
         goto = Rule(family=4, priority=5, action="goto", target=10)
         snapshot = Snapshot(links=LINKS, rules=(Rule(family=4, priority=10, table=9), goto), routes=(BY_WG0,))
         assert Fib(snapshot).lookup("172.16.0.1").kind == "no-route"
@@ -344,7 +344,7 @@ class TestRulesThatAreForNobody:
         assert trace_route(reverse, "172.16.0.1").devs == ("wg0",)
 
     def test_the_default_route_of_the_unselected(self) -> None:
-        """A rule that is for selected packets says nothing about the default route; its opposite does."""
+        """A rule for selected packets does not affect the default route; its opposite does."""
         selected = marked(10, 1, table=7)
         assert [entry.route.devs for entry in with_rules(selected).defaults(4)] == [("eth0",)]
         opposite = attrs.evolve(selected, invert=True)
@@ -365,11 +365,11 @@ BITS = st.builds(
 
 
 class TestQuestionsTogether:
-    """Two questions about one thing, by brute force over every number."""
+    """Two questions about one field, by brute force over every number."""
 
     @given(st.tuples(SPANS, SPANS) | st.tuples(BITS, BITS))
     def test_joined_and_implied(self, asks: tuple[Ask, Ask]) -> None:
-        """Joined they allow what both do, or nothing; one implies the other where it allows no more."""
+        """Joined they allow what both do, or nothing; one implies the other if it allows no more."""
         one, other = asks
         numbers = range(32)
         both = [number for number in numbers if one.allows(number) and other.allows(number)]

@@ -1,4 +1,4 @@
-"""hostrouting.foresight: which routes do not last, and what lasts in their place."""
+"""hostrouting.foresight: the routes that will not last, and what lasts instead."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ WISHES = st.lists(
 
 
 def furnished(*addresses: Address) -> MemoryBackend:
-    """A plain VM with two more devices that have these addresses, each once; their own routes are gone."""
+    """A plain VM with two more devices that have these addresses, each once; their kernel routes are gone."""
     kernel = plain_vm()
     for dev in ("ib0", "ib1"):
         kernel.add_link(dev)
@@ -59,7 +59,7 @@ def furnished(*addresses: Address) -> MemoryBackend:
 
 
 def rebooted(kernel: MemoryBackend) -> MemoryBackend:
-    """The same host after all its devices were down, ours gone, and the InfiniBand ones back first."""
+    """The same host after all its devices were down, our routes gone, and the InfiniBand ones back first."""
     for dev in ("eth0", "ib0", "ib1"):
         kernel.set_down(dev)
     for dev in ("ib0", "ib1", "eth0"):
@@ -71,7 +71,7 @@ def rebooted(kernel: MemoryBackend) -> MemoryBackend:
 @given(addresses=st.lists(ADDRESSES, max_size=3), wishes=WISHES, others=st.booleans())
 @settings(max_examples=scaled(200))
 def test_law_what_is_foreseen_comes(addresses: list[Address], wishes: list[DesiredRoute], *, others: bool) -> None:
-    """After a boot the wanted routes that cannot be had are those that were foreseen, and no others."""
+    """After a boot, exactly the foreseen routes cannot be added."""
     kernel = furnished(*addresses)
     if others:
         kernel.change([Change("append", Route.to(CIDR, dev="eth0", gateway="10.0.0.1", protocol=3))])
@@ -81,7 +81,7 @@ def test_law_what_is_foreseen_comes(addresses: list[Address], wishes: list[Desir
     apply_plan(plan_routes(had, before), kernel, before=before)
     later = plan_routes(had, rebooted(kernel).snapshot())
     assert {it.wanted.key for it in plan.foreseen} == {step.route.key for step in later.conflicts}
-    # And what is offered in their place is had, then and later.
+    # The suggested routes can be added, then and later.
     kept = {it.key: it for it in had if it.key not in {one.wanted.key for one in plan.foreseen}}
     kept |= {it.key: it for one in plan.foreseen for it in one.lacking}
     assert plan_routes(kept.values(), kernel.snapshot()).conflicts == ()
@@ -90,7 +90,7 @@ def test_law_what_is_foreseen_comes(addresses: list[Address], wishes: list[Desir
 @given(addresses=st.lists(ADDRESSES, max_size=3), wishes=WISHES, data=st.data())
 @settings(max_examples=scaled(50))
 def test_order_of_the_input(addresses: list[Address], wishes: list[DesiredRoute], data: st.DataObject) -> None:
-    """The order in which routes are wanted does not matter, nor whether they are there."""
+    """The order of the wanted routes does not matter, nor whether they are installed."""
     kernel = furnished(*addresses)
     before = kernel.snapshot()
     plan = plan_routes(wishes, before)
@@ -100,7 +100,7 @@ def test_order_of_the_input(addresses: list[Address], wishes: list[DesiredRoute]
 
 
 def told(*addresses: Address, **wish: Any) -> str:
-    """The sentence about the one route that is wanted; empty where it lasts."""
+    """The message about the one wanted route; empty if it lasts."""
     snapshot = furnished(*addresses).snapshot()
     destination = Prefix.of(IPv4Network(wish.pop("destination", "172.16.0.0/16")))
     found = plan_routes([DesiredRoute(destination, **wish)], snapshot, protocol=OURS).foreseen
@@ -140,7 +140,7 @@ IB1 = Address(ip=as_ip("172.16.2.11"), length=16, dev="ib1")
     ],
 )
 def test_the_way_round(addresses: list[Address], wish: dict[str, Any], end: str) -> None:
-    """What to write in its place is free now, and stays so when all devices have their own routes again."""
+    """The suggested routes have free keys now, and also when all devices have their kernel routes again."""
     said = told(*addresses, **wish)
     assert said.endswith(end)
     assert bool(said) is bool(end)

@@ -1,4 +1,4 @@
-"""hostrouting.gateways: whether Linux takes a gateway, with Linux itself as the oracle."""
+"""hostrouting.gateways: whether Linux accepts a gateway, with Linux itself as the oracle."""
 
 import os
 
@@ -26,7 +26,7 @@ DEFAULT = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", protocol=16)
 @settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow], deadline=None, print_blob=True)
 @given(data=st.data())
 def test_the_kernel_agrees(data: st.DataObject) -> None:
-    """On any host, Linux makes a route by a gateway exactly where nothing is said against it."""
+    """On any host, Linux accepts a route by a gateway exactly if refused_gateway returns None."""
     block = data.draw(blocks(IPV4))
     wanted_rules, wanted_routes = data.draw(wishes(block))
     gateways = [ip_at(IPV4, number) for number in range(block.first, block.last + 1)]
@@ -49,7 +49,7 @@ def test_the_kernel_agrees(data: st.DataObject) -> None:
 
 
 def refused(*rules: Rule) -> str:
-    """What is said of the repair of the H200 host with these rules besides the kernel's; empty where nothing is."""
+    """The messages about the repair of the H200 host with these rules added; empty without any."""
     snapshot = host([("eth0", "10.0.0.4/24"), ("ib0", "172.16.1.10/16")], [DEFAULT], rules=[LOCAL, *rules, *REST])
     fib = Fib(snapshot)
     report = check_overlap(fib, ["172.16.0.0/16"], expected_devs=["eth0"])
@@ -59,7 +59,7 @@ def refused(*rules: Rule) -> str:
 
 
 def test_a_rule_for_all_but_the_cluster() -> None:
-    """A rule that refuses what is not for the cluster refuses the gateway: the repair is unsafe, and says by what."""
+    """A rule that refuses everything except the cluster refuses the gateway: the repair is unsafe, with the rule."""
     rule = Rule(family=4, priority=10, action="prohibit", invert=True, dst=Prefix.parse("172.16.0.0/16"))
     assert refused(rule).endswith(
         "cannot be led back: Linux refuses a route via 10.0.0.1 dev eth0, for it looks the gateway up by the rules,"
@@ -69,7 +69,7 @@ def test_a_rule_for_all_but_the_cluster() -> None:
 
 
 def test_nothing_to_ask() -> None:
-    """A way without a gateway, and one that is on-link by its own word, are not looked up."""
+    """A next hop without a gateway, or with onlink, is not looked up."""
     fib = Fib(h200())
     for leg in (
         NextHop("eth0"),

@@ -1,4 +1,4 @@
-"""hostrouting.pod_blocks: which refusing routes are a CNI's, for a pod block of this host's own."""
+"""hostrouting.pod_blocks: the refusing routes of a CNI, for a pod block of this host."""
 
 import attrs
 import pytest
@@ -29,7 +29,7 @@ def pod(address: str, dev: str = "cali1") -> Route:
 
 
 def holds(route: Route, *others: Route, devs: tuple[str, ...] = ()) -> bool:
-    """Whether the route is about the host's own block, beside these routes and on a host with these devices too."""
+    """Whether the route is for this host's own block, with these other routes and devices."""
     snapshot = plain().with_routes([route, *others])
     links = (*snapshot.links, *(Link(name=dev, index=at) for at, dev in enumerate(devs, start=50)))
     fib = Fib(attrs.evolve(snapshot, links=links))
@@ -49,7 +49,7 @@ def holds(route: Route, *others: Route, devs: tuple[str, ...] = ()) -> bool:
     ids=str,
 )
 def test_what_cnis_leave(route: Route, devs: tuple[str, ...]) -> None:
-    """A route such as a CNI leaves for its pods' block is the host's own, on a host that has this CNI."""
+    """A route that a CNI adds for its pods' block is the host's own, on a host that has this CNI."""
     assert holds(route, devs=devs)
     assert not devs or not holds(route)
 
@@ -69,12 +69,12 @@ def test_what_cnis_leave(route: Route, devs: tuple[str, ...]) -> None:
     ids=str,
 )
 def test_what_others_leave(route: Route) -> None:
-    """Any other one is not, nor one for a whole CIDR and more, or for the block of another node."""
+    """Other refusing routes are not, including those for a whole CIDR or more, or for the block of another node."""
     assert not holds(route, devs=("cilium_host",))
 
 
 def test_pods_within() -> None:
-    """Whoever made it: it is the host's own where a route by an allowed device leads into its block, in its table."""
+    """Whoever added it: it is the host's own if a route by an allowed device is inside its block, in the same table."""
     assert holds(refuse(), pod("172.16.40.5"))
     assert holds(refuse("172.16.40.0/24", metric=100), Route.to("172.16.40.0/24", dev="cni0"))
     assert not holds(refuse(), pod("172.16.41.5"))
@@ -92,7 +92,7 @@ def examined(*routes: Route, allowed: tuple[str, ...] = ALLOWED) -> tuple[Overla
 
 
 def test_calico() -> None:
-    """A Calico node is well, and it is said once which block stays on it."""
+    """On a healthy Calico node, the block that stays on it is reported once."""
     block = refuse(protocol=BIRD)
     report, repair, _ = examined(block, pod("172.16.40.5"), pod("172.16.40.9", "cali2"))
     assert (report.verdict, report.findings, repair.routes) == ("ok", (), ())
@@ -101,7 +101,7 @@ def test_calico() -> None:
 
 
 def test_a_repair_spares_the_block() -> None:
-    """Where something else escapes around it, the repair leaves the pods' block alone."""
+    """If something else escapes around it, the repair leaves the pods' block alone."""
     fabric = Route.to("172.16.0.0/16", dev="ib0", protocol=KERNEL)
     report, repair, snapshot = examined(refuse(protocol=BIRD), pod("172.16.40.5"), fabric)
     assert report.verdict == "overlap"
@@ -113,7 +113,7 @@ def test_a_repair_spares_the_block() -> None:
 
 
 def test_overriding_another_one_is_a_cost() -> None:
-    """A repair that takes the place of a refusal names it, as it names what it diverts."""
+    """A repair that overrides a refusing route names it, like diverted traffic."""
     report, repair, _ = examined(refuse("172.16.4.0/24", kind="prohibit"))
     assert [finding.kind for finding in report.findings] == ["prohibit"]
     (note,) = notes_lines(report, repair)

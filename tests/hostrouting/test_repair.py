@@ -1,4 +1,4 @@
-"""hostrouting.repair: the fewest routes that close every escape, and what none can close."""
+"""hostrouting.repair: the fewest routes that close every escape, and what no route can close."""
 
 from itertools import combinations
 
@@ -23,7 +23,7 @@ WAY = {("eth0", as_ip("10.0.0.1"))}
 
 
 def networks(block: Prefix) -> st.SearchStrategy[Route]:
-    """A network of some device's own within the block, as the kernel or an administrator puts it there."""
+    """A network of a device within the block, as the kernel or an administrator adds it."""
     return st.builds(
         lambda prefix, dev, metric, protocol: Route.to(prefix, dev=dev, metric=metric, protocol=protocol),
         prefixes(block),
@@ -35,7 +35,7 @@ def networks(block: Prefix) -> st.SearchStrategy[Route]:
 
 @st.composite
 def hosts(draw: st.DrawFn, block: Prefix) -> Snapshot:
-    """A host with a default route by eth0, and within the block networks of devices and anything else at all."""
+    """A host with a default route by eth0, and with networks of devices and any other routes within the block."""
     own_rules = draw(st.lists(rules(block), max_size=3)) if draw(st.booleans()) else []
     near = draw(st.lists(networks(block), min_size=1, max_size=7))
     return Snapshot(
@@ -58,7 +58,7 @@ def repaired(snapshot: Snapshot, *cidrs: Prefix) -> tuple[OverlapReport, Repair]
 
 
 def applied(snapshot: Snapshot, destinations: list[Prefix]) -> Fib:
-    """The host with routes of ours to these destinations, in the place of those of ours that hold their keys."""
+    """The host with our routes to these destinations; ours with the same keys are replaced."""
     new = [Route.to(prefix, dev="eth0", gateway="10.0.0.1", protocol=OURS) for prefix in destinations]
     keys = {route.key for route in new}
     gone = [route for route in snapshot.routes if route.protocol == OURS and route.key in keys]
@@ -66,7 +66,7 @@ def applied(snapshot: Snapshot, destinations: list[Prefix]) -> Fib:
 
 
 def ways(fib: Fib, block: Prefix) -> dict[int, tuple[str, object]]:
-    """Where each address of the block goes: its kind, and by which devices and gateways."""
+    """The decision for each address of the block: its kind, and the devices and gateways."""
     decisions = {address: fib.lookup(ip_at(4, address)) for address in range(block.first, block.last + 1)}
     return {
         address: (it.kind, {(leg.dev, leg.gateway) for leg in (it.route.legs if it.route else ())})
@@ -75,14 +75,14 @@ def ways(fib: Fib, block: Prefix) -> dict[int, tuple[str, object]]:
 
 
 def escaping(fib: Fib, block: Prefix) -> set[int]:
-    """The addresses of the block that escape, each looked up."""
+    """The addresses of the block that escape, by looking up each one."""
     judge = Judge(("eth0",), ("wg*",))
     addresses = range(block.first, block.last + 1)
     return {address for address in addresses if judge.escape(fib.lookup(ip_at(4, address))) is not None}
 
 
 def holders(snapshot: Snapshot, prefix: Prefix) -> list[Route]:
-    """The routes of others that hold the key which a repair of this prefix would have."""
+    """The routes that are not ours and hold the key which a repair of this prefix would have."""
     key = Route.to(prefix, dev="eth0").key
     return [route for route in snapshot.routes if route.key == key and route.protocol != OURS]
 
@@ -101,7 +101,7 @@ class TestRepairClosesEveryEscape:
     @given(st.data(), BLOCK)
     @settings(max_examples=scaled(200))
     def test_nothing_is_found_afterwards(self, data: st.DataObject, block: Prefix) -> None:
-        """With the repair there nothing escapes but what was called unsafe, and what did not escape goes as before."""
+        """With the repair in place, only unsafe ranges escape, and ranges that did not escape are decided as before."""
         snapshot = data.draw(hosts(block))
         report, repair = repaired(snapshot, block)
         destinations = [route.destination for route in repair.routes]
@@ -120,7 +120,7 @@ class TestRepairClosesEveryEscape:
     @given(st.data(), BLOCK)
     @settings(max_examples=scaled(150))
     def test_none_can_be_left_out(self, data: st.DataObject, block: Prefix) -> None:
-        """Leaving out any one route of the repair leaves something open again."""
+        """Leaving out any route of the repair leaves an escape."""
         snapshot = data.draw(hosts(block))
         _, repair = repaired(snapshot, block)
         destinations = [route.destination for route in repair.routes]
@@ -132,7 +132,7 @@ class TestRepairClosesEveryEscape:
     @given(st.data(), BLOCK)
     @settings(max_examples=scaled(60))
     def test_as_few_as_brute_force(self, data: st.DataObject, block: Prefix) -> None:
-        """No smaller set of prefixes does what the repair does."""
+        """No smaller set of prefixes closes the same escapes."""
         snapshot = data.draw(hosts(block))
         _, repair = repaired(snapshot, block)
         goal = escaping(applied(snapshot, [route.destination for route in repair.routes]), block)
@@ -147,7 +147,7 @@ class TestRepairClosesEveryEscape:
     @given(st.data(), BLOCK)
     @settings(max_examples=scaled(100))
     def test_unsafe_means_unsafe(self, data: st.DataObject, block: Prefix) -> None:
-        """Where a range is called unsafe, no route of ours with a free key closes any of it; unless no way is known."""
+        """No route of ours with a free key closes any part of an unsafe range, unless the reason is no-way."""
         snapshot = data.draw(hosts(block))
         _, repair = repaired(snapshot, block)
         for it in repair.unsafe:
@@ -160,7 +160,7 @@ class TestRepairClosesEveryEscape:
     @given(st.data(), BLOCK)
     @settings(max_examples=scaled(50))
     def test_several_cidrs(self, data: st.DataObject, block: Prefix) -> None:
-        """Overlapping and neighbouring CIDRs are repaired together, and nothing outside of them is touched."""
+        """Overlapping and adjacent CIDRs are repaired together, and nothing outside of them changes."""
         snapshot = data.draw(hosts(block))
         cidrs = data.draw(st.lists(prefixes(block), min_size=1, max_size=3))
         _, repair = repaired(snapshot, *cidrs)
@@ -175,15 +175,15 @@ class TestRepairClosesEveryEscape:
 
 
 def texts(repair: Repair) -> list[str]:
-    """The routes of a repair as texts."""
+    """The routes of a repair as text."""
     return [str(route) for route in repair.routes]
 
 
 class TestRepairOfKnownHosts:
-    """What an operator gets on hosts that were seen."""
+    """The repair on hosts seen in practice."""
 
     def test_h200(self) -> None:
-        """On the H200 host two halves win, no InfiniBand route is touched, and who loses neighbours is named."""
+        """On the H200 host two halves win, no InfiniBand route changes, and diverted devices are named."""
         report, repair = repaired(h200(), Prefix.parse("172.16.0.0/16"))
         assert report.verdict == "overlap"
         assert texts(repair) == ["172.16.0.0/17 via 10.0.0.1 dev eth0", "172.16.128.0/17 via 10.0.0.1 dev eth0"]
@@ -198,13 +198,13 @@ class TestRepairOfKnownHosts:
         assert repair == Repair((), (), (), report)
 
     def test_higher_metric_is_beaten(self) -> None:
-        """A route of someone's whose metric is worse is beaten with the same prefix; its key is another."""
+        """A route of another program with a higher metric is beaten with the same prefix; its key is different."""
         theirs = Route.to("172.16.0.0/16", dev="ib0", metric=600, protocol=3)
         _, repair = repaired(plain().with_routes([theirs]), Prefix.parse("172.16.0.0/16"))
         assert texts(repair) == ["172.16.0.0/16 via 10.0.0.1 dev eth0"]
 
     def test_neighbouring_cidrs(self) -> None:
-        """Two CIDRs side by side are repaired with one route where that is enough."""
+        """Two adjacent CIDRs are repaired with one route if that is enough."""
         theirs = Route.to("172.16.0.0/12", dev="ib0", protocol=3)
         cidrs = [Prefix.parse("172.18.0.0/16"), Prefix.parse("172.19.0.0/16")]
         _, repair = repaired(plain().with_routes([theirs]), *cidrs)
@@ -217,14 +217,14 @@ class TestRepairOfKnownHosts:
         assert len(repair.routes) == 2
 
     def test_ours_is_replaced(self) -> None:
-        """A route of ours that leads astray gives its place to the right one."""
+        """A route of ours to the wrong device is replaced by the right one."""
         stale = Route.to("172.16.0.0/16", dev="ib0", protocol=OURS)
         _, repair = repaired(plain().with_routes([stale]), Prefix.parse("172.16.0.0/16"))
         assert texts(repair) == ["172.16.0.0/16 via 10.0.0.1 dev eth0"]
         assert repair.proof.verdict == "ok"
 
     def test_the_proof_keeps_local_and_main_apart(self) -> None:
-        """Where the tables local and main are known to be apart, although the rules are the usual ones, the proof knows."""
+        """If the tables local and main are known to be separate, despite the usual rules, the proof uses that."""
         own = Route(Prefix.parse("192.168.0.0/16"), (NextHop("lo"),), table=TABLE_LOCAL, type="local", scope=254)
         away = [Route.to(prefix, dev="ib0", protocol=2) for prefix in ("192.168.1.0/24", "172.16.0.0/16")]
         fib = Fib(plain().with_routes([own, *away]), merged=False)
@@ -234,7 +234,7 @@ class TestRepairOfKnownHosts:
         assert (repair.proof.verdict, repair.unsafe) == ("ok", ())
 
     def test_earlier_rule(self) -> None:
-        """What is decided before the table main is asked cannot be repaired there; the holder is named."""
+        """What a rule decides before table main cannot be repaired there; the rule and route are named."""
         local, *rest = default_rules(4)
         rule = Rule(family=4, priority=100, table=77)
         away = [DEFAULT, Route.to("172.16.0.0/16", dev="tun0", table=77)]
@@ -246,14 +246,14 @@ class TestRepairOfKnownHosts:
         assert repair.proof.verdict == "overlap"
 
     def test_host_route(self) -> None:
-        """Nothing is longer than a route to a single address: it is left, and all around it is repaired."""
+        """No prefix is longer than a route to a single address: it is unsafe, and the rest is repaired."""
         theirs = Route.to("172.16.0.9/32", dev="ib0", protocol=3)
         _, repair = repaired(h200().with_routes([theirs]), Prefix.parse("172.16.0.0/16"))
         assert [(it.reason, it.first == it.last) for it in repair.unsafe] == [("longest-prefix", True)]
         assert len(repair.routes) == 2
 
     def test_suppressed_default(self) -> None:
-        """Under a VPN that suppresses main's default, routes in main still win: a repair for eth0 is for main."""
+        """Under a VPN that suppresses main's default, routes in main still win, so a repair for eth0 goes into main."""
         local, *rest = default_rules(4)
         tunnel = [
             Rule(family=4, priority=32764, table=254, suppress_prefixlength=0),
@@ -269,9 +269,9 @@ class TestRepairOfKnownHosts:
         assert repair.proof.verdict == "ok"
 
     def test_absurd_repair(self) -> None:
-        """A repair of thousands of routes is none: the range is left, with the reason."""
+        """A repair of thousands of routes is refused: the range is unsafe, with the reason."""
         local, *rest = default_rules(4)
-        # The gateway itself has to be found, or Linux would refuse any route.
+        # The gateway itself must be reachable, or Linux would refuse any route.
         near = Rule(family=4, priority=99, table=254, dst=Prefix.parse("10.0.0.0/24"))
         rule = Rule(family=4, priority=100, table=254, suppress_prefixlength=30)
         other = Rule(family=4, priority=101, action="unreachable")
@@ -294,7 +294,7 @@ class TestRepairOfKnownHosts:
         assert repair.proof.verdict == "ok"
 
     def test_default_without_gateway(self) -> None:
-        """A default route without a gateway makes routes without one."""
+        """A default route without a gateway gives repair routes without one."""
         snapshot = host(
             [("wg9", "10.0.0.4/24")],
             [Route.to("0.0.0.0/0", dev="wg9"), Route.to("172.16.0.0/16", dev="ib0", metric=5)],
@@ -304,7 +304,7 @@ class TestRepairOfKnownHosts:
         assert texts(repair) == ["172.16.0.0/16 dev wg9"]
 
     def test_the_second_leg_of_an_ecmp_default(self) -> None:
-        """Where only one way of an ECMP default is expected, the repair goes by its own gateway."""
+        """If only one next hop of an ECMP default is expected, the repair uses its gateway."""
         legs = (NextHop("eth0", gateway=as_ip("10.0.0.1")), NextHop("eth1", gateway=as_ip("10.1.0.1")))
         snapshot = host(
             [("eth0", "10.0.0.4/24"), ("eth1", "10.1.0.4/24")],
@@ -313,7 +313,7 @@ class TestRepairOfKnownHosts:
         assert texts(proposed(snapshot, "172.16.0.0/16", devs=("eth1",))) == ["172.16.0.0/16 via 10.1.0.1 dev eth1"]
 
     def test_the_second_family(self) -> None:
-        """An IPv6 repair goes by the default route of IPv6: one of its two ways, where only that is expected."""
+        """An IPv6 repair uses the IPv6 default route, or the expected one of its two next hops."""
         legs = (NextHop("eth0", gateway=as_ip("fe80::1")), NextHop("eth1", gateway=as_ip("fe80::2")))
         snapshot = host(
             [("eth0", "10.0.0.4/24"), ("eth1", "10.1.0.4/24")],
@@ -330,7 +330,7 @@ class TestRepairOfKnownHosts:
         assert repair.proof.verdict == "ok"
 
     def test_a_key_of_another_tos_is_no_key_of_ours(self) -> None:
-        """Somebody's route for another tos does not hold the key: the repair need not be split."""
+        """Another program's route with a tos does not hold the key: the repair need not be split."""
         theirs = attrs.evolve(Route.to("172.16.0.0/17", dev="ib0", protocol=3), tos=0x10)
         fib = Fib(h200().with_routes([theirs]))
         repair = propose_repair(fib, check_overlap(fib, [Prefix.parse("172.16.0.0/16")], flow=PLAIN), flow=PLAIN)
@@ -340,7 +340,7 @@ class TestRepairOfKnownHosts:
         ]
 
     def test_what_is_lost_for_one_reason_is_one_range(self) -> None:
-        """Routes below a rule that decides make no difference to why nothing helps: it is said once."""
+        """Routes that a rule hides do not split an unsafe range: it is reported once."""
         refused = Rule(family=4, priority=9, action="prohibit", dst=Prefix.parse("172.16.0.0/16"))
         below = [Route.to(f"172.16.{number}.0/24", dev="ib0") for number in (3, 4, 77)]
         local, *rest = default_rules(4)
@@ -349,13 +349,13 @@ class TestRepairOfKnownHosts:
         assert unsafe_line(unsafe).startswith("172.16.0.0–172.16.255.255 is decided before")  # noqa: RUF001  as printed
 
     def test_the_device_of_the_repair_loses_no_neighbours(self) -> None:
-        """What is diverted is diverted from other devices than the one that the repair leads to."""
+        """Diverted traffic is diverted from other devices than the repair's."""
         near = [(dev, f"172.16.{at}.1/16") for at, dev in enumerate(("ib0", "eth0", "ib1"))]
         repair = proposed(host([("eth0", "10.0.0.4/24"), *near], [DEFAULT]), "172.16.0.0/16")
         assert [(it.devs, it.connected) for it in repair.diverted] == [(("ib0", "ib1"), True)]
 
     def test_what_the_proof_finds_open_is_said(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Should a repair not close what it is there for, the proof says so, and no repair is called safe."""
+        """If a repair did not close an escape, the proof would show it, and the range would be unsafe."""
         monkeypatch.setattr("hostrouting.repair.propose.cover", lambda *_, **__: ())
         (unsafe,) = proposed(h200(), "172.16.0.0/16").unsafe
         assert (unsafe.reason, ip_at(4, unsafe.first), ip_at(4, unsafe.last)) == (
@@ -365,7 +365,7 @@ class TestRepairOfKnownHosts:
         )
 
     def test_open_besides_what_was_given_up(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """What is open beyond the ranges that were given up is told besides them, before and behind."""
+        """Escapes around the ranges already reported as unsafe are reported too, before and after them."""
         monkeypatch.setattr("hostrouting.repair.propose.cover", lambda *_, **__: ())
         theirs = Route.to("172.16.9.9/32", dev="ib0", protocol=3)
         unsafe = proposed(h200().with_routes([theirs]), "172.16.0.0/16").unsafe
@@ -376,7 +376,7 @@ class TestRepairOfKnownHosts:
         ]
 
     def test_no_way(self) -> None:
-        """When it is not known how the expected device leads out, that is the reason."""
+        """If no gateway is known for the expected device, that is the reason."""
         fib = Fib(attrs.evolve(h200()))
         report = check_overlap(fib, [Prefix.parse("172.16.0.0/16")], expected_devs=["eth7"])
         repair = propose_repair(fib, report)
@@ -394,7 +394,7 @@ def proposed(snapshot: Snapshot, *cidrs: str, devs: tuple[str, ...] = ()) -> Rep
     repair = propose_repair(fib, check_overlap(fib, map(Prefix.parse, cidrs), expected_devs=devs))
     for route in repair.routes:
         given = ("" if route.gateway is None else str(route.gateway), route.dev or "", route.metric)
-        StaticRoute(str(route.destination), *given)  # refused by nobody
+        StaticRoute(str(route.destination), *given)  # accepted without an error
     return repair
 
 
@@ -402,7 +402,7 @@ HALVES = [Route.to("0.0.0.0/1", dev="wg0"), Route.to("128.0.0.0/1", dev="wg0")]
 
 
 class TestRepairCanBePasted:
-    """Every route of a repair is one that the configuration takes, and that comes to what was proven."""
+    """The configuration accepts every route of a repair, and it resolves to the route that was proven."""
 
     @given(
         st.data(),
@@ -410,7 +410,7 @@ class TestRepairCanBePasted:
     )
     @settings(max_examples=scaled(100))
     def test_the_configuration_takes_it(self, data: st.DataObject, cidr: str) -> None:
-        """Whatever escapes, no route leads where the configuration lets none lead, and what stays open is unsafe."""
+        """No repair route enters a reserved range, and what stays open is unsafe."""
         block = Prefix.parse(cidr)
         near = data.draw(st.lists(prefixes(Prefix(4, block.network, block.length)), max_size=3))
         extra = [Route.to(prefix, dev="ib0", protocol=3) for prefix in near if prefix.length]
@@ -421,7 +421,7 @@ class TestRepairCanBePasted:
         assert "still-open" not in [it.reason for it in repair.unsafe]
 
     def test_everything_under_a_vpn(self) -> None:
-        """Two halves of everything are beaten by four quarters; nothing is reserved that one of them takes."""
+        """Two halves of everything are beaten by four quarters, none of which covers a reserved range."""
         repair = proposed(plain().with_routes(HALVES), "0.0.0.0/0")
         assert [str(route.destination) for route in repair.routes] == [
             "0.0.0.0/2",
@@ -432,7 +432,7 @@ class TestRepairCanBePasted:
         assert (repair.unsafe, repair.proof.verdict) == ((), "ok")
 
     def test_reserved(self) -> None:
-        """Where no static route may lead, that is the reason, and the rest is repaired all the same."""
+        """A reserved range is unsafe for that reason, and the rest is still repaired."""
         theirs = [Route.to("240.0.0.0/5", dev="wg0"), Route.to("172.16.0.0/16", dev="ib0")]
         repair = proposed(plain().with_routes(theirs), "0.0.0.0/0")
         assert [str(route.destination) for route in repair.routes] == ["172.16.0.0/17", "172.16.128.0/17"]
@@ -442,7 +442,7 @@ class TestRepairCanBePasted:
 
     @pytest.mark.parametrize("gateway", ["172.31.1.1", "fe80::1"])
     def test_other_defaults(self, gateway: str) -> None:
-        """An on-link gateway is spelled out and reached; one of the other family is left to the default route."""
+        """An on-link gateway is spelled out; a gateway of the other family is left to the default route."""
         legs = (NextHop("eth0", gateway=as_ip(gateway), onlink=True),)
         routes = [Route(Prefix.parse("0.0.0.0/0"), legs), Route.to("172.16.0.0/16", dev="ib0", metric=5)]
         repair = proposed(host([("eth0", "10.0.0.4/32"), ("ib0", "192.168.7.1/24")], routes), "172.16.0.0/16")
@@ -450,7 +450,7 @@ class TestRepairCanBePasted:
         assert (texts(repair), repair.proof.verdict) == ([spelled], "ok")
 
     def test_too_many_in_all(self) -> None:
-        """More routes than anyone wants to see are refused as a whole, however little each range takes."""
+        """A repair with too many routes is refused as a whole, however few each range takes."""
         many = [Route.to(f"172.16.{number // 64}.{number % 64 * 4}/32", dev="ib0") for number in range(TOO_MANY + 1)]
         beaten = [attrs.evolve(route, metric=5) for route in many]
         repair = proposed(plain().with_routes(beaten), "172.16.0.0/16")

@@ -23,7 +23,7 @@ pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace takes root"),
 ]
 
-# A protocol number that no route drawn below carries: nothing there is ours.
+# A protocol number that no route drawn below carries: none of them is ours.
 REPAIRS = 77
 DEFAULT = "route add default via 10.0.0.1 dev eth0 proto dhcp"
 
@@ -72,7 +72,7 @@ def networks(block: Prefix) -> st.SearchStrategy[Route]:
 @settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_the_kernel_agrees(data: st.DataObject) -> None:
-    """The kernel takes every route of a repair, and afterwards lets nothing escape but what was called unsafe."""
+    """The kernel accepts every route of a repair, and afterwards only unsafe ranges escape."""
     block = data.draw(blocks(bits=3))
     near: list[Route] = data.draw(st.lists(networks(block), min_size=1, max_size=6))
     more: list[Route] = data.draw(st.lists(routes(block), max_size=3))
@@ -89,7 +89,7 @@ def test_the_kernel_agrees(data: st.DataObject) -> None:
         wanted = [resolve_route(route, fib, protocol=REPAIRS) for route in repair.routes]
         for route in wanted:
             assert isinstance(route, Route)
-            added = route_command(route).replace("append", "add")  # which a key that is held would refuse
+            added = route_command(route).replace("append", "add")  # "add" would be refused if the key were held
             namespace.batch([added])
         addresses = range(block.first, block.last + 1)
         answers = namespace.get(4, [str(ip_at(4, address)) for address in addresses])

@@ -1,6 +1,6 @@
-"""MemoryBackend: the fake kernel as programs meet it, and as tests arrange it.
+"""MemoryBackend: the fake kernel's interface for programs and tests.
 
-Here: the promises of RouteBackend, and the verbs by which the world changes. Not here: what follows from a change
+Here: the contract of RouteBackend, and the methods that change the fake kernel. Not here: the consequences of a change
 (`namespace`).
 """
 
@@ -37,15 +37,15 @@ _UDP = 17
 
 
 class MemoryBackend:
-    """A kernel's routing without a kernel; `hostrouting.backends.memory` says what of Linux it is equal to."""
+    """A kernel's routing without a kernel; `hostrouting.backends.memory` lists how far it is equal to Linux."""
 
     def __init__(self, *, promote_secondaries: bool = False) -> None:
-        """Start as a new network namespace does: lo, which is down, and the default rules.
+        """Start like a new network namespace: with lo, which is down, and the default rules.
 
         `promote_secondaries` is the sysctl of that name, which systemd sets.
         """
         self.faults = Faults()
-        """What is to go wrong."""
+        """The faults to inject."""
         self._namespace = Namespace(promote_secondaries=promote_secondaries)
         self._facts = _Facts(self._namespace)
         self._happenings: list[Callable[[], object]] = []
@@ -54,7 +54,7 @@ class MemoryBackend:
         self._snapshot: Snapshot | None = None
         self._fib: Fib | None = None
 
-    # What RouteBackend promises
+    # The contract of RouteBackend
 
     def snapshot(
         self,
@@ -64,7 +64,7 @@ class MemoryBackend:
         protocol: int | None = None,
         prefixes: Collection[Prefix | str] | None = None,
     ) -> Snapshot:
-        """Everything as it is now, or what is asked for of it."""
+        """The present state, or the requested part of it."""
         self._meet("snapshot")
         return part_of(self._now(), family=family, table=table, protocol=protocol, prefixes=prefixes)
 
@@ -79,31 +79,31 @@ class MemoryBackend:
             snapshot = attrs.evolve(self._now(), rules=tuple(in_force))
             self._fib = Fib(snapshot, merged=not self._namespace.rules[IPV4].custom)
         if not flow.ipproto:
-            # Linux takes a packet of which it is not told the protocol for UDP; in IPv6 for one of none.
+            # Without a given protocol, Linux assumes UDP; in IPv6 no protocol.
             flow = attrs.evolve(flow, ipproto=_UDP if any(it.version == IPV4 for it in addresses) else 0)
         flow = flow.assumed()
         merged = not self._namespace.rules[IPV4].custom
         return tuple(_answer(self._fib.lookup(destination, flow), merged=merged) for destination in addresses)
 
     def change(self, changes: Iterable[Change]) -> tuple[Outcome, ...]:
-        """Carry out each change, and say what became of it."""
+        """Carry out each change, and return the result of each."""
         self._usable()
         return tuple(self._change_one(change) for change in changes)
 
     def watch(self) -> MemoryWatch:
-        """Listen. A wait is on the clock that it is given; see also `later`."""
+        """Listen for changes. A wait uses the clock that it is given; see also `later`."""
         self._meet("watch")
         watch = MemoryWatch(self._happenings)
         self._watches.append(watch)
         return watch
 
     def reopen(self) -> Self:
-        """The same world, as a backend that is open again."""
+        """The same fake kernel, open again."""
         self._closed = False
         return self
 
     def close(self) -> None:
-        """Let go; the world stays as it is, and can still be arranged and printed."""
+        """Close the backend; the state stays, and can still be changed by a test and printed."""
         self._closed = True
 
     def __enter__(self) -> Self:
@@ -114,71 +114,71 @@ class MemoryBackend:
     ) -> None:
         self.close()
 
-    # What happens to the world: each raises a BackendError with the errno that Linux gives
+    # Changes to the fake kernel: each raises a BackendError with Linux's errno
 
     def add_link(self, name: str | Link, *, up: bool = True, carrier: bool = True) -> Link:
-        """A device appears, by its name or as the Link says; EEXIST when there is one of that name."""
+        """Add a device, given by name or as a Link; EEXIST if the name is in use."""
         link = name if isinstance(name, Link) else Link(name=name, index=0, up=up, carrier=carrier)
         with self._arranging(f"add link {link.name}"):
             self._namespace.add_link(link)
         return self._namespace.devices.get(link.name).shown()
 
     def delete_link(self, name: str) -> None:
-        """A device goes, with its addresses and routes; rules that name it stay, and match nothing."""
+        """Delete a device, with its addresses and routes; rules that name it stay, and match nothing."""
         with self._arranging(f"delete link {name}"):
             self._namespace.delete_link(name)
 
     def set_up(self, name: str) -> None:
-        """A device is set up: its addresses bring their routes back, nobody else's come."""
+        """Set a device up: the routes of its addresses come back, other routes do not."""
         with self._arranging(f"set {name} up"):
             self._namespace.set_up(name)
 
     def set_down(self, name: str) -> None:
-        """A device is set down: its routes are flushed, except for those to the host's own addresses."""
+        """Set a device down: its routes are flushed, except those to addresses of this host."""
         with self._arranging(f"set {name} down"):
             self._namespace.set_down(name)
 
     def set_carrier(self, name: str, *, carrier: bool) -> None:
-        """The other end goes, or comes back: routes stay, and are marked linkdown."""
+        """Change the carrier of a device: routes stay, and are marked linkdown without it."""
         with self._arranging(f"set the carrier of {name}"):
             self._namespace.set_carrier(name, carrier=carrier)
 
     def add_address(
         self, dev: str, interface: str | Address, *, scope: int = 0, broadcast: IP | None = None
     ) -> Address:
-        """A device gets an address such as 10.0.0.4/24, with what that brings."""
+        """Add an address such as 10.0.0.4/24 to a device, with its routes."""
         address = _address(dev, interface, scope, broadcast)
         with self._arranging(f"add address {address.ip}/{address.length} to {dev}"):
             self._namespace.add_address(address)
         return address
 
     def delete_address(self, dev: str, interface: str | Address) -> None:
-        """A device loses an address, with what that brought; with the last one it loses every route of the family."""
+        """Delete an address, with its routes; with the last one, all routes of the device in that family."""
         address = _address(dev, interface, 0, None)
         with self._arranging(f"delete address {address.ip}/{address.length} from {dev}"):
             self._namespace.delete_address(address)
 
     def add_rule(self, rule: Rule) -> None:
-        """A rule comes, behind those of its priority."""
+        """Add a rule, after those of the same priority."""
         with self._arranging(f"add rule {rule}"):
             self._namespace.add_rule(rule)
 
     def delete_rule(self, rule: Rule) -> None:
-        """The first rule goes that is like this one in all that it says."""
+        """Delete the first rule that matches this one."""
         with self._arranging(f"delete rule {rule}"):
             self._namespace.delete_rule(rule)
 
     def ip_route(self, verb: Verb, route: Route) -> None:
-        """Somebody else changes a route, with `ip route`: to `delete`, what the route leaves open matches anything."""
+        """Change a route as another program would, with `ip route`: for `delete`, unset fields match anything."""
         with self._arranging(f"{verb} {route}"):
             self._namespace.change(Change(verb, route))
 
     def later(self, happening: Callable[[], object]) -> None:
-        """Let this happen while somebody waits for a change: one happening that changes something for each wait."""
+        """Call this during a wait for a change. Each wait calls the next ones until one of them changes something."""
         self._happenings.append(happening)
 
     def __str__(self) -> str:
-        """Rules and routes, as `ip rule` and `ip route show table all` print them."""
+        """Rules and routes, as printed by `ip rule` and `ip route show table all`."""
         return print_world(self._now())
 
     def _now(self) -> Snapshot:
@@ -240,7 +240,7 @@ class MemoryBackend:
 
 @attrs.frozen
 class _Facts:
-    """What a refusal is explained from."""
+    """The facts that explain a refusal."""
 
     namespace: Namespace
 
@@ -263,12 +263,12 @@ def _address(dev: str, interface: str | Address, scope: int, broadcast: IP | Non
 def _answer(decision: Decision, *, merged: bool) -> Answer:
     route = decision.route
     if route is None:
-        # To a lookup, a rule's "unreachable" and no route at all are one error.
+        # A lookup gives the same error for a rule's "unreachable" and for no route.
         action = decision.rule.action if decision.rule else "nop"
         return Answer(action if action in {"blackhole", "prohibit"} else "no-route", None)
     if route.type in REFUSING:
         return Answer(route.type, None)
     if merged and route.prefix.family == IPV4 and route.table == TABLE_LOCAL:
-        # Linux names the table that it searched, and until the first rule that is main for both.
+        # Linux reports the table that it searched: main for both while the two are merged.
         route = attrs.evolve(route, table=TABLE_MAIN)
     return Answer(decision.kind, route)

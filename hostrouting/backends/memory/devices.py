@@ -1,6 +1,6 @@
-"""The fake kernel's devices and the addresses on them, as they change.
+"""The fake kernel's devices and their addresses, as they change.
 
-Here: their state. Not here: what a change of it does to the routes (`ipv4`, `ipv6`).
+Here: their state. Not here: how it affects the routes (`ipv4`, `ipv6`).
 """
 
 import errno
@@ -19,10 +19,10 @@ LOOPBACK = "lo"
 
 @attrs.define(eq=False)
 class Holding:
-    """An address that a device holds."""
+    """An address of a device."""
 
     address: Address
-    # Another address of the same network came first, and its routes are shared.
+    # Another address of the same network was added first, and its routes are shared.
     secondary: bool = False
 
     @property
@@ -37,25 +37,25 @@ class Holding:
 
     @property
     def network(self) -> Prefix:
-        """The network that it says to be on: its peer's, when it has one."""
+        """The network of the address: its peer's network if it has a peer."""
         return self.address.network
 
 
 @attrs.define(eq=False)
 class Device:
-    """A device; `plugged` is whether there is a carrier once it is up."""
+    """A device; `plugged` is whether it has a carrier while it is up."""
 
     link: Link
     plugged: bool = True
     # In the kernel's order: IPv4 keeps primary ones before secondary ones.
     ipv4: list[Holding] = attrs.Factory(list)
     ipv6: list[Holding] = attrs.Factory(list)
-    # Being deleted: its addresses go without a successor.
+    # Being deleted: no secondary address is promoted.
     leaving: bool = False
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """The name of the device."""
         return self.link.name
 
     @property
@@ -65,7 +65,7 @@ class Device:
 
     @property
     def carrier(self) -> bool:
-        """Whether something is on the other end."""
+        """Whether it is up and has a carrier."""
         return self.link.up and self.plugged
 
     @property
@@ -82,7 +82,7 @@ class Devices:
     """The devices of the host, by name."""
 
     def __init__(self) -> None:
-        """Start as a new network namespace does: lo is there, and down."""
+        """Start like a new network namespace: with lo, which is down."""
         self._by_name: dict[str, Device] = {}
         self._index = 0
         self.add(Link(name=LOOPBACK, index=1, type=772, up=False))
@@ -91,18 +91,18 @@ class Devices:
         return iter(self._by_name.values())
 
     def find(self, name: str | None) -> Device | None:
-        """The device of this name, if there is one."""
+        """The device with this name; None if it does not exist."""
         return self._by_name.get(name or "")
 
     def get(self, name: str) -> Device:
-        """The device of this name; ENODEV when there is none."""
+        """The device with this name; ENODEV if it does not exist."""
         device = self._by_name.get(name)
         if device is None:
-            raise KernelError(errno.ENODEV, os.strerror(errno.ENODEV), problem=f"there is no device {name}")
+            raise KernelError(errno.ENODEV, os.strerror(errno.ENODEV), problem=f"device {name} does not exist")
         return device
 
     def add(self, link: Link) -> Device:
-        """A new device, down; its index is the next free one unless it brings its own."""
+        """Add a device, which is down; its index is the next free one unless the Link has one."""
         if link.name in self._by_name:
             raise KernelError(errno.EEXIST)
         self._index = max(self._index, link.index) if link.index else self._index + 1
@@ -111,10 +111,10 @@ class Devices:
         return device
 
     def remove(self, name: str) -> None:
-        """Forget the device."""
+        """Remove the device."""
         del self._by_name[name]
 
     def ignores_linkdown(self, name: str | None) -> bool:
-        """Whether routes by this device are passed over while it has no carrier."""
+        """Whether routes by this device are skipped while it has no carrier."""
         device = self.find(name)
         return device is not None and device.link.ignore_routes_with_linkdown

@@ -1,16 +1,16 @@
-"""An error inside the fake kernel: the number and the words that Linux would answer with, and nothing else.
+"""An error inside the fake kernel: the errno and the text that Linux would answer with.
 
-It never leaves the package: a change turns it into an Outcome, every other verb into a BackendError.
+It never leaves the package: a change turns it into an Outcome, every other method into a BackendError.
 """
 
 __all__ = ["KernelError"]
 
 
 class KernelError(Exception):
-    """The kernel says no."""
+    """The kernel refused."""
 
     def __init__(self, number: int, words: str = "", *, problem: str = "") -> None:
-        """Keep the errno, and the kernel's own words where it has some; a `problem` is found before it is asked."""
+        """Store the errno, and the kernel's text if it has one; `problem` is a fault found without the kernel."""
         self.number = number
         self.words = words
         self.problem = problem

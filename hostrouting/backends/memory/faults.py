@@ -1,6 +1,6 @@
-"""How the fake kernel is made to fail: at the n-th change, snapshot or lookup from now.
+"""Making the fake kernel fail: at the n-th change, snapshot or lookup from now.
 
-Here: what is to happen and when. Not here: what the kernel does by itself.
+Here: what happens, and when. Not here: what the kernel does without faults.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["Faults", "Moment"]
 
 Moment: TypeAlias = Literal["change", "snapshot", "lookup", "watch"]
-"""What can fail. Every single change counts, also where many are handed in at once."""
+"""What can fail. Every single change counts, even if many are passed at once."""
 
 
 @attrs.define
@@ -29,9 +29,9 @@ class _Fault:
 
 
 class Faults:
-    """Faults that lie in wait; each happens once.
+    """Faults waiting for their moment; each happens once.
 
-    `nth` counts from the moment at which the fault is set: 1 is the next one.
+    `nth` counts from the call that sets the fault: 1 is the next moment.
     """
 
     def __init__(self) -> None:
@@ -39,29 +39,29 @@ class Faults:
         self._waiting: dict[Moment, list[_Fault]] = {}
 
     def fail(self, moment: Moment, error: BackendError | int, *, nth: int = 1) -> None:
-        """Fail with this error; nothing is done.
+        """Fail with this error; nothing is changed.
 
-        For a change it may be an errno, which then becomes what the kernel would say; a RouteRefused, or an errno,
-        is the outcome of that change alone, any other error is raised and the changes after it are not tried.
+        For a change it may be an errno, which is then reported as if the kernel had refused. A RouteRefused, or an
+        errno, is the outcome of that change only; any other error is raised, and the changes after it are not tried.
         """
         self._set(moment, _Fault(nth, error=error))
 
     def hang(self, moment: Moment, *, nth: int = 1, done: bool = False) -> None:
-        """Do not answer until the time is over: BackendTimeout, at once. `done` is whether it was done all the same."""
+        """Raise BackendTimeout at once, without waiting; `done` is whether the operation was still carried out."""
         timeout = BackendTimeout(f"the kernel did not answer a {moment} in time")
         self._set(moment, _Fault(nth, error=timeout, done=done))
 
     def meanwhile(self, moment: Moment, happening: Callable[[], object], *, nth: int = 1) -> None:
-        """Let something happen to the world just before: someone else changes a route, a link vanishes."""
+        """Call this just before the moment: to change a route as another program would, or to delete a device."""
         self._set(moment, _Fault(nth, happening=happening))
 
     @property
     def waiting(self) -> int:
-        """How many have not happened yet: a test that is over with some left did not test them."""
+        """The number of faults that have not happened yet: a test that ends with some left did not test them."""
         return sum(len(faults) for faults in self._waiting.values())
 
     def strike(self, moment: Moment) -> Strike:
-        """What is to happen now, as the kernel asks at each such moment."""
+        """The fault for this moment; called by the fake kernel each time."""
         due: list[_Fault] = []
         for fault in list(self._waiting.get(moment, ())):
             fault.left -= 1
@@ -78,13 +78,13 @@ class Faults:
 
     def _set(self, moment: Moment, fault: _Fault) -> None:
         if fault.left < 1:
-            raise ValueError(f"nth is {fault.left}: the next one is 1")
+            raise ValueError(f"nth is {fault.left}, but the lowest value is 1 (the next time)")
         self._waiting.setdefault(moment, []).append(fault)
 
 
 @attrs.frozen
 class Strike:
-    """What a fault comes to: an error, and whether the thing is done nevertheless; or nothing at all."""
+    """The effect of a fault: an error, and whether the operation is still carried out; or nothing."""
 
     error: BackendError | int | None = None
     done: bool = False

@@ -1,7 +1,7 @@
-"""A network namespace in memory: devices, addresses, rules and routes of both families, and what one does to another.
+"""A network namespace in memory: devices, addresses, rules and routes of both families, and how they affect each other.
 
-Here: each thing that may happen to a host, with everything that follows from it. Not here: how a program asks for
-it (`backend`), and how it is made to fail (`faults`).
+Here: each thing that can happen to a host, with all its consequences. Not here: the interface for programs (`backend`),
+and faults (`faults`).
 """
 
 import errno
@@ -28,7 +28,7 @@ class Namespace:
     """A network namespace."""
 
     def __init__(self, *, promote_secondaries: bool) -> None:
-        """Start as a new one does: lo, which is down, and the default rules."""
+        """Start like a new one: with lo, which is down, and the default rules."""
         self.devices = Devices()
         self.rules = {family: Rules(family) for family in (IPV4, IPV6)}
         routes4 = Routes4(self.devices, self.rules[IPV4])
@@ -40,7 +40,7 @@ class Namespace:
         }
 
     def change(self, change: Change) -> None:
-        """Carry out one change of a route, as Linux understands it."""
+        """Carry out one change of a route, as Linux does."""
         route = change.route
         if problem := misfit(route):
             raise KernelError(errno.ERANGE, problem=problem)
@@ -48,12 +48,12 @@ class Namespace:
             if leg.dev is not None:
                 self.devices.get(leg.dev)
         if len(route.legs) == 1 and route.legs[0].weight != 1:
-            # There is no place for the weight of an only leg in what the kernel is told.
+            # A kernel message has no field for the weight of a single next hop.
             route = attrs.evolve(route, legs=(attrs.evolve(route.legs[0], weight=1),))
         self._routes[route.prefix.family].change(change.verb, route)
 
     def delete_exactly(self, route: Route) -> None:
-        """Delete this very route, or none."""
+        """Delete exactly this route, or none."""
         found = find_exactly(route, self.at(route))
         if isinstance(found, Obstacle):
             raise KernelError(found.number, problem=found.words)
@@ -64,13 +64,13 @@ class Namespace:
         return self._routes[route.prefix.family].at(route.table, route.prefix)
 
     def add_link(self, link: Link) -> None:
-        """A device appears."""
+        """Add a device."""
         device = self.devices.add(link)
         if link.up:
             self.set_up(device.name)
 
     def delete_link(self, name: str) -> None:
-        """A device goes, with everything that leads through it; what is left of rules for it matches nothing."""
+        """Delete a device, with all routes through it; rules for it stay, and match nothing."""
         device = self.devices.get(name)
         if device.loopback:
             raise KernelError(errno.EOPNOTSUPP)
@@ -81,7 +81,7 @@ class Namespace:
         self.devices.remove(name)
 
     def set_up(self, name: str) -> None:
-        """A device is set up."""
+        """Set a device up."""
         device = self.devices.get(name)
         if device.up:
             return
@@ -90,7 +90,7 @@ class Namespace:
             addresses.device_up(device)
 
     def set_down(self, name: str) -> None:
-        """A device is set down: most of its routes are lost."""
+        """Set a device down: most of its routes are flushed."""
         device = self.devices.get(name)
         if not device.up:
             return
@@ -99,7 +99,7 @@ class Namespace:
             addresses.device_down(device)
 
     def set_carrier(self, name: str, *, carrier: bool) -> None:
-        """A cable is pulled, or put back."""
+        """Change whether a device has a carrier."""
         device = self.devices.get(name)
         if device.plugged is carrier or device.loopback:
             return
@@ -108,26 +108,26 @@ class Namespace:
             addresses.carrier(device)
 
     def add_address(self, address: Address) -> None:
-        """A device gets an address. Of 0.0.0.0 nothing comes, and Linux does not even look for the device."""
+        """Add an address to a device. 0.0.0.0 has no effect, and Linux does not even look for the device."""
         if address.ip.version == IPV4 and not int(address.ip):
             return
         self._addresses[address.ip.version].add(self._holder(address), address)
 
     def delete_address(self, address: Address) -> None:
-        """A device loses an address."""
+        """Delete an address from a device."""
         self._addresses[address.ip.version].delete(self._holder(address), address)
 
     def add_rule(self, rule: Rule) -> None:
-        """A rule comes."""
+        """Add a rule."""
         self.rules[rule.family].add(rule)
         self._routes[rule.family].rule_came(rule)
 
     def delete_rule(self, rule: Rule) -> None:
-        """A rule goes."""
+        """Delete a rule."""
         self.rules[rule.family].delete(rule)
 
     def snapshot(self) -> Snapshot:
-        """All of it."""
+        """The whole state."""
         by_index = sorted(self.devices, key=lambda device: device.link.index)
         held = [it for device in by_index for it in device.ipv4] + [it for device in by_index for it in device.ipv6]
         return Snapshot(
@@ -145,7 +145,7 @@ class Namespace:
         return device
 
     def _shown(self) -> Iterator[Route]:
-        """The routes as a dump has them: a leg without carrier is called dead where it is passed over."""
+        """The routes as a dump shows them: a next hop without carrier is shown as dead if it is skipped."""
         for routes in self._routes.values():
             for route in routes.listed():
                 if not any(leg.linkdown for leg in route.legs):

@@ -1,6 +1,6 @@
-"""The fake kernel's policy rules: in which order they stand, and which of them are refused.
+"""The fake kernel's policy rules: their order, and which are refused.
 
-Here: the list of one family. Not here: what a rule means to a lookup (`hostrouting.fib`).
+Here: the list of one family. Not here: what a rule does in a lookup (`hostrouting.fib`).
 """
 
 import errno
@@ -13,39 +13,39 @@ from hostrouting.model import IPV4, SELECTORS, Rule, default_rules
 
 __all__ = ["Rules"]
 
-# What two rules have to have in common, beside their selectors, for the second to be refused; `invert` is not among it.
+# If two rules agree in these and in their selectors, the second is refused; `invert` is not compared.
 _TOLD_APART_BY = ("action", "table", "priority", "suppress_ifgroup", "suppress_prefixlength", "protocol")
-# Of these, a 0 says something too.
+# In these, 0 is a value of its own.
 _LIMITS = ("suppress_ifgroup", "suppress_prefixlength")
 _ECN = 0x03
-# The bits of tos by which a rule of IPv4 may ask, beside dscp.
+# The bits of tos that an IPv4 rule may select on, apart from dscp.
 _TOS = 0x1F
 _FIELDS = [(selector, name) for selector in SELECTORS for name in selector.fields]
-# Of the other selectors those that Linux does not compare where a rule leaves them open.
+# Other selectors that Linux does not compare if a rule does not set them.
 _LEFT_OPEN = frozenset({"flowlabel"})
 
 
 class Rules:
-    """The rules of one family, by priority; among equals, the one that came first."""
+    """The rules of one family, by priority; equal priorities in the order in which they were added."""
 
     def __init__(self, family: int) -> None:
-        """Start with the default ones."""
+        """Start with the default rules."""
         self._family = family
         self._rules = list(default_rules(family))
-        # Only from the first rule of its own on does a host walk the rules in a lookup.
+        # Linux walks the rules in a lookup only after the first custom rule was added.
         self.custom = False
 
     def __iter__(self) -> Iterator[Rule]:
         return iter(self._rules)
 
     def in_force(self) -> tuple[Rule, ...]:
-        """Those by which lookups of plain packets go."""
+        """The rules that apply to lookups of plain packets."""
         if not self.custom:
             return default_rules(self._family)
         return tuple(plain for rule in self._rules if (plain := _for_plain_packets(rule)) is not None)
 
     def add(self, rule: Rule) -> None:
-        """Add the rule behind those of the same priority."""
+        """Add the rule after those of the same priority."""
         _check(rule)
         if any(_same(there, rule) for there in self._rules):
             raise KernelError(errno.EEXIST)
@@ -58,18 +58,18 @@ class Rules:
         self.custom = True
 
     def delete(self, rule: Rule) -> None:
-        """Delete the first rule that is like this in all that it says; ENOENT when there is none."""
+        """Delete the first rule that matches this one; ENOENT if there is none."""
         _check(rule)
         found = next((place for place, there in enumerate(self._rules) if _is_meant(there, rule)), None)
         if found is None:
             raise KernelError(errno.ENOENT)
-        # Linux notices a deleted rule in IPv4 only: without local and main, IPv6 goes on to ask them.
+        # Only IPv4 notices a deleted rule: IPv6 still looks up local and main after their rules were deleted.
         self.custom = self.custom or self._family == IPV4
         del self._rules[found]
 
 
 def _for_plain_packets(rule: Rule) -> Rule | None:
-    """The rule without its other selectors: all that they ask for is zero in a plain packet."""
+    """The rule without its unknown selectors; a plain packet matches these if their values are zero."""
     if all(_is_zero(value) for _, value in rule.others):
         return attrs.evolve(rule, others=())
     if not rule.invert:
@@ -95,7 +95,7 @@ def _check(rule: Rule) -> None:
 
 
 def _same(there: Rule, rule: Rule) -> bool:
-    """Whether Linux refuses the second rule: it says the same."""
+    """Whether Linux refuses `rule` because `there` is equal."""
 
     def told(one: Rule) -> set[tuple[str, str]]:
         return {it for it in one.others if it[0] not in _LEFT_OPEN}
@@ -112,7 +112,7 @@ def _same(there: Rule, rule: Rule) -> bool:
 
 
 def _is_meant(there: Rule, rule: Rule) -> bool:
-    """Whether Linux takes a rule for the one to delete: what is left open does not matter."""
+    """Whether a delete request for `rule` matches this rule in Linux; unset fields match anything."""
     return (
         there.action == rule.action
         and there.priority == rule.priority
@@ -123,6 +123,6 @@ def _is_meant(there: Rule, rule: Rule) -> bool:
 
 
 def _is_said(there: Rule, rule: Rule, name: str) -> bool:
-    """Whether a rule has what another says; one that says nothing of it agrees."""
+    """Whether a rule has the value that another sets; an unset value matches."""
     said = getattr(rule, name)
     return not (said & ~_ECN if name == "tos" else said) or said == getattr(there, name)

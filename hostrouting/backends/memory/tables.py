@@ -1,7 +1,7 @@
-"""The fake kernel's route tables: which routes are in them, and in which order.
+"""The fake kernel's route tables: their routes, and the order of these.
 
-Here: storage, the order in which Linux lists routes, and the search for those that cover an address. Not here:
-whether a route may be there at all, and what comes and goes with devices and addresses (`ipv4`, `ipv6`).
+Here: storage, the order in which Linux lists routes, and the search for routes that cover an address. Not here: whether
+a route is accepted, and the routes that devices and addresses add and delete (`ipv4`, `ipv6`).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,24 +13,24 @@ from hostrouting.model import IPV4, Prefix, Route, width_of
 
 __all__ = ["Installed", "Tables", "as_kept", "bare"]
 
-# A prefix, packed as its network, shifted by this, and its length.
+# A prefix is packed as its network, shifted by this, plus its length.
 _BITS = 8
-# The largest packet, and what is left of it for TCP.
+# The largest packet, and what remains of it for TCP.
 _MAX_MTU, _MAX_ADVMSS = 65535 - 15, 65535 - 40
 
 
 @attrs.define(eq=False)
 class Installed:
-    """A route that is in a table. Its legs show what has become of them: linkdown, dead."""
+    """A route in a table. Its next hops have their present state: linkdown, dead."""
 
     route: Route
-    # How far away each leg's next hop is, as a scope; IPv4 tells twins apart by it.
+    # The scope of each next hop; IPv4 compares it when looking for identical routes.
     reach: tuple[int, ...] = ()
-    # Every leg is gone: the next flush takes it.
+    # Every next hop is dead: the next flush deletes the route.
     dead: bool = False
 
     def mark(self, dev: str, *, linkdown: bool, dead: bool | None = None) -> None:
-        """Set what has become of its legs by a device; None leaves it as it is."""
+        """Set the state of its next hops by this device; None leaves `dead` as it is."""
         self.route = attrs.evolve(
             self.route,
             legs=tuple(
@@ -40,12 +40,12 @@ class Installed:
         )
 
     def twin_of(self, other: "Installed") -> bool:
-        """Whether Linux would keep one and the same description for both."""
+        """Whether Linux would store the same data (fib_info) for both."""
         return self.reach == other.reach and bare(self.route) == bare(other.route)
 
 
 def as_kept(route: Route) -> Route:
-    """The route with its metrics as Linux keeps them: cut down to the largest packet, and none for 0."""
+    """The route with its metrics as Linux stores them: capped at the largest packet, and none for 0."""
     return attrs.evolve(
         bare(route),
         mtu=min(route.mtu, _MAX_MTU) if route.mtu else None,
@@ -54,7 +54,7 @@ def as_kept(route: Route) -> Route:
 
 
 def bare(route: Route) -> Route:
-    """The route as one would ask for it: without the state that its legs have come to."""
+    """The route as in a request: without the state of its next hops."""
     if not any(leg.linkdown or leg.dead or leg.pervasive for leg in route.legs):
         return route
     legs = tuple(attrs.evolve(leg, linkdown=False, dead=False, pervasive=False) for leg in route.legs)
@@ -65,7 +65,7 @@ S = TypeVar("S", bound=Installed)
 
 
 class Tables(Generic[S]):
-    """All tables of one family. A table that was once there stays, also when it is empty."""
+    """All tables of one family. A table that once existed stays, even if it is empty."""
 
     def __init__(self, family: int) -> None:
         """Start without any table."""
@@ -80,7 +80,7 @@ class Tables(Generic[S]):
         return iter(self._tables)
 
     def create(self, table: int) -> None:
-        """Make the table, if it is not there."""
+        """Create the table, if it does not exist."""
         self._tables.setdefault(table, {})
 
     def at(self, table: int, prefix: Prefix) -> list[S]:
@@ -96,14 +96,14 @@ class Tables(Generic[S]):
             by_prefix.pop(key, None)
 
     def drop(self, gone: Iterable[S]) -> None:
-        """Take these out, wherever they are."""
+        """Remove these, wherever they are."""
         for one in gone:
             route = one.route
             kept = [it for it in self.at(route.table, route.prefix) if it is not one]
             self.put(route.table, route.prefix, kept)
 
     def covering(self, address: int, tables: Iterable[int]) -> Iterator[S]:
-        """What covers the address: longest prefix first, and of one prefix the tables in the order given."""
+        """The routes that cover the address: longest prefix first, and for one prefix the tables in the given order."""
         searched = [by_prefix for table in tables if (by_prefix := self._tables.get(table))]
         for host in range(self._width + 1):
             key = (address >> host << host + _BITS) | (self._width - host)
@@ -111,20 +111,20 @@ class Tables(Generic[S]):
                 yield from by_prefix.get(key, ())
 
     def everything(self) -> Iterator[S]:
-        """All of it, in no particular order; safe while the tables change."""
+        """All routes, in no particular order; safe while the tables change."""
         for by_prefix in list(self._tables.values()):
             for installed in list(by_prefix.values()):
                 yield from list(installed)
 
     def by_device(self, dev: str) -> Iterator[S]:
-        """Those with a leg by the device."""
+        """The routes with a next hop by the device."""
         return (it for it in self.everything() if dev in it.route.devs)
 
     def listed(self) -> Iterator[S]:
-        """All of it, in the order of `ip route show table all`.
+        """All routes, in the order of `ip route show table all`.
 
-        Linux hashes tables by the low byte of their number, the youngest first. In a table IPv4 goes by the first
-        address and then by the longest prefix; IPv6 puts what is inside a prefix before it.
+        Linux hashes tables by the low byte of their number, the newest first. Within a table IPv4 lists by first
+        address and then the longest prefix; IPv6 lists what is inside a prefix before it.
         """
         ages = {table: age for age, table in enumerate(self._tables)}
         for table in sorted(self._tables, key=lambda it: (it & 255, -ages[it])):
@@ -134,7 +134,7 @@ class Tables(Generic[S]):
 
 
 def _by_first(key: int) -> int:
-    # With all bits of the length turned over, the longest comes first.
+    # With the bits of the length inverted, the longest comes first.
     return key ^ 255
 
 

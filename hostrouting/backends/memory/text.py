@@ -1,6 +1,6 @@
 """The fake kernel's rules and routes as `ip rule` and `ip route show table all` print them.
 
-Here: iproute2's words and their order. Not here: anything that looks into the kernel.
+Here: iproute2's words and their order. Not here: reading the kernel.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -44,7 +44,7 @@ def print_world(snapshot: Snapshot) -> str:
 
 
 def print_rules(rules: Sequence[Rule], family: int, devs: Collection[str]) -> Iterator[str]:
-    """One line for each rule; a rule for a device that is not among those that there are is detached."""
+    """One line for each rule; a rule for a device that does not exist is marked [detached]."""
     ours = [rule for rule in rules if rule.family == family]
     priorities = {rule.priority for rule in ours}
     for rule in ours:
@@ -68,7 +68,7 @@ def print_rules(rules: Sequence[Rule], family: int, devs: Collection[str]) -> It
 
 
 def print_routes(routes: Sequence[Route], family: int) -> Iterator[str]:
-    """One line for each route, more for one with several legs."""
+    """One line for each route, more for one with several next hops."""
     for route in routes:
         if route.prefix.family == family:
             yield from _route_lines(route)
@@ -80,7 +80,7 @@ def _route_lines(route: Route) -> Iterator[str]:
     words += [f"tos {tos_name(route.tos)}"] if route.tos else []
     words += [f"nhid {route.nexthop_id}"] if route.nexthop_id is not None else []
     single = route.legs[0] if len(route.legs) == 1 else None
-    # A blackhole has no device in IPv4; in IPv6 it is said to lead to lo.
+    # In IPv4 a blackhole has no device; in IPv6 it is printed with dev lo.
     pathless = route.prefix.family == IPV6 and not route.legs
     words += _way(single, route.prefix.family) if single else ["dev lo"] if pathless else []
     words += [f"table {table_name(route.table)}"] if route.table != TABLE_MAIN else []

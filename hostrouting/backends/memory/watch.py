@@ -1,6 +1,6 @@
-"""Listening to the fake kernel: which changes were heard, and what happens while somebody waits.
+"""Listening to the fake kernel: the changes that were reported, and planned changes during a wait.
 
-Here: the watch, and on whose clock it waits. Not here: what changes.
+Here: the watch, and the clock that it waits on. Not here: the changes themselves.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ __all__ = ["MemoryWatch"]
 
 
 class MemoryWatch:
-    """A listener. It waits on the clock that it is given; without one the seconds are over at once."""
+    """A listener. It waits on the clock that it is given; without one, a wait returns at once."""
 
     def __init__(self, happenings: list[Callable[[], object]]) -> None:
-        """While there is nothing to hear, a wait makes happenings come true until one changes something."""
+        """Take the planned changes: without a report, a wait calls them until one changes something."""
         self._happenings = happenings
         self._lock = threading.Lock()
         self._heard = self._woken = self._closed = False
         self._waiting: Event | None = None
 
     def hear(self) -> None:
-        """Something changed."""
+        """Report a change."""
         with self._lock:
             self._heard = True
             self._end_wait()
 
     def wait(self, timeout: float, *, clock: Clock | None = None) -> bool:
-        """Whether something changed since the last wait; if not, whether something does that was to happen.
+        """Whether something changed since the last wait; if not, whether one of the planned changes did.
 
-        When nothing more is to happen, it waits on the clock for what another thread may change.
+        Without planned changes, it waits on the clock for a change by another thread.
         """
         if self._closed:
             raise BackendError("the watch was closed")
@@ -57,7 +57,7 @@ class MemoryWatch:
         return heard
 
     def wake(self) -> None:
-        """End the wait that is under way, or the next one."""
+        """End the present or the next wait."""
         with self._lock:
             self._woken = True
             self._end_wait()

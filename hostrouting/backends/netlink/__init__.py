@@ -1,22 +1,22 @@
-"""Linux, by way of netlink. Here: how its messages become values and values its messages; no decision about routes.
+"""Linux, by netlink. Here: converting its messages to values and back. Not here: decisions about routes.
 
 From the bottom:
 
-    numbers         the kernel's, under the kernel's names
-    messages        what all messages have in common
-    sockets         a socket, in the namespace that is meant
-    channel         questions out and answers in on one
-    route_message   the theory of a message about a route; routes of messages, and messages of routes
-    lists           the question for each list; devices, addresses, settings and rules of messages
+    numbers         numbers of the kernel's interface, under the kernel's names
+    messages        the common parts of all messages
+    sockets         a socket, in the right namespace
+    channel         requests and replies on one socket
+    route_message   the format of a route message; routes from messages, and messages from routes
+    lists           the request for each list; devices, addresses, settings and rules from messages
     route_list      many routes at a time
-    nexthops        next hop objects, by pyroute2, which is loaded here only
+    nexthops        next hop objects, by pyroute2, which is loaded only here
     devices         devices by name and number
-    attached        what is attached to devices where packets come in
-    watching        hearing of changes
+    attached        programs and filters attached to devices for incoming packets
+    watching        listening for changes
     reading         snapshots
     lookups         what the kernel would do
     changing        changes, with an outcome for each
-    backend         the whole
+    backend         the NetlinkBackend class
 """
 
 from hostrouting.backends.netlink.backend import NetlinkBackend

@@ -1,7 +1,7 @@
-"""What is attached where packets come in: XDP programs of a device and of those below it, and tc filters at ingress.
+"""Programs attached for incoming packets: XDP programs of a device and of the devices below it, and tc ingress filters.
 
-Here: reading it, as the kernel's numbers and names. Not here: what a program is called, which netlink does not say, and
-what follows from its being there.
+Here: reading them, as the kernel's numbers and names. Not here: names of programs, which netlink does not give, and the
+consequences of a program.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ __all__ = ["CLSACT_INGRESS", "TCMSG", "Entrance", "Filter", "entrances_of", "fil
 TCMSG = struct.Struct("=BxxxiIII")
 """struct tcmsg: family, number of the device, handle, parent, info."""
 CLSACT_INGRESS = 0xFFFFFFF2
-"""The parent of filters at ingress, whether the qdisc there is called clsact or ingress."""
+"""The parent of ingress filters, whether the qdisc is called clsact or ingress."""
 
 _RTM_GETTFILTER = 46
 _LINK_SIZE = 32  # of a header and struct ifinfomsg
-# IFLA_…, and below IFLA_LINKINFO and IFLA_XDP
+# IFLA_…, and nested in IFLA_LINKINFO and IFLA_XDP
 _LINK, _MASTER, _LINKINFO, _LINK_NETNSID, _XDP, _INFO_KIND = 5, 10, 18, 37, 43, 1
-_XDP_ATTACHED, _XDP_IDS = 2, (4, 5, 6, 7)  # PROG_ID, then the same for each way to attach it
-# Devices whose packets come in by another one first, which they name as their link; a veth's link is its peer.
+_XDP_ATTACHED, _XDP_IDS = 2, (4, 5, 6, 7)  # PROG_ID, then the same for each attach mode
+# Devices whose packets first arrive on another device, their link (IFLA_LINK). A veth's link is its peer.
 _STACKED = frozenset({"vlan", "macvlan", "macvtap", "ipvlan", "ipvtap", "macsec"})
 _TCA_KIND, _TCA_OPTIONS, _TCA_BPF_NAME, _TCA_BPF_ID = 1, 2, 7, 11
 _ATTEMPTS = 5
@@ -44,14 +44,14 @@ _ATTEMPTS = 5
 
 @attrs.frozen
 class Entrance:
-    """A device that packets come in by, with its XDP programs."""
+    """A device on which packets arrive, with its XDP programs."""
 
     name: str
     index: int
     xdp: tuple[int, ...] | None
-    """The numbers of the programs, 0 for one whose number is not said; None where the kernel knows of no XDP."""
+    """The ids of the programs, 0 for an id that the kernel does not give; None if the kernel does not support XDP."""
     is_below_elsewhere: bool = False
-    """Whether its packets come in by a device of another namespace first."""
+    """Whether its packets first arrive on a device in another namespace."""
 
 
 @attrs.frozen
@@ -61,13 +61,13 @@ class Filter:
     kind: str
     name: str = ""
     program: int = 0
-    """The number of a BPF program; 0 where there is none, or the kernel does not say it."""
+    """The id of a BPF program; 0 if there is none, or the kernel does not give it."""
 
 
 def entrances_of(channel: Channel, dev: str) -> tuple[Entrance, ...]:
-    """The device, and the devices that its packets come in by first: legs of a bond, the parent of a VLAN.
+    """The device, and the devices on which its packets first arrive: members of a bond, the parent of a VLAN.
 
-    Empty where there is no such device; BackendError where the kernel does not say.
+    Empty if the device does not exist; BackendError if the kernel does not list its devices.
     """
     found = _listed(channel, ask_list(n.RTM_GETLINK, 0), "devices")
     links = {}
@@ -75,7 +75,7 @@ def entrances_of(channel: Channel, dev: str) -> tuple[Entrance, ...]:
         index, name = read_device(data)
         links[index] = name, attributes_of(data, _LINK_SIZE)
     wanted = [index for index, (name, _) in links.items() if name == dev]
-    for index in wanted:  # it grows meanwhile
+    for index in wanted:  # the list grows during the loop
         wanted += [below for below in _below(index, links) if below not in wanted]
     return tuple(_entrance(index, *links[index]) for index in wanted)
 
@@ -84,7 +84,7 @@ def filters_at(channel: Channel, index: int) -> tuple[Filter, ...]:
     """The tc filters at the ingress of the device with this number, in their order."""
     asked = message(_RTM_GETTFILTER, TCMSG.pack(0, index, 0, CLSACT_INGRESS, 0), flags=n.NLM_F_DUMP)
     found = (attributes_of(data, 16 + TCMSG.size) for data in _listed(channel, asked, "tc filters"))
-    # What has no options only announces the filters of a priority.
+    # An entry without options only announces a priority.
     return tuple(_filter(raw) for raw in found if _TCA_OPTIONS in raw)
 
 
@@ -129,4 +129,4 @@ def _listed(channel: Channel, asked: bytes, what: str) -> Listing:
         except KernelError as error:
             text = f"the kernel does not list its {what}"
             raise BackendError(text, errno=error.number, kernel=error.words) from error
-    raise Unsettled(f"the {what} changed faster than they could be read; try again when they are at rest")
+    raise Unsettled(f"the {what} changed faster than they could be read; try again when they have stopped changing")

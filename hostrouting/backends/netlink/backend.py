@@ -1,4 +1,4 @@
-"""The whole: NetlinkBackend, which gives each verb to the module that knows it."""
+"""NetlinkBackend: each verb calls the module that implements it."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ __all__ = ["NetlinkBackend"]
 
 
 class NetlinkBackend:
-    """Linux's routing, as `hostrouting.backends.base` promises it.
+    """Linux's routing, with the contract of `hostrouting.backends.base`.
 
-    Works in any thread, beside a running event loop (which it blocks meanwhile), and in a forked child.
+    Works in any thread, in a forked child, and inside a running event loop (which it blocks during a call).
     """
 
     def __init__(self, *, netns: str | os.PathLike[str] | None = None, timeout: float = 5.0) -> None:
-        """Speak to the kernel in this network namespace: an existing one, by its path or its name as in `ip netns`.
+        """Connect to the kernel in this network namespace: an existing one, by its path or its `ip netns` name.
 
-        Without one it is the namespace in which the calling thread is, and a thread that is in another one cannot use
-        the backend. Raises NetlinkUnavailable where there is neither netlink nor such a namespace, NotPermitted where
-        entering it takes more privilege.
+        Without `netns` it is the namespace of the calling thread; a thread in another namespace cannot use the backend.
+        Raises NetlinkUnavailable if netlink or the namespace does not exist, NotPermitted if the process may not enter
+        it.
         """
         self._closed = False
         self._namespace = None if netns is None else open_namespace(netns)
@@ -58,19 +58,19 @@ class NetlinkBackend:
         protocol: int | None = None,
         prefixes: Collection[Prefix | str] | None = None,
     ) -> Snapshot:
-        """Links, addresses, rules and routes as they are now, in the kernel's order."""
+        """The present links, addresses, rules and routes, in the kernel's order."""
         channel = self._begin()
         wanted = Wanted(family, table, protocol, asked_prefixes(prefixes))
         return take_snapshot(channel, self._listener, wanted)
 
     def lookup(self, destinations: Sequence[IP | str], flow: Flow = ANY) -> tuple[Answer, ...]:
-        """What the kernel itself would do with a packet to each destination."""
+        """Ask the kernel what it would do with a packet to each destination."""
         from hostrouting.backends.netlink.lookups import look_up  # noqa: PLC0415  loaded when it is used
 
         return look_up(self._begin(), asked_addresses(destinations), flow)
 
     def change(self, changes: Iterable[Change]) -> tuple[Outcome, ...]:
-        """Carry out each change, in order, and say what became of each."""
+        """Carry out each change, in order, and return the result of each."""
         from hostrouting.backends.netlink.changing import carry_out  # noqa: PLC0415  loaded when it is used
 
         return carry_out(self._begin(), changes)
@@ -81,7 +81,7 @@ class NetlinkBackend:
         return NetlinkWatch(partial(self._listener, None))
 
     def close(self) -> None:
-        """Let go of the kernel. Fine to call twice."""
+        """Release the sockets. May be called twice."""
         self._closed = True
         self._channel.close()
         if self._namespace is not None:
@@ -99,8 +99,8 @@ class NetlinkBackend:
             return inside(self._namespace, make)
         if here() != self._home:
             raise BackendError(
-                "this backend was made in another network namespace than the one in which this thread is; "
-                "make one here, or say with netns= which namespace is meant"
+                "this backend was created in a different network namespace than this thread is in; "
+                "create a new one in this thread, or name the namespace with netns="
             )
         return make()
 

@@ -1,11 +1,11 @@
-"""Changing routes, many at a time: an outcome for each.
+"""Changing routes, many at a time, with an outcome for each.
 
-Messages go out by the hundred. The kernel works through them while they are being sent and answers those that it
-refuses, by their numbers. The order of the changes is kept throughout.
+Messages are sent by the hundred. The kernel processes them during the send call and answers those that it refuses, by
+sequence number. The order of the changes is kept.
 
-A delete is of exactly one route, and Linux takes for it the first that has all that is said. So each is compared with
-what is in the tables at that moment of the batch (`hostrouting.backends.deletion`), and goes out as the route that was
-found there. A refusal is worth another look at the host, for the words of `hostrouting.backends.refusal`.
+A delete must match exactly one route, but Linux deletes the first route that has the given fields. So each delete is
+compared with the tables as they are at that point of the batch (`hostrouting.backends.deletion`), and is sent with all
+fields of the route found there. After a refusal the host is read again, to explain it (`hostrouting.backends.refusal`).
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ if TYPE_CHECKING:
 
 __all__ = ["carry_out"]
 
-# Of which routes: family, table and protocol (None for those of all).
+# Which routes: family, table and protocol (None for all protocols).
 _Which = tuple[int, int, int | None]
 
 
 def carry_out(channel: Channel, changes: Iterable[Change]) -> tuple[Outcome, ...]:
-    """Carry out each change, in order, and say what became of each."""
+    """Carry out each change, in order, and return the result of each."""
     wanted = list(changes)
     errors = _Work(channel, wanted).do()
     if not errors:
@@ -54,26 +54,26 @@ def carry_out(channel: Channel, changes: Iterable[Change]) -> tuple[Outcome, ...
 
 
 class _Work:
-    """One batch on its way. Places are those in the list of changes."""
+    """One batch while it is being carried out. Places are indexes in the list of changes."""
 
     def __init__(self, channel: Channel, changes: list[Change]) -> None:
         self._channel = channel
         self._changes = changes
         self._tables = _Tables(channel, before_reading=self._flush)
         self._refusals = _Refusals(channel)
-        # What waits to be sent: numbered from `first`, and the place of each.
+        # The messages to be sent: numbered from `first`, and the place of each.
         self._most = channel.capacity
         self._first = channel.number(self._most)
         self._messages: list[bytes] = []
         self._places: list[int] = []
         self._sent = False
-        # What came of it.
+        # The results.
         self._refused: dict[int, KernelError] = {}
         self._unanswered: list[int] = []
         self._errors: dict[int, RouteRefused] = {}
 
     def do(self) -> dict[int, RouteRefused]:
-        """The errors by place."""
+        """Carry out the batch; return the errors by place."""
         encode_message = ChangeEncoder(lambda name: index_of(self._channel, name)).message
         messages, places, most, deleting = self._messages, self._places, self._most, False
         number = self._first
@@ -82,7 +82,7 @@ class _Work:
             if change.verb == "delete":
                 deleting = True
                 asked = self._as_it_stands(place)
-                number = self._first + len(messages)  # to find out may have taken a flush
+                number = self._first + len(messages)  # finding the route may have caused a flush
             elif deleting:
                 self._tables.touch(change.route, place)
             if asked is None:
@@ -106,7 +106,7 @@ class _Work:
         return self._errors
 
     def _as_it_stands(self, place: int) -> Change | None:
-        """The delete in this place, of the route as it stands after everything before; None if it cannot be."""
+        """The delete at this place, for the route as it is after all changes before it; None if it is impossible."""
         change = self._changes[place]
         if touched := self._tables.touched(change.route):
             self._flush()
@@ -121,7 +121,7 @@ class _Work:
         return change if found is change.route else attrs.evolve(change, route=found)
 
     def _flush(self) -> None:
-        """Hand over what waits."""
+        """Send the waiting messages."""
         messages, places, first = self._messages, self._places, self._first
         if not messages:
             return
@@ -138,9 +138,9 @@ class _Work:
         self._first = self._channel.number(self._most)
 
     def _ask_permission(self) -> None:
-        """Where nothing was left to send, ask the kernel for what it will refuse in any case: it says for which reason.
+        """If nothing was sent, send a request that the kernel must refuse: its error shows whether we have permission.
 
-        No prefix of IPv4 is 255 bits long.
+        An IPv4 prefix cannot be 255 bits long.
         """
         asked = message(n.RTM_DELROUTE, RTMSG.pack(AF_OF[IPV4], 255, *[0] * 7), sequence=self._first)
         errors: dict[int, KernelError] = {}
@@ -148,7 +148,7 @@ class _Work:
         _raise_if_denied(errors)
 
     def _settle(self) -> None:
-        """Where the kernel's answer did not fit into the buffer, look whether the change was made."""
+        """For each change whose answer did not fit into the receive buffer, read whether the change was made."""
         tables = _Tables(self._channel)
         for place in self._unanswered:
             change = self._changes[place]
@@ -158,28 +158,28 @@ class _Work:
 
 
 class _Tables:
-    """The routes of each prefix in the kernel's order, read when first asked for and then kept up with the batch."""
+    """The routes of each prefix in the kernel's order: read when first needed, then updated with the batch."""
 
     def __init__(self, channel: Channel, *, before_reading: Callable[[], None] = lambda: None) -> None:
-        """Read nothing yet; what is still to be done comes first, with `before_reading`."""
+        """Read nothing yet; `before_reading` sends what is still waiting."""
         self._channel = channel
         self._before_reading = before_reading
         self._names: dict[int, str] | None = None
         self._routes: dict[_Which, _Shelf] = {}
-        # What was done at a prefix since it was read, by places in the batch.
+        # The changes at a prefix since it was read, by their places in the batch.
         self._touched: dict[tuple[int, Prefix], list[int]] = {}
 
     def touch(self, route: Route, place: int) -> None:
-        """Something else than a delete is about to be done with this prefix, in this place of the batch."""
+        """Record that a change other than a delete will be made to this prefix, at this place of the batch."""
         if self._routes:
             self._touched.setdefault((route.table, route.prefix), []).append(place)
 
     def touched(self, route: Route) -> list[int]:
-        """What was done with this prefix since it was read; asked once."""
+        """The places of changes to this prefix since it was read. Clears the record."""
         return self._touched.pop((route.table, route.prefix), [])
 
     def catch_up(self, done: Iterable[Change]) -> None:
-        """Take note of what was done with a prefix, or read all again if it cannot be told what came of it."""
+        """Apply finished changes to the lists, or read everything again if their effect is not known."""
         for change in done:
             if not _is_plain(change):
                 self.forget()
@@ -188,17 +188,17 @@ class _Tables:
                 _insert(routes, change)
 
     def forget(self) -> None:
-        """Read again when next asked."""
+        """Read again before the next use."""
         self._names = None
         self._routes.clear()
         self._touched.clear()
 
     def take(self, route: Route) -> Route | Obstacle:
-        """Take note that this very route is deleted, if it can be; the route as it stands, or what is in the way."""
+        """Remove this exact route from the lists; return the route as it is now, or why it cannot be deleted."""
         found = find_exactly(route, self.of_prefix(route, protocol=route.protocol or None))
         if not isinstance(found, Obstacle):
             for routes in self._lists_of(found):
-                if found in routes:  # the lists are not read at one moment
+                if found in routes:  # the lists were not read at the same moment
                     routes.remove(found)
         return found
 
@@ -211,7 +211,7 @@ class _Tables:
         return shelf.of(route.prefix)
 
     def _lists_of(self, route: Route) -> list[list[Route]]:
-        """Each list that was read in which such a route belongs: there is one for its protocol, and one for any."""
+        """The lists read so far that contain such a route: one for its protocol, and one for all protocols."""
         return [
             shelf.of(route.prefix)
             for (family, table, protocol), shelf in self._routes.items()
@@ -227,7 +227,7 @@ class _Tables:
 
 
 class _Shelf:
-    """Routes by prefix, each made when it is looked at."""
+    """Routes by prefix; each Route is created when it is first needed."""
 
     def __init__(self, routes: RouteTable) -> None:
         self._routes = routes
@@ -245,10 +245,10 @@ class _Shelf:
 
 
 def _is_plain(change: Change) -> bool:
-    """Whether it is known what stands where afterwards.
+    """Whether the effect of the change on the lists is known.
 
-    IPv6 makes legs of routes, `replace` may take another's place, sizes of packets are cut down, or dropped when 0, and
-    a gateway of 0.0.0.0 is dropped.
+    IPv6 merges routes into next hops, `replace` may replace a different route, packet sizes are capped, or dropped when
+    0, and a gateway of 0.0.0.0 is dropped.
     """
     route = change.route
     said = all(leg.dev and (leg.gateway is None or int(leg.gateway)) for leg in route.legs)
@@ -257,7 +257,7 @@ def _is_plain(change: Change) -> bool:
 
 
 def _insert(routes: list[Route], change: Change) -> None:
-    """Put a new route among those of its prefix: by tos, the highest first, then by metric, the lowest first."""
+    """Insert a new route among those of its prefix: by tos, highest first, then by metric, lowest first."""
     rank = (-change.route.tos, change.route.metric)
     ranks = [(-it.tos, it.metric) for it in routes]
     ahead = [it for it in ranks if it < rank or (it == rank and change.verb != "prepend")]
@@ -265,25 +265,25 @@ def _insert(routes: list[Route], change: Change) -> None:
 
 
 def _raise_if_denied(errors: dict[int, KernelError]) -> None:
-    """Raise NotPermitted where the kernel permitted none of the messages that it answered.
+    """Raise NotPermitted if the kernel answered every message with EPERM.
 
-    It looks at the capabilities of this process before anything else, and answers EPERM. EACCES is about one route: a
-    rule or a route of type prohibit refuses the way to its gateway, or its device has IPv6 switched off.
+    It checks the capabilities of this process first, and answers EPERM. EACCES is about one route: a rule or a route of
+    type prohibit refuses packets to its gateway, or IPv6 is disabled on its device.
     """
     if errors and all(error.number == errno.EPERM for error in errors.values()):
         error = next(iter(errors.values()))
         raise NotPermitted(
-            "this process may not change routing; it takes root, or the capability CAP_NET_ADMIN",
+            "this process may not change routes; this requires root or the capability CAP_NET_ADMIN",
             errno=error.number,
             kernel=error.words,
         )
 
 
 class _Refusals:
-    """Makes the error of each change that was refused; where it has to look at the host, one look serves for all."""
+    """Creates the error of each refused change; the host is read at most once for all of them."""
 
     def __init__(self, channel: Channel) -> None:
-        """Look at nothing yet."""
+        """Read nothing yet."""
         self._channel = channel
         self._tables = _Tables(channel)
         self._addresses: dict[int, tuple[Address, ...]] = {}
@@ -293,19 +293,19 @@ class _Refusals:
         return refusal(change, error.number, error.words, facts=self)
 
     def not_said(self, change: Change, problem: NoDevice | struct.error) -> RouteRefused:
-        """The error of a change that could not be said to the kernel."""
+        """The error of a change that does not fit into a kernel message."""
         unfit = misfit(change.route)
         if isinstance(problem, NoDevice) and not unfit:
             return refusal(change, errno.ENODEV, problem.words, facts=self, problem=problem.problem)
         return refusal(change, errno.ERANGE, facts=self, problem=unfit or str(problem))
 
     def obstructed(self, change: Change, obstacle: Obstacle) -> RouteRefused:
-        """The error of a delete for which the kernel was not asked."""
+        """The error of a delete for which no request was sent."""
         return refusal(change, obstacle.number, facts=self, problem=obstacle.words)
 
     def unanswered(self, change: Change) -> RouteRefused:
-        """The error of a change whose answer was lost, and which is seen not to have been made."""
-        problem = "the kernel's answer was lost, and the change is not there"
+        """The error of a change whose answer was lost and that was not made."""
+        problem = "the kernel's answer was lost, and the change was not made"
         return refusal(change, errno.ENOBUFS, facts=self, problem=problem)
 
     def routes_of_prefix(self, route: Route) -> list[Route]:
@@ -313,7 +313,7 @@ class _Refusals:
         return self._tables.of_prefix(route)
 
     def addresses(self, family: int) -> tuple[Address, ...]:
-        """The host's own addresses of this family."""
+        """The addresses of this host in this family."""
         if family not in self._addresses:
             self._addresses[family] = list_addresses(self._channel, family, list_names(self._channel))
         return self._addresses[family]

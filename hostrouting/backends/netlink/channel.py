@@ -1,7 +1,7 @@
-"""The socket: questions out, answers in, all within the time-out. Bytes only; what they mean is known above.
+"""The socket: requests out, replies in, all within the timeout. Bytes only; the modules above interpret them.
 
-Nothing of asyncio is used, so it makes no difference in which thread, or beside which loop, it is called. After a
-fork the child makes a socket of its own, because two processes on one socket would read each other's answers.
+asyncio is not used, so it can be called in any thread and inside any event loop. After a fork the child opens a socket
+of its own, because two processes on one socket would read each other's replies.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ if TYPE_CHECKING:
 
 __all__ = ["Channel"]
 
-# A listing comes in pieces of up to 32 KiB if the reader has room for such.
+# The kernel sends a list in parts of up to 32 KiB if the reader's buffer has room for them.
 _ROOM = 1 << 16
-# More messages at a time would gain nothing; an answer takes some 1,300 bytes of the buffer, its bookkeeping included.
+# More messages at a time gain nothing. An answer occupies some 1,300 bytes of the buffer, with its bookkeeping.
 _MESSAGES, _ANSWER = 128, 2048
-# What the kernel takes in one piece is bounded by the send buffer; larger pieces than this gain nothing.
+# The send buffer bounds what the kernel accepts in one call; larger calls than this gain nothing.
 _PIECE = 1 << 16
 _FLAGS, _FLAGS_AT = struct.Struct("=H"), 6
 
 
 class Channel:
-    """One conversation with the kernel. It is opened when it is first used, and after a fork, anew."""
+    """One connection to the kernel. It is opened on first use, and opened again after a fork."""
 
     def __init__(self, make: Callable[[], socket.socket], timeout: float) -> None:
         """Open nothing yet."""
@@ -64,14 +64,14 @@ class Channel:
         return self._socket
 
     def close(self) -> None:
-        """Let go of it; the next use opens another."""
+        """Close the socket; the next use opens another."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
 
     @property
     def strict(self) -> bool:
-        """Whether this kernel heeds what a listing is to be restricted to (Linux 4.20)."""
+        """Whether this kernel filters lists as requested (Linux 4.20 and later)."""
         try:
             return bool(self.open().getsockopt(n.SOL_NETLINK, n.NETLINK_GET_STRICT_CHK))
         except OSError:
@@ -79,25 +79,25 @@ class Channel:
 
     @property
     def capacity(self) -> int:
-        """How many messages may be answered at once: their answers have to fit into the receive buffer."""
+        """How many messages may be answered at once: their answers must fit into the receive buffer."""
         room: int = self.open().getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
         return max(1, min(_MESSAGES, room // _ANSWER))
 
     def begin(self) -> None:
-        """From now on the time-out runs."""
+        """Start the timeout."""
         self._deadline = time.monotonic() + self.timeout
 
     def _left(self) -> float:
-        """The seconds that are left; when there are none, the conversation ends here."""
+        """The remaining seconds; if there are none, close the socket and raise BackendTimeout."""
         left = self._deadline - time.monotonic()
         if left <= 0:
-            # What may still come would be taken for the answer to another question.
+            # A late answer would be taken for the answer to another request.
             self.close()
-            raise BackendTimeout(f"the kernel was not done with what it was asked within {self.timeout:g} s")
+            raise BackendTimeout(f"the kernel did not finish the request within {self.timeout:g} s")
         return left
 
     def number(self, count: int = 1) -> int:
-        """The first of so many sequence numbers that nobody has used."""
+        """The first of `count` unused sequence numbers."""
         first = self._sequence + 1
         if first + count > 0x7FFFFFFF:
             first = 1
@@ -105,7 +105,7 @@ class Channel:
         return first
 
     def send(self, data: bytes) -> None:
-        """Hand messages to the kernel, which has dealt with them when this returns; its answers wait."""
+        """Send messages to the kernel. It has processed them when this returns; its answers wait in the buffer."""
         self._left()
         try:
             self.open().send(data)
@@ -113,12 +113,12 @@ class Channel:
             raise as_backend_error(error) from error
 
     def receive(self, *, wait: bool = True) -> bytes:
-        """Answers; b"" when none are there and it is not to wait."""
+        """Answers; b"" if there are none and `wait` is false."""
         opened = self.open()
         while True:
             left = self._left()
             try:
-                # Most answers are there already: one system call, not two.
+                # Usually an answer is there already: then this takes one system call, not two.
                 data = opened.recv(_ROOM, socket.MSG_DONTWAIT)
             except BlockingIOError:
                 if not wait:
@@ -132,14 +132,14 @@ class Channel:
                 return data
 
     def ask(self, request: Callable[[int], bytes]) -> bytes:
-        """The one message that answers a question; KernelError when the answer is an error."""
+        """The single reply to a request; KernelError if the reply is an error."""
         number = self.number()
         self.send(request(number))
         while True:
             try:
                 data = self.receive()
             except Lost:
-                self.send(request(number))  # the answer may have been among what was lost
+                self.send(request(number))  # the reply may have been among the lost ones
                 continue
             _, kind, _, sequence, _ = HEADER.unpack_from(data)
             if sequence == number:
@@ -148,10 +148,10 @@ class Channel:
                 return data
 
     def submit(self, messages: list[bytes], first: int, errors: dict[int, KernelError]) -> bool:
-        """Hand over consecutively numbered messages that change something; True if answers may have been lost.
+        """Send consecutively numbered messages that change something; True if answers may have been lost.
 
-        Errors are filed under their message's number. Only the last message is to be acknowledged: the kernel
-        answers each of the others only when it refuses it, so that the answers have room.
+        Errors are stored under their message's number. Only the last message asks for an acknowledgement: the kernel
+        answers each of the others only if it refuses it, so that the answers fit into the buffer.
         """
         if self._too_large(messages):
             half = len(messages) // 2
@@ -165,7 +165,7 @@ class Channel:
         lost = False
         while True:
             try:
-                # All answers were there when send returned: after a loss there is nothing to wait for.
+                # All answers were there when send returned, so after a loss there is nothing to wait for.
                 data = self.receive(wait=not lost)
             except Lost:
                 lost = True
@@ -180,7 +180,7 @@ class Channel:
                     return False
 
     def inquire(self, messages: list[bytes], first: int) -> list[tuple[int, bytes]]:
-        """Hand over consecutively numbered questions; the answers that came, by number. Lost ones are missing."""
+        """Send consecutively numbered requests; return the replies that came, by number. Lost ones are missing."""
         if self._too_large(messages):
             half = len(messages) // 2
             return self.inquire(messages[:half], first) + self.inquire(messages[half:], first + half)
@@ -191,7 +191,7 @@ class Channel:
             came: list[bytes] = []
             try:
                 self._take(came, wanting)
-                # All answers were there when send returned: after a loss there is nothing to wait for.
+                # All answers were there when send returned, so after a loss there is nothing to wait for.
                 if not came:
                     came = [self.receive(wait=not lost)]
             except Lost:
@@ -205,7 +205,7 @@ class Channel:
         return answers
 
     def _take(self, came: list[bytes], most: int) -> None:
-        """So many answers at most of those that are there; what came before an error is kept."""
+        """Take at most this many of the waiting answers; those received before an error are kept."""
         self._left()
         receive = self.open().recv
         try:
@@ -217,14 +217,14 @@ class Channel:
             raise _not_received(error) from error
 
     def _too_large(self, messages: list[bytes]) -> bool:
-        """Whether they are sent in more than one piece."""
+        """Whether they must be sent in several calls."""
         if len(messages) < 2:
             return False
         room: int = self.open().getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
         return len(messages) * max(map(len, messages)) > min(_PIECE, room // 2)
 
     def listing(self, request: Callable[[int], bytes]) -> Listing:
-        """The kernel's whole list of something; `request` makes the message, given its sequence number."""
+        """The kernel's complete list of something; `request` creates the message for a sequence number."""
         number = self.number()
         chunks: list[bytes] = []
         offsets: array[int] = array("I")
@@ -234,16 +234,16 @@ class Channel:
             while not done:
                 data = self.receive()
                 if HEADER.unpack_from(data)[3] != number:
-                    continue  # an answer to what was asked before and not waited for
+                    continue  # a late answer to an earlier request
                 end = len(data)
-                data += bytes(ROOM_BEHIND)  # so that the outline of a short message can be read as well
+                data += bytes(ROOM_BEHIND)  # padding, so that the fixed fields of a short message can be read
                 done = place_messages(data, end, base, offsets)
                 chunks.append(data)
                 base += len(data)
         except KernelError:
-            raise  # with it the listing is at its end
+            raise  # an error ends the list
         except BaseException as error:
-            # Only one listing can be under way on a socket, and this one, whatever ended it, may not be at its end.
+            # A socket can carry one list at a time, and this list may not have ended.
             self.close()
             if isinstance(error, Lost):
                 raise Interrupted from None
@@ -253,5 +253,5 @@ class Channel:
 
 
 def _not_received(error: OSError) -> Exception:
-    """What it means that no answer can be received: answers were lost, or the socket does not do its work."""
+    """The error when receiving fails: answers were lost, or the socket failed."""
     return Lost() if error.errno == errno.ENOBUFS else as_backend_error(error)

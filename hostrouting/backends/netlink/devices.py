@@ -1,4 +1,4 @@
-"""Devices by name and by number, as they are called at this moment."""
+"""Devices by name and by number, as they are named at this moment."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ if TYPE_CHECKING:
 __all__ = ["Names", "NoDevice", "index_of"]
 
 _SIOCGIFNAME = 0x8910
-_IFREQ = struct.Struct("=16si20x")  # struct ifreq: the name, the number, room
+_IFREQ = struct.Struct("=16si20x")  # struct ifreq: the name, the number, padding
 
 
 class NoDevice(Exception):  # noqa: N818  reads as what is wrong
-    """No device has this name, or not as its own. Never leaves this package."""
+    """No device has this name, or only as an alternative name. Never leaves this package."""
 
     def __init__(self, name: str, error: KernelError | None = None, *, own: str | None = None) -> None:
-        """Name it; `own` is what the device calls itself that answers to the name."""
-        self.problem = f"{name} is but another name of {own}: say {own}" if own else f"there is no device {name}"
+        """Store the name; `own` is the real name of the device that has `name` as an alternative name."""
+        self.problem = f"{name} is an alternative name of {own}: use {own}" if own else f"device {name} does not exist"
         self.words = error.words if error else ""
         super().__init__(name)
 
 
 def index_of(channel: Channel, name: str) -> int:
-    """The number by which the kernel knows the device now; NoDevice if there is none."""
-    # A name that the kernel would cut short or not look at is nobody's, and neither is one that is no text.
+    """The number of the device with this name at this moment; NoDevice if there is none."""
+    # The kernel would truncate or ignore such a name, so no device has it; the same goes for undecodable text.
     packed = name.encode(errors="replace")
     if not 0 < len(packed) < 16 or b"\0" in packed or packed.decode() != name:
         raise NoDevice(name)
@@ -45,23 +45,23 @@ def index_of(channel: Channel, name: str) -> int:
     except KernelError as error:
         if error.number == errno.ENODEV:
             raise NoDevice(name, error) from error
-        raise BackendError(f"the kernel does not say whether there is a device {name}", errno=error.number,
+        raise BackendError(f"the kernel did not answer whether device {name} exists", errno=error.number,
                            kernel=error.words) from error  # fmt: skip
     index, own = read_device(answer)
     if own != name:
-        # What is read back would be called otherwise than what was asked for.
+        # The route would be read back with a different device name than requested.
         raise NoDevice(name, own=own)
     return index
 
 
 class Names(Mapping[int, str]):
-    """The names of devices by number, each asked for when it is first wanted: of hundreds few are met in an answer.
+    """The names of devices by number, each requested when it is first needed: an answer contains few of hundreds.
 
-    They are asked for by the socket's ioctl, for what netlink says of a device are forty things beside its name.
+    They are requested by the socket's ioctl, because netlink returns forty more attributes of a device with its name.
     """
 
     def __init__(self, channel: Channel) -> None:
-        """Ask for none yet."""
+        """Request nothing yet."""
         self._channel = channel
         self._known: dict[int, str] = {}
 
@@ -73,13 +73,13 @@ class Names(Mapping[int, str]):
             except OSError as error:
                 if error.errno == errno.ENODEV:
                     raise KeyError(index) from error
-                raise BackendError(f"the kernel does not say which device has the number {index}", errno=error.errno,
+                raise BackendError(f"the kernel did not answer which device has the number {index}", errno=error.errno,
                                    kernel=error.strerror or "") from error  # fmt: skip
             name = self._known[index] = as_text(_IFREQ.unpack(said)[0])
         return name
 
     def __iter__(self) -> Iterator[int]:
-        """Those that were asked for."""
+        """The numbers requested so far."""
         return iter(self._known)
 
     def __len__(self) -> int:

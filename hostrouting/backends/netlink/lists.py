@@ -1,9 +1,9 @@
-"""What the kernel lists: the question for each list, and devices, addresses, settings and rules as values.
+"""The kernel's lists: the request for each list, and devices, addresses, settings and rules as values.
 
-Listed routes are read by `route_message`, next hop objects by `nexthops`. A rule is read by the entries of `SELECTORS`,
-which know the values that it selects on. What came to Linux late, or is not known here at all, is among its `others` in
-the words of `ip rule`, so that it is never read as a rule for all packets. A property test has pyroute2 ask and read
-the same.
+Listed routes are read by `route_message`, next hop objects by `nexthops`. A rule is read with the entries of
+`SELECTORS`, which decode the values that it selects on. A selector that is new in Linux or unknown here goes into
+`others`, in the notation of `ip rule`, so that the rule is never read as one for all packets. A property test compares
+requests and results with pyroute2's.
 """
 
 from __future__ import annotations
@@ -38,22 +38,22 @@ __all__ = [
     "read_settings",
 ]
 
-# The fixed part of an answer, behind its header; then come attributes.
+# The fixed part of an answer after its header; attributes follow it.
 _LINK = struct.Struct("=16xBxHiI4x")  # struct ifinfomsg: family, type, number, flags
 _ADDRESS = struct.Struct("=16xBBxBI")  # struct ifaddrmsg: family, length, scope, number of the device
 _RULE = struct.Struct("=16x5B2xBI")  # struct fib_rule_hdr: family, lengths, tos, table, action, flags
 _NETCONF_SIZE, _FAMILY_AT = 20, 16
-# That of a question is a family and zeros, so many bytes together.
+# The fixed part of a request is a family and zeros, with this many bytes in total.
 _SIZES = {n.RTM_GETLINK: 16, n.RTM_GETADDR: 8, n.RTM_GETRULE: 12, n.RTM_GETNETCONF: 4, n.RTM_GETNEXTHOP: 8}
-# Attributes by their numbers: IFLA_…, IFA_…, NETCONFA_… and FRA_…
+# Attribute numbers: IFLA_…, IFA_…, NETCONFA_… and FRA_…
 _IFNAME, _MASTER, _LINKINFO, _GROUP, _CARRIER, _LINK_NETNSID, _INFO_KIND = 3, 10, 18, 27, 33, 37, 1
-# Counters of packets are half of what is said of a device, and are not wanted: RTEXT_FILTER_SKIP_STATS.
+# RTEXT_FILTER_SKIP_STATS: leaves out packet counters, which are half of a device's data.
 _EXT_MASK, _SKIP_STATS = 29, struct.pack("=I", 8)
-# Of the forty that are said of a device.
+# The attributes of a device that are used; the kernel sends forty.
 _OF_LINK = frozenset({_IFNAME, _MASTER, _LINKINFO, _GROUP, _CARRIER, _LINK_NETNSID})
 _IFA_ADDRESS, _IFA_LOCAL, _IFA_BROADCAST, _IFA_FLAGS, _IFA_RT_PRIORITY = 1, 2, 4, 8, 9
 _NETCONF_IFINDEX, _NETCONF_RP_FILTER, _NETCONF_WARY = 1, 3, 6
-# What of a rule selects nothing: what it does and whose it is, then two of no consequence, FLOW (realms) and PAD.
+# Attributes of a rule that select nothing: its action and protocol, then FLOW (realms) and PAD, which do not matter.
 _GOTO, _PRIORITY, _SUPPRESS_IFGROUP, _SUPPRESS_PREFIXLEN, _TABLE, _PROTOCOL = 4, 6, 13, 14, 15, 21
 _NO_SELECTORS = (_GOTO, _PRIORITY, _SUPPRESS_IFGROUP, _SUPPRESS_PREFIXLEN, _TABLE, _PROTOCOL, 11, 18)
 # Selectors that have no entry in SELECTORS.
@@ -82,15 +82,15 @@ _UNKNOWN: RuleAction = "blackhole"
 
 
 class Settings(NamedTuple):
-    """What is set for a device, or for all of them, about routing."""
+    """The routing settings of a device, or of "all"."""
 
-    wary: bool = False  # routes are ignored while it has no carrier
+    wary: bool = False  # ignore_routes_with_linkdown
     rp_filter: int = 0
 
 
 @cache
 def ask_list(kind: int, family: int, table: int = 0, protocol: int = 0) -> bytes:
-    """The question for all of a kind (RTM_GET…); of routes those of a table and a protocol, 0 is any."""
+    """The request for all entries of a kind (RTM_GET…); for routes, those of a table and a protocol (0: any)."""
     if kind == n.RTM_GETROUTE:
         body = RTMSG.pack(family, 0, 0, 0, 0, protocol, 0, 0, 0)
         said = [(n.RTA_TABLE, struct.pack("=I", table))] if table else []
@@ -101,7 +101,7 @@ def ask_list(kind: int, family: int, table: int = 0, protocol: int = 0) -> bytes
 
 
 def ask_device(name: bytes) -> bytes:
-    """The question for one device, by its name."""
+    """The request for one device, by its name."""
     return message(n.RTM_GETLINK, _blank(n.RTM_GETLINK, 0), [(_IFNAME, name + b"\0"), (_EXT_MASK, _SKIP_STATS)])
 
 
@@ -110,12 +110,12 @@ def _blank(kind: int, family: int) -> bytes:
 
 
 def _number(raw: Mapping[int, bytes], kind: int, otherwise: int = 0) -> int:
-    """A number of whatever width, or what it is where it is not said."""
+    """A number of any width, or the default if the attribute is missing."""
     return int.from_bytes(raw[kind], byteorder) if kind in raw else otherwise
 
 
 def as_text(packed: bytes) -> str:
-    """A name; what is no text in it can be read, and is no name by which a device is found."""
+    """A name as text; undecodable bytes are escaped, so that the result is readable but matches no device."""
     return packed.partition(b"\0")[0].decode(errors="backslashreplace")
 
 
@@ -136,7 +136,7 @@ def read_device(data: bytes) -> tuple[int, str]:
 
 
 def read_links(messages: Iterable[bytes], settings: Mapping[int, Settings]) -> tuple[Link, ...]:
-    """The devices, and what is set for each by its number."""
+    """The devices, with the settings of each by its number."""
     parsed = [(*_LINK.unpack_from(data), attributes_of(data, _LINK.size, _OF_LINK)) for data in messages]
     names = {index: _text(raw, _IFNAME) or "" for _, _, index, _, raw in parsed}
     return tuple(_link(one, names, settings.get(one[2], Settings())) for one in parsed)
@@ -162,7 +162,7 @@ def _link(parsed: tuple[int, int, int, int, Mapping[int, bytes]], names: Mapping
 
 
 def read_settings(messages: Iterable[bytes]) -> dict[int, Settings]:
-    """What is set, by the number of the device."""
+    """The settings, by the number of the device."""
     parsed = (attributes_of(data, _NETCONF_SIZE) for data in messages)
     return {
         _SIGNED.unpack(raw[_NETCONF_IFINDEX])[0]: Settings(
@@ -174,7 +174,7 @@ def read_settings(messages: Iterable[bytes]) -> dict[int, Settings]:
 
 
 def read_addresses(messages: Iterable[bytes], names: Mapping[int, str]) -> tuple[Address, ...]:
-    """The host's own addresses, of IPv4 and IPv6."""
+    """The addresses of this host, IPv4 and IPv6."""
     return tuple(_addresses(messages, names))
 
 
@@ -184,7 +184,7 @@ def _addresses(messages: Iterable[bytes], names: Mapping[int, str]) -> Iterator[
         if af not in FAMILY_OF:
             continue
         raw = attributes_of(data, _ADDRESS.size)
-        # Where both are given, LOCAL is ours and ADDRESS the other end's (of which IPv4 repeats ours).
+        # If both are present, LOCAL is the host's address and ADDRESS the peer's (in IPv4 it may repeat the host's).
         other = raw.get(_IFA_ADDRESS)
         packed = raw.get(_IFA_LOCAL) or other
         ours = _ip(packed)
@@ -203,7 +203,7 @@ def _addresses(messages: Iterable[bytes], names: Mapping[int, str]) -> Iterator[
 
 
 def read_rules(messages: Iterable[bytes]) -> tuple[Rule, ...]:
-    """The rules, except those that are for neither IPv4 nor IPv6."""
+    """The rules, except those that are neither IPv4 nor IPv6."""
     return tuple(_rule(data) for data in messages if data[_FAMILY_AT] in FAMILY_OF)
 
 
@@ -230,7 +230,7 @@ def _rule(data: bytes) -> Rule:
 
 
 def decode_selectors(raw: Mapping[int, bytes], header: Mapping[str, int]) -> dict[str, Any]:
-    """The fields of a Rule that select; the header has its `family`, its `tos`, and the lengths of `src` and `dst`."""
+    """The selecting fields of a Rule; the header has its `family`, its `tos`, and the lengths of `src` and `dst`."""
     said = {
         name: value
         for selector in SELECTORS

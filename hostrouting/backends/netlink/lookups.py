@@ -1,6 +1,6 @@
 """Asking the kernel what it would do, for many destinations at a time.
 
-Questions go out by the hundred, filled into one template. Destinations for which one entry decides share one answer.
+Requests are sent by the hundred, filled into one template. Destinations decided by the same entry share one answer.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 
 __all__ = ["encode_lookup", "look_up", "lookup_template"]
 
-# Attributes of a question (RTA_…).
+# Attributes of a request (RTA_…).
 _SRC, _IIF, _MARK, _UID, _IP_PROTO, _SPORT, _DPORT = 2, 3, 16, 25, 27, 28, 29
 _WORD = struct.Struct("=I")
-# Without it IPv4 names the table main whichever it was; IPv6 names the right one and refuses the flag.
+# Without this flag IPv4 reports table main for every entry; IPv6 reports the right table and refuses the flag.
 _EXTRA = {IPV4: n.RTM_F_LOOKUP_TABLE, IPV6: 0}
 _ATTEMPTS = 8
-_FEW = 64  # legs, for which there is always room in an answer
+_FEW = 64  # next hops, which always fit into an answer
 _KIND = struct.Struct("=H")
 _BODY = 16  # what follows the header of a message
 
@@ -50,15 +50,17 @@ def look_up(channel: Channel, destinations: Sequence[IP], flow: Flow) -> tuple[A
         return ()
     family = destinations[0].version
     if any(address.version != family for address in destinations):
-        raise ValueError("the destinations of one lookup are of one family")
+        raise ValueError("the destinations of one lookup must have the same address family")
     if flow.source is not None and int(flow.source) and flow.source.version != family:
-        raise ValueError(f"the source {flow.source} is of another family than the destinations")
+        raise ValueError(f"the source {flow.source} and the destinations have different address families")
     try:
         template = lookup_template(family, flow, lambda name: index_of(channel, name))
     except NoDevice as missing:
         raise BackendError(f"cannot look up: {missing.problem}", errno=errno.ENODEV) from missing
     except struct.error as error:
-        raise BackendError(f"the kernel cannot be asked about {flow}: {error}", errno=errno.ERANGE) from error
+        raise BackendError(
+            f"cannot look up {flow}: a value does not fit into a kernel message: {error}", errno=errno.ERANGE
+        ) from error
     width = destinations[0].max_prefixlen // 8
     packed = [int(address).to_bytes(width, "big") for address in destinations]
     reader = _Answers(channel, flow, family)
@@ -69,24 +71,24 @@ def look_up(channel: Channel, destinations: Sequence[IP], flow: Flow) -> tuple[A
             asked = open_questions[begin : begin + size]
             first = channel.number(len(asked))
             messages = [template.fill(number, address) for number, address in enumerate(asked, first)]
-            # The answers are all there before any is understood: that may take questions of its own.
+            # Receive all answers before reading any: reading one may send requests of its own.
             for number, data in channel.inquire(messages, first):
                 address = asked[number - first]
                 found[address] = reader.read(data, address)
         open_questions = [address for address in open_questions if address not in found]
         if not open_questions:
             return tuple(map(found.__getitem__, packed))
-        size = max(size // 4, 1)  # answers did not fit into the receive buffer
-    raise Unsettled(f"{len(open_questions)} answers of the kernel were lost, however few were asked for at a time")
+        size = max(size // 4, 1)  # the answers did not fit into the receive buffer
+    raise Unsettled(f"{len(open_questions)} answers of the kernel were lost, even with small batches")
 
 
 def encode_lookup(
     family: int, flow: Flow, index_of: Callable[[str], int], *, entry: int = 1, sequence: int = 0, dst: int = 0
 ) -> bytes:
-    """The question which entry decides for the destination `dst`.
+    """The request for the entry that decides for the destination `dst`.
 
-    Without `entry` it is the question what becomes of one packet, whose answer is always small. struct.error where the
-    flow has a number that does not fit.
+    Without `entry` it asks for the result for one packet, whose answer is always small. struct.error if a number of the
+    flow does not fit.
     """
     source = None if flow.source is None or int(flow.source) == 0 else flow.source
     asked: list[tuple[int, bytes | None]] = [
@@ -97,7 +99,7 @@ def encode_lookup(
         (_MARK, _WORD.pack(flow.mark) if flow.mark else None),
         (_UID, None if flow.uid is None else _WORD.pack(flow.uid)),
         (_IP_PROTO, struct.pack("=B", flow.ipproto) if flow.ipproto else None),
-        # Ports are as they are in a packet.
+        # Ports are in network byte order, as in a packet.
         (_SPORT, struct.pack(">H", flow.sport) if flow.sport else None),
         (_DPORT, struct.pack(">H", flow.dport) if flow.dport else None),
     ]
@@ -112,12 +114,12 @@ def encode_lookup(
 
 
 def lookup_template(family: int, flow: Flow, index_of: Callable[[str], int]) -> Template:
-    """The same question for any destination: its sequence number and the destination, packed, are to be filled in."""
+    """The same request for any destination: the sequence number and the packed destination are filled in."""
     return Template(encode_lookup(family, flow, index_of), SEQUENCE, (DESTINATION_AT, f"{width_of(family) // 8}s"))
 
 
 class _Answers:
-    """Makes answers of messages; equal messages have one answer."""
+    """Converts messages into answers; equal messages share one answer."""
 
     def __init__(self, channel: Channel, flow: Flow, family: int) -> None:
         self._channel, self._flow, self._family = channel, flow, family
@@ -142,7 +144,7 @@ class _Answers:
         return Answer(route.type, route)
 
     def _of_large(self, destination: bytes) -> Answer:
-        """An entry with so many legs that the kernel has no room for it in an answer: it is looked for in its table."""
+        """For an entry with so many next hops that it does not fit into an answer: find it in its table."""
         family, number = self._family, int.from_bytes(destination, "big")
         data = self._channel.ask(
             lambda sequence: encode_lookup(
@@ -162,22 +164,24 @@ class _Answers:
             for place, (network, length) in enumerate(zip(routes.networks, routes.lengths, strict=True))
             if (number ^ network) >> (8 * len(destination) - length) == 0
         ]
-        # The kernel would have answered with a small route if one had a longer prefix.
+        # If a small route had a longer prefix, the kernel would have answered with that.
         large = (routes[-place] for _, place in sorted(near, reverse=True))
         route = next((it for it in large if len(it.legs) > _FEW), None)
         if route is None:
-            raise Unsettled(f"the entry for {ip_at(family, number)} is too large for an answer, and is not listed")
+            raise Unsettled(
+                f"the entry for {ip_at(family, number)} is too large for an answer, and is not in the route list"
+            )
         return Answer(route.type, route)
 
     def _of_error(self, error: KernelError) -> Answer:
         kind = KIND_OF_ERRNO.get(error.number)
         if kind is None or error.explained:
-            # A lookup's own end has no explanation: what is explained is wrong with the question.
-            raise BackendError("the kernel does not answer what it would do", errno=error.number, kernel=error.words)
+            # A lookup's own errors carry no explanation; an explained error means that the request is wrong.
+            raise BackendError("the kernel refused the lookup", errno=error.number, kernel=error.words)
         if error.number in {errno.EINVAL, errno.ENETUNREACH} and self._foreign_source:
             raise BackendError(
-                f"the kernel does not answer what it would do: {self._flow.source} is no address of this host; for a "
-                "packet that is forwarded, say the device that it comes in by (iif)",
+                f"the kernel refused the lookup: the source {self._flow.source} is not an address of this host; for a "
+                "forwarded packet, give its incoming device (iif)",
                 errno=error.number,
                 kernel=error.words,
             )
@@ -185,7 +189,7 @@ class _Answers:
 
     @cached_property
     def _foreign_source(self) -> bool:
-        """Whether the packet is said to be the host's own, and to come from an address that is not."""
+        """Whether the flow is a packet of this host with a source that is not an address of this host."""
         source, iif = self._flow.source, self._flow.iif
         if source is None or not int(source) or iif not in {None, "", "lo"}:
             return False

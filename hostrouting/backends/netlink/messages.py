@@ -1,9 +1,9 @@
-"""What all netlink messages have in common: a header, attributes, and several of them back to back.
+"""The common format of all netlink messages: a header, attributes, and several messages back to back.
 
-Here: packing a message and taking one apart, finding where each begins in a piece of a listing, and what an answer says
-that is not a message about anything: an error, an end. What the numbers mean is known to who asks; nothing is sent or
-received here. It is done by hand because pyroute2 takes 140 µs to read a device, and a tenth of a second to be loaded;
-a check reads ten devices and asks a question or two.
+Here: packing and parsing a message, finding where each begins in a part of a list, and replies without content: an
+error, an end. The caller knows what the numbers mean; nothing is sent or received here. This is hand-written because
+pyroute2 takes 140 µs to read a device, and a tenth of a second to be loaded; a check reads ten devices and sends one or
+two requests.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ __all__ = [
 ]
 
 HEADER = struct.Struct("=IHHII")  # struct nlmsghdr: length, kind, flags, sequence number, port
-ATTRIBUTE = struct.Struct("=HH")  # struct nlattr: its length with this head, its number
+ATTRIBUTE = struct.Struct("=HH")  # struct nlattr: its length including this header, its number
 SEQUENCE = (8, "I")
 """The place of a message's sequence number, for a Template."""
-_KIND = 0x3FFF  # without the marks that an attribute is nested, or in network order
-# Length, kind, flags, and for a route its flags, which stand last in struct rtmsg.
+_KIND = 0x3FFF  # without the flags for nested attributes and network byte order
+# Length, kind, flags, and for a route its flags, which are last in struct rtmsg.
 _OUTLINE = struct.Struct("=IHH16xI")
 _OUTLINE_AT = (*range(8), *range(24, 28))
-_MANY = 16  # messages, from which on it pays to look at all of them at once
-# A short last message is read as if it were longer: behind it there have to be so many bytes more.
+_MANY = 16  # messages: from this number on, comparing all of them at once is faster
+# A short last message is read as if it were longer, so this many bytes must follow it.
 ROOM_BEHIND = 64
 _INT, _WORD = struct.Struct("=i"), struct.Struct("=I")
 
 
 def attributes_of(data: bytes, begin: int, wanted: Collection[int] | None = None) -> dict[int, bytes]:
-    """The attributes from this place to the end: the wanted ones, or all, also those that nobody knows."""
+    """The attributes from `begin` to the end: the wanted ones, or all, including unknown ones."""
     found: dict[int, bytes] = {}
     unpack, at, end = ATTRIBUTE.unpack_from, begin, len(data) - ATTRIBUTE.size
     while at <= end:
@@ -72,19 +72,19 @@ def message(
 
 
 def pack_attributes(attributes: Iterable[tuple[int, bytes]]) -> bytes:
-    """Attributes one behind the other; struct.error where one is too large."""
+    """Attributes one after the other; struct.error if one is too large."""
     return b"".join(
         [ATTRIBUTE.pack(4 + len(value), number) + value + bytes(-len(value) % 4) for number, value in attributes]
     )
 
 
 class Template:
-    """A message with places that are filled in: many messages differ in these alone."""
+    """A message with places to fill in, for many messages that differ only there."""
 
     __slots__ = ("between", "pack")
 
     def __init__(self, encoded: bytes, *places: tuple[int, str]) -> None:
-        """Take a message, and where each place begins, in order, with what it is in the words of `struct`."""
+        """Take a message, and where each place begins, in order, with its format as in `struct`."""
         layout, end, between = ["="], 0, []
         for begin, form in places:
             between.append(encoded[end:begin])
@@ -107,10 +107,10 @@ def numbered(asked: bytes, sequence: int) -> bytes:
 
 
 class KernelError(Exception):
-    """The kernel's answer is an error: its number, and its own words. Never leaves this package."""
+    """The kernel's answer is an error: its number, and the kernel's text. Never leaves this package."""
 
     def __init__(self, number: int, words: str = "") -> None:
-        """Keep both; where the kernel says no more than the number, its name."""
+        """Store both; without text from the kernel, the name of the number."""
         self.number = number
         self.explained = bool(words)
         self.words = words or os.strerror(number)
@@ -118,7 +118,7 @@ class KernelError(Exception):
 
 
 class Interrupted(Exception):  # noqa: N818  reads as what happened
-    """A change came in between while the kernel was listing. Never leaves this package."""
+    """Something changed while the kernel was listing. Never leaves this package."""
 
 
 class Lost(Exception):  # noqa: N818  reads as what happened
@@ -131,7 +131,7 @@ class Listing:
     __slots__ = ("data", "offsets")
 
     def __init__(self, data: bytes, offsets: array[int]) -> None:
-        """Keep them; after the last message there is room to read beyond it."""
+        """Store them; after the last message there is padding to read beyond it."""
         self.data, self.offsets = data, offsets
 
     def __iter__(self) -> Iterator[bytes]:
@@ -142,7 +142,7 @@ class Listing:
 
 
 def place_messages(data: bytes, end: int, base: int, offsets: array[int]) -> bool:
-    """File where each message begins; whether the list is at its end."""
+    """Store where each message begins; return whether the list is complete."""
     unpack, place, offset, hopeless = _OUTLINE.unpack_from, offsets.append, 0, 0
     while offset < end:
         length, kind, flags, route_flags = unpack(data, offset)
@@ -167,10 +167,10 @@ def place_messages(data: bytes, end: int, base: int, offsets: array[int]) -> boo
 
 
 def _same_outline(data: bytes, offset: int, end: int, size: int) -> int:
-    """How many messages have the outline of this one, itself and those behind it: the fast path of large tables.
+    """The number of messages with the same outline as this one, from here on: the fast path for large tables.
 
-    Why: to look at each takes a third of the time in which the kernel makes it, and a piece of a large list is hundreds
-    of one outline. Where they are but few it is 0. A property test has both ways file the same.
+    Reading each message takes a third of the time that the kernel needs to create it, and a part of a large list has
+    hundreds of messages with the same outline. Returns 0 if there are only a few. A property test compares both paths.
     """
     count = (end - offset) // size if size >= _OUTLINE.size else 0
     if count < _MANY or data[offset : offset + size * _MANY : size] != data[offset : offset + 1] * _MANY:
@@ -192,12 +192,12 @@ def _check(data: bytes, offset: int, kind: int) -> None:
 
 
 def read_error(data: bytes, offset: int) -> KernelError:
-    """The error of the message at the offset (0 is the kernel's "done")."""
+    """The error of the message at the offset (0 means success)."""
     length, _, flags, _, _ = HEADER.unpack_from(data, offset)
     (code,) = _INT.unpack_from(data, offset + 16)
     words = ""
     if flags & n.NLM_F_ACK_TLVS:
-        # struct nlmsgerr: the number, and what was refused; of that the header alone where CAP_ACK is heeded.
+        # struct nlmsgerr: the number and the refused message; only its header if CAP_ACK is supported.
         (refused,) = _WORD.unpack_from(data, offset + 20)
         at = offset + 20 + (HEADER.size if flags & n.NLM_F_CAPPED else (refused + 3) & ~3)
         said = attributes_of(data[: offset + length], at).get(n.NLMSGERR_ATTR_MSG, b"")

@@ -1,6 +1,6 @@
-"""Next hop objects: the legs of each, by its number. Read with pyroute2, which is loaded when there is one.
+"""Next hop objects: the next hops of each, by its number. Read with pyroute2, which is loaded only if there are any.
 
-It is loaded only then: it takes a tenth of a second, and few hosts have next hop objects.
+Loading it takes a tenth of a second, and few hosts have next hop objects.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _REQUIREMENT = "pyroute2<0.10,>=0.9.7"
 
 
 def read_nexthops(messages: Iterable[bytes], names: Mapping[int, str]) -> dict[int, tuple[NextHop, ...]]:
-    """The legs of each next hop object, a group's being those of its members."""
+    """The next hops of each next hop object; those of a group are those of its members."""
     singles: dict[int, tuple[NextHop, ...]] = {}
     grouped: dict[int, bytes] = {}
     for data in messages:
@@ -42,20 +42,20 @@ def read_nexthops(messages: Iterable[bytes], names: Mapping[int, str]) -> dict[i
 
 
 def _members(packed: bytes, singles: Mapping[int, tuple[NextHop, ...]]) -> Iterable[NextHop]:
-    # struct nexthop_grp: the number of the member, then its weight less one: the low byte, and the high one.
+    # struct nexthop_grp: the number of the member, then its weight minus one: the low byte, and the high byte.
     for number, low, high in struct.iter_unpack("=IBB2x", packed):
         yield from (attrs.evolve(leg, weight=(high << 8 | low) + 1) for leg in singles.get(number, ()))
 
 
 @cache
 def _message_class() -> Any:
-    """The class of these messages, which pyroute2 does not have, in its own notation."""
+    """The class of these messages in pyroute2's notation; pyroute2 does not have it."""
     try:
-        # Imported by name, for pyroute2 has no types that an import statement could give us.
+        # Imported by name, because pyroute2 has no type annotations.
         nlmsg = import_module("pyroute2.netlink").nlmsg
     except Exception as error:
         raise BackendError(
-            "there are next hop objects here, and pyroute2, which reads them, cannot be loaded "
+            "this host has next hop objects, but pyroute2, which reads them, cannot be loaded "
             f"({type(error).__name__}: {error}); install it with `pip install '{_REQUIREMENT}'`"
         ) from error
     known = {

@@ -1,8 +1,7 @@
 """Taking a snapshot: everything listed, at one moment.
 
-The kernel lists in pieces and says of devices, addresses and rules when a change came in between; of IPv4 routes it
-does not. So a second socket listens for changes meanwhile, and when it has heard of one that matters, all is read
-again.
+The kernel lists in parts, and reports for devices, addresses and rules if a change came in between; for IPv4 routes it
+does not. So a second socket listens for changes meanwhile, and after a change that matters everything is read again.
 """
 
 from __future__ import annotations
@@ -35,10 +34,10 @@ if TYPE_CHECKING:
 
 __all__ = ["NextHops", "list_addresses", "list_names", "list_routes", "take_snapshot"]
 
-# A host on which something changes ten times a second is read in time all but surely.
+# A host on which something changes ten times a second is almost certainly read in time.
 _ATTEMPTS = 8
 _EVERY_DEVICE = -1  # NETCONFA_IFINDEX_ALL
-# Said by a kernel that was built without what is asked for, or is too old for it.
+# Answers of a kernel that was built without the feature, or is too old for it.
 _UNKNOWN = frozenset({errno.EOPNOTSUPP, errno.EAFNOSUPPORT})
 
 
@@ -47,9 +46,9 @@ def take_snapshot(
     listen: Callable[[int | None], socket.socket],
     wanted: Wanted = EVERYTHING,
 ) -> Snapshot:
-    """Links, addresses, rules and routes; `listen` makes a socket that hears of changes of a family."""
+    """Links, addresses, rules and routes; `listen` opens a socket that listens for changes of a family."""
     families = (IPV4, IPV6) if wanted.family is None else (wanted.family,)
-    # A kernel that cannot be told what is wanted lists all of it, and is disturbed by all.
+    # A kernel that cannot filter lists everything, so every change matters.
     matters = wanted if channel.strict else EVERYTHING
     snapshot: Snapshot | None = None
     for _ in range(_ATTEMPTS):
@@ -67,19 +66,19 @@ def take_snapshot(
 
 def _unsettled(last: Snapshot | None = None) -> Unsettled:
     return Unsettled(
-        f"the host's routing changed during each of {_ATTEMPTS} attempts to read it; try again when it is quieter",
+        f"the host's routes changed during each of {_ATTEMPTS} attempts to read them; try again when they change less",
         last=last,
     )
 
 
 def _links(channel: Channel, family: int) -> tuple[Link, ...]:
-    # What a Link says of routing is one fact for both families: that of IPv4, unless it is of no concern.
+    # A Link has one value per setting for both families: that of IPv4, unless only IPv6 is wanted.
     settings = read_settings(_list(channel, "netconf", n.RTM_GETNETCONF, AF_OF[family]))
     links = read_links(_list(channel, "link", n.RTM_GETLINK, 0), settings)
     every = settings.get(_EVERY_DEVICE, Settings())
     if family != IPV4 or every == Settings():
         return links
-    # IPv4 looks at both, and the stricter one is in force; in IPv6 what is set on "all" is copied to each device.
+    # IPv4 combines both settings, and the stricter one applies; in IPv6, setting "all" copies the value to each device.
     return tuple(
         attrs.evolve(
             link,
@@ -99,7 +98,7 @@ def list_names(channel: Channel) -> dict[int, str]:
 def list_addresses(channel: Channel, family: int, names: Mapping[int, str]) -> tuple[Address, ...]:
     """The addresses of one family."""
     found = read_addresses(_list(channel, "address", n.RTM_GETADDR, AF_OF[family]), names)
-    # A kernel without IPv6 answers with what it has.
+    # A kernel without IPv6 answers with its IPv4 addresses.
     return tuple(address for address in found if address.ip.version == family)
 
 
@@ -117,11 +116,11 @@ def list_routes(
     """The wanted routes of these families."""
     table, protocol = wanted.table or 0, wanted.protocol or 0
     if not (0 <= table < 1 << 32 and 0 <= protocol < 1 << 8):
-        families = ()  # no route has such a number, and no question can
+        families = ()  # no route can have such a number, and it does not fit into a request
     listings = [_routes(channel, family, table, protocol) for family in families]
     if not any(listing.offsets for listing in listings):
         return RouteTable.of(())
-    # What takes asking for next hop objects is read now, all else when it is looked at.
+    # Routes that need next hop objects are read now, the others when they are first used.
     reader = RouteReader(
         partial(read_route, names=names, nexthops={}),
         read_now=partial(read_route, names=names, nexthops=NextHops(channel, names)),
@@ -134,20 +133,20 @@ def list_routes(
 def _routes(channel: Channel, family: int, table: int, protocol: int) -> Listing:
     listing = _list(channel, "route", n.RTM_GETROUTE, AF_OF[family], table=table, protocol=protocol)
     data, places, af = listing.data, listing.offsets, AF_OF[family]
-    # A kernel that does not know of restrictions, or of IPv6, lists all that it has.
+    # A kernel that does not support filters, or IPv6, lists everything.
     if places and not (channel.strict and data[places[0] + 16] == af):
         places[:] = array("I", [place for place in places if data[place + 16] == af])
     return listing
 
 
 class NextHops(Mapping[int, tuple["NextHop", ...]]):
-    """The legs of next hop objects by number, listed when one is first wanted; there are none before Linux 5.3.
+    """The next hops of next hop objects by number, listed on first use; they exist since Linux 5.3.
 
-    By default the kernel spells out the legs of a route by such an object, and nothing is wanted here.
+    By default the kernel includes the next hops in a route that uses such an object, and nothing is listed here.
     """
 
     def __init__(self, channel: Channel, names: Mapping[int, str]) -> None:
-        """Ask for nothing yet; `names` are those of devices."""
+        """List nothing yet; `names` are the names of devices."""
         self._channel, self._names = channel, names
 
     @cached_property

@@ -1,9 +1,9 @@
-"""Routes out of messages, many at a time: what a hundred thousand say, learned from reading few of them.
+"""Routes from messages, many at a time: 100,000 routes are read by decoding only a few of them.
 
-A message is struct nlmsghdr and struct rtmsg, then attributes; the kernel puts the table and the destination first.
-What is left of a message when its destination is cut out tells its shape: the first such message is read whole, the
-others have its number. Neighbours of one size are taken at once, for what each of them has in the same place is a slice
-of the bytes. A message that is built in another way is read whole.
+A message is struct nlmsghdr and struct rtmsg, then attributes; the kernel puts the table and the destination first. The
+bytes of a message without its destination identify its shape: the first such message is decoded in full, the others
+refer to it by number. Neighbours of one size are read together, because the same field of all of them is a slice of the
+bytes. A message with a different layout is decoded in full.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ if TYPE_CHECKING:
 
 __all__ = ["RouteReader"]
 
-# Where the family is, the length of the destination, what else is said before the destination, and the destination.
+# The offsets of the family, of the destination's length, and of the other fields before the destination.
 _FAMILY, _LENGTH, _SAID = HEADER.size, HEADER.size + 1, HEADER.size + 2
-_HEADS = struct.Struct("=HHIHH")  # the table, and the head of the destination
+_HEADS = struct.Struct("=HHIHH")  # the table, and the header of the destination
 _DST = HEADER.size + RTMSG.size + _HEADS.size
-# Within what is said before the destination.
+# The offset within the fields before the destination.
 _HEADS_AT = _DST - _HEADS.size - _SAID
-_NEXTHOP = ATTRIBUTE.pack(8, n.RTA_NH_ID)  # what an attribute begins with that names a next hop object
+_NEXTHOP = ATTRIBUTE.pack(8, n.RTA_NH_ID)  # the first bytes of an attribute with a next hop object
 _WIDTHS = {AF_OF[IPV4]: 4, AF_OF[IPV6]: 16}
-# Its size, family, and the length of its destination.
+# Size, family, and the length of the destination.
 _OUTLINE = struct.Struct("=I12xBB")
-# So many neighbours are looked for at once; and where there are fewer, each is taken by itself.
+# At most this many neighbours are read together; if there are fewer than the second number, each separately.
 _MOST, _FEW = 4096, 64
 
 
 class _Layout(NamedTuple):
-    """Where messages of one size and family have what."""
+    """Where the fields of messages of one size and family are."""
 
     said: struct.Struct
     network: struct.Struct
@@ -60,25 +60,25 @@ def _layout(size: int, width: int) -> _Layout:
 
 
 class RouteReader:
-    """Reads routes; of those whose messages differ by the destination only, it reads one whole."""
+    """Reads routes; of those whose messages differ only in the destination, it decodes one in full."""
 
     def __init__(self, read: Callable[[bytes], Route], *, read_now: Callable[[bytes], Route] | None = None) -> None:
-        """`read` makes the route of a message, at any time; `read_now` at once, of one that names a next hop object."""
+        """`read` decodes a message at any later time; `read_now` at once, for one with a next hop object."""
         self._read, self._read_now, self._shapes = read, read_now or read, Shapes()
         self._homes: list[tuple[int, int]] = []
         self._makers: dict[int, Callable[[Prefix], Route]] = {}
-        # By what a message of the usual build says before and behind its destination, the number of its shape.
+        # By the bytes before and after the destination of a message with the usual layout: the number of its shape.
         self._known: dict[tuple[bytes, bytes], int] = {}
         self._networks: list[int] = []
         self._lengths = bytearray()
         self._numbers = array("I")
 
     def table(self) -> RouteTable:
-        """The routes of all that was taken; the last call, for the table has these very columns."""
+        """The routes taken so far. Must be the last call, because the table uses these columns."""
         return RouteTable(self._networks, bytes(self._lengths), self._numbers, self._shapes, homes=self._homes)
 
     def route(self, message: bytes) -> Route:
-        """The route of one message, which is not taken."""
+        """The route of one message, which is not added to the table."""
         number, network, length = self._look(message, 0)
         make = self._makers.get(number)
         if make is not None:
@@ -103,7 +103,7 @@ class RouteReader:
             at += count
 
     def _take_all(self, piece: bytes, size: int, count: int) -> bool:
-        """Take messages that are one behind the other, if all of them are of this size, one family and usual."""
+        """Take adjacent messages if all of them have this size, the same family and the usual layout."""
         width = _WIDTHS.get(piece[_FAMILY], 0)
         if not width or size % 4 or size < _DST + width:
             return False
@@ -143,12 +143,12 @@ class RouteReader:
         return number, int.from_bytes(data[dst:rest], "big"), length
 
     def _learn(self, said: tuple[bytes, bytes], message: bytes, width: int) -> bool:
-        """Take note of a shape that has not come by; whether its message is of the usual build."""
+        """Store a new shape; return whether its message has the usual layout."""
         if width and len(message) >= _DST + width:
             head, number, table, size, kind = _HEADS.unpack_from(said[0], _HEADS_AT)
             if (head, number, size, kind) == (8, n.RTA_TABLE, 4 + width, n.RTA_DST):
                 self._known[said] = len(self._shapes)
-                named = _NEXTHOP in said[1]  # or a value that looks like it, which does no harm
+                named = _NEXTHOP in said[1]  # or a value that looks like one, which does no harm
                 self._shapes.add(self._read_now(message) if named else partial(self._read, message))
                 self._homes.append((FAMILY_OF[message[_FAMILY]], table))
                 return True
@@ -159,18 +159,18 @@ class RouteReader:
 
 
 def _neighbours(offsets: Sequence[int], at: int, size: int) -> int:
-    """How many messages of this size may be one behind the other from here on, by where they begin.
+    """How many messages of this size may be adjacent from here on, judged by their offsets.
 
-    It may be too many, where sizes differ and add up: whoever takes them compares the size of each.
+    It may be too many if different sizes add up: the caller compares the size of each.
     """
     begin, size = offsets[at], size + 3 & ~3
     return bisect_left(range(min(_MOST, len(offsets) - at)), 1, key=lambda it: offsets[at + it] != begin + size * it)
 
 
 def _differ_in_destination_only(piece: bytes, size: int, count: int, width: int) -> bool:
-    """Whether with the destinations blanked the messages are one and the same, as in large tables they mostly are.
+    """Whether the messages are equal without their destinations, as most are in large tables.
 
-    To know it of 100,000 routes takes 2 ms, and to look up the shape of each takes 20.
+    This takes 2 ms for 100,000 routes; looking up the shape of each takes 20 ms.
     """
     blank = bytearray(piece)
     for at in (_LENGTH, *range(_DST, _DST + width)):

@@ -6,18 +6,18 @@ Such a message has a header, a fixed part, and attributes in any order:
     struct rtmsg      family, dst_len, src_len, tos, table, protocol, scope, type, flags
     struct rtattr     length, number (RTA_…), value, zeros up to a multiple of four; then the next one
 
-rtmsg is older than most of what a route can have: what came later is an attribute. The number of a table may be too
-large for its byte in rtmsg, so RTA_TABLE says it again. An only leg has no place of its own: its flags are those of
-rtmsg, its device and its gateway are attributes of the route. Several legs are the value of one attribute,
-RTA_MULTIPATH: for each a struct rtnexthop (length, flags, weight less one, device), then its gateway as an attribute.
-A gateway of the other family is not RTA_GATEWAY but RTA_VIA, which begins with the family. The value of RTA_METRICS is
-attributes as well, with numbers of their own (RTAX_…).
+rtmsg is older than most fields of a route: the newer ones are attributes. The number of a table may be too large for
+its byte in rtmsg, so RTA_TABLE repeats it. A single next hop has no structure of its own: its flags are those of rtmsg,
+its device and its gateway are attributes of the route. Several next hops are the value of one attribute, RTA_MULTIPATH:
+for each a struct rtnexthop (length, flags, weight minus one, device), then its gateway as an attribute. A gateway of
+the other family is not RTA_GATEWAY but RTA_VIA, which begins with the family. The value of RTA_METRICS consists of
+attributes with numbers of their own (RTAX_…).
 
-`ROUTE` and `LEG` have a row for each field of Route and of NextHop: where it is in a message, how it is written there
-and how it is read. To add a field, add a row. An attribute without a row is passed over when a message is read.
+`ROUTE` and `LEG` have a row for each field of Route and of NextHop: where it is in a message, how it is written and how
+it is read. To add a field, add a row. Attributes without a row are skipped when a message is read.
 
-In a message of ours the destination is the first attribute, and an only leg's gateway the second. So routes that differ
-in these alone have messages that differ in known places: ChangeEncoder encodes one of them, and fills the destination,
+In our messages the destination is the first attribute, and the gateway of a single next hop the second. So messages of
+routes that differ only in these differ in known places: ChangeEncoder encodes one of them, and fills the destination,
 gateway and sequence number of each of the others into its message.
 """
 
@@ -98,22 +98,21 @@ _RTNH_F_DEAD, _RTNH_F_PERVASIVE, _RTNH_F_ONLINK, _RTNH_F_LINKDOWN = 0x1, 0x2, 0x
 RTMSG = struct.Struct("=8BI")
 _RTMSG_FIELDS = ("family", "dst_len", "src_len", "tos", "table", "protocol", "scope", "type", "flags")
 _RTNEXTHOP = struct.Struct("=HBBI")
-_RTNEXTHOP_FIELDS = ("flags", "hops", "ifindex")  # behind its length
+_RTNEXTHOP_FIELDS = ("flags", "hops", "ifindex")  # after its length
 DESTINATION_AT = HEADER.size + RTMSG.size + ATTRIBUTE.size
-"""Where the destination is, in messages of which it is the first attribute."""
+"""The offset of the destination in messages where it is the first attribute."""
 _DST_LEN_AT = HEADER.size + _RTMSG_FIELDS.index("dst_len")
 _WORD, _SHORT = struct.Struct("=I"), struct.Struct("=H")
-_LAST_TABLE_IN_RTMSG, _RT_TABLE_COMPAT = 255, 252  # the latter says: see the attribute
+_LAST_TABLE_IN_RTMSG, _RT_TABLE_COMPAT = 255, 252  # the latter means: see the attribute
 _TYPES = {name: number for number, name in enumerate(ROUTE_TYPES)}
 
 
 class _Parts(NamedTuple):
-    """A message, or one leg of several, in parts: the fixed ones by name, attributes and metrics by number.
+    """A message, or one of several next hops, in parts: the fixed ones by name, attributes and metrics by number.
 
-    An only leg is in the parts of its route, as if these were of a struct rtnexthop too.
+    A single next hop is in the parts of its route, as if these included a struct rtnexthop.
 
-    `device` gives a device's number for its name where something is written, and the name for the number where it is
-    read.
+    `device` converts a device's name to its number when writing, and its number to its name when reading.
     """
 
     family: int
@@ -124,18 +123,18 @@ class _Parts(NamedTuple):
 
 
 class _Row:
-    """Where a field is in a message. Here: in the fixed part, under the same name."""
+    """Where a field is in a message. This class: in the fixed part, under the same name."""
 
     def __init__(self, field: str, number: int = 0) -> None:
         """The field of Route or NextHop, and the number of its attribute, metric or flag."""
         self.field, self.number = field, number
 
     def write(self, said: Any, parts: _Parts) -> None:
-        """Put the field of this route or leg into the message."""
+        """Write the field of this route or next hop into the message."""
         parts.fixed[self.field] = getattr(said, self.field)
 
     def read(self, parts: _Parts) -> Any:
-        """The value of the field; 0 or None where the message does not say it."""
+        """The value of the field; 0 or None if the message does not have it."""
         return parts.fixed[self.field]
 
 
@@ -150,7 +149,7 @@ class _Type(_Row):
 
 
 class _Destination(_Row):
-    """The address in an attribute, which a default route need not have; the length in the fixed part."""
+    """The address in an attribute, which a default route may lack; the length in the fixed part."""
 
     def write(self, said: Any, parts: _Parts) -> None:
         prefix = said.prefix
@@ -165,7 +164,7 @@ class _Destination(_Row):
 
 
 class _Number(_Row):
-    """An attribute of four bytes; 0 is as good as none."""
+    """An attribute of four bytes; 0 means the same as a missing attribute."""
 
     otherwise: int | None = 0
 
@@ -186,7 +185,7 @@ class _Optional(_Number):
 
 
 class _Table(_Number):
-    """An attribute of four bytes; in the fixed part as well, where it has one."""
+    """An attribute of four bytes; also in the fixed part if it fits there."""
 
     def write(self, said: Any, parts: _Parts) -> None:
         parts.fixed["table"] = said.table if said.table <= _LAST_TABLE_IN_RTMSG else _RT_TABLE_COMPAT
@@ -197,7 +196,7 @@ class _Table(_Number):
 
 
 class _Metric(_Row):
-    """A number among the metrics. Linux takes 0 for none."""
+    """A number among the metrics. Linux treats 0 as missing."""
 
     def write(self, said: Any, parts: _Parts) -> None:
         if value := getattr(said, self.field):
@@ -230,7 +229,7 @@ class _Source(_Row):
         address = said.prefsrc
         if address is not None:
             if address.version != parts.family:
-                raise struct.error(f"the source {address} is of another family than the route")
+                raise struct.error(f"the preferred source {address} and the route have different address families")
             parts.attributes[self.number] = address.packed
 
     def read(self, parts: _Parts) -> Any:
@@ -238,9 +237,10 @@ class _Source(_Row):
 
 
 class _Legs(_Row):
-    """One leg among the route's own attributes, several in one attribute.
+    """A single next hop in the route's own attributes, several in one attribute.
 
-    A route by a next hop object is listed with the object's legs, and may be handed back so; they are not written.
+    A route with a next hop object is listed with the object's next hops, and may be passed back like that; they are not
+    written.
     """
 
     def write(self, said: Any, parts: _Parts) -> None:
@@ -264,7 +264,7 @@ class _Legs(_Row):
 
 
 class _Device(_Row):
-    """A device, by its number; 0 is none."""
+    """A device, by its number; 0 means none."""
 
     def write(self, said: Any, parts: _Parts) -> None:
         parts.fixed["ifindex"] = 0 if said.dev is None else parts.device(said.dev)
@@ -275,7 +275,7 @@ class _Device(_Row):
 
 
 class _Gateway(_Row):
-    """An address: of the route's family, or behind the number of its own."""
+    """An address: of the route's family, or of the other one, then preceded by that family's number."""
 
     def write(self, said: Any, parts: _Parts) -> None:
         gateway = said.gateway
@@ -291,7 +291,7 @@ class _Gateway(_Row):
 
 
 class _Weight(_Row):
-    """The weight less one."""
+    """The weight minus one."""
 
     def write(self, said: Any, parts: _Parts) -> None:
         parts.fixed["hops"] = said.weight - 1
@@ -301,7 +301,7 @@ class _Weight(_Row):
 
 
 class _Flag(_Row):
-    """A bit of the flags that can be asked for."""
+    """A flag that can be requested."""
 
     def write(self, said: Any, parts: _Parts) -> None:
         parts.fixed["flags"] |= self.number * getattr(said, self.field)
@@ -311,7 +311,7 @@ class _Flag(_Row):
 
 
 class _Remark(_Flag):
-    """A bit of the flags that is the kernel's own remark: nobody asks for it."""
+    """A flag that only the kernel sets; it is not written."""
 
     def write(self, said: Any, parts: _Parts) -> None:
         pass
@@ -332,7 +332,7 @@ ROUTE = (
     _Optional("nexthop_id", n.RTA_NH_ID),
     _Unread("unread"),
 )
-"""Where each field of a Route is; the destination is written first, then an only leg's gateway."""
+"""Where each field of a Route is; the destination is written first, then the gateway of a single next hop."""
 
 LEG = (
     _Gateway("gateway"),
@@ -350,9 +350,9 @@ _READ_LEG = tuple((row.field, row.read) for row in LEG)
 
 
 def encode_change(verb: Verb, route: Route, index_of: Callable[[str], int], *, sequence: int = 0) -> bytes:
-    """The message that makes this change; `index_of` gives a device's number, or raises.
+    """The message that makes this change; `index_of` returns a device's number, or raises.
 
-    struct.error where a number does not fit into its place.
+    struct.error if a number does not fit into its field.
     """
     kind, flags = _VERBS[verb]
     family = route.prefix.family
@@ -367,11 +367,11 @@ def encode_change(verb: Verb, route: Route, index_of: Callable[[str], int], *, s
 
 
 def read_route(data: bytes, names: Mapping[int, str], nexthops: Mapping[int, tuple[NextHop, ...]]) -> Route:
-    """The route of one message, without what is not known of it.
+    """The route of one message, without unknown attributes.
 
-    The legs of a next hop object that the kernel did not spell out are taken from `nexthops`.
+    If the kernel did not include the next hops of a next hop object, they are taken from `nexthops`.
     """
-    fixed = dict(zip(_RTMSG_FIELDS, RTMSG.unpack_from(data, HEADER.size), strict=False))  # a check takes longer
+    fixed = dict(zip(_RTMSG_FIELDS, RTMSG.unpack_from(data, HEADER.size), strict=False))  # strict would be slower
     attributes = attributes_of(data, HEADER.size + RTMSG.size)
     metrics = attributes_of(attributes[_RTA_METRICS], 0) if _RTA_METRICS in attributes else {}
     parts = _Parts(FAMILY_OF[fixed["family"]], lambda index: name_of(index, names), fixed, attributes, metrics)
@@ -393,7 +393,7 @@ def _read_leg(parts: _Parts) -> NextHop:
 
 
 def _pack_leg(leg: NextHop, route: _Parts) -> bytes:
-    """One of several."""
+    """Pack one of several next hops."""
     parts = route._replace(fixed=dict.fromkeys(_RTNEXTHOP_FIELDS, 0), attributes={})
     _write_leg(leg, parts)
     attributes = pack_attributes(parts.attributes.items())
@@ -419,37 +419,37 @@ def _address(packed: bytes | None) -> IP | None:
 
 
 def read_leg(index: int, gateway: bytes, flags: int, names: Mapping[int, str]) -> NextHop:
-    """A leg that is told elsewhere: by its device's number, its gateway if it has one, and its flags (RTNH_F_…)."""
+    """A next hop from its device's number, its gateway if it has one, and its flags (RTNH_F_…)."""
     fixed = {"flags": flags, "hops": 0, "ifindex": index}
     return _read_leg(_Parts(IPV4, lambda number: name_of(number, names), fixed, {_RTA_GATEWAY: gateway}, {}))
 
 
 def name_of(index: int, names: Mapping[int, str]) -> str:
-    """The device's name; one that came after the devices were listed is called by its number, as `ip` does."""
+    """The device's name; a device created after the devices were listed is named by its number, as in `ip`."""
     return names.get(index) or f"if{index}"
 
 
-# All that an only leg says but for its gateway, and all that a route says but for its destination and legs; whatever
-# field is added to them some day, routes that differ in it have different shapes.
+# All fields of a single next hop except the gateway, and all fields of a route except destination and next hops. Fields
+# added later are included, so routes that differ in them have different shapes.
 _said_by_leg = attrgetter(*(field.name for field in attrs.fields(NextHop) if field.name != "gateway"))
 _said_by_route = attrgetter(*(field.name for field in attrs.fields(Route) if field.name not in {"prefix", "legs"}))
-# A template's own, and the size of an address: `pack`, `between`.
+# The template's own `pack` and `between`, and the size of an address.
 _Filling: TypeAlias = "tuple[Callable[..., bytes], int, bytes, bytes, bytes, bytes, bytes]"
 _MOST_SHAPES = 4096
 
 
 class ChangeEncoder:
-    """Changes as messages: of each shape one is encoded, and the others are filled into it.
+    """Encodes changes as messages: one per shape is encoded, and the others are filled into its template.
 
-    Why: to encode a route takes 6 µs, to fill one in 0.8 µs, and the kernel installs it in 3 µs. A shape is all that a
-    change says but for the destination and an only leg's gateway.
+    Encoding a route takes 6 µs, filling one in 0.8 µs, and the kernel installs it in 3 µs. A shape is everything in a
+    change except the destination and the gateway of a single next hop.
     """
 
     def __init__(self, index_of: Callable[[str], int]) -> None:
-        """`index_of` gives a device's number, or raises; each device is asked for once."""
+        """`index_of` returns a device's number, or raises; it is called once per device."""
         self._index_of = cache(index_of)
         self._shapes: dict[tuple[object, ...], _Filling] = {}
-        self._shape: tuple[object, ...] = ()  # the last one, and what it is filled into
+        self._shape: tuple[object, ...] = ()  # the last shape, and its template
         self._filling: _Filling
 
     def message(self, change: Change, sequence: int) -> bytes:
@@ -462,11 +462,11 @@ class ChangeEncoder:
             leg = legs[0]
             if leg.gateway is not None:
                 gateway = leg.gateway.packed
-            # The size of the gateway tells its family, and whether there is one.
+            # The size of the gateway shows its family, and whether there is one.
             shape = (change.verb, prefix.family, len(gateway), _said_by_leg(leg), _said_by_route(route))
         else:
             shape = (change.verb, prefix.family, legs, _said_by_route(route))
-        if shape != self._shape:  # neighbours mostly have one shape, and to compare takes less than to hash
+        if shape != self._shape:  # neighbours usually have one shape, and comparing is faster than hashing
             self._filling = self._shapes.get(shape) or self._learn(shape, change, gateway)
             self._shape = shape
         fill, width, head, port, fixed, between, rest = self._filling
@@ -474,7 +474,7 @@ class ChangeEncoder:
         return fill(head, sequence, port, prefix.length, fixed, network, between, gateway, rest)
 
     def _learn(self, shape: tuple[object, ...], change: Change, gateway: bytes) -> _Filling:
-        """What a message of this shape is filled into."""
+        """The template for messages of this shape."""
         prefix = change.route.prefix
         encoded = encode_change(change.verb, change.route, self._index_of)
         width = width_of(prefix.family) // 8
@@ -484,7 +484,7 @@ class ChangeEncoder:
         places = (SEQUENCE, (_DST_LEN_AT, "B"), (DESTINATION_AT, f"{width}s"), (begin, f"{len(gateway)}s"))
         template = Template(encoded, *places)
         if template.fill(0, prefix.length, prefix.network.to_bytes(width, "big"), gateway) != encoded:
-            raise AssertionError(f"in the message to {change} something is not in its place")
+            raise AssertionError(f"in the message to {change} a field is not at its expected offset")
         if len(self._shapes) >= _MOST_SHAPES:
             self._shapes.clear()
         head, port, fixed, between, rest = template.between

@@ -1,8 +1,8 @@
-"""Hearing of changes: by a watch, which says that something may have changed, and while a snapshot is being read.
+"""Listening for changes: a watch, which reports that something may have changed, and a guard during a snapshot.
 
-A watch never says what has changed. A reading that went on meanwhile is told whether it may have been spoilt: on a busy
-host something changes all the time, and what is about other tables, or about other places of the table, does not matter
-to whoever asked for a few prefixes.
+A watch does not report what has changed. For a snapshot, only changes that may make it inconsistent matter: on a busy
+host something changes all the time, but changes in other tables, or elsewhere in the table, do not affect a reading of
+a few prefixes.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ if TYPE_CHECKING:
 
 __all__ = ["EVERYTHING", "NetlinkWatch", "Wanted", "disturbed"]
 
-_LONGEST = 3600.0  # seconds that poll waits at a time; it cannot count to infinity
+_LONGEST = 3600.0  # the longest wait of one poll call, in seconds; it does not accept infinity
 _ROOM = 1 << 16
 _ROUTES = frozenset({n.RTM_NEWROUTE, n.RTM_DELROUTE})
-# Until the first rule of a namespace IPv4 keeps the two in one.
+# Until a namespace gets its first custom rule, IPv4 keeps these two merged.
 _MERGED = frozenset({TABLE_LOCAL, TABLE_MAIN})
 
 
-@attrs.frozen(slots=False)  # for what is cached
+@attrs.frozen(slots=False)  # slots would prevent cached_property
 class Wanted:
-    """Which routes are wanted; None is all."""
+    """Which routes are wanted; None means all."""
 
     family: int | None = None
     table: int | None = None
@@ -52,10 +52,10 @@ class Wanted:
     prefixes: frozenset[Prefix] | None = None
 
     def disturbed_by(self, route: Route) -> bool:
-        """Whether the reading may be wrong after a change of this route, also of one that is not wanted.
+        """Whether the reading may be wrong after a change of this route, even if this route is not wanted.
 
-        The kernel goes on where it was before a pause: in IPv4 by the first address and by counting what begins there,
-        in IPv6 by counting all that it has told of the table.
+        After each part of a list, the kernel continues where it was: in IPv4 by the first address and the number of
+        routes that begin there, in IPv6 by the number of routes already sent from the table.
         """
         table, prefix = route.table, route.prefix
         if self.table is not None and table != self.table and not {table, self.table} <= _MERGED:
@@ -71,7 +71,7 @@ EVERYTHING = Wanted()
 
 
 def disturbed(guard: socket.socket, wanted: Wanted) -> bool:
-    """Whether anything was heard that may have spoilt the reading; also when more came than could be heard."""
+    """Whether a change was reported that may have spoilt the reading; True too if reports were lost."""
     guard.settimeout(0)
     while True:
         try:
@@ -96,40 +96,41 @@ def _places(data: bytes) -> Iterator[int]:
 def _disturbs(data: bytes, offset: int, wanted: Wanted) -> bool:
     size, kind, *_ = HEADER.unpack_from(data, offset)
     if kind not in _ROUTES:
-        return True  # what becomes of devices and addresses takes routes along, silently
+        return True  # a change of a device or address also removes routes, without a report
     return wanted.disturbed_by(read_route(data[offset : offset + size], {}, {}))
 
 
 class NetlinkWatch:
-    """A listener with a socket of its own, so that a burst which overflows it disturbs nobody."""
+    """A listener with its own socket, so that a burst that overflows it does not affect anything else."""
 
     def __init__(self, make: Callable[[], socket.socket]) -> None:
-        """Begin to listen; `make` makes the socket, which has joined the groups."""
+        """Begin to listen; `make` opens the socket, which has joined the groups."""
         self._make = make
         self._closed = False
-        # Whether something may have been missed, which makes the next wait a short one.
+        # Whether something may have been missed; then the next wait returns at once.
         self._missed = False
-        # Held by whoever uses or changes the ends of the pipe; by a thread and a signal's handler in it, twice.
+        # Held while the ends of the pipe are used or changed; reentrant, because a signal handler may run in the same
+        # thread.
         self._lock = threading.RLock()
         self._open()
 
     def _open(self) -> None:
         self._socket, self._pid = self._make(), os.getpid()
         self._socket.settimeout(0)
-        # A pair of pipe ends, on which wake() can be called before, during and between waits.
+        # A pipe, so that wake() can be called before, during and between waits.
         wakened, waker = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._wakened, self._waker = FileIO(wakened), FileIO(waker, "w")
 
     def _make_mine(self) -> None:
-        """In a forked child: the parent reads what comes to its socket; what this child missed, nobody knows."""
+        """In a forked child: open a new socket, because the parent reads the old one; changes may have been missed."""
         if self._pid != os.getpid():
             with self._lock:
                 self._release()
                 self._open()
                 self._missed = True
 
-    def wait(self, timeout: float, *, clock: Clock | None = None) -> bool:  # noqa: ARG002  a kernel has its own time
-        """Wait for a change since the last wait: True; False when the seconds are over or wake() was called."""
+    def wait(self, timeout: float, *, clock: Clock | None = None) -> bool:  # noqa: ARG002  it uses the machine's clock
+        """Wait for a change since the last wait: True; False after `timeout` seconds or wake()."""
         self._usable()
         self._make_mine()
         poll = select.poll()
@@ -151,14 +152,14 @@ class NetlinkWatch:
                 return False
 
     def wake(self) -> None:
-        """End a wait that is under way, or the next one, from any thread."""
+        """End the present or the next wait, from any thread."""
         with self._lock:
             if not self._closed:
                 self._make_mine()
-                self._waker.write(b"\0")  # or nothing, when it was woken 65,536 times already
+                self._waker.write(b"\0")  # a full pipe (65,536 wakes) ignores it
 
     def close(self) -> None:
-        """Stop listening. Fine to call twice."""
+        """Stop listening. May be called twice."""
         with self._lock:
             self._closed = True
             self._release()
@@ -176,7 +177,7 @@ class NetlinkWatch:
             pass
 
     def _drain(self) -> bool:
-        """Take all that has come, as one change. A burst that did not fit is one too, and listening goes on."""
+        """Read everything that came, as one change. A burst that overflowed the buffer counts too."""
         while True:
             try:
                 self._socket.recv(1)

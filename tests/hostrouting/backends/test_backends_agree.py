@@ -1,4 +1,4 @@
-"""NetlinkBackend on Linux and the fake kernel are one backend: the same batches, the same outcomes, words and tables."""
+"""NetlinkBackend on Linux and the fake kernel agree: the same batches give the same outcomes, texts and tables."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ PATHLESS: list[RouteType] = ["blackhole", "unreachable", "prohibit", "throw"]
 
 
 def seldom(usual: Any, *others: Any, of: int = 5) -> st.SearchStrategy[Any]:
-    """Mostly this, now and then something else."""
+    """Mostly this value, sometimes another one."""
     return st.sampled_from([usual] * of + list(others))
 
 
 @st.composite
 def routes(draw: st.DrawFn, family: int) -> Route:
-    """A route to one of three places, right or wrong in any way in which a Route can be."""
+    """A route to one of three places, valid or invalid in any way in which a Route can be."""
     devices = seldom("eth0", "ib0", "gone0", "idle0", "n\udcffx", None)
     legs = st.builds(
         lambda dev, gateway, weight, onlink: NextHop(dev, gateway=gateway, weight=weight, onlink=onlink),
@@ -81,9 +81,9 @@ def routes(draw: st.DrawFn, family: int) -> Route:
 
 @st.composite
 def batches(draw: st.DrawFn, family: int) -> list[list[Change]]:
-    """Changes of a handful of routes, in a few batches: so that what is deleted is there now and then."""
+    """Changes of a few routes, in a few batches, so that a deleted route sometimes exists."""
     pool = draw(st.lists(routes(family), min_size=2, max_size=5))
-    # Some differ in one thing only.
+    # Some differ in one field only.
     pool += [attrs.evolve(it, **{name: value}) for it in pool[:2] for name, value in [draw(st.sampled_from(TWISTS))]]
     verbs: list[Verb] = ["add", "append", "prepend", "replace", "delete", "delete"]
     changes = st.builds(Change, st.sampled_from(verbs), st.sampled_from(pool))
@@ -96,7 +96,7 @@ TWISTS: list[tuple[str, Any]] = [("mtu", 1400), ("metric", 0), ("metric", 1024),
 
 @pytest.fixture(scope="module")
 def linux() -> Iterator[NetlinkBackend]:
-    """A namespace with two devices that are up, one that is down."""
+    """A namespace with two devices that are up and one that is down."""
     with private_namespace() as namespace:
         names = ("eth0", "ib0", "idle0")
         namespace.batch(
@@ -125,20 +125,20 @@ def fake() -> MemoryBackend:
 
 
 def table(backend: RouteBackend, family: int) -> list[Route]:
-    """The routes that the tests are about, in the kernel's order."""
+    """The routes used by the tests, in the kernel's order."""
     return list(backend.snapshot(family=family, prefixes=PREFIXES[family]).routes)
 
 
 def empty(backend: RouteBackend, family: int) -> None:
-    """Delete all of them, one after the other: what cannot be told apart goes when it is first."""
+    """Delete all of them, one after the other: indistinguishable routes are deleted when they are first."""
     while standing := table(backend, family):
         assert any(outcome.ok for outcome in backend.change(Change("delete", route) for route in standing))
 
 
 def told(outcomes: tuple[Outcome, ...]) -> list[tuple[object, ...]]:
-    """Of each change what became of it: the kind of error and its number.
+    """The result of each change: the class of the error and its number.
 
-    For a single one also the words, without the kernel's own. (In a batch the details are found afterwards.)
+    For a single change also the text, without the kernel's own. (In a batch the details are read afterwards.)
     """
     words = [str(it.error).partition(" (kernel:")[0] for it in outcomes] if len(outcomes) == 1 else [""] * len(outcomes)
     return [
@@ -160,12 +160,12 @@ SIX = Route.to("2001:db8:1::/64", dev="eth0", protocol=213, metric=0)
     deadline=None,
     max_examples=2000 if LONG else 150,
     suppress_health_check=list(HealthCheck),
-    # To shrink takes minutes, which are to be had at a desk.
+    # Shrinking takes minutes, so it only runs interactively.
     phases=[Phase.explicit, Phase.generate, *([Phase.shrink] if LONG else [])],
 )
 @given(data=st.data())
 def test_same_batches_same_outcomes(linux: NetlinkBackend, family: int, data: st.DataObject) -> None:
-    """Whatever is asked for, in however many batches: every outcome, its words, and the table are the same."""
+    """For any batches, every outcome, its text, and the table are the same."""
     empty(linux, family)
     kernel = fake()
     for batch in data.draw(batches(family)):
@@ -175,7 +175,7 @@ def test_same_batches_same_outcomes(linux: NetlinkBackend, family: int, data: st
 
 
 def test_what_went_is_gone_for_every_protocol(linux: NetlinkBackend) -> None:
-    """A route that a batch deletes by its protocol is not in the way of one that is deleted whatever its protocol."""
+    """A route deleted with its protocol does not affect the deletion of one with any protocol."""
     ours = Route.to("192.0.2.0/24", type="throw", protocol=213, metric=5)
     anyones = attrs.evolve(ours, protocol=0)
     standing = [Change("append", ours), Change("append", anyones)]
@@ -188,7 +188,7 @@ def test_what_went_is_gone_for_every_protocol(linux: NetlinkBackend) -> None:
 
 
 def test_a_gateway_that_is_none(linux: NetlinkBackend) -> None:
-    """A batch deletes what it has just added, also where the kernel has dropped a gateway of 0.0.0.0 from it."""
+    """A batch deletes what it has just added, even if the kernel dropped a gateway of 0.0.0.0 from it."""
     legs = (NextHop("ib0", gateway=as_ip("0.0.0.0")), *ECMP.legs[1:])  # noqa: S104  a gateway that is none
     batch = [Change(verb, attrs.evolve(ECMP, legs=legs)) for verb in ("delete", "append", "delete")]
     empty(linux, 4)
@@ -227,7 +227,7 @@ def test_a_gateway_that_is_none(linux: NetlinkBackend) -> None:
     ids=lambda it: " | ".join(map(str, it)) if isinstance(it, list) else str(it),
 )
 def test_the_very_route_or_none(linux: NetlinkBackend, standing: list[Route], asked: Route) -> None:
-    """A delete takes the route that is this in everything it says, or none and says why; nothing else ever goes."""
+    """A delete deletes the route that is equal in every field, or none and gives the reason."""
     family = asked.prefix.family
     empty(linux, family)
     kernel = fake()
@@ -243,7 +243,7 @@ def test_the_very_route_or_none(linux: NetlinkBackend, standing: list[Route], as
     empty(linux, family)
 
 
-# Of the second Linux keeps no size of packets at all.
+# For the second one Linux stores no packet size.
 THIN, NOUGHT = (attrs.evolve(GATED, mtu=mtu) for mtu in (1400, 0))
 MISSING = attrs.evolve(GATED, prefix=PREFIXES[4][1])
 
@@ -262,7 +262,7 @@ MISSING = attrs.evolve(GATED, prefix=PREFIXES[4][1])
 def test_a_delete_knows_what_was_done_before_it(
     linux: NetlinkBackend, batch: list[tuple[Verb, Route]], done: list[bool]
 ) -> None:
-    """In a batch whose first delete had the table read, each later one finds it as it is by then."""
+    """In a batch whose first delete caused the table to be read, each later one finds it in its present state."""
     empty(linux, 4)
     changes = [Change("delete", MISSING), *(Change(verb, route) for verb, route in batch)]
     found = [told(backend.change(changes)) for backend in (linux, fake())]
@@ -272,7 +272,7 @@ def test_a_delete_knows_what_was_done_before_it(
 
 
 def test_more_legs_than_a_message_holds(linux: NetlinkBackend) -> None:
-    """A route with thousands of legs is refused in words; what stands beside it in the batch is done."""
+    """A route with thousands of next hops is refused with a message; its neighbours in the batch are done."""
     legs = tuple(NextHop("eth0", gateway=as_ip(f"10.0.0.{at % 200 + 6}")) for at in range(5000))
     batch = [Change("add", attrs.evolve(GATED, legs=legs)), Change("add", GATED)]
     empty(linux, 4)

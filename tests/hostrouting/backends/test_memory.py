@@ -1,4 +1,4 @@
-"""MemoryBackend: what it has beyond the promises, and the facts that Linux is known for, one by one."""
+"""MemoryBackend: its methods beyond the contract, and known facts about Linux, one by one."""
 
 import errno
 from collections.abc import Callable
@@ -22,29 +22,29 @@ def ours(prefix: str, gateway: str | None = "10.0.0.1", dev: str = "eth0", metri
 
 
 def do(kernel: MemoryBackend, verb: Verb, route: Route) -> RouteRefused | None:
-    """What became of one change."""
+    """The result of one change."""
     (outcome,) = kernel.change([Change(verb, route)])
     return outcome.error
 
 
 def at(kernel: MemoryBackend, prefix: Prefix) -> list[str]:
-    """The routes of this prefix in the table main."""
+    """The routes of this prefix in table main."""
     routes = kernel.snapshot(family=prefix.family, table=254).routes
     return [f"{'/'.join(it.devs)} {it.protocol}" for it in routes if it.prefix == prefix]
 
 
 def refused(happening: Callable[[], object]) -> tuple[int | None, str]:
-    """The errno and the words with which something is refused."""
+    """The errno and the text of a refusal."""
     with pytest.raises(BackendError) as caught:
         happening()
     return caught.value.errno, caught.value.kernel
 
 
 class TestRoutes:
-    """The facts about routes that this library is built on."""
+    """The facts about routes that this library relies on."""
 
     def test_replace_takes_a_connected_route_for_good(self) -> None:
-        """`replace` overwrites ib0's own route; deleting ours does not bring it back, down and up puts it last."""
+        """`replace` overwrites ib0's own route; deleting ours does not restore it, and after down and up it is last."""
         kernel = h200()
         assert do(kernel, "replace", ours(str(FABRIC))) is None
         assert at(kernel, FABRIC)[:2] == ["eth0 213", "ib1 2"]
@@ -64,14 +64,14 @@ class TestRoutes:
         assert len(at(kernel, FABRIC)) == 8
 
     def test_the_refusal_names_gateway_device_and_addresses(self) -> None:
-        """A gateway that is not on-link is told together with the device and what that is on."""
+        """A gateway that is not on-link is reported with the device and its addresses."""
         error = do(plain_vm(), "add", ours("192.0.2.0/24", gateway="203.0.113.1"))
         assert isinstance(error, GatewayNotOnLink)
         assert "gateway 203.0.113.1 is not on-link on eth0 (10.0.0.4/24)" in str(error)
         assert (error.errno, error.kernel) == (errno.ENETUNREACH, "Nexthop has invalid gateway")
 
     def test_somebody_else_deletes_as_ip_does(self) -> None:
-        """`ip route del PREFIX` takes the first route of the prefix, whoever owns it; ours takes its very own."""
+        """`ip route del PREFIX` deletes the first route of the prefix, whoever added it; our delete does not."""
         kernel = plain_vm()
         assert do(kernel, "add", ours("192.0.2.0/24", metric=7)) is None
         assert isinstance(do(kernel, "delete", ours("192.0.2.0/24")), NoSuchRoute)
@@ -79,7 +79,7 @@ class TestRoutes:
         assert kernel.snapshot(protocol=OURS).routes == ()
 
     def test_delete_refuses_to_take_another_one(self) -> None:
-        """Where Linux would take away another route than the one that is meant, nothing is deleted."""
+        """If Linux would delete a different route, nothing is deleted."""
         kernel = plain_vm()
         first, second = ours("192.0.2.0/24", gateway="10.0.0.2"), ours("192.0.2.0/24", gateway=None)
         second = attrs.evolve(second, scope=0)
@@ -90,7 +90,7 @@ class TestRoutes:
         assert len(kernel.snapshot(protocol=OURS).routes) == 2
 
     def test_the_state_of_legs_is_not_asked_for(self) -> None:
-        """A route that was read back while its device had no carrier can be deleted and added as it is."""
+        """A route that was read while its device had no carrier can be deleted and added unchanged."""
         kernel = plain_vm()
         assert do(kernel, "add", ours("192.0.2.0/24")) is None
         kernel.set_carrier("eth0", carrier=False)
@@ -116,10 +116,10 @@ class TestRoutes:
 
 
 class TestWorld:
-    """What happens to a host, and what follows."""
+    """Events on a host, and their consequences."""
 
     def test_down_flushes_and_up_restores_connected_routes_only(self) -> None:
-        """Admin down takes every route of the device; up brings back those of its addresses, and no other."""
+        """Setting a device down deletes its routes; setting it up restores those of its addresses, and no others."""
         kernel = plain_vm()
         kernel.set_down("eth0")
         assert kernel.snapshot(family=4, table=254).routes == ()
@@ -127,7 +127,7 @@ class TestWorld:
         assert [str(it.prefix) for it in kernel.snapshot(family=4, table=254).routes] == ["10.0.0.0/24"]
 
     def test_the_last_address_takes_every_route(self) -> None:
-        """An address that goes leaves routes by gateways; with the last one they go too."""
+        """Deleting an address keeps routes by gateways; deleting the last one deletes them."""
         kernel = plain_vm()
         kernel.add_address("eth0", "192.0.2.4/24")
         kernel.delete_address("eth0", "10.0.0.4/24")
@@ -136,7 +136,7 @@ class TestWorld:
         assert kernel.snapshot(family=4, table=254).routes == ()
 
     def test_a_device_that_goes_leaves_its_rules(self) -> None:
-        """Rules for a device that is gone stay, and match nothing."""
+        """Rules for a deleted device stay, and match nothing."""
         kernel = plain_vm()
         kernel.add_link("wg0")
         rule = Rule(family=4, priority=5, action="blackhole", oif="wg0", protocol=3)
@@ -147,7 +147,7 @@ class TestWorld:
         assert isinstance(do(kernel, "add", ours("192.0.2.0/24", dev="wg0", gateway=None)), NoSuchDevice)
 
     def test_what_linux_refuses(self) -> None:
-        """Arranging the world fails with Linux's errno and words."""
+        """A refused change of the fake kernel raises Linux's errno and text."""
         kernel = plain_vm()
         rule = Rule(family=4, priority=9, action="goto", target=5)
         assert refused(lambda: kernel.add_link("eth0"))[0] == errno.EEXIST
@@ -162,7 +162,7 @@ class TestWorld:
         assert refused(lambda: kernel.delete_rule(Rule(family=4, priority=7, table=7)))[0] == errno.ENOENT
 
     def test_links_keep_what_they_were_given(self) -> None:
-        """A Link is added as it is, and gets an index of its own when it has none."""
+        """A Link is added unchanged, and gets a new index if it has none."""
         kernel = MemoryBackend()
         shown = kernel.add_link(Link(name="ib0", index=0, type=32, group=7, carrier=False))
         assert shown == Link(name="ib0", index=2, type=32, group=7, carrier=False)
@@ -170,7 +170,7 @@ class TestWorld:
 
 
 def test_it_prints_what_ip_prints() -> None:
-    """`str()` is what an operator would see: rules, then routes, with ECMP legs on lines of their own."""
+    """`str()` is what an operator would see: rules, then routes, with ECMP next hops on separate lines."""
     kernel = plain_vm()
     legs = tuple(NextHop("eth0", gateway=as_ip(f"10.0.0.{number}")) for number in (1, 2))
     assert do(kernel, "add", Route(Prefix.parse("192.0.2.0/24"), legs, protocol=OURS)) is None

@@ -33,7 +33,7 @@ ROUNDS = [pytest.param(number, id=f"round{number}") for number in range(10 if LO
 SETTINGS = settings(
     deadline=None,
     suppress_health_check=list(HealthCheck),
-    # To shrink a story takes minutes, which are to be had at a desk: there the long profile does it.
+    # Shrinking takes minutes, so it only runs interactively, with the long profile.
     phases=[Phase.explicit, Phase.generate, *([Phase.shrink] if LONG else [])],
 )
 
@@ -48,7 +48,7 @@ def compare(linux: RawKernel, fake: MemoryBackend, family: int) -> None:
 
 
 def places(routes: tuple[Route, ...], family: int) -> list[IP]:
-    """Every place at which an answer can change, and the last one before it."""
+    """Every place where an answer can change, and the address before it."""
     found = {edge for route in routes for edge in (route.prefix.first, route.prefix.last)}
     beyond = {edge + step for edge in found for step in (-1, 1)}
     multicast = 224 << 24 if family == IPV4 else 255 << 120
@@ -59,11 +59,11 @@ def compare_words(linux: RawKernel, fake: MemoryBackend, family: int) -> None:
     """Both print the same."""
     snapshot = fake.snapshot()
     option = f"-{family}"
-    # Our protocol has its name where hostrouting is installed.
+    # Our protocol is printed with its name if hostrouting is installed.
     text = linux.ip(option, "route", "show", "table", "all").replace("proto 213", "proto hostrouting")
-    # Known limit: Linux also says it of an IPv4 route with several legs that all of them are dead or without carrier.
+    # Known limit: for an IPv4 route with several next hops Linux also reports that all of them are dead or linkdown.
     text = re.sub(r"(?m)^(?!.* dev )(\S.*?)(?: dead| linkdown)+(?= |$)", r"\1", text)
-    # Known limit: of an IPv6 route that leads nowhere it also says that it was asked for as onlink.
+    # Known limit: for an IPv6 route without a next hop Linux also prints a requested onlink.
     text = re.sub(r"(?m)^((?:blackhole|unreachable|prohibit|throw) .* dev lo .*) onlink", r"\1", text)
     printed = [line.rstrip() for line in text.splitlines()]
     assert [line for line in printed if " far-" not in line] == list(print_routes(snapshot.routes, family))
@@ -73,7 +73,7 @@ def compare_words(linux: RawKernel, fake: MemoryBackend, family: int) -> None:
 
 
 def without_late_words(text: str) -> list[str]:
-    """The lines without what an `ip` of the time of Linux 6.1 does not know, or prints without its mask."""
+    """The lines without what an `ip` from the time of Linux 6.1 does not know, or prints without its mask."""
     return [
         re.sub(r" (?:dscp|flowlabel) \S+| sport (?:0x\S+|5)(?!\S)", "", line).rstrip() for line in text.splitlines()
     ]
@@ -89,7 +89,7 @@ def compare_lookups(linux: RawKernel, fake: MemoryBackend, family: int) -> None:
         if isinstance(said, int):
             assert answer == Answer(KIND_OF_ERRNO[said], None), (destination, said)
         elif family == IPV6 and answer.route is not None and len(answer.route.legs) > 1:
-            # Linux names the one leg that it happened to choose; the promise is all of them.
+            # Linux names the one next hop that it chose; the contract requires all of them.
             assert set(said.legs) <= set(answer.route.legs)
             assert (said.prefix, said.metric) == (answer.route.prefix, answer.route.metric)
         else:
@@ -98,7 +98,7 @@ def compare_lookups(linux: RawKernel, fake: MemoryBackend, family: int) -> None:
 
 
 def run(family: int, happening: list[Operation], sysctls: dict[str, bool], finish: Finish) -> None:
-    """Let all of it happen to both."""
+    """Do all of it to both."""
     wary = sysctls["ignore_linkdown"]
     with raw_kernel(**sysctls) as linux:
         fake = MemoryBackend(promote_secondaries=sysctls["promote_secondaries"])
@@ -119,7 +119,7 @@ def run(family: int, happening: list[Operation], sysctls: dict[str, bool], finis
 
 
 def worlds(family: int) -> st.SearchStrategy[tuple[list[Operation], dict[str, bool]]]:
-    """What happens, and in which world."""
+    """The events, and the host they happen to."""
     sysctls = st.fixed_dictionaries({"promote_secondaries": st.booleans(), "ignore_linkdown": st.booleans()})
     happening = st.lists(operations(family), min_size=1, max_size=20) | st.lists(operations(family), min_size=15)
     furnished = st.sampled_from([[], list(furnish(family))])
@@ -137,48 +137,48 @@ def test_every_outcome_route_and_lookup(family: int, _round: int, data: st.DataO
 
 
 def rule(family: int, priority: int, table: int, **selectors: Any) -> Operation:
-    """A rule comes."""
+    """Add a rule."""
     return Operation("add_rule", (Rule(family=family, priority=priority, table=table, **selectors),))
 
 
 def changed(verb: Verb, prefix: str, dev: str, **options: Any) -> Operation:
-    """A route is changed."""
+    """Change a route."""
     return Operation("change", (Change(verb, Route.to(prefix, dev=dev, **options)),))
 
 
 def holds(verb: str, dev: str, interface: str, *, peer: str | None = None) -> Operation:
-    """An address comes or goes."""
+    """Add or delete an address."""
     ip, length = interface.split("/")
     address = Address(ip=as_ip(ip), length=int(length), dev=dev, peer=None if peer is None else as_ip(peer))
     return Operation(f"{verb}_address", (address,))
 
 
 def link(verb: str, dev: str) -> Operation:
-    """A device is set up, or down."""
+    """Set a device up or down."""
     return Operation(f"set_{verb}", (dev,))
 
 
 def through(prefix: str, dev: str | None, gateway: str, *, onlink: bool = False) -> Operation:
-    """A route is added, by a gateway that may be taken for the host itself."""
+    """Add a route by a gateway that may be an own address."""
     leg = NextHop(dev, gateway=as_ip(gateway), onlink=onlink)
     return Operation("change", (Change("add", Route(Prefix.parse(prefix), (leg,))),))
 
 
 def preferring(prefix: str, dev: str, source: str) -> Operation:
-    """A route is added, with a preferred source."""
+    """Add a route with a preferred source."""
     return Operation("change", (Change("add", Route(Prefix.parse(prefix), (NextHop(dev),), prefsrc=as_ip(source))),))
 
 
 def refusing(verb: Verb, *legs: NextHop, source: str | None = None) -> Operation:
-    """A blackhole is asked for, with legs or a source that are of no use to it."""
+    """Add a blackhole, with next hops or a source that it cannot use."""
     prefsrc = None if source is None else as_ip(source)
     route = Route(Prefix.parse("198.51.100.0/24"), legs, type="blackhole", prefsrc=prefsrc)
     return Operation("change", (Change(verb, route),))
 
 
-# The address that is on two links, and one that is on none.
+# The address that is on two devices, and one that is on none.
 TWICE, ABSENT = as_ip("fd00:16::1"), as_ip("fd00:16::9")
-# What once was found to differ.
+# Examples that once differed.
 STORIES: dict[str, tuple[int, list[Operation]]] = {
     "a gateway is looked up as no packet is": (
         IPV4,
@@ -306,7 +306,7 @@ STORIES: dict[str, tuple[int, list[Operation]]] = {
 
 @pytest.mark.parametrize("story", STORIES)
 def test_what_once_differed(story: str) -> None:
-    """What was once found to differ does so no more."""
+    """Examples that once differed are equal now."""
     family, happening = STORIES[story]
     run(family, happening, {"promote_secondaries": False, "ignore_linkdown": False}, compare_lookups)
 

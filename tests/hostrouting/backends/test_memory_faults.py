@@ -15,7 +15,7 @@ CHANGES = [
 
 
 def test_an_errno_is_the_outcome_of_that_change_alone() -> None:
-    """The n-th change meets the errno as if the kernel had said so; those around it are done."""
+    """The n-th change is refused with the errno, as if by the kernel; the changes around it are done."""
     kernel = plain_vm()
     kernel.faults.fail("change", errno.EEXIST, nth=2)
     outcomes = kernel.change(CHANGES)
@@ -25,7 +25,7 @@ def test_an_errno_is_the_outcome_of_that_change_alone() -> None:
 
 
 def test_another_error_is_raised_and_ends_it() -> None:
-    """An error that is no refusal of one route is raised; the changes before it were made, those after it were not."""
+    """An error other than a RouteRefused is raised; the changes before it were made, those after it were not."""
     kernel = plain_vm()
     kernel.faults.fail("change", NotPermitted("not you"), nth=2)
     with pytest.raises(NotPermitted):
@@ -35,7 +35,7 @@ def test_another_error_is_raised_and_ends_it() -> None:
 
 @pytest.mark.parametrize("done", [False, True])
 def test_a_time_out_leaves_open_whether_it_was_done(done: bool) -> None:  # noqa: FBT001  a parameter of the test
-    """A change that hangs raises BackendTimeout at once; it was made, or it was not, as the test says."""
+    """A change that hangs raises BackendTimeout at once; the test chooses whether it was made."""
     kernel = plain_vm()
     kernel.faults.hang("change", done=done)
     with pytest.raises(BackendTimeout):
@@ -44,7 +44,7 @@ def test_a_time_out_leaves_open_whether_it_was_done(done: bool) -> None:  # noqa
 
 
 def test_snapshots_lookups_and_watches_fail_too() -> None:
-    """Every moment can fail, counts for itself, and is well again afterwards."""
+    """Every kind of moment can fail, is counted separately, and works again afterwards."""
     kernel = plain_vm()
     kernel.faults.fail("snapshot", Unsettled("too fast"), nth=2)
     kernel.faults.hang("lookup")
@@ -60,21 +60,21 @@ def test_snapshots_lookups_and_watches_fail_too() -> None:
 
 
 def test_a_link_vanishes_in_between() -> None:
-    """Something that happens between two changes shows in the second."""
+    """A change injected between two changes affects the second."""
     kernel = plain_vm()
     kernel.faults.meanwhile("change", lambda: kernel.delete_link("eth0"), nth=2)
     assert [type(it.error) for it in kernel.change(CHANGES)] == [type(None), NoSuchDevice, NoSuchDevice]
 
 
 def test_somebody_else_changes_a_route_in_between() -> None:
-    """A change by somebody else between two of ours is met as on a real host."""
+    """A change by another program between two of ours has the same effect as on a real host."""
     kernel = plain_vm()
     kernel.faults.meanwhile("change", lambda: kernel.ip_route("add", CHANGES[1].route), nth=2)
     assert [type(it.error) for it in kernel.change(CHANGES)] == [type(None), RouteExists, type(None)]
 
 
 def test_several_faults_of_one_moment() -> None:
-    """Of faults that are due at one time all happenings come true, and the first error."""
+    """If several faults are due at once, all happenings run, and the first error is raised."""
     kernel = plain_vm()
     kernel.faults.meanwhile("change", lambda: kernel.set_down("eth0"))
     kernel.faults.fail("change", errno.ENETUNREACH)
@@ -85,6 +85,6 @@ def test_several_faults_of_one_moment() -> None:
 
 
 def test_nth_begins_with_one() -> None:
-    """There is no fault before the next one."""
-    with pytest.raises(ValueError, match="the next one is 1"):
+    """The lowest value of nth is 1."""
+    with pytest.raises(ValueError, match="the lowest value is 1"):
         plain_vm().faults.hang("change", nth=0)

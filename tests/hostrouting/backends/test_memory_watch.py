@@ -1,4 +1,4 @@
-"""Waiting for the memory kernel: changes are heard, and time passes on the clock of the run."""
+"""Waiting for the memory kernel: changes are reported, and time passes on the clock of the run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def test_everything_that_happens_is_heard() -> None:
-    """Links, addresses and rules are heard like routes; a refusal may be, silence is not."""
+    """Changes of devices, addresses, rules and routes are reported; a refused one may be, no change is not."""
     kernel = MemoryBackend()
     watch = kernel.watch()
     happenings: list[Callable[[], object]] = [
@@ -38,7 +38,7 @@ def test_everything_that_happens_is_heard() -> None:
 
 
 def test_what_is_to_come_comes_while_somebody_waits() -> None:
-    """`later` is for what arrives while a program waits for it: for each wait one happening that changes something."""
+    """`later` is for changes during a wait: each wait calls the next ones until one changes something."""
     kernel = MemoryBackend()
     kernel.later(lambda: kernel.add_link("eth0"))
     kernel.later(lambda: None)
@@ -50,7 +50,7 @@ def test_what_is_to_come_comes_while_somebody_waits() -> None:
 
 
 def test_the_seconds_pass_on_the_clock_of_the_run() -> None:
-    """A wait that nothing ends takes its seconds from the clock, and nothing when there is something to hear."""
+    """A wait without a change takes its seconds from the clock; a wait with a pending change takes none."""
     kernel, clock = MemoryBackend(), FakeClock()
     with kernel.watch() as watch:
         kernel.add_link("eth0")
@@ -66,7 +66,7 @@ def test_the_seconds_pass_on_the_clock_of_the_run() -> None:
 
 @pytest.mark.parametrize("make", [FakeClock, SystemClock])
 def test_a_change_from_another_thread_ends_the_wait(make: Callable[[], Clock]) -> None:
-    """What another thread changes is heard when it is changed, on a fake clock and on the machine's."""
+    """A change by another thread ends the wait at once, on a fake clock and on the machine's."""
     kernel, clock = MemoryBackend(), make()
 
     def change() -> None:
@@ -82,7 +82,7 @@ def test_a_change_from_another_thread_ends_the_wait(make: Callable[[], Clock]) -
 
 
 def test_a_closed_watch_is_of_no_use() -> None:
-    """Waiting on a closed watch is a BackendError; the kernel goes on without it."""
+    """Waiting on a closed watch raises BackendError; the kernel continues without it."""
     kernel = plain_vm()
     watch = kernel.watch()
     watch.close()

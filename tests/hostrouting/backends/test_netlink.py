@@ -1,4 +1,4 @@
-"""NetlinkBackend against `ip`, in private network namespaces: the same kernel, told by somebody else."""
+"""NetlinkBackend against `ip`, in private network namespaces: the same kernel, changed by another program."""
 
 import errno
 import os
@@ -81,7 +81,7 @@ def to(
 
 
 def change(backend: NetlinkBackend, *wanted: tuple[Verb, Route]) -> list[type[RouteRefused] | None]:
-    """Carry out, and say of each which error it met."""
+    """Carry out the changes, and return the error of each."""
     outcomes = backend.change([Change(verb, route) for verb, route in wanted])
     assert [(outcome.change.verb, outcome.change.route) for outcome in outcomes] == list(wanted)
     return [None if outcome.error is None else type(outcome.error) for outcome in outcomes]
@@ -95,7 +95,7 @@ def refusal(backend: NetlinkBackend, verb: Verb, route: Route) -> RouteRefused:
 
 
 def ours(backend: NetlinkBackend) -> list[Route]:
-    """The routes of our protocol."""
+    """The routes with our protocol."""
     return list(backend.snapshot(protocol=213).routes)
 
 
@@ -105,7 +105,7 @@ class TestSnapshot:
     @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(data=st.data())
     def test_of_any_host_is_what_ip_lists(self, data: st.DataObject) -> None:
-        """On any host, everything in the snapshot is what `ip` says, in the same order."""
+        """On any host, everything in the snapshot is what `ip` prints, in the same order."""
         wanted = []
         for family in (4, 6):
             block = data.draw(blocks(family))
@@ -146,7 +146,7 @@ class TestSnapshot:
         assert by_prefix["2.0.0.0/8"].legs == (NextHop("eth0", gateway=as_ip("fe80::1")),)
         assert (by_prefix["2.0.0.0/8"].mtu, by_prefix["2.0.0.0/8"].advmss) == (1400, 1300)
         assert by_prefix["3.0.0.0/8"].nexthop_id == 7
-        # Told to name the object only, the kernel leaves its legs to be looked up.
+        # With this sysctl the kernel only names the object, and its next hops must be looked up.
         namespace.sysctl("ipv4/nexthop_compat_mode", 0)
         (route,) = (route for route in backend.snapshot().routes if route.nexthop_id)
         assert route == by_prefix["3.0.0.0/8"]
@@ -177,7 +177,7 @@ class TestSnapshot:
         assert wg0.peer_namespace is not None
 
     def test_of_one_family_table_and_protocol(self, namespace: Namespace, backend: NetlinkBackend) -> None:
-        """What a restriction leaves out is left out, and everything else is there."""
+        """A filter leaves out exactly what it excludes."""
         namespace.batch(
             [
                 "route add 1.0.0.0/8 via 10.0.0.1 proto 213",
@@ -206,7 +206,7 @@ class TestSnapshot:
 
     @pytest.mark.parametrize("family", [4, 6])
     def test_tells_what_else_a_rule_selects_on(self, family: int) -> None:
-        """Tunnels, all of the DSCP, flow labels and masks: such a rule is read as one, and not as one for all packets."""
+        """Tunnels, full DSCP, flow labels and masks: such a rule is never read as one for all packets."""
         others = [("tun_id", "5"), ("sport", "0x5/0xff"), ("dport", "0x100/0xff00")]
         others += [("flowlabel", "0x0/0xff"), ("flowlabel", "0x12345/0xfffff")] if family == 6 else []
         rules = [
@@ -230,7 +230,7 @@ class TestSnapshot:
 
     @pytest.mark.parametrize("where", ["ib0", "all"])
     def test_tells_whether_lost_carriers_count(self, namespace: Namespace, backend: NetlinkBackend, where: str) -> None:
-        """A device is said to ignore routes without carrier exactly when the kernel's lookup ignores them."""
+        """A device is reported to ignore routes without carrier exactly if the kernel's lookup ignores them."""
         namespace.batch(["address add 172.16.0.4/16 dev ib0"])
         lose_carriers(namespace, ["ib0"])
         for value in (1, 0):
@@ -245,7 +245,7 @@ class TestSnapshot:
     def test_tells_what_becomes_of_packets_from_elsewhere(
         self, namespace: Namespace, backend: NetlinkBackend, where: str
     ) -> None:
-        """A device is said to drop what comes in by another way than the way back exactly when the kernel drops it."""
+        """A device is reported with strict rp_filter exactly if the kernel drops packets from the wrong device."""
         namespace.batch(["address add 172.16.0.4/16 dev ib0"])
         for value in (0, 1, 2):
             namespace.sysctl(f"ipv4/conf/{where}/rp_filter", value)
@@ -256,7 +256,7 @@ class TestSnapshot:
             assert bool(done.returncode) == (value == 1), done.stderr
 
     def test_survives_as_json(self, namespace: Namespace, backend: NetlinkBackend) -> None:
-        """A snapshot that was taken is one that can be saved and read again."""
+        """A snapshot of a host can be saved and read again."""
         namespace.batch(["route add 1.0.0.0/8 via 10.0.0.1 mtu 1400"])
         snapshot = backend.snapshot()
         assert Snapshot.from_json(snapshot.to_json()) == snapshot
@@ -266,7 +266,7 @@ class TestChange:
     """A batch of changes, with an outcome for each."""
 
     def test_installs_what_a_snapshot_then_shows(self, backend: NetlinkBackend) -> None:
-        """Routes of every shape are in the tables as they were asked for."""
+        """Routes of every shape are in the tables as requested."""
         eth0 = NextHop("eth0", gateway=as_ip("10.0.0.1"))
         wanted = [
             to("1.0.0.0/8"),
@@ -292,7 +292,7 @@ class TestChange:
         assert ours(backend) == []
 
     def test_uses_next_hop_objects(self, namespace: Namespace, backend: NetlinkBackend) -> None:
-        """A route can be given the number of a next hop object; it is listed with the object's legs."""
+        """A route can be added with the number of a next hop object; it is listed with the object's next hops."""
         namespace.batch(["nexthop add id 5 via 10.0.0.9 dev eth0"])
         wanted = Route(Prefix.parse("9.0.0.0/8"), nexthop_id=5, protocol=213)
         assert change(backend, ("add", wanted)) == [None]
@@ -300,7 +300,7 @@ class TestChange:
         assert change(backend, ("delete", wanted)) == [None]
 
     def test_keeps_the_order(self, backend: NetlinkBackend) -> None:
-        """Each verb meets what those before it in the batch left."""
+        """Each verb sees the result of those before it in the batch."""
         first, second = to("1.0.0.0/8"), to("1.0.0.0/8", "10.0.0.2")
         assert change(
             backend,
@@ -331,7 +331,7 @@ class TestChange:
         assert ours(backend) == [first, second]
 
     def test_goes_on_after_a_delete_of_what_is_not_there(self, backend: NetlinkBackend) -> None:
-        """What stands before such a delete in the batch, and what comes after it, is done."""
+        """The changes before and after such a delete in the batch are done."""
         first, missing, last = to("1.0.0.0/8"), to("2.0.0.0/8"), to("3.0.0.0/8")
         assert change(backend, ("add", first), ("delete", missing), ("add", last)) == [None, NoSuchRoute, None]
         assert ours(backend) == [first, last]
@@ -350,7 +350,7 @@ class TestChange:
         ids=str,
     )
     def test_deletes_nothing_but_the_very_route(self, backend: NetlinkBackend, standing: Route, asked: Route) -> None:
-        """A route that differs in anything that was asked for stays, also where the kernel would take it."""
+        """A route that differs in any field stays, even if the kernel would delete it."""
         assert change(backend, ("add", standing)) == [None]
         before = list(backend.snapshot().routes)
         error = refusal(backend, "delete", asked)
@@ -359,7 +359,7 @@ class TestChange:
         assert list(backend.snapshot().routes) == before
 
     def test_deletes_none_that_it_cannot_tell_apart(self, namespace: Namespace, backend: NetlinkBackend) -> None:
-        """Where the kernel would take an alternate that stands before the one meant, it is not asked."""
+        """If the kernel would delete a different route that comes first, no request is sent."""
         namespace.batch(
             [
                 "route add 1.0.0.0/8 via 10.0.0.1 dev eth0 proto 213",
@@ -369,12 +369,12 @@ class TestChange:
         first, second = standing = ours(backend)
         error = refusal(backend, "delete", second)
         assert (type(error), error.errno) == (RouteRefused, errno.ENOTUNIQ)
-        assert str(error) == f"cannot delete {second}: {first} would be taken away instead"
+        assert str(error) == f"cannot delete {second}: Linux would delete {first} instead"
         assert ours(backend) == standing
         assert change(backend, ("delete", first), ("delete", second)) == [None, None]
 
     def test_deletes_the_one_of_alternates_that_is_meant(self, namespace: Namespace, backend: NetlinkBackend) -> None:
-        """Of two that differ in a metric of the route only, the one goes that is this very route."""
+        """Of two routes that differ only in a route metric such as mtu, exactly the given one is deleted."""
         lines = [
             "route append 1.0.0.0/8 via 10.0.0.1 proto 213",
             "route append 1.0.0.0/8 via 10.0.0.1 proto 213 mtu 1400",
@@ -395,18 +395,18 @@ class TestChange:
             (
                 to("1.0.0.0/8", "203.0.113.1", "ib0"),
                 GatewayNotOnLink,
-                "gateway 203.0.113.1 is not on-link on ib0 (which has no address)",
+                "gateway 203.0.113.1 is not on-link on ib0 (no address)",
             ),
-            (to("1.0.0.0/8", None, "nope"), NoSuchDevice, "there is no device nope"),
+            (to("1.0.0.0/8", None, "nope"), NoSuchDevice, "device nope does not exist"),
             (to("1.0.0.0/8", None, "a-name-of-16-byte"), NoSuchDevice, "a-name-of-16-byte"),
-            (to("1.0.0.0/8", None, "enp9s0"), NoSuchDevice, "enp9s0 is but another name of eth0: say eth0"),
+            (to("1.0.0.0/8", None, "enp9s0"), NoSuchDevice, "enp9s0 is an alternative name of eth0: use eth0"),
             (to("1.0.0.0/8", None, "wg0"), DeviceDown, "wg0 is down"),
             (to("10.0.0.0/24", protocol=2), RouteExists, "held by 10.0.0.0/24 dev eth0 proto kernel"),
             (to("1.0.0.0/8", "10.0.0.255"), InvalidRoute, "gateway 10.0.0.255 is a broadcast address"),
             (
                 attrs.evolve(to("1.0.0.0/8"), prefsrc=as_ip("9.9.9.9")),
                 InvalidRoute,
-                "9.9.9.9 is no address of this host's (kernel: Invalid prefsrc address)",
+                "9.9.9.9 is not an address of this host (kernel: Invalid prefsrc address)",
             ),
         ],
         ids=lambda value: value.__name__ if isinstance(value, type) else None,
@@ -414,7 +414,7 @@ class TestChange:
     def test_says_what_is_wrong(
         self, namespace: Namespace, backend: NetlinkBackend, route: Route, kind: type, words: str
     ) -> None:
-        """A refusal names the wrong thing, with what was found there and the kernel's own words."""
+        """A refusal names the cause, with what was found there and the kernel's own text."""
         namespace.batch(["link set wg0 down", "link property add dev eth0 altname enp9s0"])
         error = refusal(backend, "add", route)
         assert (type(error), error.errno, error.route) == (kind, ERRNO[kind], str(route))
@@ -422,13 +422,13 @@ class TestChange:
         assert str(error).startswith(f"cannot add {route}")
 
     def test_says_what_is_wrong_in_ipv6(self, backend: NetlinkBackend) -> None:
-        """There the kernel has another number for a gateway that cannot be reached; it is the same refusal."""
+        """In this case the kernel has a different errno for an unreachable gateway; the error is the same."""
         error = refusal(backend, "add", to("2001::/16", "fd01::1"))
         assert (type(error), error.errno) == (GatewayNotOnLink, errno.EHOSTUNREACH)
         assert "gateway fd01::1 is not on-link on eth0 (fd00:99::4/64)" in str(error)
 
     def test_resolves_devices_when_it_applies(self, namespace: Namespace, backend: NetlinkBackend) -> None:
-        """A device that was made anew under its name is found; one that has gone is an error, and the rest is done."""
+        """A device created again with the same name is found; a deleted one is an error, and the rest is done."""
         namespace.batch(["link del ib0", "link add filler type veth", "link add ib0 type veth", "link set ib0 up"])
         namespace.batch(["link del wg0"])
         assert change(
@@ -445,7 +445,7 @@ class TestChange:
         assert Outcome(Change("add", to("1.0.0.0/8"))).ok
 
     def test_a_device_without_ipv6(self, namespace: Namespace, backend: NetlinkBackend) -> None:
-        """Where a device has IPv6 switched off, the route is refused, and nothing is said of privilege."""
+        """If IPv6 is disabled on a device, the route is refused, and the message does not mention privilege."""
         namespace.sysctl("ipv6/conf/eth0/disable_ipv6", 1)
         [outcome] = backend.change([Change("add", to("fd00:9::/64", None, metric=1024))])
         assert isinstance(outcome.error, RouteRefused)
@@ -459,7 +459,7 @@ class TestLookup:
     @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(data=st.data())
     def test_is_what_ip_route_get_says(self, family: int, data: st.DataObject) -> None:
-        """At every address of any host the answer is that of `ip route get fibmatch`."""
+        """For every address of any host the answer is that of `ip route get fibmatch`."""
         block = data.draw(blocks(family))
         batch = [*map(route_command, data.draw(st.lists(routes(block), min_size=1, max_size=12)))]
         batch += map(rule_command, data.draw(st.lists(rules(block), max_size=3, unique_by=lambda it: it.priority)))
@@ -482,13 +482,13 @@ class TestLookup:
             if isinstance(said, str):
                 assert (answer.kind, answer.route) == (KIND_OF_ERRNO[ERRNO_OF[said]], None), address
             else:
-                # Which leg of ECMP an IPv6 answer begins with is the kernel's whim.
+                # IPv6 answers with any next hop of ECMP first.
                 assert answer.route is not None
                 assert (answer.kind, answer.route.prefix, answer.route.metric) == (said.type, said.prefix, said.metric)
                 assert set(answer.route.legs) == set(said.legs) or family == 6
 
     def test_is_in_order_and_takes_repetitions(self, backend: NetlinkBackend) -> None:
-        """However many are asked for, each answer stands where its question does."""
+        """For any number of destinations, the answers are in the same order."""
         assert change(backend, ("add", to("1.0.0.0/8"))) == [None]
         inside, outside = as_ip("1.2.3.4"), as_ip("9.9.9.9")
         answers = backend.lookup([inside, outside, inside] * 500)
@@ -498,7 +498,7 @@ class TestLookup:
 
     @pytest.mark.parametrize("count", [100, 300, 600])
     def test_of_very_many_legs(self, namespace: Namespace, backend: NetlinkBackend, count: int) -> None:
-        """An entry that is too large for an answer of the kernel's is found all the same, and keeps no other from it."""
+        """An entry that is too large for an answer of the kernel is still found, and does not affect other answers."""
         legs = tuple(NextHop("eth0", gateway=ip_at(4, (10 << 24) + 5 + at % 200)) for at in range(count))
         large = Route(Prefix.parse("1.2.0.0/16"), legs, protocol=213, table=100)
         small = to("1.2.3.0/24")
@@ -510,7 +510,7 @@ class TestLookup:
         assert [answer.route for answer in answers] == [small, large, None, wide, large]
 
     def test_tells_what_became_of_a_packet(self, namespace: Namespace, backend: NetlinkBackend) -> None:
-        """Own addresses, broadcast and each kind of error have a kind of their own."""
+        """Own addresses, broadcast and each kind of error have their own kind."""
         namespace.batch(
             [
                 "route add blackhole 1.0.0.0/8",
@@ -531,7 +531,7 @@ class TestLookup:
         ]
 
     def test_heeds_the_flow(self, namespace: Namespace, backend: NetlinkBackend) -> None:
-        """Every selector that a rule can have changes the answer when the flow says it."""
+        """Every selector of a rule changes the answer if the flow has the value."""
         flows = {
             "from 10.0.0.4": Flow(source="10.0.0.4"),
             "oif ib0": Flow(oif="ib0"),
@@ -563,13 +563,13 @@ class TestLookup:
     def test_refuses_questions_that_make_no_sense(self, backend: NetlinkBackend) -> None:
         """A mix of families, a source of the other family, a foreign source and an unknown device are errors."""
         four, six = as_ip("1.2.3.4"), as_ip("fd00::1")
-        with pytest.raises(ValueError, match="one family"):
+        with pytest.raises(ValueError, match="the same address family"):
             backend.lookup([four, six])
-        with pytest.raises(ValueError, match="another family"):
+        with pytest.raises(ValueError, match="different address families"):
             backend.lookup([four], Flow(source=six))
-        with pytest.raises(BackendError, match=r"9\.9\.9\.9 is no address of this host"):
+        with pytest.raises(BackendError, match=r"9\.9\.9\.9 is not an address of this host"):
             backend.lookup([as_ip("10.0.0.1")], Flow(source="9.9.9.9"))
-        with pytest.raises(BackendError, match="no device nope"):
+        with pytest.raises(BackendError, match="device nope does not exist"):
             backend.lookup([four], Flow(oif="nope"))
 
 
@@ -592,7 +592,7 @@ class TestWatch:
     def test_hears_of_every_kind_of_change(
         self, namespace: Namespace, backend: NetlinkBackend, family: int, command: str
     ) -> None:
-        """Links, addresses, rules, routes and next hops, of both families: each is one True, then quiet."""
+        """Changes of devices, addresses, rules, routes and next hops, in both families, are one True each."""
         with backend.watch() as watch:
             assert not watch.wait(0)
             namespace.batch([command], family=family)

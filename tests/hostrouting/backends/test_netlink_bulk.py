@@ -1,4 +1,4 @@
-"""NetlinkBackend with many routes: the table that they are read as, and many changes at a time."""
+"""NetlinkBackend with many routes: the table that they are read into, and many changes at a time."""
 
 import os
 import struct
@@ -37,7 +37,7 @@ LINKS = tuple(Link(name=name, index=0) for name in DEVICES)
 
 
 def tables_of(message: bytes, names: dict[int, str]) -> RouteTable:
-    """What is read of a listing of one message."""
+    """The routes read from a listing of one message."""
     reader = RouteReader(partial(read_route, names=names, nexthops={}))
     reader.take(message + bytes(64), [0])
     return reader.table()
@@ -60,7 +60,7 @@ class TestReading:
     @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(data=st.data())
     def test_pyroute2_reads_the_same(self, family: int, data: st.DataObject) -> None:
-        """Of whatever the kernel lists, pyroute2 makes equal routes."""
+        """pyroute2 reads equal routes from whatever the kernel lists."""
         block = data.draw(blocks(family))
         batch = [*map(route_command, data.draw(st.lists(routes(block) | wanted(block), max_size=16)))]
         taken: list[bytes] = []
@@ -79,7 +79,7 @@ class TestReading:
         assert list(snapshot.routes) == [route_of(it, names, {}) for it in taken]
 
     def test_thousands_are_as_they_are_wanted(self, namespace: Namespace) -> None:
-        """Of thousands of routes, which come in many pieces, each has its shape, and a plan keeps all of them."""
+        """Thousands of routes, listed in many parts, get the right shapes, and a plan keeps all of them."""
         leg = NextHop("eth0", gateway=as_ip("10.0.0.1"))
         routes = [
             Route(Prefix(4, (20 << 24) + (number << 4), 28), (leg,), protocol=213, metric=7 * (number % 700 == 3))
@@ -95,7 +95,7 @@ class TestReading:
             assert (plan.kept, plan.changes) == (3000, ())
 
     def test_many_take_little_memory(self, namespace: Namespace) -> None:
-        """20,000 routes, read and indexed, take less than a fifth of 120 MB, working room included."""
+        """20,000 routes, read and indexed, take less than a fifth of 120 MB, including working memory."""
         lines = (f"route add 20.{middle}.{low}.0/24 via 10.0.0.1" for middle in range(80) for low in range(250))
         namespace.batch(lines)
         with NetlinkBackend(netns=namespace.path) as backend:
@@ -111,10 +111,10 @@ class TestReading:
 
 
 class TestUnknown:
-    """What nobody knows of does no harm."""
+    """Unknown data is harmless."""
 
     def test_attributes_of_the_future(self) -> None:
-        """An attribute that no reader knows is passed over, and the rest of the route is read."""
+        """An unknown attribute is skipped, and the rest of the route is read."""
         route = Route.to("1.0.0.0/8", dev="eth0", gateway="10.0.0.1", metric=7, protocol=213)
         known = encode_change("add", route, number_of)
         future = struct.pack("=HH8s", 12, 4711 & 0x3FFF, b"whatever")
@@ -122,7 +122,7 @@ class TestUnknown:
         assert tables_of(data, {number_of("eth0"): "eth0"}) == (route,)
 
     def test_attributes_in_any_order(self) -> None:
-        """A route is read right also where the kernel lists attributes in another order than it does now."""
+        """A route is read correctly even if the kernel lists attributes in a different order than now."""
         fields = {"family": 2, "dst_len": 8, "table": 252, "proto": 213, "type": 1}
         for attributes in (
             [("RTA_DST", "1.0.0.0"), ("RTA_TABLE", 70000)],
@@ -133,7 +133,7 @@ class TestUnknown:
             assert (route.prefix, route.table, route.protocol) == (Prefix.parse("1.0.0.0/8"), 70000, 213)
 
     def test_a_kernel_without_ipv6(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Asked for IPv6, such a kernel lists the routes of every other family; none of them is taken for it."""
+        """Such a kernel, asked for IPv6, lists the routes of every other family; none of them is used."""
         route = Route.to("1.0.0.0/8", dev="eth0", protocol=213)
         mpls = encode("route", n.RTM_NEWROUTE, 2, fields={"family": 28, "dst_len": 20})
         own = encode_change("add", route, number_of)
@@ -152,7 +152,7 @@ class TestUnknown:
         assert list(list_routes(channel, (4, 6), names)) == [route]
 
     def test_a_device_that_came_later(self) -> None:
-        """A device that is not among those listed is called by its number, as `ip` does."""
+        """A device that is not in the list is named by its number, as in `ip`."""
         data = encode_change("add", Route.to("1.0.0.0/8", dev="eth0"), number_of)
         (route,) = tables_of(data, {})
         assert route.devs == (f"if{number_of('eth0')}",)
@@ -167,11 +167,11 @@ class TestBatches:
     @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(data=st.data())
     def test_a_batch_is_what_its_changes_are_one_by_one(self, family: int, data: st.DataObject) -> None:
-        """Done together or each alone, the outcomes and the tables are the same."""
+        """Together or one by one, the changes give the same outcomes and tables."""
         block = data.draw(blocks(family, bits=2))
         asked = st.builds(Change, st.sampled_from(VERBS), wanted(block, other=False))
         changes = data.draw(st.lists(asked, min_size=1, max_size=10))
-        # What is deleted should be there now and then.
+        # A deleted route should sometimes exist.
         changes += [Change("delete", change.route) for change in changes if data.draw(st.booleans())]
         found = []
         for size in (len(changes), 1):
@@ -192,7 +192,7 @@ class TestBatches:
         assert found[0] == found[1]
 
     def test_messages_may_be_large(self, namespace: Namespace) -> None:
-        """Routes of many legs are sent in pieces that the kernel takes, each with its outcome."""
+        """Routes with many next hops are sent in calls that the kernel accepts, each with its outcome."""
         namespace.batch(["route add 20.0.0.7/32 via 10.0.0.1"])
         legs = tuple(NextHop("eth0", gateway=as_ip(f"10.0.0.{low}")) for low in range(5, 205))
         asked = [Change("add", Route(Prefix(4, (20 << 24) + low, 32), legs, protocol=213)) for low in range(200)]
@@ -202,7 +202,7 @@ class TestBatches:
             assert backend.snapshot(protocol=213).routes[3] == asked[3].route
 
     def test_thousands_with_some_refused(self, namespace: Namespace) -> None:
-        """In a large batch every refusal stands at its own place, and everything else is done."""
+        """In a large batch every refusal is at its own place, and everything else is done."""
         namespace.batch([f"route add 20.0.{high}.7/32 via 10.0.0.1" for high in range(20)])
         asked = [
             Change("add", Route.to(f"20.0.{high}.{low}/32", dev="eth0", gateway="10.0.0.1", protocol=213))
@@ -220,7 +220,7 @@ class TestBatches:
 
 @pytest.mark.processes
 def test_pyroute2_is_loaded_late() -> None:
-    """To import the backend costs nothing of what pyroute2 costs."""
+    """Importing the backend does not load pyroute2."""
     code = (
         "import sys, hostrouting.backends.netlink\n"
         "assert not [name for name in sys.modules if name.split('.')[0] in {'pyroute2', 'asyncio', 'ctypes'}]\n"

@@ -1,4 +1,4 @@
-"""NetlinkBackend at the edges of numbers and of what a kernel can say."""
+"""NetlinkBackend with extreme numbers and rare answers of the kernel."""
 
 import errno
 import os
@@ -46,7 +46,7 @@ def backend(namespace: Namespace) -> Iterator[NetlinkBackend]:
 
 
 def test_sequence_numbers_begin_anew(backend: NetlinkBackend) -> None:
-    """After two thousand million messages the conversation goes on as before."""
+    """After two billion messages everything works as before."""
     routes = [Route.to(Prefix(4, 20 << 24 | low, 32), dev="eth0", protocol=213) for low in range(300)]
     for first in range(0x7FFFFFFF - 400, 0x7FFFFFFF, 57):
         backend._channel._sequence = first  # noqa: SLF001 RUF100
@@ -57,7 +57,7 @@ def test_sequence_numbers_begin_anew(backend: NetlinkBackend) -> None:
 
 
 def test_an_answer_after_a_loss_does_not_make_up_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """When answers were lost, the last one that arrives does not say what became of the others."""
+    """If answers were lost, the last one that arrives does not decide the results of the others."""
     done = struct.pack("=IHHIIi16x", 36, n.NLMSG_ERROR, 0, 2, 0, 0)
     answers: list[bytes | Lost] = [Lost(), done, b""]
 
@@ -76,7 +76,7 @@ def test_an_answer_after_a_loss_does_not_make_up_for_it(monkeypatch: pytest.Monk
 
 
 def test_a_next_hop_object_is_no_legs_of_its_own(namespace: Namespace, backend: NetlinkBackend) -> None:
-    """A route by an object is not the one with the same legs, nor the one by another object: none goes for another."""
+    """A route with a nexthop object differs from one with the same next hops, and from one with another object."""
     namespace.batch([f"nexthop add id {number} via 10.0.0.9 dev eth0" for number in (5, 6)])
     plain = attrs.evolve(ROUTE, legs=(NextHop("eth0", gateway=as_ip("10.0.0.9")),))
     five, six = (attrs.evolve(ROUTE, legs=(), nexthop_id=number) for number in (5, 6))
@@ -88,7 +88,7 @@ def test_a_next_hop_object_is_no_legs_of_its_own(namespace: Namespace, backend: 
 
 
 def test_what_is_wrong_with_the_question_is_no_answer(backend: NetlinkBackend, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An error that the kernel explains is about the question: it is not taken for a blackhole."""
+    """An error with an explanation means that the request is wrong: it is not read as a blackhole."""
     with pytest.raises(BackendError, match="Unsupported ip proto"):
         backend.lookup([as_ip("10.0.0.9")], Flow(ipproto=200))
     words = struct.pack("=HH", 20, n.NLMSGERR_ATTR_MSG) + b"Wrong question.\0"
@@ -103,7 +103,7 @@ def test_what_is_wrong_with_the_question_is_no_answer(backend: NetlinkBackend, m
 def test_not_permitted_is_for_a_batch_of_which_nothing_is_done(
     backend: NetlinkBackend, monkeypatch: pytest.MonkeyPatch, *, lost: bool
 ) -> None:
-    """Where the kernel permits nothing, NotPermitted is raised."""
+    """If the kernel permits nothing, NotPermitted is raised."""
 
     def submit(_: Channel, messages: list[bytes], first: int, errors: dict[int, KernelError]) -> bool:
         errors |= {first + at: KernelError(errno.EPERM) for at in range(lost, len(messages))}
@@ -117,7 +117,7 @@ def test_not_permitted_is_for_a_batch_of_which_nothing_is_done(
 def test_a_permission_that_is_lost_in_the_middle_of_a_batch(
     backend: NetlinkBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was done before the permission was lost has its outcome, and the rest is refused one by one."""
+    """Changes made before the permission was lost have their outcome, and the rest is refused one by one."""
 
     def submit(_: Channel, messages: list[bytes], first: int, errors: dict[int, KernelError]) -> bool:
         errors |= {first + at: KernelError(errno.EPERM) for at in range(1, len(messages))}
@@ -131,14 +131,14 @@ def test_a_permission_that_is_lost_in_the_middle_of_a_batch(
 
 
 def test_all_options_are_set() -> None:
-    """The kernel is told to explain errors, to send no request back with them, and to heed restrictions."""
+    """The socket options are set: explain errors, leave out the request in errors, and filter lists."""
     with open_socket() as made:
         options = (n.NETLINK_EXT_ACK, n.NETLINK_CAP_ACK, n.NETLINK_GET_STRICT_CHK)
         assert [made.getsockopt(n.SOL_NETLINK, option) for option in options] == [1, 1, 1]
 
 
 def test_a_watch_that_breaks() -> None:
-    """Of the errors of a listener only the burst that was too large is a change; any other is an error."""
+    """For a listener, only an overflow of the buffer counts as a change; other errors are raised."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
     class Broken(socket.socket):
@@ -154,14 +154,14 @@ def test_a_watch_that_breaks() -> None:
 
 @pytest.mark.parametrize("family", [4, 6])
 def test_hears_when_lost_carriers_begin_to_count(namespace: Namespace, backend: NetlinkBackend, family: int) -> None:
-    """The switch that makes routes without carrier be ignored is a change like any other, in both families."""
+    """Setting ignore_routes_with_linkdown is a change like any other, in both families."""
     with backend.watch() as watch:
         namespace.sysctl(f"ipv{family}/conf/ib0/ignore_routes_with_linkdown", 1)
         assert watch.wait(5)
 
 
 def test_lost_carriers_count_by_device_in_ipv6(namespace: Namespace, backend: NetlinkBackend) -> None:
-    """In IPv6 the switch for all is but a way to set every device's: one that was set back afterwards is off."""
+    """In IPv6 the setting for "all" only sets every device: one that was reset afterwards is off."""
     namespace.sysctl("ipv6/conf/all/ignore_routes_with_linkdown", 1)
     namespace.sysctl("ipv6/conf/ib0/ignore_routes_with_linkdown", 0)
     links = {link.name: link.ignore_routes_with_linkdown for link in backend.snapshot(family=6).links}
@@ -169,7 +169,7 @@ def test_lost_carriers_count_by_device_in_ipv6(namespace: Namespace, backend: Ne
 
 
 def test_a_name_that_is_no_text(namespace: Namespace, backend: NetlinkBackend) -> None:
-    """A device whose name is not UTF-8 is shown readably, can be saved, and is no device that a route can name."""
+    """A device whose name is not UTF-8 is shown readably, can be saved, and cannot be named by a route."""
     namespace.run("sh", "-c", r"ip link add $(printf 'n\377x') type veth")
     snapshot = backend.snapshot()
     assert "n\\xffx" in {link.name for link in snapshot.links}

@@ -1,4 +1,4 @@
-"""Where one message ends and the next begins, in pieces of every kind."""
+"""Where one message ends and the next begins, in parts of every kind."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MULTI, CLONED = 2, n.RTM_F_CLONED
 
 
 def message(size: int, kind: int = n.RTM_NEWROUTE, flags: int = MULTI, route_flags: int = 0) -> bytes:
-    """A message of this outline, padded to a multiple of four; of other bytes each has its own."""
+    """A message with this outline, padded to a multiple of four; its other bytes are its own."""
     content = struct.pack("=IHHIIQI", size, kind, flags, 7, 0, size * 0x0101010101, route_flags)[:size].ljust(
         size, b"x"
     )
@@ -31,7 +31,7 @@ ODD = st.sampled_from([
 
 
 def plainly(messages: list[bytes], base: int) -> tuple[list[int], bool] | None:
-    """Where those begin that are listed, and whether the list is at its end; None where it was interrupted."""
+    """Where the listed messages begin, and whether the list is complete; None if it was interrupted."""
     found: list[int] = []
     at = base
     for data in messages:
@@ -56,7 +56,7 @@ def plainly(messages: list[bytes], base: int) -> tuple[list[int], bool] | None:
 @example(many=20, usual=message(60), odd=[(3, message(64)), (9, message(56))], base=0).via("as long as two")
 @example(many=29, usual=message(58), odd=[], base=0).via("as long as thirty without what fills them up")
 def test_each_message_is_filed(many: int, usual: bytes, odd: list[tuple[int, bytes]], base: int) -> None:
-    """Many alike, with others anywhere among them: each that is listed is filed, up to the end of the list."""
+    """Many equal outlines, with others anywhere among them: each listed message is stored, up to the end."""
     messages = [usual] * many
     for place, other in odd:
         messages.insert(place, other)
@@ -71,7 +71,7 @@ def test_each_message_is_filed(many: int, usual: bytes, odd: list[tuple[int, byt
 
 
 def test_an_error_among_many() -> None:
-    """An error ends the list, wherever it comes."""
+    """An error ends the list at any position."""
     error = struct.pack("=IHHIIi", 20, n.NLMSG_ERROR, 0, 7, 0, -22) + message(20)[:16]
     data = message(60) * 40 + error
     with pytest.raises(KernelError):

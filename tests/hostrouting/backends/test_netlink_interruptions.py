@@ -1,4 +1,4 @@
-"""NetlinkBackend when it is interrupted, out of time, out of means, forked or moved: afterwards it is as good as before."""
+"""NetlinkBackend interrupted, out of time, out of memory, forked or moved: it stays usable."""
 
 import errno
 import gc
@@ -52,13 +52,13 @@ def backend(namespace: Namespace) -> Iterator[NetlinkBackend]:
 
 
 class TestInterruptions:
-    """Ctrl-C, and whatever else comes out of the middle of a call."""
+    """Ctrl-C, and other exceptions in the middle of a call."""
 
     @pytest.mark.parametrize("stop", [KeyboardInterrupt, SystemExit, RuntimeError])
     def test_a_listing_that_is_broken_off_disturbs_no_later_one(
         self, backend: NetlinkBackend, monkeypatch: pytest.MonkeyPatch, stop: type[BaseException]
     ) -> None:
-        """Broken off at any piece of any listing, the next snapshot is what it would have been."""
+        """After an interruption in any part of any list, the next snapshot is correct."""
         expected = backend.snapshot()
         receive, broken_off = Channel.receive, 0
         for nth in range(1, 1000):
@@ -86,7 +86,7 @@ class TestInterruptions:
     def test_a_batch_that_is_broken_off_disturbs_no_later_one(
         self, backend: NetlinkBackend, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Answers that nobody waited for any more are not taken for those to the next batch."""
+        """Late answers are not taken for those to the next batch."""
         submit = Channel.submit
 
         def broken(channel: Channel, messages: list[bytes], first: int, errors: dict[int, KernelError]) -> bool:
@@ -105,11 +105,11 @@ class TestInterruptions:
 
 
 class TestTimeOuts:
-    """A call ends with its time-out also while answers keep coming."""
+    """A call ends at its timeout even while answers keep coming."""
 
     @pytest.mark.parametrize("verb", ["snapshot", "change", "delete", "lookup"])
     def test_also_when_each_piece_is_in_time(self, namespace: Namespace, backend: NetlinkBackend, verb: str) -> None:
-        """A call that has a lot to do and very little time ends with BackendTimeout, and leaves no trace."""
+        """A call with a lot to do and very little time ends with BackendTimeout, and leaves no trace."""
         uses: dict[str, Callable[[NetlinkBackend], object]] = {
             "snapshot": lambda it: it.snapshot(),
             "change": lambda it: it.change(Change("replace", route) for route in MANY),
@@ -124,13 +124,13 @@ class TestTimeOuts:
 
 
 class TestMeans:
-    """Sockets that cannot be had, or not as they should be."""
+    """Sockets that cannot be opened or configured."""
 
     @pytest.mark.parametrize("number", [errno.ENOPROTOOPT, errno.EPERM, errno.EINVAL])
     def test_buffers_that_cannot_be_set(
         self, namespace: Namespace, monkeypatch: pytest.MonkeyPatch, number: int
     ) -> None:
-        """Where the size of the buffers cannot be set, forced or not, the socket is used as it is."""
+        """If the buffer size cannot be set, forced or not, the socket is used as it is."""
         refuse(monkeypatch, "setsockopt", number, when=lambda arguments: arguments[0] == socket.SOL_SOCKET)
         with NetlinkBackend(netns=namespace.path) as backend:
             assert backend.snapshot().links == namespace.links()
@@ -140,15 +140,15 @@ class TestMeans:
     @pytest.mark.parametrize(
         ("number", "kind", "words"),
         [
-            (errno.EPERM, NotPermitted, "a sandbox keeps this process from netlink"),
-            (errno.ENOBUFS, BackendError, "no memory left for a socket"),
-            (errno.EINVAL, NetlinkUnavailable, "netlink cannot be used here"),
+            (errno.EPERM, NotPermitted, "a sandbox does not allow this process to open a netlink socket"),
+            (errno.ENOBUFS, BackendError, "not enough memory to open a socket"),
+            (errno.EINVAL, NetlinkUnavailable, "netlink is not available"),
         ],
     )
     def test_a_socket_that_may_not_be_bound(
         self, monkeypatch: pytest.MonkeyPatch, number: int, kind: type[BackendError], words: str
     ) -> None:
-        """A sandbox may refuse a socket at any of the steps in which it is made: each has words of its own."""
+        """A sandbox may refuse any step of opening a socket: each has its own message."""
         refuse(monkeypatch, "bind", number)
         with pytest.raises(kind, match=words) as caught:
             NetlinkBackend()
@@ -156,41 +156,41 @@ class TestMeans:
         assert type(caught.value) is kind
 
     def test_groups_that_may_not_be_joined(self, namespace: Namespace, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Where changes may not be listened to, a snapshot says so, and leaves no raw error."""
+        """If listening for changes is forbidden, a snapshot reports that, and raises no OSError."""
         refuse(monkeypatch, "bind", errno.EPERM, when=lambda arguments: arguments != ((0, 0),))
         with NetlinkBackend(netns=namespace.path) as backend, pytest.raises(NotPermitted):
             backend.snapshot()
 
     def test_too_many_files(self) -> None:
-        """A process that has no file descriptor left is told that, and not that there is no netlink."""
+        """A process without free file descriptors gets that message, and not that netlink is missing."""
 
         def child() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (20, 20))
             held = [NetlinkBackend() for _ in range(30)]
             del held
 
-        with pytest.raises(BackendError, match="too many files open") as caught:
+        with pytest.raises(BackendError, match="too many open files") as caught:
             in_child(child)
         assert caught.value.errno == errno.EMFILE
 
     def test_no_thread(self, namespace: Namespace, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Where no thread can be started, another namespace cannot be entered, and that is what the error says."""
+        """If no thread can be started to enter another namespace, the error says so."""
 
         def refused(_: threading.Thread) -> None:
             raise RuntimeError("can't start new thread")
 
         monkeypatch.setattr(threading.Thread, "start", refused)
-        with pytest.raises(BackendError, match="no thread can be started"):
+        with pytest.raises(BackendError, match="cannot start a thread"):
             NetlinkBackend(netns=namespace.path)
 
     def test_a_pipe_is_no_namespace(self, tmp_path: Path) -> None:
-        """A path at which a pipe lies is refused at once, not waited for."""
+        """If the path is a pipe, it is refused at once, without blocking."""
         os.mkfifo(tmp_path / "pipe")
         with pytest.raises(NetlinkUnavailable):
             NetlinkBackend(netns=tmp_path / "pipe")
 
     def test_what_is_not_closed_is_let_go_all_the_same(self, namespace: Namespace) -> None:
-        """A backend and a watch that nobody closed leave no descriptor open, and warn of it."""
+        """A backend and a watch that were not closed leave no descriptor open, and a warning is issued."""
         before = len([*Path("/proc/self/fd").iterdir()])
 
         def forget() -> None:
@@ -203,7 +203,7 @@ class TestMeans:
         assert len([*Path("/proc/self/fd").iterdir()]) == before
 
     def test_a_flow_that_no_packet_has(self, backend: NetlinkBackend) -> None:
-        """A number that does not fit into the question is an error of the backend's, and says which number it is."""
+        """A number that does not fit into the request raises BackendError with the number."""
         with pytest.raises(BackendError, match="1099511627776"):
             backend.lookup([as_ip("10.0.0.9")], Flow(mark=1 << 40))
 
@@ -215,7 +215,7 @@ def refuse(
     *,
     when: Callable[[tuple[object, ...]], bool] = lambda _: True,
 ) -> None:
-    """From now on the kernel refuses this call of every socket of the backend's, or some of its calls."""
+    """From now on the kernel refuses this call for every socket of the backend, or some of its calls."""
     real = getattr(socket.socket, method)
 
     def refusing(made: socket.socket, *arguments: object) -> object:
@@ -229,7 +229,7 @@ def refuse(
 
 
 class TestForks:
-    """A child has a conversation of its own."""
+    """A child has its own connection."""
 
     def test_parent_and_child_read_at_the_same_time(self, backend: NetlinkBackend) -> None:
         """Parent and child list thousands of routes twenty times at once, and neither takes the other's answers."""
@@ -254,7 +254,7 @@ class TestForks:
         assert said == b"y"
 
     def test_a_child_wakes_itself_and_not_its_parent(self, backend: NetlinkBackend) -> None:
-        """`wake` in a child ends the child's next wait, and no wait of its parent's; then it is told to read again."""
+        """`wake` in a child ends the child's next wait, and not its parent's; then the child must read again."""
         with backend.watch() as watch:
 
             def child() -> tuple[bool, bool, bool]:
@@ -267,7 +267,7 @@ class TestForks:
             assert time.monotonic() - begun >= 0.1
 
     def test_to_wait_for_ever(self, backend: NetlinkBackend) -> None:
-        """Any number of seconds is fine, without end as well."""
+        """Any timeout is fine, including infinity."""
         with backend.watch() as watch:
             watch.wake()
             assert not watch.wait(float("inf"))
@@ -275,7 +275,7 @@ class TestForks:
             assert watch.wait(1e300)
 
     def test_wake_and_close_at_the_same_time(self, backend: NetlinkBackend) -> None:
-        """`wake` from another thread while the watch is closed touches no descriptor that is somebody else's by then."""
+        """`wake` from another thread while the watch is closed never touches a descriptor that was reused."""
         for _ in range(50):
             watch = backend.watch()
             threads = [threading.Thread(target=partial(repeat, watch.wake, 20)) for _ in range(2)]
@@ -293,16 +293,16 @@ class TestForks:
 
 
 def repeat(work: Callable[[], object], times: int) -> None:
-    """Do it so many times."""
+    """Do it this many times."""
     for _ in range(times):
         work()
 
 
 class TestMoves:
-    """A thread that goes into another namespace."""
+    """A thread that enters another namespace."""
 
     def test_a_backend_stays_in_its_namespace(self, namespace: Namespace) -> None:
-        """Without `netns`, a thread that went elsewhere is refused rather than shown, or changed, another namespace."""
+        """Without `netns`, a thread that entered another namespace is refused: it neither reads nor changes it."""
         with private_namespace() as other:
 
             def child() -> tuple[list[str], list[str]]:
@@ -323,4 +323,4 @@ class TestMoves:
             there, refused = in_child(child)
         assert there == [link.name for link in namespace.links()]
         assert len(refused) == 3
-        assert all("another network namespace" in words for words in refused)
+        assert all("a different network namespace" in words for words in refused)

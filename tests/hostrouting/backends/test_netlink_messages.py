@@ -1,4 +1,4 @@
-"""What NetlinkBackend reads and asks by hand, against pyroute2, which reads and writes the same bytes."""
+"""What NetlinkBackend reads and requests by hand, against pyroute2 on the same bytes."""
 
 import os
 import struct
@@ -53,7 +53,7 @@ def addresses_of(family: int) -> st.SearchStrategy[str]:
 
 
 class TestReading:
-    """A message says the same to both."""
+    """Both read the same from a message."""
 
     @given(
         said=attributes(
@@ -70,7 +70,7 @@ class TestReading:
         name=NAMES,
     )
     def test_of_a_device(self, said: list[tuple[str, object]], fields: dict[str, int], name: str) -> None:
-        """Whatever is said of it, in whichever order."""
+        """For any attributes, in any order."""
         messages = [
             encode("link", RTM_NEWLINK, fields={"index": 3}, attributes=[("IFLA_IFNAME", "master")]),
             encode("link", RTM_NEWLINK, fields={"index": 2, **fields}, attributes=[*said, ("IFLA_IFNAME", name)]),
@@ -80,7 +80,7 @@ class TestReading:
         assert [read_device(data) for data in messages] == [(3, "master"), (2, name)]
 
     def test_of_a_device_whose_name_is_no_text(self) -> None:
-        """Its name can be read, and is nobody's."""
+        """Its name can be read, and matches no device."""
         known = encode("link", RTM_NEWLINK, fields={"index": 2})
         name = struct.pack("=HH4s", 8, 3, b"\xff0\0\0")
         (link,) = read_links([struct.pack("=I", len(known) + len(name)) + known[4:] + name], {})
@@ -88,7 +88,7 @@ class TestReading:
 
     @given(family=st.sampled_from([4, 6]), data=st.data())
     def test_of_an_address(self, family: int, data: st.DataObject) -> None:
-        """With and without another end, a broadcast address, a label, flags and a metric."""
+        """With and without a peer, a broadcast address, a label, flags and a metric."""
         text = addresses_of(family)
         said = data.draw(
             attributes(
@@ -129,14 +129,14 @@ class TestReading:
         assert attrs.evolve(rule_of(message), **selectors) == rule_of(message)
 
     def test_of_rules_of_newer_kernels(self) -> None:
-        """A rule that gives all of the DSCP selects on all six bits; a rule for neither family is left out."""
+        """A rule with a full DSCP selects on all six bits; a rule for neither family is left out."""
         said = [("FRA_PRIORITY", 5), ("FRA_TABLE", 100), ("FRA_DSCP", 10)]
         dscp = encode("rule", RTM_NEWRULE, fields={"family": 2, "action": 1}, attributes=said)
         other = encode("rule", RTM_NEWRULE, fields={"family": 128, "action": 1}, attributes=said[:2])
         assert read_rules([dscp, other]) == (Rule(family=4, priority=5, table=100, dscp=(10, 0x3F)),)
 
     def test_of_rules_of_the_future(self) -> None:
-        """A rule that selects on what nobody knows is no rule for all packets: it says on which attribute."""
+        """A rule with an unknown selector does not match all packets: it names the attribute."""
         known = encode("rule", RTM_NEWRULE, fields={"family": 2, "action": 1}, attributes=[("FRA_TABLE", 100)])
         future = struct.pack("=HHI", 8, 77, 5) + struct.pack("=HH", 4, 78 | 0x8000)
         data = struct.pack("=I", len(known) + len(future)) + known[4:] + future
@@ -148,7 +148,7 @@ class TestReading:
         said=attributes(NETCONFA_IGNORE_ROUTES_WITH_LINKDOWN=st.integers(0, 1), NETCONFA_RP_FILTER=st.integers(0, 2))
     )
     def test_of_settings(self, said: list[tuple[str, object]]) -> None:
-        """Those of a device, and those of all."""
+        """Those of a device, and those of "all"."""
         messages = [
             encode("netconf", RTM_NEWNETCONF, fields={"family": 2}, attributes=[("NETCONFA_IFINDEX", index), *said])
             for index in (-1, 2)
@@ -158,12 +158,12 @@ class TestReading:
 
     @given(data=st.binary(max_size=40))
     def test_nothing_is_read_for_ever(self, data: bytes) -> None:
-        """Bytes that are no attributes come to an end too."""
+        """Bytes that are not attributes do not cause an endless loop."""
         attributes_of(data, 0)
 
 
 class TestAsking:
-    """A question is what pyroute2 would have asked."""
+    """A request equals pyroute2's."""
 
     @given(family=st.sampled_from([4, 6]), data=st.data())
     def test_what_becomes_of_a_packet(self, family: int, data: st.DataObject) -> None:
@@ -250,7 +250,7 @@ def namespace() -> Iterator[Namespace]:
 @pytest.mark.processes
 @pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace takes root")
 class TestOfAKernel:
-    """What a kernel lists says the same to both."""
+    """Both read the same from what a kernel lists."""
 
     @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(family=st.sampled_from([4, 6]), data=st.data())
@@ -285,7 +285,7 @@ class TestOfAKernel:
             held.close()
 
     def test_reading_loads_no_pyroute2(self, namespace: Namespace) -> None:
-        """Whoever reads and asks, and changes nothing, pays nothing of what it costs."""
+        """Programs that only read and look up never load pyroute2."""
         code = (
             "import sys, hostrouting.backends.netlink as it\n"
             "from hostrouting.model import as_ip\n"
@@ -298,14 +298,14 @@ class TestOfAKernel:
 
 
 def test_a_listing_is_of_whole_messages() -> None:
-    """What is read of a listing are its messages, without what stands between them."""
+    """A listing yields its messages, without the padding between them."""
     messages = [encode("rule", RTM_NEWRULE, fields={"family": 2, "action": 1, "table": table}) for table in (1, 2)]
     listing = Listing(b"".join(messages), array("I", [0, len(messages[0])]))
     assert [rule.table for rule in read_rules(listing)] == [1, 2]
 
 
 def test_an_address_is_told_from_the_other_end() -> None:
-    """Where both ends are given, LOCAL is ours."""
+    """If both addresses are given, LOCAL is the host's."""
     said = [("IFA_ADDRESS", "10.0.0.2"), ("IFA_LOCAL", "10.0.0.1")]
     message = encode("address", RTM_NEWADDR, fields={"family": 2, "prefixlen": 32, "index": 2}, attributes=said)
     expected = Address(ip=as_ip("10.0.0.1"), length=32, dev="eth0", peer=as_ip("10.0.0.2"))

@@ -1,4 +1,4 @@
-"""Next hop objects: how they are read, and what happens where pyroute2 cannot be loaded."""
+"""Next hop objects: how they are read, and the error if pyroute2 cannot be loaded."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_heavy_members_of_a_group() -> None:
 
 @pytest.mark.parametrize("gateway", [None, "10.0.0.9", "fe80::9"])
 def test_all_that_is_said_of_a_leg(gateway: str | None) -> None:
-    """Its device, its gateway of either family, and its state; attributes that nobody knows are passed over."""
+    """Its device, its gateway of either family, and its state; unknown attributes are skipped."""
     hop = None if gateway is None else as_ip(gateway)
     said = [] if hop is None else [(6, hop.packed)]
     message = nexthop((1, number(5)), (4711, number(1)), (5, number(3)), *said, flags=0x14)
@@ -57,7 +57,7 @@ def test_all_that_is_said_of_a_leg(gateway: str | None) -> None:
 
 @pytest.fixture(params=["missing", "broken", "other"])
 def no_pyroute2(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[str]:
-    """pyroute2 is not there, or raises when it is loaded, or is another package of that name; what is wrong."""
+    """pyroute2 is missing, or fails to load, or is a different package of that name; return what is wrong."""
     for name in [*sys.modules]:
         if name.split(".")[0] == "pyroute2":
             monkeypatch.delitem(sys.modules, name)
@@ -83,10 +83,10 @@ def no_pyroute2(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch,
 
 
 class TestWithoutPyroute2:
-    """Where pyroute2 cannot be loaded, that is what the error says."""
+    """If pyroute2 cannot be loaded, the error says so."""
 
     def test_next_hop_objects_cannot_be_read(self, no_pyroute2: str) -> None:
-        """The error names what is missing, why, and how to install it; where there are no objects there is none."""
+        """The error names what is missing, why, and how to install it; without objects there is no error."""
         assert read_nexthops([], NAMES) == {}
         with pytest.raises(BackendError, match="pyroute2, which reads them, cannot be loaded") as caught:
             read_nexthops([SINGLE], NAMES)
@@ -97,7 +97,7 @@ class TestWithoutPyroute2:
     @pytest.mark.processes
     @pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace takes root")
     def test_all_else_goes_on(self, no_pyroute2: str) -> None:
-        """Routes are read, changed and looked up without it, until the kernel tells a next hop object by its number only."""
+        """Without pyroute2, routes are read, changed and looked up, unless the kernel only gives an object's number."""
         assert no_pyroute2
         with private_namespace() as namespace:
             furnish(namespace, (Link(name="eth0", index=0),), set())
@@ -109,7 +109,7 @@ class TestWithoutPyroute2:
                 assert backend.lookup([as_ip("1.2.3.4")])[0].route == route
                 assert backend.change([Change("delete", route)])[0].ok
                 namespace.batch(["nexthop add id 5 via 10.0.0.9 dev eth0", "route add 9.0.0.0/8 nhid 5"])
-                # By default the kernel spells out the legs; only a host that turned this off needs to know the object.
+                # By default the kernel includes the next hops; the object is only needed if that was turned off.
                 assert [it.devs for it in backend.snapshot().routes if it.nexthop_id == 5] == [("eth0",)]
                 namespace.sysctl("ipv4/nexthop_compat_mode", 0)
                 with pytest.raises(BackendError, match="pyroute2"):

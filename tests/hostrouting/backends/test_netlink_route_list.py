@@ -1,4 +1,4 @@
-"""Listings of routes as tables: what is told of a thousand messages at once is what each of them says."""
+"""Listings of routes as tables: reading a thousand messages at once equals reading each."""
 
 import struct
 from array import array
@@ -23,7 +23,7 @@ _NAMES = {number: dev for dev, number in _NUMBERS.items()}
 
 
 def message_of(route: Route) -> bytes:
-    """A route as the kernel lists it: the table first, then where it leads, and a list of legs if there are several."""
+    """A route as the kernel lists it: the table first, then the destination, and a list of several next hops."""
     family, length = route.prefix.family, width_of(route.prefix.family) // 8
     attributes = pack_attribute(15, struct.pack("=I", route.table))
     if route.prefix.length:
@@ -59,7 +59,7 @@ def _way(leg: NextHop) -> bytes:
 
 
 def table_of(pieces: Sequence[Sequence[Route]]) -> tuple[RouteTable, list[bytes]]:
-    """The routes as if the kernel had listed them, with room behind each piece; and the messages that were read."""
+    """The routes as if the kernel had listed them, with padding after each part; and the messages that were decoded."""
     data, offsets = b"", array("I")
     for piece in pieces:
         for route in piece:
@@ -79,7 +79,7 @@ def table_of(pieces: Sequence[Sequence[Route]]) -> tuple[RouteTable, list[bytes]
 
 @st.composite
 def listed(draw: st.DrawFn) -> list[list[Route]]:
-    """Pieces of a listing: some of routes that differ in their prefixes alone, and some of any."""
+    """Parts of a listing: some with routes that differ only in their prefixes, and some with any."""
     found: list[list[Route]] = []
     for _ in range(draw(st.integers(1, 4))):
         block = draw(blocks(draw(st.sampled_from([4, 4, 4, 6]))))
@@ -98,18 +98,18 @@ def listed(draw: st.DrawFn) -> list[list[Route]]:
 
 
 class TestTable:
-    """A listing is read as the routes that its messages say."""
+    """A listing is read as the routes in its messages."""
 
     @given(listed(), st.sampled_from([(2, 8), (2, 4096), (64, 4096)]))
     @settings(max_examples=scaled(200))
     def test_each_message_is_its_route(self, pieces: list[list[Route]], sizes: tuple[int, int]) -> None:
-        """However many are taken at once, the table is that of the routes, in their order."""
+        """However many are read at once, the table has the routes in their order."""
         with patch.multiple(route_list, _FEW=sizes[0], _MOST=sizes[1]):
             table, _ = table_of(pieces)
         assert table == tuple(route for piece in pieces for route in piece)
 
     def test_of_what_differs_in_the_destination_one_is_read(self) -> None:
-        """Of a large table few messages are read whole, and one by one it is as many."""
+        """In a large table few messages are decoded in full, and the same number when read one by one."""
         many = [Route.to(f"20.0.{low}.0/{24 + low % 2}", dev="eth0", gateway="10.0.0.1") for low in range(200)]
         pieces = [[Route.to("0.0.0.0/0", dev="eth0")], many, [attrs.evolve(it, metric=7) for it in many]]
         for few in (2, 1000):
@@ -120,14 +120,14 @@ class TestTable:
             assert len(read) == 3
 
     def test_whatever_tells_them_apart(self) -> None:
-        """Routes that differ in their type, tos, device, gateway or the state of a leg have each another shape."""
+        """Routes that differ in their type, tos, device, gateway or next hop state have different shapes."""
         route = Route.to("20.0.0.0/24", dev="eth0", gateway="10.0.0.1")
         ways = (Route.to("20.0.0.0/24", dev="ib0", gateway=it) for it in ("10.0.0.1", "10.0.0.2"))
         (leg,) = route.legs
         legs = (attrs.evolve(leg, dead=True), attrs.evolve(leg, linkdown=True))
         states = (attrs.evolve(route, legs=(it,)) for it in legs)
         others = (attrs.evolve(route, tos=16), attrs.evolve(route, type="local"))
-        # What is a gateway in the one is a source in the other, and all else is alike, byte for byte.
+        # The gateway of the one is the source of the other, and all other bytes are equal.
         direct = Route.to("20.0.0.0/24", dev="eth0", scope=route.scope)
         sourced = attrs.evolve(direct, prefsrc=leg.gateway)
         every = [route, *ways, *states, *others, sourced]
@@ -136,7 +136,7 @@ class TestTable:
 
     @given(listed())
     def test_one_after_the_other(self, pieces: list[list[Route]]) -> None:
-        """Messages that are no list, as answers are, are each the route that they say."""
+        """Messages outside a list, such as answers, are read as single routes."""
         reader = RouteReader(partial(read_route, names=_NAMES, nexthops={}))
         routes = [route for piece in pieces for route in piece]
         assert [reader.route(message_of(route)) for route in routes] == routes

@@ -1,4 +1,4 @@
-"""A route as a message and back: every field of it, and pyroute2 beside."""
+"""A route as a message and back: every field of it, compared with pyroute2."""
 
 import struct
 from typing import Any
@@ -23,7 +23,7 @@ PLAIN = Route.to("1.0.0.0/8", dev="eth0", gateway="10.0.0.1", protocol=213)
 [LEG_OF_PLAIN] = PLAIN.legs
 TWO = (LEG_OF_PLAIN, NextHop("wg0", weight=3))
 NEXTHOPS = {5: PLAIN.legs}
-# Another value for each field; a field that is added needs one here, a row in ROUTE or LEG, and nothing else.
+# A different value for each field; a new field needs one here, and a row in ROUTE or LEG.
 OTHERS: dict[str, Any] = {
     "prefix": Prefix.parse("2.0.0.0/9"),
     "legs": TWO,
@@ -48,12 +48,12 @@ OTHERS_OF_LEG: dict[str, Any] = {
     "dead": True,
     "pervasive": True,
 }
-# What the kernel remarks of a leg, by its flag (RTNH_F_…); nobody asks for it.
+# What only the kernel sets for a next hop, by its flag (RTNH_F_…).
 REMARKS = {"dead": 1, "pervasive": 2, "linkdown": 16}
 
 
 def there_and_back(route: Route) -> Route:
-    """The route that is read of the message that asks for it."""
+    """The route read from the message that requests it."""
     return read_route(encode_change("add", route, number_of), NAMES, NEXTHOPS)
 
 
@@ -61,13 +61,13 @@ class TestFields:
     """No field is forgotten. A field of Route or NextHop without a row fails here."""
 
     def test_each_has_a_row(self) -> None:
-        """Each field stands in one row, and here with another value."""
+        """Each field has one row, and a different value here."""
         assert sorted(row.field for row in ROUTE) == sorted(OTHERS) == sorted(attrs.fields_dict(Route))
         assert sorted(row.field for row in LEG) == sorted(OTHERS_OF_LEG) == sorted(attrs.fields_dict(NextHop))
 
     @pytest.mark.parametrize("field", [field.name for field in attrs.fields(Route) if field.name != "unread"])
     def test_of_a_route(self, field: str) -> None:
-        """Another value is another message, also of an encoder that knows the first, and is read again."""
+        """A different value gives a different message, also from an encoder that knows the first, and is read back."""
         encoder, other = ChangeEncoder(number_of), attrs.evolve(PLAIN, **{field: OTHERS[field]})
         assert there_and_back(PLAIN) == PLAIN
         assert there_and_back(other) == other != PLAIN
@@ -78,7 +78,7 @@ class TestFields:
     @pytest.mark.parametrize("field", [field.name for field in attrs.fields(NextHop)])
     @pytest.mark.parametrize("legs", [PLAIN.legs, TWO], ids=["only", "several"])
     def test_of_a_leg(self, legs: tuple[NextHop, ...], field: str) -> None:
-        """The same for a leg; what the kernel remarks, and the weight of an only leg, are not asked for."""
+        """The same for a next hop; flags of the kernel, and the weight of a single next hop, are not sent."""
         encoder, leg = ChangeEncoder(number_of), attrs.evolve(LEG_OF_PLAIN, **{field: OTHERS_OF_LEG[field]})
         first, other = (attrs.evolve(PLAIN, legs=(it, *legs[1:])) for it in (LEG_OF_PLAIN, leg))
         asked = field not in REMARKS and (field != "weight" or len(legs) > 1)
@@ -108,7 +108,7 @@ class TestFields:
 
     @pytest.mark.parametrize("field", REMARKS)
     def test_of_a_remark(self, field: str) -> None:
-        """What the kernel remarks of a leg is read, of an only one and of one among several."""
+        """The kernel's flags are read for a single next hop and for one of several."""
         hop = {"oif": 300, "hops": 0, "flags": REMARKS[field], "attrs": []}
         fields, marked = {"family": 2, "type": 1}, {"flags": REMARKS[field]}
         only = encode("route", n.RTM_NEWROUTE, fields=fields | marked, attributes=[("RTA_OIF", 300)])
@@ -131,18 +131,18 @@ class TestFields:
         ],
     )
     def test_what_does_not_fit(self, field: str, value: Any) -> None:
-        """A number without room in its place, and an address of the other family, are errors and no other route."""
+        """A number that does not fit, or an address of the other family, raises an error."""
         with pytest.raises(struct.error):
             encode_change("add", attrs.evolve(PLAIN, **{field: value}), number_of)
 
 
 class TestPyroute2:
-    """A message says the same to pyroute2."""
+    """pyroute2 reads the same from a message."""
 
     @settings(deadline=None)  # pyroute2 is loaded in one of them
     @given(data=st.data())
     def test_of_a_change(self, data: st.DataObject) -> None:
-        """What is encoded is what was asked for: of any route, with any verb."""
+        """The encoded message has the requested content, for any route and verb."""
         block = data.draw(blocks(data.draw(st.sampled_from([4, 6]))))
         route, number = data.draw(wanted(block)), data.draw(st.sampled_from([None, None, None, 5, 6]))
         route = attrs.evolve(route, nexthop_id=number)
@@ -160,7 +160,7 @@ class TestPyroute2:
     @settings(deadline=None)  # as above
     @given(family=st.sampled_from([4, 6]), data=st.data())
     def test_of_what_is_read(self, family: int, data: st.DataObject) -> None:
-        """Attributes of any kind in any order, known here or not: both read one route."""
+        """With attributes of any kind in any order, known here or not, both read the same route."""
         word = st.sampled_from([0, 1, 255, 70000, 0xFFFFFFFF])
         address = st.integers(1, 2**32 - 1).map(lambda number: str(ip_at(family, number)))
         via = st.just({"family": n.AF_OF[10 - family], "addr": "10.0.0.9" if family == 6 else "fe80::1"})
@@ -207,15 +207,15 @@ def any_of(said: dict[str, st.SearchStrategy[Any]]) -> st.SearchStrategy[list[tu
 
 
 class TestFillingIn:
-    """What is filled in is what would have been encoded."""
+    """A filled-in message equals an encoded one."""
 
     @given(data=st.data())
     def test_a_change(self, data: st.DataObject) -> None:
-        """One encoder, fed with any changes one after the other, makes the messages of the plain path."""
+        """One encoder, used for any changes in a row, makes the messages of the plain path."""
         encoder = ChangeEncoder(number_of)
         block = data.draw(blocks(data.draw(st.sampled_from([4, 6]))))
         asked = data.draw(st.lists(wanted(block), min_size=1, max_size=4))
-        # Others of the same shapes: they differ in the destination, in an only leg's gateway, or in its family.
+        # Others of the same shapes: they differ in the destination, or in a single next hop's gateway or its family.
         other = st.sampled_from([as_ip("10.0.0.7"), as_ip("8.0.5.0"), as_ip("::1"), None])
         asked += [attrs.evolve(route, prefix=data.draw(wanted(block)).prefix) for route in asked]
         asked += [
@@ -232,7 +232,7 @@ class TestFillingIn:
 
     @given(data=st.data())
     def test_a_question(self, data: st.DataObject) -> None:
-        """For any flow, a filled question is the one that the plain path asks."""
+        """For any flow, a filled-in request equals that of the plain path."""
         family = data.draw(st.sampled_from([4, 6]))
         number = st.integers(0, 255)
         flow = data.draw(
@@ -244,7 +244,7 @@ class TestFillingIn:
         assert filled == encode_lookup(family, flow, number_of, sequence=sequence, dst=destination)
 
     def test_each_device_is_asked_for_once(self) -> None:
-        """Routes of many shapes through one device cost one question."""
+        """Routes of many shapes by one device need one lookup of its number."""
         asked: list[str] = []
 
         def index_of(dev: str) -> int:
@@ -257,7 +257,7 @@ class TestFillingIn:
         assert asked == ["eth0", "wg0"]
 
     def test_shapes_without_end(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """However many shapes come by, few are kept."""
+        """With any number of shapes, only a limited number is kept."""
         monkeypatch.setattr(route_message, "_MOST_SHAPES", 3)
         encoder = ChangeEncoder(number_of)
         for metric in (*range(9), *range(9)):
@@ -266,7 +266,7 @@ class TestFillingIn:
             assert len(encoder._shapes) <= 3  # noqa: SLF001 RUF100
 
     def test_another_order_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """If attributes were written in another order there would be an error, and no wrong route."""
+        """If attributes were written in a different order, an error would be raised."""
         monkeypatch.setattr(route_message, "ROUTE", ROUTE[::-1])
-        with pytest.raises(AssertionError, match="not in its place"):
+        with pytest.raises(AssertionError, match="not at its expected offset"):
             ChangeEncoder(number_of).message(Change("add", PLAIN), 0)

@@ -1,4 +1,4 @@
-"""NetlinkBackend where things are not as they should be: no privilege, no netlink, no answer, no peace."""
+"""NetlinkBackend under bad conditions: no privilege, no netlink, no answer, constant changes."""
 
 import asyncio
 import errno
@@ -75,7 +75,7 @@ def in_thread(work: Callable[[], T]) -> T:
 
 
 def everything(backend: RouteBackend) -> tuple[Snapshot, tuple[bool, ...], list[Kind]]:
-    """Use every verb once, and leave all as it was."""
+    """Use every verb once, and leave everything unchanged."""
     with backend.watch() as watch:
         done = backend.change([Change("add", ROUTE), Change("delete", ROUTE)])
         assert watch.wait(5)
@@ -84,10 +84,10 @@ def everything(backend: RouteBackend) -> tuple[Snapshot, tuple[bool, ...], list[
 
 
 class TestNamespaces:
-    """Work in another namespace, without going there."""
+    """Using another namespace without entering it."""
 
     def test_by_path_without_leaving(self, namespace: Namespace, backend: NetlinkBackend) -> None:
-        """The backend works in the namespace that it was given while this thread stays where it is."""
+        """The backend uses the given namespace while this thread stays in its own."""
         before = Path("/proc/thread-self/ns/net").readlink()
         snapshot, done, kinds = everything(backend)
         assert (done, kinds) == ((True, True), ["unicast", "no-route"])
@@ -96,7 +96,7 @@ class TestNamespaces:
         assert not [thread for thread in threading.enumerate() if "netns" in thread.name]
 
     def test_by_name(self, namespace: Namespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A name is one of those that `ip netns` knows."""
+        """A name is one that `ip netns` lists."""
         (tmp_path / "fabric").symlink_to(namespace.path)
         monkeypatch.setattr("hostrouting.backends.netlink.sockets._NAMED", str(tmp_path))
         with NetlinkBackend(netns="fabric") as backend:
@@ -105,22 +105,22 @@ class TestNamespaces:
     @pytest.mark.parametrize(
         ("netns", "words"),
         [
-            ("no-such-one", "no network namespace 'no-such-one': /run/netns/no-such-one: No such file"),
+            ("no-such-one", "network namespace 'no-such-one' does not exist: /run/netns/no-such-one: No such file"),
             ("/nowhere/at/all", "'/nowhere/at/all'"),
             ("nul\0byte", "null byte"),
-            ("/proc/self/ns/mnt", "no network namespace"),
-            ("/dev/null", "no network namespace"),
+            ("/proc/self/ns/mnt", "not a network namespace"),
+            ("/dev/null", "not a network namespace"),
         ],
     )
     def test_a_wrong_one_is_an_error(self, netns: str, words: str) -> None:
-        """What is no existing network namespace is refused, by its name, and nothing is created."""
+        """A name that is not an existing network namespace is refused, and nothing is created."""
         with pytest.raises(NetlinkUnavailable) as caught:
             NetlinkBackend(netns=netns)
         assert words in str(caught.value)
         assert not Path("/run/netns/no-such-one").exists()
 
     def test_outlives_its_path(self, namespace: Namespace) -> None:
-        """Once it is open, the namespace is held, whatever becomes of the path."""
+        """Once open, the namespace is held, even if its path is deleted."""
         descriptor = os.open(namespace.path, os.O_RDONLY)
         path = f"/proc/self/fd/{descriptor}"
         with NetlinkBackend(netns=path) as backend:
@@ -132,11 +132,11 @@ class TestPlaces:
     """Threads, event loops and children."""
 
     def test_in_a_thread(self, backend: NetlinkBackend) -> None:
-        """A backend can be used in another thread than the one that made it."""
+        """A backend can be used in a different thread than the one that created it."""
         assert in_thread(partial(everything, backend)) == everything(backend)
 
     def test_beside_a_running_loop(self, backend: NetlinkBackend) -> None:
-        """A running event loop is no hindrance, in its own thread or in another."""
+        """A running event loop does not matter, in its own thread or in another."""
 
         async def use() -> tuple[object, object]:
             return everything(backend), await asyncio.to_thread(everything, backend)
@@ -145,12 +145,12 @@ class TestPlaces:
         assert here == there == everything(backend)
 
     def test_in_a_forked_child(self, backend: NetlinkBackend) -> None:
-        """A child has a conversation of its own; that of its parent is not disturbed."""
+        """A child has its own connection; its parent's is not disturbed."""
         expected = everything(backend)
         with backend.watch() as watch:
 
             def child() -> tuple[bool, bool, object]:
-                # What this child did not hear, nobody knows: once it is told to read again.
+                # Changes may have been missed in this child: it must read again once.
                 first, second = watch.wait(0), watch.wait(0)
                 return first, second, everything(backend)
 
@@ -159,7 +159,7 @@ class TestPlaces:
         assert everything(backend) == expected
 
     def test_in_the_namespace_of_the_caller(self, namespace: Namespace) -> None:
-        """Without a namespace of its own it works in the one where it is made."""
+        """Without a given namespace it uses the one in which it was created."""
 
         def child() -> tuple[str, ...]:
             enter_namespace(namespace.path)
@@ -168,7 +168,7 @@ class TestPlaces:
         assert in_child(child) == tuple(link.name for link in namespace.links())
 
     def test_closes_twice_and_lets_go(self, namespace: Namespace) -> None:
-        """To close again is fine; anything else is an error then, and no descriptor stays open."""
+        """Closing twice is fine; anything else is an error then, and no descriptor stays open."""
         before = len([*Path("/proc/self/fd").iterdir()])
         backend = NetlinkBackend(netns=namespace.path)
         watch = backend.watch()
@@ -183,10 +183,10 @@ class TestPlaces:
 
 
 class TestPrivileges:
-    """What takes privilege, and what does not."""
+    """The verbs that require privilege, and those that do not."""
 
     def test_reading_takes_none(self, namespace: Namespace, backend: NetlinkBackend) -> None:
-        """An ordinary user takes snapshots, looks up and listens; to change anything is NotPermitted."""
+        """An ordinary user may take snapshots, look up and listen; changing anything raises NotPermitted."""
         everything(backend)  # so that what it takes is loaded: nobody may not be let into where that is kept
 
         def child() -> tuple[Snapshot, list[Kind], bool, list[str]]:
@@ -194,7 +194,7 @@ class TestPrivileges:
             os.setgroups([])
             os.setresuid(NOBODY, NOBODY, NOBODY)
             nobody, refused = NetlinkBackend(), []
-            # The second is not there to be deleted, the third has no such device: none of it is even looked at.
+            # The second does not exist, and the third names a missing device: permission is checked first.
             missing = Route.to("2.0.0.0/8", dev="nope")
             for wanted in (Change("add", ROUTE), Change("delete", ROUTE), Change("replace", missing)):
                 try:
@@ -210,11 +210,11 @@ class TestPrivileges:
         assert snapshot == backend.snapshot()
         assert kinds == ["unicast", "no-route"]
         assert not heard
-        words = "this process may not change routing; it takes root, or the capability CAP_NET_ADMIN"
+        words = "this process may not change routes; this requires root or the capability CAP_NET_ADMIN"
         assert refused == [f"{words} (kernel: Operation not permitted)"] * 3
 
     def test_another_namespace_takes_some(self, namespace: Namespace) -> None:
-        """An ordinary user may not enter another namespace, and is told so."""
+        """An ordinary user may not enter another namespace, and the error says so."""
         descriptor = os.open(namespace.path, os.O_RDONLY)
 
         def child() -> str:
@@ -229,7 +229,7 @@ class TestPrivileges:
         os.close(descriptor)
 
     def test_no_netlink(self) -> None:
-        """In a sandbox without netlink that is what the error says."""
+        """In a sandbox without netlink, the error says so."""
 
         def child() -> None:
             refuse_netlink()
@@ -240,9 +240,9 @@ class TestPrivileges:
         assert caught.value.errno == errno.EAFNOSUPPORT
 
     def test_another_system(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Where netlink is not even known by name, the error says that it takes Linux."""
+        """Without netlink in the socket module, the error says that Linux is required."""
         monkeypatch.delattr(socket, "AF_NETLINK")
-        with pytest.raises(NetlinkUnavailable, match="takes Linux"):
+        with pytest.raises(NetlinkUnavailable, match="requires Linux"):
             NetlinkBackend()
 
     @pytest.mark.parametrize(
@@ -257,7 +257,7 @@ class TestPrivileges:
         *,
         fine: bool,
     ) -> None:
-        """A kernel that does not have next hop objects has none; any other refusal is not an empty list but an error."""
+        """A kernel without next hop objects has none; any other refusal is an error, not an empty list."""
         namespace.sysctl("ipv4/nexthop_compat_mode", 0)
         namespace.batch(["nexthop add id 7 via 10.0.0.1 dev eth0", "route add 9.0.0.0/8 nhid 7"])
         listing = Channel.listing
@@ -275,7 +275,7 @@ class TestPrivileges:
                 backend.snapshot()
 
     def test_no_strict_checking(self, namespace: Namespace, backend: NetlinkBackend) -> None:
-        """On a kernel that does not restrict listings the same is found, more slowly."""
+        """On a kernel that cannot filter lists the result is the same, but slower."""
         namespace.batch(["route add 1.0.0.0/8 via 10.0.0.1 proto 213", "route add 2.0.0.0/8 via 10.0.0.1 table 100"])
         questions: list[dict[str, Any]] = [
             {},
@@ -306,12 +306,12 @@ DOOMED = Route.to("3.0.0.0/8", dev="eth0", gateway="10.0.0.1", protocol=213)
 
 
 class TestTime:
-    """Nothing takes for ever."""
+    """Nothing takes forever."""
 
     def test_a_kernel_that_never_answers(
         self, namespace: Namespace, backend: NetlinkBackend, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Every verb ends with its time-out, and says so; afterwards the backend is as good as new."""
+        """Every verb ends with BackendTimeout; afterwards the backend works again."""
         expected = everything(backend)
         held = []
 
@@ -342,14 +342,14 @@ class TestTime:
             end.close()
 
     def test_wait_ends_on_time(self, backend: NetlinkBackend) -> None:
-        """A wait in which nothing happens takes as long as it was told."""
+        """A wait without a change takes as long as requested."""
         with backend.watch() as watch:
             begun = time.monotonic()
             assert not watch.wait(0.05)
             assert 0.05 <= time.monotonic() - begun < 20
 
     def test_wake_ends_a_wait(self, backend: NetlinkBackend) -> None:
-        """A wait ends with False when another thread says so, before or during; once for any number of times."""
+        """A wait ends with False after wake() from another thread, before or during it; once for several calls."""
         with backend.watch() as watch:
             timer = threading.Timer(0.05, watch.wake)
             timer.start()
@@ -367,7 +367,7 @@ class TestTime:
 
 @contextmanager
 def churning(namespace: Namespace) -> Iterator[None]:
-    """Meanwhile another process moves two routes about; at every moment at least one of them is there."""
+    """Meanwhile another process keeps replacing two routes; at every moment at least one of them exists."""
     steps = [f"route {verb} {prefix} via 10.0.0.1" for verb, prefix in MOVES]
     churn = subprocess.Popen(
         [*namespace.enter, "ip", "-batch", "-"],
@@ -399,12 +399,12 @@ MOVES = [("add", LAST), ("del", FIRST), ("add", FIRST), ("del", LAST)]
 
 
 class TestPeace:
-    """Changes that come in between."""
+    """Changes during a reading."""
 
     def test_a_snapshot_is_of_one_moment(
         self, namespace: Namespace, backend: NetlinkBackend, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """While routes come and go in a hurry a snapshot is either of one moment or Unsettled, never a mixture."""
+        """While routes change quickly, a snapshot is either consistent or raises Unsettled."""
         namespace.batch([f"route add 20.0.{high}.{low} via 10.0.0.1" for high in range(32) for low in range(1, 255)])
         namespace.batch([f"route add {FIRST} via 10.0.0.1"])
         heard: list[bool] = []
@@ -424,7 +424,7 @@ class TestPeace:
         assert any(heard)
 
     def test_a_listing_that_was_interrupted_is_known(self) -> None:
-        """The kernel's mark that a change came in between is heeded wherever it stands."""
+        """The kernel's flag for an interrupted list is noticed at any position."""
         for marked in range(3):
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             messages = [
@@ -440,7 +440,7 @@ class TestPeace:
             theirs.close()
 
     def test_an_answer_to_an_older_question_is_passed_over(self) -> None:
-        """What comes late, after nobody waited for it any more, is not taken for the answer to something else."""
+        """A late answer is not taken for the answer to another request."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
         def said(number: int, sequence: int) -> bytes:
@@ -465,7 +465,7 @@ class TestPeace:
     def test_a_host_that_never_rests_is_unsettled(
         self, backend: NetlinkBackend, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """After a few attempts the reader gives up and says that it may be tried again."""
+        """After a few attempts the reader gives up, with an error that says to try again."""
         expected = backend.snapshot()
         monkeypatch.setattr(reading, "disturbed", lambda *_: True)
         with pytest.raises(Unsettled, match="changed during each of 8 attempts") as caught:
@@ -473,7 +473,7 @@ class TestPeace:
         assert caught.value.last == expected
 
     def test_a_burst_that_was_too_large_is_one_change(self, namespace: Namespace) -> None:
-        """When more happens than the listener has room for it says True once, and goes on listening."""
+        """If the listener's buffer overflows, it returns True once, and continues to listen."""
         descriptor = open_namespace(namespace.path)
         with NetlinkWatch(lambda: inside(descriptor, partial(open_socket, n.groups(), buffer=1))) as watch:
             namespace.batch([f"route add 20.0.0.{low} via 10.0.0.1" for low in range(256)])
@@ -485,7 +485,7 @@ class TestPeace:
         descriptor.close()
 
     def test_answers_that_were_lost_are_found_out(self, namespace: Namespace, monkeypatch: pytest.MonkeyPatch) -> None:
-        """With too little room for the kernel's answers, what was done is still told from what was not."""
+        """If the buffer is too small for the answers, done and refused changes are still distinguished."""
         namespace.batch([f"route add 20.0.0.{low} via 10.0.0.2" for low in range(0, 256, 2)])
         monkeypatch.setattr(backend_module, "open_socket", partial(open_socket, buffer=1))
         with NetlinkBackend(netns=namespace.path) as cramped:
@@ -494,11 +494,11 @@ class TestPeace:
             with monkeypatch.context() as patch:
                 patch.setattr(Channel, "capacity", 128)
                 outcomes = cramped.change([Change("add", route) for route in wanted])
-                # Fewer are asked for at a time until there is room.
+                # Fewer are requested at a time until the answers fit.
                 assert len(cramped.lookup([route.prefix.ip for route in wanted])) == len(wanted)
             assert [outcome.ok for outcome in outcomes] == [False, True] * 128
             assert any("answer was lost" in str(outcome.error) for outcome in outcomes)
-            # Left to itself it asks for no more answers at a time than there is room for.
+            # By default it requests only as many answers at a time as fit.
             again = cramped.change([Change("add", route) for route in wanted])
             assert {outcome.error.errno for outcome in again if outcome.error} == {errno.EEXIST}
             assert not any(outcome.ok for outcome in again)
@@ -511,7 +511,7 @@ class TestPeace:
     def test_a_single_answer_that_was_lost_is_asked_for_again(
         self, backend: NetlinkBackend, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """The name of a device is resolved also when the answer does not arrive at first."""
+        """The name of a device is resolved even if the first answer is lost."""
         receive, lost = Channel.receive, [Lost()]
 
         def lossy(channel: Channel, *, wait: bool = True) -> bytes:
@@ -526,7 +526,7 @@ class TestPeace:
         assert not lost
 
     def test_an_answer_that_never_arrives(self, namespace: Namespace, monkeypatch: pytest.MonkeyPatch) -> None:
-        """What is asked for again and again, because every answer is lost, ends with the time-out."""
+        """A request whose every answer is lost ends with BackendTimeout."""
 
         def lossy(_: Channel, *, wait: bool = True) -> bytes:  # noqa: ARG001  as it is called
             raise Lost
@@ -539,7 +539,7 @@ class TestPeace:
     def test_a_route_that_went_before_it_was_deleted(
         self, namespace: Namespace, backend: NetlinkBackend, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Somebody else may be faster: then the kernel's own answer is the outcome."""
+        """If another program is faster, the kernel's own answer is the outcome."""
         backend.change([Change("add", ROUTE)])
         send = Channel.send
 

@@ -1,4 +1,4 @@
-"""SavedBackend: what is left of a host answers as the host did."""
+"""SavedBackend: a saved host answers as the host did."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ADDRESSES = [as_ip(text) for text in ("172.16.5.9", "8.8.8.8", "10.0.0.4", "10.2
 
 @pytest.mark.parametrize("make", [h200, vpn_node, ecmp_node, cni_node])
 def test_it_answers_as_the_host(make: type[MemoryBackend]) -> None:
-    """Its lookups are those of the kernel that it was taken from, and so are its snapshots, whatever is left out."""
+    """Its lookups and snapshots are those of the kernel that it was taken from, with any filter."""
     with make() as kernel:
         saved = SavedBackend(kernel.snapshot())
         for address, here, there in zip(ADDRESSES, saved.lookup(ADDRESSES), kernel.lookup(ADDRESSES), strict=True):
@@ -31,7 +31,7 @@ def test_it_answers_as_the_host(make: type[MemoryBackend]) -> None:
 
 
 def test_nothing_can_be_changed_and_nothing_changes() -> None:
-    """A change is refused, and a wait is over at once."""
+    """A change is refused, and a wait ends at once."""
     with h200() as kernel, SavedBackend(kernel.snapshot()) as saved:
         with pytest.raises(BackendError, match="a saved snapshot cannot be changed"):
             saved.change([Change("add", Route.to("9.0.0.0/8", dev="eth0"))])

@@ -1,4 +1,4 @@
-"""The fake ebtables: what a test can arrange in them."""
+"""The fake ebtables: what a test can set up with them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def every_verb(ebtables: MemoryEbtables) -> list[Callable[[], Any]]:
 
 
 def test_a_fault_that_stays() -> None:
-    """A fault is raised by every verb until it is gone, and nothing is done."""
+    """A fault is raised by every verb until it is cleared, and nothing is done."""
     ebtables = MemoryEbtables([ARP])
     for error in (refusal.missing(), refusal.not_permitted(), refusal.not_loaded(), refusal.refused("do it", "no")):
         ebtables.fault = error
@@ -43,7 +43,7 @@ def test_a_fault_that_stays() -> None:
 
 @pytest.mark.parametrize("done", [False, True])
 def test_a_fault_that_happens_once(done: bool) -> None:  # noqa: FBT001  both are tested
-    """The nth call fails, and no other; where it was done all the same, that shows."""
+    """Only the nth call fails; if it was still carried out, the result shows."""
     ebtables = MemoryEbtables([ARP])
     ebtables.fail(refusal.timed_out("delete it", 10), nth=2, done=done)
     ebtables.save()
@@ -53,7 +53,7 @@ def test_a_fault_that_happens_once(done: bool) -> None:  # noqa: FBT001  both ar
 
 
 def test_what_happens_meanwhile() -> None:
-    """Somebody else may remove a rule just before it is to be deleted."""
+    """Another program may delete a rule just before our deletion."""
     ebtables = MemoryEbtables([ARP, ARP])
     ebtables.meanwhile(lambda: ebtables.rules.remove(ARP))
     with pytest.raises(BadRule, match="has no rule 'PREROUTING -p ARP"):
@@ -63,12 +63,12 @@ def test_what_happens_meanwhile() -> None:
 
 
 def test_the_other_backend() -> None:
-    """Whoever asks for the backend that has no rules is told which one has them, until none has."""
+    """A request for the backend without rules raises an error that names the other one, unless neither has any."""
     ebtables = MemoryEbtables([ARP], backend="legacy")
     verbs: list[Callable[[], object]] = [ebtables.of("nft").save, lambda: ebtables.of("nft").add([ARP])]
     for verb in verbs:
         with pytest.raises(
-            EbtablesWrongBackend, match="nft of ebtables has no rules in its table nat, but legacy has 1"
+            EbtablesWrongBackend, match="the nft backend of ebtables has no rules in table nat, but legacy has 1"
         ):
             verb()
     ebtables.of("legacy").delete([ARP])
@@ -76,7 +76,7 @@ def test_the_other_backend() -> None:
 
 
 def test_both_backends() -> None:
-    """Where both have rules, only a name says which are meant; `alone` then still holds when one has none any more."""
+    """If both have rules, the backend must be named; `alone` works even after its last rule is gone."""
     ebtables = MemoryEbtables([ARP], elsewhere=[CONTRACT_RULES[1]])
     with pytest.raises(EbtablesWrongBackend, match=r"\(1 in nft and 1 in legacy\)"):
         ebtables.of("auto").save()
@@ -102,6 +102,6 @@ def test_text() -> None:
 
 
 def test_errors_are_of_one_kind() -> None:
-    """Whoever catches EbtablesError has all of them."""
+    """EbtablesError catches all of them."""
     assert issubclass(BadRule, EbtablesError)
     assert issubclass(EbtablesWrongBackend, EbtablesError)

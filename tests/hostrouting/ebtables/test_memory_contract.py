@@ -1,4 +1,4 @@
-"""The fake ebtables keep the promises of Ebtables."""
+"""The fake ebtables fulfil the contract of Ebtables."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class TestMemoryEbtables(EbtablesContract):
 
 
 class TestOfABackend(EbtablesContract):
-    """Every promise, on the same list asked for by the name of its backend."""
+    """Every promise, on the same list requested by the name of its backend."""
 
     @contextmanager
     def make(self) -> Iterator[Ebtables]:

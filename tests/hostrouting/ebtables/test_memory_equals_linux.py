@@ -1,4 +1,4 @@
-"""The fake ebtables and the real ones, side by side: random operations are done to both, and all answers compared."""
+"""The fake ebtables and the real ones: the same random operations on both, and all answers compared."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def namespace() -> Iterator[Namespace]:
 
 
 def answer(ebtables: Ebtables, verb: Literal["add", "delete", "delete_one"], lines: list[str]) -> object:
-    """What an operation says."""
+    """The result of an operation."""
     try:
         return ebtables.delete_one(lines[0]) if verb == "delete_one" else getattr(ebtables, verb)(lines)
     except BadRule as error:
@@ -50,7 +50,7 @@ def answer(ebtables: Ebtables, verb: Literal["add", "delete", "delete_one"], lin
 def test_the_same_answers(
     namespace: Namespace, operations: list[tuple[Literal["add", "delete", "delete_one"], list[str]]]
 ) -> None:
-    """Whatever is done to both, both say the same, and have the same rules in the same order."""
+    """After any operations, both give the same answers, and have the same rules in the same order."""
     assert namespace.run("nft", "flush", "ruleset").returncode == 0
     real, fake = EbtablesProgram("nft", words=namespace.enter), MemoryEbtables()
     for verb, lines in operations:

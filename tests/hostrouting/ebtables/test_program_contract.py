@@ -1,4 +1,4 @@
-"""The promises of Ebtables, on the programs and Linux, in a private network namespace for each."""
+"""The contract of Ebtables, on the programs and Linux, in a private network namespace for each test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The link layer of Linux: what pyroute2 and the kernel make of what is asked, and what can go wrong."""
+"""The link layer of Linux: the results of requests by pyroute2, and the errors."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ POD, OTHER = "0a:00:00:00:00:55", "0a:00:00:00:00:66"
 
 @pytest.fixture(scope="module")
 def node() -> Iterator[Namespace]:
-    """A node with a veth to a pod: the other end has the index 77, as has another device of the node's own."""
+    """A node with a veth to a pod: the other end has the index 77, as does another device of the node."""
     with private_namespace() as node, private_namespace() as pod:
         node.batch(
             [
@@ -48,7 +48,7 @@ class TestOnLinux:
     """The real kernel."""
 
     def test_the_other_end_is_asked_for_in_its_own_namespace(self, node: Namespace) -> None:
-        """A device of the same index on the node is not taken for it."""
+        """A device with the same index on the node is not taken for it."""
         with node.inside():
             view = KernelLinkLayer().look()
         links = {it.name: it for it in view.links}
@@ -56,7 +56,7 @@ class TestOnLinux:
         assert (links["other"].index, links["other"].mac, links["other"].peer) == (77, OTHER, None)
 
     def test_the_keyword_that_pyroute2_knows(self, node: Namespace) -> None:
-        """With `if_netnsid` the kernel answers for the pod; another keyword is dropped, and it answers for the node."""
+        """With `if_netnsid` the kernel returns the pod's device; with an unknown keyword it returns the node's."""
 
         async def ask() -> dict[str, str]:
             async with import_module("pyroute2").AsyncIPRoute() as wire:
@@ -72,7 +72,7 @@ class TestOnLinux:
         assert found["target_netnsid"] != POD
 
     def test_an_end_that_moves(self, node: Namespace) -> None:
-        """An end that goes to a third namespace is asked for there, and one that is deleted takes both ends along."""
+        """An end in a third namespace is read there, and deleting it deletes both ends."""
         with private_namespace() as first, private_namespace() as second:
             node.batch([f"link add near type veth peer name far address {OTHER} netns {first.path}"])
             first.batch([f"link set far netns {second.path}"])
@@ -84,7 +84,7 @@ class TestOnLinux:
                 assert KernelLinkLayer().look().link("near") is None
 
     def test_states(self, node: Namespace) -> None:
-        """Each state of a neighbour has its name, and entries for proxying are not neighbours."""
+        """Each state of a neighbour has its name, and proxy entries are not neighbours."""
         states = ("stale", "failed", "noarp", "reachable")
         node.batch(f"neigh add 10.2.0.{at} lladdr {OTHER} dev pod0 nud {it}" for at, it in enumerate(states))
         node.batch(["neigh add proxy 10.2.0.9 dev pod0"])
@@ -98,7 +98,7 @@ class TestOnLinux:
         }
 
     def test_within_a_running_loop(self, node: Namespace) -> None:
-        """A program that has an event loop of its own can ask."""
+        """It works in a program with a running event loop."""
 
         async def look() -> LinkLayerView:
             return KernelLinkLayer().look()
@@ -107,7 +107,7 @@ class TestOnLinux:
             assert NEIGHBOUR in asyncio.run(look()).neighbours
 
     def test_without_privilege(self, node: Namespace) -> None:
-        """Without the privilege the other ends are unknown, which is said, and nothing can be changed."""
+        """Without the privilege the other ends are UnknownPeer, and nothing can be changed."""
 
         def ask() -> tuple[Any, list[str]]:
             os.setuid(65534)
@@ -129,26 +129,26 @@ class TestOnLinux:
         ]
 
     def test_without_netlink(self) -> None:
-        """Where there is no netlink, it is said."""
+        """Without netlink, the error says so."""
 
         def ask() -> None:
             refuse_netlink()
             KernelLinkLayer().look()
 
-        with pytest.raises(NetlinkUnavailable, match="run it on the host"):
+        with pytest.raises(NetlinkUnavailable, match="run this on the host"):
             in_child(ask)
 
     def test_in_time(self, node: Namespace) -> None:
-        """What takes too long is given up."""
+        """A call that takes too long raises BackendTimeout."""
         with node.inside(), pytest.raises(BackendTimeout, match=r"read devices and neighbours within 0 s"):
             KernelLinkLayer(timeout=0.0).look()
 
 
 class _Wire:
-    """A stand-in for pyroute2: a host that has one veth, and changes while it is listed."""
+    """A stand-in for pyroute2: a host with one veth, which changes while it is listed."""
 
     def __init__(self, **link: Any) -> None:
-        """Have this device, whose list is broken off so many times."""
+        """Take this device; its list is interrupted this many times."""
         self.interrupted = link.pop("interrupted", 0)
         self.error: Exception | None = link.pop("error", None)
         fields: dict[Any, Any] = {"index": 2, "flags": 1, "ifname": "pod0", ("linkinfo", "kind"): "veth"}
@@ -181,7 +181,7 @@ class _Wire:
 
 
 class _NetlinkError(Exception):
-    """An error of pyroute2's: the kernel's errno, and its words."""
+    """pyroute2's error: the kernel's errno and text."""
 
     def __init__(self, code: int, *words: str) -> None:
         super().__init__(code, *words)
@@ -193,22 +193,22 @@ class _Message(dict[Any, Any]):
 
 
 class TestStandIn:
-    """What a kernel says rarely."""
+    """Rare answers of the kernel."""
 
     def look(self, monkeypatch: pytest.MonkeyPatch, wire: _Wire) -> LinkLayerView:
-        """Ask the stand-in."""
+        """Use the stand-in."""
         library = SimpleNamespace(AsyncIPRoute=lambda **_: wire, NetlinkError=_NetlinkError)
         monkeypatch.setattr(kernel, "_pyroute2", lambda: library)
         return KernelLinkLayer().look()
 
     def test_a_list_that_was_interrupted(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A list that changed while it was read is read again, and given up in the end."""
+        """A list that changed while it was read is read again, and gives up in the end."""
         assert len(self.look(monkeypatch, _Wire(interrupted=4)).links) == 1
-        with pytest.raises(Unsettled, match="changed each of the 5 times"):
+        with pytest.raises(Unsettled, match="changed during each of 5 attempts"):
             self.look(monkeypatch, _Wire(interrupted=5))
 
     def test_who_is_alive_is_read_last(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Neighbours are read before devices, so the device of a pod that has just come is seen with its neighbour."""
+        """Neighbours are read before devices, so a new pod's device is in the view that has its neighbour."""
         wire = _Wire(link=5, link_netnsid=0)
         self.look(monkeypatch, wire)
         assert wire.asked == ["neigh dump", "neigh dump", "link dump", "link get"]
@@ -216,8 +216,8 @@ class TestStandIn:
     @pytest.mark.parametrize(
         ("link", "reason"),
         [
-            ({}, "the kernel does not tell its index"),
-            ({"link": 5, "link_netnsid": -1}, "its namespace has no number here"),
+            ({}, "the kernel does not report its index"),
+            ({"link": 5, "link_netnsid": -1}, "its namespace has no id in this namespace"),
             ({"link": 5}, "index 5 is not a veth"),
             ({"link": 5, "link_netnsid": 0}, "index 5 is not a veth"),
         ],
@@ -238,16 +238,16 @@ class TestStandIn:
             ),
             (OSError(105, "No buffer space available"), r"\(kernel: No buffer space available\)"),
             (OSError("strange"), r"\(kernel: strange\)"),
-            (OSError(97, "Address family not supported"), "there is no netlink here"),
+            (OSError(97, "Address family not supported"), "netlink is not available"),
         ],
     )
     def test_errors(self, monkeypatch: pytest.MonkeyPatch, error: Exception, words: str) -> None:
-        """What pyroute2 raises becomes one of our errors, with the kernel's words."""
+        """pyroute2's errors become ours, with the kernel's text."""
         with pytest.raises(BackendError, match=words):
             self.look(monkeypatch, _Wire(error=error))
 
     def test_without_pyroute2(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Where pyroute2 cannot be loaded, it is said how to install it."""
+        """If pyroute2 cannot be loaded, the error says how to install it."""
 
         def fail(_name: str) -> None:
             raise ImportError("no such module")

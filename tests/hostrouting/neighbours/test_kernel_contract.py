@@ -1,4 +1,4 @@
-"""The promises of LinkLayer, on Linux, in private network namespaces for each."""
+"""The contract of LinkLayer, on Linux, in private network namespaces for each test."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class TestKernelLinkLayer(LinkLayerContract):
 
     @contextmanager
     def make(self) -> Iterator[KernelLinkLayer]:
-        """As the contract describes it, made with `ip`."""
+        """The contract's host, created with `ip`."""
         view = contract_view()
         with private_namespace() as node, private_namespace() as pod:
             _, bridge, port, one, two = view.links
@@ -48,5 +48,5 @@ class TestKernelLinkLayer(LinkLayerContract):
 
 
 def _entry(shown: str) -> str:
-    """What `ip neigh` prints, as it takes it."""
+    """The output of `ip neigh`, as it can be passed back."""
     return shown.replace(" PERMANENT", " nud permanent")

@@ -1,4 +1,4 @@
-"""The fake link layer: what a test can arrange in it; and the values that go in and out of it."""
+"""The fake link layer: what a test can set up with it; and its values."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def fake() -> MemoryLinkLayer:
 
 
 def test_a_fault_that_stays() -> None:
-    """A fault is raised by every verb until it is gone, and nothing is done."""
+    """A fault is raised by every verb until it is cleared, and nothing is done."""
     link_layer = fake()
     link_layer.fault = refusal.refused("look", 1)
     verbs: list[Callable[[], object]] = [
@@ -48,7 +48,7 @@ def test_a_fault_that_stays() -> None:
 
 @pytest.mark.parametrize("done", [False, True])
 def test_a_fault_that_happens_once(done: bool) -> None:  # noqa: FBT001  both are tested
-    """The nth call fails, and no other; where it was done all the same, that shows."""
+    """Only the nth call fails; if it was still carried out, the result shows."""
     link_layer = fake()
     link_layer.fail(refusal.timed_out("delete it", 10), done=done)
     with pytest.raises(BackendTimeout, match="could not delete it within 10 s: the kernel did not answer"):
@@ -59,7 +59,7 @@ def test_a_fault_that_happens_once(done: bool) -> None:  # noqa: FBT001  both ar
 
 
 def test_a_device_that_goes_meanwhile() -> None:
-    """With a device its neighbours go."""
+    """Deleting a device deletes its neighbours."""
     link_layer = fake()
     link_layer.meanwhile(lambda: link_layer.remove_link("azure0"))
     assert link_layer.look().neighbours == ()
@@ -67,7 +67,7 @@ def test_a_device_that_goes_meanwhile() -> None:
 
 
 def test_text() -> None:
-    """Devices and neighbours are shown, neighbours as `ip neigh` does."""
+    """Devices and neighbours are printed, neighbours as `ip neigh` does."""
     assert str(fake()) == (
         "lo hardware 00:00:00:00:00:00 up\n"
         "azure0 bridge 0a:00:00:00:00:01 up\n"
@@ -88,5 +88,5 @@ def test_mac_addresses_have_one_spelling() -> None:
     assert Neighbour("10.1.0.5", "A:B:C:D:E:F", "a") == Neighbour("10.1.0.5", "0a:0b:0c:0d:0e:0f", "a")
     assert PeerMac("A:B:C:D:E:F") == PeerMac("0a:0b:0c:0d:0e:0f")
     for text in ("", "0a:0b:0c:0d:0e:0g", "0a0b0c0d0e0f", "0a:0b:0c:0d:0e:", "0a:0b:0c:0d:0e:0f\n"):
-        with pytest.raises(ValueError, match="is not a MAC address; it is bytes in hexadecimal with colons"):
+        with pytest.raises(ValueError, match="is not a MAC address; write hexadecimal bytes with colons"):
             canonical_mac(text)

@@ -1,4 +1,4 @@
-"""The fake link layer keeps the promises of LinkLayer."""
+"""The fake link layer fulfils the contract of LinkLayer."""
 
 from __future__ import annotations
 
@@ -17,6 +17,6 @@ class TestMemoryLinkLayer(LinkLayerContract):
 
     @contextmanager
     def make(self) -> Iterator[MemoryLinkLayer]:
-        """As the contract describes it."""
+        """The contract's host."""
         view = contract_view()
         yield MemoryLinkLayer(view.links, view.neighbours)

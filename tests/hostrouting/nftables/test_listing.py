@@ -18,7 +18,7 @@ PACKETS = 7
 
 
 def listed(table: Table) -> list[dict[str, Any]]:
-    """What nft would list after it was told to make the table: what was added, with handles and counted packets."""
+    """What nft would list after creating the table: the added parts, with handles and packet counts."""
     commands = json.loads(replacing(table))["nftables"]
     found: list[dict[str, Any]] = [{"metainfo": {"version": "1.0.6", "json_schema_version": 1}}]
     for handle, command in enumerate(commands[2:], start=1):
@@ -32,7 +32,7 @@ def listed(table: Table) -> list[dict[str, Any]]:
 
 
 def read(entries: list[dict[str, Any]], name: str = "first") -> Table:
-    """The table that such a listing is of."""
+    """The table in such a listing."""
     return read_table(json.dumps({"nftables": entries}), name).table
 
 
@@ -54,21 +54,21 @@ def a_match(field: str, right: Any, op: str = "==") -> dict[str, Any]:
 
 
 def statements(*expressions: Any) -> tuple[Statement, ...]:
-    """What is made of such expressions."""
+    """The rule read from such expressions."""
     [chain] = read(a_rule(*expressions)).chains
     return chain.rules[0].statements
 
 
 @given(tables())
 def test_what_is_told_is_what_is_read(table: Table) -> None:
-    """A table that nft lists as it was told to make it is read as that table, and its packets are read beside it."""
+    """A table listed by nft as it was created is read as an equal table, with its packet counts."""
     found = read_table(json.dumps({"nftables": listed(table)}), table.name)
     assert found.table == table
     assert found.counters == (PACKETS,) * table.counts
 
 
 def test_the_transaction() -> None:
-    """A table is added, deleted and added, after the tables that it takes the place of; nothing else is told."""
+    """The table is added, deleted and added, after the tables that it replaces; there are no other commands."""
     commands = json.loads(replacing(Table("first"), without=["old", "first", "old"]))["nftables"]
     told = [(verb, it["table"]["name"]) for command in commands for verb, it in command.items()]
     assert told == [("add", "old"), ("delete", "old"), ("add", "first"), ("delete", "first"), ("add", "first")]
@@ -97,7 +97,7 @@ def test_the_transaction() -> None:
     ],
 )
 def test_spellings(expression: Any, values: list[Any]) -> None:
-    """However nft spells numbers, ranges and addresses, and in whatever order, they are read as what they are."""
+    """However nft writes numbers, ranges and addresses, and in any order, their values are read."""
     [found] = statements(expression)
     assert isinstance(found, Match)
     assert found == Match(found.field, values)
@@ -138,13 +138,13 @@ def test_spellings(expression: Any, values: list[Any]) -> None:
     ],
 )
 def test_what_is_not_ours(expression: Any) -> None:
-    """A statement that none of ours has stays as its JSON, in its place among the others."""
+    """A statement that we do not create is kept as JSON, at its place among the others."""
     found = statements({"counter": {"packets": 1, "bytes": 1}}, expression, {"return": None})
     assert found == (Counter(), Unknown(json.dumps(expression, sort_keys=True)), Verdict("return"))
 
 
 def test_what_else_is_in_a_table() -> None:
-    """Sets, and whatever a table, a chain or a rule says that ours do not, make it another table; handles do not."""
+    """Sets and other unknown parts of a table, chain or rule make it a different table; handles do not."""
     plain = read(a_rule())
     assert plain == Table("first", [Chain("c", [Rule([])])])
     more_of_the_table, more_of_the_chain = a_rule(), a_rule()
@@ -168,7 +168,7 @@ def test_what_else_is_in_a_table() -> None:
 
 @pytest.mark.parametrize(("flags", "read_as"), [("dormant", ["dormant"]), (["owner", "dormant"], ["dormant", "owner"])])
 def test_flags(flags: Any, read_as: list[str]) -> None:
-    """Flags are read where nft tells them, be it one or a list."""
+    """Flags are read if nft prints them, as a single one or a list."""
     entries = a_rule()
     entries[0]["table"]["flags"] = flags
     found = read(entries)
@@ -190,14 +190,14 @@ def test_flags(flags: Any, read_as: list[str]) -> None:
     ],
 )
 def test_what_cannot_be_read(text: str) -> None:
-    """A listing that is cut short or is not one makes a table that is unreadable, with the flags known otherwise."""
+    """A truncated or invalid listing gives an unreadable table, with the flags known from elsewhere."""
     unread = Table("first", flags=["dormant"], is_readable=False)
     assert read_table(text, "first", flags=["dormant"]).table == unread
 
 
 @given(st.data())
 def test_cut_short(data: st.DataObject) -> None:
-    """Wherever a listing is cut short, no table is read from it."""
+    """A listing truncated at any position gives no table."""
     whole = json.dumps({"nftables": listed(contract_table())})
     found = read_table(whole[: data.draw(st.integers(0, len(whole) - 1))], "first")
     assert found.table == Table("first", is_readable=False)

@@ -1,4 +1,4 @@
-"""The fake nftables: what a test can arrange in them."""
+"""The fake nftables: what a test can set up with them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def every_verb(nft: MemoryNftables) -> list[Callable[[], Any]]:
     ids=lambda error: type(error).__name__,
 )
 def test_a_fault_that_stays(error: NftablesError) -> None:
-    """A fault is raised by every verb until it is gone, and nothing is done."""
+    """A fault is raised by every verb until it is cleared, and nothing is done."""
     nft = MemoryNftables(contract_table())
     nft.fault = error
     for verb in every_verb(nft):
@@ -44,7 +44,7 @@ def test_a_fault_that_stays(error: NftablesError) -> None:
 
 @pytest.mark.parametrize("done", [False, True])
 def test_a_fault_that_happens_once(done: bool) -> None:  # noqa: FBT001  both are tested
-    """The nth call fails, and no other; where it was done all the same, that shows."""
+    """Only the nth call fails; if it was still carried out, the result shows."""
     nft = MemoryNftables(contract_table())
     nft.fail(refusal.timed_out("remove it", 10), nth=2, done=done)
     nft.table("first")
@@ -56,7 +56,7 @@ def test_a_fault_that_happens_once(done: bool) -> None:  # noqa: FBT001  both ar
 
 
 def test_what_happens_meanwhile() -> None:
-    """Somebody else may do something just before a call."""
+    """Another program may change something just before a call."""
     nft = MemoryNftables(others=[("inet", "filter")])
     nft.replace(contract_table())
     nft.meanwhile(nft.flush)
@@ -65,7 +65,7 @@ def test_what_happens_meanwhile() -> None:
 
 
 def test_flags() -> None:
-    """A table with a flag cannot be read; a dormant one can be replaced, and one with an owner can be changed by no verb."""
+    """A table with a flag is unreadable; a dormant one can be replaced, and one with an owner cannot be changed."""
     dormant = Table("first", contract_table().chains, ["dormant"])
     nft = MemoryNftables(dormant, Table("mine", flags=["owner"]))
     assert nft.table("first") == Table("first", flags=["dormant"], is_readable=False)
@@ -76,7 +76,7 @@ def test_flags() -> None:
         lambda: nft.remove("first", "mine"),
     ]
     for verb in verbs:
-        with pytest.raises(TableOwned, match="the table ip6 mine is owned by another process, and the kernel"):
+        with pytest.raises(TableOwned, match="the table ip6 mine is owned by another process, and only its owner"):
             verb()
     assert nft.tables["first"] is dormant
     nft.replace(contract_table())
@@ -86,7 +86,7 @@ def test_flags() -> None:
 
 
 def test_counts() -> None:
-    """Packets are counted by hand, and a table that is made anew begins at 0."""
+    """A test sets the packet counts, and a new table begins at 0."""
     nft = MemoryNftables(contract_table())
     nft.count("first", 1, 2, 3)
     nft.count("first", 1, 0, 0)
@@ -98,7 +98,7 @@ def test_counts() -> None:
 
 
 def test_what_was_written() -> None:
-    """Every change is written down, and no look."""
+    """Every change is recorded, but reading is not."""
     nft = MemoryNftables()
     nft.replace(Table("first"))
     nft.table("first")

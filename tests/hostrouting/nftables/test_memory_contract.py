@@ -1,4 +1,4 @@
-"""The fake nftables keep the promises of Nftables."""
+"""The fake nftables fulfil the contract of Nftables."""
 
 from __future__ import annotations
 

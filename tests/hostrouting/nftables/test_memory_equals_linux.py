@@ -30,13 +30,13 @@ OPERATIONS = st.tuples(
 
 @pytest.fixture(scope="module")
 def shared() -> Iterator[Namespace]:
-    """A namespace for all examples, each of which begins by flushing it."""
+    """A namespace for all examples; each begins by flushing it."""
     with private_namespace(seconds=600) as namespace:
         yield namespace
 
 
 def answer(verb: Callable[[], object]) -> object:
-    """What a call gives, or which error it raises."""
+    """The result of a call, or the error that it raises."""
     try:
         return verb()
     except ValueError as error:
@@ -44,7 +44,7 @@ def answer(verb: Callable[[], object]) -> object:
 
 
 def ask(nft: Nftables, operation: Operation) -> object:
-    """Do it by a verb of the edge."""
+    """Call a verb of the edge."""
     verb, table, names = operation
     if verb == "replace":
         return answer(lambda: nft.replace(table, without=names))
@@ -56,7 +56,7 @@ def ask(nft: Nftables, operation: Operation) -> object:
 
 
 def disturb(namespace: Namespace, memory: MemoryNftables, operation: Operation) -> None:
-    """Do to both what somebody else does with nft."""
+    """Do to both what another program would do with nft."""
     verb, table, _ = operation
     found = memory.tables.get(table.name, Table(table.name))
     if verb == "flush":
@@ -72,7 +72,7 @@ def disturb(namespace: Namespace, memory: MemoryNftables, operation: Operation) 
         strange = Chain("strange", [Rule([Unknown('{"drop": null}')])])
         memory.tables[table.name] = attrs.evolve(found, chains=[*found.chains, strange])
         told = f"add table ip6 {table.name} {{ chain strange {{ drop; }}; }}"
-        # To add to a table without saying its flags takes them away.
+        # Adding to a table without its flags removes them.
         memory.tables[table.name] = attrs.evolve(memory.tables[table.name], flags=())
     else:
         return
@@ -82,7 +82,7 @@ def disturb(namespace: Namespace, memory: MemoryNftables, operation: Operation) 
 @settings(max_examples=scaled(10))
 @given(st.lists(OPERATIONS, max_size=6))
 def test_the_same_answers(shared: Namespace, operations: list[Operation]) -> None:
-    """Whatever is done, by us or by others, both say the same of every table, every counter and every name."""
+    """After any operations, ours or others', both report the same tables, counters and names."""
     assert shared.run("nft", "flush", "ruleset").returncode == 0
     real, memory = NftProgram(words=shared.enter), MemoryNftables()
     for operation in operations:

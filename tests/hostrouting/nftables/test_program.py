@@ -1,4 +1,4 @@
-"""The program nft: what is run, and what is made of what it says."""
+"""The program nft: the commands, and how its output is handled."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ OWNED = "table ip6 first { # progname nft\n\tflags owner\n}\n"
 
 
 class Said:
-    """A stand-in for the programs of the host: it answers as told, by the words of the command, and writes down."""
+    """A stand-in for the programs of the host: it gives prepared answers by command, and records the calls."""
 
     def __init__(self, **answers: Ended | OSError) -> None:
-        """Answer so to a command of JSON, to `text`, a listing for people, and to `names`."""
+        """Answer this to a JSON command, to `text`, the text listing, and to `names`."""
         self.answers = answers
         self.asked: list[tuple[tuple[str, ...], str]] = []
         self.environment: Mapping[str, str] = {}
@@ -74,21 +74,21 @@ def every_verb(nft: NftProgram) -> list[Callable[[], Any]]:
 @pytest.mark.parametrize(
     ("answer", "kind", "words"),
     [
-        (FileNotFoundError(2, "nft"), NftMissing, "there is no program nft in PATH; it is in the package nftables"),
-        (TimeoutError("late"), NftTimeout, "within 10 s; see whether `nft list tables` answers"),
+        (FileNotFoundError(2, "nft"), NftMissing, "the program nft is not in PATH; install the package nftables"),
+        (TimeoutError("late"), NftTimeout, "within 10 s; check that `nft list tables` answers"),
         (PermissionError(13, "Permission denied"), NftRefused, r"nft could not be run \(nft: Permission denied\)"),
-        (Ended(1, err="JSON support not compiled-in\n"), NftTooOld, "does not speak JSON, as it does since 0.9.0"),
-        (Ended(1, err="nft: invalid option -- 'j'\n"), NftTooOld, "take a newer package nftables"),
+        (Ended(1, err="JSON support not compiled-in\n"), NftTooOld, "has no JSON support, which exists since 0.9.0"),
+        (Ended(1, err="nft: invalid option -- 'j'\n"), NftTooOld, "install a newer package nftables"),
         (Ended(1, err="Operation not permitted (you must be root)\n"), NftNotPermitted, "run it as root"),
-        (Ended(1, err=DENIED), NftNotPermitted, "may neither read nftables nor change it"),
+        (Ended(1, err=DENIED), NftNotPermitted, "may not read or change nftables"),
         (Ended(1, err="internal:0:0-0: Error: strange\n\n"), NftRefused, r"\(nft: Error: strange\)"),
-        (Ended(1), NftRefused, "it said nothing"),
-        (Ended(-9), NftRefused, "it was ended by SIGKILL"),
+        (Ended(1), NftRefused, "nft printed no message"),
+        (Ended(-9), NftRefused, "the program was killed by SIGKILL"),
     ],
     ids=str,
 )
 def test_errors(answer: Ended | OSError, kind: type[NftablesError], words: str) -> None:
-    """Each way to fail is an error of its own kind, in every verb, with the remedy or with nft's own words."""
+    """Each kind of failure has its own error, in every verb, with the remedy or with nft's own text."""
     for verb in every_verb(NftProgram(run=Said(json=answer, text=answer, names=answer))):
         with pytest.raises(NftablesError, match=words) as caught:
             verb()
@@ -97,17 +97,17 @@ def test_errors(answer: Ended | OSError, kind: type[NftablesError], words: str) 
 
 
 def test_owned() -> None:
-    """What is not permitted for a table that another process owns names that process."""
+    """If a change is not permitted because another process owns the table, the error names that process."""
     said = Said(json=Ended(1, err=DENIED), text=Ended(0, OWNED))
     for verb in every_verb(NftProgram(run=said))[3:]:
-        with pytest.raises(TableOwned, match=r"ip6 first is owned by another process \(nft\), and the kernel lets"):
+        with pytest.raises(TableOwned, match=r"ip6 first is owned by another process \(nft\), and only its owner"):
             verb()
     with pytest.raises(TableOwned, match="ip6 old is owned"):
         NftProgram(run=Said(json=Ended(1, err=DENIED), text=Ended(0, OWNED))).remove("old")
 
 
 def test_what_is_run() -> None:
-    """The program is run with an argument list in the C locale, and lists no rules but those of the table asked for."""
+    """The program is run with an argument list in the C locale, and lists only the rules of the requested table."""
     said = Said(json=Ended(0), names=Ended(0, "table ip6 a b\ntable inet c\nstrange\n"), text=Ended(1))
     nft = NftProgram(run=said)
     nft.replace(contract_table())
@@ -125,16 +125,16 @@ def test_what_is_run() -> None:
 
 
 def test_nothing_is_run_without_a_need() -> None:
-    """To remove nothing, and to make what we do not make, runs nothing."""
+    """Removing nothing, and creating unsupported tables, runs no program."""
     said = Said()
     NftProgram(run=said).remove()
-    with pytest.raises(ValueError, match=r"'a b' is not a name for a table or a chain"):
+    with pytest.raises(ValueError, match=r"'a b' is not a valid table or chain name"):
         NftProgram(run=said).table("a b")
     assert said.asked == []
 
 
 def test_unreadable() -> None:
-    """A listing that is cut short makes an unreadable table, with the flags of the listing for people."""
+    """A truncated listing gives an unreadable table, with the flags of the text listing."""
     cut = '{"nftables": [{"table": {"family": "ip6", "name": "first", "handle": 1, "flags": '
     for text, flags in (
         (Ended(0, "table ip6 first {\n\tflags dormant,owner\n}\n"), ("dormant", "owner")),
@@ -148,7 +148,7 @@ def test_unreadable() -> None:
 
 @pytest.mark.processes
 def test_no_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where PATH leads to no nft, it is said to be missing."""
+    """If nft is not in PATH, the error says that it is missing."""
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(NftMissing):
         NftProgram().names()
@@ -156,7 +156,7 @@ def test_no_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.processes
 def test_a_program_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An nft that hangs is given up in time, together with what it has started."""
+    """An nft that hangs is killed at the timeout, with its child processes."""
     (tmp_path / "nft").write_text("#!/bin/sh\n/bin/sleep 60\n", encoding="utf-8")
     (tmp_path / "nft").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -188,14 +188,14 @@ class TestOnLinux:
     @settings(max_examples=scaled(15))
     @given(tables())
     def test_any_table(self, shared: Namespace, table: Table) -> None:
-        """Any table that we would make loads, lists back equal, and can be removed."""
+        """Any table that we would create loads, lists back equal, and can be removed."""
         nft = NftProgram(words=shared.enter)
         nft.replace(table)
         assert nft.table(table.name) == table
         nft.remove(table.name)
 
     def test_its_text(self, namespace: Namespace, tmp_path: Path) -> None:
-        """The text of a table is what nft prints, and nft makes the same table of it."""
+        """The text of a table is what nft prints, and nft creates the same table from it."""
         nft = NftProgram(words=namespace.enter)
         nft.replace(contract_table())
         assert namespace.run("nft", "-n", "-s", "list", "table", "ip6", "first").stdout == f"{contract_table()}\n"
@@ -205,7 +205,7 @@ class TestOnLinux:
         assert nft.table("first") == contract_table()
 
     def test_ours_in_the_words_of_a_script(self, namespace: Namespace, tmp_path: Path) -> None:
-        """Names of ICMPv6 types, braces around one value, and neighbours in a set are read as what they mean."""
+        """Names of ICMPv6 types, braces around one value, and adjacent values in a set are read by their meaning."""
         (tmp_path / "text").write_text(
             "table ip6 first { chain c {\n"
             'icmpv6 type { nd-redirect, mld-listener-done } oifname { "eth0" } return\n'
@@ -239,7 +239,7 @@ class TestOnLinux:
         ],
     )
     def test_every_change_is_seen(self, namespace: Namespace, change: str) -> None:
-        """Whatever somebody changes in a table, it is no longer equal, and to replace it mends it."""
+        """Any change to a table makes it unequal, and replacing the table repairs it."""
         nft = NftProgram(words=namespace.enter)
         nft.replace(contract_table())
         assert namespace.run("nft", change).stderr == ""
@@ -248,7 +248,7 @@ class TestOnLinux:
         assert nft.table("first") == contract_table()
 
     def test_dormant(self, namespace: Namespace) -> None:
-        """A table that is dormant is found, cannot be read, says why, hides no other, and can be replaced."""
+        """A dormant table is found and unreadable, with its flag; it hides no other, and can be replaced."""
         nft = NftProgram(words=namespace.enter)
         nft.replace(contract_table())
         assert namespace.run("nft", "add table ip6 first { flags dormant; }").stderr == ""
@@ -260,7 +260,7 @@ class TestOnLinux:
         assert nft.table("first") == contract_table()
 
     def test_another_owner(self, namespace: Namespace) -> None:
-        """A table that another process owns stays as it is, and so do those that were to go with it."""
+        """A table that another process owns stays unchanged, and so do those in the same transaction."""
         nft = NftProgram(words=namespace.enter)
         with an_owner(namespace, "mine"):
             nft.replace(contract_table())
@@ -279,13 +279,13 @@ class TestOnLinux:
 
     @pytest.mark.parametrize("less", [["unshare", "--user"], ["setpriv", "--bounding-set=-net_admin"]], ids=str)
     def test_without_privilege(self, namespace: Namespace, less: list[str]) -> None:
-        """A process without the privilege is told so by every verb."""
+        """A process without the privilege gets NftNotPermitted from every verb."""
         for verb in every_verb(NftProgram(words=[*namespace.enter, *less])):
             with pytest.raises(NftNotPermitted):
                 verb()
 
     def test_priority(self, namespace: Namespace) -> None:
-        """A chain may come back with another priority, type of hook and policy."""
+        """A chain can be replaced by one with another priority, hook and policy."""
         nft = NftProgram(words=namespace.enter)
         for hook, priority, policy in (("prerouting", -300, "accept"), ("input", -299, "drop")):
             wanted = Table("first", [Chain("c", [], hook=hook, priority=priority, policy=policy)])
@@ -293,7 +293,7 @@ class TestOnLinux:
             assert nft.table("first") == wanted
 
     def test_other_tables_stay(self, namespace: Namespace) -> None:
-        """A table of another name, or of another family, stays what it was to the byte, its handles included."""
+        """A table with another name or family stays unchanged to the byte, including its handles."""
         nft = NftProgram(words=namespace.enter)
         for text in (
             "inet first { counter c { packets 5 bytes 7; }; }",
@@ -309,7 +309,7 @@ class TestOnLinux:
         assert nft.names() == (("inet", "first"), ("ip", "first"), ("ip6", "other"))
 
     def test_counted(self, namespace: Namespace) -> None:
-        """What was counted is read in the order of the rules, and is no part of the table."""
+        """The packet counts are read in the order of the rules, and are not part of the table."""
         rules = [f"counter packets {number} bytes 9 return" for number in (3, 5)]
         assert namespace.run("nft", f"add table ip6 first {{ chain c {{ {'; '.join(rules)}; }}; }}").stderr == ""
         nft = NftProgram(words=namespace.enter)
@@ -318,7 +318,7 @@ class TestOnLinux:
         assert nft.table("first") == Table("first", [Chain("c", [rule, rule])])
 
     def test_nobody_meets_half_a_table(self, namespace: Namespace) -> None:
-        """While a table is replaced 50 times, whoever reads it meets one or the other of the two, whole."""
+        """While a table is replaced 50 times, a reader always sees one of the two tables, whole."""
         nft = NftProgram(words=namespace.enter)
         one = contract_table()
         other = Table(

@@ -1,4 +1,4 @@
-"""The promises of Nftables, on nft and Linux, in a private network namespace for each."""
+"""The contract of Nftables, on nft and Linux, in a private network namespace for each test."""
 
 from __future__ import annotations
 

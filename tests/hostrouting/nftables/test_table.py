@@ -1,4 +1,4 @@
-"""The values that a table of nftables is made of."""
+"""The values that make up an nftables table."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ HOST = attrs.evolve(contract_table(), others=[Unknown("{}")])
 
 @given(matches())
 def test_the_order_of_values_means_nothing(match: Match) -> None:
-    """A match is the same in whatever order, and however often, its values are given."""
+    """The order and repetition of a match's values make no difference."""
     assert Match(match.field, [*reversed(match.values), *match.values], match.negated) == match
 
 
 @given(networks(), networks())
 def test_networks_are_compared_as_addresses(one: IPv6Network, other: IPv6Network) -> None:
-    """What lies in another network, or makes a larger one with its neighbour, is the same as that one."""
+    """A network inside another one, or adjacent to one, is joined with it."""
     found = Match("ip6 daddr", [one, other])
     halves = one.subnets() if one.prefixlen < 128 else [one]
     assert Match("ip6 daddr", [other, *halves, one]) == found
@@ -34,7 +34,7 @@ def test_networks_are_compared_as_addresses(one: IPv6Network, other: IPv6Network
 
 
 def test_addresses_in_any_spelling() -> None:
-    """An address is the same as text, as an address and as a network of one."""
+    """An address is equal as text, as an address and as a network of one."""
     spelled: list[Any] = [["FE80:0::5"], [IPv6Address("fe80::5")], [IPv6Network("fe80::5/128")]]
     assert len({Match("ip6 saddr", it) for it in spelled}) == 1
     assert Rewrite("ip6 saddr", "FE80:0::5") == Rewrite("ip6 saddr", IPv6Address("fe80::5"))
@@ -43,17 +43,17 @@ def test_addresses_in_any_spelling() -> None:
 @pytest.mark.parametrize(
     ("field", "value", "words"),
     [
-        ("iif", "eth0", "'iif' is not a field that is matched here; one of iifname, oifname"),
-        ("iifname", "eth*", "iifname cannot be 'eth*': it is a name of [A-Za-z0-9_.-]{1,15}"),
+        ("iif", "eth0", "'iif' is not a supported field; use one of iifname, oifname"),
+        ("iifname", "eth*", "iifname cannot be 'eth*': use a name that matches [A-Za-z0-9_.-]{1,15}"),
         ("iifname", 'eth0";x', "iifname cannot be"),
         ("iifname", ".", "iifname cannot be '.'"),
         ("iifname", "x" * 16, "iifname cannot be"),
         ("iifname", 5, "iifname cannot be 5"),
         ("iifname", "fe80::1", "iifname cannot be fe80::1/128"),
-        ("icmpv6 type", 256, "icmpv6 type cannot be 256: it is a number in 0..255"),
+        ("icmpv6 type", 256, "icmpv6 type cannot be 256: use a number in 0..255"),
         ("icmpv6 type", True, "icmpv6 type cannot be True"),
         ("icmpv6 type", "echo-request", "icmpv6 type cannot be 'echo-request'"),
-        ("ip6 saddr", "eth0", "ip6 saddr cannot be 'eth0': it is an IPv6 address"),
+        ("ip6 saddr", "eth0", "ip6 saddr cannot be 'eth0': use an IPv6 address"),
         ("ip6 saddr", "fe80::1%eth0", "'fe80::1%eth0' has a zone"),
         ("ip6 saddr", IPv6Address("fe80::1%eth0"), "'fe80::1%eth0' has a zone"),
         ("ip6 saddr", "fe80::1/64", "fe80::1/64 has host bits set"),
@@ -61,26 +61,26 @@ def test_addresses_in_any_spelling() -> None:
     ids=ascii,
 )
 def test_what_is_not_a_match(field: Any, value: Any, words: str) -> None:
-    """A match with a value that its field cannot have does not come to be, and the error says what it can have."""
+    """A match with a value that does not fit its field raises an error that names the allowed values."""
     with pytest.raises(ValueError, match=re.escape(words)):
         Match(field, [value])
 
 
 def test_what_is_not_a_statement() -> None:
-    """A statement that none of ours has does not come to be."""
+    """A statement that we do not support raises an error."""
     other: Any = "iifname"
     with pytest.raises(ValueError, match="iifname has no values"):
         Match(other, [])
-    with pytest.raises(ValueError, match="'iifname' cannot be rewritten; ip6 saddr and ip6 daddr can"):
+    with pytest.raises(ValueError, match="'iifname' cannot be rewritten; use ip6 saddr or ip6 daddr"):
         Rewrite(other, "fe80::1")
     with pytest.raises(ValueError, match="'fe80::1%eth0' has a zone"):
         Rewrite("ip6 saddr", "fe80::1%eth0")
-    with pytest.raises(ValueError, match="'iifname' is not a verdict of ours; return is"):
+    with pytest.raises(ValueError, match="'iifname' is not a supported verdict; use return"):
         Verdict(other)
 
 
 def test_text() -> None:
-    """A table reads as nft prints it, without handles and counted packets."""
+    """A table prints as in nft, without handles and packet counts."""
     assert str(contract_table()) == (
         "table ip6 first {\n"
         "\tchain incoming {\n"
@@ -103,7 +103,7 @@ def test_text() -> None:
 
 
 def test_text_of_what_is_not_ours() -> None:
-    """What is not known is shown as it was found, and a table that nft could not read says so."""
+    """Unknown parts are printed as they were found, and a table that nft could not read says so."""
     strange = Table("slb", [Chain("a", [Rule([Unknown('{"drop": null}')])])], others=[Unknown('{"set": {}}')])
     assert str(strange) == 'table ip6 slb {\n\t# {"set": {}}\n\n\tchain a {\n\t\t# {"drop": null}\n\t}\n}'
     unread = Table("slb", flags=["owner", "dormant"], is_readable=False)
@@ -112,7 +112,7 @@ def test_text_of_what_is_not_ours() -> None:
 
 
 def test_counts() -> None:
-    """A table knows how many counters it has."""
+    """A table has the number of its counters."""
     assert contract_table().counts == 3
     assert Rule([Counter(), Counter()]).counts == 2
 
@@ -130,7 +130,7 @@ OTHER: dict[type, dict[str, Any]] = {
     "value", [HOST, HOST.chains[0], HOST.chains[0].rules[0], Match("ip6 daddr", ["::1"]), Rewrite("ip6 saddr", "::1")]
 )
 def test_every_field_is_compared_and_shown(value: Any) -> None:
-    """Two values that differ in one field are not equal and do not read the same."""
+    """Two values that differ in one field are not equal and print differently."""
     fields = {field.name for field in attrs.fields(type(value))}
     assert fields == set(OTHER[type(value)])
     for name in fields:

@@ -1,6 +1,6 @@
-"""IPv4 as Linux keeps it: what a route has to be like (`checks`), where it is put (`routes`), what addresses bring.
+"""IPv4 as in Linux: conditions for a route (`checks`), its place (`routes`), routes of addresses (`addresses`).
 
-Not here: IPv6, which has the same rooms, and differs in what is in them.
+Not here: IPv6, which has the same modules with different content.
 """
 
 from hostrouting.backends.memory.ipv4.addresses import Addresses

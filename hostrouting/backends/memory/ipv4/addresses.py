@@ -1,6 +1,6 @@
-"""IPv4 addresses: the routes that each brings, and what goes with it when it goes.
+"""IPv4 addresses: the routes that each adds, and what is deleted with it.
 
-Here: primary and secondary addresses and their connected, local and broadcast routes. Not here: how those are kept
+Here: primary and secondary addresses and their connected, local and broadcast routes. Not here: how routes are stored
 (`routes`).
 """
 
@@ -38,11 +38,11 @@ class Addresses:
     """The IPv4 addresses of the host's devices."""
 
     def __init__(self, routes: Routes, *, promote: bool) -> None:
-        """Bring and take these routes; `promote` keeps secondary addresses when their primary one goes."""
+        """Add and delete routes in `routes`; `promote` keeps secondary addresses when their primary one is deleted."""
         self._routes, self._promote = routes, promote
 
     def add(self, device: Device, address: Address) -> None:
-        """Give the device an address: behind those of its kind."""
+        """Add an address to the device: after those of its kind."""
         new, place = Holding(address), 0
         if any(held.ip == new.ip and _together(held, new) for held in device.ipv4):
             raise KernelError(errno.EEXIST, "ipv4: Address already assigned")
@@ -58,33 +58,33 @@ class Addresses:
         self._routes.device_up(device)
 
     def delete(self, device: Device, address: Address) -> None:
-        """Take the address away, and with the last one every IPv4 route of the device."""
+        """Delete the address, and with the last one every IPv4 route of the device."""
         held = next((it for it in device.ipv4 if it.ip == address.ip and _together(it, Holding(address))), None)
         if held is None:
             raise KernelError(errno.EADDRNOTAVAIL, "ipv4: Address not found")
         self._remove(device, held)
 
     def device_up(self, device: Device) -> None:
-        """Bring what the device's addresses bring once it is up."""
+        """Add the routes of the device's addresses when it is set up."""
         if device.loopback:
-            with suppress(KernelError):  # it has it already, or another of its network that is not of scope host
+            with suppress(KernelError):  # it has 127.0.0.1 already, or one of its network without scope host
                 self.add(device, _LOOPBACK)
         for held in list(device.ipv4):
             self._bring(device, held)
         self._routes.device_up(device)
 
     def device_down(self, device: Device) -> None:
-        """The addresses stay, and most of what they brought goes."""
+        """The addresses stay, and most of their routes are deleted."""
         self._routes.device_down(device)
 
     def device_leaves(self, device: Device) -> None:
-        """Take away every address and route of a device that is being deleted."""
+        """Delete every address and route of a device that is being deleted."""
         while device.ipv4:
             self._remove(device, device.ipv4[0])
         self._routes.device_leaves(device)
 
     def carrier(self, device: Device) -> None:
-        """The carrier of a device came or went."""
+        """The carrier of a device was lost or came back."""
         self._routes.carrier(device)
 
     def _remove(self, device: Device, gone: Holding) -> None:
@@ -97,7 +97,7 @@ class Addresses:
             else:
                 for second in seconds:
                     self._unlink(device, second)
-        # They change their preferred source: what they brought goes, and comes back below.
+        # Their preferred source changes: their routes are deleted here, and added again below.
         for heir in heirs:
             self._take(device, heir, under=gone)
         place = device.ipv4.index(gone)
@@ -106,7 +106,7 @@ class Addresses:
             self._succeed(device, gone, heirs, place)
 
     def _succeed(self, device: Device, gone: Holding, heirs: list[Holding], place: int) -> None:
-        """The first of the secondary addresses takes the place of the primary one, as near to it as scopes allow."""
+        """The first secondary address takes the place of the primary one, as close to it as scopes allow."""
         first, *others = heirs
         between = device.ipv4[place : device.ipv4.index(first)]
         for offset, held in enumerate(between, start=1):
@@ -147,9 +147,9 @@ class Addresses:
             self._routes.bring(_route("broadcast", Prefix.of(ip_at(IPV4, network.last)), device, source))
 
     def _take(self, device: Device, gone: Holding, *, under: Holding | None = None) -> None:
-        """Delete the routes of an address, except for those that another address needs as well.
+        """Delete the routes of an address, except those that another address also needs.
 
-        With `under`, the address stays: it only stands under another primary one from now on.
+        With `under`, the address itself stays: it only gets a different primary address.
         """
         primary, network, connected = gone, gone.network, False
         if gone.secondary:
@@ -159,7 +159,7 @@ class Addresses:
             primary = found
         elif network.network and not (gone.length == 32 and network.ip == gone.ip):
             kind: RouteType = "local" if device.loopback else "unicast"
-            # Of whatever metric: to Linux, a request to delete that says 0 matches any.
+            # With any metric: in a delete request, Linux treats metric 0 as any.
             if gone.address.prefix_route:
                 self._routes.take(_route(kind, network, device, primary.ip))
             connected = True
@@ -184,12 +184,12 @@ def _together(one: Holding, other: Holding) -> bool:
 
 
 def _primary(device: Device, held: Holding) -> Holding | None:
-    """The first address of the same network: the one whose source its routes prefer."""
+    """The first address of the same network, which is the preferred source of its routes."""
     return next((it for it in device.ipv4 if _together(it, held)), None)
 
 
 def _sharing(device: Device, gone: Holding, primary: Holding, under: Holding | None) -> list[tuple[Holding, bool]]:
-    """The other addresses whose routes prefer the same source, and whether each is a primary one."""
+    """The other addresses whose routes have the same preferred source, and whether each is a primary one."""
     found: list[tuple[Holding, bool]] = []
     shared: Holding | None = None
     same_source = False
@@ -216,7 +216,7 @@ def _sharing(device: Device, gone: Holding, primary: Holding, under: Holding | N
 
 
 def _still_needed(others: list[tuple[Holding, bool]]) -> tuple[set[IP], set[IP | None]]:
-    """The addresses and the broadcast addresses that others brought as well."""
+    """The addresses and broadcast addresses that other addresses also need."""
     local = {held.ip for held, _ in others}
     broadcasts: set[IP | None] = {held.address.broadcast for held, _ in others if held.address.broadcast}
     for held, is_primary in others:

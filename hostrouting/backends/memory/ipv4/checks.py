@@ -1,8 +1,8 @@
-"""What Linux asks of an IPv4 route before it takes it, and the lookups that it makes for that.
+"""The conditions under which Linux accepts an IPv4 route, and the lookups for them.
 
-Here: the refusals, each with its errno and the kernel's words; what becomes of the legs of a route that is taken; and
-lookups for gateways and addresses, which look at scopes and ignore lost carriers. Not here: where a route is put
-(`routes`), and what a packet meets (`hostrouting.fib` answers that, for users and fake alike).
+Here: the refusals, each with its errno and the kernel's text; the next hops of an accepted route; and lookups for
+gateways and addresses, which compare scopes and ignore lost carriers. Not here: where a route is inserted (`routes`),
+and lookups for packets (`hostrouting.fib`, for users and for the fake kernel).
 """
 
 import errno
@@ -36,10 +36,10 @@ from hostrouting.reserved import MULTICAST
 
 __all__ = ["Checks", "check_tos"]
 
-# A rule that ends the lookup; "unreachable" is another error here than in a route.
+# A rule that ends the lookup; "unreachable" has a different errno here than in a route.
 _RULE_ERRORS: dict[RuleAction, int] = {"blackhole": errno.EINVAL, "prohibit": errno.EACCES}
 _SCOPE_NOWHERE = 255
-# The widest scope that a route of a type may have; those that are missing are of no use to anybody.
+# The widest scope that a route of each type may have; missing types are always refused.
 _WIDEST: dict[RouteType, int] = {
     "unicast": SCOPE_UNIVERSE,
     "local": SCOPE_HOST,
@@ -55,39 +55,39 @@ class _NoWay(Exception):  # noqa: N818  an answer, not a fault
     """A lookup ended with an error."""
 
     def __init__(self, number: int) -> None:
-        """Keep the errno."""
+        """Store the errno."""
         self.number = number
         super().__init__(number)
 
 
 class _Way(NamedTuple):
-    """The route that was found, and the leg that was taken."""
+    """The route that was found, and the next hop that was chosen."""
 
     route: Route
     leg: NextHop
 
 
-# A leg as it is kept, and how far away its next hop is, as a scope.
+# A next hop as it is stored, and its scope.
 class _Reached(NamedTuple):
     leg: NextHop
     reach: int
 
 
 def check_tos(route: Route) -> None:
-    """Refuse the bits of tos that belong to congestion notification."""
+    """Refuse the bits of tos that are used for congestion notification."""
     if route.tos & _ECN:
         raise KernelError(errno.EINVAL, "Invalid dsfield (tos): ECN bits must be 0")
 
 
 class Checks:
-    """The checks, against tables, rules and devices as they are at that moment."""
+    """The checks, against the present tables, rules and devices."""
 
     def __init__(self, tables: Tables[Installed], rules: Rules, devices: Devices) -> None:
-        """Look at these whenever asked."""
+        """Keep references to these; they are read at each check."""
         self._tables, self._rules, self._devices = tables, rules, devices
 
     def taken(self, route: Route) -> Installed:
-        """The route as it will be kept; KernelError when Linux does not take it."""
+        """The route as it will be stored; KernelError if Linux refuses it."""
         route = as_kept(route)
         if route.scope < _WIDEST.get(route.type, _SCOPE_NOWHERE):
             raise KernelError(errno.EINVAL, "Invalid scope")
@@ -97,7 +97,7 @@ class Checks:
             if len(route.legs) > 1 or any(leg.dev or leg.gateway for leg in route.legs):
                 words = "Gateway, device and multipath can not be specified for this route type"
                 raise KernelError(errno.EINVAL, words)
-            # Nothing is left of its leg, but Linux tells twins apart by this word of it.
+            # Its next hop is not stored, but Linux compares this flag of it when looking for identical routes.
             return Installed(attrs.evolve(route, legs=()), tuple(int(leg.onlink) for leg in route.legs if leg.onlink))
         if route.scope > SCOPE_HOST:
             raise KernelError(errno.EINVAL, "Invalid scope")
@@ -110,7 +110,7 @@ class Checks:
         return Installed(attrs.evolve(route, legs=tuple(it.leg for it in reached)), tuple(it.reach for it in reached))
 
     def type_of(self, address: int, table: int) -> RouteType:
-        """What kind of address it is, as one table says."""
+        """The type of an address according to one table."""
         if address in {0, 0xFFFFFFFF}:
             return "broadcast"
         if ip_at(IPV4, address) in MULTICAST[IPV4]:
@@ -123,7 +123,7 @@ class Checks:
             return "unicast"
 
     def _own(self, route: Route) -> _Reached:
-        """The leg of a route to the host itself: it needs a device, and nothing of it."""
+        """The next hop of a route of scope host: it needs a device, which need not be up."""
         if len(route.legs) > 1:
             raise KernelError(errno.EINVAL, "Route with host scope can not have multiple nexthops")
         leg = route.legs[0] if route.legs else NextHop()
@@ -138,12 +138,12 @@ class Checks:
         if leg.gateway is None:
             return self._straight(leg)
         if leg.gateway.version == IPV6:
-            # Known limit: Linux asks its IPv6 tables; here every IPv6 neighbour is on the link.
+            # Known limit: Linux looks it up in its IPv6 tables; here every IPv6 neighbour is on-link.
             return self._straight(attrs.evolve(leg, onlink=False))
         return self._onlink(leg, route) if leg.onlink else self._gateway(leg, route)
 
     def _straight(self, leg: NextHop) -> _Reached:
-        """Without a gateway: the device has to be up."""
+        """Without a gateway: the device must be up."""
         if leg.onlink:
             raise KernelError(errno.EINVAL, "Invalid flags for nexthop - PERVASIVE and ONLINK can not be set")
         device = self._devices.find(leg.dev)
@@ -154,7 +154,7 @@ class Checks:
         return _Reached(_as_found(leg, device), SCOPE_HOST)
 
     def _onlink(self, leg: NextHop, route: Route) -> _Reached:
-        """The gateway is believed to be on the link."""
+        """The gateway is assumed to be on-link."""
         if route.scope >= SCOPE_LINK:
             raise KernelError(errno.EINVAL, "Nexthop has invalid scope")
         device = self._devices.find(leg.dev)
@@ -167,7 +167,7 @@ class Checks:
         return _Reached(_as_found(leg, device), SCOPE_LINK)
 
     def _gateway(self, leg: NextHop, route: Route) -> _Reached:
-        """The gateway has to be nearer than the route: on the link, through this device."""
+        """The gateway must have a narrower scope than the route: on-link, by this device."""
         scope = max(route.scope + 1, SCOPE_LINK)
         try:
             way = self._to_gateway(int(leg.gateway or 0), route.table, scope=scope, dev=leg.dev)
@@ -183,7 +183,7 @@ class Checks:
         return _Reached(_as_found(attrs.evolve(leg, dev=device.name), device), way.route.scope)
 
     def _may_prefer(self, route: Route) -> bool:
-        """Whether the preferred source is an address of the host's own, or just about to become one."""
+        """Whether the preferred source is an address of this host, or is about to become one."""
         source = int(route.prefsrc or 0)
         if route.type == "local" and route.prefix.network == source:
             return True
@@ -191,7 +191,7 @@ class Checks:
         return "local" in {self.type_of(source, table), self.type_of(source, TABLE_LOCAL)}
 
     def _to_gateway(self, address: int, table: int, *, scope: int, dev: str | None) -> _Way:
-        """What leads to a gateway: the table of the route that wants it, and then what the rules lead to."""
+        """The route to a gateway: from the table of the route that uses it, then by the rules."""
         if table != TABLE_MAIN:
             try:
                 return self._in_table(table, address, scope=scope, dev=dev)
@@ -199,7 +199,7 @@ class Checks:
                 pass
         if self._rules.custom:
             return self._by_rules(address, scope, dev)
-        # Without rules of its own a host is asked for these two tables.
+        # Without custom rules Linux looks up these two tables.
         for each in (TABLE_MAIN, TABLE_DEFAULT):
             try:
                 return self._in_table(each, address, scope=scope, dev=dev)
@@ -211,7 +211,7 @@ class Checks:
     def _in_table(
         self, table: int, address: int, *, scope: int = 0, dev: str | None = None, wary: bool = False
     ) -> _Way:
-        """What one table has for the address, among routes of this scope or a narrower one."""
+        """The route of one table for the address, among routes of this scope or a narrower one."""
         for installed in self._tables.covering(address, self._together(table)):
             route = installed.route
             if route.tos or route.scope < scope:
@@ -235,7 +235,7 @@ class Checks:
             rules=self._rules.in_force(),
             routes=covering,
         )
-        # It is not a packet's lookup: there is no protocol.
+        # This is not a lookup for a packet: it has no protocol.
         flow = attrs.evolve(PLAIN, ipproto=0, oif=dev or "")
         decision = Fib(snapshot, merged=False).lookup(ip_at(IPV4, address), flow)
         if decision.route is None:
@@ -246,12 +246,12 @@ class Checks:
         return _Way(decision.route, legs[0])
 
     def _together(self, table: int) -> tuple[int, ...]:
-        """The tables that are searched as one: until the first rule, Linux keeps local and main together."""
+        """The tables that are searched together: until the first custom rule, Linux keeps local and main merged."""
         merged = not self._rules.custom and table in {TABLE_LOCAL, TABLE_MAIN}
         return (TABLE_LOCAL, TABLE_MAIN) if merged else (table,)
 
     def _usable(self, installed: Installed, dev: str | None, *, wary: bool) -> NextHop | None:
-        """The first leg by the device; when `wary`, none that is passed over because of its lost carrier."""
+        """The first next hop by the device; with `wary`, none that is skipped because of its lost carrier."""
         for leg in installed.route.legs:
             lost = wary and leg.linkdown and self._devices.ignores_linkdown(leg.dev)
             if dev in {None, leg.dev} and not leg.dead and not lost:

@@ -1,7 +1,7 @@
-"""IPv4 routes as Linux keeps them: what a change does, and what comes and goes with a device.
+"""IPv4 routes as Linux stores them: the effect of a change, and of a device that goes up or down.
 
-Here: where a route is put, which one is deleted, and which are flushed. Not here: whether a route is taken at all
-(`checks`), and what an address brings (`addresses`).
+Here: where a route is inserted, which one is deleted, and which are flushed. Not here: whether a route is accepted
+(`checks`), and the routes of addresses (`addresses`).
 """
 
 import errno
@@ -31,7 +31,7 @@ class Routes:
         self.checks = Checks(self._tables, rules, devices)
 
     def change(self, verb: Verb, route: Route) -> None:
-        """Carry out one change; KernelError when Linux would not."""
+        """Carry out one change; KernelError if Linux would refuse it."""
         check_tos(route)
         route = attrs.evolve(route, legs=tuple(_as_said(leg) for leg in route.legs))
         if verb == "delete":
@@ -49,7 +49,7 @@ class Routes:
         return (installed.route for installed in self._tables.listed())
 
     def bring(self, route: Route) -> None:
-        """Add what an address brings; when Linux would not have it, it silently is not there."""
+        """Add a route of an address; if Linux would refuse it, it is silently left out."""
         self._create(route.table)
         try:
             self._insert("append", self.checks.taken(route))
@@ -57,50 +57,50 @@ class Routes:
             return
 
     def take(self, route: Route) -> None:
-        """Delete what an address brought, if it is still there."""
+        """Delete a route of an address, if it still exists."""
         try:
             self._delete(route)
         except KernelError:
             return
 
     def rule_came(self, rule: Rule) -> None:
-        """A rule alone makes no table."""
+        """In IPv4 a rule does not create a table."""
 
     def device_down(self, device: Device) -> None:
-        """Flush the routes of a device, but for those to the host itself."""
+        """Flush the routes of a device, except those of scope host."""
         self._device_lost(device, force=False)
 
     def device_leaves(self, device: Device) -> None:
-        """Flush every route that has a leg by a device that is being deleted."""
+        """Flush every route with a next hop by a device that is being deleted."""
         for installed in self._tables.by_device(device.name):
             installed.dead = True
         self._flush()
 
     def last_address_gone(self, device: Device) -> None:
-        """Flush every route of a device, those to the host itself included."""
+        """Flush every route of a device, including those of scope host."""
         self._device_lost(device, force=True)
 
     def device_up(self, device: Device) -> None:
-        """Bring back the legs of ECMP routes that were dead while the device was down."""
+        """Revive the next hops of ECMP routes that were dead while the device was down."""
         for installed in self._tables.by_device(device.name) if device.up else ():
             lost = not device.carrier and any(leg.linkdown for leg in installed.route.legs if leg.dev == device.name)
             installed.mark(device.name, dead=False, linkdown=lost)
 
     def carrier(self, device: Device) -> None:
-        """Mark, or clear, what a device's carrier is for its routes."""
+        """Mark the routes of a device as linkdown, or clear the mark."""
         for installed in self._tables.by_device(device.name) if device.up else ():
             if device.carrier or installed.route.scope != SCOPE_HOST:
                 installed.mark(device.name, linkdown=not device.carrier)
 
     def source_gone(self, source: IP) -> None:
-        """Flush the routes of the table main whose preferred source address is gone."""
+        """Flush the routes of table main whose preferred source address was deleted."""
         for installed in self._tables.everything():
             if installed.route.table == TABLE_MAIN and installed.route.prefsrc == source:
                 installed.dead = True
         self._flush()
 
     def _create(self, table: int) -> None:
-        # While local is but a part of main's trie, making it makes main.
+        # While local is merged with main, creating it creates main.
         if table == TABLE_LOCAL and not self._rules.custom:
             self._tables.create(TABLE_MAIN)
         self._tables.create(table)
@@ -124,10 +124,10 @@ class Routes:
         self._flush()
 
     def _insert(self, verb: Verb, new: Installed) -> None:
-        """Put a route that was found right where the verb says."""
+        """Insert an accepted route where the verb requires."""
         route = new.route
         there = self._tables.at(route.table, route.prefix)
-        # Those of one prefix stand by tos, the highest first, then by metric, the lowest first.
+        # Routes of one prefix are ordered by tos, highest first, then by metric, lowest first.
         rank = (-route.tos, route.metric)
         ranks = [(-it.route.tos, it.route.metric) for it in there]
         first = sum(1 for it in ranks if it < rank)
@@ -150,5 +150,5 @@ class Routes:
 
 
 def _as_said(leg: NextHop) -> NextHop:
-    """The leg without a gateway of 0.0.0.0, which is none."""
+    """The next hop without a gateway of 0.0.0.0, which means no gateway."""
     return leg if leg.gateway is None or int(leg.gateway) else attrs.evolve(leg, gateway=None)

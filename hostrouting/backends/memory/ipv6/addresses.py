@@ -1,7 +1,7 @@
-"""IPv6 addresses: the routes that each brings, and what goes with it when it goes.
+"""IPv6 addresses: the routes that each adds, and what is deleted with it.
 
-Here: addresses that are there at once, as with `nodad`; link-local ones and those of router advertisements do not
-come by themselves. Not here: how routes are kept (`routes`).
+Here: addresses that are usable at once, as with `nodad`; link-local addresses and those of router advertisements are
+not created. Not here: how routes are stored (`routes`).
 """
 
 import errno
@@ -36,13 +36,13 @@ class Addresses:
     """The IPv6 addresses of the host's devices."""
 
     def __init__(self, routes: Routes) -> None:
-        """Bring and take these routes."""
+        """Add and delete routes in `routes`."""
         self._routes = routes
-        # Those whose carrier was there since they were set up: only then do they take part in multicast.
+        # Devices that had a carrier since they were set up: only these have a multicast route.
         self._ready: set[str] = set()
 
     def add(self, device: Device, address: Address) -> None:
-        """Give the device an address, before those of its scope."""
+        """Add an address to the device, before those of its scope."""
         if any(held.ip == address.ip for held in device.ipv6):
             raise KernelError(errno.EEXIST, "ipv6: address already assigned")
         if address.ip.is_loopback and not device.loopback:
@@ -53,12 +53,12 @@ class Addresses:
         device.ipv6.insert(place, held)
         self._routes.bring(_local(device, held))
         self._bring_network(device, _network(held))
-        # That comes with the address alone: when the device is set up later, it does not.
+        # This route is added with the address only; setting the device up later does not add it.
         if held.address.peer is not None:
             self._bring_network(device, Prefix.of(held.address.peer))
 
     def delete(self, device: Device, address: Address) -> None:
-        """Take the address away."""
+        """Delete the address."""
         found = next((it for it in device.ipv6 if it.ip == address.ip and it.length == address.length), None)
         if found is None:
             raise KernelError(errno.EADDRNOTAVAIL, "ipv6: address not found")
@@ -70,7 +70,7 @@ class Addresses:
         self._gone(device, found)
 
     def device_up(self, device: Device) -> None:
-        """Bring what a device and its addresses bring once it is up."""
+        """Add the routes of a device and its addresses when it is set up."""
         for held in device.ipv6:
             self._bring_network(device, _network(held))
         if device.loopback and not any(held.ip == _LOOPBACK.ip for held in device.ipv6):
@@ -80,17 +80,17 @@ class Addresses:
         self._routes.device_up(device)
 
     def device_down(self, device: Device) -> None:
-        """Take every address and route away: IPv6 keeps none of a device that is down."""
+        """Delete every address and route: IPv6 keeps none on a device that is down."""
         self._routes.device_down(device)
         self._device_lost(device)
 
     def device_leaves(self, device: Device) -> None:
-        """Take away every address and route of a device that is being deleted."""
+        """Delete every address and route of a device that is being deleted."""
         self._routes.device_leaves(device)
         self._device_lost(device)
 
     def carrier(self, device: Device) -> None:
-        """The carrier of a device came or went."""
+        """The carrier of a device was lost or came back."""
         if device.up:
             self._get_ready(device)
             self._routes.carrier(device)

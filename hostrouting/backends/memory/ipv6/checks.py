@@ -1,7 +1,7 @@
-"""What Linux asks of an IPv6 route before it takes it, and the lookups that it makes for that.
+"""The conditions under which Linux accepts an IPv6 route, and the lookups for them.
 
-Here: the refusals, each with its errno and the kernel's words; what becomes of the legs of a route that is taken; and
-lookups for gateways and addresses, for a device. Not here: where a route is put (`routes`), and what a packet meets
+Here: the refusals, each with its errno and the kernel's text; the next hops of an accepted route; and lookups for
+gateways and addresses, for a device. Not here: where a route is inserted (`routes`), and lookups for packets
 (`hostrouting.fib`).
 """
 
@@ -24,14 +24,14 @@ _PROTOCOL_BOOT = 3
 
 
 class Checks:
-    """The checks, against tables, rules and devices as they are at that moment."""
+    """The checks, against the present tables, rules and devices."""
 
     def __init__(self, tables: Tables[Any], rules: Rules, devices: Devices) -> None:
-        """Look at these whenever asked."""
+        """Keep references to these; they are read at each check."""
         self._tables, self._rules, self._devices = tables, rules, devices
 
     def taken(self, route: Route) -> Route:
-        """The route as it will be kept, apart from its legs; KernelError when Linux does not take it."""
+        """The route as it will be stored, without its next hops; KernelError if Linux refuses it."""
         route = as_kept(route)
         if route.nexthop_id is not None:
             raise KernelError(errno.EINVAL, "Nexthop id does not exist")
@@ -43,14 +43,14 @@ class Checks:
                 _check_onlink(leg, self._devices.find(leg.dev))
             self._check_source(route, LOOPBACK)
         if len(route.legs) > 1 and route.type in PATHLESS:
-            # Whatever they say, each of them is lo to Linux.
+            # To Linux each of them is lo, whatever was given.
             raise KernelError(errno.EEXIST)
         legs = () if route.type in PATHLESS else route.legs or (NextHop(),)
         protocol = route.protocol or _PROTOCOL_BOOT
         return attrs.evolve(route, legs=legs, metric=route.metric or DEFAULT_METRIC[IPV6], protocol=protocol)
 
     def leg(self, leg: NextHop, route: Route) -> NextHop:
-        """A leg of the route as it will be kept; KernelError when Linux does not take it."""
+        """A next hop of the route as it will be stored; KernelError if Linux refuses it."""
         device = self._devices.find(leg.dev)
         _check_onlink(leg, device)
         if isinstance(leg.gateway, IPv6Address):
@@ -89,25 +89,25 @@ class Checks:
         return device
 
     def _egress(self, gateway: IPv6Address, dev: str | None, table: int) -> str:
-        """The device on whose link the gateway is; EHOSTUNREACH when it is on none, or on another one."""
+        """The device on which the gateway is on-link; EHOSTUNREACH if there is none, or a different one."""
         for found in (self._in_table(table, gateway, dev), self._by_rules(gateway, dev)):
             if found is not None and _leads_on(found) and found.legs[0].gateway is None:
                 return found.devs[0]
         raise KernelError(errno.EHOSTUNREACH)
 
     def _is_own(self, address: IP, dev: Device) -> bool:
-        """Whether any device holds the address; a link-local one counts on this device only."""
+        """Whether any device has the address; a link-local one must be on this device."""
         holders = [dev] if address.is_link_local else self._devices
         return any(held.ip == address for device in holders for held in device.ipv6)
 
     def is_source(self, address: IP, dev: str | None) -> bool:
-        """Whether packets that leave by this device may have the address as their source."""
+        """Whether packets that leave by this device may have this source address."""
         device = self._devices.find(dev)
         holders = [device] if device and (address.is_link_local or address.is_loopback) else self._devices
         return any(held.ip == address for holder in holders for held in holder.ipv6)
 
     def _nearest(self, table: int, address: IP, dev: str | None) -> Route | None:
-        """What one table has for the address, by this device if there are several."""
+        """The route of one table for the address; among several, the one by this device."""
         found: list[Route] = []
         for installed in self._tables.covering(int(address), (table,)):
             route: Route = installed.route
@@ -119,13 +119,13 @@ class Checks:
         return next((route for route in found if dev in route.devs), found[0] if found else None)
 
     def _in_table(self, table: int, address: IP, dev: str | None) -> Route | None:
-        """What one table has for the address, by this device, with or without a carrier."""
+        """The route of one table for the address, by this device, with or without a carrier."""
         return next((it.route for it in self._tables.covering(int(address), (table,)) if _usable(it, dev)), None)
 
     def _by_rules(self, address: IP, dev: str | None) -> Route | None:
-        """What the rules lead to, by this device; where a lost carrier matters, it does so here."""
+        """The route that the rules lead to, by this device; here a lost carrier may matter."""
         if not self._rules.custom:
-            # Here a route that leads nowhere ends it, also one that throws.
+            # A route without a next hop ends this lookup, even a throw route.
             tables = (TABLE_LOCAL, TABLE_MAIN)
             near = (it for table in tables for it in self._tables.covering(int(address), (table,)))
             return next((it.route for it in near if _usable(it, dev) and self._with_carrier(it)), None)
@@ -136,7 +136,7 @@ class Checks:
         return fib.lookup(address, attrs.evolve(PLAIN, ipproto=0, iif="", oif=dev or "")).route
 
     def _with_carrier(self, installed: Installed) -> bool:
-        """Whether it is not passed over because of a lost carrier."""
+        """Whether it is not skipped because of a lost carrier."""
         legs = installed.route.legs
         return not any(leg.linkdown and self._devices.ignores_linkdown(leg.dev) for leg in legs)
 
@@ -149,11 +149,11 @@ def _check_onlink(leg: NextHop, device: Device | None) -> None:
 
 
 def _leads_on(route: Route) -> bool:
-    """Whether it is not one of those that lead nowhere; a network of an address on lo is."""
+    """Whether it has a next hop, and is not a unicast route by lo (the network of an address on lo)."""
     return bool(route.legs) and not (route.type == "unicast" and LOOPBACK in route.devs)
 
 
 def _usable(installed: Installed, dev: str | None) -> bool:
-    # What leads nowhere is kept on lo, and not found by any other device.
+    # A route without a next hop is stored on lo, so it is not found by any other device.
     legs = installed.route.legs
     return (dev is None and not legs) or any(dev in {None, leg.dev} and not leg.dead for leg in legs)

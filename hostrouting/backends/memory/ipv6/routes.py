@@ -1,7 +1,7 @@
-"""IPv6 routes as Linux keeps them: every leg of an ECMP route stands for itself, and knows its siblings.
+"""IPv6 routes as Linux stores them: each next hop of an ECMP route is an entry of its own, linked to its siblings.
 
-Here: where a route is put, which ones are deleted, and what comes and goes with a device. Not here: whether a route
-is taken at all (`checks`), and what an address brings (`addresses`).
+Here: where a route is inserted, which ones are deleted, and the effect of device changes. Not here: whether a route is
+accepted (`checks`), and the routes of addresses (`addresses`).
 """
 
 import errno
@@ -23,18 +23,18 @@ __all__ = ["Routes"]
 
 @attrs.define(eq=False)
 class _InstalledLeg(Installed):
-    """One leg of a route, and all legs of it in their order."""
+    """One next hop of a route, and all next hops of that route in order."""
 
     kin: list["_InstalledLeg"] = attrs.Factory(list)
 
     @property
     def leg(self) -> NextHop:
-        """Its only leg; a route that leads nowhere is kept on lo."""
+        """The next hop; a route without one is stored on lo."""
         return self.route.legs[0] if self.route.legs else NextHop(LOOPBACK)
 
     @property
     def groups(self) -> bool:
-        """Whether it may become a leg of an ECMP route."""
+        """Whether it can become part of an ECMP route."""
         return self.leg.gateway is not None
 
 
@@ -49,8 +49,8 @@ class Routes:
         self._checks = Checks(self._tables, rules, devices)
 
     def change(self, verb: Verb, route: Route) -> None:
-        """Carry out one change; KernelError when Linux would not."""
-        # IPv6 knows no scopes of routes, and its tos selects nothing.
+        """Carry out one change; KernelError if Linux would refuse it."""
+        # In IPv6, routes have no scope, and tos selects nothing.
         route = attrs.evolve(bare(route), scope=0, tos=0)
         if verb == "delete":
             self._delete(route)
@@ -67,44 +67,44 @@ class Routes:
             try:
                 self._insert("append" if placed else verb, new)
             except KernelError:
-                # The legs before it go again.
+                # The next hops before it are removed again.
                 for installed in placed:
                     self._remove(installed)
                 raise
             placed.append(new)
 
     def at(self, table: int, prefix: Prefix) -> list[Route]:
-        """The routes of exactly this prefix, the legs of each together."""
+        """The routes of exactly this prefix, each with all of its next hops."""
         return list(_together(self._tables.at(table, prefix)))
 
     def bring(self, route: Route) -> None:
-        """Add what an address or a device brings, behind what is there; a twin is enough."""
+        """Add a route of an address or a device, after the existing ones, unless an identical one exists."""
         try:
             self._insert("append", _InstalledLeg(route))
         except KernelError:
             return
 
     def take(self, route: Route) -> None:
-        """Delete what an address brought, if it is still there."""
+        """Delete a route of an address, if it still exists."""
         for installed in self._tables.at(route.table, route.prefix):
             if bare(installed.route) == route:
                 self._remove(installed)
                 return
 
     def take_connected(self, prefix: Prefix, dev: str) -> None:
-        """Delete the route to the device's own network: the first one without a gateway, whoever made it."""
+        """Delete the route to the device's own network: the first one without a gateway, whoever added it."""
         for installed in self._tables.at(TABLE_MAIN, prefix):
             if installed.leg.dev == dev and not installed.groups:
                 self._remove(installed)
                 return
 
     def rule_came(self, rule: Rule) -> None:
-        """A rule brings the table that it leads to."""
+        """A rule creates the table that it looks up."""
         if rule.action == "to_table" and not rule.l3mdev:
             self._tables.create(rule.table)
 
     def device_down(self, device: Device) -> None:
-        """Flush the routes of a device; a leg of an ECMP route with others left is dead, and stays."""
+        """Flush the routes of a device; in an ECMP route with other next hops left, its next hop stays and is dead."""
         for installed in list(self._tables.everything()):
             kin = installed.kin or [installed]
             if not any(it.leg.dev == device.name for it in kin):
@@ -116,30 +116,30 @@ class Routes:
                 installed.mark(device.name, dead=True, linkdown=True)
 
     def device_leaves(self, device: Device) -> None:
-        """Flush every leg by a device that is being deleted."""
+        """Flush every next hop by a device that is being deleted."""
         for installed in list(self._tables.everything()):
             if installed.leg.dev == device.name:
                 self._remove(installed)
 
     def device_up(self, device: Device) -> None:
-        """Bring back the legs that were dead while the device was down."""
+        """Revive the next hops that were dead while the device was down."""
         for installed in self._tables.by_device(device.name):
             installed.mark(device.name, dead=False, linkdown=installed.leg.linkdown and not device.carrier)
 
     def carrier(self, device: Device) -> None:
-        """Mark, or clear, what a device's carrier is for its routes."""
+        """Mark the routes of a device as linkdown, or clear the mark."""
         for installed in self._tables.by_device(device.name):
             if installed.route.type not in {"local", "anycast"}:
                 installed.mark(device.name, linkdown=not device.carrier)
 
     def source_gone(self, source: IP) -> None:
-        """Routes whose preferred source is on no device any more stay, without a preference."""
+        """Clear the preferred source of routes if no device has that address any more; the routes stay."""
         for installed in self._tables.everything():
             if installed.route.prefsrc == source and not self._checks.is_source(source, installed.leg.dev):
                 installed.route = attrs.evolve(installed.route, prefsrc=None)
 
     def listed(self) -> Iterator[Route]:
-        """All of them, in the order of `ip -6 route show table all`, the legs of ECMP routes together."""
+        """All of them, in the order of `ip -6 route show table all`, the next hops of ECMP routes together."""
         return _together(self._tables.listed())
 
     def _insert(self, verb: Verb, new: _InstalledLeg) -> None:
@@ -193,7 +193,7 @@ def _together(installed: Iterable[_InstalledLeg]) -> Iterator[Route]:
     skipping: _InstalledLeg | None = None
     for one in installed:
         if skipping is not None:
-            # Linux goes on behind the last leg, whatever stands between.
+            # Linux continues after the last next hop and skips what is in between.
             skipping = None if one is skipping else skipping
         elif one.kin:
             start = one.kin.index(one)
@@ -205,7 +205,7 @@ def _together(installed: Iterable[_InstalledLeg]) -> Iterator[Route]:
 
 
 def _means_nothing(wanted: Route, leg: NextHop) -> bool:
-    """Whether it is what Linux keeps as a default route where there is none, and does not delete."""
+    """Whether it matches Linux's internal placeholder for a missing default route, which cannot be deleted."""
     return (
         not wanted.prefix.length
         and leg.dev is None

@@ -229,7 +229,7 @@ def test_tables_that_never_rest() -> None:
     backend.snapshot = restless  # type: ignore[method-assign]  # tables that change all the while
     said = say("check", CIDR, host=FakeHost(kernel=kernel, backend=lambda: backend))
     assert said.code == 3
-    assert "changed all the while they were read" in said.out
+    assert "kept changing while they were read" in said.out
 
 
 def test_addresses_that_go_nowhere() -> None:
