@@ -3,7 +3,7 @@ PYTHON ?= python3
 PIP ?= $(shell command -v pip || command -v pip3 || echo $(PYTHON) -m pip)
 BIN := .venv/bin
 # Many tests wait, for a systemd or a deadline: so there are more workers than cores.
-WORKERS ?= $(shell echo $$(($$(nproc) * 3 / 2)))
+WORKERS ?= $(shell echo $$(($$(nproc) * 2)))
 # What begins as a script is one; the rest is a part of those, which are checked again as they are rendered.
 SCRIPTS := .ci/run $(shell git grep -l '^\#!' -- '*.sh' 2>/dev/null)
 

@@ -21,9 +21,14 @@ def refused_gateway(fib: Fib, leg: NextHop) -> Decision | None:
     if gateway is None or gateway.version != IPV4 or leg.onlink or leg.dev is None:
         return None
     around = [Prefix.around(IPV4, int(gateway), length) for length in range(width_of(IPV4) + 1)]
-    near = [route for route in fib.snapshot.routes.only(family=IPV4, prefixes=around) if route.scope >= SCOPE_LINK]
-    # A lost carrier makes no difference to this lookup.
+    # A lost carrier makes no difference to this lookup, though Linux may list the next hop as dead.
     links = tuple(attrs.evolve(link, ignore_routes_with_linkdown=False) for link in fib.snapshot.links)
+    up = {link.name for link in links if link.up}
+    near = [
+        attrs.evolve(route, legs=tuple(attrs.evolve(it, dead=it.dead and it.dev not in up) for it in route.legs))
+        for route in fib.snapshot.routes.only(family=IPV4, prefixes=around)
+        if route.scope >= SCOPE_LINK
+    ]
     neighbours = Fib(Snapshot(links=links, rules=fib.snapshot.rules, routes=near), merged=fib.merged)
     decision = neighbours.lookup(gateway, attrs.evolve(PLAIN, oif=leg.dev, ipproto=0))
     return None if decision.kind in {"unicast", "local"} else decision

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 CI = bool(os.environ.get("CI"))
 hypothesis.settings.register_profile(
     "default",
+    max_examples=40,  # the suite has five minutes; the long profile looks for what is rare
     deadline=None,
     derandomize=CI,
     phases=[phase for phase in hypothesis.Phase if not (CI and phase is hypothesis.Phase.shrink)],
@@ -60,8 +61,19 @@ sys.addaudithook(_wall)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Boot systems first: these tests mostly wait, so that others run meanwhile, and no long one is left for the end."""
-    items.sort(key=lambda item: "system" not in item.path.relative_to(Path(__file__).parent).parts[:1])
+    """Spread the tests that boot a system over the first part of the run.
+
+    They mostly wait, so that each worker has others beside them; and no long one is left for the end.
+    """
+    booting = [item for item in items if item.path.is_relative_to(Path(__file__).parent / "system")]
+    others = [item for item in items if not item.path.is_relative_to(Path(__file__).parent / "system")]
+    each = max(1, len(others) * 3 // 4 // max(1, len(booting)))
+    items[:] = []
+    for place, item in enumerate(others):
+        if place % each == 0 and booting:
+            items.append(booting.pop(0))
+        items.append(item)
+    items += booting
 
 
 @pytest.fixture(autouse=True)

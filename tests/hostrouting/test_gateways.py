@@ -2,6 +2,7 @@
 
 import os
 
+import attrs
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -80,3 +81,17 @@ def test_nothing_to_ask() -> None:
     decision = refused_gateway(fib, NextHop("eth0", gateway=as_ip("9.9.9.9")))
     assert decision is not None
     assert decision.kind == "no-route"
+
+
+def test_a_lost_carrier() -> None:
+    """A gateway on a device without a carrier is accepted, also where routes by such devices are ignored."""
+    snapshot = host([("eth0", "10.0.0.4/24"), ("ib0", "172.16.1.10/16")], [DEFAULT])
+    links = tuple(attrs.evolve(it, carrier=it.name != "ib0", ignore_routes_with_linkdown=True) for it in snapshot.links)
+    routes = [
+        attrs.evolve(it, legs=tuple(attrs.evolve(leg, dead=True, linkdown=True) for leg in it.legs))
+        if "ib0" in it.devs
+        else it
+        for it in snapshot.routes
+    ]
+    fib = Fib(attrs.evolve(snapshot, links=links, routes=routes))
+    assert refused_gateway(fib, NextHop("ib0", gateway=as_ip("172.16.0.1"))) is None
