@@ -235,7 +235,7 @@ function in_turn(line,   i, all, same) {
 }
 
 # Sets kind, and `what`: all that is said of it. Neighbours with the same `what` are one finding.
-function decide(n,   line, i, seen, devs, dev, via, lost) {
+function decide(n,   line, i, seen, devs, dev, via, lost, table, proto) {
   if (place[n] ~ /^e/) return kind = "own" # multicast
   kind = n in failure ? failure[n] in means ? means[failure[n]] : "failed" : "overlap"
   line = kind == "overlap" ? answer(n) : kind == "no-route" ? "" : covering_refusal(place[n], kind)
@@ -251,10 +251,10 @@ function decide(n,   line, i, seen, devs, dev, via, lost) {
     }
     if (legs && !devs) return kind = "welcome"
   }
-  read_words(line, 3)
-  if (kind != "overlap" && line && is_pod_block()) return kind = "welcome"
+  read_words(line, 3); table = has["table"]; proto = has["proto"]
+  if (kind != "overlap" && line && is_pod_block(table, proto)) return kind = "welcome"
   what = kind SUBSEP devs SUBSEP dev SUBSEP via SUBSEP (line ? $2 : "") \
-    SUBSEP has["table"] SUBSEP has["proto"] SUBSEP lost SUBSEP $1
+    SUBSEP table SUBSEP proto SUBSEP lost SUBSEP $1
 }
 # The route that refuses an address in this way: that with the longest prefix. Without one it was a rule.
 function covering_refusal(address, kind,   i, best) {
@@ -266,8 +266,7 @@ function covering_refusal(address, kind,   i, best) {
 }
 # Whether the refusing route in $0 is for a pod block of this host: made by a CNI for one, or around the route of a pod.
 # It has to be a part of an expected CIDR.
-function is_pod_block(   c, i, dev, table, proto) {
-  table = has["table"]; proto = has["proto"]
+function is_pod_block(table, proto,   c, i, dev) {
   for (c = 1; c <= cidrs; c++)
     if (cidr_first[c] <= first && last <= cidr_last[c] && cidr_first[c] cidr_last[c] != first last) break
   if (c > cidrs) return 0
@@ -280,13 +279,14 @@ function is_pod_block(   c, i, dev, table, proto) {
 }
 
 # --- Findings: ranges of one expected CIDR. Single addresses of this host beside or inside an escape count in.
-function judge(c,   n, end, touches, singles) {
+function judge(c,   n, end, alike, touches, singles) {
   singles = cidr_first[c] == FIRST # 0.0.0.0 is this host, and cannot be asked about
   for (n = at[singles ? "00000001" : cidr_first[c]]; n <= places && place[n] <= cidr_last[c]; n++) {
     end = n < places && place[n + 1] <= cidr_last[c] ? beside(place[n + 1], -1) : cidr_last[c]
     decide(n)
     if (kind == "failed") { print "failed the kernel did not answer for " dotted(place[n]) ": " failure[n]; exit }
-    if (kind == "own" && end == place[n] && answer(n) != answer(n - 1) && answer(n) != answer(n + 1)) {
+    alike = place[n] != LAST && (answer(n) == answer(n - 1) || answer(n) == answer(n + 1))
+    if (kind == "own" && end == place[n] && !alike) {
       if (touches && covers(f_what[findings], end)) { f_last[findings] = end; singles = 0 } else singles++
       continue
     }
