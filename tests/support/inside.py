@@ -4,13 +4,15 @@ To start one anew for every question would take most of a second each time.
 """
 
 import json
-import subprocess
+import os
+import socket
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from tests.support.systemd import System
+from tests.support.template import enter
 
 __all__ = ["answering", "statuses"]
 
@@ -28,23 +30,32 @@ for _ in sys.stdin:
 @contextmanager
 def answering(system: System, program: str) -> Iterator[Callable[[object], Any]]:
     """What the program answers to a question; both are one line of JSON."""
-    command = system.command(sys.executable, "-c", program)
-    child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert child.stdin is not None
-    assert child.stdout is not None
-    asks, answers = child.stdin, child.stdout
+    ours, theirs = socket.socketpair()
+    with ours:
+        with theirs:
+            enter(system.leader, _answerer, theirs.fileno())
+        with ours.makefile("rw", encoding="utf-8") as asked:
 
-    def answer(question: object) -> Any:
-        asks.write(f"{json.dumps(question)}\n")
-        asks.flush()
-        return json.loads(answers.readline())
+            def answer(question: object) -> Any:
+                asked.write(f"{json.dumps(question)}\n")
+                asked.flush()
+                return json.loads(asked.readline())
 
-    try:
-        yield answer
-    finally:
-        asks.close()
-        child.wait(10)
-        answers.close()
+            answer(program)
+            yield answer
+
+
+def _answerer(descriptor: int) -> None:
+    """Run the program that comes first, with what comes after it as its input."""
+    if os.fork():  # the child is the one that is among the system's processes
+        return
+    for standard in (0, 1):
+        os.dup2(descriptor, standard)
+    os.close(descriptor)
+    with open(0, encoding="utf-8") as sys.stdin, open(1, "w", encoding="utf-8") as sys.stdout:  # noqa: PTH123
+        program = json.loads(sys.stdin.readline())
+        print("0", flush=True)
+        exec(program, {"__name__": "__main__"})
 
 
 @contextmanager
