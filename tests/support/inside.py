@@ -57,8 +57,9 @@ def _answerer(descriptor: int) -> None:
     os.close(descriptor)
     with open(0, encoding="utf-8") as sys.stdin, open(1, "w", encoding="utf-8") as sys.stdout:
         program = json.loads(sys.stdin.readline())
-        print("0", flush=True)
-        exec(program, {"__name__": "__main__"})
+        sys.stdout.write("0\n")
+        sys.stdout.flush()
+        exec(program, {"__name__": "__main__"})  # noqa: S102  a program of the tests
 
 
 @contextmanager
@@ -93,8 +94,8 @@ def _command_line(descriptor: int) -> None:
             for standard, output in enumerate(outputs, start=1):
                 os.dup2(output, standard)
             # As Python opens them where the locale is C.UTF-8.
-            sys.stdout = open(1, "w", encoding="utf-8", errors="surrogateescape")
-            sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace")
+            sys.stdout = os.fdopen(1, "w", encoding="utf-8", errors="surrogateescape")
+            sys.stderr = os.fdopen(2, "w", encoding="utf-8", errors="backslashreplace")
             sys.argv = ["hostrouting", *words]
             code = 70
             try:
