@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,7 @@ def modules(folder: str) -> list[str]:
 ALL = [module for folder in DRAWINGS if "." not in folder for module in modules(folder)]
 
 
+@cache
 def imports(module: str) -> list[tuple[str, bool]]:
     """The modules that a module imports, each with whether it is loaded as soon as the module is."""
     tree = ast.parse((ROOT / (module.replace(".", "/") + ".py")).read_text(encoding="utf-8"))
@@ -78,6 +80,7 @@ def imports(module: str) -> list[tuple[str, bool]]:
     return found
 
 
+@cache
 def rooms_on_the_way(module: str) -> list[tuple[str, str]]:
     """Each folder that the module is in, outermost first, and the room in it that leads to the module."""
     parts = module.split(".")

@@ -18,7 +18,7 @@ from typing import Any, Literal, TypeAlias
 import attrs
 
 from hostrouting.model.prefix import IPV4, IPV6, Prefix, width_of
-from hostrouting.model.route import TABLE_DEFAULT, TABLE_LOCAL, TABLE_MAIN, table_name
+from hostrouting.model.route import TABLE_DEFAULT, TABLE_LOCAL, TABLE_MAIN, protocol_name, table_name
 
 __all__ = [
     "SELECTORS",
@@ -86,7 +86,7 @@ class Rule:
         return f"{self.priority}: {' '.join(words)}"
 
     def __repr__(self) -> str:
-        return f"<Rule {'' if self.family == IPV4 else 'of IPv6, '}{self}>"
+        return f"<Rule {'' if self.family == IPV4 else 'of IPv6, '}{self} proto {protocol_name(self.protocol)}>"
 
     def selectors(self) -> tuple[tuple[str, str], ...]:
         """Its selectors with their values, in the words of `ip rule`."""

@@ -106,10 +106,11 @@ def _names() -> list[str]:
     return [f"name {number} {name}" for number, name in _protocols()]
 
 
-def _protocols() -> Iterator[tuple[int, str]]:
+@cache
+def _protocols() -> tuple[tuple[int, str], ...]:
     """The names of route protocols, so that the scripts use the same ones as the rest of the library."""
     names = ((number, protocol_name(number)) for number in range(256))
-    return ((number, name) for number, name in names if name != str(number))
+    return tuple((number, name) for number, name in names if name != str(number))
 
 
 def _pod_blocks() -> list[str]:

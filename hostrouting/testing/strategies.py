@@ -12,6 +12,7 @@ single address is cheap: `blocks().flatmap(snapshots)`. Strategies for configura
     snapshots(block)    hosts
 """
 
+from functools import cache
 from typing import Any
 
 from hypothesis import strategies as st
@@ -32,6 +33,7 @@ from hostrouting.model import (
     RouteType,
     Rule,
     RuleAction,
+    Selector,
     Snapshot,
     as_ip,
     default_rules,
@@ -78,23 +80,74 @@ def legs(family: int) -> st.SearchStrategy[NextHop]:
     )
 
 
+# Hypothesis examines every new strategy, which takes longer than to draw from it: so each is made once.
+_YES = st.just(value=True)
+_BOOLEANS = st.booleans()
+_ONE_IN_SIX = st.integers(0, 5)
+_ONE_IN_TEN = st.integers(0, 9)
+_USUAL: list[RouteType] = ["unicast"] * 12
+_TYPES = st.sampled_from([*_USUAL, *PATHLESS, *OWN])
+_LOCAL_TYPES = st.sampled_from(OWN)
+_TABLES = st.sampled_from(TABLES)
+_METRICS = st.sampled_from([0, 0, 0, 100, 1024])
+_TOS = st.sampled_from([0] * 7 + [0x10])
+_SCOPES = st.sampled_from([0, SCOPE_LINK])
+_PROTOCOLS = st.sampled_from([2, 3, 16, OURS])
+_MOST: list[RuleAction] = ["to_table"] * 6
+_ACTIONS = st.sampled_from([*_MOST, "goto", "nop", *sorted(REFUSING)])
+_PRIORITIES = st.integers(1, 40000)
+_GROUPS = st.sampled_from([0, 0, 7])
+_SUPPRESSED_GROUPS = st.sampled_from([0, 7])
+_ADDRESS_METRICS = st.sampled_from([0, 0, 100])
+
+
+@cache
+def _ways(family: int) -> st.SearchStrategy[list[NextHop]]:
+    return st.lists(legs(family), min_size=1, max_size=2)
+
+
+@cache
+def _prefixes(within: Prefix, *, wider: bool) -> st.SearchStrategy[Prefix]:
+    return prefixes(within, wider=wider)
+
+
+@cache
+def _selected(selector: Selector, within: Prefix) -> st.SearchStrategy[tuple[Any, ...]]:
+    # An entry without examples is for any block.
+    return st.sampled_from(selector.examples) if selector.examples else st.tuples(prefixes(within))
+
+
+@cache
+def _lengths(*lengths: int) -> st.SearchStrategy[int]:
+    return st.sampled_from(lengths)
+
+
+@cache
+def _rules(within: Prefix, most: int) -> st.SearchStrategy[list[Rule]]:
+    return st.lists(rules(within), max_size=most)
+
+
+@cache
+def _routes(within: Prefix, most: int) -> st.SearchStrategy[list[Route]]:
+    return st.lists(routes(within), max_size=most)
+
+
 @st.composite
 def routes(draw: st.DrawFn, within: Prefix) -> Route:
     """Any route that has to do with the block: of every type, in several tables."""
     family = within.family
-    table = draw(st.sampled_from(TABLES))
-    usual: list[RouteType] = ["unicast"] * 12
-    kind = draw(st.sampled_from(OWN if table == TABLE_LOCAL else [*usual, *PATHLESS, *OWN]))
-    ways = () if kind in PATHLESS else tuple(draw(st.lists(legs(family), min_size=1, max_size=2)))
+    table = draw(_TABLES)
+    kind = draw(_LOCAL_TYPES if table == TABLE_LOCAL else _TYPES)
+    ways = () if kind in PATHLESS else tuple(draw(_ways(family)))
     return Route(
-        draw(prefixes(within, wider=True)),
+        draw(_prefixes(within, wider=True)),
         ways,
         table=table,
-        metric=draw(st.sampled_from([0, 0, 0, 100, 1024])),
-        tos=draw(st.sampled_from([0] * 7 + [0x10])) if family == 4 else 0,
+        metric=draw(_METRICS),
+        tos=draw(_TOS) if family == 4 else 0,
         type=kind,
-        scope=draw(st.sampled_from([0, SCOPE_LINK])),
-        protocol=draw(st.sampled_from([2, 3, 16, OURS])),
+        scope=draw(_SCOPES),
+        protocol=draw(_PROTOCOLS),
     )
 
 
@@ -103,27 +156,24 @@ def rules(draw: st.DrawFn, within: Prefix) -> Rule:
     """Any rule: of every action, with any selector, most of them with few."""
 
     def seldom(strategy: st.SearchStrategy[Any], otherwise: Any) -> Any:
-        return draw(strategy) if draw(st.integers(0, 5)) == 0 else otherwise
+        return draw(strategy) if draw(_ONE_IN_SIX) == 0 else otherwise
 
-    actions: list[RuleAction] = ["to_table"] * 6
-    action = draw(st.sampled_from([*actions, "goto", "nop", *sorted(REFUSING)]))
-    priority = draw(st.integers(1, 40000))
+    action = draw(_ACTIONS)
+    priority = draw(_PRIORITIES)
     ahead = [priority + 1, *(place for place in (32766, 32767) if place > priority)]
     said: dict[str, Any] = {}
     for selector in SELECTORS:
-        # An entry without examples is for any block.
-        values = st.sampled_from(selector.examples) if selector.examples else st.tuples(prefixes(within))
-        if selector.worded and (found := seldom(values, None)) is not None:
+        if selector.worded and (found := seldom(_selected(selector, within), None)) is not None:
             said |= zip(selector.fields, found, strict=True)
     return Rule(
         family=within.family,
         priority=priority,
         action=action,
-        table=draw(st.sampled_from(TABLES)) if action == "to_table" else 0,
+        table=draw(_TABLES) if action == "to_table" else 0,
         target=draw(st.sampled_from(ahead)) if action == "goto" else None,
-        invert=seldom(st.just(value=True), otherwise=False),
-        suppress_prefixlength=seldom(st.sampled_from([0, within.length, within.length + 2]), None),
-        suppress_ifgroup=seldom(st.sampled_from([0, 7]), None),
+        invert=seldom(_YES, otherwise=False),
+        suppress_prefixlength=seldom(_lengths(0, within.length, within.length + 2), None),
+        suppress_ifgroup=seldom(_SUPPRESSED_GROUPS, None),
         **said,
     )
 
@@ -135,8 +185,8 @@ def links(draw: st.DrawFn) -> tuple[Link, ...]:
         Link(
             name=name,
             index=index,
-            group=draw(st.sampled_from([0, 0, 7])),
-            ignore_routes_with_linkdown=draw(st.booleans()),
+            group=draw(_GROUPS),
+            ignore_routes_with_linkdown=draw(_BOOLEANS),
         )
         for index, name in enumerate(DEVICES, start=2)
     )
@@ -145,18 +195,18 @@ def links(draw: st.DrawFn) -> tuple[Link, ...]:
 @st.composite
 def snapshots(draw: st.DrawFn, within: Prefix, *, max_rules: int = 4, max_routes: int = 12) -> Snapshot:
     """Any host. Its rules are in the kernel's order; half of the hosts have the default ones only."""
-    extra = draw(st.lists(rules(within), max_size=max_rules)) if draw(st.booleans()) else []
-    standing = [rule for rule in default_rules(within.family) if not extra or draw(st.integers(0, 9))]
+    extra = draw(_rules(within, max_rules)) if draw(_BOOLEANS) else []
+    standing = [rule for rule in default_rules(within.family) if not extra or draw(_ONE_IN_TEN)]
     address = Address(
         ip=ip_at(within.family, within.first + 1),
-        length=draw(st.sampled_from([width_of(within.family), within.length])),
+        length=draw(_lengths(width_of(within.family), within.length)),
         dev="eth0",
-        metric=draw(st.sampled_from([0, 0, 100])),
-        prefix_route=draw(st.booleans()),
+        metric=draw(_ADDRESS_METRICS),
+        prefix_route=draw(_BOOLEANS),
     )
     return Snapshot(
         links=draw(links()),
         addresses=(address,),
         rules=tuple(sorted([*standing, *extra], key=lambda rule: rule.priority)),
-        routes=draw(st.lists(routes(within), max_size=max_routes)),
+        routes=draw(_routes(within, max_routes)),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import count, product
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from hostrouting.fileset import File, FileSet
 from hostrouting.gate import Changed, Gate, Part
 from hostrouting.render import GateStep, parse_gate_steps, render_gate_steps
 from hostrouting.tasks import Configure
-from hostrouting.testing import FakeFiles, FakeHost, FakeManager, h200
+from hostrouting.testing import FakeFiles, FakeHost, FakeManager, MemoryBackend, h200
 from phases.testing import FakeClock
 from tests.support.mishaps import Killed, Mishaps, busy, full, killed, mishap_host
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, config
@@ -44,10 +45,16 @@ CONSTANT = (DROP_IN, LAYOUT.gate_unit_path, LAYOUT.gate_script_path)
 MACHINE = "systemd-nspawn@kube1.service"
 
 
-def parts(host: FakeHost, wanted: HostRoutingConfig) -> tuple[list[Part], list[Part]]:
-    """What goes up and what goes down for this configuration."""
-    tasks = Configure(wanted, host=host).subtasks
+@cache
+def parts(wanted: HostRoutingConfig) -> tuple[list[Part], list[Part]]:
+    """What goes up and what goes down for this configuration, whichever the host."""
+    tasks = Configure(wanted, host=FakeHost()).subtasks
     return [it.part for it in tasks if it.is_wanted], [it.part for it in tasks if not it.is_wanted]
+
+
+def gate_host() -> tuple[FakeHost, Mishaps]:
+    """A host without a route: the gate does not ask the kernel."""
+    return mishap_host(MemoryBackend())
 
 
 def context() -> phases.Context:
@@ -57,13 +64,13 @@ def context() -> phases.Context:
 
 def change(host: FakeHost, wanted: HostRoutingConfig) -> Changed:
     """Make the gate what this configuration says."""
-    return Gate(host).change(context(), *parts(host, wanted))
+    return Gate(host).change(context(), *parts(wanted))
 
 
 def is_whole(host: FakeHost, wanted: HostRoutingConfig) -> bool:
     """Whether the gate is what the configuration says, read by systemd, and nothing is to be done."""
     assert host.manager is not None
-    up, down = parts(host, wanted)
+    up, down = parts(wanted)
     gate = Gate(host)
     read = host.manager.show(("NeedDaemonReload",), LAYOUT.gate_unit)[0]["NeedDaemonReload"] == "no"
     return read and not gate.changes(up, down) and not gate.is_unread((*up, *down)) and not has_changing(host)
@@ -83,7 +90,7 @@ def listed(host: FakeHost) -> tuple[GateStep, ...] | None:
 def interrupted(one: str, other: str, error: Callable[[str], BaseException]) -> Iterator[tuple[FakeHost, FakeFiles]]:
     """The host after each change of a run that was ended there, and its files before that run."""
     for nth in count(1):
-        host, mishaps = mishap_host()
+        host, mishaps = gate_host()
         change(host, CONFIGS[one])
         before = attrs.evolve(host.files, texts=dict(host.files.texts), links=dict(host.files.links))
         mishaps.arm(nth, error)
@@ -107,8 +114,8 @@ class TestNeverAMixture:
     def test_whatever_ends_it(self, one: str, other: str, error: Callable[[str], BaseException]) -> None:
         """Wherever a change ends, the list is the old one with the old files, or each step is the new one or changing."""
         for host, before in interrupted(one, other, error):
-            up, _ = parts(host, CONFIGS[other])
-            old = [path for part in parts(host, CONFIGS[one])[0] for path in part.files.present(before)]
+            up, _ = parts(CONFIGS[other])
+            old = [path for part in parts(CONFIGS[one])[0] for path in part.files.present(before)]
             has_old = all(
                 host.files.texts.get(path) == before.texts.get(path)
                 and host.files.links.get(path) == before.links.get(path)
@@ -142,13 +149,13 @@ class TestNeverAMixture:
     @each_pair
     def test_each_file_that_cannot_be_changed(self, one: str, other: str) -> None:
         """A failure at any file leaves the drop-in there and read, and the gate shut or as it was."""
-        host, mishaps = mishap_host()
+        host, mishaps = gate_host()
         change(host, CONFIGS[one])
         mishaps.disarm()
         change(host, CONFIGS[other])
-        up, _ = parts(host, CONFIGS[other])
+        up, _ = parts(CONFIGS[other])
         for path in [event.partition(" ")[2] for event in mishaps.events if "/" in event] if up else []:
-            host, _ = mishap_host()
+            host, _ = gate_host()
             change(host, CONFIGS[one])
             before = dict(host.files.texts)
             host.files.broken[path] = "No space left on device"
@@ -179,13 +186,13 @@ class TestOrder:
 
         So a run that has read the former list ends before a script differs, whether or not it waits for a lock.
         """
-        host, mishaps = mishap_host()
+        host, mishaps = gate_host()
         change(host, CONFIGS[one])
         mishaps.disarm()
         change(host, CONFIGS[other])
         assert mishaps.events[:2] == [f"write {STEPS}", STOP]
         assert mishaps.events.count(STOP) == 1
-        up = parts_paths(parts(host, CONFIGS[other])[0])
+        up = parts_paths(parts(CONFIGS[other])[0])
         files = [event for event in mishaps.events if "/" in event]
         if any(event.partition(" ")[2] in up for event in files):
             assert files[-1] == mishaps.events[-1] == f"write {STEPS}"
@@ -193,7 +200,7 @@ class TestOrder:
     @pytest.mark.parametrize("name", SOMETHING)
     def test_up(self, name: str) -> None:
         """On a new host the list shuts the gate before its script is there, and the drop-in comes after all but it."""
-        host, mishaps = mishap_host()
+        host, mishaps = gate_host()
         change(host, CONFIGS[name])
         written = [event.partition(" ")[2] for event in mishaps.events if "/" in event]
         assert written[:3] == [STEPS, LAYOUT.gate_script_path, LAYOUT.gate_unit_path]
@@ -205,7 +212,7 @@ class TestOrder:
     @pytest.mark.parametrize("name", CONFIGS)
     def test_again(self, name: str) -> None:
         """Where the gate is what it should be, nothing is changed, and nothing is stopped."""
-        host, mishaps = mishap_host()
+        host, mishaps = gate_host()
         change(host, CONFIGS[name])
         mishaps.disarm()
         assert change(host, CONFIGS[name]) == {}
@@ -216,7 +223,7 @@ class TestOrder:
         """What `changes` names is what `change` writes and removes, the list only where it is another in the end."""
         host = FakeHost(kernel=h200())
         change(host, CONFIGS[one])
-        up, down = parts(host, CONFIGS[other])
+        up, down = parts(CONFIGS[other])
         announced = Gate(host).changes(up, down)
         there = {**host.files.texts, **host.files.links}
         changed = {path for paths in change(host, CONFIGS[other]).values() for path in paths}
@@ -228,7 +235,7 @@ class TestOrder:
     def test_a_stop_that_fails(self) -> None:
         """While the gate's unit cannot be stopped, nothing is changed."""
         for one, other in PAIRS:
-            host, mishaps = mishap_host()
+            host, mishaps = gate_host()
             change(host, CONFIGS[one])
             before = dict(host.files.texts)
             mishaps.arm(1, busy)
@@ -242,7 +249,7 @@ class TestConstant:
 
     def test_the_same_for_every_configuration(self) -> None:
         """Drop-in, unit and script have one text, whatever is configured and whatever was before."""
-        host, mishaps = mishap_host()
+        host, mishaps = gate_host()
         change(host, CONFIGS["two routes"])
         texts = {path: host.files.texts[path] for path in CONSTANT}
         for name in (*SOMETHING, *reversed(SOMETHING)):
@@ -253,7 +260,7 @@ class TestConstant:
 
     def test_no_reload_for_another_list(self) -> None:
         """Where only the list and scripts change, systemd is not told to read anything."""
-        host, mishaps = mishap_host()
+        host, mishaps = gate_host()
         change(host, CONFIGS["a route, warn"])
         mishaps.disarm()
         change(host, CONFIGS["two routes, strict"])
@@ -275,7 +282,7 @@ class TestOthers:
         host = FakeHost(kernel=h200())
         theirs = GateStep.parse(f"55 {kind} something-else")
         host.files.write(STEPS, render_gate_steps([theirs]))
-        [routes], [check, _] = parts(host, CONFIGS["one route"])
+        [routes], [check, _] = parts(CONFIGS["one route"])
         gate = Gate(host)
         gate.change(context(), (routes,))
         assert listed(host) == (routes.step, theirs)
@@ -334,7 +341,7 @@ class TestOthers:
 
     def test_a_unit_that_is_not_ours_is_not_stopped(self) -> None:
         """Of a part whose unit we did not write, the unit goes on running when the part is taken away."""
-        host, mishaps = mishap_host()
+        host, mishaps = gate_host()
         change(host, CONFIGS["two routes, strict"])
         host.files.texts[LAYOUT.check_unit_path] = "[Service]\nExecStart=/opt/x\n"
         mishaps.disarm()
@@ -389,12 +396,12 @@ class TestFormer:
         host = former_host(10**6)
         wanted = CONFIGS["two routes, strict"]
         ctx = context()
-        Gate(host).change(ctx, *parts(host, wanted))
+        Gate(host).change(ctx, *parts(wanted))
         assert 15 < ctx.clock.now() < 60
         assert set(LAYOUT.former_drop_in_paths) <= set(host.files.texts)
         assert f"{MACHINE} is still starting: the former drop-ins go with the next run" in caplog.text
-        assert Gate(host).steps == tuple(part.step for part in parts(host, wanted)[0])
-        up, down = parts(host, wanted)
+        assert Gate(host).steps == tuple(part.step for part in parts(wanted)[0])
+        up, down = parts(wanted)
         assert set(Gate(host).changes(up, down).removes) == {*LAYOUT.former_drop_in_paths, *LAYOUT.former_note_paths}
         assert isinstance(host.manager, Starting)
         host.manager.looks = 0
@@ -407,7 +414,7 @@ class TestFormer:
     def test_wherever_it_ends(self, name: str, error: Callable[[str], BaseException]) -> None:
         """They are there until machines ask the new gate for the new steps, wherever a run ends; the next one is done."""
         for nth in count(1):
-            host, mishaps = mishap_host()
+            host, mishaps = gate_host()
             for path in LAYOUT.former_drop_in_paths:
                 host.files.write(path, "# Written by hostrouting\n")
             assert host.manager is not None
@@ -421,7 +428,7 @@ class TestFormer:
                 assert len(mishaps.events) < nth
                 break
             if not set(LAYOUT.former_drop_in_paths) <= set(host.files.texts):
-                assert listed(host) == tuple(part.step for part in parts(host, CONFIGS[name])[0])
+                assert listed(host) == tuple(part.step for part in parts(CONFIGS[name])[0])
                 assert DROP_IN in host.manager.read
             change(host, CONFIGS[name])
             assert is_whole(host, CONFIGS[name])
@@ -432,7 +439,7 @@ class TestFormer:
         """Where nothing is configured they go once no machine is among their commands, or after 20 s."""
         host = former_host(looks)
         ctx = context()
-        Gate(host).change(ctx, *parts(host, CONFIGS["nothing"]))
+        Gate(host).change(ctx, *parts(CONFIGS["nothing"]))
         assert host.files.texts == {}
         assert ctx.clock.now() == pytest.approx(min(looks / 10, 20), abs=0.2)
 
@@ -458,14 +465,14 @@ class TestTakenAway:
     @pytest.mark.parametrize("name", SOMETHING)
     def test_in_order(self, name: str) -> None:
         """The list is opened, the drop-in goes and systemd reads that, units are stopped, then files go: steps' first."""
-        host, mishaps = mishap_host()
+        host, mishaps = gate_host()
         change(host, CONFIGS[name])
-        up = parts_paths(parts(host, CONFIGS[name])[0])
+        up = parts_paths(parts(CONFIGS[name])[0])
         mishaps.disarm()
         change(host, CONFIGS["nothing"])
         events = mishaps.events
         assert events[:4] == [f"write {STEPS}", STOP, f"remove {DROP_IN}", "reload"]
-        stops = [f"stop {part.unit}" for part in parts(host, CONFIGS["nothing"])[1]]
+        stops = [f"stop {part.unit}" for part in parts(CONFIGS["nothing"])[1]]
         assert events[4 : 4 + len(stops)] == stops
         begin = 4 + len(stops)
         mine = [at for at, event in enumerate(events) if event.partition(" ")[2] in up]
@@ -483,7 +490,7 @@ class TestTakenAway:
         opened: list[bool] = []
         manager.seen = lambda: opened.append(Gate(host).steps == () and DROP_IN in host.files.texts)
         ctx = context()
-        Gate(host).change(ctx, *parts(host, CONFIGS["nothing"]))
+        Gate(host).change(ctx, *parts(CONFIGS["nothing"]))
         assert opened
         assert all(opened)
         assert ctx.clock.now() == pytest.approx(min(looks / 10, 20), abs=0.2)
@@ -499,13 +506,13 @@ class TestTakenAway:
 
     def test_past_failures(self) -> None:
         """Whichever files cannot be removed, all others go, and each that is left is named."""
-        host, mishaps = mishap_host()
+        host, mishaps = gate_host()
         change(host, CONFIGS["two routes, strict"])
         mishaps.disarm()
         change(host, CONFIGS["nothing"])
         paths = {event.partition(" ")[2] for event in mishaps.events if "/" in event}
         for broken in ({path} for path in paths):
-            host, _ = mishap_host()
+            host, _ = gate_host()
             change(host, CONFIGS["two routes, strict"])
             host.files.broken |= dict.fromkeys(broken, "Read-only file system")
             with pytest.raises(FileError, match=f"cannot remove {next(iter(broken))}: Read-only"):
@@ -549,7 +556,7 @@ class TestImage:
 
 def test_mishaps_count_every_change() -> None:
     """The double of these tests sees each change once: without that, none of them would see anything."""
-    host, mishaps = mishap_host()
+    host, mishaps = gate_host()
     assert isinstance(mishaps, Mishaps)
     change(host, CONFIGS["two routes, strict"])
     assert host.manager is not None

@@ -436,10 +436,16 @@ class TestReprs:
         assert repr(route) == "<Route 172.16.0.0/16 via 10.0.0.1 dev eth0 proto hostrouting weight 3>"
         assert repr([route.prefix, leg]) == "[<Prefix 172.16.0.0/16>, <NextHop via 10.0.0.1 dev eth0 weight 3>]"
         assert [repr(it) for it in (*default_rules(4), *default_rules(6))][::3] == [
-            "<Rule 0: from all lookup local>",
-            "<Rule of IPv6, 0: from all lookup local>",
+            "<Rule 0: from all lookup local proto kernel>",
+            "<Rule of IPv6, 0: from all lookup local proto kernel>",
         ]
         assert repr(Route.to("::/0", dev="eth0")) == "<Route ::/0 dev eth0 proto unspec>"
+
+    def test_rules_that_differ_in_their_protocol(self) -> None:
+        """The protocol of a rule is in its repr, as `ip -details rule` prints it."""
+        by_hand, by_kernel = (Rule(family=4, priority=100, table=254, protocol=it) for it in (4, 2))
+        assert repr(by_hand) == "<Rule 100: from all lookup main proto static>"
+        assert repr(by_kernel) == "<Rule 100: from all lookup main proto kernel>"
 
     @given(snapshots(Prefix.parse("172.16.0.0/16")))
     @settings(max_examples=scaled(50))

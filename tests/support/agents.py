@@ -1,37 +1,30 @@
 """Agents: programs that run tasks on a booted system, of whatever distribution, and can be killed at any moment.
 
-The Python of an older distribution is too old for the library, and has none of its dependencies. So an agent is a
-process of this host's Python that has imported everything and then entered all of the system's namespaces: from there
-on files, kernel, systemctl and lock are the system's, by the same edges as in production (`Host.local`). The one that
-has entered forks an agent per task, which takes milliseconds.
+An agent has entered all of the system's namespaces: from there on files, kernel, systemctl and lock are the system's,
+by the same edges as in production (`Host.local`). The one that the template has forked (template.py) forks an agent
+per task.
 
-Here: what asks for agents (`agents`), and the program that enters (`python -m tests.support.agents PID FD`). Not here:
-which task is run when (the tests).
+Here: what asks for agents (`agents`), and the program that enters. Not here: which task is run when (the tests).
 """
 
 from __future__ import annotations
 
-import ctypes
-import gc
-import importlib
 import logging
 import os
-import pkgutil
 import select
 import signal
-import subprocess
 import sys
 import time
 import traceback
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, Pipe
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import attrs
 
 import hostrouting
 import phases
+from tests.support.template import enter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,23 +33,6 @@ if TYPE_CHECKING:
     from tests.support.systemd import System
 
 __all__ = ["Agent", "Agents", "Outcome", "agents"]
-
-PROJECT = Path(__file__).resolve().parents[2]
-
-# What is imported only when it is first needed, by the library's own modules and by those they import. An agent that
-# misses one says so: there is no such file where it is.
-_LATER = (
-    "concurrent.futures",
-    "encodings.ascii",
-    "encodings.idna",
-    "encodings.latin_1",
-    "fcntl",
-    "json",
-    "linecache",
-    "pyroute2.netlink.rtnl",
-)
-# Only what is forked after that is in the last, the one of processes.
-_NAMESPACES = ("cgroup", "ipc", "uts", "net", "mnt", "pid")
 
 
 @attrs.frozen
@@ -134,41 +110,19 @@ class Agents:
 def agents(system: System) -> Iterator[Agents]:
     """Agents that can work on this system, until the block ends or the system reboots."""
     ours, theirs = Pipe()
-    program = [sys.executable, "-m", "tests.support.agents", str(system.leader), str(theirs.fileno())]
-    process = subprocess.Popen(
-        ["setpriv", "--pdeathsig", "KILL", *program],
-        cwd=PROJECT,
-        stdin=subprocess.DEVNULL,
-        pass_fds=[theirs.fileno()],
-    )
-    theirs.close()
-    try:
-        with ours:
-            if not ours.poll(60) or ours.recv() != "ready":
-                raise RuntimeError("no agent could enter the system")
-            yield Agents(ours)
-    finally:
-        process.kill()
-        process.wait()
+    with ours:
+        with theirs:
+            enter(system.leader, _agents, theirs.fileno())
+        if not ours.poll(60) or ours.recv() != "ready":
+            raise RuntimeError("no agent could enter the system")
+        yield Agents(ours)
 
 
-def _import_everything() -> None:
-    for package in (hostrouting, phases):
-        for it in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-            if not it.name.endswith(".__main__") and ".testing" not in it.name:
-                importlib.import_module(it.name)
-    for name in _LATER:
-        importlib.import_module(name)
-
-
-def _enter(leader: int) -> None:
-    """Go where this process is, for good."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    opened = [os.open(f"/proc/{leader}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC) for name in _NAMESPACES]
-    for name, descriptor in zip(_NAMESPACES, opened, strict=True):
-        if libc.setns(descriptor, 0):
-            raise OSError(ctypes.get_errno(), f"setns: {name}")
-        os.close(descriptor)
+def _agents(descriptor: int) -> None:
+    connection = Connection(descriptor)
+    connection.send("ready")
+    with suppress(EOFError, ConnectionError):
+        _serve(connection)
 
 
 def _serve(connection: Connection) -> None:
@@ -217,17 +171,3 @@ def _become_agent(output: int, name: str, settings: str, wait: float) -> None:
         with suppress(OSError):
             sys.stdout.flush()
         os._exit(code)
-
-
-def _main(leader: int, descriptor: int) -> None:
-    connection = Connection(descriptor)
-    _import_everything()
-    _enter(leader)
-    gc.freeze()
-    connection.send("ready")
-    with suppress(EOFError, ConnectionError):
-        _serve(connection)
-
-
-if __name__ == "__main__":
-    _main(*map(int, sys.argv[1:]))

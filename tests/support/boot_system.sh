@@ -16,6 +16,8 @@ root=$work/root
 # What the tree itself starts is none of our business here.
 rm -rf "$root"/etc/systemd/system/*.wants "$root"/etc/systemd/system/*.requires
 ln -sf /dev/null "$root/etc/systemd/system/systemd-modules-load.service"
+# They make units of what the tree's disks and kernel command line are: at each reload a dozen processes for nothing.
+rm -rf "$root"/{usr,}/lib/systemd/system{,-environment}-generators
 : >"$root/etc/machine-id"
 mount -t tmpfs tmpfs /run/systemd
 

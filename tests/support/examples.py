@@ -1,8 +1,13 @@
 """How many examples a property test takes: as many as it is worth, at the measure of the profile."""
 
+import os
+
 from hypothesis import settings
 
-__all__ = ["scaled"]
+__all__ = ["LONG", "scaled"]
+
+LONG = os.environ.get("HYPOTHESIS_PROFILE") == "long"
+"""Whether the run may take hours: what is rare is looked for, and the largest sizes are tried."""
 
 _USUAL = 100
 

@@ -1,18 +1,23 @@
-"""A Python program of this project that runs inside of a booted system and answers, line by line.
+"""Python programs of this project that run inside of a booted system, or of a machine's namespaces.
 
-To start one anew for every question would take most of a second each time.
+To start one anew for every question would take most of a second each time: these are forks of the template.
 """
 
 import json
+import os
+import socket
 import subprocess
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from hostrouting.cli import main
 from tests.support.systemd import System
+from tests.support.template import enter
 
-__all__ = ["answering", "statuses"]
+__all__ = ["answering", "carry_out", "statuses"]
 
 _STATUS = """\
 import io, json, sys
@@ -28,23 +33,33 @@ for _ in sys.stdin:
 @contextmanager
 def answering(system: System, program: str) -> Iterator[Callable[[object], Any]]:
     """What the program answers to a question; both are one line of JSON."""
-    command = system.command(sys.executable, "-c", program)
-    child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert child.stdin is not None
-    assert child.stdout is not None
-    asks, answers = child.stdin, child.stdout
+    ours, theirs = socket.socketpair()
+    with ours:
+        with theirs:
+            enter(system.leader, _answerer, theirs.fileno())
+        with ours.makefile("rw", encoding="utf-8") as asked:
 
-    def answer(question: object) -> Any:
-        asks.write(f"{json.dumps(question)}\n")
-        asks.flush()
-        return json.loads(answers.readline())
+            def answer(question: object) -> Any:
+                asked.write(f"{json.dumps(question)}\n")
+                asked.flush()
+                return json.loads(asked.readline())
 
-    try:
-        yield answer
-    finally:
-        asks.close()
-        child.wait(10)
-        answers.close()
+            answer(program)
+            yield answer
+
+
+def _answerer(descriptor: int) -> None:
+    """Run the program that comes first, with what comes after it as its input."""
+    if os.fork():  # the child is the one that is among the system's processes
+        return
+    for standard in (0, 1):
+        os.dup2(descriptor, standard)
+    os.close(descriptor)
+    with open(0, encoding="utf-8") as sys.stdin, open(1, "w", encoding="utf-8") as sys.stdout:
+        program = json.loads(sys.stdin.readline())
+        sys.stdout.write("0\n")
+        sys.stdout.flush()
+        exec(program, {"__name__": "__main__"})  # noqa: S102  a program of the tests
 
 
 @contextmanager
@@ -52,3 +67,52 @@ def statuses(system: System) -> Iterator[Callable[[], dict[str, Any]]]:
     """What `hostrouting status --json` says inside, with its exit code, each time that it is asked."""
     with answering(system, _STATUS) as answer:
         yield lambda: dict(answer("status"))
+
+
+def carry_out(leader: int, words: tuple[str, ...], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """Carry out a command line of `hostrouting` where this process is; what it printed, and its exit status."""
+    ours, theirs = socket.socketpair()
+    with ours:
+        with theirs:
+            enter(leader, _command_line, theirs.fileno())
+        ours.settimeout(100)
+        with ours.makefile("rw", encoding="utf-8") as asked:
+            asked.write(f"{json.dumps([words, environment])}\n")
+            asked.flush()
+            code, out, err = json.loads(asked.readline())
+    return subprocess.CompletedProcess(("hostrouting", *words), code, out, err)
+
+
+def _command_line(descriptor: int) -> None:
+    with socket.socket(fileno=descriptor) as asked, asked.makefile("rw", encoding="utf-8") as asking:
+        words, environment = json.loads(asking.readline())
+        outputs = [os.memfd_create(name) for name in ("out", "err")]
+        pid = os.fork()
+        if not pid:
+            os.environ.clear()
+            os.environ.update(environment)
+            for standard, output in enumerate(outputs, start=1):
+                os.dup2(output, standard)
+            # As Python opens them where the locale is C.UTF-8.
+            sys.stdout = os.fdopen(1, "w", encoding="utf-8", errors="surrogateescape")
+            sys.stderr = os.fdopen(2, "w", encoding="utf-8", errors="backslashreplace")
+            sys.argv = ["hostrouting", *words]
+            code = 70
+            try:
+                code = main()
+            except SystemExit as stopped:  # argparse: --help, bad usage
+                code = int(stopped.code or 0)
+            except BaseException:  # noqa: BLE001  as the interpreter shows it
+                traceback.print_exc()
+                code = 1
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        said = []
+        for output in outputs:
+            os.lseek(output, 0, os.SEEK_SET)
+            with os.fdopen(output, encoding="utf-8", errors="surrogateescape") as stream:
+                said.append(stream.read())
+        asking.write(f"{json.dumps([code, *said])}\n")
+        asking.flush()

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.support.inside import carry_out
 from tests.support.namespace import Namespace
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class Machine(Namespace):
     def __init__(self, pid: int) -> None:
         """Enter where this process is."""
         super().__init__(pid)
+        self._pid = pid
         self.enter = (*self.enter, "--mount")
 
     def command(self, *words: str) -> list[str]:
@@ -48,10 +50,13 @@ class Machine(Namespace):
         return [*self.enter, sys.executable, "-m", "hostrouting", *words]
 
     def hostrouting(self, *words: str, before: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
-        """Carry out a command line in the machine; `before` is what it is started by."""
+        """Carry out a command line in the machine; as a process of its own where it is started by what is `before`."""
+        environment = {"LC_ALL": "C.UTF-8", "PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}
+        if not before:
+            return carry_out(self._pid, words, environment)
         return subprocess.run(
             [*self.enter, *before, sys.executable, "-m", "hostrouting", *words],
-            env={"LC_ALL": "C.UTF-8", "PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)},
+            env=environment,
             cwd="/",
             capture_output=True,
             text=True,

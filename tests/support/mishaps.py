@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 import attrs
 
 from hostrouting.errors import FileError, ManagerError
-from hostrouting.testing import FakeFiles, FakeHost, FakeManager, h200
+from hostrouting.testing import FakeFiles, FakeHost, FakeManager, plain_vm
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Killed", "MishapFiles", "MishapManager", "Mishaps", "busy", "full", "killed", "mishap_host"]
+    from hostrouting.backends.memory import MemoryBackend
+
+__all__ = ["Killed", "MishapFiles", "MishapManager", "Mishaps", "busy", "fabric_vm", "full", "killed", "mishap_host"]
 
 
 class Killed(BaseException):
@@ -114,8 +116,16 @@ class MishapManager(FakeManager):
         super().stop(unit)
 
 
-def mishap_host() -> tuple[FakeHost, Mishaps]:
-    """A host whose default route is eth0's and whose fabric has 172.16.0.0/16, and what happens on it."""
+def fabric_vm() -> MemoryBackend:
+    """A host whose default route is eth0's and whose fabric ib0 has 172.16.0.0/16."""
+    kernel = plain_vm()
+    kernel.add_link("ib0")
+    kernel.add_address("ib0", "172.16.1.10/16")
+    return kernel
+
+
+def mishap_host(kernel: MemoryBackend | None = None) -> tuple[FakeHost, Mishaps]:
+    """A host with this kernel, or that of `fabric_vm`, and what happens on it."""
     mishaps = Mishaps()
     files, manager = MishapFiles(mishaps=mishaps), MishapManager(mishaps=mishaps)
-    return FakeHost(kernel=h200(), files=files, manager=manager), mishaps
+    return FakeHost(kernel=kernel or fabric_vm(), files=files, manager=manager), mishaps

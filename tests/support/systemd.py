@@ -58,12 +58,13 @@ def trees() -> list[Path]:
 
 
 def wait_for(what: str, happened: Callable[[], bool], *, seconds: float = 60) -> None:
-    """Ask `happened` until it says yes."""
-    end = time.monotonic() + seconds
+    """Ask `happened` until it says yes; less and less often, because to ask starts a process in most tests."""
+    end, pause = time.monotonic() + seconds, 0.01
     while not happened():
         if time.monotonic() > end:
             raise TimeoutError(f"waited {seconds} s for {what}")
-        time.sleep(0.01)
+        time.sleep(pause)
+        pause = min(pause * 1.5, 0.25)
 
 
 class System:

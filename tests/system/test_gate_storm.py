@@ -6,14 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.examples import LONG
 from tests.support.gate import KUBE1, gate_tests
 from tests.support.systemd import trees
 from tests.system.storm import CALM, KILLED, KINDS, PLAIN, SETTINGS, Choice, Round, Tally, raging
 
 pytestmark = gate_tests
 
-STARTS = 12
-PARTS = 10 if os.environ.get("HYPOTHESIS_PROFILE") == "long" else 1
+STARTS = 6
+PARTS = 10 if LONG else 1
 SEED = 0 if os.environ.get("CI") else time.time_ns() % 1_000_000
 OVERRIDE = f"/etc/systemd/system/{KUBE1}.d/99-override.conf"
 

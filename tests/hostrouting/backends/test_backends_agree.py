@@ -15,6 +15,7 @@ from hostrouting.backends.base import Change, Outcome, RouteBackend, Verb
 from hostrouting.backends.memory import MemoryBackend
 from hostrouting.backends.netlink import NetlinkBackend
 from hostrouting.model import IPV4, NextHop, Prefix, Route, RouteType, as_ip
+from tests.support.examples import LONG
 from tests.support.namespace import private_namespace
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace takes root"),
 ]
 
-LONG = os.environ.get("HYPOTHESIS_PROFILE") == "long"
 ADDRESSES = (
     ("eth0", "10.0.0.4/24"),
     ("eth0", "10.0.0.5/24"),
@@ -158,7 +158,7 @@ SIX = Route.to("2001:db8:1::/64", dev="eth0", protocol=213, metric=0)
 @pytest.mark.parametrize("family", [4, 6])
 @settings(
     deadline=None,
-    max_examples=2000 if LONG else 150,
+    max_examples=2000 if LONG else 50,
     suppress_health_check=list(HealthCheck),
     # Shrinking takes minutes, so it only runs interactively.
     phases=[Phase.explicit, Phase.generate, *([Phase.shrink] if LONG else [])],

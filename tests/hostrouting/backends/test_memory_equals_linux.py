@@ -5,6 +5,7 @@ and addresses. At the end: what `ip` prints, and the lookup at every place where
 """
 
 import errno
+import functools
 import os
 import re
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from hostrouting.backends.base import KIND_OF_ERRNO, Answer, Change, Verb
 from hostrouting.backends.memory import MemoryBackend
 from hostrouting.backends.memory.text import print_routes, print_rules
 from hostrouting.model import IP, IPV4, IPV6, SCOPE_HOST, Address, NextHop, Prefix, Route, Rule, as_ip, ip_at
+from tests.support.examples import LONG
 from tests.support.operations import DEVICES, Operation, do_fake, do_linux, furnish, operations, resolve
 from tests.support.rawkernel import RawKernel, raw_kernel
 
@@ -27,8 +29,7 @@ pytestmark = [
 ]
 
 Finish: TypeAlias = Callable[[RawKernel, MemoryBackend, int], None]
-# `HYPOTHESIS_PROFILE=long` lets it run for minutes; in rounds, because nothing in the suite may take longer than two.
-LONG = os.environ.get("HYPOTHESIS_PROFILE") == "long"
+# The long profile lets it run for minutes; in rounds, because nothing in the suite may take longer than two.
 ROUNDS = [pytest.param(number, id=f"round{number}") for number in range(10 if LONG else 1)]
 SETTINGS = settings(
     deadline=None,
@@ -118,6 +119,7 @@ def run(family: int, happening: list[Operation], sysctls: dict[str, bool], finis
         finish(linux, fake, family)
 
 
+@functools.cache  # Hypothesis examines each new strategy anew
 def worlds(family: int) -> st.SearchStrategy[tuple[list[Operation], dict[str, bool]]]:
     """The events, and the host they happen to."""
     sysctls = st.fixed_dictionaries({"promote_secondaries": st.booleans(), "ignore_linkdown": st.booleans()})
@@ -128,7 +130,7 @@ def worlds(family: int) -> st.SearchStrategy[tuple[list[Operation], dict[str, bo
 
 @pytest.mark.parametrize("family", [IPV4, IPV6])
 @pytest.mark.parametrize("_round", ROUNDS)
-@settings(SETTINGS, max_examples=800 if LONG else 75)
+@settings(SETTINGS, max_examples=800 if LONG else 30)
 @given(data=st.data())
 def test_every_outcome_route_and_lookup(family: int, _round: int, data: st.DataObject) -> None:
     """Every outcome and errno, the whole table in order after every step, and every lookup at the end, are Linux's."""
@@ -312,7 +314,7 @@ def test_what_once_differed(story: str) -> None:
 
 
 @pytest.mark.parametrize("family", [IPV4, IPV6])
-@settings(SETTINGS, max_examples=500 if LONG else 30)
+@settings(SETTINGS, max_examples=500 if LONG else 12)
 @given(data=st.data())
 def test_every_word(family: int, data: st.DataObject) -> None:
     """What `ip rule` and `ip route show table all` print is what the fake kernel prints."""

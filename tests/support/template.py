@@ -1,0 +1,136 @@
+"""A process that has imported the whole library, and forks programs that enter a booted system.
+
+The Python of an older distribution is too old for the library, and has none of its dependencies. So a program that is
+to work in a system is a process of this host's Python that has imported everything and then entered all of the
+system's namespaces. To import everything takes a second; a fork of this process takes milliseconds.
+
+Here: the process (`python -m tests.support.template FD`) and how it is asked (`enter`). Not here: what the programs do.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import functools
+import gc
+import importlib
+import json
+import os
+import pkgutil
+import signal
+import socket
+import subprocess
+import sys
+import traceback
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["enter"]
+
+PROJECT = Path(__file__).resolve().parents[2]
+
+# What is imported only when it is first needed, by the library's own modules and by those they import. A program that
+# misses one fails with the name: there is no such file where it is.
+_LATER = (
+    "concurrent.futures",
+    "encodings.ascii",
+    "encodings.idna",
+    "encodings.latin_1",
+    "fcntl",
+    "json",
+    "linecache",
+    "pyroute2.netlink.rtnl",
+    "tests.support.agents",
+    "tests.support.inside",
+)
+# Only what is forked after that is in the last, the one of processes.
+_NAMESPACES = ("cgroup", "ipc", "uts", "net", "mnt", "pid")
+
+
+def enter(leader: int, program: Callable[[int], None], descriptor: int) -> None:
+    """Have a function called with this descriptor by a process that is where the leader is.
+
+    It ends with the function. The function must be one of a module that the template has imported.
+    """
+    request = {"leader": leader, "module": program.__module__, "name": program.__name__}
+    socket.send_fds(_template(), [json.dumps(request).encode()], [descriptor])
+
+
+@functools.cache
+def _template() -> socket.socket:
+    """The way to the one template of this test run, which ends with the run."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    program = [sys.executable, "-m", "tests.support.template", str(theirs.fileno())]
+    process = subprocess.Popen(
+        ["setpriv", "--pdeathsig", "KILL", *program],
+        cwd=PROJECT,
+        stdin=subprocess.DEVNULL,
+        pass_fds=[theirs.fileno()],
+    )
+    theirs.close()
+
+    def stop() -> None:
+        ours.close()
+        process.kill()
+        process.wait()
+
+    atexit.register(stop)
+    return ours
+
+
+def _import_everything() -> None:
+    for package in ("hostrouting", "phases"):
+        path = importlib.import_module(package).__path__
+        for it in pkgutil.walk_packages(path, f"{package}."):
+            if not it.name.endswith(".__main__") and ".testing" not in it.name:
+                importlib.import_module(it.name)
+    for name in _LATER:
+        importlib.import_module(name)
+
+
+def _go(leader: int) -> None:
+    """Go where this process is, for good."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    opened = [os.open(f"/proc/{leader}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC) for name in _NAMESPACES]
+    for name, descriptor in zip(_NAMESPACES, opened, strict=True):
+        if libc.setns(descriptor, 0):
+            raise OSError(ctypes.get_errno(), f"setns: {name}")
+        os.close(descriptor)
+
+
+def _become(request: dict[str, str], descriptor: int) -> None:
+    """Be the program, in this process, which was forked for it."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    try:
+        program = getattr(sys.modules[request["module"]], request["name"])
+        _go(int(request["leader"]))
+        program(descriptor)
+    except BaseException:  # noqa: BLE001  nothing is above it but the template
+        traceback.print_exc()
+    finally:
+        with suppress(OSError):
+            sys.stdout.flush()
+        os._exit(0)
+
+
+def _main(descriptor: int) -> None:
+    _import_everything()
+    gc.freeze()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for a program: the kernel clears it away
+    with socket.socket(fileno=descriptor) as asked:
+        while True:
+            text, [*descriptors], _, _ = socket.recv_fds(asked, 65536, 1)
+            if not text:
+                return
+            if not os.fork():
+                asked.close()
+                _become(json.loads(text), *descriptors)
+            os.close(*descriptors)
+
+
+if __name__ == "__main__":
+    _main(int(sys.argv[1]))
