@@ -182,7 +182,7 @@ class Table:
 
     def _enter(self, key: int) -> tuple[Entry, ...]:
         places = self.positions(key >> BITS, key & 255)
-        entries = [Entry(route := self.routes[place], *self._in_use(route), place, key & 255) for place in places]
+        entries = [self._entry(place, key & 255) for place in places]
         if len(entries) > 1:
             # Table local comes first while the kernel keeps it merged with main (see `tables`).
             entries.sort(key=lambda it: (it.route.table != TABLE_LOCAL, -it.route.tos, it.route.metric, it.position))
@@ -193,6 +193,10 @@ class Table:
         # A route without any next hop is kept: its path is unknown, but it does take packets.
         found = self._entries[key] = tuple([entry for entry in entries if entry.legs or not entry.route.legs])
         return found
+
+    def _entry(self, place: int, length: int) -> Entry:
+        route = self.routes[place]
+        return Entry(route, *self._in_use(route), place, length)
 
     def _in_use(self, route: Route) -> tuple[_Legs, _Legs]:
         """The next hops that may have a share, and those that a bound socket can use."""
