@@ -25,9 +25,10 @@ from hostrouting.overlap import check_overlap
 from hostrouting.render import render_check_script
 from hostrouting.repair import propose_repair
 from hostrouting.wording import check_document, finding_line, no_default_line, repair_line
-from tests.support.awks import AWKS, each_awk, only_awk
+from tests.support.awks import AWKS, each_awk, only_awk, put_before
 from tests.support.commands import LINKS, fabric_host, furnish, route_command, rule_command, wishes
 from tests.support.examples import scaled
+from tests.support.moments import await_file, leaving_word
 from tests.support.namespace import Namespace, private_namespace
 from tests.support.strategies import blocks, prefixes
 
@@ -420,10 +421,13 @@ class TestOneHost:
         """A run that is ended from outside, as by its unit's time-out, says so and ends as told; it leaves no marker."""
         namespace.batch(["route del default"])
         script, state = tmp_path / "check.sh", tmp_path / "state"
-        script.write_text(render_check_script(check(), wait=30))
+        naps = tmp_path / "naps"
+        script.write_text(
+            put_before(render_check_script(check(), wait=30), {"sleep": leaving_word(naps, "sleep")}, tmp_path)
+        )
         command = [*namespace.enter, "env", f"RUNTIME_DIRECTORY={state}", "bash", str(script)]
         run = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
-        time.sleep(1)
+        await_file(naps)
         os.killpg(run.pid, signal.SIGTERM)
         assert run.communicate(timeout=20)[1] == "<3>check-route-overlap: told to stop before there was a verdict\n"
         assert run.returncode == 128 + signal.SIGTERM

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import signal
-import threading
 from typing import TYPE_CHECKING
 
 import pytest
@@ -139,14 +138,25 @@ def test_without_systemd(repaired: str) -> None:
     assert said.err.splitlines().count(NO_SYSTEMD) == 1
 
 
+class Busy(FakeFiles):
+    """Files that another run has locked; something happens once this run knows which one."""
+
+    meanwhile: Callable[[], object]
+
+    def holder(self, path: str) -> str:
+        """See Files."""
+        found = super().holder(path)
+        self.meanwhile()
+        return found
+
+
 def test_two_at_once(repaired: str) -> None:
     """A second run waits for the first, says what it waits for, and then does its work."""
-    host = FakeHost(kernel=h200())
-    host.files.locked.add(host.layout.lock_path)
-    later = threading.Timer(0.3, host.files.locked.clear)
-    later.start()
+    files = Busy()
+    host = FakeHost(kernel=h200(), files=files)
+    files.locked.add(host.layout.lock_path)
+    files.meanwhile = files.locked.clear
     said = say("apply", "--config", repaired, host=host)
-    later.join()
     assert said.code == 0
     path = host.layout.lock_path
     told = f"waiting up to 60 s for it (process 4711 (hostrouting) has locked {path})"
@@ -156,13 +166,12 @@ def test_two_at_once(repaired: str) -> None:
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM, signal.SIGINT])
 def test_told_to_stop(repaired: str, number: signal.Signals) -> None:
     """A closed terminal, like Ctrl-C and SIGTERM, stops the run with nothing half done."""
-    host = FakeHost(kernel=h200())
+    files = Busy()
+    host = FakeHost(kernel=h200(), files=files)
     before = str(host.kernel)
-    host.files.locked.add(host.layout.lock_path)
-    later = threading.Timer(0.2, os.kill, (os.getpid(), number))
-    later.start()
+    files.locked.add(host.layout.lock_path)
+    files.meanwhile = lambda: os.kill(os.getpid(), number)
     said = say("apply", "--config", repaired, host=host)
-    later.join()
     assert said.code == 128 + (signal.SIGTERM if number == signal.SIGHUP else number)
     assert said.lines[0].startswith("STOPPED:")
     assert str(host.kernel) == before
