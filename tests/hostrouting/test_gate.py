@@ -392,7 +392,7 @@ class TestFormer:
         Gate(host).change(ctx, *parts(host, wanted))
         assert 15 < ctx.clock.now() < 60
         assert set(LAYOUT.former_drop_in_paths) <= set(host.files.texts)
-        assert f"{MACHINE} is still starting: the former drop-ins go with the next run" in caplog.text
+        assert f"{MACHINE} is still starting: the next run removes the former drop-ins" in caplog.text
         assert Gate(host).steps == tuple(part.step for part in parts(host, wanted)[0])
         up, down = parts(host, wanted)
         assert set(Gate(host).changes(up, down).removes) == {*LAYOUT.former_drop_in_paths, *LAYOUT.former_note_paths}

@@ -202,8 +202,8 @@ def test_no_systemd(machine: Machine, repaired: str) -> None:
     """Without systemd everything is done and written, and it is said from when on it takes effect."""
     said = machine.hostrouting("apply", "--config", repaired)
     assert said.returncode == 0
-    told = [line for line in said.stderr.splitlines() if line.startswith("no systemd runs here: ")]
-    assert told == ["no systemd runs here: what changes takes effect at the next boot"]
+    told = [line for line in said.stderr.splitlines() if line.startswith("systemd is not running here: ")]
+    assert told == ["systemd is not running here: the changes take effect at the next boot"]
 
 
 @pytest.mark.parametrize(

@@ -193,7 +193,7 @@ class TestConfigureStaticRoutes:
         host = FakeHost(kernel=h200())
         before = host.kernel.snapshot()
         text = str(phases.plan(ConfigureStaticRoutes(config(*REPAIR), host=host)))
-        assert "+ 172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting    # add: it is not there" in text
+        assert "+ 172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting    # add: it does not exist" in text
         assert f"write {LAYOUT.routes_script_path}" in text
         assert host.files.writes == []
         assert host.kernel.reopen().snapshot() == before

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 HALF = {"destination": "172.16.0.0/17"}
 SCRIPT = "/etc/aks-flex-node/static-routes.sh"
 LAYOUT = HostLayout()
-NO_SYSTEMD = "no systemd runs here: what changes takes effect at the next boot"
+NO_SYSTEMD = "systemd is not running here: the changes take effect at the next boot"
 
 
 def test_what_changed_is_said_after_the_progress(repaired: str) -> None:
@@ -33,8 +33,8 @@ def test_what_changed_is_said_after_the_progress(repaired: str) -> None:
         "DONE: 2 routes added, 11 files written",
         "OK: every address of 172.16.0.0/16 leaves by eth0, or stays on this host as it should",
         "",
-        "  + 172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting    # add: it is not there",
-        "  + 172.16.128.0/17 via 10.0.0.1 dev eth0 proto hostrouting    # add: it is not there",
+        "  + 172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting    # add: it does not exist",
+        "  + 172.16.128.0/17 via 10.0.0.1 dev eth0 proto hostrouting    # add: it does not exist",
         "  wrote /etc/aks-flex-node/host-routing-gate.conf",
     ]
 

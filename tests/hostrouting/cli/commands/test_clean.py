@@ -131,7 +131,7 @@ def test_not_an_approved_plan(
     path = approved(config, host, tmp_path / "plan.json", **changed)
     said = say("clean", "azure-vnet", "--config", config, "--apply", "--approved", path, host=host)
     assert said.code == 2
-    assert f"{path}: {why}; make one here: hostrouting clean azure-vnet" in said.err
+    assert f"{path}: {why}; make a plan on this host: hostrouting clean azure-vnet" in said.err
     assert host.bridge_rules.writes == []
 
 
@@ -155,7 +155,7 @@ def test_the_plan_of_another_host(config: str, tmp_path: Path) -> None:
     host = azure_host(files=named("node-8", "0f5b-2"))
     said = say("clean", "azure-vnet", "--config", config, "--apply", "--approved", path, host=host)
     assert said.code == 2
-    assert said.lines[0].startswith("FAILED: the approved plan: it is about node-7, and this is node-8; make one here")
+    assert said.lines[0].startswith("FAILED: the approved plan: it is about node-7, and this is node-8; make a plan")
     assert host.bridge_rules.writes == []
 
 

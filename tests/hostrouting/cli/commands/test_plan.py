@@ -24,8 +24,8 @@ def test_the_whole_page(repaired: str) -> None:
     assert said.lines[:5] == [
         "TO DO: add 2 routes, write 11 files",
         "",
-        "  + 172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting    # add: it is not there",
-        "  + 172.16.128.0/17 via 10.0.0.1 dev eth0 proto hostrouting    # add: it is not there",
+        "  + 172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting    # add: it does not exist",
+        "  + 172.16.128.0/17 via 10.0.0.1 dev eth0 proto hostrouting    # add: it does not exist",
         "",
     ]
     assert "  write /etc/systemd/system/check-route-overlap.service" in said.lines
@@ -55,7 +55,7 @@ def test_law_after_apply_nothing_is_left_to_do(repaired: str) -> None:
     said = say("plan", "--config", repaired, host=host)
     assert said.code == 0
     assert said.lines[0] == f"NOTHING TO DO: the host already is as {repaired} says"
-    assert said.out.count("# keep: it is there") == 2
+    assert said.out.count("# keep: it exists") == 2
 
 
 def test_law_after_apply_that_waits_nothing_is_left_to_do(repaired: str) -> None:
@@ -111,7 +111,7 @@ def test_schema(repaired: str, *, from_snapshot: bool) -> None:
     assert document["steps"][0] == {
         "action": "add",
         "route": "172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting",
-        "reason": "it is not there",
+        "reason": "it does not exist",
     }
     assert document["files"] is None if from_snapshot else len(document["files"]["write"]) == 11
     assert from_snapshot or set(document["files"]) == {"write", "remove"}
