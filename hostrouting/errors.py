@@ -401,7 +401,7 @@ class NftRefused(NftablesError):  # noqa: N818  reads as what happened
 
 
 class EbtablesError(HostRoutingError):
-    """A program of ebtables, or the kernel, did not do what was asked. `ebtables` is the text that it printed, if any."""
+    """A program of ebtables, or the kernel, did not do what was asked. `ebtables` is the text it printed, if any."""
 
     can_retry = False
 

@@ -5,7 +5,7 @@ scripts in a list, in order. The drop-in and the unit never change: a daemon-rel
 systemd skip their commands. What depends on the configuration is in the list and in the scripts.
 
 A change is atomic for a machine that starts: it is checked either by the old steps or by the new ones.
-1. Every program that changes anything holds the lock on the host. The gate waits for that lock before it reads the list.
+1. A program that changes anything holds the lock on the host. The gate waits for that lock before it reads the list.
 2. The list is written first. It marks each step whose files will change as `changing`, and the gate does not let a
    machine start while a step is marked. If this run is killed, the mark stays until another run has finished the work.
 3. Then the unit is stopped. This ends a run that has read the old list, and the machine starts the unit again. A run

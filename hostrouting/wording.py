@@ -50,8 +50,8 @@ _REASONS: dict[UnsafeReason | Literal["no-rule"], str] = {
     "reserved": "is matched by {holder}, and is reserved: no static route to it is allowed",
     "surprise": "is routed by {holder} according to the kernel, but not according to its tables; no route is known that"
     " would change that",
-    "refused": "cannot be repaired: Linux refuses a route {missing}, because its lookup of the gateway by the rules ends"
-    " at {against}",
+    "refused": "cannot be repaired: Linux refuses a route {missing}, because its lookup of the gateway by the rules"
+    " ends at {against}",
     "still-open": "is still open after the repair, because of {holder}; this is a bug, please report it",
 }
 
@@ -103,9 +103,9 @@ def foreseen_line(foreseen: Foreseen) -> str:
     others = "1 more device is" if more == 1 else f"{more:,} more devices are"
     return (
         f"{route} does not last: {first.dev} has the address {first.ip}/{first.length}"
-        f"{f' (and {others} on the same network)' if more else ''}, so the kernel adds its own route to {wanted.prefix};"
-        " if the kernel adds it first, as it can at the next boot, our route cannot be added, and no machine starts;"
-        f" {_way_round(foreseen)}"
+        f"{f' (and {others} on the same network)' if more else ''}, so the kernel adds its own route to"
+        f" {wanted.prefix}; if the kernel adds it first, as it can at the next boot, our route cannot be added, and no"
+        f" machine starts; {_way_round(foreseen)}"
     )
 
 

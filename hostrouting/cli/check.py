@@ -68,7 +68,7 @@ class Check:
         self.found, self.fib, self.config, self.installed, self.start = found, found.fib, config, installed, start
 
     def document(self) -> dict[str, Any]:
-        """The check as the JSON value `hostrouting/check/1`; its notes say where the kernel disagrees with its tables."""
+        """The check as the JSON value `hostrouting/check/1`; its notes include where the kernel contradicts its tables."""
         document = check_document(self.found.report, self.found.repair, mode=self.config.route_overlap.mode)
         notes = [*document["notes"], *self.found.surprises, *([self.candidates] if self.candidates else [])]
         return {**document, "verdict": self.found.verdict, "notes": notes}
@@ -194,9 +194,7 @@ class Check:
         else:
             yield line("Does not hold for all packets:")
             yield from capped((line("  ", Painted(note, "warn")) for note in notes[:SHOWN]), len(notes))
-        yield line(
-            Painted("Only routing tables and rules are checked, not firewalls, IPsec or eBPF programs.", "soft")
-        )
+        yield line(Painted("Only routing tables and rules are checked, not firewalls, IPsec or eBPF programs.", "soft"))
 
 
 def make_check(arguments: argparse.Namespace, host: Callable[[], Host]) -> Check:

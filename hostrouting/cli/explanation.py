@@ -53,7 +53,7 @@ class Explanation:
     own_block: bool
     """Whether it is refused because its destination is in one of this host's own pod blocks."""
     around: Prefix
-    """The block to draw around the address: that of the deciding route, or a smaller or larger one if that is clearer."""
+    """The block to draw around the address: the deciding route's, or a smaller or larger one if that is clearer."""
 
     @property
     def goes_out(self) -> bool:

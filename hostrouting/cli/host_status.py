@@ -120,7 +120,6 @@ class HostStatus:
     layout: HostLayout
     """The names of the units."""
     manager: bool
-    """Whether systemd is running."""
     now: Now | None
     """None if nothing is expected, or if the check was not possible."""
     last: LastCheck | None
@@ -309,7 +308,7 @@ def _missing(plan: RoutePlan) -> Iterator[str]:
 
 
 def _find_last_check(host: Host) -> LastCheck | None:
-    """The result that the last check wrote; None if there was none. Raises FileError if it is not a report of a check."""
+    """The result that the last check wrote; None if there was none. Raises FileError if the file is not a report."""
     path = host.layout.report_path
     if (text := host.files.read(path)) is None:
         return None

@@ -260,8 +260,8 @@ def _as_configuration(it: _Remedy, routes: Sequence[DesiredRoute]) -> Iterator[L
     if it.kept:
         count = "1 route that is" if len(it.kept) == 1 else f"{len(it.kept):,} routes that are"
         yield line(
-            f"It includes our {count} already here. If you have this host's configuration, use --config FILE to keep its "
-            "CIDRs and mode."
+            f"It includes our {count} already here. If you have this host's configuration, use --config FILE to keep"
+            " its CIDRs and mode."
         )
 
 
