@@ -37,7 +37,7 @@ from hostrouting.way_round import is_held, way_round
 
 __all__ = ["Action", "Foreseen", "Place", "RoutePlan", "Step", "plan_exactly", "plan_routes"]
 
-_THERE = "it exists"
+_THERE = "it already exists"
 _TWIN = "ours, but another program's route with the same destination and metric is already as wanted"
 _BEHIND = "ours, and behind the wanted route with the same destination and metric"
 
@@ -285,7 +285,7 @@ def _renumbered(step: Step, former: Collection[int]) -> Step:
 def _why_kept(route: Route, ours: Collection[int]) -> str:
     if route.protocol in ours:
         return _THERE
-    return f"it exists (proto {protocol_name(route.protocol)}) and stays as it is"
+    return f"it already exists (proto {protocol_name(route.protocol)}) and stays as it is"
 
 
 def _way_out(holder: Route, fib: Fib, ours: Collection[int]) -> str:

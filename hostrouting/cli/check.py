@@ -68,7 +68,7 @@ class Check:
         self.found, self.fib, self.config, self.installed, self.start = found, found.fib, config, installed, start
 
     def document(self) -> dict[str, Any]:
-        """The check as the JSON value `hostrouting/check/1`; its notes include where the kernel contradicts its tables."""
+        """The check as the JSON value `hostrouting/check/1`; the notes include the kernel's contradicting answers."""
         document = check_document(self.found.report, self.found.repair, mode=self.config.route_overlap.mode)
         notes = [*document["notes"], *self.found.surprises, *([self.candidates] if self.candidates else [])]
         return {**document, "verdict": self.found.verdict, "notes": notes}

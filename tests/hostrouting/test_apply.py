@@ -361,7 +361,8 @@ def test_undoing_that_fails_too() -> None:
     kernel.faults.fail("change", errno.EINVAL, nth=4)
     kernel.faults.fail("change", NotPermitted("the capability is gone"), nth=5)
     with pytest.raises(
-        ApplyError, match=r"rolling back failed too .the capability is gone.; not every change could be rolled back: there is now"
+        ApplyError,
+        match=r"rolling back failed too .the capability is gone.; not every change could be rolled back: there is now",
     ):
         apply_plan(plan, kernel, before=before)
 
@@ -391,9 +392,7 @@ def test_undoing_that_cannot() -> None:
             kernel,
             before=before,
         )
-    assert "not every change could be rolled back: there is now no route instead of [10.1.0.0/16" in str(
-        caught.value
-    )
+    assert "not every change could be rolled back: there is now no route instead of [10.1.0.0/16" in str(caught.value)
 
 
 def test_a_plan_that_is_not_ready() -> None:

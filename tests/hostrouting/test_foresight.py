@@ -149,4 +149,6 @@ def test_the_way_round(addresses: list[Address], wish: dict[str, Any], end: str)
 def test_who_brings_it() -> None:
     """The first of the devices is named with its address, the others are counted."""
     assert "ib0 has the address 172.16.1.10/16, so the kernel" in told(IB0)
-    assert "ib0 has the address 172.16.1.10/16 (and 1 more device is on the same network), so the kernel" in told(IB0, IB1)
+    assert "ib0 has the address 172.16.1.10/16 (and 1 more device is on the same network), so the kernel" in told(
+        IB0, IB1
+    )

@@ -191,7 +191,7 @@ class TestWhatAnOperatorReads:
         ours = Route.to("172.16.0.0/16", dev="eth0", gateway="10.0.0.1", protocol=OURS, metric=100)
         (step,) = plan_routes([want("172.16.0.0/16", metric=100)], h200().with_routes([ours])).steps
         assert step.action == "keep"
-        assert step.reason.startswith("it exists; it is not used while [172.16.0.0/16 dev ib0 ")
+        assert step.reason.startswith("it already exists; it is not used while [172.16.0.0/16 dev ib0 ")
 
     def test_several_stale_ones(self) -> None:
         """Of several routes of ours that say something else one is replaced, and every other one goes."""
@@ -236,7 +236,7 @@ class TestWhatAnOperatorReads:
             want("10.5.0.0/16", dev="x"),
         ]
         assert str(plan_routes(desired, plain().with_routes(ours))).splitlines() == [
-            "  10.1.0.0/16 via 10.0.0.1 dev eth0 proto hostrouting    # keep: it exists",
+            "  10.1.0.0/16 via 10.0.0.1 dev eth0 proto hostrouting    # keep: it already exists",
             "+ 10.4.0.0/16 via 10.0.0.1 dev eth0 proto hostrouting metric 9    # add: it does not exist",
             "- 10.2.0.0/16 via 10.0.0.7 dev eth0 proto hostrouting",
             "+ 10.2.0.0/16 via 10.0.0.1 dev eth0 proto hostrouting    # replace: ours, but different",
@@ -253,7 +253,7 @@ class TestWhatAnOperatorReads:
         """A route that is there already is kept, also when it is someone else's; it stays theirs."""
         theirs = Route.to("10.1.0.0/16", dev="eth0", gateway="10.0.0.1", protocol=16)
         (step,) = plan_routes([want("10.1.0.0/16")], plain().with_routes([theirs])).steps
-        assert step == Step("keep", theirs, "it exists (proto dhcp) and stays as it is")
+        assert step == Step("keep", theirs, "it already exists (proto dhcp) and stays as it is")
 
     def test_the_right_one_stands_behind(self) -> None:
         """When the wanted route stands behind a wrong one of ours, only the wrong one goes (REPLACE would fail)."""
@@ -307,7 +307,7 @@ class TestWhatAnOperatorReads:
         snapshot = plain().with_routes(here)
         plan = plan_routes([want("10.1.0.0/16"), want("10.3.0.0/16")], snapshot, former={200})
         assert str(plan).splitlines() == [
-            "  10.3.0.0/16 via 10.0.0.1 dev eth0 proto 77    # keep: it exists (proto 77) and stays as it is",
+            "  10.3.0.0/16 via 10.0.0.1 dev eth0 proto 77    # keep: it already exists (proto 77) and stays as it is",
             "- 10.1.0.0/16 via 10.0.0.1 dev eth0 proto 200",
             (
                 "+ 10.1.0.0/16 via 10.0.0.1 dev eth0 proto hostrouting"

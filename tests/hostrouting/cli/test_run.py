@@ -55,7 +55,7 @@ def test_a_route_that_does_not_last(
     said = say(command, "--config", path, kernel=kernel())
     assert said.code == (1 if command == "plan" else 0)
     assert f"  {FORETOLD}" in said.lines
-    at = said.lines.index(f"In its place, put this into staticRoutes.routes of {path}:")
+    at = said.lines.index(f"In their place, put this into staticRoutes.routes of {path}:")
     assert said.lines[at + 1 : at + 3] == [
         '    {"destination": "172.16.0.0/17", "gateway": "", "dev": "", "metric": 0},',
         '    {"destination": "172.16.128.0/17", "gateway": "", "dev": "", "metric": 0}',
@@ -87,7 +87,7 @@ def test_the_halves_are_there_already(written: Callable[..., str]) -> None:
     [document] = say("plan", "--config", path, "--json", kernel=overwritten()).json["foreseen"]
     assert document["instead"] == []
     assert document["text"].endswith(
-        "take it out: 172.16.0.0/17 and 172.16.128.0/17 are wanted as well, and win without touching it"
+        "remove it: 172.16.0.0/17 and 172.16.128.0/17 are configured too, and win without touching it"
     )
     assert "In its place" not in say("plan", "--config", path, kernel=overwritten()).out
 
