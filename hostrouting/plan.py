@@ -278,7 +278,7 @@ def _renumbered(step: Step, former: Collection[int]) -> Step:
     standing = step.held or step.route
     if step.action not in {"replace", "delete"} or standing.protocol not in former:
         return step
-    reason = f"ours: it carries route protocol {standing.protocol} of an earlier configuration"
+    reason = f"ours, with route protocol {standing.protocol} of an earlier configuration"
     return attrs.evolve(step, reason=reason)
 
 

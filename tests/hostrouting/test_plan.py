@@ -311,11 +311,11 @@ class TestWhatAnOperatorReads:
             "- 10.1.0.0/16 via 10.0.0.1 dev eth0 proto 200",
             (
                 "+ 10.1.0.0/16 via 10.0.0.1 dev eth0 proto hostrouting"
-                "    # replace: ours: it carries route protocol 200 of an earlier configuration"
+                "    # replace: ours, with route protocol 200 of an earlier configuration"
             ),
             (
                 "- 10.2.0.0/16 via 10.0.0.1 dev eth0 proto 200"
-                "    # delete: ours: it carries route protocol 200 of an earlier configuration"
+                "    # delete: ours, with route protocol 200 of an earlier configuration"
             ),
         ]
         assert not plan_routes([want("10.1.0.0/16"), want("10.3.0.0/16")], plan.apply_to(snapshot)).changes

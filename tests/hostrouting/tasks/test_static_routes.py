@@ -249,11 +249,8 @@ class TestAnotherProtocolNumber:
         run(ConfigureStaticRoutes(config(*REPAIR, "10.77.0.0/16"), host=host))
         task = ConfigureStaticRoutes(config(*REPAIR, protocol=214), host=host)
         text = str(phases.plan(task))
-        assert (
-            "+ 172.16.0.0/17 via 10.0.0.1 dev eth0 proto 214    # replace: ours, by the route protocol number 213"
-            in text
-        )
-        assert "- 10.77.0.0/16 via 10.0.0.1 dev eth0 proto hostrouting    # delete: ours, by the route prot" in text
+        assert "+ 172.16.0.0/17 via 10.0.0.1 dev eth0 proto 214    # replace: ours, with route protocol 213" in text
+        assert "- 10.77.0.0/16 via 10.0.0.1 dev eth0 proto hostrouting    # delete: ours, with route pro" in text
         result = run(task)
         assert ours(host) == []
         assert ours(host, 214) == [f"{it} via 10.0.0.1 dev eth0 proto 214" for it in REPAIR]
