@@ -42,7 +42,7 @@ host without the tasks, 5. You can try all of it on a host in memory::
     ImdsConfig              how the instance metadata service is asked about it
     OnUnknown               what happens if it gives no usable answer: fail, apply or skip
     AzureVnetCleanupConfig  what another CNI manages now, and how careful the clean-up after azure-vnet is
-    CleanupScope            what the clean-up deletes: ebtables rules, neighbours, routes
+    CleanupScope            what the clean-up covers: ebtables rules, neighbours, routes
     IfAzureVnetActive       what happens if azure-vnet is still active: fail, warn or ignore
     EbtablesChoice          which ebtables is used: auto, nft or legacy
 

@@ -68,9 +68,10 @@ def apply_plan(
     """Carry out the plan, which was made from the snapshot `before`, or leave everything as it was.
 
     Raises RouteConflict, before anything is changed, if a route that is not ours holds a key. Raises ApplyError if the
-    kernel refuses a change, or if the table does not match the plan afterwards; then the changes were rolled back. Our
-    routes are those that carry `protocol` or a `former` number. `check` is called wherever the run can be cancelled;
-    what it raises is raised again after the rollback. A plan without changes writes nothing.
+    kernel refuses a change, or if the table does not match the plan afterwards; the changes were then rolled back, and
+    the error says what is true now. Our routes are those that carry `protocol` or a `former` number. `check` is called
+    wherever the run can be cancelled; what it raises is raised again after the rollback. A plan without changes writes
+    nothing.
     """
     if plan.conflicts:
         raise RouteConflict([f"{step.route.prefix}: {step.why}" for step in plan.conflicts])

@@ -224,7 +224,7 @@ class _Change:
         try:
             self._list([attrs.evolve(it, kind="changing") if it.name in names else it for it in steps])
             self._stop_gate()
-            self._stop(leaving)  # before their unit files are removed: a stopped unit does not count as failed
+            self._stop(leaving)  # while systemd still knows these units, so that the stop does not count as a failure
             self._note("", self._gate.rest.install(self._files))
             for part in stale:
                 self._note(part.name, part.all_files.install(self._files))
@@ -266,7 +266,7 @@ class _Change:
         for it in (gate.drop_in, gate.former):
             self._note("", it.remove(self._files, failures))
         self._reload(down)
-        self._stop(down)  # before their unit files are removed: a stopped unit does not count as failed
+        self._stop(down)  # while systemd still knows these units, so that the stop does not count as a failure
         for part in down:
             self._note(part.name, part.files.remove(self._files, failures))
         if not gate.drop_in.present(self._files):  # otherwise machines still start the gate, and it has to succeed

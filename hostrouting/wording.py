@@ -47,7 +47,7 @@ _REASONS: dict[UnsafeReason | Literal["no-rule"], str] = {
     " replaced",
     "no-way": "cannot be repaired: this needs {missing}",
     "too-many": f"would need more than {TOO_MANY} routes, because of {{holder}}",
-    "reserved": "is matched by {holder}, and is reserved: no static route to it is allowed",
+    "reserved": "is reserved, and matched by {holder}: no static route there is allowed",
     "surprise": "is routed by {holder} according to the kernel, but not according to its tables; no route is known that"
     " would change that",
     "refused": "cannot be repaired: Linux refuses a route {missing}, because its lookup of the gateway by the rules"

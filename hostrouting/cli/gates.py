@@ -45,7 +45,7 @@ def gate_lines(gate: GateState) -> Iterator[Line]:
 def after_a_failure(gate: GateState) -> Line:
     """The last line of a run that failed: whether a machine can start now."""
     if gate.openings or not gate.is_up:
-        why = gate.openings[0] if gate.openings else "the unit that checks machines is not installed"
+        why = gate.openings[0] if gate.openings else "the drop-in that makes machines wait for the check is missing"
         ways = f"keep machines from starting with: {gate.hold}; or fix this and apply again"
         return line(Painted("A machine that is started now is NOT held back:", "bad"), f" {why}; {ways}")
     if gate.bars:

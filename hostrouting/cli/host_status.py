@@ -199,7 +199,7 @@ def find_status(host: Host, config: HostRoutingConfig, *, named: bool) -> HostSt
     installed = _asked(troubles, "the installed script", lambda: installed_config(host))
     lost = installed is None or not installed.route_overlap.expected_cidrs
     if lost and checking and files.is_there(layout.check_script_path):
-        told = f"{layout.check_script_path} was changed by another program; write it again with: hostrouting apply"
+        told = f"{layout.check_script_path} is not as hostrouting wrote it; write it again with: hostrouting apply"
         troubles.append(f"the installed check: {told}")
     wanted = config if named else installed or config
     holding = _ROUTES in asked and installed is not None and wanted_routes(wanted) == wanted_routes(installed)

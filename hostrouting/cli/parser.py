@@ -73,7 +73,7 @@ class _CommandParser(_Parser):
         self.set_defaults(command=command)
         command.options(self)
         if command.takes_snapshot:
-            told = "read this saved snapshot instead of this host; - is standard input"
+            told = "use this saved snapshot instead of this host; - is standard input"
             self.add_argument("--snapshot", metavar="FILE", help=told)
         # --json may also come before the command; if it is absent here, that value stays.
         told = f"print one JSON document, {command.schema}"

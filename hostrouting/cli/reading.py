@@ -36,7 +36,7 @@ def name_of(path: str) -> str:
 
 
 def is_piped(path: str) -> bool:
-    """Whether it is standard input, or a pipe that a shell makes for <(...): it can be read only once."""
+    """Whether it is standard input, or a pipe that a shell makes for <(...): read only once, without a lasting name."""
     if path == STANDARD_INPUT:
         return True
     with suppress(OSError, ValueError):

@@ -141,7 +141,8 @@ def _seen_by_rules(
     if flow.iif is None:
         ways = [it for it in settings.interfaces if is_rewritten(settings, source=source, destination=address, iif=it)]
         told = (
-            f"the source {source} of a packet from {' or '.join(ways)} becomes {settings.global_address} before routing"
+            f"a packet that arrives on {' or '.join(ways)} from {source} gets the source {settings.global_address}"
+            " before routing"
         )
         return (f"{told}: add --iif {ways[0]} to trace it" if ways else ""), flow
     if not is_rewritten(settings, source=source, destination=address, iif=flow.iif):

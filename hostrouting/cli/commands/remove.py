@@ -75,7 +75,7 @@ def _all_of(before: Preview) -> str:
     parts = [counted(len(steps), "route")] if steps else []
     parts += [it.object for it in before.operations]
     parts += [counted(len(before.files.removes), "file")] if before.files.removes else []
-    return " and ".join(parts) or "our units that systemd still has loaded"
+    return " and ".join(parts) or "the loaded units of hostrouting"
 
 
 def _list(before: Preview, verb: str) -> Iterator[Line]:

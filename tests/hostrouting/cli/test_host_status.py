@@ -277,7 +277,7 @@ def test_a_script_that_cannot_be_read(written: Callable[..., str]) -> None:
     host.files.texts[LAYOUT.check_script_path] = "#!/bin/sh\n"
     said = say("status", host=host)
     assert (said.code, said.lines[0]) == (3, "UNKNOWN: the state of this host is not fully known")
-    told = f"{LAYOUT.check_script_path} was changed by another program; write it again with: hostrouting apply"
+    told = f"{LAYOUT.check_script_path} is not as hostrouting wrote it; write it again with: hostrouting apply"
     assert f"  the installed check: {told}" in said.lines
     assert rows(said.lines)["now"] == "not known"
     assert say("status", "--json", host=host).json["now"] is None

@@ -154,7 +154,7 @@ def test_explain(probes: str, host: FakeHost) -> None:
 def test_explain_without_a_device(probes: str, host: FakeHost) -> None:
     """Where it is not told by which device a probe comes in, the rewrite is named, and what to tell."""
     say("apply", "--config", probes, host=host)
-    told = f"The source {PROBE} of a packet from eth0 becomes {KNOWN} before routing: add --iif eth0 to trace it."
+    told = f"A packet that arrives on eth0 from {PROBE} gets the source {KNOWN} before routing: add --iif eth0 to trace it."
     assert told in say("explain", "2001:db8::9", "--from", PROBE, host=host).lines
     assert say("explain", "2001:db8::9", "--from", "fe80::7", "--json", host=host).json["source"] == ""
     assert say("explain", "fe80::9", "--from", PROBE, "--json", host=host).json["source"] == ""
