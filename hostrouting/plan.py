@@ -297,13 +297,13 @@ def _way_out(holder: Route, fib: Fib, ours: Collection[int]) -> str:
 
 def _said(prefix: Prefix, found: tuple[Prefix, ...]) -> str:
     if found == (prefix,):
-        return f"in its place write one with metric {DEFAULT_METRIC[prefix.family]}, which wins without touching it"
+        return f"instead, configure one with metric {DEFAULT_METRIC[prefix.family]}, which takes precedence"
     if prefix.length == width_of(prefix.family):
         return "it has to be deleted first: no prefix can be longer, and no metric better"
     left, right = prefix.halves()
     if found:
-        return f"in its place write {left} and {right}, which win without touching it"
-    return f"in its place write longer prefixes that are free ({left} and {right} are not both free)"
+        return f"instead, configure {left} and {right}, which take precedence"
+    return f"instead, configure longer prefixes that are free ({left} and {right} are not both free)"
 
 
 def _remedy(holder: Route, snapshot: Snapshot) -> str:

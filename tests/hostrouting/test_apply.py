@@ -336,7 +336,7 @@ def test_words_of_a_conflict() -> None:
         apply_plan(plan, kernel, before=before)
     assert str(caught.value) == (
         "172.16.0.0/16: its key is held by [172.16.0.0/16 dev ib0 proto kernel scope link src 172.16.1.10], which is "
-        "not ours: in its place write 172.16.0.0/17 and 172.16.128.0/17, which win without touching it"
+        "not ours: instead, configure 172.16.0.0/17 and 172.16.128.0/17, which take precedence"
     )
     assert kernel.snapshot() == before
 
