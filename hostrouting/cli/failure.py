@@ -33,6 +33,7 @@ from hostrouting.errors import (
     TableOwned,
     UndoFileError,
 )
+from phases.python310 import BaseExceptionGroup
 
 __all__ = ["code_of", "document_of", "errors_in", "is_denied"]
 
