@@ -1,7 +1,7 @@
-"""Make a host's routing right before its systemd-nspawn machine starts, and prove it.
+"""Correct a host's routing before its systemd-nspawn machine starts, and prove that it is correct.
 
-A tour, in the order in which the names are needed: an agent's author needs 1 and 2, who asks questions about a host
-3 and 4, who changes one by other means than the tasks 5. Try all of it on a host in memory::
+This is a tour of the names. To write an agent, you need 1 and 2; to ask questions about a host, 3 and 4; to change a
+host without the tasks, 5. You can try all of it on a host in memory::
 
     import phases
     from hostrouting import Configure, HostRoutingConfig
@@ -12,93 +12,93 @@ A tour, in the order in which the names are needed: an agent's author needs 1 an
     print(phases.plan(configure))  # the dry run
     print(phases.run(configure))  # fails, and says which routes repair it
 
-1. What an agent puts into its pipeline: tasks for `phases`, each made of a configuration and a host
+1. For the pipeline of an agent: tasks for `phases`, each made from a configuration and a host
 
     Configure               the next three, in order
-    ConfigureStaticRoutes   the static routes, now and at every boot; nobody else's route is touched
-    CheckRouteOverlap       whether every expected address leaves by an expected device, now and before every machine
-    RewriteProbeSource      load-balancer probes over IPv6 reach the pods
-    Remove                  everything of ours goes, and nothing else
-    CleanStaleAzureVnet     what azure-vnet left behind for pods of another CNI goes; only where it is asked for
-    UndoAzureVnetCleanup    and comes back
+    ConfigureStaticRoutes   adds the static routes, now and at every boot; never touches a route that is not ours
+    CheckRouteOverlap       checks that every expected address leaves by an expected device, now and before each machine
+    RewriteProbeSource      makes load-balancer probes over IPv6 reach the pods
+    Remove                  removes everything that hostrouting installed, and nothing else
+    CleanStaleAzureVnet     deletes what azure-vnet left behind for pods of another CNI; runs only if you call it
+    UndoAzureVnetCleanup    restores what that deleted
     RoutesResult            what ConfigureStaticRoutes did
     CheckResult             what CheckRouteOverlap found and did
-    ProbeResult, Standing   what RewriteProbeSource did, and how it stands on the host
+    ProbeResult, Standing   what RewriteProbeSource did, and its state on the host
     CleanupResult           what CleanStaleAzureVnet found and did
-    CleanupPlan             what it would do: what is stale, what stays, each with its reason
-    UndoResult              what UndoAzureVnetCleanup brought back
+    CleanupPlan             what it would do: what is stale, what is kept, each with its reason
+    UndoResult              what UndoAzureVnetCleanup restored
     Host                    the host: `Host.local` is this machine, `Host.offline` an image, `Host.sandbox` a namespace
-    HostLayout              every path and every name of ours on it
+    HostLayout              every path and name that hostrouting uses on it
 
-2. What the operator wrote: frozen values that are right or do not exist; a ConfigError has every fault at once
+2. The configuration: frozen values, checked when they are made; a ConfigError has every fault at once
 
     HostRoutingConfig       all of it: `HostRoutingConfig.from_json`, `HostRoutingConfig.load`, or its constructor
-    StaticRoutesConfig      the static routes, and the switch that says they are meant
+    StaticRoutesConfig      the static routes, and the switch that enables them
     StaticRoute             one of them
     RouteOverlapConfig      which CIDRs must leave by which devices
-    Mode                    what follows when one does not: WARN or STRICT
-    ProbeRewriteConfig      how a load balancer's probes over IPv6 are rewritten, so that they reach the pods
-    ProbeCondition          on which hosts that is done: always, local-ipv6 or imds
-    ImdsConfig              how the instance metadata service is asked for it
-    OnUnknown               what follows when that gives no usable answer: fail, apply or skip
+    Mode                    what happens if one does not: WARN or STRICT
+    ProbeRewriteConfig      how a load balancer's probes over IPv6 are rewritten so that they reach the pods
+    ProbeCondition          on which hosts this is done: always, local-ipv6 or imds
+    ImdsConfig              how the instance metadata service is asked about it
+    OnUnknown               what happens if it gives no usable answer: fail, apply or skip
     AzureVnetCleanupConfig  what another CNI manages now, and how careful the clean-up after azure-vnet is
-    CleanupScope            what that looks for: rules of ebtables, neighbours, routes
-    IfAzureVnetActive       what follows when azure-vnet is active still: fail, warn or ignore
-    EbtablesChoice          which ebtables is asked: auto, nft or legacy
+    CleanupScope            what the clean-up covers: ebtables rules, neighbours, routes
+    IfAzureVnetActive       what happens if azure-vnet is still active: fail, warn or ignore
+    EbtablesChoice          which ebtables is used: auto, nft or legacy
 
-3. What a host's routing is: plain values
+3. The routing of a host: plain values
 
-    Snapshot                links, addresses, rules and routes at one moment; saved by `Snapshot.to_json`
-    Link, Address           a device, and an address of the host's own on it
-    Route, NextHop          a route, and one of the ways that it may take
-    Rule, default_rules     a policy rule, and those that every Linux begins with
-    Prefix                  a range of addresses with a length, such as 172.16.0.0/16
+    Snapshot                devices, addresses, rules and routes at one moment; saved by `Snapshot.to_json`
+    Link, Address           a device, and an address of this host on it
+    Route, NextHop          a route, and one of its next hops
+    Rule, default_rules     a policy rule, and the rules that every Linux starts with
+    Prefix                  a network with its length, such as 172.16.0.0/16
 
-4. What follows from it: values in, values out; no host is needed, and none is touched
+4. Conclusions: functions from values to values; no host is needed or touched
 
     Fib                     what the kernel would do with a packet, for one address or for all of a prefix
-    Flow, PLAIN, ANY        what is known of a packet besides where it goes; a plain one, and one not known at all
-    Decision, Cell          what becomes of a packet, and a range of addresses for which that is one and the same
-    Variant, Condition      what becomes of packets of which more is true, and what that is
-    check_overlap           expected CIDRs and a Fib make an OverlapReport
-    OverlapReport, Verdict  the verdict, and what it rests on
-    Finding, Note, Kept     a range that escapes; packets that fare otherwise; a range that is the host's own
-    Suppressed              a default route that a rule keeps plain packets from
-    propose_repair          a Fib and an OverlapReport make a Repair
+    Flow, PLAIN, ANY        what is known about a packet apart from its destination; a plain one, and an unknown one
+    Decision, Cell          what happens to a packet, and a range of addresses with one decision
+    Variant, Condition      a different decision for some packets, and the conditions for it
+    check_overlap           makes an OverlapReport from expected CIDRs and a Fib
+    OverlapReport, Verdict  the verdict, and the evidence for it
+    Finding, Note, Kept     a range that escapes; packets that are treated differently; a range of the host itself
+    Suppressed              a default route that a rule suppresses for plain packets
+    propose_repair          makes a Repair from a Fib and an OverlapReport
     Repair                  the fewest static routes that close every escape, with the proof that they do
     Diversion, Unsafe       what the repair costs, and what no static route can close
-    plan_routes             routes that are wanted and a Snapshot make a RoutePlan
-    DesiredRoute            a route that is wanted; what it leaves open is taken from the default route
-    resolve_route, Pending  what such a route comes to on a host, or what it waits for
-    RoutePlan               the steps from what is to what is wanted, each with its reason; printed, it is the dry run
-    Foreseen                of these, a route that does not last, for an address brings another in its place
+    plan_routes             makes a RoutePlan from wanted routes and a Snapshot
+    DesiredRoute            a wanted route; missing fields come from the default route
+    resolve_route, Pending  the complete route on a host, or what is missing for it
+    RoutePlan               the steps from the present routes to the wanted ones; printed, it is the dry run
+    Foreseen                a wanted route that will not last, because the kernel adds its own for an address
     OURS                    the route protocol number that marks a route as ours
 
-5. What touches a kernel
+5. Access to a kernel
 
-    RouteBackend            what a backend promises; `hostrouting.backends` has the values that go in and out
-    NetlinkBackend          Linux, by way of netlink; `hostrouting.testing` has the fake one
-    apply_plan              carry out a RoutePlan whole or not at all
+    RouteBackend            what a backend promises; `hostrouting.backends` has its input and output values
+    NetlinkBackend          Linux, through netlink; `hostrouting.testing` has the fake one
+    apply_plan              carries out a RoutePlan completely or not at all
     Applied                 what that did
 
-6. What goes wrong: `hostrouting.errors` draws the whole tree, and says whose fault each is
+6. Errors: `hostrouting.errors` draws the whole tree, and says where the fault of each is
 
     HostRoutingError        the root: catch it to catch everything that is raised on purpose
-    ConfigError, Fault      the configuration cannot be used, and each thing wrong with it
-    SnapshotError           a text is no saved snapshot
-    RouteConflict           a route that is wanted is somebody else's
+    ConfigError, Fault      the configuration cannot be used; each fault in it
+    SnapshotError           a text is not a saved snapshot
+    RouteConflict           a route that is not ours holds the key of a wanted route
     ApplyError              routes could not be applied; says what is true now
     RouteOverlapError       expected CIDRs escape, and the mode is STRICT
-    NotReady                what was waited for did not come
+    NotReady                something was still missing at the deadline
     FileError               a file cannot be read, written or removed
-    ManagerError            systemd does not answer, or a unit of ours failed
+    ManagerError            systemd does not answer, or one of our units failed
     BackendError            the kernel did not do what was asked
-    RouteRefused            of these, what it says of one route
-    RouteExists             of these, that another route holds the key
-    CleanupRefused          something speaks against the clean-up; nothing was deleted
-    CleanupIncomplete       not everything could be deleted, or brought back
+    RouteRefused            a BackendError about one route
+    RouteExists             a RouteRefused: another route holds the key
+    CleanupRefused          it is not safe to clean up; nothing was deleted
+    CleanupIncomplete       not everything could be deleted, or restored
     UndoFileError           a text is not an undo file
-    ApprovedPlanError       a text is not a plan of a clean-up, or is about another host
+    ApprovedPlanError       a text is not a plan of a clean-up, or was made on another host
     EbtablesError           ebtables did not do what was asked
     ForeignPhases           another project's `phases` is installed over ours
 
@@ -108,7 +108,7 @@ A tour, in the order in which the names are needed: an agent's author needs 1 an
 
 from hostrouting import own_phases
 
-TYPE_CHECKING = False  # to load `typing` would cost a command that only prints its usage a third of its time
+TYPE_CHECKING = False  # loading `typing` would take a third of the time of a command that only prints its usage
 if TYPE_CHECKING:
     from hostrouting.apply import Applied, apply_plan
     from hostrouting.azure_vnet import CleanupPlan
@@ -177,7 +177,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
-    # what an agent puts into its pipeline
+    # for the pipeline of an agent
     "CheckResult",
     "CheckRouteOverlap",
     "CleanStaleAzureVnet",
@@ -194,7 +194,7 @@ __all__ = [
     "Standing",
     "UndoAzureVnetCleanup",
     "UndoResult",
-    # what the operator wrote
+    # the configuration
     "AzureVnetCleanupConfig",
     "CleanupScope",
     "EbtablesChoice",
@@ -208,7 +208,7 @@ __all__ = [
     "RouteOverlapConfig",
     "StaticRoute",
     "StaticRoutesConfig",
-    # what a host's routing is
+    # the routing of a host
     "Address",
     "Link",
     "NextHop",
@@ -217,7 +217,7 @@ __all__ = [
     "Rule",
     "Snapshot",
     "default_rules",
-    # what follows from it
+    # conclusions
     "ANY",
     "OURS",
     "PLAIN",
@@ -244,12 +244,12 @@ __all__ = [
     "plan_routes",
     "propose_repair",
     "resolve_route",
-    # what touches a kernel
+    # access to a kernel
     "Applied",
     "NetlinkBackend",
     "RouteBackend",
     "apply_plan",
-    # what goes wrong
+    # errors
     "ApplyError",
     "ApprovedPlanError",
     "BackendError",
@@ -272,7 +272,7 @@ __all__ = [
     "__version__",
 ]
 
-# Where each name lives; it is loaded when first asked for.
+# The module of each name; it is imported when the name is first used.
 _HOMES = {
     "apply": ("Applied", "apply_plan"),
     "azure_vnet": ("CleanupPlan",),
@@ -339,7 +339,7 @@ _HOMES = {
     "uplink": ("DesiredRoute", "Pending", "resolve_route"),
 }
 
-if not TYPE_CHECKING:  # a type checker that saw it would believe any name
+if not TYPE_CHECKING:  # with a module __getattr__, a type checker would accept any name
     if own_phases.foreign_phases() is None:
         import phases
 
@@ -347,7 +347,7 @@ if not TYPE_CHECKING:  # a type checker that saw it would believe any name
     else:
 
         def __getattr__(name: str) -> object:
-            """Refuse each public name; what the command line needs to say so is not among them."""
+            """Raise an error for each public name; the command line can still import what it needs to report it."""
             if name in __all__:
                 own_phases.require_own_phases()
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,16 +1,17 @@
-"""Carry out a plan as a transaction: make before break, verify, and undo all of it when anything goes wrong.
+"""Carry out a plan as a transaction: make before break, verify, and roll everything back if anything fails.
 
-Here: the one place where routes are changed. Not here: what is wanted (`plan`), and what else a task does.
+Here: the only place where routes are changed. Not here: which routes are wanted (`plan`), and what else a task does.
 
-The story. What is made goes first, and is read back; then what is broken; then the table is read again and has to
-be, for every key that the plan is about, what the plan says. When it is not, or a change was refused, or the run was
-told to stop, the table is read once more, and the difference to what it was before is undone: so it does not matter how
-far things had come, nor whether anybody knows. Routes of others are not touched on any of these ways.
+How it works. First all additions are made, and read back. Then the deletions are made. Then the table is read again,
+and has to match the plan for every key that the plan is about. If it does not match, or a change was refused, or the
+run was cancelled, the table is read once more, and every difference from the state before is reversed. So it does not
+matter how many changes had been made, or whether that is known. Routes that are not ours are never touched.
 
-Two limits. The kernel puts a route before all others of its key or behind them, never between two: what is deleted
-from between two routes of others and has to come back comes back behind them, and that is told; the route that the
-kernel takes, the first, is always the one that it was. And in IPv6, where a second route becomes a leg of the first,
-one of ours takes the place of another by the kernel's `replace`, which rewrites whoever is first at that moment.
+Two limits. The kernel adds a route before or after all others with its key, never between two of them. So if one of our
+routes was deleted from between two routes that are not ours, and has to be restored, it is restored behind them, and
+the message says so. The first route of a key, which is the one that the kernel uses, is always the same as before. And
+in IPv6, a second route with the same key becomes a next hop of the first; so there our route is replaced by the
+kernel's `replace`, which rewrites whichever route is first at that moment.
 """
 
 from __future__ import annotations
@@ -35,22 +36,22 @@ if TYPE_CHECKING:
 
 __all__ = ["Applied", "apply_plan"]
 
-Key: TypeAlias = tuple[int, Prefix, int, int]  # what the kernel tells routes apart by, as in Route.key
-_ELSE = "somebody else changes these routes at the same time"
-_AT_ONCE = 5_000  # changes between two looks at whether to stop
-_TRIES = 3  # at undoing, before what is left is reported
+Key: TypeAlias = tuple[int, Prefix, int, int]  # what the kernel distinguishes routes by, as in Route.key
+_ELSE = "another program changes these routes at the same time"
+_AT_ONCE = 5_000  # changes between two calls of `check`
+_TRIES = 3  # attempts to roll back, before the remaining differences are reported
 _VERBS: dict[Place, Verb] = {"only": "add", "first": "prepend", "last": "append"}
 
 
 @attrs.frozen
 class Applied:
-    """What was done: the plan, and the changes that carried it out; none when there was nothing to do."""
+    """What was done: the plan, and the changes that carried it out; empty if there was nothing to do."""
 
     plan: RoutePlan
     changes: tuple[Change, ...] = ()
 
     def log_fields(self) -> dict[str, object]:
-        """How many routes were added, replaced, deleted and kept."""
+        """The numbers of routes that were added, replaced, deleted and kept."""
         actions = [step.action for step in self.plan.changes]
         counts = {action: actions.count(action) for action in ("add", "replace", "delete")}
         return {action: count for action, count in (counts | {"keep": self.plan.kept}).items() if count}
@@ -67,10 +68,11 @@ def apply_plan(
 ) -> Applied:
     """Carry out the plan, which was made from the snapshot `before`, or leave everything as it was.
 
-    RouteConflict, before anything is touched, when somebody else holds a key; ApplyError when the kernel refuses a
-    change or the table is not what the plan says afterwards. Ours are the routes that carry `protocol` or a `former`
-    number. `check` is called where stopping is possible; whatever it raises comes out after what was done is undone.
-    A plan that changes nothing writes nothing.
+    Raises RouteConflict, before anything is changed, if a route that is not ours holds a key. Raises ApplyError if the
+    kernel refuses a change, or if the table does not match the plan afterwards; the changes were then rolled back, and
+    the error says what is true now. Our routes are those that carry `protocol` or a `former` number. `check` is called
+    wherever the run can be cancelled; what it raises is raised again after the rollback. A plan without changes writes
+    nothing.
     """
     if plan.conflicts:
         raise RouteConflict([f"{step.route.prefix}: {step.why}" for step in plan.conflicts])
@@ -105,8 +107,8 @@ def apply_plan(
     return Applied(plan, (*made, *broken))
 
 
-class _Refused(Exception):  # noqa: N818  it leads to the undoing and never leaves this module
-    """The kernel would not do it, or somebody else was at work."""
+class _Refused(Exception):  # noqa: N818  it starts the rollback and never leaves this module
+    """The kernel refused a change, or another program changed the routes."""
 
     def __init__(self, reasons: Iterable[str]) -> None:
         self.reasons = tuple(reasons)
@@ -114,16 +116,16 @@ class _Refused(Exception):  # noqa: N818  it leads to the undoing and never leav
 
 
 def _changes(plan: RoutePlan) -> tuple[list[Change], list[Change]]:
-    """What the plan makes, and what it breaks, as changes in the order of the plan.
+    """The additions and the deletions of the plan, as changes in the order of the plan.
 
-    A route of ours that takes the place of another is put behind it, and then that one goes: there is no moment without
-    either, and nobody else's can be overwritten, whoever comes in between. With somebody else's behind it, the new one
-    is put before it; where the kernel could take it for the old one then, that one goes first. (In IPv6 it is rewritten
-    in its place.)
+    When one of our routes replaces another, the new one is added behind the old one, which is then deleted. So one of
+    the two always exists, and no route that is not ours can be overwritten, even if it is added in between. If a route
+    that is not ours is behind the old one, the new one is added before the old one; if the kernel could then confuse
+    the two, the old one is deleted first. (In IPv6 the route is rewritten with `replace`.)
     """
     made: list[Change] = []
     broken: list[Change] = []
-    # The kernel has no route twice in one key: a twin behind goes before, and comes back after.
+    # The kernel has no identical routes with one key: an identical route behind is deleted before, or added after.
     before: list[Change] = []
     after: list[Change] = []
     replaced = [step for step in plan.changes if step.action == "replace"]
@@ -144,7 +146,7 @@ def _changes(plan: RoutePlan) -> tuple[list[Change], list[Change]]:
 
 
 def _could_be(route: Route, other: Route) -> bool:
-    """Whether the kernel, told to delete the route, could take the other for it: it may look at the first leg only."""
+    """Whether the kernel could delete the other route instead of this one: it may compare only the first next hop."""
     one, two = route.legs[:1], other.legs[:1]
     return [(leg.dev, leg.gateway) for leg in one] == [(leg.dev, leg.gateway) for leg in two]
 
@@ -155,7 +157,7 @@ def _batches(changes: list[Change]) -> Iterator[list[Change]]:
 
 
 class _Transaction:
-    """One plan on its way into the kernel."""
+    """One plan that is being carried out."""
 
     def __init__(self, plan: RoutePlan, backend: RouteBackend, before: Snapshot, ours: set[int]) -> None:
         self._plan, self._backend, self._ours = plan, backend, ours
@@ -163,10 +165,10 @@ class _Transaction:
         self._before = _Table(before, self._keys)
         self._wanted = _Table(plan.apply_to(before), self._keys)
         self.done: list[Change] = []
-        """What the kernel has changed, in order; what undoing changed is there as well."""
+        """What the kernel has changed, in order, including the changes of a rollback."""
 
     def carry_out(self, changes: list[Change]) -> None:
-        """Make the changes; what somebody else did first, exactly as it should be, is done."""
+        """Make the changes; a change that another program has already made counts as done."""
         failed = [outcome for outcome in self._change(changes) if not _is_done(outcome)]
         if any(_is_there_already(outcome) for outcome in failed):
             now = self._read()
@@ -177,29 +179,29 @@ class _Transaction:
             raise _Refused(str(outcome.error) for outcome in failed) from failed[0].error
 
     def verify_made(self, made: Iterable[Change]) -> None:
-        """Read back what was made: nothing is broken before all of it stands."""
+        """Read back the additions: nothing is deleted before all of them exist."""
         now = self._read()
         asked = [change.route for change in made if change.verb != "delete"]
         missing = [route for route in asked if route not in now.at(route.key)]
         if missing:
             raise _Refused(
-                f"[{route}] was made, but read back is {_words(now.at(route.key))}: {_ELSE}" for route in missing
+                f"[{route}] was added, but the table now has {_words(now.at(route.key))}: {_ELSE}" for route in missing
             )
 
     def verify(self) -> None:
-        """Read the table back: for each key that the plan is about it has to be what the plan says."""
+        """Read the table back: it has to match the plan for each key that the plan is about."""
         now = self._read()
         strange = [key for key in self._keys if now.at(key) != self._wanted.at(key)]
         if strange:
             raise _Refused(
-                f"{_words(self._wanted.at(key))} was to stand there, but read back is {_words(now.at(key))}: {_ELSE}"
+                f"the table should have {_words(self._wanted.at(key))}, but now has {_words(now.at(key))}: {_ELSE}"
                 for key in sorted(strange)
             )
 
     def undo(self) -> str:
-        """Bring back what was there before, as far as it is ours; say what is true now.
+        """Restore our routes as they were before, and return a sentence about what is true now.
 
-        On a host that never rests the last reading has to do: what is wrong with it is found at the next try.
+        If the tables keep changing, the last snapshot is used: the next attempt finds any difference that it missed.
         """
         problem = ""
         for _ in range(_TRIES):
@@ -208,7 +210,7 @@ class _Transaction:
                 for batch in _batches(changes):
                     self._change(batch)
             except BackendError as error:
-                problem = f"undoing it failed too ({error}); "
+                problem = f"rolling back failed too ({error}); "
                 if not error.can_retry:
                     break
             else:
@@ -218,7 +220,7 @@ class _Transaction:
         try:
             now = self._read(at_any_rate=True)
         except BackendError as error:
-            return f"undoing it failed too ({error}); what is in the route table now is not known"
+            return f"rolling back failed too ({error}); the present state of the route table is not known"
         return problem + self._truth(now)
 
     def _change(self, changes: list[Change]) -> tuple[Outcome, ...]:
@@ -227,22 +229,22 @@ class _Transaction:
         return outcomes
 
     def _truth(self, now: _Table) -> str:
-        """How what is there now differs from what was there before."""
+        """A sentence: how the present routes differ from those before."""
         left = [key for key in self._keys if as_taken(now.at(key)) != as_taken(self._before.at(key))]
         moved = [key for key in self._keys if key not in left and now.at(key) != self._before.at(key)]
         if left:
             differences = "; ".join(
                 f"{_words(now.at(key))} instead of {_words(self._before.at(key))}" for key in sorted(left)
             )
-            return f"what had been done could not all be undone: there is now {differences}"
-        said = "what had been done was undone: the route table is as it was before"
+            return f"not every change could be rolled back: there is now {differences}"
+        said = "every change was rolled back: the route table is as it was before"
         if moved:
             places = ", ".join(f"{prefix} metric {metric}" for _, prefix, _, metric in sorted(moved))
-            said += f", but for the order of the routes behind the first to {places}"
+            said += f", except for the order of the routes behind the first one to {places}"
         return said
 
     def _way_back(self, now: _Table) -> Iterator[Change]:
-        """What is ours and missing, then what is ours and too much."""
+        """The changes that restore: first add our routes that are missing, then delete those that are too many."""
         pairs = [(now.at(key), self._before.at(key)) for key in sorted(self._keys)]
         for there, then in pairs:
             yield from put_back(there, then, self._ours)
@@ -266,7 +268,7 @@ class _Transaction:
 
 
 class _Table:
-    """Of a snapshot, the routes of the keys that a plan is about, without the state of their links."""
+    """The routes of a snapshot whose keys a plan is about, without the state of their next hops."""
 
     def __init__(self, snapshot: Snapshot, keys: set[Key]) -> None:
         self._found: dict[Key, tuple[Route, ...]] = {}
@@ -275,7 +277,7 @@ class _Table:
             self._found[route.key] = (*self._found.get(route.key, ()), route)
 
     def at(self, key: Key) -> tuple[Route, ...]:
-        """The routes that hold the key, the one that the kernel takes first."""
+        """The routes that hold the key; the kernel uses the first."""
         return self._found.get(key, ())
 
 

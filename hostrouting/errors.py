@@ -1,55 +1,55 @@
 """Every error of hostrouting and the facts it carries, and nothing else.
 
     HostRoutingError
-    ├── ConfigError          the operator's: the configuration cannot be used; all its faults at once
-    ├── SnapshotError        the giver's: the text given as a saved snapshot is not one
-    ├── ForeignPhases        the installation's: the `phases` that was imported is another project's
-    ├── RouteConflict        the host's: a key that is wanted is held by a route that is not ours
-    ├── ApplyError           the host's: routes could not be applied; says what is true now
-    ├── RouteOverlapError    the host's: expected CIDRs do not leave as expected, and the mode is STRICT
-    ├── CleanupRefused       the host's: something on it speaks against deleting what azure-vnet left behind
-    ├── CleanupIncomplete    the host's: not everything could be deleted, or brought back; says what is true now
-    ├── UndoFileError        the giver's: the text given as an undo file is not one
-    ├── ApprovedPlanError    the giver's: what was given as the approved plan is not one, or is about another host
-    ├── NotReady             the host's: what the routes need was not there by the deadline
-    ├── HostBusy             the host's: another run, or another process, does not let go of the lock
-    ├── FileError            the host's: a file cannot be read, written or removed
-    ├── MetadataError        the cloud's: its instance metadata service gives no usable answer
-    ├── ManagerError         the host's: the service manager does not answer
-    │   └── UnitFailed           a unit that was started has failed; has its own words
-    ├── NftablesError        the host's: nft, or the kernel behind it, did not do what was asked
-    │   ├── NftMissing           there is no program nft
-    │   ├── NftTooOld            this nft does not speak JSON
-    │   ├── NftNotPermitted      this process may neither read nftables nor change it
+    ├── ConfigError          operator: the configuration cannot be used; reports all its faults at once
+    ├── SnapshotError        input: the text is not a saved snapshot
+    ├── ForeignPhases        installation: the imported `phases` belongs to another project
+    ├── RouteConflict        host: a route that is not ours holds the key of a wanted route
+    ├── ApplyError           host: routes could not be applied; says what is true now
+    ├── RouteOverlapError    host: expected CIDRs do not leave by the expected devices, and the mode is STRICT
+    ├── CleanupRefused       host: it is not safe to delete what azure-vnet left behind
+    ├── CleanupIncomplete    host: not everything could be deleted, or restored; says what is true now
+    ├── UndoFileError        input: the file is not an undo file
+    ├── ApprovedPlanError    input: the file is not a plan of a clean-up, or was made on another host
+    ├── NotReady             host: something that the routes need was missing at the deadline
+    ├── HostBusy             host: another process holds the lock
+    ├── FileError            host: a file cannot be read, written or removed
+    ├── MetadataError        cloud: its instance metadata service gives no usable answer
+    ├── ManagerError         host: the service manager does not answer
+    │   └── UnitFailed           a unit that was started has failed; includes its log lines
+    ├── NftablesError        host: nft, or the kernel, did not do what was asked
+    │   ├── NftMissing           the program nft is not installed
+    │   ├── NftTooOld            this nft does not support JSON
+    │   ├── NftNotPermitted      this process is not permitted to read or change nftables
     │   ├── NftTimeout           nft did not answer in time
-    │   ├── TableOwned           another process owns the table, and it alone may change it
-    │   ├── TableNotInForce      what was loaded is not there any more: another program changes the table
-    │   └── NftRefused           nft or the kernel refused; has their own words
-    ├── EbtablesError        the host's: ebtables, or the kernel behind it, did not do what was asked
-    │   ├── EbtablesMissing      the programs of ebtables are not there
-    │   ├── EbtablesNotPermitted this process may neither read the rules nor change them
+    │   ├── TableOwned           another process owns the table, and only the owner may change it
+    │   ├── TableNotInForce      the loaded table is gone or different: another program changes it
+    │   └── NftRefused           nft or the kernel refused; includes the original text
+    ├── EbtablesError        host: ebtables, or the kernel, did not do what was asked
+    │   ├── EbtablesMissing      the programs of ebtables are not installed
+    │   ├── EbtablesNotPermitted this process is not permitted to read or change the rules
     │   ├── EbtablesTooOld       this ebtables cannot change rules in one batch
     │   ├── EbtablesNotLoaded    the kernel does not have the table nat, or nf_tables: rules cannot be read
     │   ├── EbtablesWrongBackend the rules are in the other backend, or in both
     │   ├── EbtablesTimeout      ebtables did not answer in time
-    │   ├── BadRule              a rule to delete is not there; nothing was changed
-    │   │   └── AmbiguousRule        ebtables would take another rule for it; nothing was changed
-    │   └── EbtablesRefused      ebtables or the kernel refused; has their own words
-    └── BackendError         the kernel's: it, or the way to it, did not do what was asked
+    │   ├── BadRule              a rule to delete does not exist; nothing was changed
+    │   │   └── AmbiguousRule        ebtables might delete a similar rule instead; nothing was changed
+    │   └── EbtablesRefused      ebtables or the kernel refused; includes the original text
+    └── BackendError         kernel: it, or the connection to it, did not do what was asked
         ├── NotPermitted         this process may not change routing (EPERM)
-        ├── NetlinkUnavailable   there is no netlink here: a container, another system
+        ├── NetlinkUnavailable   there is no netlink here: a container, another operating system
         ├── BackendTimeout       no answer in time
         ├── Unsettled            the tables changed faster than they could be read
         └── RouteRefused         the kernel refused one route; says which and why
             ├── RouteExists          another route holds the key (EEXIST)
-            ├── NoSuchRoute          there is no such route to delete (ESRCH)
-            ├── NoSuchDevice         the device is not there, or no more (ENODEV)
+            ├── NoSuchRoute          the route to delete does not exist (ESRCH)
+            ├── NoSuchDevice         the device does not exist, or no longer exists (ENODEV)
             ├── DeviceDown           the device is down (ENETDOWN)
             ├── GatewayNotOnLink     the gateway cannot be reached through the device (ENETUNREACH, EHOSTUNREACH)
-            └── InvalidRoute         the kernel will not have such a route at all (EINVAL and its like)
+            └── InvalidRoute         the kernel does not accept such a route (EINVAL and similar)
 
-One root, so that a caller can catch all of it; each subclass says whose fault it is. `can_retry` says whether the same
-call may go well later.
+There is one root, which catches all of them. The word before the colon says where the fault is. `can_retry` says
+whether the same call may succeed later.
 """
 
 from __future__ import annotations
@@ -114,16 +114,16 @@ __all__ = [
 
 
 class HostRoutingError(Exception):
-    """The root: catch this to catch everything that hostrouting raises on purpose."""
+    """The root of all errors: catch it to catch everything that hostrouting raises on purpose."""
 
     def __reduce__(self) -> tuple[Callable[..., HostRoutingError], tuple[object, ...], dict[str, object]]:
-        """Cross to another process as what it is: its words and facts are taken along, not made anew."""
+        """Pickle the type, the arguments and the attributes, without calling the constructor again."""
         return _restore, (type(self), self.args), dict(self.__dict__)
 
     def to_mapping(self) -> dict[str, object]:
-        """Its kind and its facts as plain values, for a report; `str()` has them in a sentence.
+        """The kind and the facts as plain values, for a report; `str()` puts them into a sentence.
 
-        `canRetry` says whether the same call may go well later, and `effects` what was changed before it was raised.
+        `canRetry` says whether the same call may succeed later, and `effects` what was changed before the error.
         """
         facts = {name: _plain(value) for name, value in vars(self).items() if not name.startswith("_")}
         plain = {name: value for name, value in facts.items() if value is not _NOT_PLAIN and name != "can_retry"}
@@ -134,7 +134,7 @@ _NOT_PLAIN = object()
 
 
 def _plain(fact: object) -> object:
-    """What an error carries, as JSON can hold it; tables and snapshots stay with the error."""
+    """An attribute of an error as a JSON value; tables and snapshots are left out."""
     if fact is None or isinstance(fact, str | int | dict):
         return fact
     if isinstance(fact, tuple) and all(isinstance(member, str | Fault) for member in fact):
@@ -149,16 +149,16 @@ def _restore(kind: type[HostRoutingError], args: tuple[object, ...]) -> HostRout
 
 @attrs.frozen
 class Fault:
-    """One thing wrong with a configuration; `str()` is the sentence that an operator reads."""
+    """One fault of a configuration; `str()` is the sentence that an operator reads."""
 
     path: str
-    """Where: `hostRouting.staticRoutes.routes[1].gateway`, or the document's name when it is all of it."""
+    """Where it is: `hostRouting.staticRoutes.routes[1].gateway`, or the document's name if all of it is at fault."""
     value: str
-    """What was found there, as printable JSON and shortened; empty where the absence is the fault."""
+    """The value found there, as printable JSON, shortened; empty if the fault is that it is missing."""
     rule: str
     """What is wrong with it."""
     remedy: str = ""
-    """What to do about it; empty where nobody can know."""
+    """What to do about it; empty if this is not known."""
 
     def __str__(self) -> str:
         found = f"{self.value} {self.rule}" if self.value else self.rule
@@ -166,10 +166,10 @@ class Fault:
 
 
 class ConfigError(HostRoutingError, ValueError):
-    """The configuration cannot be used: every fault in it, found before anything touched the host."""
+    """The configuration cannot be used. Lists every fault, found before the host was changed."""
 
     def __init__(self, faults: Iterable[Fault], source: str | None = None) -> None:
-        """Carry the faults in the order of the document, and the file they are in where there is one."""
+        """Keep the faults in the order of the document, and the name of the file if there is one."""
         self.faults = tuple(faults)
         self.source = source
         super().__init__(self.faults, source)
@@ -178,7 +178,7 @@ class ConfigError(HostRoutingError, ValueError):
         return self.told(len(self.faults))
 
     def told(self, most: int) -> str:
-        """The message with so many of the faults at most; how many there are is in it."""
+        """The message with at most this many of the faults, and the number of all of them."""
         if len(self.faults) == 1:
             (fault,) = self.faults
             return str(fault) if self.source in (None, fault.path) else f"{self.source}: {fault}"
@@ -187,32 +187,32 @@ class ConfigError(HostRoutingError, ValueError):
 
 
 class ForeignPhases(HostRoutingError, ImportError):  # noqa: N818  the name says what was found
-    """Another project's `phases` is in the place of the one that hostrouting brings, or none is there."""
+    """The package `phases` that hostrouting includes is missing, or another project's package hides it."""
 
     def __init__(self, found: str, remedy: str) -> None:
-        """Name the file that was found in our place, or none, and what mends it."""
+        """Name the file that was found instead (empty if there is none), and the remedy."""
         self.found = found
-        where = f"found at {found} is not the one that hostrouting brings" if found else "of hostrouting is missing"
+        where = f"found at {found} is not the one that hostrouting includes" if found else "of hostrouting is missing"
         super().__init__(f"the package 'phases' {where}; {remedy}")
 
 
 class SnapshotError(HostRoutingError, ValueError):
-    """Text that was given as a saved snapshot is not one; the giver can mend it."""
+    """The text is not a saved snapshot."""
 
     def __init__(self, *, path: str, problem: str) -> None:
-        """Keep the place and what is wrong there."""
+        """Name the place in the text, and what is wrong there."""
         self.path = path
         self.problem = problem
         super().__init__(f"snapshot: {path + ': ' if path else ''}{problem}")
 
 
 class RouteConflict(HostRoutingError):  # noqa: N818  reads as what is wrong
-    """Routes cannot be had, for somebody else's hold their keys. Nothing was changed."""
+    """Routes cannot be added because routes that are not ours hold their keys. Nothing was changed."""
 
     can_retry = False
 
     def __init__(self, conflicts: Iterable[str]) -> None:
-        """Name each route, its holder and the way out."""
+        """Name each route, the route that holds its key, and the remedy."""
         self.conflicts = tuple(conflicts)
         super().__init__(self.conflicts)
 
@@ -226,7 +226,7 @@ class ApplyError(HostRoutingError):
     can_retry = True
 
     def __init__(self, *reasons: str, after: str) -> None:
-        """Say why, and what is true now."""
+        """Keep the reasons, and what is true now."""
         self.reasons = reasons
         self.after = after
         super().__init__(*reasons, after)
@@ -243,25 +243,25 @@ _SHOWN = 10  # reasons in one message
 class RouteOverlapError(HostRoutingError):
     """Expected CIDRs do not leave by the expected devices, and the mode is STRICT.
 
-    `report` has all of it, and `check` the same as the JSON value `hostrouting/check/1`.
+    `report` is the whole report, and `check` the same as the JSON value `hostrouting/check/1`.
     """
 
     can_retry = False
 
     def __init__(self, message: str, *, report: object = None, check: dict[str, Any] | None = None) -> None:
-        """Say what escapes and what repairs it."""
+        """Keep the message, which names the escapes and the repair, and the report."""
         self.report = report
         self.check = check
         super().__init__(message)
 
 
 class CleanupRefused(HostRoutingError):  # noqa: N818  reads as what happened
-    """Nothing was deleted, for something about the host speaks against it. `reasons` are those, each a sentence."""
+    """Nothing was deleted, because it is not safe on this host. `reasons` says why, one sentence each."""
 
     can_retry = False
 
     def __init__(self, reasons: Iterable[str]) -> None:
-        """Say why, and what to do about it."""
+        """Keep the reasons, each with its remedy."""
         self.reasons = tuple(reasons)
         super().__init__(self.reasons)
 
@@ -270,12 +270,12 @@ class CleanupRefused(HostRoutingError):  # noqa: N818  reads as what happened
 
 
 class CleanupIncomplete(HostRoutingError):  # noqa: N818  reads as what is wrong
-    """Not everything could be deleted, or brought back. `left` is what that is about, each with the reason."""
+    """Not everything could be deleted, or restored. `left` lists what is left, each with the reason."""
 
     can_retry = True
 
     def __init__(self, message: str, left: Iterable[str]) -> None:
-        """Say what was done all the same, and what is left."""
+        """Say what was done, and what is left."""
         self.left = tuple(left)
         shown = "; ".join(self.left[:_SHOWN])
         more = f" (and {len(self.left) - _SHOWN} more)" if len(self.left) > _SHOWN else ""
@@ -283,32 +283,32 @@ class CleanupIncomplete(HostRoutingError):  # noqa: N818  reads as what is wrong
 
 
 class UndoFileError(HostRoutingError, ValueError):
-    """A file that was given as one of what a clean-up has deleted is not one. Nothing was changed."""
+    """The file is not an undo file of a clean-up. Nothing was changed."""
 
     def __init__(self, path: str, problem: str) -> None:
         """Name the file, and what is wrong in it."""
         self.path, self.problem = path, problem
-        super().__init__(f"{path}: {problem}; give the file that the clean-up named, as it was written")
+        super().__init__(f"{path}: {problem}; pass the unchanged file that the clean-up named")
 
 
 class ApprovedPlanError(HostRoutingError, ValueError):
-    """What was given as an approved plan is not one, or is about another host. Nothing was changed."""
+    """The file is not a plan of a clean-up, or was made on another host. Nothing was changed."""
 
     def __init__(self, source: str, problem: str) -> None:
-        """Name where it came from, and what is wrong with it."""
+        """Name the file, and what is wrong with it."""
         self.source, self.problem = source, problem
-        remedy = "make one here: hostrouting clean azure-vnet --config FILE --json > PLAN"
+        remedy = "make a plan on this host: hostrouting clean azure-vnet --config FILE --json > PLAN"
         super().__init__(f"{source}: {problem}; {remedy}")
 
 
 class NotReady(HostRoutingError):  # noqa: N818  reads as what is wrong
-    """What the routes need was not there by the deadline; says what was seen last."""
+    """Something that the routes need was missing at the deadline. Says what was seen last."""
 
     can_retry = True
 
 
 class HostBusy(HostRoutingError):  # noqa: N818  reads as what is wrong
-    """Another process holds the lock on the host for longer than is waited; says which, where that is known."""
+    """Another process held the lock on the host until the timeout. Names the process if it is known."""
 
     can_retry = True
 
@@ -319,28 +319,28 @@ class FileError(HostRoutingError):
     can_retry = False
 
     def __init__(self, message: str, *, path: str, errno: int | None = None) -> None:
-        """Name the path besides."""
+        """Keep the path and the errno."""
         self.path = path
         self.errno = errno
         super().__init__(message)
 
 
 class MetadataError(HostRoutingError):
-    """The cloud's instance metadata service gives no usable answer, so that what it was asked stays unknown."""
+    """The cloud's instance metadata service gives no usable answer, so a setting that depends on it is unknown."""
 
     def __init__(self, url: str, reason: str, *, can_retry: bool = True) -> None:
-        """Name what was asked, and why there is no answer."""
+        """Name the URL, and why there is no answer."""
         self.url = url
         self.reason = reason
         self.can_retry = can_retry
         super().__init__(
-            f"the instance metadata service at {url} {reason}; see that this host can reach it, or set "
-            "probeRewrite.condition to another than imds, or probeRewrite.imds.onUnknown to apply or skip"
+            f"the instance metadata service at {url} {reason}; make sure that this host can reach it, or set "
+            "probeRewrite.condition to always or local-ipv6, or probeRewrite.imds.onUnknown to apply or skip"
         )
 
 
 class ManagerError(HostRoutingError):
-    """The service manager does not answer, or not with what was asked."""
+    """The service manager does not answer, or its answer is not usable."""
 
     can_retry = True
 
@@ -349,7 +349,7 @@ class UnitFailed(ManagerError):  # noqa: N818  reads as what happened
     """A unit that was started has failed. `words` are the lines that it wrote to the journal."""
 
     def __init__(self, unit: str, *, result: str, status: int, words: Iterable[str]) -> None:
-        """Name the unit, the manager's reason, its exit status and its own words."""
+        """Name the unit, systemd's reason, the exit status and the unit's log lines."""
         self.unit, self.result, self.status, self.words = unit, result, status, tuple(words)
         said = " | ".join(self.words[-_SHOWN:])
         super().__init__(
@@ -358,40 +358,40 @@ class UnitFailed(ManagerError):  # noqa: N818  reads as what happened
 
 
 class NftablesError(HostRoutingError):
-    """The program nft, or the kernel behind it, did not do what was asked. `nft` is its own text, where it gave one."""
+    """The program nft, or the kernel, did not do what was asked. `nft` is the text that nft printed, if any."""
 
     can_retry = False
 
     def __init__(self, message: str, *, nft: str = "") -> None:
-        """Say in an operator's words what could not be done, and what to do about it."""
+        """Keep the message, which says what could not be done and what to do about it, and append nft's text."""
         self.nft = nft
         super().__init__(f"{message} (nft: {nft})" if nft else message)
 
 
 class NftMissing(NftablesError):  # noqa: N818  reads as what is wrong
-    """There is no program nft."""
+    """The program nft is not installed."""
 
 
 class NftTooOld(NftablesError):  # noqa: N818  reads as what is wrong
-    """The program nft does not speak JSON: it is older than that, or was built without it."""
+    """The program nft does not support JSON: it is too old, or was built without it."""
 
 
 class NftNotPermitted(NftablesError):  # noqa: N818  reads as what is wrong
-    """The process may neither read nftables nor change it."""
+    """The process is not permitted to read or change nftables."""
 
 
 class NftTimeout(NftablesError):  # noqa: N818  reads as what happened
-    """No answer came in time. A change may have been made or not."""
+    """The program nft did not answer in time. The change may or may not have been made."""
 
     can_retry = True
 
 
 class TableOwned(NftablesError):  # noqa: N818  reads as what is wrong
-    """A table is not ours: another process owns it or somebody else has made it. Nothing was changed."""
+    """A table is not ours: another process owns it, or another program created it. Nothing was changed."""
 
 
 class TableNotInForce(NftablesError):  # noqa: N818  reads as what is wrong
-    """The table was loaded and is not in force: another program changes it, or deletes it, at the same time."""
+    """The table was loaded but is not in force: another program changed or deleted it at the same time."""
 
     can_retry = True
 
@@ -401,25 +401,22 @@ class NftRefused(NftablesError):  # noqa: N818  reads as what happened
 
 
 class EbtablesError(HostRoutingError):
-    """A program of ebtables, or the kernel behind it, did not do what was asked.
-
-    `ebtables` is its own text, where it gave one.
-    """
+    """A program of ebtables, or the kernel, did not do what was asked. `ebtables` is the text it printed, if any."""
 
     can_retry = False
 
     def __init__(self, message: str, *, ebtables: str = "") -> None:
-        """Say in an operator's words what could not be done, and what to do about it."""
+        """Keep the message, which says what could not be done and what to do about it, and append ebtables' text."""
         self.ebtables = ebtables
         super().__init__(f"{message} (ebtables: {ebtables})" if ebtables else message)
 
 
 class EbtablesMissing(EbtablesError):  # noqa: N818  reads as what is wrong
-    """The programs of ebtables are not there."""
+    """The programs of ebtables are not installed."""
 
 
 class EbtablesNotPermitted(EbtablesError):  # noqa: N818  reads as what is wrong
-    """The process may neither read the rules nor change them."""
+    """The process is not permitted to read or change the rules."""
 
 
 class EbtablesTooOld(EbtablesError):  # noqa: N818  reads as what is wrong
@@ -427,7 +424,7 @@ class EbtablesTooOld(EbtablesError):  # noqa: N818  reads as what is wrong
 
 
 class EbtablesNotLoaded(EbtablesError):  # noqa: N818  reads as what is wrong
-    """The kernel does not have what the backend keeps its rules in: whether there are any cannot be read."""
+    """The kernel does not have the table nat, or nf_tables, so it cannot be read whether there are rules."""
 
 
 class EbtablesWrongBackend(EbtablesError):  # noqa: N818  reads as what is wrong
@@ -435,13 +432,13 @@ class EbtablesWrongBackend(EbtablesError):  # noqa: N818  reads as what is wrong
 
 
 class EbtablesTimeout(EbtablesError):  # noqa: N818  reads as what happened
-    """No answer came in time. A change may have been made or not."""
+    """A program of ebtables did not answer in time. The change may or may not have been made."""
 
     can_retry = True
 
 
 class BadRule(EbtablesError):  # noqa: N818  ebtables calls it so
-    """Rules that were to be deleted are not there. `lines` are those. Nothing was changed."""
+    """Rules to delete do not exist. `lines` are these rules. Nothing was changed."""
 
     can_retry = True
 
@@ -450,23 +447,24 @@ class BadRule(EbtablesError):  # noqa: N818  ebtables calls it so
         self.lines = tuple(lines)
         more = f" (and {len(self.lines) - 1} more)" if len(self.lines) > 1 else ""
         super().__init__(
-            f"the table nat has no rule {self.lines[0]!r}{more}, so nothing was deleted; read the rules again",
+            f"table nat has no rule {self.lines[0]!r}{more}, so nothing was deleted; read the rules again",
             ebtables=ebtables,
         )
 
 
 class AmbiguousRule(BadRule):
-    """There are rules that ebtables does not tell from those that were to be deleted. `lines` are the latter."""
+    """Ebtables cannot distinguish rules to delete from other rules. `lines` are the rules to delete."""
 
     can_retry = False
 
     def __init__(self, lines: Iterable[str], *, twin: str) -> None:
-        """Name the rules, and one that the first of them might be taken for."""
+        """Name the rules, and one that ebtables might delete instead of the first of them."""
         self.lines, self.twin = tuple(lines), twin
         EbtablesError.__init__(
             self,
-            f"ebtables does not tell the rule {self.lines[0]!r} from {twin!r} and might delete the latter, so nothing "
-            "was deleted; delete it by its number: `ebtables -t nat -L --Ln`, then `ebtables -t nat -D CHAIN NUMBER`",
+            f"ebtables cannot distinguish the rule {self.lines[0]!r} from {twin!r} and might delete the latter, so "
+            "nothing was deleted; delete the rule by its number: `ebtables -t nat -L --Ln`, then `ebtables -t nat -D "
+            "CHAIN NUMBER`",
         )
 
 
@@ -475,17 +473,17 @@ class EbtablesRefused(EbtablesError):  # noqa: N818  reads as what happened
 
 
 class BackendError(HostRoutingError):
-    """The kernel, or the way to it, did not do what was asked.
+    """The kernel, or the connection to it, did not do what was asked.
 
-    `kernel` is the kernel's own text where it gave one, `errno` its number. `fib` are the tables that a check had read
-    before, where there was one.
+    `kernel` is the kernel's own text if it gave one, `errno` its error number. `fib` has the tables that a check had
+    read before, if there was a check.
     """
 
     can_retry = False
     fib: object = None
 
     def __init__(self, message: str, *, errno: int | None = None, kernel: str = "") -> None:
-        """Say in an operator's words what could not be done, and what to do about it."""
+        """Keep the message, which says what could not be done and what to do about it, and append the kernel's text."""
         self.errno = errno
         self.kernel = kernel
         super().__init__(f"{message} (kernel: {kernel})" if kernel else message)
@@ -506,21 +504,21 @@ class BackendTimeout(BackendError):  # noqa: N818  reads as what happened
 
 
 class Unsettled(BackendError):  # noqa: N818  reads as what is wrong
-    """The tables changed faster than they could be read. `last` is the last reading, of more than one moment."""
+    """The tables changed faster than they could be read. `last` is the last snapshot, which may be inconsistent."""
 
     can_retry = True
 
     def __init__(self, message: str, *, last: object = None, errno: int | None = None, kernel: str = "") -> None:
-        """Keep the last reading besides, where there is one."""
+        """Keep the last snapshot if there is one."""
         self.last = last
         super().__init__(message, errno=errno, kernel=kernel)
 
 
 class RouteRefused(BackendError):  # noqa: N818  reads as what happened
-    """The kernel refused one route. `route` is the route, in the words of `ip route`."""
+    """The kernel refused one route. `route` is the route as `ip route` prints it."""
 
     def __init__(self, message: str, *, route: str, errno: int | None = None, kernel: str = "") -> None:
-        """Name the route besides."""
+        """Keep the route."""
         self.route = route
         super().__init__(message, errno=errno, kernel=kernel)
 
@@ -530,11 +528,11 @@ class RouteExists(RouteRefused):
 
 
 class NoSuchRoute(RouteRefused):
-    """There is no such route to delete."""
+    """The route to delete does not exist."""
 
 
 class NoSuchDevice(RouteRefused):
-    """The device is not there, or no more."""
+    """The device does not exist, or no longer exists."""
 
     can_retry = True
 
@@ -552,4 +550,4 @@ class GatewayNotOnLink(RouteRefused):
 
 
 class InvalidRoute(RouteRefused):
-    """The kernel will not have such a route at all."""
+    """The kernel does not accept such a route."""

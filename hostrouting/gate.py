@@ -1,18 +1,18 @@
-"""The gate that holds machines back: put up, changed and taken away.
+"""The gate, which decides whether a machine starts: how it is installed, changed and removed.
 
-How it works. A drop-in has the start of every machine ask one unit, host-routing-gate.service, which runs the scripts
-that a list names, in order. Drop-in and unit never change, so that systemd has nothing to read anew, and no command to
-lose, while a machine starts; what a configuration says is in the list and in the scripts.
+How it works. A drop-in makes the start of every machine start one unit, host-routing-gate.service, which runs the
+scripts in a list, in order. The drop-in and the unit never change: a daemon-reload while a machine starts could make
+systemd skip their commands. What depends on the configuration is in the list and in the scripts.
 
-A change is one thing to a machine that starts: it is judged by what was before, or by what is after.
-1. Whoever changes anything holds the lock of the host. The gate waits for that lock before it reads the list.
-2. The list is written first. It says `changing` of a step whose files differ from what they will be, and that keeps the
-   gate shut: so it stays, when this run is killed, until another one has finished the work.
-3. Then the unit is stopped. A run that has read the former list ends here, and the machine asks again; one that begins
-   later has read the new list, also where there was no lock to be had. Only now scripts change.
-4. The list says last what the steps are now.
+A change is atomic for a machine that starts: it is checked either by the old steps or by the new ones.
+1. A program that changes anything holds the lock on the host. The gate waits for that lock before it reads the list.
+2. The list is written first. It marks each step whose files will change as `changing`, and the gate does not let a
+   machine start while a step is marked. If this run is killed, the mark stays until another run has finished the work.
+3. Then the unit is stopped. This ends a run that has read the old list, and the machine starts the unit again. A run
+   that begins later reads the new list, even if it could not take the lock. Only now are the scripts changed.
+4. Last, the list is written again, with the new steps.
 
-Here: the order of these. Not here: what a task needs on a host (`tasks`), and the texts (`render`).
+Here: the order of these actions. Not here: what a task needs on a host (`tasks`), and the texts (`render`).
 """
 
 from __future__ import annotations
@@ -44,29 +44,29 @@ if TYPE_CHECKING:
 __all__ = ["Changed", "Gate", "Part", "paths_of"]
 
 Changed = dict[str, tuple[str, ...]]
-"""Paths that were changed, by the name of the step that they belong to."""
+"""The changed paths, by the name of the step that they belong to."""
 
-_PATIENCE = 20.0  # seconds, for starts of machines that are under way
+_PATIENCE = 20.0  # seconds to wait for machines that are starting
 _SCRIPT = 0o755
 
 
 def paths_of(changed: Changed) -> tuple[str, ...]:
-    """All of the paths, those of the first step first."""
+    """All paths, those of the first step first."""
     return tuple(path for paths in changed.values() for path in paths)
 
 
 @attrs.frozen
 class Part:
-    """What one task has on a host: a step of the gate, and the files of that step."""
+    """What one task installs on a host: a step of the gate, and the files of that step."""
 
     step: GateStep
     files: FileSet
     unit: str
-    """The unit that runs the step's script at other times than the start of a machine."""
+    """The unit that runs the step's script independently of machines."""
     program: FileSet = attrs.field(factory=FileSet)
-    """Files that come with the others; the task itself removes them, when its work is taken back."""
+    """Files that are installed with the others; the task itself removes them after it has undone its other work."""
     remains: tuple[str, ...] = ()
-    """Files that its runs leave, and that go with it."""
+    """Files that the step's runs create; they are removed with the step."""
 
     @property
     def name(self) -> str:
@@ -75,14 +75,14 @@ class Part:
 
     @property
     def all_files(self) -> FileSet:
-        """Everything that is written for it."""
+        """All files that are written for this part."""
         files, program = self.files, self.program
         return FileSet(
             (*files.files, *program.files), (*files.links, *program.links), (*files.obsolete, *program.obsolete)
         )
 
     def present(self, files: Files) -> tuple[str, ...]:
-        """The paths that are there and go with the gate."""
+        """The existing paths that are removed with the gate."""
         return (*self.files.present(files), *(path for path in self.remains if files.is_there(path)))
 
 
@@ -90,7 +90,7 @@ class Gate:
     """The gate of one host."""
 
     def __init__(self, host: Host) -> None:
-        """Nothing is looked at yet."""
+        """Prepare the file sets; nothing is read from the host except whether systemd runs."""
         layout = host.layout
         self.files, self.layout = host.files, layout
         self.manager = host.manager if host.manager is not None and host.manager.is_running() else None
@@ -103,7 +103,7 @@ class Gate:
 
     @property
     def steps(self) -> tuple[GateStep, ...]:
-        """The steps in the list, without lines that are not steps."""
+        """The steps in the list; lines that are not steps are ignored."""
         found = []
         for line in (self.files.read(self.layout.gate_steps_path) or "").split("\n"):
             with suppress(ValueError):
@@ -111,7 +111,7 @@ class Gate:
         return tuple(found)
 
     def present(self) -> tuple[str, ...]:
-        """The paths of the gate itself that are there."""
+        """The existing paths of the gate itself, without those of its parts."""
         listed = [path for path in (self.layout.gate_steps_path,) if self.files.is_there(path)]
         return (
             *self.former.present(self.files),
@@ -122,21 +122,21 @@ class Gate:
 
     @property
     def is_left(self) -> bool:
-        """Whether what is there is what a run leaves that was cut short while it took the gate away."""
+        """Whether the existing files are those of a removal that was interrupted."""
         listed = self.files.read(self.layout.gate_steps_path)
         if listed is not None:
             return listed == render_gate_steps(())
         return bool(self.present()) and not self.drop_in.present(self.files)
 
     def starting(self) -> tuple[str, ...]:
-        """The machines whose start is at the commands that come before the machine itself."""
+        """The machines that are starting: systemd runs the commands before the machine itself."""
         if self.manager is None:
             return ()
         found = self.manager.show(("Id", "SubState"), self.layout.machines)
         return tuple(it.get("Id", "") for it in found if it.get("SubState") in {"condition", "start-pre"})
 
     def changes(self, up: Sequence[Part] = (), down: Sequence[Part] = ()) -> Changes:
-        """What `change` would change; reads, and changes nothing."""
+        """What `change` would change; only reads."""
         files, steps = self.files, self._steps_after(up, down)
         found = Changes() if steps else Changes(removes=self.present())
         if steps:
@@ -150,21 +150,21 @@ class Gate:
         return found
 
     def require_installable(self, up: Sequence[Part]) -> None:
-        """The FileError with which `change` would end, as far as it can be told before."""
+        """Raise the FileError that `change` would raise, as far as it can be predicted."""
         for it in self._sets(up):
             it.require_installable(self.files)
 
     def is_unread(self, parts: Iterable[Part] = ()) -> bool:
-        """Whether systemd has yet to read what is in our files now."""
+        """Whether systemd needs a daemon-reload to read the present contents of our files."""
         units = (self.layout.gate_unit, *(part.unit for part in parts), self.layout.machines)
         found = () if self.manager is None else self.manager.show(("NeedDaemonReload",), *units)
         return any(it.get("NeedDaemonReload") == "yes" for it in found)
 
     def change(self, ctx: phases.Context, up: Sequence[Part] = (), down: Sequence[Part] = ()) -> Changed:
-        """Put up these parts and take those away; the host has to be locked. The gate's paths are the first part's.
+        """Install the parts `up` and remove the parts `down`; return the changed paths. The host has to be locked.
 
-        A failure leaves the gate shut for the parts that are put up, and carries the paths that were changed. Removal
-        continues past failures.
+        The gate's own paths are listed under the first part. After a failure, machines do not start until a later run
+        has finished installing `up`; the error carries the changed paths. Removal continues after a failure.
         """
         parts = (*up, *down)
         if not self.changes(up, down) and not self.is_unread(parts):
@@ -172,7 +172,7 @@ class Gate:
         for it in self._sets(up):
             it.require_room(self.files)
         if self.manager is None:
-            ctx.log.info("no systemd runs here: what changes takes effect at the next boot")
+            ctx.log.info("systemd is not running here: the changes take effect at the next boot")
         foreign = {part.name for part in parts if part.files.foreign(self.files)}
         change = _Change(self, ctx, foreign)
         try:
@@ -190,7 +190,7 @@ class Gate:
         return (*own, *(part.all_files for part in up))
 
     def _steps_after(self, up: Iterable[Part], down: Iterable[Part]) -> tuple[GateStep, ...]:
-        """The steps as they will be, in order."""
+        """The steps after the change, in order."""
         steps = {step.name: step for step in self.steps}
         for part in down:
             steps.pop(part.name, None)
@@ -199,7 +199,7 @@ class Gate:
 
 
 class _Change:
-    """One change that is under way, and which paths it has changed so far."""
+    """One change in progress, and the paths it has changed so far."""
 
     def __init__(self, gate: Gate, ctx: phases.Context, foreign: Collection[str]) -> None:
         self._gate, self._ctx, self._foreign = gate, ctx, foreign
@@ -209,15 +209,15 @@ class _Change:
         self._listed = gate.files.read(gate.layout.gate_steps_path)
 
     def done(self, parts: Sequence[Part]) -> Changed:
-        """The paths that were changed, the gate's own with those of the first part."""
+        """The changed paths; the gate's own are listed with those of the first part."""
         found = {part.name: tuple(self._changed.get(part.name, ())) for part in parts}
         first, path, own = parts[0].name, self._layout.gate_steps_path, self._changed.get("", {})
         if self._files.read(path) == self._listed:
-            own.pop(path, None)  # it said `changing` meanwhile, and says again what it said before
+            own.pop(path, None)  # it said `changing` in between, and is now the same as before
         return {**found, first: (*own, *found[first])}
 
     def put_up(self, up: Sequence[Part], down: Sequence[Part], steps: Sequence[GateStep]) -> None:
-        """Shut the gate, change what differs, have systemd read it, and open the gate to these steps."""
+        """Mark the steps as changing, install what differs, daemon-reload, and list the steps without marks."""
         stale = [part for part in up if part.all_files.differences(self._files)]
         leaving = [part for part in down if part.present(self._files)]
         names = {part.name for part in stale}
@@ -225,7 +225,7 @@ class _Change:
         try:
             self._list([attrs.evolve(it, kind="changing") if it.name in names else it for it in steps])
             self._stop_gate()
-            self._stop(leaving)  # while systemd knows these units: a stop is not a failure of theirs
+            self._stop(leaving)  # while systemd still knows these units, so that the stop does not count as a failure
             self._note("", self._gate.rest.install(self._files))
             for part in stale:
                 self._note(part.name, part.all_files.install(self._files))
@@ -234,7 +234,8 @@ class _Change:
         except FileError as error:
             failure = error
         try:
-            # Last, so that it is read as soon as it is there; after a failure too, for alone it shuts the gate.
+            # Last, so that the daemon-reload follows it at once. After a failure too: the drop-in alone keeps machines
+            # from starting.
             self._note("", self._gate.drop_in.install(self._files))
         except FileError as error:
             failure = failure or error
@@ -251,7 +252,7 @@ class _Change:
         self._retire_former()
 
     def take_away(self, down: Sequence[Part]) -> None:
-        """Open the gate, take it away, and then what was behind it; as much of it as can be."""
+        """Empty the list, so that machines start; then remove the gate and the parts, as far as possible."""
         failures: list[FileError] = []
         gate, path = self._gate, self._layout.gate_steps_path
         is_asked = bool(gate.drop_in.present(self._files)) or self._files.is_there(path)
@@ -260,16 +261,16 @@ class _Change:
                 self._list(())
             self._stop_gate()
         if is_asked or gate.former.present(self._files):
-            # Machines that are starting pass now. If a drop-in went first, systemd would leave out the commands of
-            # others.
+            # Machines that are starting pass now. If a drop-in was removed first, systemd would skip the commands of
+            # other drop-ins.
             self._await_starts()
         for it in (gate.drop_in, gate.former):
             self._note("", it.remove(self._files, failures))
         self._reload(down)
-        self._stop(down)  # while systemd knows these units: a stop is not a failure of theirs
+        self._stop(down)  # while systemd still knows these units, so that the stop does not count as a failure
         for part in down:
             self._note(part.name, part.files.remove(self._files, failures))
-        if not gate.drop_in.present(self._files):  # else machines go on asking, and have to pass
+        if not gate.drop_in.present(self._files):  # otherwise machines still start the gate, and it has to succeed
             for it in (FileSet(obsolete=(path,)), gate.rest):
                 self._note("", it.remove(self._files, failures))
         self._reload(down)
@@ -283,18 +284,18 @@ class _Change:
             self._note("", (path,))
 
     def _reload(self, parts: Iterable[Part]) -> None:
-        """Have systemd read what was changed, now or by a run that was cut short."""
+        """Run daemon-reload if this change, or an earlier one that was interrupted, requires it."""
         if self._manager is not None and (self._is_unread or self._gate.is_unread(parts)):
             self._manager.reload()
             self._is_unread = False
 
     def _stop_gate(self) -> None:
-        """End a run that has read a former list; the machine that asked asks again."""
+        """End a run of the gate that has read the old list; the machine that waits for it starts it again."""
         if self._manager is not None:
             self._manager.stop(self._layout.gate_unit)
 
     def _stop(self, parts: Iterable[Part]) -> None:
-        """End runs of what was there before; a unit that we did not write is left alone."""
+        """Stop the units of these parts, but not a unit that we did not write."""
         for part in parts:
             if self._manager is not None and part.name not in self._foreign:
                 self._manager.stop(part.unit)
@@ -304,19 +305,19 @@ class _Change:
             self._note(part.name, FileSet(obsolete=part.remains).remove(self._files, failures))
 
     def _retire_former(self) -> None:
-        """Take away the drop-ins of the first installations, once no machine's start is among their commands."""
+        """Remove the drop-ins that the first version installed, when no starting machine is running their commands."""
         former = self._gate.former
         if not former.present(self._files):
             return
         if starting := self._await_starts():
             names = " and ".join(starting)
-            self._ctx.log.warning("%s is still starting: the former drop-ins go with the next run", names)
+            self._ctx.log.warning("%s is still starting: the next run removes the former drop-ins", names)
             return
         self._note("", former.remove(self._files))
         self._reload(())
 
     def _await_starts(self) -> tuple[str, ...]:
-        """Wait until no machine's start is at the commands before the machine; those that still are after a while."""
+        """Wait until no machine is starting; return those that still are after the timeout."""
         end = self._ctx.clock.now() + _PATIENCE
         told = False
         while starting := self._gate.starting():

@@ -1,7 +1,7 @@
-"""Desired routes and a snapshot: the ordered steps from what is to what is wanted.
+"""Make a plan from desired routes and a snapshot: the ordered steps from the present routes to the desired ones.
 
-Here: keep, add, replace, delete, conflict, and why. Not here: carrying them out. A step never names a route to
-change that is not ours; printing a plan is the dry run.
+Here: keep, add, replace, delete, conflict, and why. Not here: carrying out the steps. No step changes a route that is
+not ours. A printed plan is the dry run.
 """
 
 from collections import Counter
@@ -40,19 +40,19 @@ if TYPE_CHECKING:
 
 __all__ = ["Action", "Foreseen", "Place", "RoutePlan", "Step", "plan_exactly", "plan_routes"]
 
-_THERE = "it is there"
-_TWIN = "ours, but someone else's identical destination and metric already says what is wanted"
-_BEHIND = "ours, and behind the route of the same destination and metric that is wanted"
+_THERE = "it already exists"
+_TWIN = "ours, but another program's route with the same destination and metric is already as wanted"
+_BEHIND = "ours, and behind the wanted route with the same destination and metric"
 
 
 @attrs.frozen
 class RoutePlan:
-    """The steps in the order in which they are to be taken, and what is not ready to be planned yet."""
+    """The steps, in the order in which they must be carried out, and the routes that cannot be planned yet."""
 
     steps: Sequence[Step] = ()
     pending: tuple[Pending, ...] = ()
     foreseen: tuple[Foreseen, ...] = ()
-    """Of the routes that are had, or will be, those that do not last."""
+    """The present or planned routes that will not last."""
 
     @property
     def changes(self) -> tuple[Step, ...]:
@@ -61,31 +61,33 @@ class RoutePlan:
 
     @property
     def conflicts(self) -> tuple[Step, ...]:
-        """The routes that cannot be had, for somebody else holds their key."""
+        """The steps for routes that cannot be added because a route that is not ours holds their key."""
         return tuple(step for step in self._busy if step.action == "conflict")
 
     @property
     def kept(self) -> int:
-        """How many routes are there as they are wanted."""
+        """The number of routes that already exist as wanted."""
         return len(self.steps) - len(self._busy) + sum(step.action == "keep" for step in self._busy)
 
     @property
     def _busy(self) -> Sequence[Step]:
-        """The steps that are made already, among them all that do not keep a route."""
+        """The steps that exist as objects; they include all that do not keep a route."""
         return self.steps.others if isinstance(self.steps, Steps) else self.steps
 
     def inverse(self) -> "Self":
-        """The steps that take the host from where this plan leads back to where it began.
+        """The plan that undoes this one.
 
-        Afterwards each key has the routes that it had; a route of ours that stood before others' stands there again.
-        The order of those behind the first may be another: the kernel cannot put a route between two others.
+        After it, each key has the same routes as before, and if one of our routes was the first of its key, it is the
+        first again. The order of the routes behind the first may differ: the kernel cannot insert a route between two
+        others.
         """
         return type(self)(tuple(map(_undo, reversed(self.changes))))
 
     def apply_to(self, snapshot: Snapshot) -> Snapshot:
-        """The host after the plan was carried out; conflicts and what is pending change nothing.
+        """The host after the plan was carried out; conflicts and pending routes change nothing.
 
-        ValueError where the kernel would refuse a step: a route is to be the only one of a key that has one.
+        Raises ValueError if the kernel would refuse a step: the route must be the only one of its key, but the key is
+        held.
         """
         changes = self.changes
         edits = RouteEdits(snapshot.routes, about=[step.held or step.route for step in changes])
@@ -93,7 +95,7 @@ class RoutePlan:
             if step.action == "replace" and step.held is not None:
                 edits.change(step.held, step.route)
             elif step.action == "delete":
-                # Where a twin of it has just come before it, that one stays.
+                # If an identical route was just added before it, that one stays.
                 edits.change(step.route, None, last=True)
             elif step.place == "only" and edits.holders(step.route):
                 raise ValueError(f"another route holds the key of {step.route}")
@@ -103,16 +105,16 @@ class RoutePlan:
 
     def __str__(self) -> str:
         lines = [str(step) for step in self.steps] + [f"? {pending}" for pending in self.pending]
-        return "\n".join(lines) or "nothing is wanted, and nothing of ours is there"
+        return "\n".join(lines) or "no routes are wanted, and none of our routes exist"
 
 
 def plan_routes(
     desired: Iterable[DesiredRoute], snapshot: Snapshot, *, protocol: int = OURS, former: Collection[int] = ()
 ) -> RoutePlan:
-    """How to get from the snapshot to the desired routes, and to no other route that carries `protocol`.
+    """Plan how to get from the snapshot to the desired routes; other routes that carry `protocol` are deleted.
 
-    Routes that carry a `former` number are ours too: they are replaced where they are wanted, and go otherwise. Two
-    wishes for one destination and metric that are not the same are refused with ValueError.
+    Routes that carry a `former` number are ours too: they are replaced if they are wanted, and deleted if not. Raises
+    ValueError for two different desired routes with one destination and metric.
     """
     wishes = listed(desired, "plan_routes")
     if strangers := [wish for wish in wishes if not isinstance(wish, DesiredRoute)]:
@@ -123,7 +125,7 @@ def plan_routes(
     kept, rest = _as_wanted(wishes, routes, uplink)
     resolved = [uplink.resolve(wish) for wish in _distinct(rest)]
     pending = tuple(it for it in resolved if isinstance(it, Pending))
-    # What is there for a wish that waits stays until it is known what is wanted.
+    # An existing route for a pending wish stays until the wish can be resolved.
     settled = {it.desired.key if isinstance(it, Pending) else it.key for it in resolved}
     steps = [step for it in resolved if isinstance(it, Route) for step in _steps(it, fib, ours)]
     ours_there = (routes[place] for place in sorted(set(routes.places(lambda it: it.protocol in ours)) - kept.keys()))
@@ -138,9 +140,9 @@ def plan_routes(
 def plan_exactly(
     wanted: Collection[Route], snapshot: Snapshot, *, ours: Collection[int], about: Collection[Prefix]
 ) -> RoutePlan:
-    """How to get to these routes, which leave nothing open, and to no other route of ours to the prefixes `about`.
+    """Plan how to get to these complete routes; our other routes to the prefixes `about` are deleted.
 
-    `ours` are the route protocol numbers that mark a route as ours; the first is that of the wanted routes.
+    `ours` are the route protocol numbers that mark a route as ours; the wanted routes carry the first.
     """
     fib, keys = Fib(snapshot), {route.key for route in wanted}
     steps = [step for route in wanted for step in _steps(route, fib, ours)]
@@ -150,7 +152,7 @@ def plan_exactly(
 
 
 def _removals(unwanted: Iterable[Route], fib: Fib, ours: Collection[int]) -> Iterator[Step]:
-    """The deletion of what is ours and no longer wanted, key by key."""
+    """The steps that delete our routes that are no longer wanted, key by key."""
     keys = {route.key: (route.table, route.prefix) for route in unwanted}
     for table, prefix in dict.fromkeys(keys.values()):
         holders: dict[object, list[Route]] = {}
@@ -165,9 +167,10 @@ def _removals(unwanted: Iterable[Route], fib: Fib, ours: Collection[int]) -> Ite
 def _as_wanted(
     desired: Iterable[DesiredRoute], routes: RouteTable, uplink: Uplink
 ) -> tuple[dict[int, DesiredRoute], list[DesiredRoute]]:
-    """The wishes for which the right route of ours is there, alone with its prefix, by its place; and all the others.
+    """The wishes that an existing route of ours already meets, by the route's position; and all other wishes.
 
-    The shape that is meant is told once for each way that a wish leaves; so no Route is made of what is kept.
+    The existing route has to be the only one with its prefix. The wanted shape is computed once for each combination
+    of device, gateway and metric, so no Route object is created for a kept route.
     """
     alone: dict[int, dict[tuple[int, int], int]] = {IPV4: {}, IPV6: {}}
     alone |= {it.family: _alone(it) for it in routes.columns if it.table == TABLE_MAIN}
@@ -197,7 +200,7 @@ def _as_wanted(
 
 
 def _alone(column: Column) -> dict[tuple[int, int], int]:
-    """Where the routes stand that share their prefix with no other one."""
+    """The positions of the routes that are the only ones with their prefix, by network and length."""
     found = dict(zip(zip(column.networks, column.lengths, strict=True), column.positions, strict=True))
     if len(found) < len(column.positions):
         for prefix, count in Counter(zip(column.networks, column.lengths, strict=True)).items():
@@ -207,7 +210,7 @@ def _alone(column: Column) -> dict[tuple[int, int], int]:
 
 
 def _distinct(desired: Iterable[DesiredRoute]) -> list[DesiredRoute]:
-    """Each wish once, in an order that does not depend on how they were given."""
+    """Each wish once, in an order that does not depend on the order of the input."""
     found: dict[tuple[object, ...], DesiredRoute] = {}
     for wish in desired:
         other = found.setdefault(wish.key, wish)
@@ -222,13 +225,13 @@ def _where(wish: DesiredRoute) -> tuple[int, ...]:
 
 
 def _steps(wanted: Route, fib: Fib, ours: Collection[int]) -> Iterator[Step]:
-    """What to do about one route that is wanted, given those that hold its key; the kernel takes the first."""
+    """The steps for one wanted route, given the routes that hold its key; the kernel uses the first of them."""
     near = fib.routes(wanted.prefix)
     if len(near) == 1 and near[0] == wanted:
         yield Step("keep", near[0], _why_kept(near[0], ours))
         return
     before = next((route for route in near if not route.tos and route.metric < wanted.metric), None)
-    shadow = "" if before is None else f"; it stands behind [{before}], whose metric is lower"
+    shadow = "" if before is None else f"; it is not used while [{before}] exists, which has a lower metric"
     holders = [route for route in near if route.key == wanted.key]
     stale = [at for at, route in enumerate(holders) if route.protocol in ours and not _says(route, wanted, ours)]
     standing = [route for at, route in enumerate(holders) if at not in stale]
@@ -236,12 +239,12 @@ def _steps(wanted: Route, fib: Fib, ours: Collection[int]) -> Iterator[Step]:
         yield Step("keep", standing[0], _why_kept(standing[0], ours) + shadow)
         yield from _deletions(holders, stale, _TWIN)
     elif stale and not stale[0] and (not standing or wanted.prefix.family == IPV4):
-        # In IPv6 the kernel replaces the first one that has a gateway if the new one has, or has none like it. That may
-        # be another's.
+        # In IPv6 the kernel replaces the first route that has a gateway if the new one has one, or that has none if the
+        # new one has none. That may be another program's route.
         alone = all(route.protocol in ours for route in holders)
         place: Place = "only" if alone else "first"
-        yield Step("replace", wanted, "ours, and it says something else", holders[0], place)
-        # Also one that says what is wanted, but stands behind another's: it cannot be there twice.
+        yield Step("replace", wanted, "ours, but different", holders[0], place)
+        # Also delete one that is as wanted but behind another program's route: the kernel has no duplicates.
         behind = [at for at, route in enumerate(holders) if at and route.protocol in ours]
         yield from _deletions(holders, behind, _BEHIND)
     elif standing:
@@ -249,11 +252,11 @@ def _steps(wanted: Route, fib: Fib, ours: Collection[int]) -> Iterator[Step]:
         remedy = _remedy(holder, fib.snapshot) if is_left_behind(holder, wanted) else ""
         yield Step("conflict", wanted, _way_out(holder, fib, ours), holder, remedy=remedy)
     else:
-        yield Step("add", wanted, f"it is not there{shadow}")
+        yield Step("add", wanted, f"it does not exist{shadow}")
 
 
 def _deletions(holders: list[Route], gone: list[int], reason: str) -> Iterator[Step]:
-    """The deletion of some of the routes of one key, such that what undoes them one by one restores their order."""
+    """The steps that delete some routes of one key, in an order such that undoing them restores the order of routes."""
     staying = next(at for at in range(len(holders) + 1) if at not in gone)
     for at in gone:
         if at < staying:
@@ -264,9 +267,9 @@ def _deletions(holders: list[Route], gone: list[int], reason: str) -> Iterator[S
 
 
 def _says(route: Route, wanted: Route, ours: Collection[int]) -> bool:
-    """Whether a route says exactly what is wanted, whoever it belongs to and whatever state its legs are in.
+    """Whether a route is exactly as wanted, whatever its protocol and the state of its next hops.
 
-    One of ours by a former number does not: it is to carry the number of today.
+    False for our routes that carry a former number: they must carry the present one.
     """
     if route.protocol != wanted.protocol and route.protocol in ours:
         return False
@@ -274,22 +277,22 @@ def _says(route: Route, wanted: Route, ours: Collection[int]) -> bool:
 
 
 def _renumbered(step: Step, former: Collection[int]) -> Step:
-    """The step; where it is about a route of a former number, for that reason."""
+    """The step; if it is about a route that carries a former number, with that as its reason."""
     standing = step.held or step.route
     if step.action not in {"replace", "delete"} or standing.protocol not in former:
         return step
-    reason = f"ours, by the route protocol number {standing.protocol} of an earlier configuration"
+    reason = f"ours, with route protocol {standing.protocol} of an earlier configuration"
     return attrs.evolve(step, reason=reason)
 
 
 def _why_kept(route: Route, ours: Collection[int]) -> str:
     if route.protocol in ours:
         return _THERE
-    return f"it is there, from {protocol_name(route.protocol)}, and stays theirs"
+    return f"it already exists (proto {protocol_name(route.protocol)}) and stays as it is"
 
 
 def _way_out(holder: Route, fib: Fib, ours: Collection[int]) -> str:
-    """Who holds the key, and what wins without touching them."""
+    """A sentence: which route holds the key, and which routes win without touching it."""
     prefix = holder.prefix
     found = way_round(prefix, holder.metric, lambda it: is_held(it, fib, ours))
     return f"its key is held by [{holder}], which is not ours: {_said(prefix, found)}"
@@ -299,21 +302,21 @@ def _said(prefix: Prefix, found: tuple[Prefix, ...]) -> str:
     if found == (prefix,):
         return f"in its place write one with metric {DEFAULT_METRIC[prefix.family]}, which wins without touching it"
     if prefix.length == width_of(prefix.family):
-        return "it has to go first: no longer prefix is there to win, and no better metric"
+        return "it has to be deleted first: no prefix can be longer, and no metric better"
     left, right = prefix.halves()
     if found:
         return f"in its place write {left} and {right}, which win without touching it"
-    return f"in its place write longer prefixes, where they are free ({left} and {right} are not both)"
+    return f"in its place write longer prefixes that are free ({left} and {right} are not both free)"
 
 
 def _remedy(holder: Route, snapshot: Snapshot) -> str:
-    """What can be done about a route that a script has left; alone it is not enough where the kernel's belongs."""
-    told = f"where an earlier script left it there, delete it with: {deletion_command(holder)}"
+    """A sentence: how to delete a route that a script has left, and whether the kernel would then add its own."""
+    told = f"if an earlier script left it there, delete it with: {deletion_command(holder)}"
     comes = next((address for address, route in connected_routes(snapshot).items() if route.key == holder.key), None)
     if comes is None:
         return told
-    why = f"for {comes.dev} has the address {comes.ip}/{comes.length}"
-    return f"{told}; but then the kernel's own route to {holder.prefix} belongs there, {why}"
+    why = f"because {comes.dev} has the address {comes.ip}/{comes.length}"
+    return f"{told}; but then the kernel can add its own route to {holder.prefix}, {why}"
 
 
 def _undo(step: Step) -> Step:

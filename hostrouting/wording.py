@@ -1,6 +1,6 @@
-"""What was found, in an operator's words and as the JSON of a check.
+"""The results of a check as sentences for operators and as JSON.
 
-Here: sentences and documents made of findings, notes and repairs. Not here: any decision.
+Here: sentences and documents about findings, notes and repairs. Not here: any decision.
 """
 
 from collections.abc import Iterable, Iterator
@@ -41,26 +41,28 @@ __all__ = [
 CHECK_SCHEMA = "hostrouting/check/1"
 
 _REASONS: dict[UnsafeReason | Literal["no-rule"], str] = {
-    "earlier-rule": "is decided before the table main is asked, by {holder}; no route in main can change that",
-    "no-rule": "is led to the table main by no policy rule, so that no route there can help: see 'ip rule'",
-    "longest-prefix": "is held by {holder}, and no longer prefix is free; that route is not ours to replace",
-    "no-way": "cannot be led back: that takes {missing}",
-    "too-many": f"would take more than {TOO_MANY} routes, because of {{holder}}",
-    "reserved": "is held by {holder}, and no static route may lead there",
-    "surprise": "goes by {holder}, as the kernel says and its tables do not; no route is known that would change that",
-    "refused": "cannot be led back: Linux refuses a route {missing}, for it looks the gateway up by the rules, and that"
+    "earlier-rule": "is decided by {holder} before table main is looked up; no route in table main can change that",
+    "no-rule": "is not looked up in table main by any policy rule, so a route there cannot help: see 'ip rule'",
+    "longest-prefix": "is matched by {holder}; no prefix can be longer, and that route is not ours, so it is not"
+    " replaced",
+    "no-way": "cannot be repaired: this needs {missing}",
+    "too-many": f"would need more than {TOO_MANY} routes, because of {{holder}}",
+    "reserved": "is reserved, and matched by {holder}: no static route there is allowed",
+    "surprise": "is routed by {holder} according to the kernel, but not according to its tables; no route is known that"
+    " would change that",
+    "refused": "cannot be repaired: Linux refuses a route {missing}, because its lookup of the gateway by the rules"
     " ends at {against}",
-    "still-open": "is still open after the repair, by {holder}; this is a bug, please report it",
+    "still-open": "is still open after the repair, because of {holder}; this is a bug, please report it",
 }
 
 
-_UNKNOWN = "a device that is not known"
-_RANGES = 3  # are named of one cause; of more it is said how many
-_PASTED = 20  # routes, out of a log; in the journal a line has an end
+_UNKNOWN = "an unknown device"
+_RANGES = 3  # the number of ranges that are named for one cause; the others are counted
+_PASTED = 20  # the number of routes that are printed as JSON; a line in the journal has a maximum length
 
 
 def no_default_line(instead: str, *, wait: float) -> str:
-    """That nothing is known to be expected, how long it was waited for, and what there was instead."""
+    """The line for a missing default route: how long the check waited for it, and what there was instead."""
     return (
         f"NO-DEFAULT-ROUTE: the expected devices are those of the IPv4 default route, and {wait:g} s did not bring one;"
         f" last seen: {instead}"
@@ -68,7 +70,7 @@ def no_default_line(instead: str, *, wait: float) -> str:
 
 
 def finding_line(finding: Finding, expected_devs: Iterable[str]) -> str:
-    """One finding in one line, as it goes into logs and into the marker file."""
+    """The line for one finding, as written to logs and to the marker file."""
     what = f"expected CIDR {finding.cidr} ({range_name(finding.cidr.family, finding.first, finding.last)})"
     expected, holder = ", ".join(expected_devs), _holder(finding.decision)
     if finding.surprise and finding.decision.route is None:
@@ -85,7 +87,7 @@ def finding_line(finding: Finding, expected_devs: Iterable[str]) -> str:
 
 
 def owner_name(finding: Finding) -> str:
-    """Who installed the route of a finding, as far as it can be believed; empty where there is no route."""
+    """The route protocol of a finding's route, with a remark if it is implausible; empty if there is no route."""
     route = finding.decision.route
     if route is None:
         return ""
@@ -94,24 +96,24 @@ def owner_name(finding: Finding) -> str:
 
 
 def foreseen_line(foreseen: Foreseen) -> str:
-    """That a route does not last, why, and what to write in its place, in one sentence."""
+    """A sentence: why a route will not last, and what to write in its place."""
     wanted, first = foreseen.wanted, foreseen.addresses[0]
     route = " ".join([str(wanted.prefix), *map(str, wanted.legs if len(wanted.legs) == 1 else ())])
     more = len(foreseen.addresses) - 1
     others = "1 more device is" if more == 1 else f"{more:,} more devices are"
     return (
         f"{route} does not last: {first.dev} has the address {first.ip}/{first.length}"
-        f"{f' (and {others} on the same network)' if more else ''}, and so the kernel's own route to {wanted.prefix}"
-        " belongs there; where that one comes first, as it can at the next boot, the route cannot be had, and no"
+        f"{f' (and {others} on the same network)' if more else ''}, so the kernel adds its own route to"
+        f" {wanted.prefix}; if the kernel adds it first, as it can at the next boot, our route cannot be added, and no"
         f" machine starts; {_way_round(foreseen)}"
     )
 
 
 def stays_line(route: Route) -> str:
-    """That a route stays when ours go, and how it is deleted, in one sentence."""
+    """A sentence: a route stays when our routes are deleted, and how to delete it."""
     return (
-        f"[{route}] stays: it is what the configuration asked for, but hostrouting did not install it;"
-        f" where nothing else needs it, delete it with: {deletion_command(route)}"
+        f"[{route}] stays: the configuration asked for this route, but hostrouting did not install it;"
+        f" if nothing else needs it, delete it with: {deletion_command(route)}"
     )
 
 
@@ -119,22 +121,22 @@ def _way_round(foreseen: Foreseen) -> str:
     prefix, instead = foreseen.wanted.prefix, foreseen.instead
     names = " and ".join(str(it.destination) for it in instead)
     if not instead and prefix.length == width_of(prefix.family):
-        return "no longer prefix is there to win, and no better metric: one of the two has to go"
+        return "no prefix can be longer and no metric better: remove either the route or the address"
     if not instead:
         left, right = prefix.halves()
-        return f"in its place write longer prefixes, where they are free ({left} and {right} are not both)"
+        return f"in its place write longer prefixes that are free ({left} and {right} are not both free)"
     win = "wins" if len(instead) == 1 else "win"
     if instead[0].destination == prefix:
         names = f"one with metric {instead[0].metric}"
     if not foreseen.lacking:
-        return f"take it out: {names} {'is' if win == 'wins' else 'are'} wanted as well, and {win} without touching it"
+        return f"remove it: {names} {'is' if win == 'wins' else 'are'} configured too, and {win} without touching it"
     return f"in its place write {names}, which {win} without touching it"
 
 
 def repair_line(report: OverlapReport, repair: Repair) -> str:
-    """What to do about the findings, in one line that ends in JSON to paste, or says where that is if it is long.
+    """The line that says what to do about the findings: JSON to paste, or where to find it if it is long.
 
-    Empty where no route can do anything.
+    Empty if no route can help.
     """
     if not report.findings or not repair.routes:
         return ""
@@ -148,19 +150,19 @@ def repair_line(report: OverlapReport, repair: Repair) -> str:
 
 
 def note_line(note: Note) -> str:
-    """What the verdict does not hold for, in one sentence."""
+    """A sentence: which packets the verdict does not hold for, and where they go."""
     where = f"expected CIDR {note.cidr} ({range_name(note.cidr.family, note.first, note.last)})"
     return f"{where}: {packets_line(note.cases)} {_fate(note)}; the verdict is about all others"
 
 
 def kept_line(kept: Kept) -> str:
-    """That a range never leaves the host, in one sentence."""
+    """A sentence: packets to this range never leave the host."""
     where = f"expected CIDR {kept.cidr} ({range_name(kept.cidr.family, kept.first, kept.last)})"
     return f"{where} is this host's own [{_holder(kept.decision)}]: packets for it never leave"
 
 
 def suppressed_line(suppressed: Suppressed) -> str:
-    """That a default route is not the one that decides which devices are expected, in one sentence."""
+    """A sentence: a rule suppresses this default route, so its devices are not the expected ones."""
     route, rule = suppressed.route, suppressed.rule
     devs = ", ".join(route.devs) or _UNKNOWN
     return (
@@ -170,7 +172,7 @@ def suppressed_line(suppressed: Suppressed) -> str:
 
 
 def unsafe_line(unsafe: Unsafe) -> str:
-    """Why a range cannot be repaired, and who holds it, in one sentence."""
+    """A sentence: why a range cannot be repaired, and which route or rule decides there."""
     return f"{range_name(unsafe.family, unsafe.first, unsafe.last)} {_reason(unsafe, _holder(unsafe.decision))}"
 
 
@@ -182,7 +184,7 @@ def _reason(unsafe: Unsafe, holder: str) -> str:
 
 
 def unsafe_lines(unsafe: Iterable[Unsafe]) -> Iterator[str]:
-    """The same of many ranges, a sentence for each cause: the reason, the rule and the table."""
+    """The same for many ranges: one sentence for each combination of reason, rule and table."""
     causes: dict[object, list[Unsafe]] = {}
     for it in unsafe:
         rule, route = it.decision.rule, it.decision.route
@@ -193,7 +195,7 @@ def unsafe_lines(unsafe: Iterable[Unsafe]) -> Iterator[str]:
 
 
 def _cause_line(them: list[Unsafe]) -> str:
-    """Why several ranges cannot be repaired, for one cause."""
+    """A sentence: why several ranges cannot be repaired, for one cause."""
     first = them[0]
     spans: list[Unsafe] = []
     for it in them:
@@ -212,7 +214,7 @@ def _cause_line(them: list[Unsafe]) -> str:
 
 
 def diversion_line(diversion: Diversion, *, of: str = "") -> str:
-    """What the repair takes from other devices, in one sentence; `of` names the networks where they are several."""
+    """A sentence: what the repair takes from other devices; `of` names the networks if there are several."""
     if diversion.refused is not None:
         route = _route_name(diversion.refused)
         what = f"the repair overrides [{route}], which somebody may have put there on purpose: "
@@ -225,7 +227,7 @@ def diversion_line(diversion: Diversion, *, of: str = "") -> str:
 
 
 def repair_document(routes: Iterable[DesiredRoute]) -> list[dict[str, Any]]:
-    """The routes as they belong under staticRoutes.routes in the configuration."""
+    """The routes as written under staticRoutes.routes in the configuration."""
     return [
         {
             "destination": str(route.destination),
@@ -260,7 +262,7 @@ def check_document(report: OverlapReport, repair: Repair, *, mode: str) -> dict[
 
 
 def notes_lines(report: OverlapReport, repair: Repair) -> list[str]:
-    """All that the verdict does not say by itself: what the repair costs, and what it does not hold for."""
+    """The notes on a verdict: what the repair costs, and which packets the verdict does not hold for."""
     return [
         *map(diversion_line, repair.diverted),
         *map(suppressed_line, report.suppressed),
@@ -291,20 +293,20 @@ def _finding(finding: Finding) -> dict[str, Any]:
 
 
 def range_name(family: int, first: int, last: int) -> str:
-    """A range of addresses by its ends."""
+    """A range of addresses, as its first and last address."""
     if first == last:
         return str(ip_at(family, first))
-    return f"{ip_at(family, first)}–{ip_at(family, last)}"  # noqa: RUF001  a dash between addresses is no minus
+    return f"{ip_at(family, first)}–{ip_at(family, last)}"  # noqa: RUF001  a dash between addresses, not a minus
 
 
 def _holder(decision: Decision) -> str:
-    """Whoever decides: a route and who installed it, or a rule."""
+    """What decides: a route with its route protocol, or a rule."""
     route, rule = decision.route, decision.rule
     if route is None:
         return f"rule {rule}" if rule else "no rule"
     away = route.table != TABLE_MAIN and rule is not None
     table = f" table {table_name(route.table)}, rule {rule.priority}" if away and rule else ""
-    # A device without a carrier still wins, and nothing that it sends arrives.
+    # A route by a device without a carrier still wins, but its packets are lost.
     lost = " linkdown" if decision.legs and all(leg.linkdown for leg in decision.legs) else ""
     return f"{_route_name(route)}{table}{lost}"
 
@@ -315,12 +317,12 @@ def _route_name(route: Route) -> str:
 
 
 def prefix_name(prefix: Prefix) -> str:
-    """A route's prefix as `ip route` has it."""
+    """A route's prefix as `ip route` prints it."""
     return "default" if prefix.length == 0 else str(prefix)
 
 
 def _fate(note: Note) -> str:
-    """What becomes of the packets of a note."""
+    """Where the packets of a note go."""
     decision, holder = note.decision, _holder(note.decision)
     if note.more_routes:
         holder += f" and {note.more_routes} more {'route' if note.more_routes == 1 else 'routes'}"

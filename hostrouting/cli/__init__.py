@@ -1,21 +1,21 @@
-"""The operator's command line: `hostrouting`, or `python -m hostrouting`. A thin shell over the same functions.
+"""The operator's command line: `hostrouting`, or `python -m hostrouting`. A thin shell over the library's functions.
 
-command      a command as one record: name, help, options, what it answers; and what that is: an exit code, a document,
-             and the same in lines
-commands     the commands, a module each; all that is loaded for --help and for bad usage are their records
-parser       the command line and its help, made of these records
-entry_point  from arguments to an exit code: the one place that catches, prints and exits
+command      a command as one record: name, help, options and function; and its reply: an exit code, a document, and
+             the same in lines
+commands     the commands, one module each; only their records are loaded for --help and for bad usage
+parser       the command line and its help, made from these records
+entry_point  from arguments to an exit code: the only place that catches, prints and exits
 page         lines, tables and colours, as values; `terminal` writes them as far as the terminal can show them
-source       the kernel or the saved snapshot that is looked at, and the configuration
-reading      the bytes of what an argument names: a file, a pipe, standard input
-telling      a host that says what it is asked and told, for --verbose
+source       the kernel or the saved snapshot to read, and the configuration
+reading      the bytes of the file, pipe or standard input that an argument names
+telling      a host that logs each access, for --verbose
 failure      the exit code of an error, and its document
-schemas      the keys that several JSON documents have in common, with what they mean
-check        a check that was made, and its words; `remedy` has those for its repair, `cidr_map` draws a CIDR
-explanation  what there is to know about one packet's way
-host_status  what of ours is on a host, and the verdict on it, now and the last one
-run          a run of our tasks, as it would be and as it was
-gates        what is said of the gate
+schemas      the keys that several JSON documents have in common, with their meanings
+check        the result of a check, and its text; `remedy` has the text for its repair, `cidr_map` draws a CIDR
+explanation  the route of one packet: the facts
+host_status  what hostrouting has installed on a host, the verdict now, and the last one
+run          a run of our tasks: its preview and its result
+gates        the text about the gate
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ __all__ = ["main"]
 
 
 def main(argv: Sequence[str] | None = None, *, host: Callable[[], Host] | None = None) -> int:
-    """Carry out one command line, on this machine or another host; the exit code."""
-    # Nothing is loaded before this: Ctrl-C while modules load is an order to stop, as at any other moment.
+    """Carry out one command line, on this machine or another host; return the exit code."""
+    # Nothing is loaded before the `try`, so that Ctrl-C while modules load is handled here as well.
     try:
         from hostrouting.cli import entry_point  # noqa: PLC0415  see above
 
@@ -39,5 +39,5 @@ def main(argv: Sequence[str] | None = None, *, host: Callable[[], Host] | None =
     except KeyboardInterrupt:
         import sys  # noqa: PLC0415  any interpreter has it loaded already
 
-        print("hostrouting: interrupted", file=sys.stderr)  # noqa: T201  what writes it otherwise may not be loaded yet
-        return 130  # 128 and the number of SIGINT, as a shell says it
+        print("hostrouting: interrupted", file=sys.stderr)  # noqa: T201  the module that usually prints may not be loaded yet
+        return 130  # 128 plus the number of SIGINT, as in a shell

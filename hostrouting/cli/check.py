@@ -1,7 +1,7 @@
-"""A check that was made: by which configuration, what it found, and the lines in which that is told.
+"""The result of a check: its configuration, what it found, and the lines that show it.
 
-Here: the verdict in a sentence, the evidence as a table and maps, and what the verdict does not hold for. Not here:
-what to do about it (`remedy`).
+Here: the verdict in a sentence, the evidence as a table and maps, and which packets the verdict does not hold for. Not
+here: what to do about it (`remedy`).
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Check", "check_name", "make_check"]
 
-_BLOCKS = 3  # of one range are shown as blocks; more are shown as its ends
+_BLOCKS = 3  # a range of at most this many blocks is shown as blocks; others as first and last address
 _MAPS = 3
 _TONES: dict[str, Tone] = {"ok": "good", "overlap": "bad"}
 
 
 class Check:
-    """What was asked, what was found, and in which tables; nothing more is computed until it is asked for."""
+    """The configuration, the findings and the tables of a check; everything else is computed when it is needed."""
 
     def __init__(
         self,
@@ -61,22 +61,23 @@ class Check:
         start: str = "",
         gateway: IP | None = None,
     ) -> None:
-        """Keep all of them. `installed` is what the boot files say, and `start` the command that does it.
+        """Keep all of them.
 
-        `gateway` is the router that was named for the repair.
+        `installed` is the configuration in the boot files, `start` the command that installs its routes now, and
+        `gateway` the router that was given for the repair.
         """
         self.gateway = gateway
         self.found, self.fib, self.config, self.installed, self.start = found, found.fib, config, installed, start
 
     def document(self) -> dict[str, Any]:
-        """The check as the JSON value `hostrouting/check/1`; where the kernel surprises, that is among its notes."""
+        """The check as the JSON value `hostrouting/check/1`; the notes include the kernel's contradicting answers."""
         document = check_document(self.found.report, self.found.repair, mode=self.config.route_overlap.mode)
         notes = [*document["notes"], *self.found.surprises, *([self.candidates] if self.candidates else [])]
         return {**document, "verdict": self.found.verdict, "notes": notes}
 
     @classmethod
     def of(cls, snapshot: Snapshot, config: HostRoutingConfig, *, gateway: IP | None = None) -> Self:
-        """The check of a snapshot alone; no kernel is asked."""
+        """Check a snapshot, without asking a kernel."""
         fib, settings = Fib(snapshot), config.route_overlap
         cidrs = [Prefix.of(cidr) for cidr in settings.expected_cidrs]
         report = check_overlap(fib, cidrs, expected_devs=settings.expected_devs, allowed_devs=settings.allowed_devs)
@@ -85,7 +86,7 @@ class Check:
 
     @property
     def allowed_devs(self) -> tuple[str, ...]:
-        """The devices that carry a part of it and may, although they are not the expected ones."""
+        """The allowed devices that carry a part of the expected CIDRs."""
         report = self.found.report
         names = (
             it.label
@@ -97,9 +98,9 @@ class Check:
 
     @property
     def candidates(self) -> str:
-        """Without a default route, the devices that may be expected: those that are up and have an address; a sentence.
+        """A sentence: if there is no default route, the devices that are up and have an address.
 
-        Those that carry a part of the CIDRs are seldom it, and come last.
+        One of them may be the expected device. Devices that carry a part of the CIDRs rarely are, and come last.
         """
         report, snapshot = self.found.report, self.fib.snapshot
         if report.verdict != "no-default-route":
@@ -122,14 +123,14 @@ class Check:
 
     @property
     def repair_routes(self) -> tuple[Route, ...]:
-        """The repair as the kernel will have it: device and gateway filled in."""
+        """The routes of the repair, with device and gateway filled in."""
         wishes = self.found.repair.routes
         resolved = [resolve_route(wish, self.fib, protocol=self.config.protocol) for wish in wishes]
         return tuple(it for it in resolved if isinstance(it, Route))
 
     @cached_property
     def repaired(self) -> Fib | None:
-        """The host with the repair applied; None where there is no repair."""
+        """The host with the repair applied; None if there is no repair."""
         routes = self.repair_routes
         if not routes:
             return None
@@ -149,7 +150,7 @@ class Check:
         word = Painted(f"{verdict.upper()}:", _TONES.get(verdict, "warn"))
         if verdict == "no-default-route":
             instead = f"; there is {self.found.instead}" if self.found.instead.startswith("a ") else ""
-            return line(word, " there is no IPv4 default route, so nothing is known to be expected of ", cidrs, instead)
+            return line(word, " there is no IPv4 default route, so no device is expected for ", cidrs, instead)
         if verdict == "overlap":
             return line(word, " ", _who_goes_where(self), f", not by {devs}")
         if verdict == "undecided":
@@ -163,7 +164,7 @@ class Check:
         report = self.found.report
         if report.findings:
             yield line()
-            heads = ["escapes", "goes by", "route", "table", "owner", "rule"]
+            heads = ["escapes", "leaves by", "route", "table", "owner", "rule"]
             rows = [list(_row(finding)) for finding in report.findings[:SHOWN]]
             if len(report.cidrs) > 1:
                 heads = ["cidr", *heads]
@@ -172,7 +173,7 @@ class Check:
         yield from _maps(self, style, now)
 
     def limit_lines(self, *, advice: str) -> Iterator[Line]:
-        """What the answer holds for; without a default route the advice alone."""
+        """The lines that say which packets the verdict holds for; without a default route only `advice`."""
         if self.found.verdict == "no-default-route":
             yield line()
             yield line(f"{self.candidates[0].upper()}{self.candidates[1:]}.")
@@ -185,21 +186,21 @@ class Check:
             yield line(Painted(f"{text[0].upper()}{text[1:]}.", "warn"))
         if surprises:
             yield line(
-                "The kernel itself does not answer as its tables say:" if not self.found.restless else "It is unsure:"
+                "The kernel's answers differ from its tables:"
+                if not self.found.restless
+                else "This verdict is uncertain:"
             )
             yield from capped((line("  ", Painted(it, "warn")) for it in surprises[:SHOWN]), len(surprises))
         if not notes:
-            yield line(Painted("Holds for all IPv4 packets: no rule would have some of them judged otherwise.", "soft"))
+            yield line(Painted("Holds for all IPv4 packets: no rule treats some of them differently.", "soft"))
         else:
             yield line("Does not hold for all packets:")
             yield from capped((line("  ", Painted(note, "warn")) for note in notes[:SHOWN]), len(notes))
-        yield line(
-            Painted("It is about routing tables and rules; firewalls, IPsec and eBPF programs are not seen.", "soft")
-        )
+        yield line(Painted("Only routing tables and rules are checked, not firewalls, IPsec or eBPF programs.", "soft"))
 
 
 def make_check(arguments: argparse.Namespace, host: Callable[[], Host]) -> Check:
-    """Check what the arguments name."""
+    """Make the check that the arguments ask for."""
     here = arguments.config is None and arguments.snapshot is None
     installed = installed_config(host()) if here else None
     start = "" if installed is None else start_command(host())
@@ -212,19 +213,19 @@ def make_check(arguments: argparse.Namespace, host: Callable[[], Host]) -> Check
 
 
 def check_name(check: RouteOverlapConfig) -> str:
-    """What a check is for, and its mode."""
+    """A phrase that names a check: its CIDRs, devices and mode."""
     devs = f" by {spoken(check.expected_devs, last='or')}" if check.expected_devs else ""
     return f"{spoken(tuple(map(str, check.expected_cidrs)))}{devs} in {check.mode}"
 
 
 def _others(it: Check) -> str:
-    """What is said of the packets that are not plain: the first sentence, and how many more there are."""
+    """A clause about the packets that are treated differently: the first kind, and the number of other ranges."""
     notes = it.found.report.notes
     if not notes:
-        return "but the route tables changed all the while they were read"
+        return "but the route tables kept changing while they were read"
     note, decision = notes[0], notes[0].decision
-    devs = spoken(decision.devs) or "a device that is not known"
-    fate = f"leave by {devs}" if decision.goes_out else f"end as {decision.kind}"
+    devs = spoken(decision.devs) or "an unknown device"
+    fate = f"leave by {devs}" if decision.goes_out else f"do not leave ({decision.kind})"
     more = f", and {counted(len(notes) - 1, 'more range')} elsewhere" if len(notes) > 1 else ""
     return f"{packets_line(note.cases)} {fate}{more}"
 
@@ -233,16 +234,16 @@ def _who_goes_where(it: Check) -> str:
     findings = it.found.report.findings
     ways = list(dict.fromkeys(f"by {_devs(it)}" for it in findings if it.kind == "overlap"))
     nowhere = list(dict.fromkeys(it.kind.replace("-", " ") for it in findings if it.kind != "overlap"))
-    ways += [f"nowhere ({spoken(nowhere)})"] if nowhere else []
+    ways += [f"by no device ({spoken(nowhere)})"] if nowhere else []
     cidrs = list(dict.fromkeys(finding.cidr for finding in findings))
     whole = all(finding.first == finding.cidr.first and finding.last == finding.cidr.last for finding in findings)
     part = "" if whole else "a part of " if len(findings) == 1 else f"{len(findings):,} ranges of "
-    verb = "go" if len(cidrs) > 1 or len(findings) > 1 else "goes"
+    verb = "leave" if len(cidrs) > 1 or len(findings) > 1 else "leaves"
     return f"{part}{spoken([str(cidr) for cidr in cidrs])} {verb} {spoken(ways)}"
 
 
 def _devs(finding: Finding) -> str:
-    return spoken(finding.devs) or "a device that is not known"
+    return spoken(finding.devs) or "an unknown device"
 
 
 def _row(finding: Finding) -> Sequence[Piece]:
@@ -257,7 +258,7 @@ def _row(finding: Finding) -> Sequence[Piece]:
 
 
 def _range(finding: Finding) -> str:
-    """The range as blocks; as its ends where it takes too many."""
+    """The range as blocks; as first and last address if that would be too many."""
     blocks = finding.prefixes
     if len(blocks) <= _BLOCKS:
         return " ".join(map(str, blocks))

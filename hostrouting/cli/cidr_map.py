@@ -1,7 +1,7 @@
-"""A CIDR as a map: its ranges side by side, to scale, each labelled by the device that it leaves by.
+"""A CIDR as a map: its ranges side by side, to scale, each labelled with its outgoing device.
 
-Here: which segments there are, and how they are drawn in characters. Not here: which devices are expected, nor on
-what it is shown.
+Here: which segments there are, and how they are drawn in characters. Not here: which devices are expected, and writing
+to a terminal.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ _SAYS: dict[Judgement, str] = {
     "escape": "escapes",
 }
 _RANK: dict[Judgement, int] = {"escape": 2, "allowed": 1}
-_NAMES = 8  # so many devices are named below a map
+_NAMES = 8  # the number of devices that are named below a map
 _COLUMNS = (64, 32, 16)
 
 
 @attrs.frozen
 class Segment:
-    """A range of addresses, both ends included, that goes one way."""
+    """A range of addresses with one label and one judgement; both ends are included."""
 
     first: int
     last: int
@@ -57,7 +57,7 @@ class Segment:
 def segments_of(
     fib: Fib, cidr: Prefix, *, expected_devs: tuple[str, ...], allowed_devs: tuple[str, ...] = (), flow: Flow = PLAIN
 ) -> tuple[Segment, ...]:
-    """The CIDR in segments, neighbours that go the same way in one."""
+    """The CIDR as segments; adjacent ranges with the same label and judgement are one segment."""
     blocks = PodBlocks(fib, (cidr,), allowed_devs)
     strict = Judge(expected_devs, (), blocks=blocks)
     lenient = Judge(expected_devs, allowed_devs, blocks=blocks)
@@ -74,7 +74,7 @@ def segments_of(
 def draw_map(
     cidr: Prefix, rows: Sequence[tuple[str, Sequence[Segment]]], style: Style, *, mark: int | None = None
 ) -> Iterator[Line]:
-    """The CIDR drawn once for each row (a name and its segments), to one scale; `mark` is an address to point at."""
+    """The lines of a map: the CIDR once for each row (a name and its segments), to one scale; `mark` is an address."""
     size = cidr.last - cidr.first + 1
     margin = max(len(name) for name, _ in rows) + 5
     columns = next((it for it in _COLUMNS if it + margin + 1 <= style.width), _COLUMNS[-1])
@@ -90,7 +90,7 @@ def draw_map(
             pieces.append(Painted(text, _TONES[segment.judgement]))
             if not told:
                 unnamed[attrs.evolve(segment, first=0, last=0)] = None
-        # Those that have no column of their own are named all the same.
+        # Segments that are too narrow for a column are named in the legend.
         seen = {(it.label, it.judgement) for it in slots}
         hidden = (it for it in segments if it.judgement != "own" and (it.label, it.judgement) not in seen)
         unnamed |= {attrs.evolve(it, first=0, last=0): None for it in hidden}
@@ -107,12 +107,12 @@ def _scale(cidr: Prefix, columns: int) -> str:
     if size == 1:
         return "one address"
     if size < columns:
-        return f"an address is {columns // size} columns"
-    return f"a column is a /{cidr.length + columns.bit_length() - 1}"
+        return f"one address is {columns // size} columns"
+    return f"one column is a /{cidr.length + columns.bit_length() - 1}"
 
 
 def _axis(cidr: Prefix, columns: int) -> str:
-    """Where it begins, its middle and where it ends, as far as there is room and they are not the same."""
+    """The first, middle and last address, as far as there is room and they differ."""
     if cidr.first == cidr.last:
         return str(ip_at(cidr.family, cidr.first))
     first, last = str(ip_at(cidr.family, cidr.first)), str(ip_at(cidr.family, cidr.last))
@@ -124,7 +124,7 @@ def _axis(cidr: Prefix, columns: int) -> str:
 
 
 def _columns(cidr: Prefix, segments: Sequence[Segment], columns: int) -> list[Segment]:
-    """What each column shows: an escape that lies in it, however small; an allowed device; or what most of it is."""
+    """The segment for each column: an escape inside it, however small; else an allowed device; else the largest."""
     size, at, found = cidr.last - cidr.first + 1, 0, []
     for column in range(columns):
         low = cidr.first + column * size // columns
@@ -152,7 +152,7 @@ def _runs(slots: Sequence[Segment]) -> Iterator[tuple[Segment, int]]:
 
 
 def _bar(segment: Segment, length: int, style: Style) -> tuple[str, bool]:
-    """A run of columns, with its label where there is room for it."""
+    """The characters for a run of columns, and whether the label fits into them or is not needed."""
     fill = _FILLS[style.unicode][segment.judgement]
     if len(segment.label) + 2 > length:
         return fill * length, segment.judgement == "own"
@@ -160,7 +160,7 @@ def _bar(segment: Segment, length: int, style: Style) -> tuple[str, bool]:
 
 
 def _legend(judgements: dict[Judgement, None], unnamed: dict[Segment, None], style: Style) -> Iterator[Painted]:
-    """What each fill stands for, and the devices whose segment was too narrow for their name."""
+    """The meaning of each fill, and the devices whose segments were too narrow for their names."""
     for at, judgement in enumerate(it for it in _SAYS if it in judgements):
         labels = [it.label for it in unnamed if it.judgement == judgement]
         more = [f"{len(labels) - _NAMES:,} more"] if len(labels) > _NAMES else []

@@ -1,7 +1,7 @@
-"""A command as one record, what it answers, and the options that several take.
+"""A command as one record, its reply, and the options that several commands have.
 
-Here: what all commands have in common. Not here: any of them (`commands`, a module each), and how one is parsed and
-carried out (`parser`, `entry_point`). This is loaded for the help, so it loads nothing of ours itself.
+Here: what all commands have in common. Not here: the commands (`commands`, one module each), and how they are parsed
+and carried out (`parser`, `entry_point`). This module is loaded for the help, so it imports no other module of ours.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ FINE, FAILED, WRONG_INPUT, UNDECIDED = 0, 1, 2, 3
 
 
 class Command:
-    """What may be typed, what the help says of it, and what it answers. None of it changes.
+    """One command: its name, its help and the function that carries it out. Immutable.
 
-    `answer` gets the arguments and the way to this host; what it works with is loaded when it is called. `failing`
-    says what exit code 1 means; empty where it is never given. `keys` are those of the JSON document, below its root
-    and without `schema`, each with its meaning.
+    `answer` gets the arguments and a function that makes the host; it imports what it needs when it is called.
+    `failing` is the meaning of exit code 1; empty if the command never returns it. `keys` are the keys of the JSON
+    document, without `schema`, each with its meaning.
     """
 
     def __init__(
@@ -63,13 +63,13 @@ class Command:
         self.name, self.summary, self.more, self.failing, self.keys = name, summary, more, failing, keys
         self.answer, self.options = answer, options
         self.changes = changes
-        """Whether it takes root, for it changes a host or an image; the others look."""
+        """Whether it requires root because it changes a host or an image; the others only read."""
         self.takes_snapshot = takes_snapshot
-        """Whether it can look at a saved snapshot in the place of this host."""
+        """Whether it can read a saved snapshot instead of this host."""
         self.tells_progress = tells_progress
-        """Whether what is being done is told on standard error without --verbose."""
+        """Whether it logs its progress to standard error without --verbose."""
         self.needs_files = needs_files or changes
-        """Whether a file that cannot be read or written is a failure, and not an answer that is not known."""
+        """Whether a file that cannot be read or written is a failure; if not, the answer is only unknown."""
 
     @property
     def schema(self) -> str:
@@ -78,10 +78,10 @@ class Command:
 
 
 class Reply:
-    """An answer: its exit code, and the same thing as a document and as lines, made only when they are wanted.
+    """The reply of a command: an exit code, a document and lines; the latter two are made only when they are needed.
 
-    A document that is text is JSON already; without `lines` it is all there is. Why a run `failed` is told before
-    the lines.
+    A document that is a string is JSON already; without `lines` it is always printed. If a run `failed`, the reasons
+    are printed before the lines.
     """
 
     def __init__(
@@ -92,38 +92,38 @@ class Reply:
         *,
         failed: phases.Report | None = None,
     ) -> None:
-        """Nothing in it has been printed yet."""
+        """Keep all of it."""
         self.code, self.document, self.lines, self.failed = code, document, lines, failed
 
 
 def config_option(parser: argparse.ArgumentParser, *, required: bool = False) -> None:
-    """The configuration, by which it is judged or carried out."""
+    """The option for the configuration to check by or to apply."""
     parser.add_argument(
         "--config", metavar="FILE", required=required, help="the configuration, as JSON; - is standard input"
     )
 
 
 def devs_option(parser: argparse.ArgumentParser) -> None:
-    """The expected devices."""
-    told = "an expected device, in place of those of the IPv4 default route; may be given again"
+    """The option for the expected devices."""
+    told = "an expected device, instead of those of the IPv4 default route; may be repeated"
     parser.add_argument("--dev", dest="devs", metavar="DEV", action="append", default=[], help=told)
 
 
 def gateway_option(parser: argparse.ArgumentParser) -> None:
-    """The router by which a repair leads out."""
-    told = "the router on DEV that the repair leads to, in place of that of the default route"
+    """The option for the gateway of the repair."""
+    told = "the router on DEV that the repair uses, instead of that of the default route"
     parser.add_argument("--gateway", metavar="ADDRESS", help=told)
 
 
 def wait_option(parser: argparse.ArgumentParser, told: str = "how long to wait", *, installs: bool = False) -> None:
-    """How long to wait for what is missing; with `installs`, the boot scripts are told to wait as long."""
-    default = "as the boot scripts here do, else 30; they wait 60 at most" if installs else "0"
+    """The option for the time to wait; with `installs`, it is also the time that the boot scripts wait."""
+    default = "as in the installed boot scripts, or 30; the boot scripts wait at most 60" if installs else "0"
     parser.add_argument(
         "--wait",
         metavar="SECONDS",
         type=_seconds,
         default=None if installs else 0.0,
-        help=f"{told} for a default route or a device that is not there yet (default: {default})",
+        help=f"{told} for a default route or a device that does not exist yet (default: {default})",
     )
 
 
@@ -131,7 +131,7 @@ def _seconds(text: str) -> float:
     try:
         seconds = float(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds, such as 30") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds, such as 30") from None
     if not 0 <= seconds <= 86_400:
         raise argparse.ArgumentTypeError(f"{text} is not between 0 and 86400")
     return seconds

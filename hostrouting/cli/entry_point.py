@@ -1,7 +1,7 @@
-"""From arguments to an exit code: parse first, have the command answer then, and say what went wrong.
+"""From arguments to an exit code: parse, carry out the command, print the reply or the error.
 
-Here: the one place that catches, prints and decides on the exit code. Not here: anything about routing. Until the
-arguments are parsed, nothing is loaded but argparse and the records of the commands.
+Here: the only place that catches, prints and decides on the exit code. Not here: anything about routing. Until the
+arguments are parsed, only argparse and the records of the commands are loaded.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
-_INTERRUPTED = 130  # 128 and the number of SIGINT, as a shell says it
+_INTERRUPTED = 130  # 128 plus the number of SIGINT, as in a shell
 
 
 def main(argv: Sequence[str] | None = None, *, host: Callable[[], Host] | None = None) -> int:
-    """Carry out one command line, on this machine or another host; the exit code."""
+    """Carry out one command line, on this machine or another host; return the exit code."""
     if isinstance(argv, str):
-        raise TypeError(f"main takes the words of a command line as a list, not {argv!r}; write {argv.split()!r}")
+        raise TypeError(f"main takes the arguments as a list, not as the string {argv!r}; write {argv.split()!r}")
     if host is not None and not callable(host):
-        raise TypeError(f"main takes host= as a function that makes one, not a {type(host).__name__}; write lambda: …")
+        raise TypeError(f"main takes as host= a function that makes one, not a {type(host).__name__}; write lambda: …")
     words = sys.argv[1:] if argv is None else argv
     foreign = foreign_phases()
     if foreign is not None and "--version" in words:
@@ -60,11 +60,11 @@ def _carried_out(words: Sequence[str], host: Callable[[], Host] | None, foreign:
             _say()
         raise
     if foreign is not None:
-        from hostrouting.cli.failure import document_of  # noqa: PLC0415  only a fault pays for it
+        from hostrouting.cli.failure import document_of  # noqa: PLC0415  imported only for an error
 
         return _refused(foreign, f"{_json(document_of(foreign))}\n" if arguments.json else "")
     if host is None:
-        from hostrouting.host import Host  # noqa: PLC0415  parse first, import later
+        from hostrouting.host import Host  # noqa: PLC0415  imported after parsing
 
         host = Host.local
     from hostrouting.cli.terminal import log_to_stderr  # noqa: PLC0415  as above
@@ -74,7 +74,7 @@ def _carried_out(words: Sequence[str], host: Callable[[], Host] | None, foreign:
     try:
         reply = command.answer(arguments, _telling(arguments, host) if arguments.verbose else host)
         shown = _rendered(reply, as_json=arguments.json)
-    except Exception as error:  # noqa: BLE001  whatever it is, the exit code must not be taken for a verdict
+    except Exception as error:  # noqa: BLE001  the exit code of any error must differ from that of a verdict
         code, shown = _failed(error, needs_files=command.needs_files, as_json=arguments.json)
         return _answered(code, shown)
     return _answered(reply.code, shown)
@@ -92,7 +92,7 @@ def _unwritten() -> bool:
 
 
 def _telling(arguments: argparse.Namespace, host: Callable[[], Host]) -> Callable[[], Host]:
-    """The way to a host that says what is done with it, for --verbose."""
+    """A function that makes a host which logs each access, for --verbose."""
     from hostrouting.cli.telling import tell_sources, telling  # noqa: PLC0415  as above
 
     tell_sources(arguments)
@@ -100,20 +100,20 @@ def _telling(arguments: argparse.Namespace, host: Callable[[], Host]) -> Callabl
 
 
 def _refused(foreign: ForeignPhases, answer: str) -> int:
-    """The exit code where the runner is another project's: it is said with the standard library alone."""
+    """Print the error, using only the standard library, and return the exit code, if `phases` is another project's."""
     sys.stdout.write(answer)
     sys.stderr.write(f"hostrouting: {foreign}\n")
     return 3
 
 
 def _complaint(error: str, message: str) -> Callable[[Terminal], None]:
-    """The JSON value `hostrouting/error/1` of what is no exception of ours, ready to be written."""
+    """A function that writes `hostrouting/error/1` for an error that is not one of our exceptions."""
     document = {"schema": "hostrouting/error/1", "error": error, "message": message, "faults": []}
     return lambda terminal: terminal.write_json(_json(document))
 
 
 def _rendered(reply: Reply, *, as_json: bool) -> Callable[[Terminal], None]:
-    """The answer, ready to be written: all that can fail in making it has been made."""
+    """A function that writes the reply. The document is made before, because that can fail."""
     if as_json or reply.lines is None:
         document = reply.document()
         text = document if isinstance(document, str) else _json(document)
@@ -123,7 +123,7 @@ def _rendered(reply: Reply, *, as_json: bool) -> Callable[[Terminal], None]:
 
 
 def _answered(code: int, write: Callable[[Terminal], None]) -> int:
-    """The exit code, once the answer is written; another when it could not be."""
+    """Write the answer and return the exit code; not 0 if it could not be written."""
     from hostrouting.cli.terminal import Terminal  # noqa: PLC0415  as above
 
     try:
@@ -135,14 +135,14 @@ def _answered(code: int, write: Callable[[Terminal], None]) -> int:
 
 
 def _failed(error: Exception, *, needs_files: bool, as_json: bool) -> tuple[int, Callable[[Terminal], None]]:
-    """What went wrong is said on standard error; to a program also as its document."""
+    """Print the error to standard error; return the exit code and a function that writes the JSON document."""
     from hostrouting.cli.failure import code_of, document_of  # noqa: PLC0415  as above
     from hostrouting.errors import HostRoutingError  # noqa: PLC0415  as above
 
     if not isinstance(error, HostRoutingError):
         from traceback import format_exception  # noqa: PLC0415  only a bug needs it
 
-        _say("this is a bug in hostrouting, please report it with what follows", *format_exception(error))
+        _say("this is a bug in hostrouting, please report it with the following text", *format_exception(error))
     else:
         _say(*_words_of(error))
     text = _json(document_of(error)) if as_json else ""
@@ -150,7 +150,7 @@ def _failed(error: Exception, *, needs_files: bool, as_json: bool) -> tuple[int,
 
 
 def _words_of(error: BaseException) -> Iterator[str]:
-    """The error in an operator's words, and what he can do all the same."""
+    """The message of the error, and which commands work anyway."""
     from hostrouting.cli.failure import is_denied  # noqa: PLC0415  as above
     from hostrouting.errors import ConfigError, NetlinkUnavailable  # noqa: PLC0415  as above
 
@@ -168,11 +168,11 @@ def _words_of(error: BaseException) -> Iterator[str]:
 
 
 def _why_failed(report: phases.Report) -> Iterator[Line]:
-    """Why a run failed: each failure once, and what can be done all the same."""
+    """Why a run failed: each failure once, and which commands work anyway."""
     from hostrouting.cli.failure import errors_in  # noqa: PLC0415  as above
 
     if not report.failures:
-        yield line(Painted("STOPPED:", "warn"), f" {report.reason or 'it was told to stop'}")
+        yield line(Painted("STOPPED:", "warn"), f" {report.reason or 'it was stopped'}")
     for error in (error for failure in report.failures for error in errors_in(failure.error)):
         first, *others = _words_of(error)
         yield line(Painted("FAILED:", "bad"), f" {first}")
@@ -192,6 +192,6 @@ def _say(*paragraphs: str) -> None:
 
 
 def _json(document: object) -> str:
-    import json  # noqa: PLC0415  only where it is wanted
+    import json  # noqa: PLC0415  imported only with --json
 
     return json.dumps(document, indent=2)

@@ -1,7 +1,7 @@
-"""What there is to know about one packet's way: the trace, the state of its devices, and what becomes of the replies.
+"""The route of one packet: the trace, the state of the devices, and whether replies are dropped.
 
-Here: facts, found by pure functions, and the same as plain values. Not here: the sentences and the table in which they
-are told (`commands.explain`).
+Here: facts, found by pure functions, and the same as plain values. Not here: the sentences and tables that show them
+(`commands.explain`).
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
 
 __all__ = ["Explanation", "explain", "explain_document"]
 
-_STRICT = 1  # rp_filter: what comes in by another device than the way back is dropped
-# The lengths between which the neighbourhood that is drawn lies, and the one that it has where there is no route or a
-# wide one.
+_STRICT = 1  # rp_filter: a packet is dropped if the route back to its source leaves by another device
+# The block around the address that is drawn: its minimum and maximum prefix length, and the length if there is no route
+# or one with a shorter prefix than the minimum.
 _LENGTHS = {IPV4: (8, 24, 16), IPV6: (32, 64, 64)}
 
 
 @attrs.frozen
 class Explanation:
-    """One packet's way, and what it depends on.
+    """The route of one packet, and the facts that it depends on.
 
-    `links` are the devices by which it may leave, as far as they are there; `source` is the address of the host's
-    own that the route came with; `outbound` are the devices that are expected, which are those of the default route
-    unless others were `named`; `strict` those that drop what comes
-    in from this address, for the way back to it is another; `variants` are the packets that go another way.
+    `links` are the existing devices that it may leave by. `source` is the address of this host for which the kernel
+    added the route. `outbound` are the expected devices: those of the default route unless others were `named`.
+    `strict` are the devices that drop packets from this address, because the route back leaves by another device.
+    `variants` are the packets that are treated differently.
     """
 
     trace: Trace
@@ -49,20 +49,20 @@ class Explanation:
     strict: tuple[str, ...]
     variants: tuple[Variant, ...]
     unexplained: bool
-    """Whether the route says that it is the kernel's, and no address of its device explains it."""
+    """Whether the route has proto kernel although no address of its device explains it."""
     own_block: bool
-    """Whether it is refused because it is for a pod block of this host's own."""
+    """Whether it is refused because its destination is in one of this host's own pod blocks."""
     around: Prefix
-    """The block of the deciding route about the address, or a smaller or larger one where that says more."""
+    """The block to draw around the address: the deciding route's, or a smaller or larger one if that is clearer."""
 
     @property
     def goes_out(self) -> bool:
-        """Whether it leaves by a device, so that it matters by which."""
+        """Whether it leaves by a device."""
         return goes_out(self.trace.kind, self.trace.route)
 
     @property
     def as_expected(self) -> bool | None:
-        """Whether it leaves by the expected devices, or stays here as it should; None where none are expected."""
+        """Whether it leaves by the expected devices, or correctly stays here; None if no devices are expected."""
         if self.own_block or is_own(self.trace.kind, self.trace.route):
             return True
         if not self.outbound:
@@ -78,9 +78,9 @@ def explain(
     expected: tuple[str, ...] = (),
     allowed: tuple[str, ...] = (),
 ) -> Explanation:
-    """Explain the way of a packet of which `flow` is known.
+    """Explain the route of a packet; `flow` is what is known about it.
 
-    `expected` are the devices that IPv4 is to leave by, `allowed` the patterns of those that may carry a part of it.
+    `expected` are the expected devices for IPv4, `allowed` the patterns of the allowed devices.
     """
     fib = Fib(snapshot)
     trace = trace_route(snapshot, destination, flow)
@@ -102,7 +102,7 @@ def explain(
 
 
 def _source(snapshot: Snapshot, trace: Trace) -> Address | None:
-    """The address with which a connected route came to be."""
+    """The address for which the kernel added a connected route."""
     route = trace.route
     if route is None or route.table == TABLE_LOCAL or any(leg.gateway for leg in route.legs):
         return None
@@ -118,7 +118,7 @@ def _source(snapshot: Snapshot, trace: Trace) -> Address | None:
 
 
 def _strict(snapshot: Snapshot, fib: Fib, destination: IP) -> tuple[str, ...]:
-    """The devices that drop what comes in from the address, because the way back to it is another."""
+    """The devices that drop packets from the address, because the route back leaves by another device."""
     if destination.version != IPV4:
         return ()
     back = fib.lookup(destination, PLAIN)
@@ -136,7 +136,7 @@ def _around(trace: Trace, family: int) -> Prefix:
 
 
 def explain_document(it: Explanation) -> dict[str, Any]:
-    """The explanation as the JSON value `hostrouting/explain/1`, but for what the kernel itself answers."""
+    """The explanation as the JSON value `hostrouting/explain/1`, without the kernel's own answer."""
     trace = it.trace
     return {
         "schema": "hostrouting/explain/1",

@@ -1,7 +1,7 @@
-"""What an error means: the exit code, and the document for a program.
+"""The exit code of an error, and its JSON document.
 
-Here: one table from errors to codes. Not here: the errors' own sentences (`hostrouting.errors`), and what an operator
-can do all the same (`entry_point`).
+Here: one table from errors to codes. Not here: the messages of the errors (`hostrouting.errors`), and which commands
+work anyway (`entry_point`).
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ _DENIED = {errno.EACCES, errno.EPERM}
 
 
 def code_of(error: BaseException, *, needs_files: bool = True) -> int:
-    """What a program exits with for this error; of several, what failed is above what could not be decided.
+    """The exit code for this error; in a group of errors, a failure takes precedence over an undecided result.
 
-    For a command that needs no files, one that cannot be read is an answer that it does not have, and not a bad one.
+    For a command that needs no files, an unreadable file means that the answer is unknown, not that the command failed.
     """
     if not needs_files and isinstance(error, FileError):
         return UNDECIDED
@@ -63,7 +63,7 @@ def code_of(error: BaseException, *, needs_files: bool = True) -> int:
 
 
 def errors_in(error: BaseException) -> tuple[BaseException, ...]:
-    """The errors that this one stands for, each sentence once: a group's words are those of what is in it."""
+    """The errors to print for this one, each message once; a group is replaced by its members."""
     if not (parts := _errors_in_group(error)):
         return (error,)
     found = {str(leaf): leaf for one in reversed(parts) for leaf in reversed(errors_in(one))}
@@ -91,12 +91,12 @@ def document_of(error: BaseException) -> dict[str, Any]:
 
 
 def _is_unknown(error: RouteOverlapError) -> bool:
-    """Whether nothing was found to escape, for there was no default route to judge by."""
+    """Whether the check was not possible because there was no default route."""
     return getattr(getattr(error, "report", None), "verdict", "") == "no-default-route"
 
 
 def is_denied(error: BaseException | None) -> bool:
-    """Whether it is, or comes from, a lack of privilege."""
+    """Whether the error is "permission denied", or was caused by it."""
     if error is None:
         return False
     denied = isinstance(error, NotPermitted | NftNotPermitted | EbtablesNotPermitted) or (

@@ -1,4 +1,4 @@
-"""What the commands say of the gate: whether a machine can start without being judged, or cannot start at all."""
+"""The text about the gate: whether machines can start without a check, or cannot start."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ __all__ = ["after_a_failure", "gate_document", "gate_lines", "looked_at_gate"]
 
 
 def looked_at_gate(host: Host) -> GateState:
-    """The gate as it is. What cannot be found out counts as an opening, for it may be one."""
+    """The state of the gate. If it cannot be determined, that counts as an opening, because there may be one."""
     try:
         return find_gate_state(host)
     except (FileError, ManagerError) as error:
-        return GateState(openings=(f"whether the gate is in force cannot be found out: {error}",))
+        return GateState(openings=(f"whether machines are checked before they start is not known: {error}",))
 
 
 def gate_document(gate: GateState) -> dict[str, Any]:
@@ -31,7 +31,7 @@ def gate_document(gate: GateState) -> dict[str, Any]:
 
 
 def gate_lines(gate: GateState) -> Iterator[Line]:
-    """What opens the gate, and what keeps it shut; nothing where it judges every machine."""
+    """What lets machines start without a check, and what keeps them from starting; no lines if neither applies."""
     for title, sentences in (
         ("Machines start unchecked:", gate.openings),
         ("No machine starts:", gate.bars),
@@ -43,10 +43,10 @@ def gate_lines(gate: GateState) -> Iterator[Line]:
 
 
 def after_a_failure(gate: GateState) -> Line:
-    """Whether a machine starts now, in one line: the last of a run that failed."""
+    """The last line of a run that failed: whether a machine can start now."""
     if gate.openings or not gate.is_up:
-        why = gate.openings[0] if gate.openings else "the gate is not up"
-        ways = f"keep machines from starting with: {gate.hold}; or mend this and apply again"
+        why = gate.openings[0] if gate.openings else "the drop-in that makes machines wait for the check is missing"
+        ways = f"keep machines from starting with: {gate.hold}; or fix this and apply again"
         return line(Painted("A machine that is started now is NOT held back:", "bad"), f" {why}; {ways}")
     if gate.bars:
         return line(Painted("No machine starts now:", "warn"), f" {gate.bars[0]}")

@@ -1,6 +1,6 @@
-"""What `status` finds out: what of ours is on a host, whether it is in force, the verdict now and the last one.
+"""The facts that `status` shows: what hostrouting has installed, whether it is in force, the verdict now and the last.
 
-Here: facts, each question asked once, and the exit code that they mean. Not here: how a host is judged
+Here: collecting the facts, each once, and the exit code that follows. Not here: how a host is checked
 (`hostrouting.examination`), and sentences (`commands.status`).
 """
 
@@ -43,35 +43,35 @@ __all__ = ["HostStatus", "LastCheck", "Now", "find_status"]
 T = TypeVar("T")
 
 _ROUTES, _CHECK = "static-routes", "check-route-overlap"
-"""The steps of the gate."""
+"""The names of the gate's steps."""
 
 _REFUSING = {"overlap", "no-default-route"}
-"""The verdicts with which the unit of a STRICT check fails."""
+"""The verdicts that make the unit of a STRICT check fail."""
 _VERDICTS = {"ok", "overlap", "undecided", "no-default-route"}
 
 
 @attrs.frozen(kw_only=True)
 class Now:
-    """The verdict on a host as it is now."""
+    """The verdict on the present state of a host."""
 
     check: Check
     named: bool
-    """Whether it was judged by the configuration that was named; else by what is installed."""
+    """Whether the check used the configuration that was given; if not, the installed one."""
     installed: RouteOverlapConfig | None
-    """The check that is installed, if there is one."""
+    """The installed check, if there is one."""
     gated: bool
-    """Whether machines wait for that one."""
+    """Whether machines wait for the installed check."""
     heals: bool
-    """Whether the installed routes, which come before the check when a machine starts, close what escapes now."""
+    """Whether the installed routes close the present escapes; they are added before the check when a machine starts."""
 
     @property
     def verdict(self) -> str:
-        """As `check` has it."""
+        """The verdict of `check`."""
         return self.check.found.verdict
 
     @property
     def is_installed(self) -> bool:
-        """Whether it was judged as the installed check judges."""
+        """Whether the settings of `check` are those of the installed check."""
         return self.check.config.route_overlap == self.installed
 
     @property
@@ -82,14 +82,14 @@ class Now:
 
 @attrs.frozen
 class LastCheck:
-    """What the last check said: its verdict, its findings as in the JSON of a check, and when it was."""
+    """The result of the last check: its verdict, its findings as in the JSON of a check, and its time."""
 
     verdict: str
     findings: tuple[dict[str, Any], ...]
     at: str
 
     def is_out_of_date(self, now: Now | None) -> bool | None:
-        """Whether the answer is another one now; None where nothing can be compared with it."""
+        """Whether the result would be different now; None if there is nothing to compare it with."""
         if now is None or not now.is_installed:
             return None
         return (self.verdict, list(self.findings)) != (now.verdict, now.check.document()["findings"])
@@ -97,54 +97,54 @@ class LastCheck:
 
 @attrs.frozen(kw_only=True)
 class HostStatus:
-    """What was found. `troubles` are the questions that could not be answered, each in a sentence."""
+    """The facts. `troubles` are those that could not be determined, each as a sentence."""
 
     routes: tuple[Route, ...]
     wanted: int
     missing: tuple[str, ...]
     contested: tuple[Step, ...]
-    """Those of the missing ones that cannot be had, for somebody else has a route there."""
+    """The missing routes that cannot be added because routes that are not ours hold their keys."""
     start: str
-    """The command by which those that can be had are installed."""
+    """The command that installs the others."""
     default: Route | None
     files: tuple[str, ...]
     gate: GateState
-    """Whether machines are held back."""
+    """Whether machines are checked before they start."""
     lasting: bool
-    """Whether the script that brings the routes back is there."""
+    """Whether the script that adds the routes at boot exists."""
     checking: bool
     """Whether machines wait for a check."""
     holding: bool
     """Whether machines wait for these routes."""
     units: tuple[tuple[str, UnitState], ...]
     layout: HostLayout
-    """Which of the units makes the check."""
+    """The names of the units."""
     manager: bool
     now: Now | None
-    """None where there is nothing to judge by, or it could not be judged."""
+    """None if nothing is expected, or if the check was not possible."""
     last: LastCheck | None
-    """None where there was no check since the host booted."""
+    """None if there was no check since the host booted."""
     troubles: tuple[str, ...]
     standings: Standings = attrs.field(factory=Standings)
-    """How the work of the other tasks stands."""
+    """The state of the other tasks."""
 
     @property
     def installed(self) -> bool:
-        """Whether anything of ours is here."""
+        """Whether the host has any of our routes or files."""
         return bool(self.routes or self.files)
 
     @property
     def fleeting(self) -> bool:
-        """Whether the routes are gone after the next boot."""
+        """Whether the routes will be missing after the next boot."""
         return bool(self.routes) and not self.lasting
 
     @property
     def failed(self) -> tuple[str, ...]:
-        """The units whose last run failed, without those whose failure says nothing of the host as it is now."""
+        """The units whose last run failed, without those whose failure no longer applies."""
         return tuple(unit for unit, state in self.units if not state.ok and not self._is_past(unit, state))
 
     def _is_past(self, unit: str, state: UnitState) -> bool:
-        """Whether a unit failed for a reason that was judged anew: the routes that are there, the verdict now."""
+        """Whether a unit failed for a reason that other facts cover by now: the present routes, or the verdict now."""
         has_refused = (state.result, state.status) == ("exit-code", 1)
         if unit == self.layout.gate_unit:
             return has_refused and self._explains_a_refusal
@@ -157,24 +157,24 @@ class HostStatus:
 
     @property
     def _explains_a_refusal(self) -> bool:
-        """Whether what is known says why the gate refused a machine: the routes, the verdict now, or the one then."""
+        """Whether the facts explain why the gate refused a machine: the routes, the verdict now or the last one."""
         verdicts = {it.verdict for it in (self.now, self.last) if it is not None}
         refusals = self.missing or self.contested or self.gate.bars or self.standings.faults
         return bool(refusals or verdicts & _REFUSING)
 
     @property
     def heals(self) -> bool:
-        """Whether what escapes now is closed when a machine starts, by installed routes that come before the check."""
+        """Whether the next start of a machine closes the present escapes, by adding the installed routes first."""
         return self.now is not None and self.now.in_force and self.now.heals and not self.failed and not self.gate.bars
 
     @property
     def is_adrift(self) -> bool:
-        """Whether the last check found something wrong, and nothing tells whether that is so now."""
+        """Whether the last check was not ok, and there is no check now to confirm or correct it."""
         return self.now is None and self.last is not None and self.last.verdict != "ok"
 
     @property
     def code(self) -> int:
-        """What a program exits with for it. What the last check said does not count, only what is so now."""
+        """The exit code. It depends on the present state only, not on the result of the last check."""
         verdict = "" if self.now is None else self.now.verdict
         is_wrong = self.failed or self.missing or self.gate.bars or self.gate.openings or self.fleeting
         is_wrong = is_wrong or not self.standings.are_right
@@ -185,7 +185,7 @@ class HostStatus:
 
 
 def find_status(host: Host, config: HostRoutingConfig, *, named: bool) -> HostStatus:
-    """Everything that can be found out; one question that fails does not keep the others from being asked."""
+    """Collect all facts; one that cannot be determined is added to `troubles`, and the others are still collected."""
     troubles: list[str] = []
     routes: tuple[Route, ...] = ()
     default: Route | None = None
@@ -199,7 +199,7 @@ def find_status(host: Host, config: HostRoutingConfig, *, named: bool) -> HostSt
     installed = _asked(troubles, "the installed script", lambda: installed_config(host))
     lost = installed is None or not installed.route_overlap.expected_cidrs
     if lost and checking and files.is_there(layout.check_script_path):
-        told = f"{layout.check_script_path} is not as we wrote it; write it anew with: hostrouting apply"
+        told = f"{layout.check_script_path} is not as hostrouting wrote it; write it again with: hostrouting apply"
         troubles.append(f"the installed check: {told}")
     wanted = config if named else installed or config
     holding = _ROUTES in asked and installed is not None and wanted_routes(wanted) == wanted_routes(installed)
@@ -246,9 +246,9 @@ def find_status(host: Host, config: HostRoutingConfig, *, named: bool) -> HostSt
 def _judge(
     backend: RouteBackend, config: HostRoutingConfig, installed: HostRoutingConfig | None, *, gated: bool
 ) -> Now | None:
-    """Check the host by the configuration that was named, or by what is installed where that expects nothing.
+    """Check the host by the given configuration, or by the installed one if the given one has no expected CIDRs.
 
-    None where neither expects anything. `gated` is whether machines wait for the installed check.
+    None if neither has expected CIDRs. `gated`: whether machines wait for the installed check.
     """
     settings = None if installed is None else installed.route_overlap
     named = bool(config.route_overlap.expected_cidrs)
@@ -273,7 +273,7 @@ def _heals(snapshot: Snapshot, installed: HostRoutingConfig, by: HostRoutingConf
 
 
 def _asked(troubles: list[str], what: str, question: Callable[[], T]) -> T | None:
-    """The answer, or a trouble more, unless the same one is there."""
+    """The answer; or None, after adding the error to `troubles` unless it is already there."""
     try:
         return question()
     except (FileError, ManagerError) as error:
@@ -283,7 +283,7 @@ def _asked(troubles: list[str], what: str, question: Callable[[], T]) -> T | Non
 
 
 def _units_of(host: Host) -> tuple[tuple[str, UnitState], ...]:
-    """The state of each unit of ours, in the order in which they run."""
+    """The state of each of our units, in the order in which they run."""
     manager, layout = host.manager, host.layout
     if manager is None or not manager.is_running():
         return ()
@@ -293,7 +293,7 @@ def _units_of(host: Host) -> tuple[tuple[str, UnitState], ...]:
 
 
 def _files_of(host: Host, config: HostRoutingConfig, troubles: list[str]) -> tuple[str, ...]:
-    """The files of ours, without those under /run."""
+    """Our files, without those under /run."""
     found: set[str] = set()
     for look in (Gate(host).present, *(task.paths for task in Configure(config, host=host).subtasks)):
         found.update(_asked(troubles, "the files", look) or ())
@@ -302,23 +302,23 @@ def _files_of(host: Host, config: HostRoutingConfig, troubles: list[str]) -> tup
 
 
 def _missing(plan: RoutePlan) -> Iterator[str]:
-    """The routes that are wanted and not there, or not as they are wanted."""
+    """The wanted routes that do not exist, or are different."""
     yield from (str(step.route) for step in (*plan.changes, *plan.conflicts) if step.action != "delete")
     yield from map(str, plan.pending)
 
 
 def _find_last_check(host: Host) -> LastCheck | None:
-    """What the last check left; None where there was none. FileError for what is no report of a check."""
+    """The result that the last check wrote; None if there was none. Raises FileError if the file is not a report."""
     path = host.layout.report_path
     if (text := host.files.read(path)) is None:
         return None
     if host.files.is_frozen(path):
-        reason = "is on a read-only file system, and may be of an earlier check; remount that writable"
+        reason = "is on a read-only file system, so it may be from an earlier check; remount the file system writable"
         raise FileError(f"{path} {reason}", path=path)
     document = _parsed(text)
     verdict, findings = document.get("verdict"), document.get("findings", [])
     if not isinstance(verdict, str) or verdict not in _VERDICTS or not isinstance(findings, list):
-        raise FileError(f"{path} is no report of a check; write it anew with: hostrouting apply", path=path)
+        raise FileError(f"{path} is not a report of a check; write it again with: hostrouting apply", path=path)
     return LastCheck(verdict, tuple(findings), _when(host.files.modified(path)))
 
 
@@ -331,7 +331,7 @@ def _parsed(text: str) -> dict[str, Any]:
 
 
 def _when(seconds: float | None) -> str:
-    from datetime import datetime, timezone  # noqa: PLC0415  only where there was a check
+    from datetime import datetime, timezone  # noqa: PLC0415  imported only if there was a check
 
     if seconds is None:
         return ""

@@ -1,7 +1,7 @@
-"""Lines, tables and colours as values: what an answer looks like, before anyone knows on what it is shown.
+"""Lines, tables and colours as values, independent of the terminal that shows them.
 
-Here: pieces of text with a tone, and columns that align. Not here: what a terminal can show (`terminal`). Commands are
-loaded for the help, and this with them: so it loads nothing itself.
+Here: pieces of text with a tone, and columns that align. Not here: what a terminal can show (`terminal`). The commands
+are loaded for the help, and this module with them, so it imports nothing itself.
 """
 
 from __future__ import annotations
@@ -31,31 +31,31 @@ Piece: TypeAlias = "str | Painted"
 Line: TypeAlias = "tuple[Painted, ...]"
 
 SHOWN = 20
-"""So many of one kind are shown; the JSON has all of them."""
+"""The number of items of one kind that are shown; the JSON has all of them."""
 
 
 class Painted:
-    """A piece of text in a tone."""
+    """A piece of text in a tone. Immutable."""
 
     __slots__ = ("text", "tone")
 
     def __init__(self, text: str, tone: Tone) -> None:
-        """Neither changes."""
+        """Keep both."""
         self.text, self.tone = text, tone
 
 
 class Style:
-    """What the place where it is shown can show."""
+    """What the output can show: its width, and whether it can show Unicode. Immutable."""
 
     __slots__ = ("unicode", "width")
 
     def __init__(self, width: int = 80, *, unicode: bool = True) -> None:
-        """Neither changes."""
+        """Keep both."""
         self.width, self.unicode = width, unicode
 
 
 def line(*pieces: Piece) -> Line:
-    """A line of these pieces; nothing in them can steer a terminal, nor begin another line."""
+    """A line of these pieces; control characters and line breaks in them are escaped."""
     from phases.text import escaped  # noqa: PLC0415  see the module
 
     return tuple(
@@ -64,12 +64,12 @@ def line(*pieces: Piece) -> Line:
 
 
 def plain(shown: Line) -> str:
-    """The line's text alone."""
+    """The text of the line, without tones."""
     return "".join(it.text for it in shown)
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[Piece]], *, indent: str = "  ") -> Iterator[Line]:
-    """The rows under their heads, in columns that align."""
+    """The rows under their headings, in aligned columns."""
     cells = [[Painted(head.upper(), "soft") for head in heads], *([_painted(it) for it in row] for row in rows)]
     widths = [max(len(row[column].text) for row in cells) for column in range(len(heads))]
     for row in cells:
@@ -83,19 +83,19 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[Piece]], *, indent: str 
 
 
 def capped(lines: Iterable[Line], total: int, *, where: str = "--json shows all") -> Iterator[Line]:
-    """The lines of the first of `total` things, and how many are not shown."""
+    """The lines for the first of `total` items, and one that counts the items that are not shown."""
     yield from lines
     if total > SHOWN:
         yield line("  ", Painted(f"… and {total - SHOWN:,} more; {where}", "soft"))
 
 
 def counted(count: int, noun: str) -> str:
-    """`1 route`, `1,000 routes`."""
+    """A number with its noun: `1 route`, `1,000 routes`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def spoken(words: Sequence[str], *, most: int = 4, last: str = "and") -> str:
-    """Words as one says them, with `last` before the last; of many, the first ones."""
+    """The words as a phrase, with `last` before the last one; the first `most` are named, the others counted."""
     shown = list(words[:most]) + ([f"{len(words) - most:,} more"] if len(words) > most else [])
     return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} {last} {shown[-1]}" if shown else ""
 

@@ -1,6 +1,6 @@
-"""The command line and its help, made of the records in `commands`; loads nothing of ours but those.
+"""The command line and its help, made from the records in `commands`; imports hardly anything else.
 
-Here: what all commands' help has in common. Not here: a command's own options and words.
+Here: what the help of all commands has in common. Not here: the options and texts of one command.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _CODES = """\
 exit codes:
   0  {fine}
 {wrong}  2  bad input: the command line, the configuration or the snapshot
-  3  it cannot be decided: not permitted, no netlink, no default route
+  3  undecided: permission denied, no netlink, no default route
 """
 
 
 class Misused(SystemExit):
-    """The command line cannot be used, and standard error says so already. `message` is what is wrong with it."""
+    """The command line is invalid. The error is already on standard error; `message` is its text."""
 
     def __init__(self, message: str) -> None:
         """Keep the message."""
@@ -38,7 +38,7 @@ class Misused(SystemExit):
 
 class _Parser(argparse.ArgumentParser):
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
-        # Of a command, argparse leaves what is unknown to the parser above, whose usage says nothing of it.
+        # argparse would leave a command's unknown arguments to the main parser, whose usage does not describe them.
         found, unknown = super().parse_known_args(args, namespace)
         if unknown:
             options = [name[2:] for action in self._actions for name in action.option_strings if name.startswith("--")]
@@ -47,7 +47,7 @@ class _Parser(argparse.ArgumentParser):
         return found, unknown
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        # argparse has its own words for this.
+        # Replaces the message of argparse.
         if action.choices is not None and value not in action.choices:
             names = list(action.choices)
             kind = "command" if action.dest == "typed" else action.metavar or action.dest
@@ -69,7 +69,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 class _CommandParser(_Parser):
-    """The parser of one command, which is made when the command is typed: to make all nine costs as much as parsing."""
+    """The parser of one command, built when that command is typed: building all of them takes as long as parsing."""
 
     def __init__(self, *, command: Command, **settings: Any) -> None:
         self._command, self._settings = command, settings
@@ -80,26 +80,26 @@ class _CommandParser(_Parser):
         self.set_defaults(command=command)
         command.options(self)
         if command.takes_snapshot:
-            told = "look at this saved snapshot and not at this host; - is standard input"
+            told = "use this saved snapshot instead of this host; - is standard input"
             self.add_argument("--snapshot", metavar="FILE", help=told)
-        # Before the command it means the same; absent here, it leaves that as it is.
+        # --json may also come before the command; if it is absent here, that value stays.
         told = f"print one JSON document, {command.schema}"
         self.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help=told)
-        self.add_argument("-v", "--verbose", action="store_true", help="say on standard error what is being done")
+        self.add_argument("-v", "--verbose", action="store_true", help="log each action to standard error")
         return super().parse_known_args(args, namespace)
 
 
 def make_parser(version: str) -> argparse.ArgumentParser:
-    """The parser of the whole command line; `command` among what it finds is the record of the one that was typed."""
-    wrong = "an overlap was found, something is to be done or is wrong, or it failed"
+    """The parser of the whole command line; its result has the record of the typed command as `command`."""
+    wrong = "an overlap was found, there is something to do, something is wrong, or the command failed"
     parser = _Parser(
         prog="hostrouting",
         usage="hostrouting COMMAND ... [--json]\n       hostrouting --help, or hostrouting COMMAND --help",
-        description="See by which way a host's packets leave, and make it the right one.",
+        description="Show which devices a host's packets leave by, and correct its routes.",
         epilog="\n".join(
             [
-                *_listed("look, as any user:", changes=False),
-                *_listed("change, as root:", changes=True),
+                *_listed("read only, for any user:", changes=False),
+                *_listed("make changes, requires root:", changes=True),
                 _codes(wrong),
             ]
         ),
@@ -141,4 +141,4 @@ def _listed(title: str, *, changes: bool) -> Iterator[str]:
 
 def _codes(wrong: str) -> str:
     told = f"  1  {wrong}\n" if wrong else ""
-    return _CODES.format(fine="fine" if wrong else "it was told, whatever it is", wrong=told)
+    return _CODES.format(fine="success" if wrong else "success, whatever the result", wrong=told)

@@ -1,6 +1,7 @@
-"""The bytes of what an argument names: a regular file, what comes out of a pipe, or standard input (`-`).
+"""The bytes of what an argument names: a regular file, a pipe, or standard input (`-`).
 
-Here: waiting for the writer of a pipe, and the words for what cannot be read. Not here: what the bytes mean (`source`).
+Here: waiting for the writer of a pipe, and the messages for what cannot be read. Not here: the meaning of the bytes
+(`source`).
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ __all__ = ["STANDARD_INPUT", "Unreadable", "is_piped", "name_of", "read_bytes"]
 
 STANDARD_INPUT = "-"
 
-_WRITER = 10.0  # seconds in which whoever writes into a fifo has to have opened it
+_WRITER = 10.0  # seconds to wait until a program opens a fifo for writing
 
 
 class Unreadable(Exception):  # noqa: N818  reads as what is wrong
-    """It cannot be read: `rule` says why, and `remedy` what to do, where anybody knows."""
+    """An argument's file cannot be read: `rule` says why, and `remedy` what to do; empty if this is not known."""
 
     def __init__(self, rule: str, remedy: str = "") -> None:
         """Keep both."""
@@ -30,12 +31,12 @@ class Unreadable(Exception):  # noqa: N818  reads as what is wrong
 
 
 def name_of(path: str) -> str:
-    """What a message calls it."""
+    """The name of the file in messages."""
     return "standard input" if path == STANDARD_INPUT else path
 
 
 def is_piped(path: str) -> bool:
-    """Whether it is standard input, or a pipe as a shell makes it of <(...): read once, and without a lasting name."""
+    """Whether it is standard input, or a pipe that a shell makes for <(...): read only once, without a lasting name."""
     if path == STANDARD_INPUT:
         return True
     with suppress(OSError, ValueError):
@@ -44,9 +45,9 @@ def is_piped(path: str) -> bool:
 
 
 def read_bytes(path: str, *, what: str, limit: int) -> bytes:
-    """What is in a regular file, or comes out of a pipe: not a folder, nor a device; Unreadable says why not.
+    """The contents of a regular file or a pipe. Raises Unreadable for anything else, such as a directory or a device.
 
-    `what` names the thing that belongs there, as in "a snapshot"; so many bytes are the most that one has.
+    `what` names the expected contents, as in "a snapshot"; more than `limit` bytes are Unreadable.
     """
     if path == STANDARD_INPUT and sys.stdin is None:
         raise Unreadable("is closed", f"pipe {what} into it, or name a file")
@@ -62,7 +63,7 @@ def read_bytes(path: str, *, what: str, limit: int) -> bytes:
         raise Unreadable("is not a path", "check it for stray characters") from error
     if len(data) > limit:
         size = f"{limit >> 30} GiB" if limit >> 30 else f"{limit >> 20} MiB"
-        raise Unreadable(f"is larger than {size}, and not {what}")
+        raise Unreadable(f"is larger than {size}, so it is not {what}")
     return data
 
 
@@ -70,20 +71,20 @@ def _bytes_of(path: str, limit: int) -> bytes:
     descriptor = open_file(path, fifo=True)
     with os.fdopen(descriptor, "rb") as stream:
         first = _first_of(descriptor)
-        # Whoever writes into a pipe may take his time; to wait for him ends with Ctrl-C and SIGTERM.
+        # The writer of a pipe may take any time; Ctrl-C and SIGTERM end the wait.
         os.set_blocking(descriptor, True)
         return first + stream.read(limit + 1)
 
 
 def _first_of(descriptor: int) -> bytes:
-    """What had to be read to see that a fifo has a writer; without one there is nothing to wait for."""
+    """The byte that had to be read to see that a fifo has a writer, if any. Raises Unreadable if it has no writer."""
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
-    if poll.poll(_WRITER * 1000):  # a regular file always is ready
+    if poll.poll(_WRITER * 1000):  # a regular file is always ready
         return b""
-    with suppress(BlockingIOError):  # a writer is there, and has not written yet
+    with suppress(BlockingIOError):  # there is a writer, which has not written yet
         if first := os.read(descriptor, 1):
             return first
         rule = f"is a fifo that no program has opened for writing within {_WRITER:g} s"
-        raise Unreadable(rule, "start that one first")
+        raise Unreadable(rule, "start the program that writes it first")
     return b""

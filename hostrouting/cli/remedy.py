@@ -1,7 +1,7 @@
 """What to do about an overlap: what a repair costs, what it cannot close, and its routes to paste.
 
-Shared by `check`, `repair` and `apply`, which differ in how much of it they show. What is pasted takes nothing away:
-it has the routes of ours that are there, or is to be added to the configuration that has them.
+Shared by `check`, `repair` and `apply`, which differ in how much of it they show. Pasting it does not delete any of our
+routes: the text includes those that exist, or is an addition to the configuration that has them.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 
 __all__ = ["ip_commands", "remedy_lines", "repaired_configuration", "route_lines", "warning_lines"]
 
-_THEIRS = "somebody else has a route there, which is not replaced"
+_THEIRS = "the same key is held by a route that is not ours, which is never replaced"
 
 
 class _Remedy:
-    """What there is to know before a repair is pasted."""
+    """The facts that are needed before a repair can be pasted."""
 
     def __init__(self, check: Check) -> None:
-        """Of this check."""
+        """Use this check."""
         self.check, self.found, self.fib = check, check.found, check.fib
         self.config, self.installed, self.start = check.config, check.installed, check.start
 
@@ -52,13 +52,13 @@ class _Remedy:
 
     @cached_property
     def contested(self) -> tuple[DesiredRoute, ...]:
-        """The static routes of the configuration that cannot be had, for somebody else holds their keys."""
+        """The static routes of the configuration that cannot be added: routes that are not ours hold their keys."""
         keys = {step.route.key for step in self._plan.conflicts}
         return tuple(wish for wish in wanted_routes(self.config) if wish.key in keys)
 
     @cached_property
     def lacking(self) -> tuple[DesiredRoute, ...]:
-        """What the configuration lacks: the repair of the host as it would be once the configuration is applied."""
+        """The routes that the configuration lacks: the repair of the host after the configuration was applied."""
         if not self._plan.changes:
             return self.found.repair.routes
         return Check.of(
@@ -67,10 +67,10 @@ class _Remedy:
 
     @property
     def whole(self) -> tuple[DesiredRoute, ...]:
-        """All static routes that a configuration of its own would have: those of ours, and what closes the escapes.
+        """All static routes of a complete configuration: our present routes, and those that close the escapes.
 
-        Ours are those that are installed, as they were written, and can be had; where that is not known, those that
-        are there.
+        Our present routes are the installed ones that can be added, as they were configured; if the installed
+        configuration is not known, those in the route table.
         """
         closing = self.found.repair.routes if self.installed is None else self.lacking
         ours = self.kept if self.installed is None else wanted_routes(self.installed)
@@ -78,7 +78,7 @@ class _Remedy:
         return (*(wish for wish in ours if wish.key not in taken), *closing)
 
     def configuration(self, named: HostRoutingConfig | None) -> HostRoutingConfig:
-        """A configuration of its own with all of them; or the `named` one, with what it lacks in its place."""
+        """A complete configuration with all of them; or the `named` one, with the routes that it lacks added."""
         if named is None:
             routes, overlap, base = self.whole, self.lasting, self.installed or HostRoutingConfig()
         else:
@@ -92,7 +92,7 @@ class _Remedy:
 
     @property
     def lasting(self) -> RouteOverlapConfig:
-        """The check that such a configuration would have: the one that is installed, and the CIDRs that were asked."""
+        """The check of a complete configuration: the installed one, with the CIDRs of this check added."""
         asked = self.config.route_overlap
         if self.installed is None or not self.installed.route_overlap.expected_cidrs:
             return asked
@@ -102,12 +102,12 @@ class _Remedy:
 
     @property
     def kept(self) -> tuple[DesiredRoute, ...]:
-        """The routes of ours that are there and stay when the repair is applied."""
+        """Our present routes that stay when the repair is applied."""
         return tuple(map(_as_wish, self._staying))
 
     @property
     def forked(self) -> tuple[Route, ...]:
-        """Those of them with several ways, where the default route's, which a configuration means, are others."""
+        """Those with several next hops that differ from the default route's, which a configuration would use."""
         several = [it for it in self._staying if len(it.legs) > 1]
         then = [resolve_route(_as_wish(it), self.fib, protocol=self.config.protocol) for it in several]
         pairs = zip(several, then, strict=True)
@@ -123,12 +123,12 @@ class _Remedy:
         return tuple(found.values())
 
     def takes_place_of(self, wishes: Iterable[DesiredRoute]) -> bool:
-        """Whether the configuration has other routes with the destination and metric of one of these."""
+        """Whether the configuration has a route with the destination and metric of one of these."""
         return not {wish.key for wish in wishes}.isdisjoint(wish.key for wish in wanted_routes(self.config))
 
 
 def _is_static(route: Route) -> bool:
-    """Whether a configuration can say it."""
+    """Whether a configuration can express this route."""
     in_main = route.table == TABLE_MAIN and not route.tos
     reached = all(leg.gateway is None or leg.gateway.version == IPV4 for leg in route.legs)
     return in_main and reached and route.type == "unicast" and route.prefix.family == IPV4 and bool(route.prefix.length)
@@ -139,7 +139,7 @@ def _ways(route: Route) -> tuple[NextHop, ...]:
 
 
 def _as_wish(route: Route) -> DesiredRoute:
-    """The route as a configuration says it; of one with several legs it can only say that they are the default's."""
+    """The route as a configuration expresses it; several next hops can only be expressed as the default route's."""
     leg = route.legs[0] if len(route.legs) == 1 else NextHop()
     return DesiredRoute(route.prefix, gateway=leg.gateway, dev=leg.dev, metric=route.metric)
 
@@ -147,16 +147,16 @@ def _as_wish(route: Route) -> DesiredRoute:
 def remedy_lines(
     check: Check, *, config: str = "", cidrs: Sequence[str] = (), devs: Sequence[str] = (), again: str = ""
 ) -> Iterator[Line]:
-    """What the repair costs and what it cannot close, before anyone pastes it; then it, as configuration and commands.
+    """First what the repair costs and what it cannot close; then the repair, as configuration and as commands.
 
-    `config` is the file of the configuration, where there is one, `cidrs` and `devs` are those that were named
-    besides. With `again`, a long repair is left to that command.
+    `config` is the file of the configuration, if there is one; `cidrs` and `devs` are those from the command line. With
+    `again`, a long repair is not printed; the line names that command instead.
     """
     repair = check.found.repair
     yield from _price(repair)
     if check.gateway is None and any(it.reason == "no-way" for it in repair.unsafe):
         dev = next(iter(check.found.report.expected_devs))
-        yield line(f"Where a router on {dev} is known, name it for a repair: --dev {dev} --gateway ADDRESS")
+        yield line(f"If you know a router on {dev}, name it to get a repair: --dev {dev} --gateway ADDRESS")
     if repair.routes:
         yield line()
         yield from _way_out(_Remedy(check), config, cidrs, devs, again)
@@ -165,12 +165,12 @@ def remedy_lines(
 def _way_out(it: _Remedy, config: str, cidrs: Sequence[str], devs: Sequence[str], again: str) -> Iterator[Line]:
     routes = it.lacking if config else it.whole
     if it.installed is not None and not it.lacking and not it.contested:
-        start = f"; start them, as root: {it.start}"
-        yield line(Painted("What is installed has the routes that close it", "strong"), start)
+        start = f"; add them, as root, with: {it.start}"
+        yield line(Painted("The installed configuration has the routes that close it", "strong"), start)
         return
     if config and not routes and it.contested:
-        told = f", take out {_named(it.contested)} of staticRoutes.routes of {config}: {_THEIRS}. The others close it; "
-        yield line(Painted("For good", "strong"), f"{told}run, as root: hostrouting apply --config {config}")
+        told = f", remove {_named(it.contested)} from staticRoutes.routes of {config}: {_THEIRS}. The others close it; "
+        yield line(Painted("Permanently", "strong"), f"{told}run, as root: hostrouting apply --config {config}")
         return
     if config and not routes:
         verb = "install them, as root, with: hostrouting apply" if it.is_ready else "see: hostrouting plan"
@@ -188,31 +188,31 @@ def _way_out(it: _Remedy, config: str, cidrs: Sequence[str], devs: Sequence[str]
 def _added_to(
     it: _Remedy, routes: Sequence[DesiredRoute], config: str, cidrs: Sequence[str], devs: Sequence[str]
 ) -> Iterator[Line]:
-    """What is to be added to a configuration that is there."""
+    """What to add to an existing configuration."""
     yield line(
-        Painted("For good", "strong"),
+        Painted("Permanently", "strong"),
         f", add this to staticRoutes.routes of {config} and run, as root: hostrouting apply --config {config}",
     )
     yield from route_lines(routes)
     if it.contested:
-        yield line(Painted(f"And take out {_named(it.contested)}: {_THEIRS}.", "warn"))
+        yield line(Painted(f"Also remove {_named(it.contested)}: {_THEIRS}.", "warn"))
     if it.takes_place_of(routes):
-        yield line("It takes the place of what is there with the same destination and metric.")
+        yield line("Replace the entries that have the same destination and metric.")
     if not it.config.static_routes.enabled:
-        yield line("Set staticRoutes.enabled to true as well.")
+        yield line("Also set staticRoutes.enabled to true.")
     if cidrs:
-        yield line(f"Add to routeOverlap.expectedCidrs, too, what it lacks of: {', '.join(cidrs)}")
+        yield line(f"Also add to routeOverlap.expectedCidrs, unless they are there: {', '.join(cidrs)}")
     if devs:
-        yield line(f"Set routeOverlap.expectedDevs to {json.dumps(devs)} as well.")
+        yield line(f"Also set routeOverlap.expectedDevs to {json.dumps(devs)}.")
 
 
 def _differing(settings: dict[str, Any], usual: dict[str, Any]) -> dict[str, Any]:
-    """Those of the settings that are not the usual ones."""
+    """The settings that differ from the defaults."""
     return {key: value for key, value in settings.items() if value != usual.get(key)}
 
 
 def _beside_routes(config: HostRoutingConfig) -> dict[str, Any]:
-    """What a configuration says but its routes, as JSON has it: the mode, and else what is not as usual."""
+    """A configuration without its routes, as JSON: the mode, and the settings that differ from the defaults."""
     usual, found = HostRoutingConfig().to_mapping(), config.to_mapping()
     del usual["routeOverlap"]["mode"]
     rest = _differing(found, usual)
@@ -224,13 +224,13 @@ def _beside_routes(config: HostRoutingConfig) -> dict[str, Any]:
 
 
 def repaired_configuration(check: Check, named: HostRoutingConfig | None) -> dict[str, Any]:
-    """The JSON of a configuration that closes what can be closed, and keeps all that is in force or was `named`."""
+    """The JSON of a configuration that closes what can be closed, and keeps the installed one or the `named` one."""
     config = _Remedy(check).configuration(named)
     return {"staticRoutes": config.static_routes.to_mapping(), **_beside_routes(config)}
 
 
 def warning_lines(check: Check) -> Iterator[str]:
-    """What there is to know before it is applied, a sentence each."""
+    """What to know before it is applied, one sentence each."""
     repair, contested = check.found.repair, _Remedy(check).contested
     yield from map(diversion_line, repair.diverted)
     yield from (f"no static route can close it: {text}" for text in unsafe_lines(repair.unsafe))
@@ -239,9 +239,9 @@ def warning_lines(check: Check) -> Iterator[str]:
 
 
 def _as_configuration(it: _Remedy, routes: Sequence[DesiredRoute]) -> Iterator[Line]:
-    """A whole configuration: one that can be pasted, one line a route."""
+    """A complete configuration that can be pasted, with one line for each route."""
     yield line(
-        Painted("For good", "strong"),
+        Painted("Permanently", "strong"),
         ", put this into the configuration and run, as root: hostrouting apply --config FILE",
     )
     yield line('  {"staticRoutes": {"enabled": true, "routes": [')
@@ -250,23 +250,23 @@ def _as_configuration(it: _Remedy, routes: Sequence[DesiredRoute]) -> Iterator[L
     rest = _beside_routes(it.configuration(None)).items()
     yield line(f"  {', '.join(f'{json.dumps(key)}: {json.dumps(value)}' for key, value in rest)}}}")
     if it.installed is not None:
-        yield line(f"It has what is installed here, too: {_said(it.installed)}.")
+        yield line(f"It includes what is installed here: {_said(it.installed)}.")
         if it.contested:
-            yield line(Painted(f"It is without {_named(it.contested)}: {_THEIRS}.", "warn"))
+            yield line(Painted(f"It leaves out {_named(it.contested)}: {_THEIRS}.", "warn"))
         return
-    told = "has several ways here, which no configuration can name: printed, it takes those of the default route."
+    told = "has several next hops, which a configuration cannot express: as printed, it uses the default route's."
     forked = it.forked
     yield from capped((line(Painted(f"{route.prefix} {told}", "warn")) for route in forked[:SHOWN]), len(forked))
     if it.kept:
-        count = "1 route of ours that is" if len(it.kept) == 1 else f"{len(it.kept):,} routes of ours that are"
+        count = "1 route that is" if len(it.kept) == 1 else f"{len(it.kept):,} routes that are"
         yield line(
-            f"It has the {count} here already. Where this host's configuration is known, ask with --config FILE: "
-            "then its CIDRs and mode stay, too."
+            f"It includes our {count} already here. If you have this host's configuration, use --config FILE to keep"
+            " its CIDRs and mode."
         )
 
 
 def _named(wishes: Sequence[DesiredRoute]) -> str:
-    """Wishes by what tells them from each other."""
+    """The wishes as a phrase: destination, and metric unless it is 0."""
     names = [f"{it.destination}{f' metric {it.metric}' if it.metric else ''}" for it in wishes]
     return spoken(names, most=SHOWN)
 
@@ -280,7 +280,7 @@ def _said(installed: HostRoutingConfig) -> str:
 
 
 def route_lines(routes: Sequence[DesiredRoute]) -> Iterator[Line]:
-    """The routes as they are pasted into a list of them, one line each."""
+    """The routes as JSON to paste into a list, one line each."""
     documents = [json.dumps(it) for it in repair_document(routes)]
     for at, text in enumerate(documents, start=1):
         yield line(f"    {text}{',' if at < len(documents) else ''}")
@@ -303,7 +303,7 @@ def _price(repair: Repair) -> Iterator[Line]:
 
 
 def ip_commands(check: Check) -> tuple[str, ...]:
-    """What a shell would be told to have the repair's routes there; one of ours that holds a key is replaced."""
+    """The shell commands that add the routes of the repair; if one of our routes holds a key, it is replaced."""
     return tuple(_command("replace" if _is_held_by_us(check, route) else "add", route) for route in check.repair_routes)
 
 

@@ -1,6 +1,6 @@
-"""A run of our tasks from the command line, as it would be and as it was; its routes and files in lines.
+"""A run of our tasks from the command line: its preview and its result, and lines for its routes and files.
 
-Shared by `plan`, `apply`, `remove` and `render`. Not here: which task it is, and what is carried out (`tasks`).
+Shared by `plan`, `apply`, `remove` and `render`. Not here: which task it is, and what the task does (`tasks`).
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _ORDER = ("conflict", "add", "replace", "delete", "keep")
 
 @attrs.frozen
 class Prospect:
-    """What would be done, and what would be true then. Of a saved snapshot no files are known."""
+    """What `apply` would do, and the state afterwards. For a saved snapshot, files are not known."""
 
     routes: RoutePlan
     writes: tuple[str, ...]
@@ -69,15 +69,15 @@ class Prospect:
     after: Check | None
     saved: bool
     gate: GateState
-    """The gate as it is now."""
+    """The present state of the gate."""
     operations: tuple[Operation, ...] = ()
     notes: tuple[str, ...] = ()
     conflicts: tuple[str, ...] = ()
-    """What stands in the way of these operations."""
+    """What prevents these operations."""
 
     @property
     def is_stuck(self) -> bool:
-        """Whether apply would not come to change a route."""
+        """Whether apply could not change any route."""
         return bool(self.routes.conflicts or self.routes.pending)
 
     @property
@@ -87,19 +87,19 @@ class Prospect:
 
     @property
     def ends_in_overlap(self) -> bool:
-        """Whether it would fail when all of that is done."""
+        """Whether apply would do all of this and then fail because of an overlap."""
         if self.after is None or self.after.config.route_overlap.mode != "STRICT":
             return False
         return self.after.found.verdict == "overlap"
 
     @property
     def steps(self) -> Sequence[Step]:
-        """What would be done about routes; where one stands in the way, nothing."""
+        """The steps for the routes; if there are conflicts, only those, because nothing else would be done."""
         return self.routes.conflicts or self.routes.steps
 
     @property
     def answer(self) -> Literal["conflict", "not-ready", "to-do", "overlap", "nothing-to-do"]:
-        """The whole in a word."""
+        """The result in one word."""
         if self.routes.conflicts or self.conflicts:
             return "conflict"
         if self.routes.pending or (self.after is not None and self.after.found.verdict == "no-default-route"):
@@ -116,7 +116,7 @@ class Prospect:
 
 @attrs.frozen
 class Run:
-    """A run that has ended, and the files that it has changed for longer than till the next boot."""
+    """A finished run, and the files that it has changed permanently."""
 
     report: phases.Report
     effects: Effects
@@ -125,17 +125,17 @@ class Run:
 
     @property
     def ok(self) -> bool:
-        """Whether all that was wanted was done."""
+        """Whether everything was done."""
         return self.report.ok
 
     @property
     def failed(self) -> phases.Report | None:
-        """The report, where there is a failure to be told."""
+        """The report if the run failed, else None."""
         return None if self.ok else self.report
 
     @property
     def code(self) -> int:
-        """0; or what the failures mean, one that failed above one that is undecided; or 128 and the signal."""
+        """0; or the code of the failures, of which 1 (failed) precedes 3 (undecided); or 128 plus the signal."""
         if self.ok:
             return FINE
         if not self.report.failures:
@@ -144,18 +144,18 @@ class Run:
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """What has become of the routes in the end: what was done and undone again is none of it."""
+        """The net changes of routes: a change that was rolled back is not included."""
         counts: dict[Route, int] = {}
         for change in self.effects.changes:
-            # As it was asked for: the state of its legs is the kernel's to say.
+            # As it was requested: without the state of its next hops, which the kernel adds.
             route = attrs.evolve(change.route, legs=tuple(map(bare_leg, change.route.legs)))
             counts[route] = counts.get(route, 0) + (-1 if change.verb == "delete" else 1)
-        added = [Step("add", route, "it was not there") for route, count in counts.items() if count > 0]
-        return (*added, *(Step("delete", route, "it was there") for route, count in counts.items() if count < 0))
+        added = [Step("add", route, "it did not exist") for route, count in counts.items() if count > 0]
+        return (*added, *(Step("delete", route, "it existed") for route, count in counts.items() if count < 0))
 
     @property
     def failures(self) -> list[dict[str, Any]]:
-        """The failures as plain values, each with the task that it happened in."""
+        """The failures as plain values, each with the path of its task."""
         return [
             {"task": "/".join(it.path), "error": type(error).__name__, "message": str(error)}
             for it in self.report.failures
@@ -165,7 +165,7 @@ class Run:
 
 @attrs.frozen
 class Done:
-    """What apply did: the steps to the routes, the check that followed, and the gate as the run left it."""
+    """What apply did: the steps for the routes, the check that followed, and the state of the gate after the run."""
 
     run: Run
     steps: Sequence[Step]
@@ -173,11 +173,11 @@ class Done:
     check: Check | None
     gate: GateState
     standings: Standings = attrs.field(factory=Standings)
-    """How the work of the other tasks stands now."""
+    """The present state of the other tasks."""
 
     @classmethod
     def of(cls, run: Run, config: HostRoutingConfig, gate: GateState) -> Self:
-        """What the results of the tasks, or their errors, say."""
+        """Collect it from the results of the tasks, or from their errors."""
         results = [node.result for node in run.report.walk()]
         errors = [it.error for it in run.report.failures]
         plan = next((it.applied.plan for it in results if isinstance(it, RoutesResult) and it.applied), None)
@@ -200,12 +200,12 @@ class Done:
 
     @property
     def escapes(self) -> bool:
-        """Whether the check found anything but that all is well."""
+        """Whether the verdict of the check was not ok."""
         return self.check is not None and self.check.found.verdict != "ok"
 
 
 def run_task(task: phases.AnyTask, host: Host, *, quietly: bool = False) -> Run:
-    """Run the task on this host to its end, or undo what it has begun when it is told to stop."""
+    """Run the task on this host to its end; if it is stopped, it undoes what it has begun."""
     with _hangup_stops():
         report = phases.run(task, observers=[] if quietly else None)
     effects = sum((effects_of(it) for node in report.walk() for it in (node.result, node.error)), Effects())
@@ -217,7 +217,7 @@ def run_task(task: phases.AnyTask, host: Host, *, quietly: bool = False) -> Run:
 
 @contextmanager
 def _hangup_stops() -> Iterator[None]:
-    """A terminal that goes away is an order to stop, so that nothing stays half done; under nohup it is none."""
+    """Treat SIGHUP as SIGTERM, so that closing the terminal stops the run cleanly; ignored under nohup."""
     if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGHUP) != signal.SIG_DFL:
         yield
         return
@@ -229,7 +229,7 @@ def _hangup_stops() -> Iterator[None]:
 
 
 def step_lines(steps: Sequence[Step]) -> Iterator[Line]:
-    """The steps as a diff: what changes first, then what stays; of many alike the first ones."""
+    """The steps as a diff: first the changes, then what stays; at most SHOWN steps for each action."""
     for action in _ORDER:
         alike = [step for step in steps if step.action == action]
         shown = [text for step in alike[:SHOWN] for text in str(step).splitlines()]
@@ -237,18 +237,18 @@ def step_lines(steps: Sequence[Step]) -> Iterator[Line]:
 
 
 def file_lines(verb: str, paths: Sequence[str]) -> Iterator[Line]:
-    """The files, one a line."""
+    """The files, one on each line."""
     yield from capped((line("  ", Painted(f"{verb} ", "soft"), path) for path in paths[:SHOWN]), len(paths))
 
 
 def operation_lines(operations: Sequence[Operation]) -> Iterator[Line]:
-    """What is done beside routes and files, one a line, each with its reason."""
+    """The operations other than routes and files, one on each line, each with its reason."""
     shown = (line("  ", Painted(str(it), "warn" if it.verb == "delete" else "good")) for it in operations[:SHOWN])
     yield from capped(shown, len(operations))
 
 
 def tally(steps: Sequence[Step], words: dict[str, str]) -> list[str]:
-    """How many routes are to be, or were, added and so on, for the actions that are given words."""
+    """The numbers of routes for each action in `words`, as phrases."""
     counts = [(word, sum(step.action == action for step in steps)) for action, word in words.items()]
     return [word.format(counted(count, "route")) for word, count in counts if count]
 
@@ -264,15 +264,15 @@ def operation_document(operation: Operation) -> dict[str, Any]:
 
 
 def foreseen_lines(foreseen: Sequence[Foreseen], *, config: str) -> Iterator[Line]:
-    """What does not last, and the routes that do."""
+    """The routes that will not last, and the routes to write in their place."""
     if not foreseen:
         return
     yield line()
-    yield line("What does not last:")
+    yield line("Routes that will not last:")
     told = (line("  ", Painted(foreseen_line(it), "warn")) for it in foreseen[:SHOWN])
     yield from capped(told, len(foreseen))
     if lacking := [route for it in foreseen[:SHOWN] for route in it.lacking]:
-        yield line(f"In its place, put this into staticRoutes.routes of {config}:")
+        yield line(f"In their place, put this into staticRoutes.routes of {config}:")
         yield from route_lines(lacking)
 
 

@@ -1,14 +1,14 @@
-"""What the JSON documents of several commands have in common: every key, with what it means.
+"""The keys that the JSON documents of several commands have in common, with their meanings.
 
-Each command's own keys stand in its record, in `commands`; a test holds the documents to them. A key is added without a
-new version; one that goes, or means something else, makes the number higher. `[]` is each item of a list; `null`
-stands where a thing has no such value. An error, `hostrouting/error/1`, takes the place of any other document.
+Each command's own keys are in its record, in `commands`; a test compares them with the documents. Adding a key does not
+change the version; removing one or changing its meaning increases it. `[]` means each item of a list; a missing value
+is `null`. After an error, the document is `hostrouting/error/1` instead of any other.
 """
 
 __all__ = ["CHECK", "ERROR", "FAILURES", "FORESEEN", "GATE", "OPERATIONS", "ROUTE", "STANDINGS", "STEPS"]
 
 _FINDING = {
-    "cidr": "the expected CIDR that the range is a part of",
+    "cidr": "the expected CIDR that contains the range",
     "first": "the first address of the range",
     "last": "its last address; the ranges of one CIDR are disjoint and sorted",
     "prefixes[]": "the same range in the fewest blocks",
@@ -18,39 +18,39 @@ _FINDING = {
     "via.route": "the prefix of the route that decides",
     "via.table": "the routing table that it is in",
     "via.protocol": "who installed it",
-    "via.rule": "the priority of the rule that led there",
+    "via.rule": "the priority of the rule that looked up the table",
 }
 ROUTE = {
     "destination": "as in the configuration's staticRoutes.routes",
-    "gateway": "the same; empty: that of the default route",
-    "dev": "the same; empty: that of the default route",
+    "gateway": "the same; empty means that of the default route",
+    "dev": "the same; empty means that of the default route",
     "metric": "the same",
 }
 STEPS = {
     "steps[].action": "keep, add, replace, delete or conflict",
-    "steps[].route": "the route, in the words of ip route",
+    "steps[].route": "the route, as ip route prints it",
     "steps[].reason": "why",
 }
 OPERATIONS = {
     "operations[].verb": "create, replace, add or delete",
-    "operations[].object": "an nftables table, ebtables rule or neighbour, or a route beside the static ones",
+    "operations[].object": "an nftables table, ebtables rule or neighbour, or a route that is not a static route",
     "operations[].reason": "why",
 }
 STANDINGS = {
-    "standings[].subject": "what a task does beside static routes and the check",
-    "standings[].on": "whether it is to work on this host now: it is enabled, and its condition holds",
-    "standings[].inForce": "whether what is on the host is as it should be",
-    "standings[].faults[]": "what is not; each a sentence",
-    "standings[].hindrances[]": "what about the host keeps it from working all the same; each a sentence",
-    "standings[].notes[]": "what else there is to know; each a sentence",
-    "standings[].facts[]": "such as what the rules have counted; each a sentence",
+    "standings[].subject": "what a task does, other than static routes and the check",
+    "standings[].on": "whether it should work on this host now: it is enabled, and its condition holds",
+    "standings[].inForce": "whether the host has everything that it needs",
+    "standings[].faults[]": "what is missing or wrong; each a sentence",
+    "standings[].hindrances[]": "what on the host prevents it from working although it is in force; each a sentence",
+    "standings[].notes[]": "other remarks; each a sentence",
+    "standings[].facts[]": "facts such as the counters of the rules; each a sentence",
 }
 FORESEEN = {
-    "foreseen[].route": "a route that is had for now, where the kernel's own route to a network belongs",
-    "foreseen[].addresses[].address": "an address that brings that one",
-    "foreseen[].addresses[].dev": "the device that has it",
+    "foreseen[].route": "a route that will not last, because the kernel adds its own route with the same key",
+    "foreseen[].addresses[].address": "an address for which the kernel adds that route",
+    "foreseen[].addresses[].dev": "the device that has the address",
     **{f"foreseen[].instead[].{key}": says for key, says in ROUTE.items()},
-    "foreseen[].text": "what becomes of it, and what to write in its place: a sentence",
+    "foreseen[].text": "why it will not last, and what to write in its place: a sentence",
 }
 ERROR = {
     "error": "the kind of error",
@@ -61,13 +61,13 @@ ERROR = {
     "faults[].remedy": "what to do about it",
 }
 FAILURES = {
-    "failures[].task": "the task that failed, by the path of names",
+    "failures[].task": "the task that failed, as a path of names",
     "failures[].error": ERROR["error"],
     "failures[].message": ERROR["message"],
 }
 GATE = {
-    "gate.up": "whether the drop-in is there by which machines ask before they start",
-    "gate.openings[]": "what lets a machine start without being judged; each a sentence",
+    "gate.up": "whether the drop-in exists that makes machines wait for the check before they start",
+    "gate.openings[]": "what lets a machine start without a check; each a sentence",
     "gate.bars[]": "what keeps every machine from starting, whatever the routing; each a sentence",
 }
 CHECK = {
@@ -80,5 +80,5 @@ CHECK = {
     "unsafe[].last": "its last address",
     "unsafe[].reason": "earlier-rule, longest-prefix, no-way, too-many, reserved, surprise, refused or still-open",
     "unsafe[].text": "the same in a sentence",
-    "notes[]": "what the verdict does not hold for, and what the repair costs; each a sentence",
+    "notes[]": "which packets the verdict does not hold for, and what the repair costs; each a sentence",
 }

@@ -1,6 +1,6 @@
-"""What is looked at: this host's kernel or a saved snapshot, and the configuration by which it is judged.
+"""The input of a command: this host's kernel or a saved snapshot, and the configuration.
 
-Here: arguments become values, and their faults ConfigError or SnapshotError. Not here: anything that is concluded.
+Here: converting arguments to values, and their faults to ConfigError or SnapshotError. Not here: any conclusion.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ __all__ = [
 T = TypeVar("T")
 
 _PLACEHOLDER = "FILE"
-_LIMIT = 1 << 30  # bytes of a snapshot; that of 100,000 routes has some 10 MiB
+_LIMIT = 1 << 30  # bytes of a snapshot; one with 100,000 routes has about 10 MiB
 
 
 def config_of(arguments: argparse.Namespace) -> HostRoutingConfig:
-    """The configuration that was named, or one that asks for nothing; with the devices that were."""
-    if not hasattr(arguments, "loaded"):  # what is piped in can be read once
+    """The configuration from --config, or an empty one; with the devices from --dev."""
+    if not hasattr(arguments, "loaded"):  # a pipe can be read only once
         arguments.loaded = _loaded(arguments)
     return _with_devs(arguments.loaded, arguments)
 
@@ -74,7 +74,7 @@ def _loaded(arguments: argparse.Namespace) -> HostRoutingConfig:
         data = read_bytes(path, what="a configuration", limit=SIZE_LIMIT)
     except Unreadable as error:
         raise ConfigError([Fault(name, "", error.rule, error.remedy)], name) from error
-    # It has no name that could be typed again. In what is printed the word for a file stands for it.
+    # A pipe has no name that could be typed again. Printed commands have FILE in its place.
     arguments.config, arguments.piped = _PLACEHOLDER, name
     return HostRoutingConfig.from_json(data, source=name)
 
@@ -90,7 +90,7 @@ def _with_devs(config: HostRoutingConfig, arguments: argparse.Namespace) -> Host
 
 
 def installed_config(host: Host) -> HostRoutingConfig | None:
-    """What the boot scripts of this host were told; None where there are none, or none of ours."""
+    """The configuration in the boot scripts of this host; None if it has none of our scripts."""
     routes = _script(host, host.layout.routes_script_path, parse_static_routes_script)
     check = _script(host, host.layout.check_script_path, parse_check_script)
     probe = _script(host, host.layout.probe_script_path, parse_probe_script)
@@ -106,7 +106,7 @@ def installed_config(host: Host) -> HostRoutingConfig | None:
 
 
 def wait_of(arguments: argparse.Namespace, host: Host) -> float:
-    """The seconds that were given; else those that the boot scripts of this host were told, else the usual ones."""
+    """The seconds from --wait; else those in the boot scripts of this host, else the default."""
     if arguments.wait is not None:
         return float(arguments.wait)
     routes = _script(host, host.layout.routes_script_path, parse_static_routes_script)
@@ -116,7 +116,7 @@ def wait_of(arguments: argparse.Namespace, host: Host) -> float:
 
 
 def _rewrite_of(script: ProbeScript) -> ProbeRewriteConfig:
-    """The configuration that such a script is made from. It is told `never` where the instance metadata said so."""
+    """The configuration that the script was made from. Its condition `never` is a negative answer of the metadata."""
     return ProbeRewriteConfig(
         enabled=True,
         interfaces=script.interfaces,
@@ -137,10 +137,10 @@ def _script(host: Host, path: str, parse: Callable[[str], T]) -> T | None:
 
 
 def expected_of(arguments: argparse.Namespace, installed: HostRoutingConfig | None = None) -> HostRoutingConfig:
-    """What is asked: the configuration that was named, else what is installed; ConfigError when it expects nothing.
+    """The configuration to check by: from --config, or the installed one. Raises ConfigError if it expects no CIDR.
 
-    CIDRs that are given take the place of a configuration's own. Of what is installed they take the whole check's
-    place, so that the answer is the one that a snapshot of this host gives; its routes stay known.
+    CIDRs from the command line replace those of the configuration. They replace all check settings of an installed
+    configuration, so that the result is the same as for a snapshot of this host; its routes stay.
     """
     config = installed or config_of(arguments)
     if arguments.cidrs:
@@ -150,25 +150,25 @@ def expected_of(arguments: argparse.Namespace, installed: HostRoutingConfig | No
     if not config.route_overlap.expected_cidrs:
         where = getattr(arguments, "piped", arguments.config) or "CIDR"
         rule = "no expected CIDR is given, so there is nothing to check"
-        raise ConfigError([Fault(where, "", rule, "name one, such as 172.16.0.0/16, or a --config that has some")])
+        raise ConfigError([Fault(where, "", rule, "name one, such as 172.16.0.0/16, or use a --config that has some")])
     return config
 
 
 def gateway_of(arguments: argparse.Namespace, config: HostRoutingConfig) -> IP | None:
-    """The router that was named for the repair; ConfigError where it cannot be one, or nobody knows on which device."""
+    """The router from --gateway. Raises ConfigError if the address cannot be a router, or its device is not known."""
     text, devs, at = arguments.gateway, config.route_overlap.expected_devs, Spot()
     if text is None:
         return None
     if len(devs) != 1:
-        rule = f"is a router on one device, and {spoken(devs, most=SHOWN) or 'none'} {'are' if devs else 'is'} expected"
-        raise ConfigError([Fault("--gateway", repr(text), rule, "name that one alone, with --dev DEV")])
+        rule = f"needs one expected device, but {spoken(devs, most=SHOWN) or 'none'} {'are' if devs else 'is'} named"
+        raise ConfigError([Fault("--gateway", repr(text), rule, "name the device of this router with --dev DEV")])
     with suppress(Faulty):
         return gateway(text, at)
     raise ConfigError(attrs.evolve(fault, path="--gateway") for fault in at.faults)
 
 
 def _cidrs(given: Sequence[str]) -> tuple[IPv4Network, ...]:
-    """The CIDRs from the command line, by the configuration's rules."""
+    """The CIDRs from the command line, parsed by the rules of the configuration."""
     found: dict[IPv4Network, None] = {}
     faults: list[Fault] = []
     for text in given:
@@ -182,7 +182,7 @@ def _cidrs(given: Sequence[str]) -> tuple[IPv4Network, ...]:
 
 
 def known_devices(arguments: argparse.Namespace, snapshot: Snapshot) -> None:
-    """ConfigError for devices that were named and are not there, with those that are."""
+    """Raise ConfigError if an option names a device that does not exist; the message has those that do."""
     typed = [("--dev", dev) for dev in arguments.devs]
     typed += [(f"--{name}", dev) for name in ("iif", "oif") if (dev := getattr(arguments, name, None)) is not None]
     names = [link.name for link in snapshot.links]
@@ -203,11 +203,11 @@ def known_devices(arguments: argparse.Namespace, snapshot: Snapshot) -> None:
 
 
 def address_of(text: str, name: str) -> IP:
-    """The one address that was typed; `name` is what it was typed as."""
+    """The address in `text`; `name` is the name of the argument. Raises ConfigError if it is not an address."""
     try:
         address = ip_address(text)
     except ValueError as error:
-        fault = Fault(name, repr(text), "is no address", "write one address, such as 172.16.5.9")
+        fault = Fault(name, repr(text), "is not an address", "write one address, such as 172.16.5.9")
         raise ConfigError([fault]) from error
     if isinstance(address, IPv6Address) and address.scope_id is not None:
         bare = text.partition("%")[0]
@@ -217,30 +217,30 @@ def address_of(text: str, name: str) -> IP:
 
 
 def looked_at(arguments: argparse.Namespace, host: Callable[[], Host]) -> RouteBackend:
-    """The kernel of this host, or the saved snapshot in its place."""
+    """The kernel of this host, or the saved snapshot if one is named."""
     if getattr(arguments, "snapshot", None) is not None:
         return SavedBackend(_saved(arguments.snapshot))
     backend = host().backend
     if backend is None:
-        raise NetlinkUnavailable("an image has no kernel to ask; look at a snapshot of its host with --snapshot")
+        raise NetlinkUnavailable("an image has no kernel to ask; use a snapshot of its host with --snapshot")
     return backend()
 
 
 def _saved(path: str) -> Snapshot:
-    """The snapshot in a file; what is wrong in it is told with the file's name."""
+    """The snapshot in a file. Raises SnapshotError, which names the file."""
     text = _read(path)
     try:
         return Snapshot.from_json(text)
     except SnapshotError as error:
         name = name_of(path)
         place = f"{name}: {error.path}" if error.path else name
-        # Faulty within, it was one and was changed; faulty as a whole, it is likely to be another file.
+        # With a fault inside, it is a snapshot that was changed; if all of it is wrong, it is probably another file.
         remedy = "; save one with: hostrouting snapshot > FILE" if error.path in {"", "schema"} else ""
         raise SnapshotError(path=place, problem=error.problem + remedy) from error
 
 
 def _read(path: str) -> str:
-    """A snapshot's text; whatever keeps it from being read is a SnapshotError that names the file."""
+    """The text of a snapshot. Raises SnapshotError, which names the file, if it cannot be read."""
     name = name_of(path) if path.isprintable() else ascii(path)
     try:
         data = read_bytes(path, what="a snapshot", limit=_LIMIT)
@@ -255,12 +255,12 @@ def _read(path: str) -> str:
 
 
 def start_command(host: Host) -> str:
-    """The command by which the installed static routes are installed now, as root."""
+    """The command that adds the installed static routes now, as root."""
     if host.manager is not None and host.manager.is_running():
         return f"systemctl start {host.layout.routes_unit}"
     return f"/bin/bash {host.layout.routes_script}"
 
 
 def quiet_context() -> phases.Context:
-    """What a question runs in: it logs what it waits for, and is no task whose start and end anyone wants to read."""
+    """A context for reading the host: it logs waiting, but not start and end as for a task."""
     return phases.Context(observers=[])

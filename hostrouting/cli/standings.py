@@ -1,6 +1,6 @@
-"""How the work of tasks stands on a host, beside static routes and the check: found out, and told in lines.
+"""The state of tasks on a host, other than static routes and the check: collected, and as lines.
 
-Here: asking each task, and the lines. Not here: what a task finds (`tasks`).
+Here: asking each task, and the lines. Not here: how a task finds its state (`tasks`).
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ __all__ = ["Standings"]
 
 @attrs.frozen
 class Standings:
-    """How the work of each task that has something to say stands, and what could not be found out."""
+    """The state of each task that reports one, and what could not be determined."""
 
     found: tuple[Standing, ...] = ()
     troubles: tuple[str, ...] = ()
 
     @classmethod
     def on(cls, host: Host, config: HostRoutingConfig) -> Self:
-        """As it is now, by this configuration."""
+        """The present state on a host, by this configuration."""
         found, troubles = [], []
         for task in Configure(config, host=host).subtasks:
             try:
@@ -48,7 +48,7 @@ class Standings:
 
     @property
     def are_right(self) -> bool:
-        """Whether everything that was found is in force and works."""
+        """Whether everything is in force and works."""
         return all(it.is_right for it in self.found)
 
     @property
@@ -58,7 +58,7 @@ class Standings:
 
     @property
     def code(self) -> int:
-        """What a program exits with for them."""
+        """The exit code."""
         if not self.are_right:
             return FAILED
         return UNDECIDED if self.troubles else FINE
@@ -68,7 +68,7 @@ class Standings:
         return [it.to_mapping() for it in self.found]
 
     def lines(self) -> Iterator[Line]:
-        """Each in a line that says whether it works, and below it what keeps it from that."""
+        """One line for each that says whether it works, and below it what prevents that."""
         for it in self.found:
             yield line()
             if it.faults:
@@ -84,5 +84,5 @@ class Standings:
             yield from (line("  ", Painted(text, "soft")) for text in it.facts)
 
     def trouble_lines(self) -> Iterator[Line]:
-        """What could not be found out."""
-        yield from (line("Could not be found out: ", Painted(trouble, "warn")) for trouble in self.troubles)
+        """One line for each fact that could not be determined."""
+        yield from (line("Not known: ", Painted(trouble, "warn")) for trouble in self.troubles)

@@ -1,6 +1,6 @@
-"""A host that says on the log what it is asked and told: what --verbose is for. What it answers is the host's own.
+"""A host that logs each access and each change, for --verbose. Its answers are those of the host that it wraps.
 
-Here: the words for each question and each change. Not here: what is asked, and why (`commands`, `tasks`).
+Here: the log line for each access and each change. Not here: what is accessed, and why (`commands`, `tasks`).
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ __all__ = ["tell_sources", "telling"]
 
 _LOG = logging.getLogger("hostrouting")
 
-# By the method, with its arguments filled in. What is not here is not told: it would not mean anything to a reader.
+# By method, with the arguments filled in. Methods that are not listed are not logged: it would not help a reader.
 _FILES = {
     "read": "reading {0}",
-    "write": "writing {0}, where it differs",
-    "link": "linking {0} to {1}, where it differs",
-    "remove": "removing {0}, where it is there",
+    "write": "writing {0}, if it differs",
+    "link": "linking {0} to {1}, if it differs",
+    "remove": "removing {0}, if it exists",
     "try_lock": "taking the lock {0}",
 }
 _MANAGER = {
@@ -44,12 +44,12 @@ _MANAGER = {
     "start": "systemctl start {0}",
     "stop": "systemctl stop {0}",
     "state": "asking systemd for the state of {0}",
-    "show": "asking systemd what it has in force",
+    "show": "asking systemd for its loaded settings",
 }
 
 
 def telling(host: Host) -> Host:
-    """The same host; each question and each change is told before it is carried out."""
+    """The same host, which logs each access and each change before it is carried out."""
     backend, manager = host.backend, host.manager
     return attrs.evolve(
         host,
@@ -60,14 +60,14 @@ def telling(host: Host) -> Host:
 
 
 def tell_sources(arguments: argparse.Namespace) -> None:
-    """Say from where the configuration and the snapshot come, where there are any."""
+    """Log where the configuration and the snapshot come from, if there are any."""
     for what, path in (("configuration", "config"), ("snapshot", "snapshot")):
         if (named := getattr(arguments, path, None)) is not None:
-            _LOG.info("reading the %s in %s", what, escaped(name_of(named)))
+            _LOG.info("reading the %s from %s", what, escaped(name_of(named)))
 
 
 class _Telling:
-    """Whatever it is made of, with some of its methods told."""
+    """A wrapper of any object that logs calls of some of its methods."""
 
     def __init__(self, inner: object, words: Mapping[str, str]) -> None:
         self._inner, self._words = inner, words
@@ -90,7 +90,7 @@ def _addresses(of: Sequence[object]) -> str:
 
 
 class _Backend:
-    """A backend that tells what it has read, asked and changed."""
+    """A backend that logs what it reads, asks and changes."""
 
     def __init__(self, inner: RouteBackend) -> None:
         self._inner = inner
@@ -109,7 +109,7 @@ class _Backend:
         return found
 
     def lookup(self, destinations: Sequence[IP | str], *flow: Flow) -> tuple[Answer, ...]:
-        _LOG.info("asking the kernel itself for the way to %s", _addresses(destinations))
+        _LOG.info("asking the kernel for the routes to %s", _addresses(destinations))
         return self._inner.lookup(destinations, *flow)
 
     def change(self, changes: Iterable[Change]) -> tuple[Outcome, ...]:
@@ -118,7 +118,7 @@ class _Backend:
         return self._inner.change(wanted)
 
     def watch(self) -> Watch:
-        _LOG.info("listening to what the kernel says of changes")
+        _LOG.info("listening for changes in the kernel")
         return self._inner.watch()
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
-"""The edge to the reader: what the terminal can show, the one place that writes the answer, and where logs go.
+"""The output: what the terminal can show, the only place that writes the answer, and where logs go.
 
-Colour only on a terminal that has it, and never with NO_COLOR; ASCII where the locale cannot do UTF-8. A reader who
-has seen enough (`| head`, a terminal that was closed) is no failure.
+Colour is used only on a terminal that has it, and never with NO_COLOR; ASCII if the locale is not UTF-8. If the reader
+goes away (`| head`, a closed terminal), that is not a failure.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _GONE = {errno.EPIPE, errno.EIO}  # the pipe was closed; the terminal was
 
 
 class Terminal:
-    """Where answers go, and what can be shown there."""
+    """The stream for answers, and what it can show."""
 
     def __init__(self, stream: TextIO | None = None, environment: Mapping[str, str] | None = None) -> None:
-        """Look at the stream (standard output) and at what the environment says about it."""
-        self._stream: TextIO | None = sys.stdout if stream is None else stream  # None where it was closed
+        """Determine what the stream (default: standard output) can show, from it and from the environment."""
+        self._stream: TextIO | None = sys.stdout if stream is None else stream  # None if it was closed
         known = os.environ if environment is None else environment
         shown = _isatty(self._stream)
         dumb = known.get("TERM", "dumb") in {"", "dumb"}
@@ -40,12 +40,12 @@ class Terminal:
         self.style = Style(width=_width(self._stream, known) if shown else 80, unicode=_is_utf8(self._stream, known))
 
     def show(self, lines: Iterable[Line]) -> None:
-        """Write the lines, in colour where there is any."""
+        """Write the lines, in colour if the terminal has it."""
         self._write("".join(f"{self._line(it)}\n" for it in lines))
 
     def write_json(self, text: str) -> None:
         """Write a JSON document: always UTF-8, whatever the locale."""
-        # What is no character becomes \udcxx, which in JSON is an escape that says the same.
+        # A byte that is not a character becomes \udcxx, which is a valid escape in JSON.
         self._write(f"{text}\n", encoding="utf-8")
 
     def _line(self, pieces: Line) -> str:
@@ -72,7 +72,7 @@ class Terminal:
 
 
 def _let_go(stream: TextIO) -> None:
-    """Lose what could not be written: when it ends, Python would try again, complain, and exit with 120."""
+    """Discard what could not be written; otherwise Python would try again at exit, complain, and exit with 120."""
     with suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())
@@ -82,7 +82,7 @@ def _let_go(stream: TextIO) -> None:
 def _isatty(stream: TextIO | None) -> bool:
     try:
         return stream is not None and stream.isatty()
-    except ValueError:  # it is closed
+    except ValueError:  # the stream is closed
         return False
 
 
@@ -96,18 +96,18 @@ def _width(stream: TextIO | None, environment: Mapping[str, str]) -> int:
 
 
 def _is_utf8(stream: TextIO | None, environment: Mapping[str, str]) -> bool:
-    """Whether what reads this can show more than ASCII. In the locale C, Python itself writes UTF-8 all the same."""
+    """Whether the output can be more than ASCII: not in the locale C, although Python itself writes UTF-8 there."""
     if (getattr(stream, "encoding", None) or "").lower().replace("-", "") != "utf8":
         return False
     names = [environment.get(name, "") for name in ("LC_ALL", "LC_CTYPE", "LANG")]
-    # In the locale C Python sets LC_CTYPE to this, for itself and its children.
+    # In the locale C, Python sets LC_CTYPE to one of these, for itself and its child processes.
     coerced = names[1] in {"C.UTF-8", "C.utf8", "UTF-8"} and names[2] in {"C", "POSIX"}
     said = next((name for at, name in enumerate(names) if name and not (at == 1 and coerced)), "")
     return said not in {"C", "POSIX"}
 
 
 def log_to_stderr(*, verbose: bool) -> None:
-    """Have log lines on standard error: warnings, and when `verbose` what is being done. A program's own stay."""
+    """Log warnings to standard error, and with `verbose` also each action. Keeps existing handlers of the program."""
     root = logging.getLogger()
     if not root.handlers:
         handler = _Quiet()
@@ -117,7 +117,7 @@ def log_to_stderr(*, verbose: bool) -> None:
 
 
 class _Quiet(logging.StreamHandler):  # type: ignore[type-arg]  # it cannot be subscripted before Python 3.14
-    """What is written for a reader who has gone (a closed terminal) is lost without a word; the exit code stays."""
+    """A handler that silently discards log lines if the terminal was closed, so that the exit code stays the same."""
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: ARG002, N802  logging calls it so
         """See the class."""

@@ -5,6 +5,7 @@ Here: longest prefix, then tos, metric and place in the list. Not here: rules.
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from typing import TypeAlias
 
 from hostrouting.fib.flow import has_tos, tos_ask
 from hostrouting.fib.in_turn import taken_in_turn
@@ -16,16 +17,20 @@ __all__ = ["ERRORS", "Entry", "Table"]
 # Types that end a lookup, each with its own error.
 ERRORS = frozenset({"blackhole", "unreachable", "prohibit"})
 _PATHLESS = ERRORS | {"throw"}
+_Legs: TypeAlias = tuple[NextHop, ...]
 
 
 class Entry:
     """A route as a lookup finds it, with its next hops that are in use."""
 
-    __slots__ = ("hides", "in_turn", "legs", "length", "position", "route", "throws")
+    __slots__ = ("bound", "hides", "in_turn", "legs", "length", "position", "route", "throws")
 
-    def __init__(self, route: Route, legs: tuple[NextHop, ...], position: int, length: int) -> None:
-        """Take the route at this position of the snapshot, and the length of its prefix."""
-        self.route, self.legs, self.position, self.length = route, legs, position, length
+    def __init__(self, route: Route, legs: _Legs, bound: _Legs, position: int, length: int) -> None:
+        """Take the route at this position of the snapshot, and the length of its prefix.
+
+        `legs` are the next hops that may have a share of its packets, `bound` those that a bound socket can use.
+        """
+        self.route, self.legs, self.bound, self.position, self.length = route, legs, bound, position, length
         self.throws = route.type == "throw"
         # If a bound socket cannot use a route with a nexthop object, IPv4 skips all other routes whose network has the
         # same address (`fib_table_lookup`: goto miss).
@@ -35,7 +40,7 @@ class Entry:
 
     def leaves_by(self, dev: str) -> bool:
         """Whether a socket bound to the device can use it."""
-        return self.route.type in _PATHLESS or any(leg.dev == dev for leg in self.legs)
+        return self.route.type in _PATHLESS or any(leg.dev == dev for leg in self.bound)
 
 
 class Table:
@@ -177,7 +182,7 @@ class Table:
 
     def _enter(self, key: int) -> tuple[Entry, ...]:
         places = self.positions(key >> BITS, key & 255)
-        entries = [Entry(route := self.routes[place], self._in_use(route), place, key & 255) for place in places]
+        entries = [self._entry(place, key & 255) for place in places]
         if len(entries) > 1:
             # Table local comes first while the kernel keeps it merged with main (see `tables`).
             entries.sort(key=lambda it: (it.route.table != TABLE_LOCAL, -it.route.tos, it.route.metric, it.position))
@@ -189,19 +194,24 @@ class Table:
         found = self._entries[key] = tuple([entry for entry in entries if entry.legs or not entry.route.legs])
         return found
 
-    def _in_use(self, route: Route) -> tuple[NextHop, ...]:
+    def _entry(self, place: int, length: int) -> Entry:
+        route = self.routes[place]
+        return Entry(route, *self._in_use(route), place, length)
+
+    def _in_use(self, route: Route) -> tuple[_Legs, _Legs]:
+        """The next hops that may have a share, and those that a bound socket can use."""
         for leg in route.legs:
             if leg.dead or leg.linkdown:
                 break
         else:
-            return route.legs
+            return route.legs, route.legs
         used = tuple(leg for leg in route.legs if not (leg.dead or (leg.linkdown and leg.dev in self._wary)))
         if not used or self._width != width_of(IPV4):
-            return used
+            return used, used
         # When the state of a device changes, IPv4 computes the shares of the next hops again, but it does not when
         # ignore_routes_with_linkdown is set. A snapshot does not show which came first, so a next hop without a carrier
         # may still have its share.
-        return tuple(leg for leg in route.legs if not self._is_dead(leg))
+        return tuple(leg for leg in route.legs if not self._is_dead(leg)), used
 
     def _is_dead(self, leg: NextHop) -> bool:
         """Whether a next hop is really dead: Linux also reports dead while ignore_routes_with_linkdown applies."""

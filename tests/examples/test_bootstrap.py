@@ -31,7 +31,7 @@ def test_broken() -> None:
 def test_plan() -> None:
     """The dry run has routes and files, and does nothing."""
     done = example("bootstrap.py", "--plan")
-    assert "+ 172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting    # add: it is not there" in done.stdout
+    assert "+ 172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting    # add: it does not exist" in done.stdout
     assert "write /etc/systemd/system/static-routes.service" in done.stdout
     assert "would start the machine kube1" in done.stdout
     assert not done.stderr

@@ -38,7 +38,7 @@ def demo(tmp_path: Path, *before: str, **environment: str) -> list[str]:
 def story(lines: list[str]) -> None:
     """The failure, the run and the proof are told, in this order."""
     places = [
-        lines.index("OVERLAP: 172.16.0.0/16 goes by ib0, not by eth0"),
+        lines.index("OVERLAP: 172.16.0.0/16 leaves by ib0, not by eth0"),
         next(at for at, text in enumerate(lines) if text.startswith("bootstrap: ok after ")),
         lines.index("OK: every address of 172.16.0.0/16 leaves by eth0, or stays on this host as it should"),
         lines.index("Asked for 172.16.5.9, the kernel of the node now says: by eth0."),

@@ -127,7 +127,7 @@ FAULTS: dict[str, Callable[[MemoryBackend, int], None]] = {
     "cannot be read back": lambda kernel, nth: kernel.faults.hang("snapshot", nth=nth),
     "is never at rest": lambda kernel, nth: kernel.faults.fail("snapshot", Unsettled("busy"), nth=nth),
 }
-AS_BEFORE = "what had been done was undone: the route table is as it was before"
+AS_BEFORE = "every change was rolled back: the route table is as it was before"
 BETWEEN = [route(DESTINATIONS[0], f"10.0.0.{at}", 0, OURS if at == 2 else FOREIGN) for at in (1, 2, 3)]
 
 
@@ -161,7 +161,7 @@ def test_all_or_nothing(routes: list[Route], wanted: list[DesiredRoute], fault: 
         exactly = by_key(routes_of(kernel)) == by_key(routes_of(before))
         assert error.after.startswith(AS_BEFORE)
         assert exactly == (error.after == AS_BEFORE)
-        assert exactly or ", but for the order of the routes behind the first to 10." in error.after
+        assert exactly or ", except for the order of the routes behind the first one to 10." in error.after
 
 
 @given(present, wishes, st.integers(0, 9), st.sampled_from([1, 2, 5_000]))
@@ -297,7 +297,7 @@ def test_what_somebody_put_in_our_place_stays_first() -> None:
     plan, before = planned(kernel, [DesiredRoute(DESTINATIONS[0], gateway=as_ip("10.0.0.1"))])
     theirs = route(DESTINATIONS[0], "10.0.0.9", 0, FOREIGN)
     kernel.faults.meanwhile("change", lambda: kernel.ip_route("replace", theirs), nth=2)
-    with pytest.raises(ApplyError, match="could not all be undone") as caught:
+    with pytest.raises(ApplyError, match="not every change could be rolled back") as caught:
         apply_plan(plan, kernel, before=before)
     assert routes_of(kernel) == (theirs, BETWEEN[2], BETWEEN[1])
     assert str(theirs) in caught.value.after
@@ -351,7 +351,7 @@ def test_words_of_a_failure() -> None:
         apply_plan(plan, kernel, before=before)
     assert str(caught.value).startswith("the routes could not be applied: ")
     assert "10.2.0.0/16" in str(caught.value)
-    assert str(caught.value).endswith("; what had been done was undone: the route table is as it was before")
+    assert str(caught.value).endswith("; every change was rolled back: the route table is as it was before")
     assert isinstance(caught.value.__cause__, BackendError)
 
 
@@ -362,7 +362,8 @@ def test_undoing_that_fails_too() -> None:
     kernel.faults.fail("change", errno.EINVAL, nth=4)
     kernel.faults.fail("change", NotPermitted("the capability is gone"), nth=5)
     with pytest.raises(
-        ApplyError, match=r"undoing it failed too .the capability is gone.; .* not all be undone: there is now"
+        ApplyError,
+        match=r"rolling back failed too .the capability is gone.; not every change could be rolled back: there is now",
     ):
         apply_plan(plan, kernel, before=before)
 
@@ -392,9 +393,7 @@ def test_undoing_that_cannot() -> None:
             kernel,
             before=before,
         )
-    assert "what had been done could not all be undone: there is now no route instead of [10.1.0.0/16" in str(
-        caught.value
-    )
+    assert "not every change could be rolled back: there is now no route instead of [10.1.0.0/16" in str(caught.value)
 
 
 def test_a_plan_that_is_not_ready() -> None:

@@ -33,7 +33,7 @@ FOREIGN = 186
 KEYS = [Prefix.parse("20.0.0.0/16"), Prefix.parse("20.0.0.0/24"), Prefix.parse("20.1.0.0/16")]
 GATEWAYS = [as_ip(f"10.0.0.{number}") for number in (1, 2, 3)]
 ELSEWHERE = [Route.to(f"30.0.{low}.0/24", dev="eth0", gateway="10.0.0.1", protocol=FOREIGN) for low in range(200)]
-AS_BEFORE = "what had been done was undone: the route table is as it was before"
+AS_BEFORE = "every change was rolled back: the route table is as it was before"
 
 
 @pytest.fixture(scope="module")

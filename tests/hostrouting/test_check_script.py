@@ -25,11 +25,13 @@ from hostrouting.overlap import check_overlap
 from hostrouting.render import render_check_script
 from hostrouting.repair import propose_repair
 from hostrouting.wording import check_document, finding_line, no_default_line, repair_line
-from tests.support.awks import AWKS, each_awk, only_awk
+from tests.support.awks import AWKS, TREES, each_awk, only_awk, put_before
 from tests.support.commands import LINKS, fabric_host, furnish, route_command, rule_command, wishes
 from tests.support.examples import scaled
+from tests.support.moments import await_file, leaving_word
 from tests.support.namespace import Namespace, private_namespace
 from tests.support.strategies import blocks, prefixes
+from tests.support.systemd import THIS_HOST
 
 pytestmark = [
     pytest.mark.processes,
@@ -64,12 +66,13 @@ class Checked:
         *,
         wait: int = 0,
         awk: str = AWKS[0],
+        tree: Path = THIS_HOST,
         before: str = ":",
         **environment: str,
     ) -> None:
         """Render the script, run it; `before` is done in its shell first."""
         script = directory / "check.sh"
-        script.write_text(only_awk(render_check_script(config, wait=wait), awk, directory))
+        script.write_text(only_awk(render_check_script(config, wait=wait), awk, directory, tree=tree))
         state = directory / "state"
         # What is left is looked at where it was written, which may be a file system of its own.
         run = f"bash {script}; status=$?; mkdir -p {state}; rm -rf {directory}/left; cp -r {state} {directory}/left; exit $status"
@@ -184,8 +187,8 @@ def test_the_script_equals_the_engine(data: st.DataObject, tmp_path_factory: pyt
         namespace.batch(batch, force=True, family=IPV4)
         snapshot = namespace.snapshot()
         assume(not is_ambiguous(snapshot))
-        awk = data.draw(st.sampled_from(AWKS))
-        checked = Checked(namespace, config, tmp_path_factory.mktemp("check"), awk=awk)
+        awk, tree = data.draw(st.sampled_from(AWKS)), data.draw(st.sampled_from(TREES))
+        checked = Checked(namespace, config, tmp_path_factory.mktemp("check"), awk=awk, tree=tree)
     expected = engine(snapshot, config)
     told = "\n".join([checked.said, *map(str, [*snapshot.rules, *snapshot.routes])])
     assert checked.document.keys() == expected.keys() - {"lines"}, told
@@ -420,10 +423,13 @@ class TestOneHost:
         """A run that is ended from outside, as by its unit's time-out, says so and ends as told; it leaves no marker."""
         namespace.batch(["route del default"])
         script, state = tmp_path / "check.sh", tmp_path / "state"
-        script.write_text(render_check_script(check(), wait=30))
+        naps = tmp_path / "naps"
+        script.write_text(
+            put_before(render_check_script(check(), wait=30), {"sleep": leaving_word(naps, "sleep")}, tmp_path)
+        )
         command = [*namespace.enter, "env", f"RUNTIME_DIRECTORY={state}", "bash", str(script)]
         run = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
-        time.sleep(1)
+        await_file(naps)
         os.killpg(run.pid, signal.SIGTERM)
         assert run.communicate(timeout=20)[1] == "<3>check-route-overlap: told to stop before there was a verdict\n"
         assert run.returncode == 128 + signal.SIGTERM

@@ -155,6 +155,4 @@ def test_a_clean_up_with_much_left() -> None:
 def test_an_undo_file_that_is_not_one() -> None:
     """The message names the file, what is wrong in it, and which file is meant."""
     error = UndoFileError("/x.undo", "line 1: it is not a command")
-    assert (
-        str(error) == "/x.undo: line 1: it is not a command; give the file that the clean-up named, as it was written"
-    )
+    assert str(error) == "/x.undo: line 1: it is not a command; pass the unchanged file that the clean-up named"

@@ -97,6 +97,22 @@ def test_shares_of_legs(late: bool) -> None:  # noqa: FBT001  when the setting c
     assert set(used) == ({"eth0", "eth1"} if late else {"eth0"})
 
 
+@pytest.mark.parametrize(("ignored", "kind"), [(0, "unicast"), (1, "no-route")])
+def test_a_bound_socket_without_a_carrier(ignored: int, kind: str) -> None:
+    """A socket bound to a device whose carrier is lost and to be heeded finds no route there, whatever the shares are."""
+    with private_namespace() as namespace:
+        furnish(namespace, [Link(name="eth0", index=0), Link(name="eth1", index=0)])
+        namespace.batch(["address add 10.1.0.4/24 dev eth1", TWO])
+        lose_carriers(namespace, ["eth1"])
+        namespace.sysctl("ipv4/conf/eth1/ignore_routes_with_linkdown", ignored)
+        with NetlinkBackend(netns=namespace.path) as backend:
+            flow = attrs.evolve(PLAIN, oif="eth1")
+            (answer,) = backend.lookup([as_ip("172.16.5.9")], flow)
+            fib = Fib(backend.snapshot(family=4))
+    assert fib.lookup("172.16.5.9", flow).kind == kind
+    assert (answer.route is not None) == (kind == "unicast")
+
+
 @pytest.mark.parametrize("dscp", [(4, 0x3F), (12, 0x3F), (0, 0x3F), (0, 0x38), (44, 0x3C)])
 def test_rules_by_dscp(dscp: tuple[int, int]) -> None:
     """All six bits of a DSCP count, and 0 is a value like any other; of a type of service IPv4 checks three bits."""

@@ -130,12 +130,12 @@ IB1 = Address(ip=as_ip("172.16.2.11"), length=16, dev="ib1")
         (
             [IB0, attrs.evolve(IB1, length=17)],
             {},
-            "where they are free (172.16.0.0/17 and 172.16.128.0/17 are not both)",
+            "that are free (172.16.0.0/17 and 172.16.128.0/17 are not both free)",
         ),
         (
             [attrs.evolve(IB0, length=32, peer=as_ip("172.16.9.9"))],
             {"destination": "172.16.9.9/32"},
-            "no longer prefix is there to win, and no better metric: one of the two has to go",
+            "no prefix can be longer and no metric better: remove either the route or the address",
         ),
     ],
 )
@@ -148,5 +148,7 @@ def test_the_way_round(addresses: list[Address], wish: dict[str, Any], end: str)
 
 def test_who_brings_it() -> None:
     """The first of the devices is named with its address, the others are counted."""
-    assert "ib0 has the address 172.16.1.10/16, and so " in told(IB0)
-    assert "ib0 has the address 172.16.1.10/16 (and 1 more device is on the same network), and so " in told(IB0, IB1)
+    assert "ib0 has the address 172.16.1.10/16, so the kernel" in told(IB0)
+    assert "ib0 has the address 172.16.1.10/16 (and 1 more device is on the same network), so the kernel" in told(
+        IB0, IB1
+    )

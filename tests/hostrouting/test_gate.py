@@ -400,7 +400,7 @@ class TestFormer:
         Gate(host).change(ctx, *parts(wanted))
         assert 15 < ctx.clock.now() < 60
         assert set(LAYOUT.former_drop_in_paths) <= set(host.files.texts)
-        assert f"{MACHINE} is still starting: the former drop-ins go with the next run" in caplog.text
+        assert f"{MACHINE} is still starting: the next run removes the former drop-ins" in caplog.text
         assert Gate(host).steps == tuple(part.step for part in parts(wanted)[0])
         up, down = parts(wanted)
         assert set(Gate(host).changes(up, down).removes) == {*LAYOUT.former_drop_in_paths, *LAYOUT.former_note_paths}

@@ -65,7 +65,7 @@ def test_ours() -> None:
 def test_overwritten(other: Callable[..., None], direct: dict[str, Any] | None, source: str) -> None:
     """If its files have overwritten ours, hostrouting is reinstalled from its original source."""
     other(BESIDE, brought=True, direct=direct)
-    assert str(foreign_phases()).endswith(f"is not the one that hostrouting brings; {REINSTALL} {source}")
+    assert str(foreign_phases()).endswith(f"is not the one that hostrouting includes; {REINSTALL} {source}")
 
 
 def test_in_another_place(other: Callable[..., None]) -> None:

@@ -167,7 +167,7 @@ class TestWhatAnOperatorReads:
     @pytest.mark.parametrize(
         ("metric", "remedy"),
         [
-            (0, "it has to go first: no longer prefix is there to win, and no better metric"),
+            (0, "it has to be deleted first: no prefix can be longer, and no metric better"),
             (5, "in its place write one with metric 0, which wins without touching it"),
         ],
     )
@@ -181,7 +181,7 @@ class TestWhatAnOperatorReads:
         """Halves that are held themselves are no way out, and where a better metric is free it takes one route."""
         theirs = Route.to("172.16.128.0/17", dev="ib0", protocol=3)
         (step,) = plan_routes([want("172.16.0.0/16")], h200().with_routes([theirs])).conflicts
-        assert step.reason.endswith("where they are free (172.16.0.0/17 and 172.16.128.0/17 are not both)")
+        assert step.reason.endswith("that are free (172.16.0.0/17 and 172.16.128.0/17 are not both free)")
         behind = Route.to("10.1.0.0/16", dev="ib0", protocol=3, metric=100)
         (step,) = plan_routes([want("10.1.0.0/16", metric=100)], plain().with_routes([behind])).conflicts
         assert step.reason.endswith("in its place write one with metric 0, which wins without touching it")
@@ -191,7 +191,7 @@ class TestWhatAnOperatorReads:
         ours = Route.to("172.16.0.0/16", dev="eth0", gateway="10.0.0.1", protocol=OURS, metric=100)
         (step,) = plan_routes([want("172.16.0.0/16", metric=100)], h200().with_routes([ours])).steps
         assert step.action == "keep"
-        assert step.reason.startswith("it is there; it stands behind [172.16.0.0/16 dev ib0 ")
+        assert step.reason.startswith("it already exists; it is not used while [172.16.0.0/16 dev ib0 ")
 
     def test_several_stale_ones(self) -> None:
         """Of several routes of ours that say something else one is replaced, and every other one goes."""
@@ -236,10 +236,10 @@ class TestWhatAnOperatorReads:
             want("10.5.0.0/16", dev="x"),
         ]
         assert str(plan_routes(desired, plain().with_routes(ours))).splitlines() == [
-            "  10.1.0.0/16 via 10.0.0.1 dev eth0 proto hostrouting    # keep: it is there",
-            "+ 10.4.0.0/16 via 10.0.0.1 dev eth0 proto hostrouting metric 9    # add: it is not there",
+            "  10.1.0.0/16 via 10.0.0.1 dev eth0 proto hostrouting    # keep: it already exists",
+            "+ 10.4.0.0/16 via 10.0.0.1 dev eth0 proto hostrouting metric 9    # add: it does not exist",
             "- 10.2.0.0/16 via 10.0.0.7 dev eth0 proto hostrouting",
-            "+ 10.2.0.0/16 via 10.0.0.1 dev eth0 proto hostrouting    # replace: ours, and it says something else",
+            "+ 10.2.0.0/16 via 10.0.0.1 dev eth0 proto hostrouting    # replace: ours, but different",
             "- 10.3.0.0/16 via 10.0.0.1 dev eth0 proto hostrouting    # delete: ours, and no longer wanted",
             "? 10.5.0.0/16 dev x: waiting for the device x",
         ]
@@ -247,13 +247,13 @@ class TestWhatAnOperatorReads:
     def test_nothing_at_all(self) -> None:
         """Nothing wanted and nothing of ours: the plan is empty and says so."""
         assert plan_routes([], h200()) == RoutePlan()
-        assert str(RoutePlan()) == "nothing is wanted, and nothing of ours is there"
+        assert str(RoutePlan()) == "no routes are wanted, and none of our routes exist"
 
     def test_someone_elses_twin(self) -> None:
         """A route that is there already is kept, also when it is someone else's; it stays theirs."""
         theirs = Route.to("10.1.0.0/16", dev="eth0", gateway="10.0.0.1", protocol=16)
         (step,) = plan_routes([want("10.1.0.0/16")], plain().with_routes([theirs])).steps
-        assert step == Step("keep", theirs, "it is there, from dhcp, and stays theirs")
+        assert step == Step("keep", theirs, "it already exists (proto dhcp) and stays as it is")
 
     def test_the_right_one_stands_behind(self) -> None:
         """When the wanted route stands behind a wrong one of ours, only the wrong one goes (REPLACE would fail)."""
@@ -268,7 +268,7 @@ class TestWhatAnOperatorReads:
         old = Route.to("10.1.0.0/16", dev="eth0", gateway="10.0.0.1", protocol=OURS)
         plan = plan_routes([want("10.1.0.0/16", metric=7)], plain().with_routes([old]))
         assert told(plan) == ["add 10.1.0.0/16", "delete 10.1.0.0/16"]
-        assert "stands behind" in plan.steps[0].reason
+        assert "not used while" in plan.steps[0].reason
 
     def test_what_is_pending_stays(self) -> None:
         """Without a default route an automatic wish waits, and what is there for it is not taken away."""
@@ -307,15 +307,15 @@ class TestWhatAnOperatorReads:
         snapshot = plain().with_routes(here)
         plan = plan_routes([want("10.1.0.0/16"), want("10.3.0.0/16")], snapshot, former={200})
         assert str(plan).splitlines() == [
-            "  10.3.0.0/16 via 10.0.0.1 dev eth0 proto 77    # keep: it is there, from 77, and stays theirs",
+            "  10.3.0.0/16 via 10.0.0.1 dev eth0 proto 77    # keep: it already exists (proto 77) and stays as it is",
             "- 10.1.0.0/16 via 10.0.0.1 dev eth0 proto 200",
             (
                 "+ 10.1.0.0/16 via 10.0.0.1 dev eth0 proto hostrouting"
-                "    # replace: ours, by the route protocol number 200 of an earlier configuration"
+                "    # replace: ours, with route protocol 200 of an earlier configuration"
             ),
             (
                 "- 10.2.0.0/16 via 10.0.0.1 dev eth0 proto 200"
-                "    # delete: ours, by the route protocol number 200 of an earlier configuration"
+                "    # delete: ours, with route protocol 200 of an earlier configuration"
             ),
         ]
         assert not plan_routes([want("10.1.0.0/16"), want("10.3.0.0/16")], plan.apply_to(snapshot)).changes

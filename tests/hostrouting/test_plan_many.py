@@ -191,5 +191,5 @@ def test_two_wishes_for_one_key(gateway: str | None) -> None:
 
 def test_steps_of_a_plan_by_hand() -> None:
     """A plan may be made of a tuple of steps; those that keep count too."""
-    step = Step("keep", routes_on(BLOCKS[0]), "it is there")
+    step = Step("keep", routes_on(BLOCKS[0]), "it already exists")
     assert (RoutePlan((step,)).kept, RoutePlan((step,)).changes) == (1, ())

@@ -346,7 +346,7 @@ class TestRepairOfKnownHosts:
         local, *rest = default_rules(4)
         snapshot = host([("eth0", "10.0.0.4/24")], [DEFAULT, *below], rules=[local, refused, *rest])
         (unsafe,) = proposed(snapshot, "172.16.0.0/16").unsafe
-        assert unsafe_line(unsafe).startswith("172.16.0.0–172.16.255.255 is decided before")  # noqa: RUF001  as printed
+        assert unsafe_line(unsafe).startswith("172.16.0.0–172.16.255.255 is decided by ")  # noqa: RUF001  as printed
 
     def test_the_device_of_the_repair_loses_no_neighbours(self) -> None:
         """Diverted traffic is diverted from other devices than the repair's."""
@@ -438,7 +438,7 @@ class TestRepairCanBePasted:
         assert [str(route.destination) for route in repair.routes] == ["172.16.0.0/17", "172.16.128.0/17"]
         (unsafe,) = repair.unsafe
         assert (unsafe.reason, str(ip_at(4, unsafe.first))) == ("reserved", "240.0.0.0")
-        assert unsafe_line(unsafe).endswith("240.0.0.0/5 proto unspec, and no static route may lead there")
+        assert unsafe_line(unsafe).endswith("240.0.0.0/5 proto unspec: no static route there is allowed")
 
     @pytest.mark.parametrize("gateway", ["172.31.1.1", "fe80::1"])
     def test_other_defaults(self, gateway: str) -> None:

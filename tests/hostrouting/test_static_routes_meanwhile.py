@@ -3,7 +3,6 @@
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from hostrouting.config import HostRoutingConfig, StaticRoute, StaticRoutesConfi
 from hostrouting.render import render_static_routes_script
 from tests.support.awks import put_before
 from tests.support.commands import fabric_host
+from tests.support.moments import await_file, leaving_word
 from tests.support.namespace import Namespace
 from tests.support.routes_script import HALVES, Ran, ours
 
@@ -86,10 +86,12 @@ class TestMeanwhile:
         namespace.batch(["route del default"])
         script = tmp_path / "routes.sh"
         config = HostRoutingConfig(StaticRoutesConfig(enabled=True, routes=HALVES[:1]))
-        script.write_text(render_static_routes_script(config, wait=30))
+        naps = tmp_path / "naps"
+        text = render_static_routes_script(config, wait=30)
+        script.write_text(put_before(text, {"sleep": leaving_word(naps, "sleep")}, tmp_path))
         command = [*namespace.enter, "bash", str(script)]
         run = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
-        time.sleep(0.3)
+        await_file(naps)
         os.killpg(run.pid, signal.SIGTERM)
         said = run.communicate(timeout=20)[1]
         assert run.returncode == 128 + signal.SIGTERM
@@ -114,11 +116,13 @@ class TestMeanwhile:
         """Where `ip` comes to no end, the unit's time-out ends them all, and that is a failure with a word."""
         script = tmp_path / "routes.sh"
         config = HostRoutingConfig(StaticRoutesConfig(enabled=True, routes=HALVES[:1]))
-        script.write_text(put_before(render_static_routes_script(config, wait=wait), {"ip": "exec sleep 60"}, tmp_path))
+        asked = tmp_path / "asked"
+        hangs = {"ip": f"echo >>{asked}; exec sleep 60"}
+        script.write_text(put_before(render_static_routes_script(config, wait=wait), hangs, tmp_path))
         run = subprocess.Popen(
             [*namespace.enter, "bash", str(script)], stderr=subprocess.PIPE, text=True, start_new_session=True
         )
-        time.sleep(0.3)
+        await_file(asked)
         os.killpg(run.pid, signal.SIGTERM)
         said = run.communicate(timeout=20)[1]
         assert run.returncode == 128 + signal.SIGTERM
@@ -148,9 +152,11 @@ class TestMeanwhile:
         )
         script = tmp_path / "routes.sh"
         wanted = [StaticRoute("10.1.0.0/16", "10.0.0.77", "eth0")]
-        script.write_text(render_static_routes_script(HostRoutingConfig(StaticRoutesConfig(True, wanted)), wait=30))
+        naps = tmp_path / "naps"
+        text = render_static_routes_script(HostRoutingConfig(StaticRoutesConfig(True, wanted)), wait=30)
+        script.write_text(put_before(text, {"sleep": leaving_word(naps, "sleep")}, tmp_path))
         run = subprocess.Popen([*namespace.enter, "bash", str(script)], stderr=subprocess.PIPE, start_new_session=True)
-        time.sleep(0.5)
+        await_file(naps, lines=2)  # it has tried once at least
         is_seen = any(ours(namespace) for _ in range(50))
         os.killpg(run.pid, signal.SIGTERM)
         said = run.communicate(timeout=20)[1].decode()

@@ -19,7 +19,7 @@ from hostrouting.fib import Fib
 from hostrouting.model import IPV4, OURS, Prefix, Route, Snapshot
 from hostrouting.plan import RoutePlan, plan_routes
 from hostrouting.uplink import DesiredRoute, bare_leg
-from tests.support.awks import AWKS, each_awk
+from tests.support.awks import AWKS, TREES, each_awk
 from tests.support.commands import LINKS, fabric_host, furnish, lose_carriers, route_command
 from tests.support.examples import scaled
 from tests.support.namespace import Namespace, private_namespace
@@ -100,15 +100,16 @@ def test_the_table_is_the_planned_one(data: st.DataObject, tmp_path_factory: pyt
         namespace.batch(map(route_command, standing), force=True, family=IPV4)
         before = namespace.snapshot()
         planned = plan(wanted, before)
-        ran = Ran(namespace, wanted, tmp_path_factory.mktemp("routes"), awk=data.draw(st.sampled_from(AWKS)))
+        awk, tree = data.draw(st.sampled_from(AWKS)), data.draw(st.sampled_from(TREES))
+        ran = Ran(namespace, wanted, tmp_path_factory.mktemp("routes"), awk=awk, tree=tree)
         after = namespace.snapshot()
     is_as_planned(planned, ran, before, after)
 
 
 @settings(max_examples=scaled(60), deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
-@given(crowd=crowds(), metric=st.sampled_from([0, 100]), awk=st.sampled_from(AWKS))
+@given(crowd=crowds(), metric=st.sampled_from([0, 100]), awk=st.sampled_from(AWKS), tree=st.sampled_from(TREES))
 def test_a_crowded_place_is_the_planned_one(
-    crowd: list[str], metric: int, awk: str, tmp_path_factory: pytest.TempPathFactory
+    crowd: list[str], metric: int, awk: str, tree: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """Whatever stands where a route is wanted, ours and others in any order, the script does what the engine plans."""
     wanted = [StaticRoute("172.16.0.0/17", metric=metric)]
@@ -117,7 +118,7 @@ def test_a_crowded_place_is_the_planned_one(
         namespace.batch(["route add default via 10.0.0.1 dev eth0"])
         namespace.batch([f"route append 172.16.0.0/17 metric {metric} {it}" for it in crowd], force=True)
         before = namespace.snapshot()
-        ran = Ran(namespace, wanted, tmp_path_factory.mktemp("routes"), awk=awk)
+        ran = Ran(namespace, wanted, tmp_path_factory.mktemp("routes"), awk=awk, tree=tree)
         is_as_planned(plan(wanted, before), ran, before, namespace.snapshot())
 
 

@@ -174,8 +174,8 @@ def test_document_of_what_is_unsafe() -> None:
         }
     ]
     assert unsafe_line(repair.unsafe[0]) == (
-        "172.16.0.9 is held by 172.16.0.9/32 proto boot, and no longer prefix is free; "
-        "that route is not ours to replace"
+        "172.16.0.9 is matched by 172.16.0.9/32 proto boot; no prefix can be longer, and "
+        "that route is not ours, so it is not replaced"
     )
     assert [diversion_line(it) for it in repair.diverted] == []
 
@@ -307,17 +307,17 @@ def test_what_is_taken_from_a_tunnel() -> None:
         (
             [LOCAL, attrs.evolve(MAIN, invert=True, dst=Prefix.parse("172.16.0.0/16"))],
             ["eth0"],
-            "is led to the table main by no policy rule, so that no route there can help: see 'ip rule'",
+            "is not looked up in table main by any policy rule, so a route there cannot help: see 'ip rule'",
         ),
         (
             [LOCAL, MAIN],
             ["eht0"],
-            "cannot be led back: that takes the device eht0, which expectedDevs names; this host has eth0",
+            "cannot be repaired: this needs the device eht0, which expectedDevs names; this host has eth0",
         ),
         (
             [LOCAL, Rule(family=4, priority=9, action="prohibit", dst=Prefix.parse("172.16.0.0/16")), MAIN],
             ["eth0"],
-            "is decided before the table main is asked, by rule 9: from all to 172.16.0.0/16 prohibit; no route in main can change that",
+            "is decided by rule 9: from all to 172.16.0.0/16 prohibit before table main is looked up; no route in table main can change that",
         ),
     ],
 )

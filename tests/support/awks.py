@@ -1,4 +1,7 @@
-"""The programs called awk: a host has one of them, and the boot scripts take what there is."""
+"""The programs that the boot scripts take from a host: an awk, of which there are several, and an `ip` of any age.
+
+Other versions of `ip` are in the trees of other distributions, if HOSTROUTING_SYSTEMS names some (systemd.py).
+"""
 
 import shutil
 from collections.abc import Mapping
@@ -6,11 +9,16 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["AWKS", "each_awk", "only_awk", "put_before"]
+from tests.support.systemd import THIS_HOST, trees
+
+__all__ = ["AWKS", "TREES", "each_awk", "only_awk", "put_before"]
 
 NAMES = ("mawk", "gawk", "original-awk", "busybox")
 AWKS = tuple(name for name in NAMES if shutil.which(name))
 """Those that are installed here."""
+
+TREES = trees()
+"""The trees whose `ip` can be used."""
 
 each_awk = pytest.mark.parametrize(
     "awk",
@@ -22,8 +30,11 @@ each_awk = pytest.mark.parametrize(
 """Runs a test with each of them."""
 
 
-def only_awk(script: str, name: str, directory: Path) -> str:
-    """A boot script that finds no other awk than the program of this name; the directory is made for that."""
+def only_awk(script: str, name: str, directory: Path, *, tree: Path = THIS_HOST) -> str:
+    """A boot script that finds no other awk than the program of this name, and the `ip` of this tree.
+
+    What that takes is in a new folder of the directory.
+    """
     program = shutil.which(name)
     assert program is not None
     place = directory / f"with-{name}"
@@ -33,6 +44,9 @@ def only_awk(script: str, name: str, directory: Path) -> str:
     # Which the scripts take before any other. One program of many is what it is called.
     (place / "mawk").write_text(f'#!/bin/sh\nexec {place}/awk "$@"\n')
     (place / "mawk").chmod(0o755)
+    if tree != THIS_HOST:
+        (place / "ip").write_text(f'#!/bin/sh\nexec chroot {tree} ip "$@"\n')
+        (place / "ip").chmod(0o755)
     changed = script.replace(" PATH=/", f" PATH={place}:/", 1)
     assert changed != script
     return changed

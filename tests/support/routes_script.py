@@ -8,6 +8,7 @@ from hostrouting.model import IPV4
 from hostrouting.render import render_static_routes_script
 from tests.support.awks import AWKS, only_awk, put_before
 from tests.support.namespace import Namespace
+from tests.support.systemd import THIS_HOST
 
 __all__ = ["HALVES", "Ran", "ours"]
 
@@ -25,6 +26,7 @@ class Ran:
         *,
         wait: int = 0,
         awk: str = AWKS[0],
+        tree: Path = THIS_HOST,
         tools: Mapping[str, str] | None = None,
         before: str = ":",
         argument: str = "",
@@ -38,7 +40,7 @@ class Ran:
         script = directory / "static-routes.sh"
         config = HostRoutingConfig(StaticRoutesConfig(bool(wanted), wanted))
         text = put_before(render_static_routes_script(config, wait=wait), tools or {}, directory)
-        script.write_text(only_awk(text, awk, directory) if "awk" not in (tools or {}) else text)
+        script.write_text(only_awk(text, awk, directory, tree=tree) if "awk" not in (tools or {}) else text)
         done = namespace.run(
             "unshare", "--mount", "bash", "-c", f"{before} && exec bash {script} {argument}", **environment
         )

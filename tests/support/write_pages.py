@@ -157,7 +157,7 @@ def _exit_codes() -> Iterator[str]:
     yield "| 0 | fine |"
     yield "| 1 | an overlap was found; applying failed; `plan` found something to do or a failure; `status` found something wrong |"
     yield "| 2 | bad input: the command line, the configuration or the snapshot |"
-    yield "| 3 | it cannot be decided: not permitted, no netlink, no default route (also if STRICT fails because of that) |"
+    yield "| 3 | undecided: permission denied, no netlink, no default route (also if STRICT fails because of that) |"
     yield "| 130, 143 | stopped by Ctrl-C or SIGTERM |"
     yield ""
 
@@ -201,7 +201,7 @@ def _commands() -> Iterator[str]:
         if command.takes_snapshot:
             yield "| `--snapshot FILE` | use this saved snapshot instead of this host; - is standard input |"
         yield f"| `--json` | print one JSON document, `{command.schema}` |"
-        yield "| `-v, --verbose` | print on standard error what is being done |"
+        yield "| `-v, --verbose` | log each action to standard error |"
 
 
 GENERATED = {"docs/messages.md": messages_page, "docs/commands.md": commands_page}

@@ -1,7 +1,7 @@
-"""The commands: a module each, with its record, what it answers and how that is drawn. A new one is a line here.
+"""The commands: one module each, with its record, its reply and how that is shown. A new command is one line here.
 
-All are loaded for the help, whatever is typed. So a module loads nothing at its top but `command`, `page` and
-`schemas`; what a command works with is loaded inside the functions that carry it out.
+All are loaded for the help, whatever is typed. So a module imports only `command`, `page` and `schemas` at its top;
+what a command needs to work is imported inside the functions that carry it out.
 """
 
 from hostrouting.cli.commands import apply, check, clean, explain, plan, remove, render, repair, snapshot, status

@@ -1,4 +1,4 @@
-"""`apply`: make the host's routing what the configuration says; progress while it goes on, then what changed."""
+"""`apply`: apply the configuration to the host; print progress while it runs, then what changed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
     config, here = config_of(arguments), host()
     run = run_task(Configure(config, host=here, wait=wait_of(arguments, here)), here)
     done = Done.of(run, config, looked_at_gate(here))
-    failed = None if done.escapes else run.failed  # else the page says it at length
+    failed = None if done.escapes else run.failed  # the page explains escapes in detail
     return Reply(run.code, lambda: _document(done), lambda style: _page(done, arguments, style), failed=failed)
 
 
@@ -55,7 +55,7 @@ def _page(done: Done, arguments: argparse.Namespace, style: Style) -> Iterator[L
         yield from check.evidence_lines(style)
         again = f"hostrouting repair --config {arguments.config}"
         yield from remedy_lines(check, config=arguments.config, again=again)
-        name = f"name the outbound devices as routeOverlap.expectedDevs in {arguments.config}"
+        name = f"name the outgoing devices as routeOverlap.expectedDevs in {arguments.config}"
         yield from check.limit_lines(advice=f"Wait longer (--wait 300), or {name}.")
         if not done.run.ok and done.gate.holds:
             yield line()
@@ -76,7 +76,7 @@ def _answer_line(done: Done, config: str) -> Line:
     parts += [f"{counted(len(done.run.wrote), 'file')} written"] if done.run.wrote else []
     parts += [f"{counted(len(done.run.removed), 'file')} removed"] if done.run.removed else []
     if not done.changed:
-        return line(Painted("NOTHING TO DO:", "good"), f" the host already is as {config} says")
+        return line(Painted("NOTHING TO DO:", "good"), f" the host already matches {config}")
     return line(Painted("DONE:", "good"), f" {', '.join(parts)}")
 
 
@@ -88,7 +88,7 @@ def _changes(done: Done) -> Iterator[Line]:
     if changes or operations or done.run.wrote or done.run.removed:
         yield line()
         if not done.run.ok:
-            yield line("What it has changed all the same:")
+            yield line("What it has changed before it failed:")
     yield from step_lines(changes)
     yield from operation_lines(operations)
     yield from file_lines("wrote", done.run.wrote)
@@ -117,18 +117,18 @@ def _document(done: Done) -> dict[str, Any]:
 
 COMMAND = Command(
     "apply",
-    "make the host's routing what the configuration says, now and at every boot",
+    "apply the configuration to the host, now and at every boot",
     answer=_answer,
     options=_options,
     more="""\
-Takes root. Routes are applied whole or not at all; a machine that runs is not touched. An overlap that is found
-afterwards is exit code 1 in STRICT, and is only told in WARN.
+Requires root. Either all routes are applied or none; a running machine is not touched. If an overlap is left
+afterwards, the exit code is 1 in mode STRICT; in mode WARN the overlap is only reported.
 """,
-    failing="it failed; in STRICT also where an overlap is left",
+    failing="it failed, or, in mode STRICT, an overlap is left",
     changes=True,
     tells_progress=True,
     keys={
-        "ok": "whether everything that was wanted was done",
+        "ok": "whether everything was done",
         "changed": "whether anything was changed",
         **STEPS,
         **FORESEEN,
@@ -136,7 +136,7 @@ afterwards is exit code 1 in STRICT, and is only told in WARN.
         **{key: says for key, says in STANDINGS.items() if "faults" not in key},
         "files.wrote[]": "the files that were written",
         "files.removed[]": "the files that were removed",
-        "check": "the check that followed, as hostrouting/check/1; null where there was none",
+        "check": "the check that followed, as hostrouting/check/1; null if there was none",
         **GATE,
         **FAILURES,
     },

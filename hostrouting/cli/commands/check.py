@@ -57,7 +57,7 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
     it = make_check(arguments, host)
     gate = GateState() if arguments.snapshot else looked_at_gate(host())
 
-    # CIDRs on the command line take the place of everything else that a configuration asks for.
+    # CIDRs on the command line replace everything else that a configuration asks for.
     asks_all = not (arguments.snapshot or arguments.cidrs)
     standings = Standings.on(host(), it.config) if asks_all else Standings()
 
@@ -71,7 +71,7 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
 
 
 def _without_cidrs(host: Host, config: HostRoutingConfig) -> Reply:
-    """The answer where nothing is expected of routes, and only something else is asked for."""
+    """The reply if there are no expected CIDRs, but other tasks are configured."""
     from itertools import islice
 
     from hostrouting.cli.gates import gate_lines, looked_at_gate
@@ -108,7 +108,7 @@ def _page(
     yield from it.limit_lines(advice=advice_line(arguments))
     if it.found.verdict == "no-default-route":
         where = f" --snapshot {arguments.snapshot}" if arguments.snapshot else ""
-        yield line(f"Which way it takes now is told by: hostrouting explain {it.found.report.cidrs[0].ip}{where}")
+        yield line(f"To see its present route: hostrouting explain {it.found.report.cidrs[0].ip}{where}")
     yield from _why_expected(it)
     yield from _asked(it, arguments)
     yield from standings.lines()
@@ -117,20 +117,20 @@ def _page(
 
 
 def _why_expected(it: Check) -> Iterator[Line]:
-    """Why these devices are the expected ones, where nobody has named them: the default route may be astray itself."""
+    """Why these devices are expected, unless they were named: the default route itself may be wrong."""
     devs = it.found.report.expected_devs
     if not devs or it.config.route_overlap.expected_devs:
         return
     links = [it.fib.snapshot.link(dev) for dev in devs]
     astray = any(link is not None and link.infiniband for link in links)
-    rest = "where that is wrong, name the right one: --dev DEV" + ("; InfiniBand seldom is" if astray else "")
+    rest = "if that is wrong, name the right one: --dev DEV" + ("; InfiniBand rarely is right" if astray else "")
     verb = "are" if len(devs) > 1 else "is"
-    told = f"{spoken(devs)} {verb} expected, since the IPv4 default route leads there; {rest}."
+    told = f"{spoken(devs)} {verb} expected because of the IPv4 default route; {rest}."
     yield line(Painted(told, "warn" if astray else "soft"))
 
 
 def _asked(it: Check, arguments: argparse.Namespace) -> Iterator[Line]:
-    """Whether this was what the host's own check is for."""
+    """Whether this check was the one that is installed on the host."""
     from hostrouting.cli.check import check_name
 
     if it.installed is None or not (check := it.installed.route_overlap).expected_cidrs:
@@ -138,25 +138,25 @@ def _asked(it: Check, arguments: argparse.Namespace) -> Iterator[Line]:
     asked = it.config.route_overlap
     named = arguments.cidrs or arguments.devs
     if named and not _has(asked, check):
-        yield line("The check installed on this host was not asked; that is: hostrouting check")
+        yield line("This was not the check that is installed on this host; to run that: hostrouting check")
     elif not named:
-        yield line(f"Asked is what the check installed on this host is for: {check_name(check)}.")
+        yield line(f"This was the check that is installed on this host: {check_name(check)}.")
 
 
 def _has(asked: RouteOverlapConfig, check: RouteOverlapConfig) -> bool:
-    """Whether the one asks all that the other does."""
+    """Whether one check includes everything in the other."""
     same = (asked.expected_devs, asked.allowed_devs) == (check.expected_devs, check.allowed_devs)
     return same and set(check.expected_cidrs) <= set(asked.expected_cidrs)
 
 
 def advice_line(arguments: argparse.Namespace) -> str:
-    """What to do without a default route. Whoever has waited need not be told to; of a snapshot the same is said."""
+    """What to do without a default route. The advice to wait is left out if the command has already waited."""
     wait = "" if arguments.wait else ", or wait on the host for a default route (--wait 30)"
-    return f"Name the device that is expected (--dev DEV), for a repair with its router (--gateway ADDRESS){wait}."
+    return f"Name the expected device (--dev DEV), and its router for a repair (--gateway ADDRESS){wait}."
 
 
 def _again(arguments: argparse.Namespace) -> str:
-    """How to ask for the repair alone."""
+    """The command line that prints only the repair."""
     words = ["hostrouting", "repair", *arguments.cidrs]
     words += [word for dev in arguments.devs for word in ("--dev", dev)]
     words += ["--gateway", arguments.gateway] if arguments.gateway else []
@@ -171,14 +171,14 @@ COMMAND = Command(
     answer=_answer,
     options=_options,
     more="""\
-Without a configuration the expected devices are those of the IPv4 default route, and the CIDRs are those given here;
-with one, CIDRs given here take the place of its own. With neither, the check that is installed on this host is asked.
+Without a configuration, the expected devices are those of the IPv4 default route, and the CIDRs are those given here.
+With a configuration, CIDRs given here replace those in it. With neither, the check installed on this host is made.
 Nothing is written, and no privilege is needed.
 
-What else is configured or installed (the probe rewrite) is looked at too, unless CIDRs are given: where it is not in
+Unless CIDRs are given, the other configured or installed tasks (the probe rewrite) are checked too: if one is not in
 force or cannot work, the exit code is 1.
 
-Verdicts: ok (exit code 0), overlap (1), undecided (3: right for a plain packet, and a rule sends others elsewhere),
+Verdicts: ok (exit code 0), overlap (1), undecided (3: right for a plain packet, but a rule sends others elsewhere),
 no-default-route (3).
 """,
     failing="an overlap was found",

@@ -1,4 +1,4 @@
-"""`clean`: what of another CNI's leftovers is stale; and, when told so, its deletion or the way back."""
+"""`clean`: show what another CNI left behind and is stale; with an option, delete it or undo that."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["COMMAND"]
 
-_LIMIT = 1 << 28  # bytes of a plan; that of 1,000,000 deletions has less
+_LIMIT = 1 << 28  # bytes of a plan; one with 1,000,000 deletions is smaller
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
@@ -30,16 +30,14 @@ def _options(parser: argparse.ArgumentParser) -> None:
     way.add_argument(
         "--apply",
         action="store_true",
-        help="make a plan, tell it, and delete what is in it; without this option nothing is changed",
+        help="make a plan, print it, and delete what is in it; without this option nothing is changed",
     )
-    way.add_argument(
-        "--undo", metavar="FILE", help="bring back what a clean-up has deleted, from the file that it named"
-    )
+    way.add_argument("--undo", metavar="FILE", help="restore what a clean-up deleted, from the file that it named")
     parser.add_argument(
         "--approved",
         metavar="FILE",
-        help="with --apply: delete only what is in this plan and is stale still; the plan is what "
-        "`clean azure-vnet --config FILE --json` has printed; - is standard input",
+        help="with --apply: delete only what is in this plan and is still stale; the plan is the output of "
+        "`clean azure-vnet --config FILE --json`; - is standard input",
     )
 
 
@@ -62,14 +60,14 @@ def _require_apply(arguments: argparse.Namespace) -> None:
     if arguments.approved is None:
         return
     if not arguments.apply:
-        raise ConfigError([Fault("--approved", "", "is a plan to carry out", "add --apply")])
+        raise ConfigError([Fault("--approved", "", "needs --apply", "add --apply")])
     if arguments.approved == arguments.config == STANDARD_INPUT:
         fault = Fault("--config", "'-'", "is standard input, and so is --approved", "name a file for one of the two")
         raise ConfigError([fault])
 
 
 def _approved(path: str) -> CleanupPlan:
-    """The plan in the file; ApprovedPlanError where it is not one."""
+    """The plan in the file. Raises ApprovedPlanError if it is not one."""
     import json
 
     from hostrouting.azure_vnet import CleanupPlan
@@ -80,7 +78,7 @@ def _approved(path: str) -> CleanupPlan:
     try:
         document = json.loads(read_bytes(path, what="a plan", limit=_LIMIT))
         if not isinstance(document, dict) or document.get("schema") != COMMAND.schema:
-            raise ValueError(f"it does not say {COMMAND.schema!r} as its schema")  # noqa: TRY301  told with its name
+            raise ValueError(f"its schema is not {COMMAND.schema!r}")  # noqa: TRY301  the file's name is added below
         if document.get("action") != "plan":
             raise ValueError("it is not a plan: its action is not 'plan'")  # noqa: TRY301  as above
         return CleanupPlan.from_mapping(document)
@@ -128,7 +126,7 @@ def _applied(config: HostRoutingConfig, host: Host, approved: CleanupPlan | None
 
 
 def _meant(config: HostRoutingConfig) -> Any:
-    """The section, with the order to delete."""
+    """The section azureVnetCleanup, with dryRun off."""
     import attrs
 
     return None if config.azure_vnet_cleanup is None else attrs.evolve(config.azure_vnet_cleanup, dry_run=False)
@@ -149,11 +147,11 @@ def _plan_page(plan: CleanupPlan, name: str) -> Iterator[Line]:
         yield line(Painted("REFUSED:", "bad"), f" --apply would delete nothing: {plan.hindrances[0]}")
         yield from (line(f"  {text}") for text in plan.hindrances[1:])
     elif plan.is_empty:
-        yield line(Painted("NOTHING TO DO:", "good"), " azure-vnet has left nothing behind that is stale")
+        yield line(Painted("NOTHING TO DO:", "good"), " there are no stale leftovers of azure-vnet")
     else:
         told = f" {counted(len(plan.deletions), 'thing')} of azure-vnet to delete"
         yield line(Painted("STALE:", "warn"), told)
-    yield from _part("Would be deleted:", plan.deletions, "warn")
+    yield from _part("To be deleted:", plan.deletions, "warn")
     yield from _rest(plan)
     if plan.deletions and not plan.hindrances:
         yield line()
@@ -165,24 +163,20 @@ def _applied_page(shown: CleanupPlan, run: Run) -> Iterator[Line]:
 
     done = run.effects.operations
     if run.ok and not done:
-        told = (
-            " what was stale is gone already"
-            if shown.deletions
-            else " azure-vnet has left nothing behind that is stale"
-        )
+        told = " what was stale is already gone" if shown.deletions else " there are no stale leftovers of azure-vnet"
         yield line(Painted("NOTHING TO DO:", "good"), told)
     elif run.ok:
         yield line(Painted("DONE:", "good"), f" {counted(len(done), 'thing')} of azure-vnet deleted")
     elif done:
-        yield line(f"{counted(len(done), 'thing')} of azure-vnet deleted all the same:")
+        yield line(f"{counted(len(done), 'thing')} of azure-vnet deleted before it failed:")
     yield from operation_lines(done)
     if not run.ok and not done:
         return
-    yield from _part("Stale as well, but not in the approved plan, and kept:", _unapproved(run), "warn")
+    yield from _part("Also stale, but kept because it is not in the approved plan:", _unapproved(run), "warn")
     yield from _rest(shown)
     if path := _undo_file(run):
         yield line()
-        yield line(f"To bring it back, as root: hostrouting clean azure-vnet --undo {path}")
+        yield line(f"To restore it, as root: hostrouting clean azure-vnet --undo {path}")
 
 
 def _undo_page(run: Run) -> Iterator[Line]:
@@ -190,21 +184,21 @@ def _undo_page(run: Run) -> Iterator[Line]:
 
     done = run.effects.operations
     if run.ok and not done:
-        yield line(Painted("NOTHING TO DO:", "good"), " all of it is there")
+        yield line(Painted("NOTHING TO DO:", "good"), " everything already exists")
     elif run.ok:
-        yield line(Painted("DONE:", "good"), f" {counted(len(done), 'thing')} brought back")
+        yield line(Painted("DONE:", "good"), f" {counted(len(done), 'thing')} restored")
     elif done:
-        yield line(f"{counted(len(done), 'thing')} brought back all the same:")
+        yield line(f"{counted(len(done), 'thing')} restored before it failed:")
     yield from operation_lines(done)
 
 
 def _rest(plan: CleanupPlan) -> Iterator[Line]:
-    yield from _part("In conflict, and kept; two CNIs may use one address:", plan.conflicts, "bad")
-    yield from _part("Inert, and kept:", plan.inert, "soft")
+    yield from _part("In conflict, and kept (two CNIs may use one address):", plan.conflicts, "bad")
+    yield from _part("Without effect, and kept:", plan.inert, "soft")
     yield from _part("Kept:", plan.kept, "soft")
     if plan.unreadable:
         yield line()
-        yield line(f"{counted(len(plan.unreadable), 'line')} of ebtables-save could not be understood, and stay")
+        yield line(f"{counted(len(plan.unreadable), 'line')} of ebtables-save not understood, and kept")
     if plan.notes:
         yield line()
         yield from (line(Painted(note, "warn")) for note in plan.notes)
@@ -218,7 +212,7 @@ def _part(title: str, things: Sequence[Kept], tone: Tone) -> Iterator[Line]:
 
 
 def _unapproved(run: Run) -> tuple[Deletion, ...]:
-    """What is stale and was not in the plan."""
+    """What is stale but was not in the approved plan."""
     from hostrouting.tasks import CleanupResult
 
     results = (node.result for node in run.report.walk())
@@ -226,7 +220,7 @@ def _unapproved(run: Run) -> tuple[Deletion, ...]:
 
 
 def _undo_file(run: Run) -> str:
-    """Where it is written what brings back what the run deleted; empty where nothing was."""
+    """The path of the file that can undo the deletions; empty if nothing was deleted."""
     return next((path for path in run.wrote if path.endswith(".undo")), "")
 
 
@@ -249,44 +243,44 @@ def _document(action: str, plan: CleanupPlan | None, run: Run | None = None) -> 
 def _thing(name: str, what: str) -> dict[str, str]:
     return {
         f"{name}[].kind": f"{what}: rule, neighbour or route",
-        f"{name}[].spec": "the rule as ebtables-save has it, or the neighbour or route in the words of ip",
+        f"{name}[].spec": "the rule as ebtables-save prints it, or the neighbour or route as ip prints it",
         f"{name}[].reason": "why",
     }
 
 
 COMMAND = Command(
     "clean",
-    "tell, or delete, what another CNI left behind",
+    "show or delete what another CNI left behind",
     answer=_answer,
     options=_options,
     more="""\
-Takes root. Without --apply nothing is changed. With --apply alone, the plan is made now and told on standard error, and
-exactly that is deleted, as far as a second look finds it stale still. With --apply --approved FILE, it is an earlier
-plan of this host, made since it booted: what has become stale since is told, and stays. What will be deleted is first
-written to a file as commands that bring it back; --undo FILE does so. dryRun in the configuration is for the task, not
-for this command.
+Requires root. Without --apply nothing is changed. With --apply alone, the plan is made now and logged to standard
+error; exactly what is in it is deleted, if a second check finds that it is still stale. With --apply --approved FILE,
+an earlier plan is used, which must be from this host and this boot: what became stale since then is reported, and kept.
+Before anything is deleted, the commands that restore it are written to a file; --undo FILE runs them. dryRun in the
+configuration applies to the task, not to this command.
 """,
     failing="something is stale, or --apply would be refused; with --apply or --undo: it failed",
     changes=True,
     tells_progress=True,
     keys={
         "action": "plan, apply or undo",
-        "ok": "whether all that was to be done was done",
-        "host": "the name of the host; empty where nothing was planned",
-        "boot": "what the kernel calls the time since it booted; --approved takes a plan of this time only",
+        "ok": "whether everything was done",
+        "host": "the name of the host; empty if nothing was planned",
+        "boot": "the kernel's boot ID; --approved accepts only a plan with the present one",
         "bridges[]": "the bridges of azure-vnet",
         "uplinks[]": "the devices that rules for a pod have to name",
         **_thing("deletions", "what is stale"),
-        **_thing("kept", "what looks like it, and stays"),
-        **_thing("conflicts", "what leads to a pod that is alive, at an address that another CNI manages, and stays"),
-        **_thing("inert", "a rule that no frame meets, and that stays"),
-        **_thing("unapproved", "of --apply: what is stale as well, was not in the plan, and stays"),
-        "unreadable": "how many lines of ebtables-save were not understood, and stay",
+        **_thing("kept", "what looks similar, and is kept"),
+        **_thing("conflicts", "what belongs to a running pod whose address another CNI manages, and is kept"),
+        **_thing("inert", "a rule that matches no frame, and is kept"),
+        **_thing("unapproved", "with --apply: what is also stale, but not in the plan, and is kept"),
+        "unreadable": "the number of lines of ebtables-save that were not understood, and are kept",
         "unreadableLines[]": "these lines",
         "hindrances[]": "why --apply would delete nothing; each a sentence",
-        "notes[]": "what else there is to know; each a sentence",
+        "notes[]": "other remarks; each a sentence",
         **OPERATIONS,
-        "undoFile": "the file with what brings back what was deleted; null where nothing was",
+        "undoFile": "the file with the commands that restore what was deleted; null if nothing was deleted",
         **FAILURES,
     },
 )

@@ -1,6 +1,6 @@
-"""`explain`: the way of a packet, told: which rules were tried, the route that decides, its owner, the device.
+"""`explain`: the route of a packet: which rules were tried, the route that decides, its owner, the device.
 
-How a packet's way is found is in `explanation`.
+The facts come from `explanation`.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ _PASSED = {
 }
 _TONES: dict[bool | None, Tone] = {True: "good", False: "bad", None: "warn"}
 _FATE = {
-    "no-route": "goes nowhere: no rule leads to a route for it",
+    "no-route": "has no route: no rule looks up a table that has one",
     "unreachable": "is refused: unreachable",
     "prohibit": "is refused: prohibited",
-    "blackhole": "vanishes in a blackhole",
-    "local": "is this host's own address: it goes nowhere else",
-    "broadcast": "is a broadcast address: it goes to all on its network",
-    "multicast": "is a multicast address: it goes to whoever listens",
-    "anycast": "is an anycast address of this host's own",
+    "blackhole": "is dropped by a blackhole route",
+    "local": "is this host's own address: packets stay on this host",
+    "broadcast": "is a broadcast address: packets go to all hosts on its network",
+    "multicast": "is a multicast address: packets go to every host that joined the group",
+    "anycast": "is an anycast address of this host",
 }
 _KINDS = {1: "Ethernet", 772: "loopback"}  # by ARPHRD number
 _OWNERS = {
-    "kernel": "the kernel, with the address on the device",
-    "boot": "somebody by hand, with ip route (iproute2's default)",
+    "kernel": "the kernel, for the address on the device",
+    "boot": "added with ip route, by hand or by a script (the default of iproute2)",
     "dhcp": "the DHCP client",
-    "hostrouting": "us, as a static route of the configuration",
+    "hostrouting": "hostrouting, as a static route of the configuration",
 }
 
 
@@ -58,14 +58,14 @@ def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("address", metavar="ADDRESS", help="where the packet goes, such as 172.16.5.9")
     devs_option(parser)
     config_option(parser)
-    known = parser.add_argument_group("what else is known of the packet")
+    known = parser.add_argument_group("what else is known about the packet")
     known.add_argument("--from", dest="source", metavar="ADDRESS", help="its source address")
-    known.add_argument("--iif", metavar="DEV", help="the device by which it comes in; lo: the host makes it itself")
+    known.add_argument("--iif", metavar="DEV", help="the device that it arrives on; lo: the host itself sends it")
     known.add_argument("--oif", metavar="DEV", help="the device that its socket is bound to")
     for name, what in (
         ("mark", "its mark"),
         ("tos", "its type of service"),
-        ("uid", "the user whose socket it is from"),
+        ("uid", "the user that its socket belongs to"),
         ("ipproto", "its protocol number: 6 for TCP, 17 for UDP"),
         ("sport", "its source port"),
         ("dport", "its destination port"),
@@ -79,7 +79,7 @@ def _number(text: str) -> int:
     except ValueError:
         number = -1
     if not 0 <= number < 1 << 32:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number between 0 and 4294967295, such as 10 or 0xa")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number between 0 and 4294967295, such as 10 or 0xa")
     return number
 
 
@@ -93,7 +93,9 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
     address = address_of(arguments.address, "ADDRESS")
     source = None if arguments.source is None else address_of(arguments.source, "--from")
     if source is not None and source.version != address.version:
-        fault = Fault("--from", repr(arguments.source), f"is no IPv{address.version} address", "as ADDRESS is one")
+        fault = Fault(
+            "--from", repr(arguments.source), f"is not an IPv{address.version} address", "use the family of ADDRESS"
+        )
         raise ConfigError([fault])
     known = {name: getattr(arguments, name) for name in _KNOWN}
     flow = Flow(**{**known, "source": source})
@@ -115,7 +117,7 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
 def _seen_by_rules(
     arguments: argparse.Namespace, host: Callable[[], Host], address: IP, flow: Flow
 ) -> tuple[str, Flow]:
-    """What becomes of a link-local source before routing, in a sentence, and the packet as routing sees it."""
+    """A sentence: how a link-local source is rewritten before routing; and the packet as routing sees it."""
     from ipaddress import IPv6Address
 
     import attrs
@@ -138,42 +140,45 @@ def _seen_by_rules(
     settings = config.probe_rewrite
     if flow.iif is None:
         ways = [it for it in settings.interfaces if is_rewritten(settings, source=source, destination=address, iif=it)]
-        told = f"what comes in by {' or '.join(ways)} from {source} becomes {settings.global_address} before routing"
-        return (f"{told}: add --iif {ways[0]} to follow it" if ways else ""), flow
+        told = (
+            f"a packet that arrives on {' or '.join(ways)} from {source} gets the source {settings.global_address}"
+            " before routing"
+        )
+        return (f"{told}: add --iif {ways[0]} to trace it" if ways else ""), flow
     if not is_rewritten(settings, source=source, destination=address, iif=flow.iif):
         if address.is_link_local or address.is_multicast:
             return "", flow
-        told = f"Linux does not forward what comes from {source}: the address is valid on its own link only"
+        told = f"Linux does not forward packets from {source}: a link-local address is valid on its own link only"
         return f"{told}; the section probeRewrite of a configuration rewrites the source of load-balancer probes", flow
     told = f"the source {source} becomes {settings.global_address} before routing (nftables table ip6 {settings.table})"
     if not arguments.snapshot:
         standings = Standings.on(host(), config)
         faults = (*standings.troubles, *standings.faults)
-        told += f"; but that is not in force: {'; '.join(faults)}" if faults else ""
+        told += f"; but this is not in force: {'; '.join(faults)}" if faults else ""
     return told, attrs.evolve(flow, source=settings.global_address)
 
 
 def _surprise(it: Explanation, backend: RouteBackend, flow: Flow) -> str:
-    """What the kernel itself answers, where that is not what follows from its tables."""
+    """A clause: the kernel's own answer, if it differs from its tables; else empty."""
     from hostrouting.errors import BackendError
 
     trace = it.trace
     comes_in = flow.iif not in {None, "lo"}
-    # What comes in from nowhere Linux refuses before it looks at any route.
+    # Linux refuses a lookup for an arriving packet without a source, before any route is looked up.
     if not it.goes_out or trace.route is None or (comes_in and flow.source is None):
         return ""
     try:
         [answer] = backend.lookup([trace.address], flow)
     except BackendError as error:
-        return f"the kernel itself was not heard: {error}"
+        return f"the kernel itself could not be asked: {error}"
     if answer.route is not None and (answer.route.prefix, answer.route.devs) == (trace.route.prefix, trace.route.devs):
         return ""
     if comes_in and answer.kind == "blackhole":
-        reason = f"by rp_filter, or since nothing from {flow.source} can come from there"
-        return f"the kernel itself drops it as it comes in by {flow.iif}: {reason}"
+        reason = f"by rp_filter, or because no packet from {flow.source} can arrive there"
+        return f"the kernel itself drops it when it arrives on {flow.iif}: {reason}"
     told = f"the kernel itself answers {answer.route or answer.kind}, which is not what its tables say"
     is_kept = comes_in and answer.kind == "unreachable"
-    return f"{told}; it does so where forwarding is off on {flow.iif}" if is_kept else told
+    return f"{told}; it answers this if forwarding is off on {flow.iif}" if is_kept else told
 
 
 def _page(it: Explanation, check: Check, *, source: str, surprise: str, style: Style) -> Iterator[Line]:
@@ -184,21 +189,21 @@ def _page(it: Explanation, check: Check, *, source: str, surprise: str, style: S
         yield line(Painted(f"But {surprise}.", "warn"))
     yield line()
     rules = [(str(tried.rule), _came_to(tried)) for tried in it.trace.tried]
-    yield from table(("rule", "what it says"), rules) if rules else (line("  This host has no rules at all."),)
+    yield from table(("rule", "result"), rules) if rules else (line("  This host has no policy rules."),)
     if it.trace.route is not None:
         yield line()
         yield from _facts(it, it.trace.route)
     rows = [(str(passed.route), _PASSED[passed.reason]) for passed in it.trace.passed if passed.reason != "tie"]
     if rows:
         yield line()
-        yield line("Other routes that cover it, and do not decide:")
+        yield line("Other routes that match it, but do not decide:")
         yield from capped(table(("route", "why not"), rows[:SHOWN]), len(rows))
     yield from _map(it, check, style)
     yield from _limits(it)
 
 
 def _map(it: Explanation, check: Check, style: Style) -> Iterator[Line]:
-    """Where the address is among its neighbours: in the expected CIDR that it is of, or in the route's block."""
+    """A map around the address: of the expected CIDR that contains it, or of the route's block."""
     from hostrouting.cli.cidr_map import draw_map, segments_of
     from hostrouting.fib.answer import is_own
 
@@ -222,12 +227,12 @@ def _answer_line(it: Explanation) -> Line:
     trace, address = it.trace, Painted(str(it.trace.address), "strong")
     if not it.goes_out:
         tone: Tone = _TONES[it.as_expected]
-        fate = "is refused: it is in a pod block of this host's own, and no pod has it" if it.own_block else ""
+        fate = "is refused: it is in one of this host's own pod blocks, and no pod has it" if it.own_block else ""
         return line(address, " ", Painted(fate or _FATE.get(trace.kind, trace.kind), tone))
-    devs = Painted(" or ".join(trace.devs) or "a device that is not known", _TONES[it.as_expected])
+    devs = Painted(" or ".join(trace.devs) or "an unknown device", _TONES[it.as_expected])
     gateways = list(dict.fromkeys(str(leg.gateway) for leg in trace.legs if leg.gateway is not None))
-    through = f" through {' or '.join(gateways)}" if gateways else ", straight to the neighbour"
-    who = "the configuration expects" if it.named else "the default route would take it by"
+    through = f" via {' or '.join(gateways)}" if gateways else ", directly to the neighbour"
+    who = "the configuration expects" if it.named else "the default route uses"
     beside = f"; {who} {' or '.join(it.outbound)}" if it.as_expected is False else ""
     return line(address, " leaves by ", devs, through, beside)
 
@@ -238,22 +243,22 @@ def _came_to(tried: Tried) -> Painted:
     rule, where = tried.rule, table_name(tried.rule.table)
     match tried.result:
         case "decides":
-            return Painted(f"decides, by the route {_named(tried.route)}", "strong")
+            return Painted(f"decides: route {_named(tried.route)}", "strong")
         case "refused":
             return Painted(f"decides: {rule.action}", "bad")
         case "no-route":
-            return Painted(f"nothing for it in table {where}", "soft")
+            return Painted(f"no match in table {where}", "soft")
         case "suppressed":
-            return Painted(f"finds {_named(tried.route)}, which it is told not to take", "warn")
+            return Painted(f"finds {_named(tried.route)}, but suppresses it", "warn")
         case "thrown":
-            return Painted(f"finds {_named(tried.route)}, which sends it on to the next rule", "warn")
+            return Painted(f"finds {_named(tried.route)} of type throw: continues with the next rule", "warn")
         case "jump":
-            return Painted(f"goes on at {rule.target}", "soft")
+            return Painted(f"continues with rule {rule.target}", "soft")
         case "nothing":
             return Painted("does nothing", "soft")
         case "not-selected":
             asked = "" if tried.selector is None else f": only {' '.join(tried.selector)}"
-            return Painted(f"not for this packet{asked or ': it is for all others'}", "soft")
+            return Painted(f"does not match this packet{asked or ': only all others'}", "soft")
 
 
 def _named(route: Route | None) -> str:
@@ -263,7 +268,7 @@ def _named(route: Route | None) -> str:
 
 
 def _facts(it: Explanation, route: Route) -> Iterator[Line]:
-    """What there is to know about the deciding route, a word and a fact a line."""
+    """The facts about the deciding route, each on one line after its name."""
     from hostrouting.model import table_name
 
     facts: list[tuple[str, str | Painted]] = [
@@ -272,24 +277,24 @@ def _facts(it: Explanation, route: Route) -> Iterator[Line]:
         ("owner", _owner(it, route)),
         *(("device", _device(link)) for link in it.links),
         *(
-            ("device", Painted(f"{dev}: it is not there", "bad"))
+            ("device", Painted(f"{dev}: does not exist", "bad"))
             for dev in it.trace.devs
             if dev not in {x.name for x in it.links}
         ),
     ]
     if len(route.legs) > 1:
-        facts.append(("ways", f"{len(it.trace.legs)}, of which each connection takes one"))
+        facts.append(("next hops", f"{len(it.trace.legs)}; each connection uses one"))
     if it.trace.in_turn:
-        facts.append(("turns", _turns(it)))
+        facts.append(("in turn", _turns(it)))
     exchanged = set(map(id, it.trace.in_turn))
     ties = [passed.route for passed in it.trace.passed if passed.reason == "tie" and id(passed.route) not in exchanged]
     if ties:
         devs = list(dict.fromkeys(dev for tie in ties for dev in tie.devs))
-        count = "1 more says" if len(ties) == 1 else f"{len(ties)} more say"
+        count = "1 more route has" if len(ties) == 1 else f"{len(ties)} more routes have"
         facts.append(
             (
                 "ties",
-                f"{count} the same, by {', '.join(devs)}; the one listed first wins",
+                f"{count} the same prefix and metric, by {', '.join(devs)}; the one listed first wins",
             )
         )
     if it.strict:
@@ -303,7 +308,7 @@ def _turns(it: Explanation) -> str:
     others = it.trace.in_turn
     more = "1 more default route is" if len(others) == 1 else f"{len(others)} more default routes are"
     devs = ", ".join(dict.fromkeys(dev for route in others for dev in route.devs[:1]))
-    return f"{more} taken in turn, by {devs}: Linux goes on to the next while a gateway is not known to be reachable"
+    return f"{more} used in turn, by {devs}: Linux tries the next one while a gateway is not known to be reachable"
 
 
 def _owner(it: Explanation, route: Route) -> str:
@@ -311,7 +316,7 @@ def _owner(it: Explanation, route: Route) -> str:
 
     name = protocol_name(route.protocol)
     if it.source is not None and name == "kernel":
-        return f"the kernel: it comes with the address {it.source.ip}/{it.source.length} on {it.source.dev}"
+        return f"the kernel, for the address {it.source.ip}/{it.source.length} on {it.source.dev}"
     if it.unexplained:
         return f"{name} (no address on {', '.join(route.devs)} explains it)"
     return _OWNERS.get(name, f"{name} (route protocol {route.protocol})")
@@ -326,16 +331,16 @@ def _device(link: Link) -> str | Painted:
 
 
 def _replies(it: Explanation) -> str:
-    what = f"what comes in from {it.trace.address} by {spoken(it.strict)}"
-    return f"{what} is dropped there (rp_filter 1: the way back is another)"
+    what = f"packets from {it.trace.address} that arrive on {spoken(it.strict)}"
+    return f"{what} are dropped there (rp_filter 1: the route back leaves by another device)"
 
 
 def _limits(it: Explanation) -> Iterator[Line]:
     yield line()
     if not it.variants:
-        yield line(Painted("Holds for every packet to this address as far as it was described.", "soft"))
+        yield line(Painted("Holds for every packet to this address that fits the description.", "soft"))
         return
-    yield line("Holds for a plain packet of this host's own. Others go another way:")
+    yield line("Holds for a plain packet from this host. Others are routed differently:")
     yield from capped((line("  ", _variant(it)) for it in it.variants[:SHOWN]), len(it.variants))
 
 
@@ -344,49 +349,50 @@ def _variant(variant: Variant) -> Painted:
 
     decision, who = variant.decision, packets_line(variant.cases).removesuffix(",")
     to = ", ".join(decision.devs) if decision.goes_out else decision.kind
-    return Painted(f"{who}: {to or 'a device that is not known'}, by the route {_named(decision.route)}", "warn")
+    return Painted(f"{who}: {to or 'an unknown device'}, by the route {_named(decision.route)}", "warn")
 
 
 COMMAND = Command(
     "explain",
-    "the way of a packet: rule, table, route, owner, device",
+    "show the route of a packet: rule, table, route, owner, device",
     answer=_answer,
     options=_options,
     more="""\
-Of a packet one only has to know where it goes. Whatever else is known of it (a mark, a user, where it comes in) can
-be told; for the rest it is one that the host itself makes, and where that matters the answer says so.
+Only the destination of the packet is required. Whatever else is known about it (a mark, a user, the device that it
+arrives on) can be given; in all other respects it is a packet that the host itself sends. If that matters, the answer
+says so.
 """,
     takes_snapshot=True,
     keys={
         "address": "the address that was asked for",
         "kind": "unicast, local, broadcast, multicast, anycast, no-route, unreachable, blackhole or prohibit",
-        "devs[]": "the devices by which a packet to it may leave",
-        "expected": "whether these are the expected devices, or it stays here as it should; null: none are expected",
+        "devs[]": "the devices that a packet to it may leave by",
+        "expected": "whether these are the expected devices, or it correctly stays here; null: no device is expected",
         "expectedDevs[]": "the devices of the configuration, or else of the default route",
         "rules[].priority": "a rule that was tried, in order",
-        "rules[].rule": "the same, in the words of ip rule",
+        "rules[].rule": "the same, as ip rule prints it",
         "rules[].result": "not-selected, no-route, suppressed, thrown, jump, nothing, refused or decides",
         "rules[].route": "the route that was found in its table",
         "rule": "the priority of the rule that decides",
         "table": "the table of the route that decides",
-        "route": "the route that decides, in the words of ip route",
+        "route": "the route that decides, as ip route prints it",
         "protocol": "who installed it",
-        "legs[].dev": "a way that a packet may take",
-        "legs[].gateway": "the gateway there",
-        "legs[].weight": "its weight among the others",
-        "links[].dev": "a device by which a packet may leave",
+        "legs[].dev": "the device of a next hop that a packet may use",
+        "legs[].gateway": "its gateway",
+        "legs[].weight": "its weight among the next hops",
+        "links[].dev": "a device that a packet may leave by",
         "links[].up": "whether it is up",
         "links[].carrier": "whether it has a carrier",
-        "links[].infiniband": "whether it leads into an InfiniBand fabric",
-        "links[].rpFilter": "0, 1 (strict) or 2 (loose): what becomes of packets that come in by another way than back",
-        "passed[].route": "another route in the same table that covers the address",
+        "links[].infiniband": "whether it is an InfiniBand device",
+        "links[].rpFilter": "0, 1 (strict) or 2 (loose): whether a packet is dropped if the route back is different",
+        "passed[].route": "another route in the same table that matches the address",
         "passed[].devs[]": "its devices",
         "passed[].reason": "why it does not decide: shorter, metric, tie, tos, oif or down",
-        "dropsReplies[]": "devices that drop what comes in from the address, for the way back is another",
-        "others[].when[][]": "what would have to be true of a packet that goes another way: all of one of the lists",
-        "others[].kind": "what becomes of it",
-        "others[].devs[]": "by which devices",
-        "source": "what becomes of a link-local source before routing: a sentence; else empty",
-        "surprise": "what the kernel itself answers, where that is not what its tables say; else empty",
+        "dropsReplies[]": "devices that drop packets from the address, because the route back leaves by another device",
+        "others[].when[][]": "the conditions for a different result: all conditions of one of the lists",
+        "others[].kind": "the kind for those packets",
+        "others[].devs[]": "their devices",
+        "source": "how a link-local source is rewritten before routing: a sentence; else empty",
+        "surprise": "what the kernel itself answers, if that is not what its tables say; else empty",
     },
 )

@@ -1,4 +1,4 @@
-"""`plan`: what apply would do, as a diff, and what the check would say afterwards. Nothing is changed."""
+"""`plan`: what apply would do, as a diff, and the verdict afterwards. Nothing is changed."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _elsewhere(arguments: argparse.Namespace, host: Callable[[], Host], config: 
 
 
 def _afterwards(routes: RoutePlan, before: Snapshot, config: HostRoutingConfig) -> Check | None:
-    """The check on the host as it would be then; None where there is nothing to check, or no then."""
+    """The check of the host after the plan; None if there is nothing to check, or the plan cannot be carried out."""
     from hostrouting.cli.check import Check
 
     if not config.route_overlap.expected_cidrs or routes.conflicts or routes.pending:
@@ -103,7 +103,7 @@ def _page(it: Prospect, arguments: argparse.Namespace, style: Style) -> Iterator
     yield from file_lines("remove", it.removes)
     if it.after is not None:
         yield line()
-        yield line("Afterwards the check would say:")
+        yield line("The verdict afterwards would be:")
         yield line("  ", *it.after.answer_line())
         if it.after.found.report.findings:
             yield from it.after.evidence_lines(style, now="then")
@@ -114,41 +114,41 @@ def _page(it: Prospect, arguments: argparse.Namespace, style: Style) -> Iterator
             if it.after.found.repair.routes:
                 where = f" --snapshot {arguments.snapshot}" if it.saved else ""
                 again = f"hostrouting repair --config {arguments.config}{where}"
-                yield line(f"What the configuration lacks is printed by: {again}")
+                yield line(f"To print the routes that the configuration lacks: {again}")
     yield from gate_lines(it.gate)
     if it.changes and it.answer != "conflict" and not it.is_stuck and arguments.snapshot is None:
         yield line()
         wait = "" if arguments.wait is None else f" --wait {arguments.wait:g}"
-        yield line(f"Do it, as root, with: hostrouting apply --config {arguments.config}{wait}")
+        yield line(f"To apply it, as root: hostrouting apply --config {arguments.config}{wait}")
 
 
 def _answer_line(it: Prospect, config: str) -> Line:
     from hostrouting.cli.run import tally
 
-    beside = "; routes only: a snapshot has no files" if it.saved else ""
+    beside = "; only routes, because a snapshot has no files" if it.saved else ""
     until, none = ("", "") if it.saved else (", and no machine starts until then", ", and no machine starts")
     if it.routes.conflicts:
         count = counted(len(it.routes.conflicts), "route")
-        told = f" {count} cannot be had; apply would change no route and fail{none}{beside}"
+        told = f" {count} cannot be added; apply would change no route and fail{none}{beside}"
         return line(Painted("CONFLICT:", "bad"), told)
     if it.conflicts:
-        return line(Painted("CONFLICT:", "bad"), f" something stands in the way; apply would fail{none}{beside}")
+        return line(Painted("CONFLICT:", "bad"), f" apply would fail, for the reasons below{none}{beside}")
     if it.routes.pending:
-        told = f" apply would wait for what is not there yet{until}{beside}"
+        told = f" apply would wait for what is missing{until}{beside}"
         return line(Painted("NOT READY:", "warn"), told)
     if it.answer == "not-ready":
-        return line(Painted("NOT READY:", "warn"), " apply would wait for an IPv4 default route, by which to judge")
+        return line(Painted("NOT READY:", "warn"), " apply would wait for an IPv4 default route, which the check needs")
     parts = tally(it.routes.steps, {"add": "add {}", "replace": "replace {}", "delete": "delete {}"})
     parts += [f"{operation.verb} {operation.object}" for operation in it.operations]
     parts += [f"write {counted(len(it.writes), 'file')}"] if it.writes else []
     parts += [f"remove {counted(len(it.removes), 'file')}"] if it.removes else []
     if it.answer == "overlap":
-        told = f" apply would change nothing, and fail: the mode is STRICT, and no machine starts{beside}"
+        told = f" apply would change nothing and fail: the mode is STRICT, so no machine starts{beside}"
         return line(Painted("OVERLAP:", "bad"), told)
     if not parts and it.saved:
-        return line(Painted("NOTHING TO DO:", "good"), f" the routes already are as {config} says{beside}")
+        return line(Painted("NOTHING TO DO:", "good"), f" the routes already match {config}{beside}")
     if not parts:
-        return line(Painted("NOTHING TO DO:", "good"), f" the host already is as {config} says")
+        return line(Painted("NOTHING TO DO:", "good"), f" the host already matches {config}")
     return line(Painted("TO DO:", "warn"), f" {', '.join(parts)}{beside}")
 
 
@@ -174,13 +174,13 @@ def _document(it: Prospect) -> dict[str, Any]:
 
 COMMAND = Command(
     "plan",
-    "what apply would do; changes nothing",
+    "show what apply would do; changes nothing",
     answer=_answer,
     options=_options,
     more="""\
-Exit code 0 says that the host already is as the configuration says; 1 that there is something to do, that a route
-stands in the way, or that in STRICT an overlap is left; 3 that it cannot be told yet, for want of a default route or
-a device. With --json, "answer" tells these apart.
+Exit code 0 means that the host already matches the configuration. 1 means that there is something to do, that there is
+a conflict, or, in mode STRICT, that an overlap is left. 3 means that a default route or a device is missing, so it is
+not known yet. With --json, "answer" distinguishes these cases.
 """,
     failing="there is something to do, or apply would fail",
     takes_snapshot=True,
@@ -190,13 +190,13 @@ a device. With --json, "answer" tells these apart.
         "changes": "whether apply would change anything",
         **STEPS,
         **FORESEEN,
-        "pending[]": "what is waited for; each a sentence",
+        "pending[]": "what apply would wait for; each a sentence",
         **OPERATIONS,
-        "notes[]": "what there is to know of these; each a sentence",
-        "conflicts[]": "what stands in the way of these; each a sentence",
-        "files.write[]": "the files that would be written, if only till it fails; files is null of a snapshot",
+        "notes[]": "remarks on the operations; each a sentence",
+        "conflicts[]": "what prevents the operations; each a sentence",
+        "files.write[]": "the files that would be written, even if apply then fails; files is null for a snapshot",
         "files.remove[]": "the files that would be removed",
-        "verdict": "what check would say afterwards; null where nothing is to be checked, or nobody knows",
+        "verdict": "the verdict of check afterwards; null if there is nothing to check, or it is not known",
         **GATE,
     },
 )

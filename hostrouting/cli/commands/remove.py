@@ -1,4 +1,4 @@
-"""`remove`: take away everything of ours, and say what that was."""
+"""`remove`: remove everything that hostrouting has installed, and list it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["COMMAND"]
 
 def _options(parser: argparse.ArgumentParser) -> None:
     config_option(parser)
-    parser.add_argument("--dry-run", action="store_true", help="say what would be removed, and remove nothing")
+    parser.add_argument("--dry-run", action="store_true", help="show what would be removed, and change nothing")
 
 
 def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
@@ -38,7 +38,7 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
     task = Remove(config_of(arguments), host=host())
     try:
         before = task.plan(quiet_context())
-    except BackendError:  # the task goes on past it, and says so
+    except BackendError:  # the task continues after this error, and reports it
         before = attrs.evolve(task, host=attrs.evolve(task.host, backend=None)).plan(quiet_context())
     if before.is_empty or arguments.dry_run:
         again = f"hostrouting remove --config {arguments.config}" if arguments.config else "hostrouting remove"
@@ -50,36 +50,36 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
 def _prospect(before: Preview, again: str) -> Iterator[Line]:
     """What would be removed."""
     if before.is_empty:
-        yield line(Painted("NOTHING TO DO:", "good"), " nothing of ours is on this host")
+        yield line(Painted("NOTHING TO DO:", "good"), " hostrouting has nothing installed on this host")
         yield from _stays(before)
         return
     yield line(Painted("TO DO:", "warn"), f" remove {_all_of(before)}")
     yield from _list(before, "remove")
     yield from _stays(before)
     yield line()
-    yield line(f"Do it, as root, with: {again}")
+    yield line(f"To remove it, as root: {again}")
 
 
 def _page(before: Preview, run: Run) -> Iterator[Line]:
     if not run.ok:
-        yield line("What is left can be seen with: hostrouting status")
+        yield line("To see what is left: hostrouting status")
         return
-    yield line(Painted("DONE:", "good"), f" {_all_of(before)} removed; nothing of ours is left")
+    yield line(Painted("DONE:", "good"), f" {_all_of(before)} removed; nothing that hostrouting installed is left")
     yield from _list(before, "removed")
     yield from _stays(before)
 
 
 def _all_of(before: Preview) -> str:
-    """What there is to remove, counted."""
+    """What is removed, as numbers."""
     steps = _steps(before)
     parts = [counted(len(steps), "route")] if steps else []
     parts += [it.object for it in before.operations]
     parts += [counted(len(before.files.removes), "file")] if before.files.removes else []
-    return " and ".join(parts) or "what systemd has read of ours"
+    return " and ".join(parts) or "the loaded units of hostrouting"
 
 
 def _list(before: Preview, verb: str) -> Iterator[Line]:
-    """The same one by one."""
+    """What is removed, one by one."""
     from hostrouting.cli.run import file_lines, operation_lines, step_lines
 
     yield line()
@@ -93,7 +93,7 @@ def _steps(before: Preview) -> Sequence[Step]:
 
 
 def _stays(before: Preview) -> Iterator[Line]:
-    """What was wanted and is not ours, and the commands that delete it."""
+    """The wanted routes that are not ours, and the commands that delete them."""
     from hostrouting.leftover import deletion_command
 
     routes = before.stays
@@ -101,7 +101,7 @@ def _stays(before: Preview) -> Iterator[Line]:
         yield line()
         yield line("These routes stay: the configuration asked for them, but hostrouting did not install them.")
         yield from capped((line("  ", str(route)) for route in routes[:SHOWN]), len(routes))
-        yield line("Where nothing else needs them, delete them, as root, with:")
+        yield line("If nothing else needs them, delete them, as root, with:")
         yield from capped((line("  ", deletion_command(route)) for route in routes[:SHOWN]), len(routes))
 
 
@@ -124,24 +124,24 @@ def _document(before: Preview, run: Run | None) -> dict[str, Any]:
 
 COMMAND = Command(
     "remove",
-    "take away everything of ours, and nothing else",
+    "remove everything that hostrouting has installed, and nothing else",
     answer=_answer,
     options=_options,
     more=f"""\
-Takes root. Routes of ours are those that carry our protocol number: {OURS}, unless a configuration says another.
-With --dry-run nothing is changed, and the exit code is 0: that takes no root.
+Requires root. Our routes are those that carry our route protocol: {OURS}, unless a configuration sets another number.
+With --dry-run nothing is changed, the exit code is 0, and root is not required.
 """,
     failing="not everything could be removed",
     changes=True,
     tells_progress=True,
     keys={
-        "ok": "whether everything of ours is gone",
-        "dryRun": "whether what follows was not removed, and would be without --dry-run",
+        "ok": "whether everything that hostrouting installed is gone",
+        "dryRun": "whether the following was not removed, because of --dry-run",
         "routes[]": "the routes that were removed",
         **OPERATIONS,
         "files[]": "the files that were removed",
-        "stays[].route": "a route that the configuration, or else the installed script, has and that is not ours",
-        "stays[].command": "what a shell is told to delete it, and no other",
+        "stays[].route": "a route in the configuration, or else in the installed script, that is not ours",
+        "stays[].command": "the shell command that deletes exactly this route",
         **FAILURES,
     },
 )

@@ -24,7 +24,7 @@ __all__ = ["COMMAND"]
 def _options(parser: argparse.ArgumentParser) -> None:
     config_option(parser, required=True)
     parser.add_argument("--root", metavar="DIR", required=True, help="where the image is mounted")
-    wait_option(parser, "how long the boot scripts are to wait", installs=True)
+    wait_option(parser, "how long the boot scripts wait", installs=True)
 
 
 def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
@@ -38,8 +38,10 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
     if not os.path.isdir(root):
         raise ConfigError([Fault("--root", repr(arguments.root), "is not a directory", "mount the image there first")])
     if os.path.samefile(root, "/") and (manager := host().manager) is not None and manager.is_running():
-        rule = "is this host, and systemd runs on it"
-        remedy = f"name where an image is mounted; on this host run: hostrouting apply --config {arguments.config}"
+        rule = "is this host, on which systemd is running"
+        remedy = (
+            f"name the directory of a mounted image; on this host run: hostrouting apply --config {arguments.config}"
+        )
         raise ConfigError([Fault("--root", repr(arguments.root), rule, remedy)])
     image = Host.offline(root)
     run = run_task(Configure(config, host=image, wait=wait_of(arguments, image)), image, quietly=not arguments.verbose)
@@ -51,7 +53,7 @@ def _page(run: Run, root: str) -> Iterator[Line]:
 
     changed = bool(run.wrote or run.removed)
     if run.ok and not changed:
-        yield line(Painted("NOTHING TO DO:", "good"), f" the image at {root} already is as the configuration says")
+        yield line(Painted("NOTHING TO DO:", "good"), f" the image at {root} already matches the configuration")
     elif run.ok:
         parts = [f"{counted(len(run.wrote), 'file')} written"] if run.wrote else []
         parts += [f"{counted(len(run.removed), 'file')} removed"] if run.removed else []
@@ -74,10 +76,10 @@ def _document(run: Run, root: str) -> dict[str, Any]:
 
 COMMAND = Command(
     "render",
-    "write the boot files into an image; touches no kernel and no service manager",
+    "write the boot files into an image; changes no kernel and no service manager",
     answer=_answer,
     options=_options,
-    more="What apply would write on the host itself is written below DIR, where its image is mounted.\n",
+    more="Writes the files that apply would write on the host below DIR, where the host's image is mounted.\n",
     failing="not everything could be written",
     changes=True,
     keys={

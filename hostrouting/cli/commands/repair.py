@@ -1,4 +1,4 @@
-"""`repair`: the fewest static routes that close what check finds, what they cost and leave open; to paste."""
+"""`repair`: the fewest static routes that close what check finds, ready to paste; their cost, and what stays open."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
 
 
 def _as_config(it: Check, arguments: argparse.Namespace) -> Reply:
-    """A configuration alone, and beside it on standard error what there is to know before it is applied."""
+    """Only a configuration, with log lines on standard error about what to know before it is applied."""
     import json
     import logging
 
@@ -40,19 +40,19 @@ def _as_config(it: Check, arguments: argparse.Namespace) -> Reply:
 
     if it.found.verdict == "no-default-route":
         raise NotReady(
-            f"{plain(it.answer_line())}; name the device that is expected, and its router: --dev DEV --gateway ADDRESS"
+            f"{plain(it.answer_line())}; name the expected device and its router: --dev DEV --gateway ADDRESS"
         )
     for text in warning_lines(it):
         logging.getLogger("hostrouting").warning("%s", text)
     if it.found.repair.unsafe and not it.found.repair.routes:
-        raise RouteOverlapError("no static route of ours can close what escapes", report=it.found)
+        raise RouteOverlapError("no static route can close the escapes", report=it.found)
     named = arguments.loaded if arguments.config else None
     return Reply(_code(it), lambda: json.dumps(repaired_configuration(it, named), indent=2))
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
     check.COMMAND.options(parser)
-    told = "print a configuration alone, which has the repair: hostrouting apply --config - reads it"
+    told = "print only a configuration that includes the repair: hostrouting apply --config - reads it"
     parser.add_argument("--as-config", action="store_true", help=told)
 
 
@@ -90,37 +90,35 @@ def _page(it: Check, arguments: argparse.Namespace) -> Iterator[Line]:
         return
     routes, s = counted(count, "static route"), "s" if count == 1 else ""
     if not count:
-        yield line(Painted("NO REPAIR:", "bad"), " no static route of ours can close what escapes")
+        yield line(Painted("NO REPAIR:", "bad"), " no static route can close the escapes")
     elif repair.unsafe:
-        yield line(
-            Painted("PARTLY:", "warn"), f" {routes} close{s} what can be closed; what none can is told before them"
-        )
+        yield line(Painted("PARTLY:", "warn"), f" {routes} close{s} what can be closed; the rest is listed first")
     else:
         yield line(
-            Painted("REPAIR:", "good"), f" {routes} lead{s} every address back, proved on the tables as they are now"
+            Painted("REPAIR:", "good"), f" {routes} close{s} every escape; this was proved on the present tables"
         )
     yield from remedy_lines(it, config=arguments.config or "", cidrs=arguments.cidrs, devs=arguments.devs)
 
 
 COMMAND = Command(
     "repair",
-    "the fewest static routes that close what check finds, to paste",
+    "print the fewest static routes that close what check finds",
     answer=_answer,
     options=_options,
     more="""\
-Exit code 1 says that some of the overlap cannot be closed by any route of ours; 0 that nothing is left, or that
+Exit code 1 means that no static route can close some of the overlap; 0 means that the repair closes everything, or that
 nothing was wrong.
 
-In one go, as root:  hostrouting repair 172.16.0.0/16 --as-config | hostrouting apply --config -
-What is installed, or the configuration that is named, stays in it. What the repair costs is told on standard error.
+In one step, as root:  hostrouting repair 172.16.0.0/16 --as-config | hostrouting apply --config -
+The result includes the installed configuration, or the named one. The cost of the repair is logged to standard error.
 """,
-    failing="some of the overlap no route of ours can close",
+    failing="no static route can close some of the overlap",
     takes_snapshot=True,
     keys={
         "verdict": CHECK["verdict"],
         **{f"routes[].{key}": says for key, says in ROUTE.items()},
         "commands[]": "the same routes as commands for a shell",
-        "closes": "all, some or none of what escapes",
+        "closes": "all, some or none of the escapes",
         "unsafe[]": "what no static route can close; each a sentence",
         "diverted[]": "what the repair costs; each a sentence",
     },

@@ -1,4 +1,4 @@
-"""`snapshot`: everything of this host on which an answer can depend, as JSON, to be looked at elsewhere."""
+"""`snapshot`: everything on this host that an answer can depend on, as JSON, to examine elsewhere."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 __all__ = ["COMMAND"]
 
 _EXAMPLES = """\
-On the sick host:   hostrouting snapshot > node.json
+On the faulty host: hostrouting snapshot > node.json
 On any other:       hostrouting check --snapshot node.json 172.16.0.0/16
-Or in one go:       ssh node hostrouting snapshot | hostrouting check --snapshot - 172.16.0.0/16
+Or in one step:     ssh node hostrouting snapshot | hostrouting check --snapshot - 172.16.0.0/16
 """
 
 
@@ -30,7 +30,7 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
 
 COMMAND = Command(
     "snapshot",
-    "links, addresses, rules and routes as JSON, to be looked at elsewhere with --snapshot",
+    "print devices, addresses, rules and routes as JSON, to examine elsewhere with --snapshot",
     answer=_answer,
     more=_EXAMPLES,
     keys={},  # it has the fields of `hostrouting.Snapshot`

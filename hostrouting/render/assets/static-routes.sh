@@ -43,23 +43,22 @@ look() {
     printf 'setting %s\n' "${configuration[@]}"
     exec ip -4 -N -o -batch - 2>&1 < <(printf '%s\n' 'rule show' 'route show table all' 'link show')
   ))
-  [[ ${plan[*]: -1} == end ]] || plan=("refused what is there cannot be told: ${plan[0]-$awk failed}")
+  [[ ${#plan[@]} != 0 && ${plan[${#plan[@]} - 1]} == end ]] || plan=("refused what is there cannot be told: ${plan[0]-$awk failed}")
 }
 
 # One batch. When the kernel refuses a command, as when somebody else was faster, what was done is undone.
 write() {
   local said count=$((${#plan[@]} / 2 - 1)) at=0
-  local commands=("${plan[@]:1:count}")
   undo=("${plan[@]:count+1:count}" "${undo[@]}")
-  if said=$(exec ip -4 -batch - 2>&1 < <(printf '%s\n' "${commands[@]}")); then
-    plan=("refused something else keeps changing these routes: ${commands[0]}")
+  if said=$(exec ip -4 -batch - 2>&1 < <(printf '%s\n' "${plan[@]:1:count}")); then
+    plan=("refused something else keeps changing these routes: ${plan[1]}")
     return
   fi
   if [[ $said =~ 'Command failed -:'([0-9]+)$ ]]; then
     at=$((BASH_REMATCH[1] - 1))
     undo=("${undo[@]:count-at}") # of those before it
   fi
-  plan=("refused ${commands[at]}: ${said%%$'\n'*}")
+  plan=("refused ${plan[at + 1]}: ${said%%$'\n'*}")
   give_back
 }
 
@@ -120,13 +119,29 @@ END {
 }
 
 # Of a hundred thousand routes only those that can matter. A type other than unicast is a number before the prefix.
-function read_route(   at, i, n, word, to, has, is_first) {
+# Most routes have the same words after the prefix: f is the first with these words, for which they were read.
+function read_route(   at, to, is_first, words, f) {
   at = $1 in type_name ? 2 : 1
   to = $at == "default" ? "0.0.0.0/0" : $at (index($at, "/") ? "" : "/32")
   is_first = to != previous
   previous = to
   if (at == 1 && !(to in wanted) && $1 != "default" && !index($0 " ", " proto " ours " ")) return
   r = ++routes
+  line[r] = (at == 2 ? $1 " " : "") $at
+  words = at == 2 ? $1 substr($0, index($0, " " $2) + length($2) + 1) : substr($0, length($1) + 1)
+  if (!(words in first)) { first[words] = r; read_words(at) }
+  f = first[words]
+  line[r] = line[r] shown[f]; is_ours[r] = is_ours[f]; type[r] = type[f]; shape[r] = shape[f]
+  text[r] = " " type[f] to key_words[f] shape[f]
+  back[r] = (is_first ? "prepend" : "append") text[r]
+  if (type[f] == "local ") own[$2] = 1
+  if (tos[f] != "0") return
+  if (table_of[f] == 254) holder[to " " metric[f], ++holders[to " " metric[f]]] = r
+  if (to == "0.0.0.0/0" && !is_ours[f]) default_at[table_of[f], ++defaults[table_of[f]]] = f
+}
+
+# Sets what the words after the prefix say of route r.
+function read_words(at,   i, n, word, has) {
   type[r] = at == 2 ? type_name[$1] " " : ""
   has["table"] = 254; has["proto"] = has["scope"] = has["metric"] = has["tos"] = "0"; has["more"] = ""
   for (i = at + 1; i <= NF; i++) {
@@ -142,19 +157,13 @@ function read_route(   at, i, n, word, to, has, is_first) {
       $i = word == "proto" && $i in name ? name[$i] : word == "scope" && $i == 253 ? "link" : $i
     } else if (word !~ /^(\\|linkdown|pervasive|offload|rt_offload|trap|rt_trap)$/) has["more"] = has["more"] " " word
   }
-  legs[r] = n
-  line[r] = $0
+  shown[r] = substr($0, length(line[r]) + 1)
+  legs[r] = n; table_of[r] = has["table"]; metric[r] = has["metric"]; tos[r] = has["tos"]
   is_ours[r] = has["proto"] == ours
   shape[r] = " scope " has["scope"] has["more"]
   # What discards packets may show a device, and what is by a nexthop object shows what that says: neither is asked for.
   if ((at == 1 || $1 < 6) && has["more"] !~ / nhid /) shape[r] = shape[r] way(r, "", "", 1)
-  text[r] = " table " has["table"] " proto " has["proto"] " metric " has["metric"] " tos " has["tos"] shape[r]
-  text[r] = " " type[r] to text[r]
-  back[r] = (is_first ? "prepend" : "append") text[r]
-  if (type[r] == "local ") own[$2] = 1
-  if (has["tos"] != "0") return
-  if (has["table"] == 254) holder[to " " has["metric"], ++holders[to " " has["metric"]]] = r
-  if (to == "0.0.0.0/0" && !is_ours[r]) default_at[has["table"], ++defaults[has["table"]]] = r
+  key_words[r] = " table " has["table"] " proto " has["proto"] " metric " has["metric"] " tos " has["tos"]
 }
 
 # The legs of a route in the words of `ip`: all; or those by a device and gateway, where given, whose device is up.

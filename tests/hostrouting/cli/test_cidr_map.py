@@ -34,7 +34,7 @@ HALVES = ("172.16.0.0/17", "172.16.0.0/17", "ib0", "escape"), ("172.16.128.0/17"
 def test_ranges_stand_side_by_side_to_scale() -> None:
     """Each half takes half of the columns and bears its device's name; the ends and the middle are named."""
     assert drawn("172.16.0.0/16", *HALVES) == [
-        "172.16.0.0/16; a column is a /22",
+        "172.16.0.0/16; one column is a /22",
         "        172.16.0.0                      172.16.128.0      172.16.255.255",
         "  now  │█████████████ ib0 ██████████████───────────── eth0 ─────────────│",
         "        ─ expected   █ escapes",
@@ -66,9 +66,9 @@ def test_a_single_address_that_escapes_is_seen() -> None:
     ("length", "scale"),
     [
         (32, "; one address"),
-        (30, "; an address is 16 columns"),
-        (26, "; a column is a /32"),
-        (0, "; a column is a /6"),
+        (30, "; one address is 16 columns"),
+        (26, "; one column is a /32"),
+        (0, "; one column is a /6"),
     ],
 )
 def test_any_length(length: int, scale: str) -> None:

@@ -106,7 +106,7 @@ def test_a_bug() -> None:
     """A bug says that it is one, shows where, and is no verdict."""
     said = say("check", "10.0.0.0/8", host=failing(ZeroDivisionError("oops")))
     assert said.code == 3
-    assert said.err.startswith("hostrouting: this is a bug in hostrouting, please report it with what follows\n")
+    assert said.err.startswith("hostrouting: this is a bug in hostrouting, please report it with the following text\n")
     assert "ZeroDivisionError: oops" in said.err
 
 
@@ -152,7 +152,7 @@ def test_json_before_the_command() -> None:
 
 def test_seconds_that_are_none() -> None:
     """What is no number of seconds is named, with one that is."""
-    assert "'abc' is no number of seconds, such as 30" in say("check", "10.0.0.0/8", "--wait", "abc").err
+    assert "'abc' is not a number of seconds, such as 30" in say("check", "10.0.0.0/8", "--wait", "abc").err
 
 
 def test_interrupted_with_json() -> None:
@@ -168,7 +168,7 @@ def test_answers_and_logs_do_not_mix() -> None:
     verbose = say("check", "-v", "172.16.0.0/16", "--wait", "0", kernel=h200())
     assert verbose.out == quiet.out
     assert "read from the kernel: 10 links, 10 addresses, 3 rules and " in verbose.err
-    assert re.search(r"^asking the kernel itself for the way to \d+ addresses$", verbose.err, re.MULTILINE)
+    assert re.search(r"^asking the kernel for the routes to \d+ addresses$", verbose.err, re.MULTILINE)
     assert "reading /etc/aks-flex-node/check-route-overlap.sh\n" in verbose.err
 
 
@@ -179,17 +179,17 @@ def test_verbose_says_what_every_command_does(repaired: str, tmp_path: Path) -> 
     snapshot.write_text(host.kernel.snapshot().to_json())
     (tmp_path / "image").mkdir()
     for words, told in (
-        (("explain", "172.16.5.9"), "asking the kernel itself for the way to 1 address"),
+        (("explain", "172.16.5.9"), "asking the kernel for the routes to 1 address"),
         (("repair", "172.16.0.0/16"), "read from the kernel: "),
-        (("check", "--snapshot", str(snapshot), "10.0.0.0/8"), f"reading the snapshot in {snapshot}"),
-        (("plan", *config), f"reading the configuration in {repaired}"),
+        (("check", "--snapshot", str(snapshot), "10.0.0.0/8"), f"reading the snapshot from {snapshot}"),
+        (("plan", *config), f"reading the configuration from {repaired}"),
         (("render", *config, "--root", str(tmp_path / "image")), "configure started"),
         (("apply", *config), "making 2 changes in the kernel"),
         (("apply", *config), "asking systemd for the state of static-routes.service"),
-        (("status", *config), "asking systemd what it has in force"),
+        (("status", *config), "asking systemd for its loaded settings"),
         (("snapshot",), "read from the kernel: "),
         (("remove", "--dry-run"), "reading /etc/aks-flex-node/static-routes.sh"),
-        (("remove",), "removing /etc/aks-flex-node/static-routes.sh, where it is there"),
+        (("remove",), "removing /etc/aks-flex-node/static-routes.sh, if it exists"),
     ):
         if words[0] not in {"apply", "remove", "render"}:
             quiet = say(*words, host=host)

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 CIDR, OTHER = "172.16.0.0/16", "10.99.0.0/16"
 LAYOUT = HostLayout()
 NEW_YEAR = 1767225600.0
-REFUSED = "  The mode is STRICT: a machine that is started now is refused; one that runs keeps running."
-LET_IN = "  The mode is WARN: no machine is refused for this."
-WAYS = "  Close it with what is printed by: hostrouting repair; see all of it with: hostrouting check"
+REFUSED = "  The mode is STRICT: no machine starts now; a running machine keeps running."
+LET_IN = "  The mode is WARN: machines start anyway."
+WAYS = "  To print what closes it: hostrouting repair; for details: hostrouting check"
 CHANGED = "out of date: since then the routes or rules have changed"
 
 
@@ -55,9 +55,9 @@ def test_an_address_came_after_the_check(written: Callable[..., str]) -> None:
     infiniband(host)
     said = say("status", host=host)
     assert said.code == 1
-    assert said.lines[:3] == ["OVERLAP: 172.16.0.0/16 goes by ib0, not by eth0", REFUSED, WAYS]
+    assert said.lines[:3] == ["OVERLAP: 172.16.0.0/16 leaves by ib0, not by eth0", REFUSED, WAYS]
     assert rows(said.lines)["now"] == "overlap (1 finding)"
-    assert rows(said.lines)["judged by"] == "the check installed here: 172.16.0.0/16 in STRICT"
+    assert rows(said.lines)["checked by"] == "the check installed here: 172.16.0.0/16 in STRICT"
     assert rows(said.lines)["last check"] == f"ok, 2026-01-01T00:00:00Z; {CHANGED}"
 
 
@@ -82,7 +82,7 @@ def test_a_mode_that_lets_machines_in(written: Callable[..., str]) -> None:
     host = checked(written(mode="WARN"), plain_vm())
     infiniband(host)
     said = say("status", host=host)
-    assert (said.code, said.lines[:3]) == (1, ["OVERLAP: 172.16.0.0/16 goes by ib0, not by eth0", LET_IN, WAYS])
+    assert (said.code, said.lines[:3]) == (1, ["OVERLAP: 172.16.0.0/16 leaves by ib0, not by eth0", LET_IN, WAYS])
     assert say("status", "--json", host=host).json["now"]["mode"] == "WARN"
 
 
@@ -99,7 +99,7 @@ def test_another_overlap_than_before(written: Callable[..., str]) -> None:
     host = checked(written(mode="WARN"), h200())
     host.kernel.change([Change("add", Route.to("172.16.0.0/17", dev="eth0", gateway="10.0.0.1"))])
     said = say("status", host=host)
-    assert said.lines[0] == "OVERLAP: a part of 172.16.0.0/16 goes by ib0, not by eth0"
+    assert said.lines[0] == "OVERLAP: a part of 172.16.0.0/16 leaves by ib0, not by eth0"
     assert rows(said.lines)["last check"] == f"overlap (1 finding), 2026-01-01T00:00:00Z; {CHANGED}"
 
 
@@ -111,7 +111,7 @@ def test_a_bad_verdict_that_holds_no_more(written: Callable[..., str], mode: str
         host.kernel.set_down(f"ib{number}")
     said = say("status", host=host)
     assert said.code == 0
-    assert said.lines[0] == "INSTALLED: 6 files of ours are here, and nothing escapes now"
+    assert said.lines[0] == "INSTALLED: 6 files of hostrouting are here, and nothing escapes now"
     assert rows(said.lines)["now"] == "ok"
     assert rows(said.lines)["last check"] == f"overlap (1 finding), 2026-01-01T00:00:00Z; {CHANGED}"
 
@@ -125,12 +125,12 @@ def test_the_unit_that_said_so(written: Callable[..., str]) -> None:
     assert isinstance(host.manager, FakeManager)
     host.manager.states[LAYOUT.check_unit] = UnitState("loaded", "failed", "exit-code", 1)
     said = say("status", host=host)
-    assert (said.code, said.lines[0]) == (1, "OVERLAP: 172.16.0.0/16 goes by ib0, not by eth0")
+    assert (said.code, said.lines[0]) == (1, "OVERLAP: 172.16.0.0/16 leaves by ib0, not by eth0")
     assert "FAILED" not in said.out
     for number in range(8):
         host.kernel.set_down(f"ib{number}")
     assert say("status", host=host).code == 0
-    assert "its last run ended with exit-code (exit status 1)" in say("status", host=host).out
+    assert "its last run failed with exit-code (exit status 1)" in say("status", host=host).out
     # What another configuration says of the host does not excuse it.
     assert "FAILED: check-route-overlap.service" in say("status", "--config", written(cidrs=(OTHER,)), host=host).out
     host.manager.states[LAYOUT.check_unit] = UnitState("loaded", "failed", "timeout", 0)
@@ -146,14 +146,14 @@ def test_no_default_route_now(written: Callable[..., str]) -> None:
     host = checked(written(), plain_vm())
     host.kernel.set_down("eth0")
     said = say("status", host=host)
-    follows = "machines wait for a default route and do not start without one; one that runs keeps running."
+    follows = "machines wait for a default route and do not start without one; a running machine keeps running."
     assert said.code == 3
     assert said.lines[:3] == [
-        f"NO-DEFAULT-ROUTE: there is no IPv4 default route, so nothing is known to be expected of {CIDR}",
+        f"NO-DEFAULT-ROUTE: there is no IPv4 default route, so no device is expected for {CIDR}",
         f"  The mode is STRICT: {follows}",
         "  See: ip route show default",
     ]
-    assert rows(said.lines)["default route"] == "there is none"
+    assert rows(said.lines)["default route"] == "none"
     assert rows(said.lines)["now"] == "no-default-route"
     assert rows(said.lines)["last check"] == f"ok, 2026-01-01T00:00:00Z; {CHANGED}"
     host = checked(written(mode="WARN"), plain_vm())
@@ -179,8 +179,8 @@ def test_the_kernel_does_not_agree_with_its_tables(written: Callable[..., str]) 
     backend.lookup = other.lookup  # type: ignore[method-assign]  # a kernel that surprises
     said = say("status", host=FakeHost(kernel=host.kernel, files=host.files, backend=lambda: backend))
     assert said.code == 1
-    assert said.lines[0].startswith(f"OVERLAP: {CIDR} goes by ib0, not by eth0")
-    assert rows(said.lines)["last check"] == "ok, 2026-01-01T00:00:00Z; out of date: the answer now is another"
+    assert said.lines[0].startswith(f"OVERLAP: {CIDR} leaves by ib0, not by eth0")
+    assert rows(said.lines)["last check"] == "ok, 2026-01-01T00:00:00Z; out of date: the verdict is different now"
 
 
 def test_a_rule_that_came(written: Callable[..., str]) -> None:
@@ -198,8 +198,8 @@ def test_nothing_was_checked_since_the_boot(written: Callable[..., str]) -> None
     for path in [path for path in host.files.texts if path.startswith("/run/")]:
         del host.files.texts[path]
     said = say("status", host=host)
-    assert (said.code, said.lines[:2]) == (1, ["OVERLAP: 172.16.0.0/16 goes by ib0, not by eth0", REFUSED])
-    assert rows(said.lines)["last check"] == "none on record since this host booted"
+    assert (said.code, said.lines[:2]) == (1, ["OVERLAP: 172.16.0.0/16 leaves by ib0, not by eth0", REFUSED])
+    assert rows(said.lines)["last check"] == "none since this host booted"
     assert say("status", "--json", host=host).json["lastCheck"] is None
 
 
@@ -214,13 +214,13 @@ def test_a_configuration_that_is_not_what_is_installed(written: Callable[..., st
     ways = WAYS.replace("hostrouting repair", f"hostrouting repair --config {config}")
     assert said.code == 1
     assert said.lines[:3] == [
-        "OVERLAP: 172.16.0.0/16 goes by ib0, not by eth0",
-        f"  {config} is not what is installed here: no machine waits for this.",
+        "OVERLAP: 172.16.0.0/16 leaves by ib0, not by eth0",
+        f"  {config} is not what is installed here: no machine waits for this check.",
         ways.replace("hostrouting check", f"hostrouting check --config {config}"),
     ]
     told = rows(said.lines)
-    assert told["judged by"] == f"{config}: 172.16.0.0/16 in STRICT"
-    assert told["installed check"] == "another, 10.99.0.0/16 in STRICT; judge by it with: hostrouting status"
+    assert told["checked by"] == f"{config}: 172.16.0.0/16 in STRICT"
+    assert told["installed check"] == "a different one, 10.99.0.0/16 in STRICT; to use it: hostrouting status"
     # That one was last made, and of another it says nothing.
     assert told["last check"] == "ok, 2026-01-01T00:00:00Z, by the check installed here"
     document = say("status", "--config", config, "--json", host=host).json
@@ -236,7 +236,7 @@ def test_a_configuration_that_is_installed(written: Callable[..., str]) -> None:
     said = say("status", "--config", config, host=host)
     assert said.lines[1] == REFUSED
     assert f"hostrouting repair --config {config};" in said.lines[2]
-    assert rows(said.lines)["judged by"] == f"{config}, as it is installed: 172.16.0.0/16 in STRICT"
+    assert rows(said.lines)["checked by"] == f"{config}, as it is installed: 172.16.0.0/16 in STRICT"
     assert rows(said.lines)["last check"] == f"ok, 2026-01-01T00:00:00Z; {CHANGED}"
     assert say("status", "--config", config, "--json", host=host).json["now"]["inForce"] is True
 
@@ -247,7 +247,7 @@ def test_a_configuration_without_a_check(written: Callable[..., str]) -> None:
     infiniband(host)
     said = say("status", "--config", written(cidrs=()), host=host)
     assert (said.code, said.lines[1:3]) == (1, [REFUSED, WAYS])
-    assert rows(said.lines)["judged by"] == "the check installed here: 172.16.0.0/16 in STRICT"
+    assert rows(said.lines)["checked by"] == "the check installed here: 172.16.0.0/16 in STRICT"
 
 
 def test_a_configuration_where_nothing_is_installed(written: Callable[..., str]) -> None:
@@ -255,7 +255,7 @@ def test_a_configuration_where_nothing_is_installed(written: Callable[..., str])
     config = written()
     said = say("status", "--config", config, kernel=h200())
     assert said.code == 1
-    assert said.lines[1] == f"  {config} is not what is installed here: no machine waits for this."
+    assert said.lines[1] == f"  {config} is not what is installed here: no machine waits for this check."
     assert "installed check" not in rows(said.lines)
     assert say("status", "--config", config, kernel=plain_vm()).code == 0
     assert say("status", kernel=h200()).code == 0
@@ -268,7 +268,7 @@ def test_its_devices_count(tmp_path: Path) -> None:
     host = checked(str(path), h200())
     assert say("status", host=host).code == 0
     host.kernel.set_down("ib0")
-    assert say("status", host=host).lines[0] == "OVERLAP: 172.16.0.0/16 goes by ib1, not by ib0"
+    assert say("status", host=host).lines[0] == "OVERLAP: 172.16.0.0/16 leaves by ib1, not by ib0"
 
 
 def test_a_script_that_cannot_be_read(written: Callable[..., str]) -> None:
@@ -276,8 +276,8 @@ def test_a_script_that_cannot_be_read(written: Callable[..., str]) -> None:
     host = checked(written(), plain_vm())
     host.files.texts[LAYOUT.check_script_path] = "#!/bin/sh\n"
     said = say("status", host=host)
-    assert (said.code, said.lines[0]) == (3, "UNKNOWN: not everything could be found out")
-    told = f"{LAYOUT.check_script_path} is not as we wrote it; write it anew with: hostrouting apply"
+    assert (said.code, said.lines[0]) == (3, "UNKNOWN: the state of this host is not fully known")
+    told = f"{LAYOUT.check_script_path} is not as hostrouting wrote it; write it again with: hostrouting apply"
     assert f"  the installed check: {told}" in said.lines
     assert rows(said.lines)["now"] == "not known"
     assert say("status", "--json", host=host).json["now"] is None
@@ -295,10 +295,10 @@ def test_what_is_installed_closes_it(repaired: str) -> None:
     said = say("status", host=host)
     assert said.code == 1
     assert said.lines[:4] == [
-        "OVERLAP: 172.16.0.0/16 goes by ib0, not by eth0",
-        "  The static routes that are installed close it: a machine that is started now gets them first.",
+        "OVERLAP: 172.16.0.0/16 leaves by ib0, not by eth0",
+        "  The installed static routes close it: they are added before a machine starts.",
         "  See: hostrouting check",
-        "MISSING: 2 of 2 routes; start them, as root: systemctl start static-routes.service",
+        "MISSING: 2 of 2 routes; add them, as root, with: systemctl start static-routes.service",
     ]
     # A unit that has failed brings nothing.
     assert isinstance(host.manager, FakeManager)
@@ -316,7 +316,7 @@ def test_a_gate_that_is_missing(written: Callable[..., str]) -> None:
     infiniband(host)
     del host.files.texts[LAYOUT.gate_drop_in_path]
     said = say("status", host=host)
-    told = "The drop-in by which machines wait for this check is missing; bring it back with: hostrouting apply"
+    told = "The drop-in that makes machines wait for this check is missing; restore it with: hostrouting apply"
     assert (said.code, said.lines[1]) == (1, f"  {told}")
     assert say("status", "--json", host=host).json["now"]["inForce"] is False
 
@@ -337,7 +337,7 @@ def test_the_kernel_cannot_be_asked(written: Callable[..., str]) -> None:
     backend.lookup = asked  # type: ignore[method-assign]  # a kernel that does not answer
     said = say("status", host=FakeHost(kernel=host.kernel, files=host.files, backend=lambda: backend))
     assert said.code == 3
-    assert said.lines[0] == "UNKNOWN: not everything could be found out"
+    assert said.lines[0] == "UNKNOWN: the state of this host is not fully known"
     assert "  the verdict now: the kernel did not answer a lookup in time" in said.lines
     assert "  9.0.0.0/8 via 10.0.0.1 dev eth0 proto hostrouting" in said.lines
     assert rows(said.lines)["default route"].startswith("default via 10.0.0.1")
@@ -353,7 +353,7 @@ def test_not_permitted(written: Callable[..., str], make: Callable[[], MemoryBac
     backend = host.kernel.reopen()
     backend.faults.fail("snapshot", NotPermitted("not permitted to read the tables"))
     said = say("status", host=FakeHost(kernel=host.kernel, files=host.files, backend=lambda: backend))
-    assert (said.code, said.lines[0]) == (3, "UNKNOWN: not everything could be found out")
+    assert (said.code, said.lines[0]) == (3, "UNKNOWN: the state of this host is not fully known")
     assert "  the route table: not permitted to read the tables" in said.lines
 
 
@@ -376,7 +376,7 @@ def test_a_report_that_nothing_is_left_of(written: Callable[..., str]) -> None:
         del host.files.texts[path]
     said = say("status", host=host)
     assert said.code == 3
-    assert said.lines[0] == "UNKNOWN: the last check ended with overlap, and no check is installed to judge by now"
+    assert said.lines[0] == "UNKNOWN: the verdict of the last check was overlap, but now no check is installed"
 
 
 @pytest.mark.parametrize(("make", "asked"), [(plain_vm, 1), (h200, 1), (MemoryBackend, 0)])
@@ -400,4 +400,4 @@ def test_the_report_is_compared_with_its_like(written: Callable[..., str]) -> No
     host.files.texts[LAYOUT.report_path] = json.dumps(document)
     said = say("status", host=host)
     assert said.code == 3
-    assert "is no report of a check" in said.lines[-1]
+    assert "is not a report of a check" in said.lines[-1]

@@ -42,8 +42,8 @@ def test_what_is_installed_is_checked(written: Callable[..., str]) -> None:
     config = written()
     host = installed(config)
     said = say("check", host=host)
-    assert (said.code, said.lines[0]) == (1, "OVERLAP: 172.16.0.0/16 goes by ib0, not by eth0")
-    assert "Asked is what the check installed on this host is for: 172.16.0.0/16 in STRICT." in said.lines
+    assert (said.code, said.lines[0]) == (1, "OVERLAP: 172.16.0.0/16 leaves by ib0, not by eth0")
+    assert "This was the check that is installed on this host: 172.16.0.0/16 in STRICT." in said.lines
     told = say("check", "--json", host=host)
     assert told.json == say("check", "--config", config, "--json", host=host).json
     assert told.json["mode"] == "STRICT"
@@ -93,7 +93,7 @@ def test_nothing_installed_is_lost(
     assert [str(it) for it in config.route_overlap.expected_cidrs] == list(dict.fromkeys([CIDR, *cidrs]))
     automatic = [str(it.destination) for it in config.static_routes.routes if it.dev is None]
     assert automatic == ["172.16.0.0/17", "10.98.0.0/16"]
-    assert "It has what is installed here, too: 2 static routes; the check of 172.16.0.0/16 in STRICT." in said.lines
+    assert "It includes what is installed here: 2 static routes; the check of 172.16.0.0/16 in STRICT." in said.lines
     path = tmp_path / "pasted.json"
     path.write_text(config.to_json())
     say("apply", "--config", str(path), host=host)
@@ -105,8 +105,8 @@ def test_devices_that_are_named_beside_it(written: Callable[..., str]) -> None:
     host = installed(written(cidrs=(OTHER,)))
     said = say("check", CIDR, "--dev", "eth0", host=host)
     assert pasted(said).route_overlap.expected_devs == ("eth0",)
-    assert "The check installed on this host was not asked; that is: hostrouting check" in said.lines
-    assert "was not asked" in say("check", "--dev", "eth0", host=host).out
+    assert "This was not the check that is installed on this host; to run that: hostrouting check" in said.lines
+    assert "This was not the check" in say("check", "--dev", "eth0", host=host).out
 
 
 def test_installed_routes_that_are_lost(repaired: str) -> None:
@@ -118,11 +118,9 @@ def test_installed_routes_that_are_lost(repaired: str) -> None:
     for words in ((), (CIDR,)):
         said = say("check", *words, host=host)
         assert said.code == 1
-        told = (
-            "What is installed has the routes that close it; start them, as root: systemctl start static-routes.service"
-        )
+        told = "The installed configuration has the routes that close it; add them, as root, with: systemctl start static-routes.service"
         assert told in said.lines
-        assert "For good" not in said.out
+        assert "Permanently" not in said.out
 
 
 @pytest.mark.parametrize("more", [(), ({"destination": "172.16.0.0/18"}, {"destination": "172.16.64.0/18"})])
@@ -140,7 +138,10 @@ def test_an_installed_route_is_somebody_elses_now(
     said = say("check", *cidrs, host=host)
     path = tmp_path / "pasted.json"
     path.write_text(pasted(said).to_json())
-    assert "It is without 172.16.0.0/17: somebody else has a route there, which is not replaced." in said.lines
+    assert (
+        "It leaves out 172.16.0.0/17: the same key is held by a route that is not ours, which is never replaced."
+        in said.lines
+    )
     assert say("apply", "--config", str(path), host=host).code == 0
     assert say("check", host=host).code == 0
 
@@ -173,7 +174,7 @@ def test_settings_beyond_the_defaults_are_kept(tmp_path: Path) -> None:
     )
     assert "proto 214" in said.out
     assert "proto 213" not in said.out
-    assert "The check installed on this host was not asked; that is: hostrouting check" in said.lines
+    assert "This was not the check that is installed on this host; to run that: hostrouting check" in said.lines
     assert "allowedDevs" not in say("check", CIDR, kernel=h200()).out
 
 
@@ -181,7 +182,7 @@ def test_settings_beyond_the_defaults_are_kept(tmp_path: Path) -> None:
 def test_all_that_is_installed_was_asked(written: Callable[..., str], cidrs: tuple[str, ...], *, said: bool) -> None:
     """Where the CIDRs that were named have all that the installed check is for, there is nothing to ask besides."""
     host = installed(written())
-    assert ("installed on this host was not asked" in say("check", *cidrs, host=host).out) is said
+    assert ("This was not the check that is installed on this host" in say("check", *cidrs, host=host).out) is said
 
 
 def test_a_configuration_is_asked_alone(written: Callable[..., str]) -> None:

@@ -114,7 +114,7 @@ def test_an_address_comes_after_the_check(written: Callable[..., str]) -> None:
         machine.batch(["address add 172.16.1.10/16 dev ib0"])
         assert status() == (1, "overlap", "ok", True)
         lines = machine.hostrouting("status", before=AS_ANYONE).stdout.splitlines()
-        assert lines[0] == "OVERLAP: 172.16.0.0/16 goes by ib0, not by eth0"
+        assert lines[0] == "OVERLAP: 172.16.0.0/16 leaves by ib0, not by eth0"
         assert any(line.startswith("  last check") and "Z; out of date: since then" in line for line in lines)
         assert checked_at_boot() == "1"
         assert status() == (1, "overlap", "overlap", False)
@@ -203,8 +203,8 @@ def test_no_systemd(machine: Machine, repaired: str) -> None:
     """Without systemd everything is done and written, and it is said from when on it takes effect."""
     said = machine.hostrouting("apply", "--config", repaired)
     assert said.returncode == 0
-    told = [line for line in said.stderr.splitlines() if line.startswith("no systemd runs here: ")]
-    assert told == ["no systemd runs here: what changes takes effect at the next boot"]
+    told = [line for line in said.stderr.splitlines() if line.startswith("systemd is not running here: ")]
+    assert told == ["systemd is not running here: the changes take effect at the next boot"]
 
 
 @pytest.mark.parametrize(
@@ -250,7 +250,7 @@ def test_run_cannot_be_written(machine: Machine, repaired: str, spoil: str, reas
     assert (stale in said.stderr) == bool(left)
     status = machine.hostrouting("status")
     assert (status.returncode, status.stdout.split(":")[0]) == ((3, "UNKNOWN") if left else (0, "INSTALLED"))
-    assert "none on record since this host booted" in status.stdout
+    assert "none since this host booted" in status.stdout
     machine.batch(["route del 172.16.0.0/17 proto 213"])
     failed = machine.hostrouting("check")
     assert (failed.returncode, failed.stdout.split(":")[0]) == (1, "OVERLAP")
@@ -323,7 +323,7 @@ def test_terminal_closed(machine: Machine, repaired: str) -> None:
 def test_pipe_closed(sick: Machine) -> None:
     """A reader who has seen enough (`| head`) gets no complaint, and the exit code stays the answer."""
     said = sick.shell(f'"$PYTHON" -m hostrouting check {CIDR} | head -1; echo "${{PIPESTATUS[0]}}"')
-    assert said == "OVERLAP: 172.16.0.0/16 goes by ib0, not by eth0\n1\n"
+    assert said == "OVERLAP: 172.16.0.0/16 leaves by ib0, not by eth0\n1\n"
     assert sick.shell(f'"$PYTHON" -m hostrouting check {CIDR} | true; echo "${{PIPESTATUS[0]}}"') == "1\n"
 
 
@@ -366,7 +366,7 @@ def test_names_of_fifteen_bytes(machine: Machine) -> None:
     machine.batch(["route prepend 172.16.0.0/16 dev mlx5_ib0_port_1"])
     said = machine.hostrouting("check", CIDR)
     assert said.returncode == 1
-    assert said.stdout.startswith("OVERLAP: 172.16.0.0/16 goes by mlx5_ib0_port_1, not by eth0\n")
+    assert said.stdout.startswith("OVERLAP: 172.16.0.0/16 leaves by mlx5_ib0_port_1, not by eth0\n")
     assert " mlx5_ib0_port_1 █" in said.stdout
 
 

@@ -60,7 +60,7 @@ def test_help_of_each_command(command: Command) -> None:
     assert said.code == 0
     assert f"{command.name}: {command.summary}" in said.out
     assert f"hostrouting/{command.name}/1" in said.out
-    assert "  3  it cannot be decided" in said.out
+    assert "  3  undecided" in said.out
     assert ("\n  1  " in said.out) is (command.name not in {"explain", "snapshot"})
     assert said.out.isascii()
 
@@ -81,7 +81,7 @@ def test_help_of_each_command(command: Command) -> None:
         (("check", "--js"), "unrecognized arguments: --js"),
         (("check", "--wait", "-1"), "not between 0 and 86400"),
         (("check", "--wait", "nan"), "not between 0 and 86400"),
-        (("explain", "1.2.3.4", "--mark", "x"), "'x' is no number between 0 and 4294967295"),
+        (("explain", "1.2.3.4", "--mark", "x"), "'x' is not a number between 0 and 4294967295"),
     ],
 )
 def test_bad_usage(words: tuple[str, ...], problem: str) -> None:

@@ -63,7 +63,7 @@ def test_what_stands_in_the_way(probes: str, host: FakeHost) -> None:
     planned = say("plan", "--config", probes, host=host)
     assert (planned.code, planned.lines[0]) == (
         1,
-        "CONFLICT: something stands in the way; apply would fail, and no machine starts",
+        "CONFLICT: apply would fail, for the reasons below, and no machine starts",
     )
     assert "hostrouting apply" not in planned.out
     document = say("plan", "--config", probes, "--json", host=host).json
@@ -132,20 +132,20 @@ def test_what_cannot_be_found_out(probes: str, host: FakeHost) -> None:
     host.tables.fault = refusal.missing()
     told = say("check", host=host)
     assert told.code == 3
-    assert any(line.startswith("Could not be found out: rewrite-probe-source: ") for line in told.lines)
+    assert any(line.startswith("Not known: rewrite-probe-source: ") for line in told.lines)
 
 
 def test_explain(probes: str, host: FakeHost) -> None:
     """A probe from outside is explained as routing sees it, and the rules that rewrite it are named."""
     packet = ("explain", "2001:db8::9", "--from", PROBE, "--iif", "eth0")
     before = say(*packet, host=host)
-    assert f"Linux does not forward what comes from {PROBE}" in before.out
+    assert f"Linux does not forward packets from {PROBE}" in before.out
     assert "probeRewrite" in before.out
     say("apply", "--config", probes, host=host)
     told = say(*packet, host=host)
     assert f"The source {PROBE} becomes {KNOWN} before routing (nftables table ip6 hostrouting_slb)." in told.lines
     host.tables.flush()
-    assert "but that is not in force" in say(*packet, host=host).out
+    assert "but this is not in force" in say(*packet, host=host).out
     assert say("explain", "fe80::9", "--from", PROBE, "--iif", "eth0", "--json", host=host).json["source"] == ""
     other = say("explain", "2001:db8::9", "--from", "2001:db8::1", "--iif", "eth0", "--json", host=host).json
     assert other["source"] == ""
@@ -154,7 +154,7 @@ def test_explain(probes: str, host: FakeHost) -> None:
 def test_explain_without_a_device(probes: str, host: FakeHost) -> None:
     """Where it is not told by which device a probe comes in, the rewrite is named, and what to tell."""
     say("apply", "--config", probes, host=host)
-    told = f"What comes in by eth0 from {PROBE} becomes {KNOWN} before routing: add --iif eth0 to follow it."
+    told = f"A packet that arrives on eth0 from {PROBE} gets the source {KNOWN} before routing: add --iif eth0 to trace it."
     assert told in say("explain", "2001:db8::9", "--from", PROBE, host=host).lines
     assert say("explain", "2001:db8::9", "--from", "fe80::7", "--json", host=host).json["source"] == ""
     assert say("explain", "fe80::9", "--from", PROBE, "--json", host=host).json["source"] == ""

@@ -62,16 +62,14 @@ def test_a_whole_configuration_keeps_the_routes_of_ours(bare: FakeHost, tmp_path
     assert sorted(steps(bare, str(path))) == ["add", "keep", "keep"]
     assert say("apply", "--config", str(path), host=bare).code == 0
     assert say("check", CIDR, host=bare).code == 0
-    assert "It has the 2 routes of ours that are here already." in said.out
+    assert "It includes our 2 routes that are already here." in said.out
 
 
 def test_a_configuration_is_added_to(bare: FakeHost, written: Callable[..., str]) -> None:
     """With a configuration only what it lacks is printed, to be added; with it, apply closes all and deletes nothing."""
     config = written(HALF, APART)
     said = say("check", "--config", config, host=bare)
-    told = (
-        f"For good, add this to staticRoutes.routes of {config} and run, as root: hostrouting apply --config {config}"
-    )
+    told = f"Permanently, add this to staticRoutes.routes of {config} and run, as root: hostrouting apply --config {config}"
     assert told in said.lines
     assert '"staticRoutes"' not in said.out
     added = written(HALF, APART, *items(said))
@@ -100,7 +98,10 @@ def test_a_configured_route_that_somebody_else_holds(written: Callable[..., str]
     host = FakeHost(kernel=held("172.16.0.0/17"))
     config = written(HALF, OTHER)
     said = say(command, "--config", config, host=host)
-    assert "And take out 172.16.0.0/17: somebody else has a route there, which is not replaced." in said.lines
+    assert (
+        "Also remove 172.16.0.0/17: the same key is held by a route that is not ours, which is never replaced."
+        in said.lines
+    )
     followed = written(OTHER, *items(said))
     assert "conflict" not in steps(host, followed)
     assert say("apply", "--config", followed, host=host).code == 0
@@ -113,8 +114,8 @@ def test_a_configuration_that_has_the_way_out_already(written: Callable[..., str
     config = written(HALF, OTHER, *quarters)
     said = say("check", "--config", config, host=host)
     told = (
-        f"For good, take out 172.16.0.0/17 of staticRoutes.routes of {config}: somebody else has a route there, "
-        f"which is not replaced. The others close it; run, as root: hostrouting apply --config {config}"
+        f"Permanently, remove 172.16.0.0/17 from staticRoutes.routes of {config}: the same key is held by a route that "
+        f"is not ours, which is never replaced. The others close it; run, as root: hostrouting apply --config {config}"
     )
     assert told in said.lines
     assert say("apply", "--config", written(OTHER, *quarters), host=host).code == 0
@@ -123,11 +124,11 @@ def test_a_configuration_that_has_the_way_out_already(written: Callable[..., str
 def test_cidrs_that_were_named_besides(written: Callable[..., str]) -> None:
     """CIDRs that are named beside a configuration are to be added to it, and its switch is to be set."""
     said = say("check", "172.16.0.0/17", "--config", written(), kernel=h200())
-    assert "Add to routeOverlap.expectedCidrs, too, what it lacks of: 172.16.0.0/17" in said.lines
-    assert "Set staticRoutes.enabled to true as well." in said.lines
+    assert "Also add to routeOverlap.expectedCidrs, unless they are there: 172.16.0.0/17" in said.lines
+    assert "Also set staticRoutes.enabled to true." in said.lines
     assert "expectedDevs" not in said.out
     said = say("check", "--config", written(), "--dev", "eth0", kernel=h200())
-    assert 'Set routeOverlap.expectedDevs to ["eth0"] as well.' in said.lines
+    assert 'Also set routeOverlap.expectedDevs to ["eth0"].' in said.lines
 
 
 def test_a_route_of_ours_that_holds_the_key_is_replaced() -> None:
@@ -155,7 +156,7 @@ def test_a_route_of_a_configuration_that_is_wrong(written: Callable[..., str]) -
     host = FakeHost(kernel=h200())
     say("apply", "--config", wrong, host=host)
     said = say("check", "--config", wrong, host=host)
-    assert "It takes the place of what is there with the same destination and metric." in said.lines
+    assert "Replace the entries that have the same destination and metric." in said.lines
     assert say("apply", "--config", written(*items(said)), host=host).code == 0
 
 
@@ -165,7 +166,7 @@ def test_several_ways_cannot_be_configured() -> None:
     kernel = h200()
     with kernel.reopen() as backend:
         assert all(it.ok for it in backend.change([Change("add", lost)]))
-    told = "9.0.0.0/8 has several ways here, which no configuration can name: printed, it takes those of the default route."
+    told = "9.0.0.0/8 has several next hops, which a configuration cannot express: as printed, it uses the default route's."
     said = say("repair", CIDR, kernel=kernel)
     assert items(said)[0] == {"destination": "9.0.0.0/8", "gateway": "", "dev": "", "metric": 0}
     assert told in said.lines
@@ -219,5 +220,5 @@ def test_no_configuration_that_repairs(written: Callable[..., str]) -> None:
         assert told in said.err
     host = FakeHost(kernel=h200())
     held = say("repair", "--as-config", "--config", written({"destination": CIDR}), host=host)
-    assert "left out of the configuration: 172.16.0.0/16: somebody else has a route there" in held.err
+    assert "left out of the configuration: 172.16.0.0/16: the same key is held by a route that is not ours" in held.err
     assert say("apply", "--config", "-", stdin=held.out.encode(), host=host).code == 0

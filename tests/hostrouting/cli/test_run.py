@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 WHOLE = {"destination": "172.16.0.0/16"}
 HALVES = ["172.16.0.0/17", "172.16.128.0/17"]
 FORETOLD = (
-    "172.16.0.0/16 via 10.0.0.1 dev eth0 does not last: ib0 has the address 172.16.1.10/16, and so the kernel's own "
-    "route to 172.16.0.0/16 belongs there; where that one comes first, as it can at the next boot, the route cannot be "
-    "had, and no machine starts; in its place write 172.16.0.0/17 and 172.16.128.0/17, which win without touching it"
+    "172.16.0.0/16 via 10.0.0.1 dev eth0 does not last: ib0 has the address 172.16.1.10/16, so the kernel adds its own "
+    "route to 172.16.0.0/16; if the kernel adds it first, as it can at the next boot, our route cannot be "
+    "added, and no machine starts; in its place write 172.16.0.0/17 and 172.16.128.0/17, which win without touching it"
 )
 DELETION = "ip route del 172.16.0.0/16 via 10.0.0.1 dev eth0 table main proto boot scope global metric 0"
 
@@ -55,7 +55,7 @@ def test_a_route_that_does_not_last(
     said = say(command, "--config", path, kernel=kernel())
     assert said.code == (1 if command == "plan" else 0)
     assert f"  {FORETOLD}" in said.lines
-    at = said.lines.index(f"In its place, put this into staticRoutes.routes of {path}:")
+    at = said.lines.index(f"In their place, put this into staticRoutes.routes of {path}:")
     assert said.lines[at + 1 : at + 3] == [
         '    {"destination": "172.16.0.0/17", "gateway": "", "dev": "", "metric": 0},',
         '    {"destination": "172.16.128.0/17", "gateway": "", "dev": "", "metric": 0}',
@@ -87,7 +87,7 @@ def test_the_halves_are_there_already(written: Callable[..., str]) -> None:
     [document] = say("plan", "--config", path, "--json", kernel=overwritten()).json["foreseen"]
     assert document["instead"] == []
     assert document["text"].endswith(
-        "take it out: 172.16.0.0/17 and 172.16.128.0/17 are wanted as well, and win without touching it"
+        "remove it: 172.16.0.0/17 and 172.16.128.0/17 are configured too, and win without touching it"
     )
     assert "In its place" not in say("plan", "--config", path, kernel=overwritten()).out
 
@@ -96,14 +96,14 @@ def test_another_gateway(written: Callable[..., str]) -> None:
     """What the original left with another gateway is a conflict; the command that deletes it, and only it, is said."""
     kernel = plain_vm()
     kernel.ip_route("add", Route.to("172.16.0.0/16", dev="eth0", gateway="10.0.0.9", protocol=3))
-    remedy = f"; where an earlier script left it there, delete it with: {DELETION.replace('10.0.0.1', '10.0.0.9')}"
+    remedy = f"; if an earlier script left it there, delete it with: {DELETION.replace('10.0.0.1', '10.0.0.9')}"
     path = written(WHOLE)
     assert remedy in say("plan", "--config", path, kernel=kernel).out
     assert say("plan", "--config", path, "--json", kernel=kernel).json["steps"][0]["reason"].endswith(remedy)
     host = FakeHost(kernel=kernel)
     assert remedy in say("apply", "--config", path, host=host).out
     assert remedy in say("status", "--config", path, host=host).out
-    also = "; but then the kernel's own route to 172.16.0.0/16 belongs there, for ib0 has the address 172.16.1.10/16"
+    also = "; but then the kernel can add its own route to 172.16.0.0/16, because ib0 has the address 172.16.1.10/16"
     assert remedy + also in say("plan", "--config", path, kernel=overwritten("10.0.0.9")).out
 
 

@@ -94,7 +94,10 @@ def test_a_pipe_that_nobody_writes_to(tmp_path: Path, monkeypatch: pytest.Monkey
     words = ("check", "--snapshot", str(tmp_path / "pipe"), "10.0.0.0/8")
     said = in_child(lambda: say(*words), seconds=20)
     assert said.code == 2
-    assert "pipe: this is a fifo that no program has opened for writing within 0.2 s; start that one first" in said.err
+    assert (
+        "pipe: this is a fifo that no program has opened for writing within 0.2 s; start the program that writes it first"
+        in said.err
+    )
 
 
 @pytest.mark.processes
@@ -179,7 +182,7 @@ def test_a_configuration_from_a_pipe(repaired: str, tmp_path: Path) -> None:
         os._exit(0)
     said = say("plan", "--config", str(tmp_path / "pipe"), kernel=h200())
     os.waitpid(child, 0)
-    assert (said.code, said.lines[-1]) == (1, "Do it, as root, with: hostrouting apply --config FILE")
+    assert (said.code, said.lines[-1]) == (1, "To apply it, as root: hostrouting apply --config FILE")
 
 
 def test_what_is_wrong_on_standard_input(written: Callable[..., str]) -> None:
@@ -265,7 +268,7 @@ def test_nothing_to_check_is_said_once() -> None:
         said = say(command)
         assert (said.code, said.err) == (
             2,
-            f"hostrouting: CIDR: {told}; name one, such as 172.16.0.0/16, or a --config that has some\n",
+            f"hostrouting: CIDR: {told}; name one, such as 172.16.0.0/16, or use a --config that has some\n",
         )
 
 

@@ -79,7 +79,7 @@ def test_told_apart_by_mac_addresses_only(twin: str) -> None:
     """Rules that differ only in the masks of MAC addresses are ambiguous, and both are named."""
     arp, other = "PREROUTING -p ARP -j DROP", "PREROUTING -p IPv4 -j ACCEPT"
     require_distinct(TEXT, [arp, arp, other])
-    with pytest.raises(AmbiguousRule, match="delete it by its number") as caught:
+    with pytest.raises(AmbiguousRule, match="delete the rule by its number") as caught:
         require_distinct(f"{TEXT}*nat\n-A {twin}\n", [arp, other, arp])
     assert caught.value.lines == (arp, arp)
     assert caught.value.twin == twin

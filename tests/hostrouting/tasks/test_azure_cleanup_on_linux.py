@@ -120,7 +120,7 @@ class TestBridgeMode:
             lab.clean()
         assert gone(before, lab.rules()) == [R1, R3]
         assert isinstance(caught.value.error, CleanupIncomplete)
-        assert f"rule {R2}: ebtables does not tell the rule" in caught.value.error.left[0]
+        assert f"rule {R2}: ebtables cannot distinguish the rule" in caught.value.error.left[0]
 
     def test_the_way_back(self, lab: AzureNode) -> None:
         """What was deleted is there again after the undo, and what stayed is untouched."""

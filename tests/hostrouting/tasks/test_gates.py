@@ -517,7 +517,7 @@ class TestManager:
         caplog.set_level("INFO")
         host = attrs.evolve(FakeHost(kernel=h200()), manager=FakeManager(running=False))
         run(Configure(WANTED, host=host))
-        told = [record for record in caplog.records if "no systemd runs here" in record.getMessage()]
+        told = [record for record in caplog.records if "systemd is not running here" in record.getMessage()]
         assert len(told) == 1
 
 

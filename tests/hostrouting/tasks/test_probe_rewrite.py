@@ -86,7 +86,7 @@ class TestApply:
         result = apply(host)
         assert [str(it) for it in result.operations] == [
             f"create nftables table ip6 {TABLE}    # it is missing",
-            f"add route {KNOWN}/128 dev eth0 proto hostrouting metric 1024    # it is not there",
+            f"add route {KNOWN}/128 dev eth0 proto hostrouting metric 1024    # it does not exist",
         ]
         assert table_of(host) == wanted_table(config().probe_rewrite)
         assert routes_of(host) == [f"{KNOWN}/128 dev eth0 proto hostrouting metric 1024"]

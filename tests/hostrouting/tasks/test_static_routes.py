@@ -193,7 +193,7 @@ class TestConfigureStaticRoutes:
         host = FakeHost(kernel=h200())
         before = host.kernel.snapshot()
         text = str(phases.plan(ConfigureStaticRoutes(config(*REPAIR), host=host)))
-        assert "+ 172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting    # add: it is not there" in text
+        assert "+ 172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting    # add: it does not exist" in text
         assert f"write {LAYOUT.routes_script_path}" in text
         assert host.files.writes == []
         assert host.kernel.reopen().snapshot() == before
@@ -249,11 +249,8 @@ class TestAnotherProtocolNumber:
         run(ConfigureStaticRoutes(config(*REPAIR, "10.77.0.0/16"), host=host))
         task = ConfigureStaticRoutes(config(*REPAIR, protocol=214), host=host)
         text = str(phases.plan(task))
-        assert (
-            "+ 172.16.0.0/17 via 10.0.0.1 dev eth0 proto 214    # replace: ours, by the route protocol number 213"
-            in text
-        )
-        assert "- 10.77.0.0/16 via 10.0.0.1 dev eth0 proto hostrouting    # delete: ours, by the route prot" in text
+        assert "+ 172.16.0.0/17 via 10.0.0.1 dev eth0 proto 214    # replace: ours, with route protocol 213" in text
+        assert "- 10.77.0.0/16 via 10.0.0.1 dev eth0 proto hostrouting    # delete: ours, with route pro" in text
         result = run(task)
         assert ours(host) == []
         assert ours(host, 214) == [f"{it} via 10.0.0.1 dev eth0 proto 214" for it in REPAIR]

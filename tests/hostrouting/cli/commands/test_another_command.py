@@ -49,7 +49,14 @@ def test_it_is_in_the_help() -> None:
     """The list of commands has it, and its own help has its words, options, schema and exit codes."""
     assert "  greet     say hello" in say("--help").lines
     said = say("greet", "--help", COLUMNS="100").out
-    for text in ("greet: say hello", "NAME", "--snapshot FILE", "hostrouting/greet/1", "Nobody is", "told, whatever"):
+    for text in (
+        "greet: say hello",
+        "NAME",
+        "--snapshot FILE",
+        "hostrouting/greet/1",
+        "Nobody is",
+        "success, whatever",
+    ):
         assert text in said
 
 

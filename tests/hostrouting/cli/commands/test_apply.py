@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import signal
-import threading
 from typing import TYPE_CHECKING
 
 import pytest
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 HALF = {"destination": "172.16.0.0/17"}
 SCRIPT = "/etc/aks-flex-node/static-routes.sh"
 LAYOUT = HostLayout()
-NO_SYSTEMD = "no systemd runs here: what changes takes effect at the next boot"
+NO_SYSTEMD = "systemd is not running here: the changes take effect at the next boot"
 
 
 def test_what_changed_is_said_after_the_progress(repaired: str) -> None:
@@ -33,8 +32,8 @@ def test_what_changed_is_said_after_the_progress(repaired: str) -> None:
         "DONE: 2 routes added, 11 files written",
         "OK: every address of 172.16.0.0/16 leaves by eth0, or stays on this host as it should",
         "",
-        "  + 172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting    # add: it is not there",
-        "  + 172.16.128.0/17 via 10.0.0.1 dev eth0 proto hostrouting    # add: it is not there",
+        "  + 172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting    # add: it does not exist",
+        "  + 172.16.128.0/17 via 10.0.0.1 dev eth0 proto hostrouting    # add: it does not exist",
         "  wrote /etc/aks-flex-node/host-routing-gate.conf",
     ]
 
@@ -45,7 +44,7 @@ def test_once_more(repaired: str) -> None:
     say("apply", "--config", repaired, host=host)
     said = say("apply", "--config", repaired, host=host)
     assert said.code == 0
-    assert said.lines[0] == f"NOTHING TO DO: the host already is as {repaired} says"
+    assert said.lines[0] == f"NOTHING TO DO: the host already matches {repaired}"
     assert said.lines[1].startswith("OK: ")
     assert len(said.lines) == 2
 
@@ -68,7 +67,7 @@ def test_an_overlap_that_is_left(written: Callable[..., str], mode: str, code: i
     """WARN tells it and passes, STRICT tells it and fails; both show it, what was done, and the rest of the repair."""
     said = say("apply", "--config", written(HALF, mode=mode), kernel=h200())
     assert said.code == code
-    assert "OVERLAP: a part of 172.16.0.0/16 goes by ib0, not by eth0" in said.lines[:2]
+    assert "OVERLAP: a part of 172.16.0.0/16 leaves by ib0, not by eth0" in said.lines[:2]
     assert '    {"destination": "172.16.128.0/17", "gateway": "10.0.0.1", "dev": "eth0", "metric": 0}' in said.lines
     assert "  wrote /etc/systemd/system/systemd-nspawn@.service.d/00-host-routing.conf" in said.lines
     assert ("The mode is STRICT: no machine starts on this host until the check passes." in said.lines) is bool(code)
@@ -139,14 +138,25 @@ def test_without_systemd(repaired: str) -> None:
     assert said.err.splitlines().count(NO_SYSTEMD) == 1
 
 
+class Busy(FakeFiles):
+    """Files that another run has locked; something happens once this run knows which one."""
+
+    meanwhile: Callable[[], object]
+
+    def holder(self, path: str) -> str:
+        """See Files."""
+        found = super().holder(path)
+        self.meanwhile()
+        return found
+
+
 def test_two_at_once(repaired: str) -> None:
     """A second run waits for the first, says what it waits for, and then does its work."""
-    host = FakeHost(kernel=h200())
-    host.files.locked.add(host.layout.lock_path)
-    later = threading.Timer(0.3, host.files.locked.clear)
-    later.start()
+    files = Busy()
+    host = FakeHost(kernel=h200(), files=files)
+    files.locked.add(host.layout.lock_path)
+    files.meanwhile = files.locked.clear
     said = say("apply", "--config", repaired, host=host)
-    later.join()
     assert said.code == 0
     path = host.layout.lock_path
     told = f"waiting up to 60 s for it (process 4711 (hostrouting) has locked {path})"
@@ -156,13 +166,12 @@ def test_two_at_once(repaired: str) -> None:
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM, signal.SIGINT])
 def test_told_to_stop(repaired: str, number: signal.Signals) -> None:
     """A closed terminal, like Ctrl-C and SIGTERM, stops the run with nothing half done."""
-    host = FakeHost(kernel=h200())
+    files = Busy()
+    host = FakeHost(kernel=h200(), files=files)
     before = str(host.kernel)
-    host.files.locked.add(host.layout.lock_path)
-    later = threading.Timer(0.2, os.kill, (os.getpid(), number))
-    later.start()
+    files.locked.add(host.layout.lock_path)
+    files.meanwhile = lambda: os.kill(os.getpid(), number)
     said = say("apply", "--config", repaired, host=host)
-    later.join()
     assert said.code == 128 + (signal.SIGTERM if number == signal.SIGHUP else number)
     assert said.lines[0].startswith("STOPPED:")
     assert str(host.kernel) == before
@@ -205,8 +214,8 @@ def test_what_was_changed_before_it_failed(repaired: str) -> None:
     host = FakeHost(kernel=h200(), manager=FakeManager(failing={"static-routes.service": ("no gateway",)}))
     said = say("apply", "--config", repaired, host=host)
     assert said.lines[0].startswith("FAILED: static-routes.service failed")
-    assert "What it has changed all the same:" in said.lines
-    assert "  + 172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting    # add: it was not there" in said.lines
+    assert "What it has changed before it failed:" in said.lines
+    assert "  + 172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting    # add: it did not exist" in said.lines
     host = FakeHost(kernel=h200(), manager=FakeManager(failing={"static-routes.service": ("no gateway",)}))
     document = say("apply", "--config", repaired, "--json", host=host).json
     assert (document["ok"], document["changed"]) == (False, True)

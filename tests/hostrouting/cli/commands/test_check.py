@@ -30,12 +30,12 @@ def test_the_whole_page() -> None:
     assert said.code == 1
     assert not said.err
     assert said.lines[:21] == [
-        "OVERLAP: 172.16.0.0/16 goes by ib0, not by eth0",
+        "OVERLAP: 172.16.0.0/16 leaves by ib0, not by eth0",
         "",
-        "  ESCAPES        GOES BY  ROUTE          TABLE  OWNER   RULE",
-        "  172.16.0.0/16  ib0      172.16.0.0/16  main   kernel  32766",
+        "  ESCAPES        LEAVES BY  ROUTE          TABLE  OWNER   RULE",
+        "  172.16.0.0/16  ib0        172.16.0.0/16  main   kernel  32766",
         "",
-        "172.16.0.0/16; a column is a /22",
+        "172.16.0.0/16; one column is a /22",
         "             172.16.0.0                      172.16.128.0      172.16.255.255",
         "  now       │█████████████████████████████ ib0 ██████████████████████████████│",
         "  repaired  │───────────────────────────── eth0 ─────────────────────────────│",
@@ -47,7 +47,7 @@ def test_the_whole_page() -> None:
             "there, in the repaired range, become unreachable over IP"
         ),
         "",
-        "For good, put this into the configuration and run, as root: hostrouting apply --config FILE",
+        "Permanently, put this into the configuration and run, as root: hostrouting apply --config FILE",
         '  {"staticRoutes": {"enabled": true, "routes": [',
         '    {"destination": "172.16.0.0/17", "gateway": "10.0.0.1", "dev": "eth0", "metric": 0},',
         '    {"destination": "172.16.128.0/17", "gateway": "10.0.0.1", "dev": "eth0", "metric": 0}',
@@ -77,7 +77,7 @@ def test_the_repair_can_be_pasted() -> None:
     ("kernel", "cidr", "code", "verdict", "answer"),
     [
         (plain_vm(), CIDR, 0, "ok", "OK: every address of 172.16.0.0/16 leaves by eth0"),
-        (h200(), "172.16.0.0/12", 1, "overlap", "OVERLAP: a part of 172.16.0.0/12 goes by ib0, not by eth0"),
+        (h200(), "172.16.0.0/12", 1, "overlap", "OVERLAP: a part of 172.16.0.0/12 leaves by ib0, not by eth0"),
         (
             cni_node(),
             "10.244.0.0/16",
@@ -94,8 +94,8 @@ def test_the_repair_can_be_pasted() -> None:
             "UNDECIDED: a plain packet to 172.16.0.0/16 leaves by wg0; packets with fwmark",
         ),
         (MemoryBackend(), CIDR, 3, "no-default-route", "NO-DEFAULT-ROUTE: there is no IPv4 default route"),
-        (h200(), "172.16.5.9/32", 1, "overlap", "OVERLAP: 172.16.5.9/32 goes by ib0, not by eth0"),
-        (h200(), "172.16.5.9/12", 1, "overlap", "OVERLAP: a part of 172.16.0.0/12 goes by ib0"),
+        (h200(), "172.16.5.9/32", 1, "overlap", "OVERLAP: 172.16.5.9/32 leaves by ib0, not by eth0"),
+        (h200(), "172.16.5.9/12", 1, "overlap", "OVERLAP: a part of 172.16.0.0/12 leaves by ib0"),
     ],
 )
 def test_verdicts(kernel: MemoryBackend, cidr: str, code: int, verdict: str, answer: str) -> None:
@@ -144,14 +144,14 @@ def test_a_configuration_that_has_the_repair_already(repaired: str) -> None:
         f"{repaired} has the routes that close it; install them, as root, with: hostrouting apply --config {repaired}"
     )
     assert told in said.lines
-    assert "For good" not in said.out
+    assert "Permanently" not in said.out
 
 
 def test_a_configuration_that_has_a_part_of_the_repair(written: Callable[..., str]) -> None:
     """Where the configured routes would not close all of it, the rest is to be pasted."""
     said = say("check", "--config", written({"destination": "172.16.0.0/17"}), kernel=h200())
     assert "has the routes that close it" not in said.out
-    assert "For good" in said.out
+    assert "Permanently" in said.out
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ def test_a_thousand_findings() -> None:
     kernel = many(1000)
     said = say("check", CIDR, kernel=kernel)
     assert said.code == 1
-    assert said.lines[0] == "OVERLAP: 1,000 ranges of 172.16.0.0/16 go by fifteen_letters, not by eth0"
+    assert said.lines[0] == "OVERLAP: 1,000 ranges of 172.16.0.0/16 leave by fifteen_letters, not by eth0"
     assert sum("fifteen_letters  " in text for text in said.lines) == 20
     assert "  … and 980 more; --json shows all" in said.lines
     assert len(said.lines) < 60
@@ -217,7 +217,7 @@ def test_the_kernel_is_asked_too() -> None:
     backend.lookup = other.lookup  # type: ignore[method-assign]  # a kernel that surprises
     said = say("check", CIDR, host=FakeHost(kernel=kernel, backend=lambda: backend))
     assert said.code == 1
-    assert said.lines[0].startswith("OVERLAP: 172.16.0.0/16 goes by ib0, not by eth0")
+    assert said.lines[0].startswith("OVERLAP: 172.16.0.0/16 leaves by ib0, not by eth0")
     assert "which is not what its tables say" in said.out
 
 
@@ -238,7 +238,9 @@ def test_addresses_that_go_nowhere() -> None:
     routes = [Route.to("172.16.0.0/17", type="blackhole"), Route.to("172.16.128.0/17", type="unreachable")]
     assert all(outcome.ok for outcome in kernel.change(Change("add", route) for route in routes))
     said = say("check", CIDR, kernel=kernel)
-    assert said.lines[0] == ("OVERLAP: 2 ranges of 172.16.0.0/16 go nowhere (blackhole and unreachable), not by eth0")
+    assert said.lines[0] == (
+        "OVERLAP: 2 ranges of 172.16.0.0/16 leave by no device (blackhole and unreachable), not by eth0"
+    )
     assert "  172.16.0.0/17    blackhole    172.16.0.0/17    main   unspec  32766" in said.lines
 
 
@@ -248,7 +250,7 @@ def test_no_route(tmp_path: Path) -> None:
     path.write_text('{"routeOverlap": {"expectedDevs": ["eth0"]}}')
     said = say("check", CIDR, "--config", str(path), kernel=MemoryBackend())
     assert said.code == 1
-    assert said.lines[0] == "OVERLAP: 172.16.0.0/16 goes nowhere (no route), not by eth0"
+    assert said.lines[0] == "OVERLAP: 172.16.0.0/16 leaves by no device (no route), not by eth0"
 
 
 def without_default() -> MemoryBackend:
@@ -260,23 +262,23 @@ def without_default() -> MemoryBackend:
 
 
 def test_several_expected_devices() -> None:
-    """What goes by none of several devices goes by neither the one nor the other."""
+    """What leaves by none of several devices leaves by neither the one nor the other."""
     kernel = ecmp_node()
     assert all(outcome.ok for outcome in kernel.change([Change("add", Route.to(CIDR, type="blackhole"))]))
-    assert say("check", CIDR, kernel=kernel).lines[0].endswith("goes nowhere (blackhole), not by eth0 or eth1")
+    assert say("check", CIDR, kernel=kernel).lines[0].endswith("leaves by no device (blackhole), not by eth0 or eth1")
 
 
 def test_why_a_device_is_expected() -> None:
     """Where nobody has named the devices it is said why these are expected: a default route may be astray itself."""
     kernel = h200()
-    told = "is expected, since the IPv4 default route leads there; where that is wrong, name the right one: --dev DEV"
+    told = "is expected because of the IPv4 default route; if that is wrong, name the right one: --dev DEV"
     assert f"eth0 {told}." in say("check", CIDR, kernel=kernel).lines
     assert kernel.change([Change("add", Route.to("0.0.0.0/0", dev="ib0", gateway="172.16.9.9", metric=50))])[0].ok
     said = say("check", CIDR, kernel=kernel)
     assert (said.code, said.lines[0].partition(":")[0]) == (0, "OK")
-    assert f"ib0 {told}; InfiniBand seldom is." in said.lines
+    assert f"ib0 {told}; InfiniBand rarely is right." in said.lines
     named = say("check", CIDR, "--dev", "eth0", kernel=kernel)
-    assert (named.code, named.lines[0]) == (1, "OVERLAP: 172.16.0.0/16 goes by ib0, not by eth0")
+    assert (named.code, named.lines[0]) == (1, "OVERLAP: 172.16.0.0/16 leaves by ib0, not by eth0")
     assert "expected, since" not in named.out
 
 
@@ -333,10 +335,10 @@ def test_no_default_route_yet(tmp_path: Path) -> None:
     assert candidates.endswith(f" or ib7 (172.16.8.17/16{inside}.")
     assert [f"The {it[4:]}." for it in say("check", CIDR, "--json", kernel=kernel).json["notes"]] == [candidates]
     assert say("repair", CIDR, kernel=kernel).lines[3:] == [candidates, known[0]]
-    named = "Name the device that is expected (--dev DEV), for a repair with its router (--gateway ADDRESS)"
+    named = "Name the expected device (--dev DEV), and its router for a repair (--gateway ADDRESS)"
     assert known == [
         f"{named}, or wait on the host for a default route (--wait 30).",
-        "Which way it takes now is told by: hostrouting explain 172.16.0.0",
+        "To see its present route: hostrouting explain 172.16.0.0",
     ]
     path = tmp_path / "node.json"
     path.write_text(say("snapshot", kernel=kernel).out)
@@ -365,12 +367,12 @@ def test_a_repair_without_a_default_route(written: Callable[..., str], *, instal
     host = FakeHost(kernel=without_default())
     words = (CIDR, "--dev", "eth0")
     said = say("check", *words, host=host)
-    assert "Where a router on eth0 is known, name it for a repair: --dev eth0 --gateway ADDRESS" in said.lines
+    assert "If you know a router on eth0, name it to get a repair: --dev eth0 --gateway ADDRESS" in said.lines
     if installs:
         say("apply", "--config", written(cidrs=("10.99.0.0/16",)), "--wait", "0", host=host)
     named = (*words, "--gateway", "10.0.0.1")
     said = say("check", *named, host=host)
-    assert (said.code, said.lines[0]) == (1, "OVERLAP: 172.16.0.0/16 goes by ib0, not by eth0")
+    assert (said.code, said.lines[0]) == (1, "OVERLAP: 172.16.0.0/16 leaves by ib0, not by eth0")
     assert "ADDRESS" not in said.out
     document = say("repair", *named, "--json", host=host).json
     assert (document["closes"], {it["gateway"] for it in document["routes"]}) == ("all", {"10.0.0.1"})
@@ -386,9 +388,9 @@ def test_a_repair_without_a_default_route(written: Callable[..., str], *, instal
     [
         (
             ("--gateway", "10.0.0.1"),
-            "is a router on one device, and none is expected; name that one alone, with --dev DEV",
+            "needs one expected device, but none is named; name the device of this router with --dev DEV",
         ),
-        (("--dev", "eth0", "--dev", "ib0", "--gateway", "10.0.0.1"), "is a router on one device, and eth0 and ib0 are"),
+        (("--dev", "eth0", "--dev", "ib0", "--gateway", "10.0.0.1"), "needs one expected device, but eth0 and ib0 are"),
         (("--dev", "eth0", "--gateway", "x"), "is not an IPv4 address; "),
         (("--dev", "eth0", "--gateway", "fe80::1"), "is IPv6, but only IPv4 is supported"),
     ],
@@ -405,7 +407,7 @@ def test_a_gateway_that_is_not_beside_the_host() -> None:
     """A gateway that no address or route of the device reaches closes nothing, and that is said."""
     said = say("repair", CIDR, "--dev", "eth0", "--gateway", "10.9.9.9", kernel=without_default())
     assert said.code == 1
-    assert "that takes an address or route on eth0 that reaches the gateway 10.9.9.9 directly" in said.out
+    assert "this needs an address or route on eth0 that reaches the gateway 10.9.9.9 directly" in said.out
 
 
 def test_the_gateway_stays_in_what_is_typed_next() -> None:
@@ -435,7 +437,7 @@ def test_several_cidrs() -> None:
     """Where several CIDRs are checked, each row says which one it is about, and those not drawn are counted."""
     cidrs = ["172.16.0.0/16", "172.16.0.0/17", "172.16.0.0/18", "172.16.0.0/19"]
     said = say("check", *cidrs, kernel=h200())
-    assert "  CIDR           ESCAPES        GOES BY  ROUTE          TABLE  OWNER   RULE" in said.lines
+    assert "  CIDR           ESCAPES        LEAVES BY  ROUTE          TABLE  OWNER   RULE" in said.lines
     assert "… and 1 more CIDR, not drawn" in said.lines
 
 

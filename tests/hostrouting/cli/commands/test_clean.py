@@ -44,7 +44,7 @@ def test_the_plan(config: str, host: FakeHost) -> None:
         f"  rule {R2.format('10.240.0.5', DEAD)}    # 10.240.0.5 is managed by another CNI, and no device has the MAC"
     )
     assert any(line.startswith(stale) for line in said.lines)
-    assert "In conflict, and kept; two CNIs may use one address:" in said.lines
+    assert "In conflict, and kept (two CNIs may use one address):" in said.lines
     assert said.lines[-1] == f"To delete this, as root: hostrouting clean azure-vnet --config {config} --apply"
     assert str(host.bridge_rules) == before
     assert not host.files.writes
@@ -55,16 +55,16 @@ def test_apply_and_undo(config: str, host: FakeHost) -> None:
     before = sorted(host.bridge_rules.rules)
     applied = say("clean", "azure-vnet", "--config", config, "--apply", host=host)
     assert (applied.code, applied.lines[0]) == (0, "DONE: 12 things of azure-vnet deleted")
-    assert applied.lines[-1] == f"To bring it back, as root: hostrouting clean azure-vnet --undo {UNDO}"
+    assert applied.lines[-1] == f"To restore it, as root: hostrouting clean azure-vnet --undo {UNDO}"
     again = say("clean", "azure-vnet", "--config", config, "--apply", host=host)
-    nothing = "NOTHING TO DO: azure-vnet has left nothing behind that is stale"
+    nothing = "NOTHING TO DO: there are no stale leftovers of azure-vnet"
     assert (again.code, again.lines[0]) == (0, nothing)
     assert say("clean", "azure-vnet", "--config", config, host=host).lines[0] == nothing
     assert host.bridge_rules.rules == [*OWN, *pod_rules(9, LIVE)]
     undone = say("clean", "azure-vnet", "--undo", UNDO, host=host)
-    assert (undone.code, undone.lines[0]) == (0, "DONE: 12 things brought back")
+    assert (undone.code, undone.lines[0]) == (0, "DONE: 12 things restored")
     assert sorted(host.bridge_rules.rules) == before
-    assert say("clean", "azure-vnet", "--undo", UNDO, host=host).lines[0] == "NOTHING TO DO: all of it is there"
+    assert say("clean", "azure-vnet", "--undo", UNDO, host=host).lines[0] == "NOTHING TO DO: everything already exists"
 
 
 def test_json(config: str, host: FakeHost) -> None:
@@ -95,7 +95,7 @@ def test_an_approved_plan(config: str, tmp_path: Path) -> None:
     words = ("clean", "azure-vnet", "--config", config, "--apply", "--approved")
     said = say(*words, plan, host=host)
     assert (said.code, said.lines[0]) == (0, "DONE: 12 things of azure-vnet deleted")
-    at = said.lines.index("Stale as well, but not in the approved plan, and kept:")
+    at = said.lines.index("Also stale, but kept because it is not in the approved plan:")
     assert said.lines[at + 1].startswith(f"  rule {new}    # ")
     assert "will delete" in said.err
     assert host.bridge_rules.rules == [*OWN, *pod_rules(9, LIVE), new]
@@ -113,13 +113,13 @@ def test_without_an_approved_plan_it_makes_one(config: str, host: FakeHost) -> N
     host.bridge_rules.meanwhile(lambda: host.bridge_rules.rules.append(new), nth=2)
     said = say("clean", "azure-vnet", "--config", config, "--apply", host=host)
     assert new in host.bridge_rules.rules
-    assert "Stale as well, but not in the approved plan, and kept:" in said.lines
+    assert "Also stale, but kept because it is not in the approved plan:" in said.lines
 
 
 @pytest.mark.parametrize(
     ("changed", "why"),
     [
-        ({"schema": "hostrouting/clean/2"}, "it does not say 'hostrouting/clean/1' as its schema"),
+        ({"schema": "hostrouting/clean/2"}, "its schema is not 'hostrouting/clean/1'"),
         ({"action": "apply"}, "it is not a plan: its action is not 'plan'"),
         ({"deletions": [{}]}, "deletions[0].kind is missing"),
     ],
@@ -131,13 +131,13 @@ def test_not_an_approved_plan(
     path = approved(config, host, tmp_path / "plan.json", **changed)
     said = say("clean", "azure-vnet", "--config", config, "--apply", "--approved", path, host=host)
     assert said.code == 2
-    assert f"{path}: {why}; make one here: hostrouting clean azure-vnet" in said.err
+    assert f"{path}: {why}; make a plan on this host: hostrouting clean azure-vnet" in said.err
     assert host.bridge_rules.writes == []
 
 
 @pytest.mark.parametrize(
     ("text", "why"),
-    [(None, "it cannot be read"), (b"{", "it is not JSON"), (b"\xff{", "it is not JSON"), (b"[]", "it does")],
+    [(None, "it cannot be read"), (b"{", "it is not JSON"), (b"\xff{", "it is not JSON"), (b"[]", "its schema")],
 )
 def test_no_plan_at_all(config: str, tmp_path: Path, host: FakeHost, text: bytes | None, why: str) -> None:
     """The same for what cannot be read, and what is not JSON."""
@@ -155,7 +155,7 @@ def test_the_plan_of_another_host(config: str, tmp_path: Path) -> None:
     host = azure_host(files=named("node-8", "0f5b-2"))
     said = say("clean", "azure-vnet", "--config", config, "--apply", "--approved", path, host=host)
     assert said.code == 2
-    assert said.lines[0].startswith("FAILED: the approved plan: it is about node-7, and this is node-8; make one here")
+    assert said.lines[0].startswith("FAILED: the approved plan: it is about node-7, and this is node-8; make a plan")
     assert host.bridge_rules.writes == []
 
 
@@ -178,7 +178,7 @@ def test_a_part_is_left(config: str, host: FakeHost) -> None:
     said = say("clean", "azure-vnet", "--config", config, "--apply", host=host)
     assert said.code == 1
     assert said.lines[0].startswith(f"FAILED: 11 of 12 things were deleted, and are noted in {UNDO}; what is left: ")
-    assert said.lines[1] == "11 things of azure-vnet deleted all the same:"
+    assert said.lines[1] == "11 things of azure-vnet deleted before it failed:"
     assert said.lines[-1].endswith(f"--undo {UNDO}")
 
 
@@ -189,7 +189,7 @@ def test_a_part_is_not_brought_back(config: str, host: FakeHost) -> None:
     said = say("clean", "azure-vnet", "--undo", UNDO, "--config", config, host=host)
     assert said.code == 1
     assert said.lines[0].startswith(f"FAILED: 11 things of {UNDO} were brought back; what is left: 10.240.0.7/32")
-    assert said.lines[1] == "11 things brought back all the same:"
+    assert said.lines[1] == "11 things restored before it failed:"
 
 
 def test_it_is_gone_meanwhile(config: str, host: FakeHost) -> None:
@@ -202,7 +202,7 @@ def test_it_is_gone_meanwhile(config: str, host: FakeHost) -> None:
     with open(config, "w", encoding="utf-8") as stream:
         stream.write(text)
     said = say("clean", "azure-vnet", "--config", config, "--apply", host=host)
-    assert (said.code, said.lines[0]) == (0, "NOTHING TO DO: what was stale is gone already")
+    assert (said.code, said.lines[0]) == (0, "NOTHING TO DO: what was stale is already gone")
 
 
 def test_lines_and_notes(config: str) -> None:
@@ -211,7 +211,7 @@ def test_lines_and_notes(config: str) -> None:
         json.dump({"azureVnetCleanup": {"managed": list(MANAGED), "ifAzureVnetActive": "warn"}}, stream)
     host = azure_host(files=FakeFiles(dict(ACTIVE)), bridge_rules=MemoryEbtables(others="what?"))
     said = say("clean", "azure-vnet", "--config", config, host=host)
-    assert "1 line of ebtables-save could not be understood, and stay" in said.out
+    assert "1 line of ebtables-save not understood, and kept" in said.out
     assert "10-azure.conflist says that azure-vnet manages" in said.lines[-3]
 
 
@@ -220,7 +220,7 @@ def test_lines_and_notes(config: str) -> None:
     [
         (("clean", "azure-vnet"), 2, "azureVnetCleanup: missing; name a configuration"),
         (("clean", "azure-vnet", "--apply"), 2, "azureVnetCleanup: missing; name a configuration"),
-        (("clean", "azure-vnet", "--approved", "x"), 2, "--approved: is a plan to carry out; add --apply"),
+        (("clean", "azure-vnet", "--approved", "x"), 2, "--approved: needs --apply; add --apply"),
         (
             ("clean", "azure-vnet", "--config", "-", "--apply", "--approved", "-"),
             2,
@@ -241,4 +241,6 @@ def test_not_an_undo_file(host: FakeHost) -> None:
     """A file that is not one is bad input as well, and nothing is changed."""
     said = say("clean", "azure-vnet", "--undo", "/etc/passwd", host=host)
     assert said.code == 2
-    assert said.lines[0].startswith("FAILED: /etc/passwd: there is no such file; give the file that the clean-up named")
+    assert said.lines[0].startswith(
+        "FAILED: /etc/passwd: there is no such file; pass the unchanged file that the clean-up named"
+    )

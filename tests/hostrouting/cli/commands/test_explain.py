@@ -30,41 +30,41 @@ def test_the_whole_page() -> None:
     said = say("explain", "172.16.5.9", kernel=h200())
     assert said.code == 0
     assert said.lines == [
-        "172.16.5.9 leaves by ib0, straight to the neighbour; the default route would take it by eth0",
+        "172.16.5.9 leaves by ib0, directly to the neighbour; the default route uses eth0",
         "",
-        "  RULE                         WHAT IT SAYS",
-        "  0: from all lookup local     nothing for it in table local",
-        "  32766: from all lookup main  decides, by the route 172.16.0.0/16",
+        "  RULE                         RESULT",
+        "  0: from all lookup local     no match in table local",
+        "  32766: from all lookup main  decides: route 172.16.0.0/16",
         "",
         "  route   172.16.0.0/16 dev ib0 proto kernel scope link src 172.16.1.10",
         "  table   main",
-        "  owner   the kernel: it comes with the address 172.16.1.10/16 on ib0",
+        "  owner   the kernel, for the address 172.16.1.10/16 on ib0",
         "  device  ib0: InfiniBand, up",
-        "  ties    7 more say the same, by ib1, ib2, ib3, ib4, ib5, ib6, ib7; the one listed first wins",
+        "  ties    7 more routes have the same prefix and metric, by ib1, ib2, ib3, ib4, ib5, ib6, ib7; the one listed first wins",
         "",
-        "Other routes that cover it, and do not decide:",
+        "Other routes that match it, but do not decide:",
         "  ROUTE                                                WHY NOT",
         "  default via 10.0.0.1 dev eth0 proto dhcp metric 100  its prefix is shorter",
         "",
-        "172.16.0.0/16; a column is a /22",
+        "172.16.0.0/16; one column is a /22",
         "        172.16.0.0                      172.16.128.0      172.16.255.255",
         "  now  │█████████████████████████████ ib0 ██████████████████████████████│",
         "         ▲ 172.16.5.9",
         "        █ escapes",
         "",
-        "Holds for every packet to this address as far as it was described.",
+        "Holds for every packet to this address that fits the description.",
     ]
 
 
 @pytest.mark.parametrize(
     ("kernel", "address", "answer"),
     [
-        (plain_vm(), "8.8.8.8", "8.8.8.8 leaves by eth0 through 10.0.0.1"),
-        (plain_vm(), "10.0.0.4", "10.0.0.4 is this host's own address: it goes nowhere else"),
+        (plain_vm(), "8.8.8.8", "8.8.8.8 leaves by eth0 via 10.0.0.1"),
+        (plain_vm(), "10.0.0.4", "10.0.0.4 is this host's own address: packets stay on this host"),
         (plain_vm(), "224.0.0.5", "224.0.0.5 is a multicast address"),
-        (ecmp_node(), "8.8.8.8", "8.8.8.8 leaves by eth0 or eth1 through 10.0.0.1 or 10.1.0.1"),
-        (cni_node(), "10.244.0.7", "10.244.0.7 leaves by cni0, straight to the neighbour; the default route"),
-        (MemoryBackend(), "8.8.8.8", "8.8.8.8 goes nowhere: no rule leads to a route for it"),
+        (ecmp_node(), "8.8.8.8", "8.8.8.8 leaves by eth0 or eth1 via 10.0.0.1 or 10.1.0.1"),
+        (cni_node(), "10.244.0.7", "10.244.0.7 leaves by cni0, directly to the neighbour; the default route"),
+        (MemoryBackend(), "8.8.8.8", "8.8.8.8 has no route: no rule looks up a table that has one"),
     ],
 )
 def test_answers(kernel: MemoryBackend, address: str, answer: str) -> None:
@@ -78,7 +78,7 @@ def test_what_is_known_of_the_packet() -> None:
     """A mark that is told decides; one that is not is what the answer does not hold for."""
     plain = say("explain", "8.8.8.8", kernel=vpn_node())
     assert plain.lines[0].startswith("8.8.8.8 leaves by wg0")
-    assert "finds default, which it is told not to take" in plain.out
+    assert "finds default, but suppresses it" in plain.out
     assert "  packets with fwmark 0xca6c (rule 32764): eth0, by the route default" in plain.lines
     assert (
         say("explain", "8.8.8.8", "--mark", "0xca6c", kernel=vpn_node()).lines[0].startswith("8.8.8.8 leaves by eth0")
@@ -102,8 +102,8 @@ def test_default_routes_in_turn() -> None:
     kernel.add_address("eth1", "10.1.0.4/24")
     kernel.change([Change("append", Route.to("0.0.0.0/0", dev="eth1", gateway="10.1.0.1", metric=100))])
     said = say("explain", "8.8.8.8", kernel=kernel)
-    assert said.lines[0] == "8.8.8.8 leaves by eth0 or eth1 through 10.0.0.1 or 10.1.0.1"
-    assert "1 more default route is taken in turn, by eth1" in said.out
+    assert said.lines[0] == "8.8.8.8 leaves by eth0 or eth1 via 10.0.0.1 or 10.1.0.1"
+    assert "1 more default route is used in turn, by eth1" in said.out
     assert "listed first" not in said.out
 
 
@@ -134,7 +134,7 @@ def test_an_expected_cidr_is_drawn_as_it_would_be_repaired(tmp_path: Path) -> No
     path = tmp_path / "config.json"
     path.write_text('{"routeOverlap": {"expectedCidrs": ["172.16.0.0/12"]}}')
     said = say("explain", "172.16.5.9", "--config", str(path), kernel=h200())
-    assert "172.16.0.0/12; a column is a /18" in said.lines
+    assert "172.16.0.0/12; one column is a /18" in said.lines
     assert any(text.startswith("  repaired  │───") for text in said.lines)
 
 
@@ -149,7 +149,10 @@ def test_replies_that_are_dropped() -> None:
     assert explain(sick, as_ip("8.8.8.8"), ANY).strict == ("ib0",)
     assert explain(sick, as_ip("172.16.1.10"), ANY).strict == ()
     said = say("explain", "172.16.5.9", "--snapshot", "-", stdin=sick.to_json().encode())
-    assert "what comes in from 172.16.5.9 by eth0 is dropped there (rp_filter 1: the way back is another)" in said.out
+    assert (
+        "packets from 172.16.5.9 that arrive on eth0 are dropped there (rp_filter 1: the route back leaves by another device)"
+        in said.out
+    )
 
 
 def test_a_kernel_that_answers_otherwise() -> None:
@@ -170,17 +173,17 @@ def test_many_other_routes_are_capped() -> None:
 
 @pytest.mark.parametrize("words", [("8.8.8",), ("8.8.8.8/32",), ("8.8.8.8", "--from", "x")])
 def test_bad_addresses(words: tuple[str, ...]) -> None:
-    """What is no address is exit code 2, with an example of one."""
+    """What is not an address is exit code 2, with an example of one."""
     said = say("explain", *words)
     assert said.code == 2
-    assert "is no address; write one address, such as 172.16.5.9" in said.err
+    assert "is not an address; write one address, such as 172.16.5.9" in said.err
 
 
 def test_a_source_of_another_family() -> None:
     """A source that no packet to the address can have is exit code 2."""
     said = say("explain", "8.8.8.8", "--from", "::1", kernel=plain_vm())
     assert said.code == 2
-    assert "--from: '::1' is no IPv4 address" in said.err
+    assert "--from: '::1' is not an IPv4 address" in said.err
 
 
 def test_an_address_with_a_zone() -> None:
@@ -212,7 +215,7 @@ def test_expected_devices_of_a_configuration(tmp_path: Path) -> None:
     path = tmp_path / "config.json"
     path.write_text('{"routeOverlap": {"expectedDevs": ["eth1"]}}')
     said = say("explain", "172.16.3.3", "--config", str(path), kernel=plain_vm())
-    assert said.lines[0] == "172.16.3.3 leaves by eth0 through 10.0.0.1; the configuration expects eth1"
+    assert said.lines[0] == "172.16.3.3 leaves by eth0 via 10.0.0.1; the configuration expects eth1"
     assert any(text.endswith("█ escapes") for text in said.lines)
     document = say("explain", "172.16.3.3", "--config", str(path), "--json", kernel=plain_vm()).json
     assert (document["expected"], document["expectedDevs"]) == (False, ["eth1"])
@@ -224,14 +227,14 @@ def test_where_nothing_is_expected() -> None:
     with kernel.reopen() as backend:
         backend.change([Change("add", Route.to("2001:db8::/32", dev="eth0"))])
     said = say("explain", "2001:db8::1", kernel=kernel)
-    assert said.lines[0] == "2001:db8::1 leaves by eth0, straight to the neighbour"
+    assert said.lines[0] == "2001:db8::1 leaves by eth0, directly to the neighbour"
     assert "escapes" not in said.out
     assert say("explain", "2001:db8::1", "--json", kernel=kernel).json["expected"] is None
 
 
 def test_ipv6() -> None:
     """An IPv6 address has its way explained as well."""
-    assert say("explain", "2001:db8::1", kernel=plain_vm()).lines[0].startswith("2001:db8::1 goes nowhere")
+    assert say("explain", "2001:db8::1", kernel=plain_vm()).lines[0].startswith("2001:db8::1 has no route")
 
 
 def test_it_describes_the_packet_that_was_asked_for() -> None:
@@ -256,13 +259,13 @@ def test_every_way_in_which_a_rule_does_not_decide() -> None:
     assert all(it.ok for it in kernel.change([Change("add", Route.to("8.0.0.0/8", table=100, type="throw"))]))
     shown = say("explain", "8.8.8.8", kernel=kernel).lines[3:10]
     assert [text.split("  ")[-1].strip() for text in shown] == [
-        "nothing for it in table local",
-        "not for this packet: it is for all others",
-        "not for this packet: only to 10.0.0.0/8",
+        "no match in table local",
+        "does not match this packet: only all others",
+        "does not match this packet: only to 10.0.0.0/8",
         "does nothing",
-        "goes on at 6",
-        "finds 8.0.0.0/8, which sends it on to the next rule",
-        "decides, by the route default",
+        "continues with rule 6",
+        "finds 8.0.0.0/8 of type throw: continues with the next rule",
+        "decides: route default",
     ]
 
 
@@ -271,7 +274,7 @@ def test_a_device_that_is_down_or_gone() -> None:
     with plain_vm() as kernel:
         snapshot = kernel.snapshot(family=4)
     eth0 = attrs.evolve(snapshot.links[1], carrier=False, master="bond0")
-    for links, words in (((eth0,), "eth0: Ethernet, up, no carrier, part of bond0"), ((), "eth0: it is not there")):
+    for links, words in (((eth0,), "eth0: Ethernet, up, no carrier, part of bond0"), ((), "eth0: does not exist")):
         sick = attrs.evolve(snapshot, links=links)
         assert words in say("explain", "8.8.8.8", "--snapshot", "-", stdin=sick.to_json().encode()).out
 
@@ -317,9 +320,9 @@ def test_a_kernel_that_answers_blackhole(words: tuple[str, ...]) -> None:
 
 def test_a_packet_that_is_dropped_as_it_comes_in() -> None:
     """What the kernel says of a source that cannot be there is not called a blackhole: no route of that kind is."""
-    reason = "by rp_filter, or since nothing from 10.0.0.9 can come from there"
+    reason = "by rp_filter, or because no packet from 10.0.0.9 can arrive there"
     assert (
-        told_by_a_kernel("blackhole", *COMES_IN) == f"But the kernel itself drops it as it comes in by eth0: {reason}."
+        told_by_a_kernel("blackhole", *COMES_IN) == f"But the kernel itself drops it when it arrives on eth0: {reason}."
     )
 
 
@@ -333,5 +336,5 @@ def test_a_pod_block_of_the_host() -> None:
     kernel = cni_node()
     kernel.change([Change("add", Route.to("10.244.8.0/26", type="blackhole", protocol=12))])
     said = say("explain", "10.244.8.9", kernel=kernel)
-    assert said.lines[0] == "10.244.8.9 is refused: it is in a pod block of this host's own, and no pod has it"
+    assert said.lines[0] == "10.244.8.9 is refused: it is in one of this host's own pod blocks, and no pod has it"
     assert say("explain", "10.244.8.9", "--json", kernel=kernel).json["expected"] is True

@@ -24,16 +24,16 @@ def test_the_whole_page(repaired: str) -> None:
     assert said.lines[:5] == [
         "TO DO: add 2 routes, write 11 files",
         "",
-        "  + 172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting    # add: it is not there",
-        "  + 172.16.128.0/17 via 10.0.0.1 dev eth0 proto hostrouting    # add: it is not there",
+        "  + 172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting    # add: it does not exist",
+        "  + 172.16.128.0/17 via 10.0.0.1 dev eth0 proto hostrouting    # add: it does not exist",
         "",
     ]
     assert "  write /etc/systemd/system/check-route-overlap.service" in said.lines
     assert said.lines[-4:] == [
-        "Afterwards the check would say:",
+        "The verdict afterwards would be:",
         "  OK: every address of 172.16.0.0/16 leaves by eth0, or stays on this host as it should",
         "",
-        f"Do it, as root, with: hostrouting apply --config {repaired}",
+        f"To apply it, as root: hostrouting apply --config {repaired}",
     ]
 
 
@@ -54,8 +54,8 @@ def test_law_after_apply_nothing_is_left_to_do(repaired: str) -> None:
     assert say("apply", "--config", repaired, host=host).code == 0
     said = say("plan", "--config", repaired, host=host)
     assert said.code == 0
-    assert said.lines[0] == f"NOTHING TO DO: the host already is as {repaired} says"
-    assert said.out.count("# keep: it is there") == 2
+    assert said.lines[0] == f"NOTHING TO DO: the host already matches {repaired}"
+    assert said.out.count("# keep: it already exists") == 2
 
 
 def test_law_after_apply_that_waits_nothing_is_left_to_do(repaired: str) -> None:
@@ -66,7 +66,7 @@ def test_law_after_apply_that_waits_nothing_is_left_to_do(repaired: str) -> None
         assert say(command, "--config", repaired, host=host).lines[0].startswith("NOTHING TO DO: ")
     said = say("plan", "--config", repaired, "--wait", "20", host=host)
     assert (said.code, said.lines[0]) == (1, "TO DO: write 4 files")
-    assert said.lines[-1] == f"Do it, as root, with: hostrouting apply --config {repaired} --wait 20"
+    assert said.lines[-1] == f"To apply it, as root: hostrouting apply --config {repaired} --wait 20"
     say("apply", "--config", repaired, "--wait", "20", host=host)
     assert say("plan", "--config", repaired, "--wait", "20", host=host).code == 0
 
@@ -76,7 +76,7 @@ def test_a_conflict(written: Callable[..., str]) -> None:
     said = say("plan", "--config", written({"destination": "172.16.0.0/16"}), kernel=h200())
     assert said.code == 1
     assert said.lines[0] == (
-        "CONFLICT: 1 route cannot be had; apply would change no route and fail, and no machine starts"
+        "CONFLICT: 1 route cannot be added; apply would change no route and fail, and no machine starts"
     )
     assert "write 172.16.0.0/17 and 172.16.128.0/17, which win without touching it" in said.lines[2]
     assert "Do it" not in said.out
@@ -93,7 +93,7 @@ def test_not_ready(repaired: str) -> None:
 def test_a_plan_that_does_not_repair(written: Callable[..., str]) -> None:
     """A plan after which addresses still escape says so, and that STRICT would then fail."""
     said = say("plan", "--config", written(HALF), kernel=h200())
-    assert "  OVERLAP: a part of 172.16.0.0/16 goes by ib0, not by eth0" in said.lines
+    assert "  OVERLAP: a part of 172.16.0.0/16 leaves by ib0, not by eth0" in said.lines
     assert any(text.startswith("  then ") and "eth0" in text and "ib0" in text for text in said.lines)
     assert any(it.startswith("apply would do all of this, and then fail") for it in said.lines)
 
@@ -111,7 +111,7 @@ def test_schema(repaired: str, *, from_snapshot: bool) -> None:
     assert document["steps"][0] == {
         "action": "add",
         "route": "172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting",
-        "reason": "it is not there",
+        "reason": "it does not exist",
     }
     assert document["files"] is None if from_snapshot else len(document["files"]["write"]) == 11
     assert from_snapshot or set(document["files"]) == {"write", "remove"}
@@ -140,11 +140,11 @@ def test_a_snapshot_has_no_files(repaired: str) -> None:
     host = FakeHost(kernel=h200())
     before = say("snapshot", host=host).out.encode()
     said = say("plan", "--config", repaired, "--snapshot", "-", stdin=before)
-    assert said.lines[0] == "TO DO: add 2 routes; routes only: a snapshot has no files"
+    assert said.lines[0] == "TO DO: add 2 routes; only routes, because a snapshot has no files"
     say("apply", "--config", repaired, host=host)
     said = say("plan", "--config", repaired, "--snapshot", "-", stdin=say("snapshot", host=host).out.encode())
     assert said.lines[0] == (
-        f"NOTHING TO DO: the routes already are as {repaired} says; routes only: a snapshot has no files"
+        f"NOTHING TO DO: the routes already match {repaired}; only routes, because a snapshot has no files"
     )
 
 
@@ -153,7 +153,7 @@ def test_no_default_route_to_judge_by(written: Callable[..., str]) -> None:
     config, host = written(), FakeHost(kernel=MemoryBackend())
     said = say("plan", "--config", config, host=host)
     assert said.code == 3
-    assert said.lines[0] == "NOT READY: apply would wait for an IPv4 default route, by which to judge"
+    assert said.lines[0] == "NOT READY: apply would wait for an IPv4 default route, which the check needs"
     said = say("apply", "--config", config, "--wait", "0", host=host)
     assert said.code == 3
     assert any(text.startswith("Wait longer (--wait 300)") for text in said.lines)
@@ -182,13 +182,13 @@ def test_what_cannot_be_done_lists_what_would_be_done_all_the_same(written: Call
     [
         (
             "conflict",
-            "CONFLICT: 1 route cannot be had; apply would change no route and fail, and no machine starts",
-            "CONFLICT: 1 route cannot be had; apply would change no route and fail",
+            "CONFLICT: 1 route cannot be added; apply would change no route and fail, and no machine starts",
+            "CONFLICT: 1 route cannot be added; apply would change no route and fail",
         ),
         (
             "pending",
-            "NOT READY: apply would wait for what is not there yet, and no machine starts until then",
-            "NOT READY: apply would wait for what is not there yet",
+            "NOT READY: apply would wait for what is missing, and no machine starts until then",
+            "NOT READY: apply would wait for what is missing",
         ),
     ],
 )
@@ -202,7 +202,7 @@ def test_whether_the_gate_would_shut(written: Callable[..., str], stuck: str, be
         assert again.lines[0] == before
         assert "  write " not in again.out
     saved = say("plan", "--config", config, "--snapshot", "-", stdin=say("snapshot", host=host).out.encode())
-    assert saved.lines[0] == f"{after}; routes only: a snapshot has no files"
+    assert saved.lines[0] == f"{after}; only routes, because a snapshot has no files"
     say("apply", "--config", written(HALF, mode="WARN"), host=host)
     assert say("plan", "--config", config, host=host).lines[0] == before
 
@@ -262,15 +262,16 @@ def test_what_would_not_be_closed(written: Callable[..., str], mode: str, *, fai
     assert (told in said.lines) is fails
     say("apply", "--config", config, host=host)
     done = say("plan", "--config", config, host=host)
-    first = "OVERLAP: apply would change nothing, and fail: the mode is STRICT, and no machine starts"
+    first = "OVERLAP: apply would change nothing and fail: the mode is STRICT, so no machine starts"
     assert (done.code, done.lines[0].partition(":")[0]) == ((1, "OVERLAP") if fails else (0, "NOTHING TO DO"))
     assert (first in done.lines) is fails
     assert told not in done.lines
     assert "Do it" not in done.out
     assert say("plan", "--config", config, "--json", host=host).json["changes"] is False
-    assert f"What the configuration lacks is printed by: hostrouting repair --config {config}" in said.lines
+    assert f"To print the routes that the configuration lacks: hostrouting repair --config {config}" in said.lines
     snapshot = say("snapshot", kernel=h200()).out.encode()
     saved = say("plan", "--config", config, "--snapshot", "-", stdin=snapshot)
     assert (
-        f"What the configuration lacks is printed by: hostrouting repair --config {config} --snapshot -" in saved.lines
+        f"To print the routes that the configuration lacks: hostrouting repair --config {config} --snapshot -"
+        in saved.lines
     )

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 UNIT = "/etc/systemd/system/static-routes.service"
-NO_SYSTEMD = "no systemd runs here: what changes takes effect at the next boot"
+NO_SYSTEMD = "systemd is not running here: the changes take effect at the next boot"
 
 
 def test_remove_without_systemd(repaired: str) -> None:
@@ -30,12 +30,12 @@ def test_remove(repaired: str) -> None:
     say("apply", "--config", repaired, host=host)
     said = say("remove", host=host)
     assert said.code == 0
-    assert said.lines[0] == "DONE: 2 routes and 13 files removed; nothing of ours is left"
+    assert said.lines[0] == "DONE: 2 routes and 13 files removed; nothing that hostrouting installed is left"
     assert "  removed /etc/systemd/system/static-routes.service" in said.lines
     assert str(host.kernel) == before
     assert not host.files.texts
     again = say("remove", host=host)
-    assert (again.code, again.lines) == (0, ["NOTHING TO DO: nothing of ours is on this host"])
+    assert (again.code, again.lines) == (0, ["NOTHING TO DO: hostrouting has nothing installed on this host"])
 
 
 def test_remove_dry_run(repaired: str) -> None:
@@ -51,13 +51,15 @@ def test_remove_dry_run(repaired: str) -> None:
     assert (said.code, said.err) == (0, "")
     assert (said.lines[0], said.lines[-1]) == (
         "TO DO: remove 2 routes and 13 files",
-        "Do it, as root, with: hostrouting remove",
+        "To remove it, as root: hostrouting remove",
     )
     assert "  remove /etc/systemd/system/static-routes.service" in said.lines
     assert any(text.startswith("  - 172.16.0.0/17 ") for text in said.lines)
     done = say("remove", "--json", host=host).json
     assert document == {**done, "ok": False, "dryRun": True}
-    assert say("remove", "--dry-run", host=host).lines == ["NOTHING TO DO: nothing of ours is on this host"]
+    assert say("remove", "--dry-run", host=host).lines == [
+        "NOTHING TO DO: hostrouting has nothing installed on this host"
+    ]
     named = say("remove", "--dry-run", "--config", repaired, host=host)
     assert (named.code, named.lines[0].split(":")[0]) == (0, "NOTHING TO DO")
 
@@ -91,7 +93,7 @@ def test_remove_that_fails(repaired: str) -> None:
     said = say("remove", host=host)
     assert said.code == 1
     assert said.lines[0].startswith(f"FAILED: cannot remove {UNIT}: Operation not permitted")
-    assert said.lines[-1] == "What is left can be seen with: hostrouting status"
+    assert said.lines[-1] == "To see what is left: hostrouting status"
 
 
 def test_remove_without_netlink(repaired: str) -> None:
@@ -106,5 +108,5 @@ def test_remove_without_netlink(repaired: str) -> None:
     said = say("remove", host=sick)
     assert said.code == 3
     assert said.lines[0].startswith("FAILED: there is no netlink here: a container")
-    assert said.lines[-1] == "What is left can be seen with: hostrouting status"
+    assert said.lines[-1] == "To see what is left: hostrouting status"
     assert host.layout.gate_drop_in_path not in host.files.texts

@@ -20,7 +20,7 @@ def test_the_whole_page() -> None:
     said = say("repair", CIDR, kernel=h200())
     assert said.code == 0
     assert said.lines == [
-        "REPAIR: 2 static routes lead every address back, proved on the tables as they are now",
+        "REPAIR: 2 static routes close every escape; this was proved on the present tables",
         "",
         "What the repair costs:",
         (
@@ -28,7 +28,7 @@ def test_the_whole_page() -> None:
             "there, in the repaired range, become unreachable over IP"
         ),
         "",
-        "For good, put this into the configuration and run, as root: hostrouting apply --config FILE",
+        "Permanently, put this into the configuration and run, as root: hostrouting apply --config FILE",
         '  {"staticRoutes": {"enabled": true, "routes": [',
         '    {"destination": "172.16.0.0/17", "gateway": "10.0.0.1", "dev": "eth0", "metric": 0},',
         '    {"destination": "172.16.128.0/17", "gateway": "10.0.0.1", "dev": "eth0", "metric": 0}',
@@ -58,18 +58,18 @@ def test_nothing_to_repair(kernel: MemoryBackend, code: int, answer: str) -> Non
 
 
 def test_what_no_route_can_close() -> None:
-    """What is decided before the table main is asked is said to be out of reach: exit code 1."""
+    """What is decided before table main is looked up is reported as out of reach: exit code 1."""
     kernel = plain_vm()
     kernel.add_rule(Rule(family=4, priority=100, action="prohibit", dst=Prefix.parse("172.16.0.0/24")))
     said = say("repair", CIDR, kernel=kernel)
     assert said.code == 1
-    assert said.lines[0] == "NO REPAIR: no static route of ours can close what escapes"
+    assert said.lines[0] == "NO REPAIR: no static route can close the escapes"
     assert "What no static route can close:" in said.lines
 
 
 def test_what_no_route_can_close_is_told_by_cause() -> None:
     """A cause is told once: for all that it holds, and not for each piece between the host's own addresses."""
-    told = "decided before the table main is asked, by {}; no route in main can change that"
+    told = "decided by {} before table main is looked up; no route in table main can change that"
     for routes, line in (
         (
             [Route.to("172.16.0.0/16", dev="ib0", table=100)],
@@ -96,7 +96,7 @@ def test_a_part_of_it() -> None:
     kernel.add_rule(Rule(family=4, priority=100, action="prohibit", dst=Prefix.parse("10.99.0.0/16")))
     said = say("repair", CIDR, "10.99.0.0/16", kernel=kernel)
     assert said.code == 1
-    assert said.lines[0] == "PARTLY: 2 static routes close what can be closed; what none can is told before them"
+    assert said.lines[0] == "PARTLY: 2 static routes close what can be closed; the rest is listed first"
     assert said.lines.index("What no static route can close:") < said.lines.index("Until the next boot, as root:")
 
 
@@ -134,4 +134,4 @@ def test_schema() -> None:
 
 def test_one_route() -> None:
     """One route is spoken of as one."""
-    assert say("repair", "172.16.0.0/24", kernel=h200()).lines[0].startswith("REPAIR: 1 static route leads every")
+    assert say("repair", "172.16.0.0/24", kernel=h200()).lines[0].startswith("REPAIR: 1 static route closes every")

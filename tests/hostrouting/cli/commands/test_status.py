@@ -30,10 +30,10 @@ def test_a_host_without_us() -> None:
     said = say("status", kernel=h200())
     assert said.code == 0
     assert said.lines == [
-        "NOTHING: nothing of ours is on this host",
+        "NOTHING: hostrouting has nothing installed on this host",
         "",
         "  default route  default via 10.0.0.1 dev eth0 proto dhcp metric 100",
-        "  last check     none on record since this host booted",
+        "  last check     none since this host booted",
     ]
 
 
@@ -43,7 +43,7 @@ def test_a_host_that_is_well(repaired: str) -> None:
     say("apply", "--config", repaired, host=host)
     said = say("status", host=host)
     assert said.code == 0
-    assert said.lines[0] == "INSTALLED: 2 routes and 11 files of ours are here, and nothing escapes now"
+    assert said.lines[0] == "INSTALLED: 2 routes and 11 files of hostrouting are here, and nothing escapes now"
     assert "  now                    ok" in said.lines
     assert "  last check             ok" in said.lines
     assert "  172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting" in said.lines
@@ -57,7 +57,7 @@ def test_an_overlap(written: Callable[..., str]) -> None:
     say("apply", "--config", written(mode="WARN"), host=host)
     said = say("status", host=host)
     assert said.code == 1
-    assert said.lines[0] == "OVERLAP: 172.16.0.0/16 goes by ib0, not by eth0"
+    assert said.lines[0] == "OVERLAP: 172.16.0.0/16 leaves by ib0, not by eth0"
     assert "  now            overlap (1 finding)" in said.lines
     assert "  last check     overlap (1 finding)" in said.lines
 
@@ -69,7 +69,7 @@ def test_a_unit_that_failed(repaired: str) -> None:
     said = say("status", host=host)
     assert said.code == 1
     assert said.lines[0] == f"FAILED: {UNIT}; see journalctl -u {UNIT}"
-    assert "its last run ended with exit-code (exit status 1)" in said.out
+    assert "its last run failed with exit-code (exit status 1)" in said.out
 
 
 def test_a_gate_that_refused_a_machine(repaired: str) -> None:
@@ -79,9 +79,9 @@ def test_a_gate_that_refused_a_machine(repaired: str) -> None:
     assert host.manager is not None
     host.manager.states[LAYOUT.gate_unit] = UnitState("loaded", "failed", "exit-code", 1)
     said = say("status", host=host)
-    why = "the gate refused the last machine that asked, and nothing found now explains it"
+    why = "the last machine that tried to start was refused, and no present fact explains it"
     assert (said.code, said.lines[0]) == (1, f"FAILED: {why}; see journalctl -u {LAYOUT.gate_unit}")
-    row = f"  {LAYOUT.gate_unit}  failed, its last run ended with exit-code (exit status 1)"
+    row = f"  {LAYOUT.gate_unit}  failed, its last run failed with exit-code (exit status 1)"
     assert row in said.lines
 
 
@@ -93,7 +93,7 @@ def test_what_cannot_be_found_out() -> None:
 
     said = say("status", host=FakeHost(backend=nowhere))
     assert said.code == 3
-    assert said.lines[0] == "UNKNOWN: not everything could be found out"
+    assert said.lines[0] == "UNKNOWN: the state of this host is not fully known"
     assert "  the route table: there is no netlink here: a container" in said.lines
     assert "default route" not in said.out
 
@@ -149,8 +149,8 @@ def test_routes_that_are_missing(repaired: str, written: Callable[..., str]) -> 
         assert all(it.ok for it in backend.change([Change("delete", one)]))
     said = say("status", host=host)
     assert said.code == 1
-    assert said.lines[0] == "OVERLAP: a part of 172.16.0.0/16 goes by ib0, not by eth0"
-    assert said.lines[3] == "MISSING: 1 of 2 routes; start them, as root: systemctl start static-routes.service"
+    assert said.lines[0] == "OVERLAP: a part of 172.16.0.0/16 leaves by ib0, not by eth0"
+    assert said.lines[3] == "MISSING: 1 of 2 routes; add them, as root, with: systemctl start static-routes.service"
     assert "  172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting" in said.lines
     third = written({"destination": "172.16.128.0/17"}, {"destination": "9.0.0.0/8"}, {"destination": "11.0.0.0/8"})
     named = say("status", "--config", third, host=host)
@@ -173,10 +173,10 @@ def test_a_route_that_somebody_else_holds_now(repaired: str, written: Callable[.
     take(host)
     said = say("status", host=host)
     assert said.code == 1
-    told = "CONFLICT: 1 of 2 routes cannot be had, for somebody else has a route there"
-    assert said.lines[3] == f"{told}, and no machine starts until that is mended"
+    told = "CONFLICT: 1 of 2 routes cannot be added: routes that are not ours hold the keys"
+    assert said.lines[3] == f"{told}, and no machine starts until this is fixed"
     other = say("status", "--config", written(*ROUTES), host=host)
-    assert "CONFLICT: 1 of 3 routes cannot be had, for somebody else has a route there" in other.lines
+    assert "CONFLICT: 1 of 3 routes cannot be added: routes that are not ours hold the keys" in other.lines
     assert "systemctl start" not in said.out
     assert "in its place write 172.16.0.0/18 and 172.16.64.0/18" in said.out
     document = say("status", "--json", host=host).json
@@ -190,9 +190,9 @@ def test_how_to_start_without_systemd(repaired: str) -> None:
     with host.kernel.reopen() as backend:
         ours = [it for it in backend.snapshot(family=4).routes if it.protocol == 213]
         assert all(it.ok for it in backend.change(Change("delete", it) for it in ours))
-    start = "start them, as root: /bin/bash /etc/aks-flex-node/static-routes.sh"
+    start = "add them, as root, with: /bin/bash /etc/aks-flex-node/static-routes.sh"
     assert say("status", host=host).lines[3] == f"MISSING: 2 of 2 routes; {start}"
-    assert f"What is installed has the routes that close it; {start}" in say("check", host=host).lines
+    assert f"The installed configuration has the routes that close it; {start}" in say("check", host=host).lines
 
 
 def gate(host: FakeHost) -> dict[str, Any]:
@@ -209,8 +209,8 @@ def test_routes_that_could_not_be_had(written: Callable[..., str]) -> None:
     host = FakeHost(kernel=h200())
     assert say("apply", "--config", written({"destination": "172.16.0.0/16"}), host=host).code == 1
     said = say("status", host=host)
-    told = "CONFLICT: 1 of 1 route cannot be had, for somebody else has a route there"
-    assert (said.code, said.lines[3]) == (1, f"{told}, and no machine starts until that is mended")
+    told = "CONFLICT: 1 of 1 route cannot be added: routes that are not ours hold the keys"
+    assert (said.code, said.lines[3]) == (1, f"{told}, and no machine starts until this is fixed")
     assert gate(host) == {"up": True, "openings": [], "bars": []}
 
 
@@ -303,7 +303,7 @@ def test_routes_that_nothing_brings_back() -> None:
     with kernel.reopen() as backend:
         backend.change([Change("add", Route.to("9.0.0.0/8", dev="eth0", gateway="10.0.0.1", protocol=213))])
     said = say("status", kernel=kernel)
-    told = "UNTIL THE NEXT BOOT: 1 route of ours is here, and nothing brings it back; hostrouting apply does"
+    told = "UNTIL THE NEXT BOOT: 1 route of hostrouting exists, but no script adds it at boot; to install one: hostrouting apply"
     assert (said.code, said.lines[0]) == (1, told)
 
 
@@ -314,9 +314,9 @@ def test_nothing_was_checked_yet(repaired: str) -> None:
     for path in [path for path in host.files.texts if path.startswith("/run/")]:
         del host.files.texts[path]
     said = say("status", host=host)
-    told = "INSTALLED: 2 routes and 11 files of ours are here, and nothing escapes now"
+    told = "INSTALLED: 2 routes and 11 files of hostrouting are here, and nothing escapes now"
     assert (said.code, said.lines[0]) == (0, told)
-    assert "  last check             none on record since this host booted" in said.lines
+    assert "  last check             none since this host booted" in said.lines
 
 
 def test_an_undecided_check(written: Callable[..., str]) -> None:
@@ -340,8 +340,8 @@ def test_something_installed_that_cannot_be_looked_at(repaired: str) -> None:
     host.files.texts[host.layout.report_path] = "{}"
     said = say("status", host=host)
     assert said.code == 3
-    assert said.lines[0] == "UNKNOWN: not everything could be found out"
-    assert "is no report of a check" in said.lines[-1]
+    assert said.lines[0] == "UNKNOWN: the state of this host is not fully known"
+    assert "is not a report of a check" in said.lines[-1]
 
 
 @pytest.mark.parametrize(
@@ -364,7 +364,7 @@ def test_what_is_no_file(repaired: str, path: str, kind: str) -> None:
     host.files.strange[path] = kind
     said = say("status", host=host)
     assert (said.code, said.err) == (3, "")
-    assert said.lines[0] == "UNKNOWN: not everything could be found out"
+    assert said.lines[0] == "UNKNOWN: the state of this host is not fully known"
     assert said.out.count(f"cannot read {path}: there is {kind} in its place; remove it") == 1
     assert "  /etc/aks-flex-node/static-routes.sh" in said.lines or "routes" in path
     assert "  /etc/systemd/system/check-route-overlap.service" in said.lines or "check" in path
@@ -391,10 +391,10 @@ def test_a_report_that_cannot_be_renewed(repaired: str) -> None:
     host.files.frozen = True
     said = say("status", host=host)
     assert said.code == 3
-    assert said.lines[0] == "UNKNOWN: not everything could be found out"
-    reason = "is on a read-only file system, and may be of an earlier check; remount that writable"
+    assert said.lines[0] == "UNKNOWN: the state of this host is not fully known"
+    reason = "is on a read-only file system, so it may be from an earlier check; remount the file system writable"
     assert said.lines[-1] == f"  the last check: {LAYOUT.report_path} {reason}"
-    assert "  last check             none on record since this host booted" in said.lines
+    assert "  last check             none since this host booted" in said.lines
     assert say("status", "--json", host=host).json["lastCheck"] is None
 
 
@@ -406,7 +406,7 @@ def test_what_is_no_report(repaired: str, text: str) -> None:
     host.files.texts[LAYOUT.report_path] = text
     said = say("status", host=host)
     assert said.code == 3
-    assert "is no report of a check" in said.lines[-1]
+    assert "is not a report of a check" in said.lines[-1]
 
 
 def test_when_the_last_check_was(repaired: str) -> None:
