@@ -6,7 +6,7 @@ not ours. A printed plan is the dry run.
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import Self
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -34,6 +34,9 @@ from hostrouting.model import (
 from hostrouting.steps import Action, Place, Step, Steps, in_order
 from hostrouting.uplink import DesiredRoute, Pending, Uplink, bare_leg
 from hostrouting.way_round import is_held, way_round
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = ["Action", "Foreseen", "Place", "RoutePlan", "Step", "plan_exactly", "plan_routes"]
 
@@ -71,7 +74,7 @@ class RoutePlan:
         """The steps that exist as objects; they include all that do not keep a route."""
         return self.steps.others if isinstance(self.steps, Steps) else self.steps
 
-    def inverse(self) -> Self:
+    def inverse(self) -> "Self":
         """The plan that undoes this one.
 
         After it, each key has the same routes as before, and if one of our routes was the first of its key, it is the

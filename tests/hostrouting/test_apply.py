@@ -19,6 +19,7 @@ from hostrouting.model import OURS, NextHop, Prefix, Route, Snapshot, as_ip
 from hostrouting.plan import RoutePlan, plan_routes
 from hostrouting.testing import Faults, MemoryBackend, h200, plain_vm
 from hostrouting.uplink import DesiredRoute
+from tests.support.notes import notes_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -192,7 +193,7 @@ def test_stopped_at_any_step(routes: list[Route], wanted: list[DesiredRoute], nt
     else:
         assert isinstance(stopped, phases.Cancelled)
         assert as_taken(routes_of(kernel)) == as_taken(routes_of(before))
-        [note] = stopped.__notes__
+        [note] = notes_of(stopped)
         assert note.startswith(AS_BEFORE)
 
 
