@@ -46,6 +46,12 @@ class File:
         """Whether it is masked: by a link to /dev/null, or with an empty file."""
         return bool(self.marks) and files.read(self.path) == ""
 
+    def require_room(self, files: Files) -> None:
+        """FileError where a file that we did not write is in the place. A masked file is not one."""
+        if self.is_foreign(files) and not self.is_masked(files):
+            text = f"{self.path} is not ours, and stands where a file of ours belongs: move it away, or rename it"
+            raise FileError(text, path=self.path)
+
     def require_unmasked(self, files: Files) -> None:
         """FileError where it is masked."""
         if self.is_masked(files):
@@ -97,12 +103,27 @@ class FileSet:
         for it in self.files:
             it.require_unmasked(files)
 
+    def obstacles(self, files: Files) -> tuple[FileError, ...]:
+        """Every file with which `install` could end, as far as it can be told before, as the FileError about it."""
+        found: list[FileError] = []
+        for it in self.files:
+            try:
+                it.require_room(files)
+                it.require_unmasked(files)
+                files.holds(it.path, it.text, mode=it.mode)
+            except FileError as error:
+                found.append(error)
+        for path, target in self.links:
+            try:
+                files.leads(path, target)
+            except FileError as error:
+                found.append(error)
+        return tuple(found)
+
     def require_room(self, files: Files) -> None:
         """FileError where a file that we did not write is in the place of one of these. A masked file is not one."""
         for it in self.files:
-            if it.is_foreign(files) and not it.is_masked(files):
-                text = f"{it.path} is not ours, and stands where a file of ours belongs: move it away, or rename it"
-                raise FileError(text, path=it.path)
+            it.require_room(files)
 
     def install(self, files: Files) -> tuple[str, ...]:
         """Write what differs, in order; the paths that did.

@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from hostrouting.host import Host
     from hostrouting.render import GateStep
 
-__all__ = ["GateState", "find_gate_state"]
+__all__ = ["UNIT_FOLDERS", "UNSEEN", "GateState", "find_gate_state"]
 
-_UNSEEN = "systemd-nspawn@hostrouting-probe.service"  # stands for every machine that has no setting of its own
+UNSEEN = "systemd-nspawn@hostrouting-probe.service"
+"""Stands for every machine that has no setting of its own."""
 
-# Where systemd looks for units and drop-ins, apart from what generators make.
-_FOLDERS = (
+UNIT_FOLDERS = (
     "/etc/systemd/system.control",
     "/run/systemd/system.control",
     "/run/systemd/transient",
@@ -39,6 +39,7 @@ _FOLDERS = (
     "/usr/local/lib/systemd/system",
     "/usr/lib/systemd/system",
 )
+"""Where systemd looks for units and drop-ins, apart from what generators make; the first comes before the others."""
 
 # What puts other files in the place of those that are run.
 _PLACES = ("BindPaths", "BindReadOnlyPaths")
@@ -143,22 +144,22 @@ def _asked(host: Host, gate: Gate) -> tuple[Sequence[Mapping[str, str]], Sequenc
     """What systemd would do at the start of a machine, loaded or not, and at the start of the gate's unit."""
     if gate.manager is None:
         return (), ()
-    machines = gate.manager.show((*_OF_A_MACHINE, *_PLACES, *_ROOTS), _UNSEEN, *_special(host), host.layout.machines)
+    machines = gate.manager.show((*_OF_A_MACHINE, *_PLACES, *_ROOTS), UNSEEN, *_special(host), host.layout.machines)
     return machines, gate.manager.show((*_OF_THE_UNIT, *_BARS_OF_THE_UNIT), host.layout.gate_unit)
 
 
 def _special(host: Host) -> tuple[str, ...]:
     """The machines with a unit or drop-ins of their own, which systemd need not have loaded."""
     before, after = host.layout.machines.split("*")
-    found = {name.removesuffix(".d") for folder in _FOLDERS for name in host.files.names(host.layout.at(folder))}
+    found = {name.removesuffix(".d") for folder in UNIT_FOLDERS for name in host.files.names(host.layout.at(folder))}
     return tuple(sorted(it for it in found if it.startswith(before) and it.endswith(after) and it != before + after))
 
 
 def _machines(host: Host, found: Iterable[Mapping[str, str]]) -> Iterator[str]:
     """Each cause once: what opens the gate for every machine is not said again of one."""
     told: set[str] = set()
-    for it in sorted(found, key=lambda it: it["Id"] != _UNSEEN):
-        name = "every machine" if it["Id"] == _UNSEEN else it["Id"]
+    for it in sorted(found, key=lambda it: it["Id"] != UNSEEN):
+        name = "every machine" if it["Id"] == UNSEEN else it["Id"]
         causes = dict.fromkeys(_machine(host, it))
         yield from (f"{name} {cause}" for cause in causes if cause not in told)
         told.update(causes)

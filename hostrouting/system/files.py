@@ -18,7 +18,7 @@ from hostrouting.opening import NotAFile, kind_of, open_file, require_file
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Files", "LocalFiles", "Lock", "holder_of", "lock_file"]
+__all__ = ["Files", "LocalFiles", "Lock", "holder_of", "holders_of", "lock_file"]
 
 _LIMIT = 256 * 1024 * 1024  # bytes; a script with the routes of the largest configuration has less than half of it
 _CHUNK = 1024 * 1024
@@ -89,6 +89,17 @@ class Files(Protocol):
 
     def holder(self, path: str) -> str:
         """Who holds the lock of this file, in a clause: the processes, or the command that tells them."""
+        ...
+
+    def holders(self, path: str) -> tuple[str, ...]:
+        """The processes that hold the lock of this file, as far as is known; takes no lock and makes no file."""
+        ...
+
+    def require_writable(self, folder: str) -> None:
+        """FileError where no file can be made in the folder, as far as can be told without trying it.
+
+        A folder that is missing counts as writable if it can be made.
+        """
         ...
 
 
@@ -233,6 +244,18 @@ class LocalFiles:
         """See Files."""
         return holder_of(path)
 
+    def holders(self, path: str) -> tuple[str, ...]:
+        """See Files."""
+        return holders_of(path)
+
+    def require_writable(self, folder: str) -> None:
+        """See Files."""
+        there = folder
+        while not os.path.lexists(there):
+            there = os.path.dirname(there)
+        if number := _obstacle_in(there):
+            raise _file_error("write into", folder, OSError(number, os.strerror(number), there))
+
 
 def lock_file(path: str, *, passing: bool = False) -> Lock | None:
     """Take the lock of a file, as `Files.try_lock` does; one that is passing is removed when it is released.
@@ -275,13 +298,17 @@ def lock_file(path: str, *, passing: bool = False) -> Lock | None:
 
 def holder_of(path: str) -> str:
     """Who holds the lock of the file, as `Files.holder` says it."""
-    try:
-        holders = [f"process {pid} ({name})" for pid, name in _holders(os.stat(path))]
-    except OSError:
-        holders = []
-    if holders:
+    if holders := holders_of(path):
         return f"{' and '.join(holders)} {'have' if len(holders) > 1 else 'has'} locked {path}"
     return f"to see who has locked {path}: fuser {path}"
+
+
+def holders_of(path: str) -> tuple[str, ...]:
+    """The processes that hold the lock of the file, as `Files.holders` says it."""
+    try:
+        return tuple(f"process {pid} ({name})" for pid, name in _holders(os.stat(path)))
+    except OSError:
+        return ()
 
 
 def _holders(found: os.stat_result) -> Iterator[tuple[int, str]]:
@@ -309,6 +336,21 @@ def _has_open(pid: str, found: os.stat_result) -> bool:
                 if os.path.samestat(os.stat(it.path), found):
                     return True
     return False
+
+
+def _obstacle_in(folder: str) -> int:
+    """The errno with which the kernel would refuse to make a file in this folder; 0 if it would not."""
+    try:
+        found = os.statvfs(f"{folder}/.")
+    except OSError as error:
+        return error.errno or errno.EIO
+    if found.f_flag & os.ST_RDONLY:
+        return errno.EROFS
+    if not os.access(folder, os.W_OK | os.X_OK):
+        return errno.EACCES if os.geteuid() else errno.EPERM
+    # A file system without limits says 0 for all of it.
+    is_full = (found.f_blocks and not found.f_bfree) or (found.f_files and not found.f_ffree)
+    return errno.ENOSPC if is_full else 0
 
 
 def _is_read_only(mount: list[str], device: str) -> bool:

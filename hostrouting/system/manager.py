@@ -75,7 +75,8 @@ class Manager(Protocol):
     def show(self, names: Sequence[str], *units: str) -> tuple[Mapping[str, str], ...]:
         """These properties of each unit, in systemd's words; for a pattern (`a@*.service`), of each that is loaded.
 
-        Several commands of one property are one after the other.
+        Without a unit, they are the manager's own, such as its Version. Several commands of one property are one after
+        the other.
         """
         ...
 

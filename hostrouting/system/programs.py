@@ -1,8 +1,8 @@
-"""Running a program of the host: an argument list, a time-out, and what it said.
+"""The programs of a host: whether one is installed, and running it with an argument list and a time-out.
 
-Here: how a program is started and ended. Not here: which programs there are, and what their words mean: each edge that
-runs one (`manager`, `hostrouting.nftables`) knows that of its own. Each takes any `Run`, so a test can hand in a
-function.
+Here: how a program is found, started and ended. Not here: which programs there are, and what their words mean: each
+edge that runs one (`manager`, `hostrouting.nftables`) knows that of its own. Each takes any `Run`, so a test can hand
+in a function.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ import attrs
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Ended", "Run", "run_program"]
+__all__ = ["BOOT_PATH", "Ended", "Run", "find_program", "run_program"]
+
+BOOT_PATH = ("/usr/sbin", "/usr/bin", "/sbin", "/bin")
+"""Where the boot scripts look for programs."""
 
 
 @attrs.frozen
@@ -52,6 +55,12 @@ class Run(Protocol):
         TimeoutError where it has not ended in time, any other OSError where it cannot be started.
         """
         ...
+
+
+def find_program(name: str) -> str | None:
+    """The path of a program that the boot scripts would run; None if there is none."""
+    paths = (f"{folder}/{name}" for folder in BOOT_PATH)
+    return next((path for path in paths if os.path.isfile(path) and os.access(path, os.X_OK)), None)
 
 
 def run_program(*words: str, timeout: float, text: str = "", environment: Mapping[str, str] | None = None) -> Ended:
