@@ -195,6 +195,8 @@ class RewriteProbeSource(HostTask[ProbeResult]):
             up = self.is_wanted and self._is_met(snapshot)
             plan = self._plan(nft, snapshot, up=up)
             around = self._surroundings(nft, backend, snapshot) if up else rewrite.Surroundings()
+        if plan.coming_routes:  # what is missing is a fault already
+            around = attrs.evolve(around, way_back=None)
         faults = (*plan.conflicts, *(f"{it.object}: {it.reason}" for it in plan.operations))
         found = rewrite.find_hindrances(settings, around) if up else ()
         return Standing(
@@ -412,10 +414,11 @@ class RewriteProbeSource(HostTask[ProbeResult]):
 
     def _note(self, ctx: phases.Context, plan: RewritePlan) -> None:
         """Note what will be in the kernel, beside what may be there, before it is."""
-        routes = [step.route for step in plan.routes.steps if step.action in {"add", "replace"}]
         coming = rewrite.Record(
             () if plan.load is None else (plan.load.name,),
-            tuple(rewrite.NotedRoute(self._settings.global_address, it.devs[0], it.protocol) for it in routes),
+            tuple(
+                rewrite.NotedRoute(self._settings.global_address, it.devs[0], it.protocol) for it in plan.coming_routes
+            ),
         )
         try:
             self.host.files.write(self.host.layout.probe_applied_path, str(self._record + coming))

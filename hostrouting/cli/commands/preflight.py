@@ -51,11 +51,9 @@ def _page(found: PreflightResult, config: str) -> Iterator[Line]:
     alike = {name: [it for it in found.findings if it.severity == name] for name, _, _ in _TITLES}
     counts = f"{counted(len(alike['error']), 'error')}, {counted(len(alike['warning']), 'warning')}"
     if alike["error"]:
-        yield line(
-            Painted("NOT READY:", "bad"), f" {counts}; with these errors a bootstrap fails, or machines stay down"
-        )
+        yield line(Painted("WOULD FAIL:", "bad"), f" {counts}; apply fails on this host, or machines do not start")
     elif alike["warning"]:
-        yield line(Painted("DOUBTFUL:", "warn"), f" {counts}; a bootstrap would succeed, as far as is known")
+        yield line(Painted("DOUBTFUL:", "warn"), f" {counts}; apply succeeds on this host, as far as is known")
     else:
         yield line(Painted("READY:", "good"), f" nothing stands in the way of {config} on this host")
     for severity, title, tone in _TITLES:

@@ -142,6 +142,7 @@ def test_not_root(sick: Machine, repaired: str) -> None:
         (("explain", "172.16.5.9"), 0),
         (("repair", CIDR), 0),
         (("plan", "--config", repaired), 1),
+        (("preflight", "--config", repaired), 1),
         (("status",), 0),
         (("snapshot",), 0),
     ]:

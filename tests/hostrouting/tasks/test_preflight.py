@@ -134,7 +134,11 @@ CASES: dict[str, tuple[Callable[[], Host], HostRoutingConfig, tuple[str, str, st
         WHOLE,
         ("tools", "error", "awk"),
     ),
-    "probes cannot be forwarded": (FakeHost, PROBES, ("probes", "warning", "")),
+    "probes cannot be forwarded": (
+        lambda: FakeHost(files=FakeFiles({"/proc/sys/net/ipv6/conf/all/forwarding": "0\n"})),
+        PROBES,
+        ("probes", "warning", ""),
+    ),
     "no systemd": (
         lambda: FakeHost(kernel=h200(), manager=FakeManager(running=False)),
         WHOLE,
@@ -270,6 +274,12 @@ def test_systemd_does_not_answer() -> None:
 
     found = told(FakeHost(kernel=foreign(), manager=Mute()))
     assert {"routes", "systemd", "units"} <= {name for name, _, _ in found}
+
+
+def test_a_host_that_forwards_probes() -> None:
+    """The route that the rewrite itself adds is not missing beforehand."""
+    forwarding = {"/proc/sys/net/ipv6/conf/all/forwarding": "1\n", "/proc/sys/net/ipv6/conf/eth0/accept_ra": "2\n"}
+    assert not told(FakeHost(files=FakeFiles(forwarding)), PROBES)
 
 
 def test_metadata_that_gives_no_answer() -> None:

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     [
         (lambda: FakeHost(kernel=h200()), 0, "READY: nothing stands in the way of "),
         (lambda: FakeHost(kernel=h200(), manager=FakeManager(running=False)), 1, "DOUBTFUL: 0 errors, 1 warning; "),
-        (lambda: FakeHost(kernel=MemoryBackend()), 2, "NOT READY: 2 errors, 0 warnings; "),
+        (lambda: FakeHost(kernel=MemoryBackend()), 2, "WOULD FAIL: 2 errors, 0 warnings; "),
     ],
-    ids=["ready", "doubtful", "not ready"],
+    ids=["ready", "doubtful", "would fail"],
 )
 def test_the_worst_decides(make: Callable[[], FakeHost], code: int, first: str, repaired: str) -> None:
     """The exit code is 0, 1 or 2 by the worst finding, with --json as without."""
