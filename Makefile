@@ -9,7 +9,7 @@ WORKERS ?= $(shell echo $$(($$(nproc) * 2)))
 # What begins as a script is one; the rest is a part of those, which are checked again as they are rendered.
 SCRIPTS := .ci/run $(shell git grep -l '^\#!' -- '*.sh' 2>/dev/null)
 
-.PHONY: help demo test check docs messages bench clean
+.PHONY: help demo test check docs messages bench pyz clean
 help: ## what can be done here
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 
@@ -39,6 +39,11 @@ docs: $(VENV)/docs ## the site, in .cache/site; every link in it is checked
 
 messages: $(VENV)/ready ## write docs/messages.md and docs/commands.md from the code
 	$(BIN)/python -m tests.support.write_pages
+
+pyz: $(VENV)/ready ## one file for a node that has Python and nothing else: dist/hostrouting.pyz
+	@mkdir -p dist
+	@$(BIN)/python -m tests.support.zipped dist/hostrouting.pyz
+	@ls -sh dist/hostrouting.pyz
 
 clean: ## remove everything that was made here
 	rm -rf .venv .cache dist
