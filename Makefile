@@ -9,7 +9,7 @@ WORKERS ?= $(shell echo $$(($$(nproc) * 2)))
 # What begins as a script is one; the rest is a part of those, which are checked again as they are rendered.
 SCRIPTS := .ci/run $(shell git grep -l '^\#!' -- '*.sh' 2>/dev/null)
 
-.PHONY: help demo test check docs messages bench pyz clean
+.PHONY: help demo test check docs messages matrix bench pyz clean
 help: ## what can be done here
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 
@@ -29,6 +29,14 @@ check: $(VENV)/ready docs ## style, types, import arrows, shell, the site
 	@if command -v shellcheck >/dev/null; then shellcheck $(SCRIPTS) && echo 'shellcheck: clean'; \
 	elif [ -n "$$HOSTROUTING_FORBID_SKIPS" ]; then echo 'shellcheck is not installed' >&2; exit 1; \
 	else echo 'shellcheck is not installed: the shell scripts were not checked'; fi
+
+RELEASES := bullseye bookworm trixie
+matrix: $(VENV)/ready ## the gate under the systemd of Debian 11, 12 and 13; needs debootstrap and takes half an hour
+	@tests/support/debian_roots.sh .cache/roots $(RELEASES)
+	@for release in $(RELEASES); do \
+	  root=$$PWD/.cache/roots/$$release; echo "$$release: $$(chroot $$root systemctl --version | head -n 1)"; \
+	  HOSTROUTING_TREE=$$root $(BIN)/python -m pytest -n $(WORKERS) -q tests/system $(ARGS) || exit 1; \
+	done
 
 bench: $(VENV)/ready ## how fast it is, beside its peers; ARGS=--write for docs/benchmarks.md
 	$(BIN)/python -m tests.benchmarks.run $(ARGS)

@@ -3,9 +3,10 @@
 Nothing of it reaches the host: it has namespaces of its own (mount, pid, network, …), its files live on a tmpfs over a
 read-only view of the host's, and all of it ends with the block, also when the test run is killed.
 
-Other systemds are booted from other trees: roots of other distributions, which somebody has put into one directory, as
-debootstrap makes them, with systemd-container, dbus, iproute2 and mawk. HOSTROUTING_SYSTEMS names that directory.
-Tasks are run in all of them alike, by `agents`.
+Other systemds are booted from other trees: roots of other distributions, as `make matrix` makes them, with
+systemd-container, dbus, iproute2 and mawk. HOSTROUTING_TREE names the one that every test boots in place of this host's
+files; HOSTROUTING_SYSTEMS names a directory of trees, for the tests that go through several. Tasks are run in all of them
+alike, by `agents`.
 """
 
 import os
@@ -21,8 +22,8 @@ from typing import IO
 __all__ = ["THIS_HOST", "System", "booted", "missing", "trees", "wait_for"]
 
 PROJECT = Path(__file__).resolve().parents[2]
-THIS_HOST = Path("/")
-"""The tree of this host's own files."""
+THIS_HOST = Path(os.environ.get("HOSTROUTING_TREE") or "/")
+"""The tree of this host's own files, or the one that is booted in its place."""
 
 _GROUP = "hostrouting-test-"
 
