@@ -4,6 +4,8 @@ It is run by the systems' own python3, inside of a unit. Here: the attempts. Not
 tests).
 """
 
+from __future__ import annotations
+
 import ctypes
 import errno
 import json
@@ -13,7 +15,10 @@ import socket
 import struct
 import subprocess
 import sys
-from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 # The numbers of the system calls that Python has no function for: on x86_64, and on aarch64.
 _NUMBERS = {
