@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 LINE = "needs Python 3.10 or newer, and this is Python "
-REMEDY = "'hostrouting snapshot --script'"
+REMEDY = "'hostrouting render'"
 PRETENDS = "import sys; sys.version_info = (3, 8, 18, 'final', 0); sys.path.insert(0, '.'); "
 
 
