@@ -15,7 +15,7 @@ def test_it_runs() -> None:
     assert "│  ├─ configure-static-routes  ok" in done.stdout
     assert "│  └─ label-node               ok" in done.stdout
     assert "verdict=ok" in done.stdout
-    assert done.stdout.endswith("files of ours: 12, labels: ['rdma']\n")
+    assert done.stdout.endswith("our files: 12, labels: ['rdma']\n")
 
 
 def test_taken_back() -> None:
@@ -23,13 +23,13 @@ def test_taken_back() -> None:
     done = example("custom_pipeline.py", "--fail")
     assert done.returncode == 1
     assert "start-machine failed: RuntimeError: machine kube1 exited with code 1" in done.stdout
-    assert done.stdout.endswith("files of ours: 0, labels: []\n")
+    assert done.stdout.endswith("our files: 0, labels: []\n")
 
 
 def test_plan() -> None:
     """The dry run has the words of both."""
     done = example("custom_pipeline.py", "--plan")
-    assert "would put the label rdma on this node" in done.stdout
+    assert "would add the label rdma to this node" in done.stdout
     assert "write /etc/aks-flex-node/check-route-overlap.sh" in done.stdout
 
 

@@ -41,17 +41,17 @@ def story(lines: list[str]) -> None:
         lines.index("OVERLAP: 172.16.0.0/16 leaves by ib0, not by eth0"),
         next(at for at, text in enumerate(lines) if text.startswith("bootstrap: ok after ")),
         lines.index("OK: every address of 172.16.0.0/16 leaves by eth0, or stays on this host as it should"),
-        lines.index("Asked for 172.16.5.9, the kernel of the node now says: by eth0."),
+        lines.index("The kernel's own answer for 172.16.5.9 is now: by eth0."),
     ]
     assert places == sorted(places)
-    assert lines[-2].endswith("Nothing is left behind.")
+    assert lines[-2].startswith("4. All of this was undone")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace takes root")
 def test_as_root(tmp_path: Path) -> None:
     """With root it is a network namespace of this machine's kernel."""
     lines = demo(tmp_path)
-    assert lines[1].startswith("It is in a network namespace of its own")
+    assert lines[1].startswith("It is in a private network namespace")
     story(lines)
 
 
@@ -61,14 +61,14 @@ def test_as_anyone(tmp_path: Path) -> None:
     before = ("unshare", "--user", "--map-user=1000", "--map-group=1000") if os.geteuid() == 0 else ()
     allowed = subprocess.run([*before, "true"], capture_output=True, check=False).returncode == 0
     lines = demo(tmp_path, *(before if allowed else ()))
-    assert lines[1].startswith(("It is in a network namespace of its own", "It is a node in memory, for"))
+    assert lines[1].startswith(("It is in a private network namespace", "This is a fake host: the machine"))
     story(lines)
 
 
 def test_without_ip(tmp_path: Path) -> None:
     """Without iproute2 it is a node in memory, and that is said."""
     lines = demo(tmp_path, PATH=str(tmp_path))
-    assert lines[1].startswith("It is a node in memory, for this machine allows no other (ip: No such file")
+    assert lines[1].startswith("This is a fake host: the machine does not allow a namespace (ip: No such file")
     story(lines)
 
 

@@ -77,7 +77,7 @@ class TestRules:
     @pytest.mark.parametrize(
         ("rule", "why"),
         [
-            (STALE.replace("0.5", "0.4/31"), "--ip-dst 10.240.0.4/31 is a network, not one address"),
+            (STALE.replace("0.5", "0.4/31"), "--ip-dst 10.240.0.4/31 is a network, not a single address"),
             (STALE.replace("-i eth0", "-i ! eth0"), "it has a negation: -i ! eth0"),
             (f"{R1.format('10.240.0.5', DEAD)} --arp-ip-src 10.0.0.1", "it also has --arp-ip-src"),
             (STALE.replace("ACCEPT", "DROP"), "it has --dnat-target DROP, not ACCEPT"),
@@ -86,7 +86,7 @@ class TestRules:
     )
     def test_look_alikes(self, rule: str, why: str) -> None:
         """What names a managed address and is not exactly a rule of a pod stays, with the difference."""
-        assert why_kept(rule) == f"not a rule of azure-vnet for a pod: {why}"
+        assert why_kept(rule) == f"not a rule that azure-vnet adds for a pod: {why}"
 
     def test_another_table(self) -> None:
         """The same rule in another table stays, and is told with its table."""
@@ -103,13 +103,13 @@ class TestRules:
         plan = planned(R1.format("10.240.0.5", DEAD), STALE, links=links)
         assert plan.is_empty
         assert [it.reason for it in plan.inert] == [
-            "no uplink is a port of a bridge of azure-vnet, so no frame meets this rule"
+            "no bridge of azure-vnet has an uplink as a port, so this rule matches no frame"
         ] * 2
 
     def test_rules_of_another_uplink(self) -> None:
         """Beside an uplink that is in the bridge, one that is not has inert rules."""
         (it,) = planned(STALE.replace("eth0", "eth7")).inert
-        assert it.reason == "eth7 is not a port of a bridge of azure-vnet, so no frame meets this rule"
+        assert it.reason == "eth7 is not a port of a bridge of azure-vnet, so this rule matches no frame"
 
     def test_an_uplink_that_is_configured(self) -> None:
         """An uplink that the operator names counts, wherever it is."""
@@ -155,13 +155,13 @@ class TestPods:
         plan = planned(R2.format("10.240.0.5", LIVE), settings={"require_dead_mac": False})
         assert plan.is_empty
         (it,) = plan.conflicts
-        told = f"10.240.0.5 is managed by another CNI, and its MAC address {LIVE} is that of a pod behind azv1"
+        told = f"10.240.0.5 is managed by another CNI, but its MAC address {LIVE} belongs to a pod behind azv1"
         assert it.reason == told
 
     def test_the_mac_of_a_device(self) -> None:
         """A MAC address of the host's own is alive as well."""
         (it,) = planned(R2.format("10.240.0.5", "0:d:3a:0:0:1")).conflicts
-        assert it.reason.endswith("its MAC address 00:0d:3a:00:00:01 is that of azure0")
+        assert it.reason.endswith("its MAC address 00:0d:3a:00:00:01 belongs to the device azure0")
 
     def test_a_pod_of_any_veth(self) -> None:
         """A pod behind a veth outside of the bridge is alive as well."""
@@ -171,7 +171,7 @@ class TestPods:
     def test_a_port_that_cannot_be_asked(self) -> None:
         """As long as one port's other end is unknown, no MAC address is known to be dead."""
         assert why_kept(STALE, links=[*LINKS, UNKNOWN]) == (
-            "whether its pod is alive is not known: which MAC addresses are behind azv9 cannot be found out"
+            "it is not known whether its pod is alive: the MAC addresses behind azv9 cannot be read"
         )
         assert planned(STALE, links=[*LINKS, UNKNOWN], settings={"require_dead_mac": False}).deletions
 
@@ -179,7 +179,7 @@ class TestPods:
     def test_a_port_that_is_neither_a_veth_nor_an_uplink(self, kind: str) -> None:
         """Behind a tap there may be a VM with any MAC address: rules, neighbours and routes by the bridge stay."""
         tap = EthernetLink(name="tap0", index=9, kind=kind, mac="fe:00:00:00:00:09", master="azure0")
-        told = "whether its pod is alive is not known: which MAC addresses are behind tap0 cannot be found out"
+        told = "it is not known whether its pod is alive: the MAC addresses behind tap0 cannot be read"
         plan = planned(
             STALE,
             neighbours=[Neighbour("10.240.0.5", DEAD, "azure0")],
@@ -205,7 +205,7 @@ class TestPods:
     def test_a_route_by_a_tap(self) -> None:
         """A route by a device of azure-vnet behind which there may be a VM stays."""
         tap = EthernetLink(name="azv9", index=9, kind="tun")
-        told = "whether its pod is alive is not known: what is behind azv9 cannot be found out"
+        told = "it is not known whether its pod is alive: what is behind azv9 cannot be read"
         assert why_kept(routes=[Route.to("10.240.0.5/32", dev="azv9")], links=[*LINKS, tap]) == told
 
     def test_an_unknown_veth_elsewhere(self) -> None:
@@ -215,7 +215,7 @@ class TestPods:
     def test_a_pod_in_the_state_file(self) -> None:
         """What azure-vnet itself gives to a device that is there stays; without the device it does not."""
         mine = Endpoint("a-eth0", "azv1", (as_ip("10.240.0.5"),))
-        told = "azure-vnet's state file gives 10.240.0.5 to a-eth0, whose device azv1 is there"
+        told = "azure-vnet's state file gives 10.240.0.5 to a-eth0, whose device azv1 exists"
         assert why_kept(STALE, endpoints=[mine]) == told
         assert planned(STALE, endpoints=[attrs.evolve(mine, device="azv7")]).deletions
 
@@ -244,7 +244,7 @@ class TestNeighbours:
     def test_one_that_a_program_keeps(self) -> None:
         """An entry that another program has learned stays."""
         entry = Neighbour("10.240.0.5", DEAD, "azure0", externally_learned=True)
-        assert why_kept(neighbours=[entry]) == "another program has learned it and keeps it (extern_learn)"
+        assert why_kept(neighbours=[entry]) == "another program added it and maintains it (extern_learn)"
 
     def test_a_live_one(self) -> None:
         """The neighbour of a live pod is a conflict."""
@@ -263,7 +263,7 @@ class TestRoutes:
     def test_by_the_bridge_to_nobody_known(self) -> None:
         """With live pods behind the bridge and nothing that names a MAC address, whose the route is stays open."""
         route = Route.to("10.240.0.5/32", dev="azure0")
-        assert why_kept(routes=[route]).endswith("leads to, and there are pods behind azure0")
+        assert why_kept(routes=[route]).endswith("its MAC address is not known, and there are pods behind azure0")
         assert planned(routes=[route], links=LINKS[:3]).deletions
 
     def test_by_the_bridge_to_a_live_pod(self) -> None:
@@ -278,13 +278,13 @@ class TestRoutes:
             "10.240.0.5 is managed by another CNI, and there is no pod behind azv2"
         ]
         assert [it.reason for it in plan.conflicts] == [
-            "10.240.0.6 is managed by another CNI, and azv1 leads to a pod that is there"
+            "10.240.0.6 is managed by another CNI, but there is a pod behind azv1"
         ]
 
     @pytest.mark.parametrize("links", [[*LINKS, UNKNOWN], LINKS])
     def test_by_a_device_that_cannot_be_asked(self, links: Sequence[EthernetLink]) -> None:
         """Where the other end is unknown, or the device came after the look, the route stays."""
-        told = "whether its pod is alive is not known: what is behind azv9 cannot be found out"
+        told = "it is not known whether its pod is alive: what is behind azv9 cannot be read"
         assert why_kept(routes=[Route.to("10.240.0.5/32", dev="azv9")], links=links) == told
 
     def test_kept_for_its_address(self) -> None:
@@ -299,7 +299,7 @@ class TestRoutes:
     def test_of_another_program(self, protocol: int, name: str, dev: str, links: Sequence[EthernetLink]) -> None:
         """A route that DHCP or a routing daemon has made, such as one to a name server, stays."""
         route = Route.to("10.240.0.53/32", dev=dev, protocol=protocol)
-        told = f"azure-vnet does not make routes with proto {name}"
+        told = f"azure-vnet does not add routes with proto {name}"
         assert why_kept(routes=[route], links=links) == told
         assert planned(routes=[attrs.evolve(route, protocol=2)], links=links).deletions
 
@@ -307,7 +307,7 @@ class TestRoutes:
     def test_what_could_not_be_brought_back(self, dev: str, links: Sequence[EthernetLink]) -> None:
         """A route with something that an undo file does not have stays, and what that is, is named."""
         route = attrs.evolve(Route.to("10.240.0.5/32", dev=dev), unread=("lock", "initcwnd"))
-        assert why_kept(routes=[route], links=links) == "it could not be brought back with its lock, initcwnd"
+        assert why_kept(routes=[route], links=links) == "undo could not restore its lock, initcwnd"
 
     @pytest.mark.parametrize(
         "route",

@@ -46,8 +46,8 @@ def test_the_three_rules(line: str, kind: str, ip: str, uplink: str | None) -> N
 @pytest.mark.parametrize(
     ("line", "why"),
     [
-        (R2.replace("10.240.0.5", "10.240.0.4/31"), "--ip-dst 10.240.0.4/31 is a network, not one address"),
-        (R3.replace("fd00::5", "fd00::/ffff::"), "--ip6-dst fd00::/ffff:: is a network, not one address"),
+        (R2.replace("10.240.0.5", "10.240.0.4/31"), "--ip-dst 10.240.0.4/31 is a network, not a single address"),
+        (R3.replace("fd00::5", "fd00::/ffff::"), "--ip6-dst fd00::/ffff:: is a network, not a single address"),
         (R2.replace("-i eth0", "-i ! eth0"), "it has a negation: -i ! eth0"),
         (R2.replace("-i eth0", "! -i eth0"), "it has a negation: -i ! eth0"),
         (R2.replace("--ip-dst ", "--ip-dst ! "), "it has a negation: --ip-dst ! 10.240.0.5"),
@@ -60,14 +60,17 @@ def test_the_three_rules(line: str, kind: str, ip: str, uplink: str | None) -> N
         (R2.replace("-j dnat --to-dst", "-j redirect --to-dst"), "it has -j redirect, not dnat"),
         (R1.replace("Request", "Reply"), "it has --arp-op Reply, not Request"),
         (R2.replace("IPv4", "IPv6"), "it has -p IPv6, not IPv4"),
-        (R2.replace(MAC, "ff:ff:ff:ff:ff:ff"), "--to-dst ff:ff:ff:ff:ff:ff is not the MAC address of one device"),
+        (R2.replace(MAC, "ff:ff:ff:ff:ff:ff"), "--to-dst ff:ff:ff:ff:ff:ff is not the MAC address of a single device"),
         (
             R2.replace(MAC, f"{MAC}/ff:ff:ff:0:0:0"),
-            f"--to-dst {MAC}/ff:ff:ff:0:0:0 is not the MAC address of one device",
+            f"--to-dst {MAC}/ff:ff:ff:0:0:0 is not the MAC address of a single device",
         ),
         (R2.replace("PREROUTING", "AZURE"), "it is in the chain AZURE, not in PREROUTING"),
-        (f"{R2} -p IPv4", "it has an option more than once"),
-        ("PREROUTING -p ARP -i eth0 --arp-op Reply -j dnat --to-dst ff:ff:ff:ff:ff:ff", "it does not name an address"),
+        (f"{R2} -p IPv4", "it has one option several times"),
+        (
+            "PREROUTING -p ARP -i eth0 --arp-op Reply -j dnat --to-dst ff:ff:ff:ff:ff:ff",
+            "it does not match on an address",
+        ),
     ],
 )
 def test_look_alikes(line: str, why: str) -> None:

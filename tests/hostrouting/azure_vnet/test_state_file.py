@@ -46,12 +46,12 @@ def test_what_is_empty(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("", "not JSON, or is cut short"),
-        (state({"a": ENDPOINT})[:-9], "not JSON, or is cut short"),
-        ("[]", "the document is not an object"),
-        (state([]), "Endpoints is not an object"),
-        (state({"a": {**ENDPOINT, "IPAddresses": [{"IP": "ten"}]}}), "the endpoint 'a' has an address that is not one"),
-        (state({"a": {**ENDPOINT, "HostIfName": 7}}), "the endpoint 'a' has no HostIfName"),
+        ("", "not JSON, or is truncated"),
+        (state({"a": ENDPOINT})[:-9], "not JSON, or is truncated"),
+        ("[]", "the document is not a JSON object"),
+        (state([]), "Endpoints is not a JSON object"),
+        (state({"a": {**ENDPOINT, "IPAddresses": [{"IP": "ten"}]}}), "the endpoint 'a' has an invalid address"),
+        (state({"a": {**ENDPOINT, "HostIfName": 7}}), "the endpoint 'a' does not have HostIfName"),
     ],
 )
 def test_what_is_not_a_state_file(text: str, why: str) -> None:

@@ -76,14 +76,14 @@ def test_how_it_reads() -> None:
     [
         ("rm -rf /", "it is not a command of an undo file"),
         ("ebtables -t nat -F", "it is not a command of an undo file"),
-        ("ebtables -t nat -A POSTROUTING -j snat", "it is not a rule of azure-vnet for a pod"),
+        ("ebtables -t nat -A POSTROUTING -j snat", "it is not a rule that azure-vnet adds for a pod"),
         ("ebtables -t nat -A", "it is not a rule"),
         (f"ebtables-other -t nat -A {R1.format('10.0.0.1', '02:00:00:00:00:05')}", "it is not a command"),
         ("ip neigh add 10.0.0.1 lladdr nothing dev azure0 nud permanent", "is not a MAC address"),
-        ("ip -4 route add 10.0.0.0/8 dev azure0 table 254 proto 3 metric 0", "it is not a route to one address"),
-        ("ip -4 route add 10.0.0.1 dev azure0 table 255 proto 3 metric 0", "it is not a route to one address"),
-        ("ip -4 route add 10.0.0.1 via 10.0.0.2", "it is not a route as an undo file has them"),
-        ("ip -4 route add 10.0.0.1 dev", "it is not a route as an undo file has them"),
+        ("ip -4 route add 10.0.0.0/8 dev azure0 table 254 proto 3 metric 0", "it is not a route to a single address"),
+        ("ip -4 route add 10.0.0.1 dev azure0 table 255 proto 3 metric 0", "it is not a route to a single address"),
+        ("ip -4 route add 10.0.0.1 via 10.0.0.2", "it is not a route in the form that an undo file has"),
+        ("ip -4 route add 10.0.0.1 dev", "it is not a route in the form that an undo file has"),
         ("ip 'neigh", "No closing quotation"),
     ],
 )
@@ -97,5 +97,5 @@ def test_what_is_not_an_undo_file(line: str, why: str) -> None:
 def test_rules_of_two_backends() -> None:
     """A file whose rules are for two programs is refused: a clean-up deletes rules of one backend."""
     rule = R1.format("10.0.0.1", "02:00:00:00:00:05")
-    with pytest.raises(ValueError, match="line 2: a file is for one ebtables"):
+    with pytest.raises(ValueError, match="line 2: it names a second ebtables program"):
         UndoLog.parse(f"ebtables-nft -t nat -A {rule}\nebtables-legacy -t nat -A {rule}\n")

@@ -110,7 +110,7 @@ def test_what_a_manager_shows() -> None:
 
 def test_the_contract_has_to_be_told_what_to_test() -> None:
     """Whoever forgets `make` is told so."""
-    with pytest.raises(NotImplementedError, match="how your backend is made"):
+    with pytest.raises(NotImplementedError, match="override make"):
         BackendContract().make()
 
 
