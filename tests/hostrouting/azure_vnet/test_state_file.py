@@ -1,4 +1,4 @@
-"""The state file of azure-vnet, and the CNI configuration beside it."""
+"""The state file of azure-vnet."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def state(endpoints: object) -> str:
 
 
 def test_its_endpoints() -> None:
-    """Each endpoint has its device and its addresses of both families."""
+    """Each endpoint has a device and addresses of both families."""
     ips = (ip_address("10.240.0.5"), ip_address("fd00:1::5"))
     assert read_state(state({"a-eth0": ENDPOINT})) == (Endpoint("a-eth0", "azv1", ips),)
 
@@ -39,7 +39,7 @@ def test_its_endpoints() -> None:
     ],
 )
 def test_what_is_empty(text: str) -> None:
-    """azure-vnet writes null for what is empty, and then there is no pod in it."""
+    """azure-vnet writes null for empty objects; such a file has no pods."""
     assert read_state(text) == ()
 
 
@@ -55,6 +55,6 @@ def test_what_is_empty(text: str) -> None:
     ],
 )
 def test_what_is_not_a_state_file(text: str, why: str) -> None:
-    """A file that is cut short, or is something else, is an error: what it does not say may be a live pod."""
+    """A file that is truncated, or is a different file, is an error, because a live pod may be missing from it."""
     with pytest.raises(StateFileUnreadable, match=why):
         read_state(text)
