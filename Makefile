@@ -1,7 +1,9 @@
 # Every target sets up what it needs, from a fresh clone. `make help` lists them.
 PYTHON ?= python3
+# Another interpreter needs a separate environment: make test PYTHON=python3.10 VENV=.cache/python3.10
+VENV := .venv
 PIP ?= $(shell command -v pip || command -v pip3 || echo $(PYTHON) -m pip)
-BIN := .venv/bin
+BIN := $(VENV)/bin
 # Many tests wait for systemd or a deadline, so there are more workers than cores.
 WORKERS ?= $(shell echo $$(($$(nproc) * 2)))
 # Files with a #! line are scripts. The other .sh files are parts of scripts; a test checks the rendered scripts.
@@ -11,15 +13,15 @@ SCRIPTS := .ci/run $(shell git grep -l '^\#!' -- '*.sh' 2>/dev/null)
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 
-demo: .venv/ready ## show the failure, the repair and the proof, in seconds
+demo: $(VENV)/ready ## show the failure, the repair and the proof, in seconds
 	@$(BIN)/python examples/demo.py
 
 # Python chooses the encoding of file names and arguments when it starts, before our code runs.
 test: export LC_ALL = C.UTF-8
-test: .venv/ready ## run every test
+test: $(VENV)/ready ## run every test
 	$(BIN)/python -m pytest -n $(WORKERS) --dist load --maxschedchunk 4 $(ARGS)
 
-check: .venv/ready docs ## check style, types, imports, shell scripts and the site
+check: $(VENV)/ready docs ## check style, types, imports, shell scripts and the site
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -28,14 +30,14 @@ check: .venv/ready docs ## check style, types, imports, shell scripts and the si
 	elif [ -n "$$HOSTROUTING_FORBID_SKIPS" ]; then echo 'shellcheck is not installed' >&2; exit 1; \
 	else echo 'shellcheck is not installed: the shell scripts were not checked'; fi
 
-bench: .venv/ready ## measure the speed next to other tools; ARGS=--write updates docs/benchmarks.md
+bench: $(VENV)/ready ## measure the speed next to other tools; ARGS=--write updates docs/benchmarks.md
 	$(BIN)/python -m tests.benchmarks.run $(ARGS)
 
-docs: .venv/docs ## build the site in .cache/site, and check every link
+docs: $(VENV)/docs ## build the site in .cache/site, and check every link
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 	@echo 'site: .cache/site/index.html'
 
-messages: .venv/ready ## write docs/messages.md and docs/commands.md from the code
+messages: $(VENV)/ready ## write docs/messages.md and docs/commands.md from the code
 	$(BIN)/python -m tests.support.write_pages
 
 clean: ## remove everything that was built here
@@ -43,13 +45,13 @@ clean: ## remove everything that was built here
 
 # The virtual environment is created without ensurepip, so that Debian's package python3-venv is not needed. It is created
 # once, and again only when pyproject.toml changes.
-.venv/ready: pyproject.toml
-	@echo 'setting up .venv, once'
-	@$(PYTHON) -m venv --without-pip .venv
+$(VENV)/ready: pyproject.toml
+	@echo 'setting up $(VENV), once'
+	@$(PYTHON) -m venv --without-pip $(VENV)
 	@$(PIP) --python $(BIN)/python install --quiet --disable-pip-version-check --editable '.[test]'
 	@touch $@
 
-.venv/docs: .venv/ready
+$(VENV)/docs: $(VENV)/ready
 	@echo 'setting up the site generator, once'
 	@$(PIP) --python $(BIN)/python install --quiet --disable-pip-version-check --editable '.[docs]'
 	@touch $@

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import errno
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import attrs
 
@@ -22,6 +22,8 @@ from hostrouting.tasks.results import Preview
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from typing_extensions import Self
 
     from hostrouting.config import HostRoutingConfig
     from hostrouting.gate import Part

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from contextlib import contextmanager
 from ipaddress import IPv6Network
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
@@ -41,6 +41,8 @@ from hostrouting.tasks.results import Preview, ProbeResult, Standing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from typing_extensions import Self
 
     import phases
     from hostrouting.backends.base import RouteBackend

@@ -194,7 +194,7 @@ require_free_way() {
 }
 
 # By whoever ends it, as its unit does one that has no end.
-trap 'say 3 "told to stop before all of it was done"; finished=1; exit 143' TERM
+trap 'say 3 "stopped before all routes were installed"; finished=1; exit 143' TERM
 read_applied
 if is_wanted; then
   hash nft 2>/dev/null || fail 'nft is not there: install the package nftables'
