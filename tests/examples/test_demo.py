@@ -47,7 +47,7 @@ def story(lines: list[str]) -> None:
     assert lines[-2].endswith("InfiniBand's own routes are as they were.")
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace takes root")
+@pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace requires root")
 def test_as_root(tmp_path: Path) -> None:
     """With root, the node is a network namespace of this machine."""
     lines = demo(tmp_path)
