@@ -1,4 +1,4 @@
-"""Files by which the gate is opened while all of its own files are in their places: a table for unit and system tests."""
+"""Files that open the gate although all of its own files are in place: a table for unit and system tests."""
 
 import attrs
 
@@ -18,12 +18,12 @@ _MACHINE = f"{_LAYOUT.machine_unit}.d"
 
 @attrs.frozen
 class Opening:
-    """One file that opens the gate, and what is said of it."""
+    """One file that opens the gate, and the message about it."""
 
     name: str
     path: str
     text: str
-    """An empty text is a link to /dev/null."""
+    """An empty text stands for a link to /dev/null."""
     told: str
 
 
@@ -147,4 +147,4 @@ OPENINGS = (
         "has BindReadOnlyPaths=/bin/true:/bin/bash",
     ),
 )
-"""Each opens the gate by itself, in STRICT with an overlap, after systemd has read it."""
+"""Each opens the gate on its own, in STRICT with an overlap, once systemd has read it."""
