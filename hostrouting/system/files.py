@@ -132,7 +132,7 @@ class LocalFiles:
         if os.path.islink(path):
             target = os.readlink(path)
             what = "the unit is masked: systemctl unmask it" if target == "/dev/null" else "remove the link"
-            raise FileError(f"{path} is a link to {target}, and files are not written through links; {what}", path=path)
+            raise FileError(f"{path} is a link to {target}, and nothing is written through a link; {what}", path=path)
         try:
             _require_replaceable(path)
             if self.holds(path, text, mode=mode):
