@@ -231,7 +231,7 @@ def _unit(host: Host, found: Mapping[str, str]) -> Iterator[str]:
         yield f"{layout.gate_unit} runs a command other than {layout.gate_script}{where}"
     for name, harmless, why in _UNIT:
         if found[name] != harmless:
-            yield f"{layout.gate_unit} has {name}={_short(found[name])}, so {why}{where}"
+            yield f"{layout.gate_unit} has {name}={_short(found[name])}, which means that {why}{where}"
     for path in (found["FragmentPath"], *others):
         for line in (host.files.read(layout.at(path)) or "").splitlines():
             if line.strip().startswith("Condition"):

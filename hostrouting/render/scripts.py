@@ -114,7 +114,7 @@ def _protocols() -> tuple[tuple[int, str], ...]:
 
 
 def _pod_blocks() -> list[str]:
-    """The refusing routes of CNIs: type and protocol as numbers, the least prefix length, and a pattern of its device."""
+    """The refusing routes of CNIs: type and protocol as numbers, the least prefix length, and a pattern of a device."""
     return [
         f"pods {ROUTE_TYPES.index(kind)} {protocol} {32 if it.single else 0} {it.dev}"
         for it in CNI_ROUTES

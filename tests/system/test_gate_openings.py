@@ -138,7 +138,7 @@ def test_a_command_before_ours() -> None:
         assert found["code"] == 1
         [told] = found["gate"]["openings"]
         assert told.startswith("every machine runs another ExecStartPre= before it asks the gate: ")
-        assert told.endswith(f"; look in {first}")
+        assert told.endswith(f"; see {first}")
         system.lay("/run/wait", "")
         begin_start(system)
         wait_for("its first command", lambda: is_starting(system))
@@ -159,7 +159,7 @@ def test_a_signal_that_a_machine_takes_for_a_success() -> None:
             system.lay(drop_in, f"[Service]\nSuccessExitStatus={name}\n")
             system.must("systemctl", "daemon-reload")
             [told] = status()["gate"]["openings"]
-            assert "so that it starts when a signal ends its question to the gate" in told, name
+            assert "so it starts even if a signal ends its wait for the gate" in told, name
             begin_start(system)
             wait_for("its step", lambda: LAYOUT.check_script in system.run("pgrep", "-af", "check-route").stdout)
             system.must("systemctl", "kill", f"--signal={name}", KUBE1)
@@ -183,7 +183,7 @@ def test_what_keeps_it_shut() -> None:
             assert gate["openings"] == []
             [told] = gate["bars"]
             assert setting.partition("Path")[0] in told
-            assert told.endswith(f"look in {drop_in}")
+            assert told.endswith(f"see {drop_in}")
         system.must("rm", drop_in)
         system.must("systemctl", "daemon-reload")
         assert start(system) == 0

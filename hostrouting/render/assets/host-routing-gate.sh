@@ -77,7 +77,7 @@ has_refused() {
     esac
   done < <(systemctl show --property LoadState,ActiveState,SubState,Result,ExecMainExitTimestampMonotonic "$unit")
   [[ $load && $load != loaded ]] && return 0
-  # A refusal ends after this script began. On a host that was suspended the two clocks differ: then a changed end counts.
+  # A refusal ends after this script began. After a suspend the two clocks differ: then a changed end counts.
   local before=$last
   last=$ended
   [[ ($active == failed || $sub == auto-restart) && $result != signal ]] || return 1

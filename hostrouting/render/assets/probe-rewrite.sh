@@ -58,7 +58,7 @@ run() {
     printf '\nstatus %s' $?
   )
   status=${said##*$'\nstatus '}
-  [[ $said == *$'\nstatus '+([0-9]) ]] || fail "'$*' did not end within $LIMIT s: check what it waits for, and try again"
+  [[ $said == *$'\nstatus '+([0-9]) ]] || fail "'$*' did not end within $LIMIT s: see what it waits for, and try again"
   said=${said%$'\nstatus '*}
   return "$status"
 }
@@ -87,8 +87,8 @@ is_wanted() {
   done
   if [[ $tentative ]]; then
     printf -v dev ' or %s' "${interfaces[@]}"
-    say 4 "the IPv6 addresses of ${dev:4} are still tentative after $wait s; probes are rewritten all the same, because \
-the rules match nothing if there is no IPv6"
+    say 4 "the IPv6 addresses of ${dev:4} are still tentative after $wait s; probes are rewritten all the same, \
+because the rules match nothing if there is no IPv6"
     return 0
   fi
   say 4 "probes are not rewritten, because no interface had an IPv6 address within $wait s ($unknown)"

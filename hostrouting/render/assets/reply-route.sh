@@ -24,7 +24,7 @@ look_at_routes() {
 require_no_holder() {
   look_at_routes || fail "the routes to $global cannot be read: ${said#*: }"
   [[ ! $holder ]] ||
-    fail "$global: the replies use its route [${holder% }], which is not ours: delete it, or set ensureRoute to false"
+    fail "$global: its route [${holder% }] is not ours, and replies use it: delete it, or set ensureRoute to false"
 }
 
 place_route() {
