@@ -1,7 +1,9 @@
 # The ideas of this project, one target each. Every target sets up what it needs, from a fresh clone.
 PYTHON ?= python3
+# Another interpreter needs an environment of its own: make test PYTHON=python3.10 VENV=.cache/python3.10
+VENV := .venv
 PIP ?= $(shell command -v pip || command -v pip3 || echo $(PYTHON) -m pip)
-BIN := .venv/bin
+BIN := $(VENV)/bin
 # Many tests wait, for a systemd or a deadline: so there are more workers than cores.
 WORKERS ?= $(shell echo $$(($$(nproc) * 2)))
 # What begins as a script is one; the rest is a part of those, which are checked again as they are rendered.
@@ -11,15 +13,15 @@ SCRIPTS := .ci/run $(shell git grep -l '^\#!' -- '*.sh' 2>/dev/null)
 help: ## what can be done here
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 
-demo: .venv/ready ## see it work, in seconds
+demo: $(VENV)/ready ## see it work, in seconds
 	@$(BIN)/python examples/demo.py
 
 # Python decides before the first line of ours what file names and arguments are made of.
 test: export LC_ALL = C.UTF-8
-test: .venv/ready ## every test
+test: $(VENV)/ready ## every test
 	$(BIN)/python -m pytest -n $(WORKERS) --dist load --maxschedchunk 4 $(ARGS)
 
-check: .venv/ready docs ## style, types, import arrows, shell, the site
+check: $(VENV)/ready docs ## style, types, import arrows, shell, the site
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -28,14 +30,14 @@ check: .venv/ready docs ## style, types, import arrows, shell, the site
 	elif [ -n "$$HOSTROUTING_FORBID_SKIPS" ]; then echo 'shellcheck is not installed' >&2; exit 1; \
 	else echo 'shellcheck is not installed: the shell scripts were not checked'; fi
 
-bench: .venv/ready ## how fast it is, beside its peers; ARGS=--write for docs/benchmarks.md
+bench: $(VENV)/ready ## how fast it is, beside its peers; ARGS=--write for docs/benchmarks.md
 	$(BIN)/python -m tests.benchmarks.run $(ARGS)
 
-docs: .venv/docs ## the site, in .cache/site; every link in it is checked
+docs: $(VENV)/docs ## the site, in .cache/site; every link in it is checked
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 	@echo 'site: .cache/site/index.html'
 
-messages: .venv/ready ## write docs/messages.md and docs/commands.md from the code
+messages: $(VENV)/ready ## write docs/messages.md and docs/commands.md from the code
 	$(BIN)/python -m tests.support.write_pages
 
 clean: ## remove everything that was made here
@@ -43,13 +45,13 @@ clean: ## remove everything that was made here
 
 # A virtual environment without ensurepip, so that a Debian without python3-venv will do; made once, and again
 # only when pyproject.toml changes.
-.venv/ready: pyproject.toml
-	@echo 'setting up .venv, once'
-	@$(PYTHON) -m venv --without-pip .venv
+$(VENV)/ready: pyproject.toml
+	@echo 'setting up $(VENV), once'
+	@$(PYTHON) -m venv --without-pip $(VENV)
 	@$(PIP) --python $(BIN)/python install --quiet --disable-pip-version-check --editable '.[test]'
 	@touch $@
 
-.venv/docs: .venv/ready
+$(VENV)/docs: $(VENV)/ready
 	@echo 'setting up the site generator, once'
 	@$(PIP) --python $(BIN)/python install --quiet --disable-pip-version-check --editable '.[docs]'
 	@touch $@

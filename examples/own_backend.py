@@ -5,12 +5,15 @@ has the promises as a test suite, and the test of this example is that suite on 
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any
 
 from hostrouting.backends.base import Answer, Change, Outcome, RouteBackend, Watch
 from hostrouting.fib import PLAIN, Flow
 from hostrouting.model import IP, Route, Snapshot
 from hostrouting.testing import h200
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class JournalBackend:
@@ -42,7 +45,7 @@ class JournalBackend:
         """Close the other."""
         self.inner.close()
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> "Self":
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -26,6 +26,7 @@ from hostrouting.errors import ApplyError, BackendError, NoSuchRoute, RouteConfl
 from hostrouting.model import IPV6, OURS, Prefix, Route, Snapshot
 from hostrouting.route_order import as_taken, put_back, take_away
 from hostrouting.uplink import bare_leg
+from phases.python310 import add_note
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
@@ -100,7 +101,7 @@ def apply_plan(
         after = transaction.undo()
         raise tell_effects(ApplyError(*refused.reasons, after=after), transaction.done) from refused.__cause__
     except BaseException as stopped:
-        stopped.add_note(transaction.undo())
+        add_note(stopped, transaction.undo())
         tell_effects(stopped, transaction.done)
         raise
     return Applied(plan, (*made, *broken))

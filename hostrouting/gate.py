@@ -32,6 +32,7 @@ from hostrouting.render import (
     render_gate_steps,
     render_gate_unit,
 )
+from phases.python310 import ExceptionGroup
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence

@@ -7,7 +7,7 @@ of this machine's kernel, and `hostrouting.testing.FakeHost` a host in memory.
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -19,6 +19,8 @@ from hostrouting.system import Files, ImageFiles, LocalFiles, Manager, SystemdMa
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from os import PathLike
+
+    from typing_extensions import Self
 
     import phases
     from hostrouting.backends.base import RouteBackend

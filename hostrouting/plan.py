@@ -6,7 +6,7 @@ not ours. A printed plan is the dry run.
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import Self
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -34,6 +34,9 @@ from hostrouting.model import (
 from hostrouting.steps import Action, Place, Step, Steps, in_order
 from hostrouting.uplink import DesiredRoute, Pending, Uplink, bare_leg
 from hostrouting.way_round import is_held, way_round
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = ["Action", "Foreseen", "Place", "RoutePlan", "Step", "plan_exactly", "plan_routes"]
 
@@ -71,7 +74,7 @@ class RoutePlan:
         """The steps that exist as objects; they include all that do not keep a route."""
         return self.steps.others if isinstance(self.steps, Steps) else self.steps
 
-    def inverse(self) -> Self:
+    def inverse(self) -> "Self":
         """The plan that undoes this one.
 
         After it, each key has the same routes as before, and if one of our routes was the first of its key, it is the
@@ -297,13 +300,13 @@ def _way_out(holder: Route, fib: Fib, ours: Collection[int]) -> str:
 
 def _said(prefix: Prefix, found: tuple[Prefix, ...]) -> str:
     if found == (prefix,):
-        return f"in its place write one with metric {DEFAULT_METRIC[prefix.family]}, which wins without touching it"
+        return f"instead, configure one with metric {DEFAULT_METRIC[prefix.family]}, which takes precedence"
     if prefix.length == width_of(prefix.family):
         return "it has to be deleted first: no prefix can be longer, and no metric better"
     left, right = prefix.halves()
     if found:
-        return f"in its place write {left} and {right}, which win without touching it"
-    return f"in its place write longer prefixes that are free ({left} and {right} are not both free)"
+        return f"instead, configure {left} and {right}, which take precedence"
+    return f"instead, configure longer prefixes that are free ({left} and {right} are not both free)"
 
 
 def _remedy(holder: Route, snapshot: Snapshot) -> str:

@@ -64,8 +64,8 @@ _PASTED = 20  # the number of routes that are printed as JSON; a line in the jou
 def no_default_line(instead: str, *, wait: float) -> str:
     """The line for a missing default route: how long the check waited for it, and what there was instead."""
     return (
-        f"NO-DEFAULT-ROUTE: the expected devices are those of the IPv4 default route, and {wait:g} s did not bring one;"
-        f" last seen: {instead}"
+        "NO-DEFAULT-ROUTE: the expected devices are those of the IPv4 default route, and none appeared within"
+        f" {wait:g} s; last seen: {instead}"
     )
 
 
@@ -82,7 +82,7 @@ def finding_line(finding: Finding, expected_devs: Iterable[str]) -> str:
     if finding.kind == "no-route":
         return f"NO-ROUTE: {what} has no IPv{finding.cidr.family} route; expected via {expected}"
     how = "is refused" if finding.kind == "prohibit" else f"is {finding.kind}"
-    how = "vanishes in a blackhole" if finding.kind == "blackhole" else how
+    how = "is dropped by a blackhole" if finding.kind == "blackhole" else how
     return f"{finding.kind.upper()}: {what} {how} [{holder}]; expected via {expected}"
 
 
@@ -124,13 +124,13 @@ def _way_round(foreseen: Foreseen) -> str:
         return "no prefix can be longer and no metric better: remove either the route or the address"
     if not instead:
         left, right = prefix.halves()
-        return f"in its place write longer prefixes that are free ({left} and {right} are not both free)"
-    win = "wins" if len(instead) == 1 else "win"
+        return f"instead, configure longer prefixes that are free ({left} and {right} are not both free)"
+    are, take = ("is", "takes") if len(instead) == 1 else ("are", "take")
     if instead[0].destination == prefix:
         names = f"one with metric {instead[0].metric}"
     if not foreseen.lacking:
-        return f"remove it: {names} {'is' if win == 'wins' else 'are'} configured too, and {win} without touching it"
-    return f"in its place write {names}, which {win} without touching it"
+        return f"remove it: {names} {are} configured too, and {take} precedence"
+    return f"instead, configure {names}, which {take} precedence"
 
 
 def repair_line(report: OverlapReport, repair: Repair) -> str:
@@ -217,7 +217,7 @@ def diversion_line(diversion: Diversion, *, of: str = "") -> str:
     """A sentence: what the repair takes from other devices; `of` names the networks if there are several."""
     if diversion.refused is not None:
         route = _route_name(diversion.refused)
-        what = f"the repair overrides [{route}], which somebody may have put there on purpose: "
+        what = f"the repair overrides [{route}], which may be there on purpose: "
         return f"{what}packets for the repaired range are no longer refused"
     devs = ", ".join(diversion.devs)
     what = f"the repair diverts addresses of {of or diversion.prefix} from {devs}: "

@@ -10,7 +10,7 @@ import math
 import threading
 import time
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Protocol
 
 from phases.interrupts import call_open, closed
@@ -131,7 +131,7 @@ class SystemClock:
     @staticmethod
     def utc() -> datetime:
         """The date and time, in UTC."""
-        return datetime.now(UTC)
+        return datetime.now(timezone.utc)
 
     @staticmethod
     def start(target: Callable[[], None], *, name: str) -> threading.Thread:

@@ -17,6 +17,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from phases.python310 import BaseExceptionGroup
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 

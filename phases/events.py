@@ -22,8 +22,10 @@ if TYPE_CHECKING:
 __all__ = ["Event", "Failure", "Finished", "Observer", "Retrying", "Skipped", "Started", "Status"]
 
 
-class Status(enum.StrEnum):
+class Status(str, enum.Enum):  # StrEnum is new in Python 3.11
     """The state of a task."""
+
+    __str__ = str.__str__
 
     RUNNING = "running"
     OK = "ok"

@@ -11,6 +11,7 @@ import attrs
 from phases.errors import Cancelled, TaskFailed
 from phases.execution import pass_over, step
 from phases.interrupts import call_open, closed
+from phases.python310 import add_note
 from phases.tasks import valid_task
 from phases.text import describe_error
 
@@ -175,7 +176,7 @@ class _Crew:
         if self.strays:
             stray = self.strays[0]
             if failed is not None:
-                stray.add_note(f"also failed, in {'/'.join(self.ctx.path)}: {failed}")
+                add_note(stray, f"also failed, in {'/'.join(self.ctx.path)}: {failed}")
             raise stray
         if failed is not None:
             raise failed

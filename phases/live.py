@@ -6,7 +6,7 @@ import logging
 import os
 import sys
 import threading
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, TextIO
 
 from phases.events import Status
@@ -112,5 +112,5 @@ class LiveTree:
 
 def _took(node: Report) -> str:
     if node.status is Status.RUNNING and node.started is not None:
-        return seconds_in_words((datetime.now(UTC) - node.started).total_seconds())
+        return seconds_in_words((datetime.now(timezone.utc) - node.started).total_seconds())
     return node.took

@@ -7,7 +7,7 @@ task logs through `ctx.log` get the same mapping, so each line names its run and
 from __future__ import annotations
 
 import logging
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from phases.errors import TaskFailed
@@ -152,7 +152,13 @@ def _iso(moment: datetime) -> str:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-class TaskLogger(logging.LoggerAdapter[logging.Logger]):
+if TYPE_CHECKING:
+    _LoggerAdapter = logging.LoggerAdapter[logging.Logger]
+else:
+    _LoggerAdapter = logging.LoggerAdapter  # generic since Python 3.11
+
+
+class TaskLogger(_LoggerAdapter):
     """The type of `ctx.log`: a logger whose lines name their run and task; `extra` goes into the same mapping."""
 
     def process(self, msg: object, kwargs: MutableMapping[str, Any]) -> tuple[object, MutableMapping[str, Any]]:
@@ -188,7 +194,7 @@ def _facts(formatter: logging.Formatter, record: logging.LogRecord) -> dict[str,
 
 
 def _pairs(record: logging.LogRecord) -> Iterator[tuple[str, object]]:
-    yield "time", _iso(datetime.fromtimestamp(record.created, UTC))
+    yield "time", _iso(datetime.fromtimestamp(record.created, timezone.utc))
     yield "level", record.levelname.lower()
     yield "msg", _text_of(record)
     fields: Mapping[object, object] | object = getattr(record, FIELDS, None)

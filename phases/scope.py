@@ -11,7 +11,7 @@ import math
 import threading
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -20,6 +20,8 @@ from phases.interrupts import closed, raise_if_interrupted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+
+    from typing_extensions import Self
 
     from phases.clock import Clock, Event
 

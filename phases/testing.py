@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 import attrs
@@ -110,7 +110,7 @@ class FakeClock:
     with `clock.start(…)`. With autojump=False the time only changes in `advance()`.
     """
 
-    def __init__(self, *, start: datetime = datetime(2026, 1, 1, tzinfo=UTC), autojump: bool = True) -> None:
+    def __init__(self, *, start: datetime = datetime(2026, 1, 1, tzinfo=timezone.utc), autojump: bool = True) -> None:
         """Start at this date and time."""
         self._start = start
         self._autojump = autojump

@@ -9,6 +9,7 @@ from phases.errors import TaskFailed
 from phases.events import Status
 from phases.execution import act, pass_over
 from phases.interrupts import closed, hold_interrupts, whole
+from phases.python310 import add_note
 from phases.report import Report, ReportBuilder
 from phases.tasks import offer_of, subtasks_of, valid_task
 
@@ -69,7 +70,7 @@ def _undo_each(steps: Sequence[_Step], ctx: Context) -> None:
                 why = f"not reached after {step.path[-1]}"
                 pass_over(name, ctx.at(tuple(above)), order=later, reason=why, action="undo")
             for earlier in failures:
-                error.add_note(f"before that: {earlier}")
+                add_note(error, f"before that: {earlier}")
             raise
     if failures:
         raise TaskFailed.merged(failures, run_id=ctx.run_id)

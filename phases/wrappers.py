@@ -9,6 +9,7 @@ import attrs
 
 from phases.errors import TaskFailed
 from phases.events import Retrying
+from phases.python310 import add_note
 from phases.tasks import Skip, valid_task
 from phases.text import describe_error
 
@@ -121,7 +122,7 @@ class Retry(Generic[T_co]):
                 wait = self.wait_after(attempt)
                 left = ctx.remaining()
                 if left is not None and left <= wait:
-                    error.add_note(f"attempt {attempt} of {self.attempts}; the deadline comes before the next attempt")
+                    add_note(error, f"attempt {attempt} of {self.attempts}; the deadline comes before the next attempt")
                     raise
                 self._announce(ctx, attempt, wait, error)
             ctx.sleep(wait)
@@ -131,7 +132,7 @@ class Retry(Generic[T_co]):
         try:
             return self.worth_another(error)
         except Exception as fault:  # noqa: BLE001  an error in the predicate must not hide the failure
-            error.add_note(f"not retried, because the predicate of retry raised {describe_error(fault)}")
+            add_note(error, f"not retried, because the predicate of retry raised {describe_error(fault)}")
             return False
 
     def worth_another(self, error: Exception) -> bool:

@@ -29,6 +29,7 @@ FLOORS = {
 FOREIGN = {
     "attrs": {"*"},
     "rich": {"phases.live"},
+    "exceptiongroup": {"phases.python310"},
     "pyroute2": {"hostrouting.backends.netlink.nexthops", "hostrouting.neighbours.kernel"},
     "pytest": {"hostrouting.testing.contract", "hostrouting.testing.plugin"},
     "hypothesis": {
@@ -38,7 +39,8 @@ FOREIGN = {
     },
 }
 # Never loaded by an import of ours, only by a use; but a module of the test kit that is made of one loads it.
-SLOW = {"rich", "pyroute2", "pytest", "hypothesis", "asyncio"}
+# typing_extensions is for type checkers, and is not installed with us.
+SLOW = {"rich", "pyroute2", "pytest", "hypothesis", "asyncio", "typing_extensions"}
 KIT = FOREIGN["pytest"] | FOREIGN["hypothesis"]
 
 

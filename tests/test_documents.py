@@ -144,6 +144,17 @@ def test_make_targets(name: str) -> None:
         assert f"\n{target}:" in makefile, target
 
 
+def test_oldest_python() -> None:
+    """The oldest version of Python that runs this is the same for pip, mypy, ruff, the README and the operator's page."""
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    [oldest] = re.findall(r'^requires-python = ">=3\.(\d+)"$', project, re.MULTILINE)
+    assert re.findall(r'^python_version = "3\.(\d+)"', project, re.MULTILINE) == [oldest]
+    assert re.findall(r'^target-version = "py3(\d+)"', project, re.MULTILINE) == [oldest]
+    assert re.findall(r'"Programming Language :: Python :: 3\.(\d+)"', project)[0] == oldest
+    assert f"You need Python 3.{oldest}," in README
+    assert f"If the node has Python 3.{oldest} or newer" in PAGES["docs/operators.md"]
+
+
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
 def test_every_example_says_what_it_shows(path: Path) -> None:
     """An example begins with what it shows, and importing it does nothing."""

@@ -40,7 +40,7 @@ def test_messages_are_found() -> None:
     assert "OVERLAP: {what} routes via {via} [{holder}], expected {expected}{owner}" in texts
     assert "%s: stopping, waiting for %s" in texts
     assert "routes were provided but enabled=false; set enabled=true to apply static routes" in texts
-    assert "told to stop before there was a verdict" in texts
+    assert "stopped before there was a verdict" in texts
     assert ") were not judged; for these run: hostrouting check" in texts
 
 

@@ -7,12 +7,14 @@ in it (`cli`).
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import attrs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+    from typing_extensions import Self
 
     from hostrouting.model import Route
     from hostrouting.neighbours import Neighbour

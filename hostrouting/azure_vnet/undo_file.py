@@ -7,7 +7,7 @@ ways. Not here: where the file is, and carrying it out (`tasks.azure_cleanup`).
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -18,6 +18,8 @@ from hostrouting.neighbours import Neighbour
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+
+    from typing_extensions import Self
 
     from hostrouting.azure_vnet.plan import Deletion
 

@@ -8,7 +8,7 @@ promises on any backend.
 from __future__ import annotations
 
 import errno
-from typing import TYPE_CHECKING, Literal, Protocol, Self, TypeAlias
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 import attrs
 
@@ -20,6 +20,8 @@ from hostrouting.model import PATHLESS, REFUSING, as_ip, as_prefix
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
     from types import TracebackType
+
+    from typing_extensions import Self
 
     from hostrouting.fib import Flow, Kind
     from hostrouting.model import IP, Prefix, Route, Snapshot

@@ -5,7 +5,7 @@ Here: using a snapshot like a host. Not here: computing the answers (`hostroutin
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from hostrouting.backends.base import Answer, asked_addresses, part_of
 from hostrouting.errors import BackendError
@@ -14,6 +14,8 @@ from hostrouting.fib import ANY, Fib, Flow
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
     from types import TracebackType
+
+    from typing_extensions import Self
 
     from hostrouting.backends.base import Change, Outcome
     from hostrouting.model import IP, Prefix, Snapshot

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from fnmatch import fnmatchcase
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from hostrouting.cli.cidr_map import draw_map, segments_of
 from hostrouting.cli.page import SHOWN, Painted, capped, counted, line, spoken, table
@@ -33,6 +33,8 @@ from hostrouting.wording import check_document, note_line, owner_name, prefix_na
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterator, Sequence
+
+    from typing_extensions import Self
 
     from hostrouting.cli.page import Line, Piece, Style, Tone
     from hostrouting.config import HostRoutingConfig, RouteOverlapConfig

@@ -331,8 +331,8 @@ def _parsed(text: str) -> dict[str, Any]:
 
 
 def _when(seconds: float | None) -> str:
-    from datetime import UTC, datetime  # noqa: PLC0415  imported only if there was a check
+    from datetime import datetime, timezone  # noqa: PLC0415  imported only if there was a check
 
     if seconds is None:
         return ""
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    return datetime.fromtimestamp(seconds, timezone.utc).isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -54,6 +54,13 @@ class _Parser(argparse.ArgumentParser):
             told = f"{value!r} is not a known {kind}{_meant(value, names)} (known: {', '.join(names)})"
             raise argparse.ArgumentError(None, told)
 
+    def _print_message(self, message: str, file: Any = None) -> None:
+        # As from Python 3.11 on: help that cannot be written, or has no standard error, does not change the exit code.
+        from contextlib import suppress  # noqa: PLC0415  only help and bad usage need it
+
+        with suppress(AttributeError, OSError):
+            super()._print_message(message, file)
+
     def error(self, message: str) -> NoReturn:
         try:
             super().error(message)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import signal
 import threading
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
 
@@ -26,9 +26,12 @@ from hostrouting.plan import Step
 from hostrouting.tasks import CheckResult, RoutesResult, Standing
 from hostrouting.uplink import bare_leg
 from hostrouting.wording import foreseen_line, repair_document
+from phases.python310 import BaseExceptionGroup
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from typing_extensions import Self
 
     from hostrouting.cli.page import Line, Tone
     from hostrouting.config import HostRoutingConfig

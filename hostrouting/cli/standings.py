@@ -5,7 +5,7 @@ Here: asking each task, and the lines. Not here: how a task finds its state (`ta
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -16,6 +16,8 @@ from hostrouting.tasks import Configure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from typing_extensions import Self
 
     from hostrouting.cli.page import Line
     from hostrouting.config import HostRoutingConfig

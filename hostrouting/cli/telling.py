@@ -6,7 +6,7 @@ Here: the log line for each access and each change. Not here: what is accessed, 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import attrs
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from types import TracebackType
+
+    from typing_extensions import Self
 
     from hostrouting.backends.base import Answer, Change, Outcome, RouteBackend, Watch
     from hostrouting.fib import Flow

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import re
 import warnings
-from enum import StrEnum
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attrs
 
 from hostrouting.config.objects import Keys, Spot, items_read
-from hostrouting.config.values import devs, integer, one_of, switch, text_of
+from hostrouting.config.values import Word, devs, integer, one_of, switch, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -48,7 +47,7 @@ _OTHER_BRIDGES = ("docker0", "cbr0", "cni0", "br0", "virbr0")
 Network: TypeAlias = IPv4Network | IPv6Network
 
 
-class IfAzureVnetActive(StrEnum):
+class IfAzureVnetActive(Word):
     """What to do if the CNI configuration says that azure-vnet still manages this node's pods."""
 
     FAIL = "fail"
@@ -56,7 +55,7 @@ class IfAzureVnetActive(StrEnum):
     IGNORE = "ignore"
 
 
-class EbtablesChoice(StrEnum):
+class EbtablesChoice(Word):
     """The ebtables that the rules are read from."""
 
     AUTO = "auto"

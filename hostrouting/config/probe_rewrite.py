@@ -7,14 +7,13 @@ what is done on the host, and the check whether an address belongs to the host, 
 from __future__ import annotations
 
 import re
-from enum import StrEnum
 from ipaddress import AddressValueError, IPv4Address, IPv6Address, IPv6Network
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from hostrouting.config.objects import Faulty, Keys, Spot, items
-from hostrouting.config.values import device_name, integer, one_of, switch, text_of
+from hostrouting.config.values import Word, device_name, integer, one_of, switch, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -50,7 +49,7 @@ _URL = re.compile(r"http://(?:\[([0-9A-Fa-f:.]+)\]|([0-9.]+))(?::([0-9]{1,5}))?(
 _LONGEST, _MOST_RETRIES = 60, 100
 
 
-class ProbeCondition(StrEnum):
+class ProbeCondition(Word):
     """The condition for rewriting probes if the section is enabled."""
 
     ALWAYS = "always"
@@ -60,7 +59,7 @@ class ProbeCondition(StrEnum):
     """When the instance metadata service says that the host has IPv6."""
 
 
-class OnUnknown(StrEnum):
+class OnUnknown(Word):
     """What to do if the instance metadata service gives no usable answer."""
 
     FAIL = "fail"

@@ -10,7 +10,7 @@ import contextlib
 import os
 from collections.abc import Iterable, Mapping
 from ipaddress import IPv4Address, IPv4Network  # noqa: TC003  attrs.resolve_types needs them at run time
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -19,6 +19,9 @@ from hostrouting.config.azure_vnet import AZURE_VNET_CLEANUP, AzureVnetCleanupCo
 from hostrouting.config.objects import Faulty, Keys, Spot, items
 from hostrouting.config.probe_rewrite import PROBE_REWRITE, ProbeRewriteConfig
 from hostrouting.route_protocol import OURS
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = ["HostRoutingConfig", "RouteOverlapConfig", "StaticRoute", "StaticRoutesConfig", "needs_config"]
 

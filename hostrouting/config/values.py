@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
+from enum import Enum
 from ipaddress import AddressValueError, IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from typing import TYPE_CHECKING, TypeVar
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = [
     "DEFAULT_ALLOWED_DEVS",
     "Mode",
+    "Word",
     "cidrs",
     "destination",
     "dev",
@@ -83,10 +84,16 @@ _PROTOCOLS_IN_USE = (
 )
 
 
-E = TypeVar("E", bound=StrEnum)
+E = TypeVar("E", bound="Word")
 
 
-class Mode(StrEnum):
+class Word(str, Enum):
+    """A word out of a fixed few. In text it is the word itself, as with StrEnum, which Python 3.10 does not have."""
+
+    __str__ = str.__str__
+
+
+class Mode(Word):
     """What to do about an overlap: WARN logs it and passes; STRICT fails and keeps the machine from starting."""
 
     WARN = "WARN"

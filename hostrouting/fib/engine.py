@@ -7,7 +7,7 @@ here: how a rule or a table is read (`rules`, `tables`).
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from ipaddress import IPv4Network, IPv6Network
-from typing import NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple
 
 from hostrouting.door import require
 from hostrouting.fib.answer import Cell, Contest, Decision, Kind, Variant
@@ -32,6 +32,9 @@ from hostrouting.model import (
     as_prefix,
 )
 from hostrouting.reserved import MULTICAST
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = ["Fib"]
 
@@ -79,7 +82,7 @@ class Fib:
         """Whether the IPv4 tables local and main are merged, as given or as far as the rules show."""
         return self._tables.merged
 
-    def with_routes(self, added: Iterable[Route] = (), *, without: Iterable[Route] = ()) -> Self:
+    def with_routes(self, added: Iterable[Route] = (), *, without: Iterable[Route] = ()) -> "Self":
         """The same host with other routes, as in `Snapshot.with_routes`; a given `merged` is kept."""
         return type(self)(self.snapshot.with_routes(added, without=without), merged=self._merged)
 

@@ -7,11 +7,14 @@ and the order of rules (`rules`).
 from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 from ipaddress import IPv4Address
-from typing import NamedTuple, Self, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import attrs
 
 from hostrouting.model import IP, IPV4, SELECTORS, TO, Rule, as_ip, tos_bits
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = ["ANY", "PLAIN", "Ask", "Flow", "Words", "asks_of", "has_tos", "tos_ask"]
 
@@ -99,13 +102,13 @@ class Ask(NamedTuple):
         number = known.get(self.name)
         return None if number is None else self.allows(number)
 
-    def implies(self, other: Self) -> bool:
+    def implies(self, other: "Self") -> bool:
         """Whether yes to this implies yes to the other question about the same field."""
         if self.mask is None or other.mask is None:
             return other.low <= self.low and self.high <= other.high
         return not other.mask & ~self.mask and other.allows(self.low)
 
-    def joined(self, other: Self) -> Self | None:
+    def joined(self, other: "Self") -> "Self | None":
         """Both questions as one; None if both cannot be true."""
         if self.mask is None or other.mask is None:
             low, high = max(self.low, other.low), min(self.high, other.high)

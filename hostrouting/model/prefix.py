@@ -6,9 +6,12 @@ Here: the arithmetic of one address space. Not here: anything about routes.
 from collections.abc import Iterator
 from functools import total_ordering
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
-from typing import Self, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = ["IP", "IPV4", "IPV6", "Prefix", "as_ip", "as_prefix", "extent", "ip_at", "prefixes_between", "width_of"]
 
@@ -73,19 +76,19 @@ class Prefix:
         return (self.family, self.network, self.length) < (other.family, other.network, other.length)
 
     @classmethod
-    def parse(cls, text: str) -> Self:
+    def parse(cls, text: str) -> "Self":
         """Read `10.0.0.0/8`, `fd00::/8`, or a single address (with its full length). Host bits raise ValueError."""
         return cls.of(ip_network(text))
 
     @classmethod
-    def of(cls, value: IPv4Network | IPv6Network | IP) -> Self:
+    def of(cls, value: IPv4Network | IPv6Network | IP) -> "Self":
         """The same block, from an `ipaddress` network or a single address."""
         if isinstance(value, IPv4Address | IPv6Address):
             return cls(value.version, int(as_ip(value)), value.max_prefixlen)
         return cls(value.version, int(as_ip(value.network_address)), value.prefixlen)
 
     @classmethod
-    def around(cls, family: int, number: int, length: int) -> Self:
+    def around(cls, family: int, number: int, length: int) -> "Self":
         """The block of this length that contains the address `number`."""
         host = _WIDTH[family] - length
         return cls(family, number >> host << host, length)
@@ -112,7 +115,7 @@ class Prefix:
             inner.family == self.family and inner.length >= self.length and self.network <= inner.network <= self.last
         )
 
-    def halves(self) -> tuple[Self, Self]:
+    def halves(self) -> "tuple[Self, Self]":
         """The two halves of this block, each one bit longer. A single address raises ValueError."""
         half = 1 << (_WIDTH[self.family] - self.length - 1) if self.length < _WIDTH[self.family] else 0
         if not half:

@@ -3,12 +3,15 @@
 Here: one route as the kernel lists it. Not here: which of several routes wins.
 """
 
-from typing import Literal, Self, TypeAlias, get_args
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 import attrs
 
 from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix, as_ip
 from hostrouting.route_protocol import OURS
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = [
     "DEFAULT_METRIC",
@@ -153,7 +156,7 @@ class Route:
         protocol: int = 0,
         type: RouteType = "unicast",  # noqa: A002  the kernel's name, and the field's
         scope: int | None = None,
-    ) -> Self:
+    ) -> "Self":
         """An ordinary route from text: with one device or none. Without a gateway its scope is link."""
         hop = None if gateway is None else as_ip(gateway)
         # Only IPv4 routes have different scopes; the scope of IPv6 routes is always global.

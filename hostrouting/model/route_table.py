@@ -15,12 +15,15 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cached_property, partial
 from itertools import chain, compress, groupby
 from operator import attrgetter
-from typing import NamedTuple, Self, TypeAlias, overload
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, overload
 
 import attrs
 
 from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import Route
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = ["Column", "RouteEdits", "RouteTable", "Shapes", "routes_like", "shape_of"]
 
@@ -125,7 +128,7 @@ class RouteTable(Sequence[Route]):
         self._routes_likes: dict[int, Callable[[Prefix], Route]] = {}
 
     @classmethod
-    def of(cls, routes: Iterable[Route]) -> Self:
+    def of(cls, routes: Iterable[Route]) -> "Self":
         """A table of these routes; a RouteTable is returned unchanged."""
         if isinstance(routes, cls):
             return routes

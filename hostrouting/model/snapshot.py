@@ -5,7 +5,7 @@ JSON form (`snapshot_json`), or how the kernel uses it (fib).
 """
 
 from collections.abc import Iterable
-from typing import Self
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -13,6 +13,9 @@ from hostrouting.model.link import Address, Link
 from hostrouting.model.route import Route
 from hostrouting.model.route_table import RouteEdits, RouteTable
 from hostrouting.model.rule import Rule
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = ["Snapshot"]
 
@@ -40,7 +43,7 @@ class Snapshot:
         """The device with this name; None if there is none."""
         return next((link for link in self.links if link.name == name), None)
 
-    def with_routes(self, added: Iterable[Route] = (), *, without: Iterable[Route] = ()) -> Self:
+    def with_routes(self, added: Iterable[Route] = (), *, without: Iterable[Route] = ()) -> "Self":
         """The same host without some routes (of equal ones, without the first) and with others added at the end."""
         gone = tuple(without)
         edits = RouteEdits(self.routes, about=gone)
@@ -50,7 +53,7 @@ class Snapshot:
             edits.put(route)
         return attrs.evolve(self, routes=edits.table())
 
-    def with_replaced(self, old: Route, new: Route) -> Self:
+    def with_replaced(self, old: Route, new: Route) -> "Self":
         """The same host with one route in place of another, as after the kernel's REPLACE."""
         edits = RouteEdits(self.routes, about=[old])
         edits.change(old, new)
@@ -63,7 +66,7 @@ class Snapshot:
         return to_json(self, indent=indent)
 
     @classmethod
-    def from_json(cls, text: str) -> Self:
+    def from_json(cls, text: str) -> "Self":
         """Read the output of `to_json`; anything else raises a SnapshotError that names the path."""
         from hostrouting.model.snapshot_json import from_json  # noqa: PLC0415  json is imported on first use
 

@@ -68,13 +68,13 @@ class KernelLinkLayer:
         library = _pyroute2()
 
         async def speak() -> T:
-            async with asyncio.timeout(self._timeout), library.AsyncIPRoute(ext_ack=True, strict_check=True) as wire:
+            async with library.AsyncIPRoute(ext_ack=True, strict_check=True) as wire:
                 return await work(wire)
 
         try:
             with ThreadPoolExecutor(1) as pool:  # a thread begins in the namespace of the one that starts it
-                return pool.submit(lambda: asyncio.run(speak())).result()
-        except TimeoutError as error:
+                return pool.submit(lambda: asyncio.run(asyncio.wait_for(speak(), self._timeout))).result()
+        except (TimeoutError, asyncio.TimeoutError) as error:  # one class since Python 3.11
             raise refusal.timed_out(what, self._timeout) from error
         except library.NetlinkError as error:
             raise refusal.refused(what, error.code, error.args[1] if len(error.args) > 1 else "") from error

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from contextlib import suppress
 from ipaddress import IPv6Address
-from typing import Self
+from typing import TYPE_CHECKING
 
 import attrs
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = ["NotedRoute", "Record"]
 

@@ -164,7 +164,7 @@ class CleanStaleAzureVnet:
         host, boot = self._origin()
         if approved.boot == boot:
             return
-        theirs, ours = approved.host or "a host that it does not name", host or "this host"
+        theirs, ours = approved.host or "an unnamed host", host or "this host"
         if theirs == ours:
             told = f"it was made before {ours} last booted, and rules, neighbours and routes have changed since"
         else:
@@ -177,7 +177,7 @@ class CleanStaleAzureVnet:
         return (read(at(_HOST_NAME)) or "").strip(), (read(at(_BOOT_ID)) or "").strip()
 
     def _look(self, settings: AzureVnetCleanupConfig, edges: _Edges) -> CleanupPlan:
-        """What is stale now. Live pods are read last: otherwise the rules of a pod that has just started seem stale."""
+        """What is stale now. Live pods are read last: otherwise the rules of a pod that has just started would seem stale."""
         saved, missing = SavedRules(), None
         if settings.what.ebtables:
             try:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import errno
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import attrs
 
@@ -22,6 +22,8 @@ from hostrouting.tasks.results import Preview
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from typing_extensions import Self
 
     from hostrouting.config import HostRoutingConfig
     from hostrouting.gate import Part
@@ -45,7 +47,7 @@ def valid_wait(instance: object, _attribute: object, value: Any) -> None:
 
 @contextmanager
 def locked(host: Host, ctx: phases.Context, parts: Sequence[Part]) -> Iterator[Host]:
-    """Lock the host. If that fails on a running host, install the gate all the same, then raise the error."""
+    """Lock the host. If that fails on a running host, still install the gate, then raise the error."""
     with ExitStack() as stack:
         try:
             inside = stack.enter_context(host.locked(ctx))

@@ -18,6 +18,7 @@ from hostrouting.tasks.boot import HostTask, locked, preview, valid_wait
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.tasks.probe_rewrite import RewriteProbeSource
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
+from phases.python310 import ExceptionGroup
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from contextlib import contextmanager
 from ipaddress import IPv6Network
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
@@ -41,6 +41,8 @@ from hostrouting.tasks.results import Preview, ProbeResult, Standing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from typing_extensions import Self
 
     import phases
     from hostrouting.backends.base import RouteBackend
@@ -318,7 +320,7 @@ class RewriteProbeSource(HostTask[ProbeResult]):
             raise error
         if self._condition(snapshot) is None:
             devs = " or ".join(self._settings.interfaces)
-            told = "probes are rewritten all the same, because the rules match nothing if there is no IPv6"
+            told = "probes are rewritten anyway, because the rules match nothing if there is no IPv6"
             ctx.log.warning("the IPv6 addresses of %s are still tentative after %g s; %s", devs, self.wait, told)
         return self._change(ctx, nft, backend, snapshot, up=up)
 

@@ -6,7 +6,7 @@ Here: the doubles of the edges in `hostrouting.system`. Not here: the fake kerne
 from __future__ import annotations
 
 import fnmatch
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -26,6 +26,8 @@ from hostrouting.testing.units import UNIT_FOLDERS, shown, texts_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from typing_extensions import Self, Unpack
 
     from hostrouting.backends.base import Answer, Change, Outcome, RouteBackend, Watch
     from hostrouting.ebtables import Ebtables
@@ -160,7 +162,7 @@ class FakeManager:
     states: dict[str, UnitState] = attrs.field(factory=dict)
     properties: dict[str, dict[str, str]] = attrs.field(factory=dict)
     """Of units, what `show` says of them."""
-    asked: list[tuple[tuple[str, ...], *tuple[str, ...]]] = attrs.field(factory=list)
+    asked: list[tuple[tuple[str, ...], Unpack[tuple[str, ...]]]] = attrs.field(factory=list)
     """What `show` was asked: the names of properties, and then units."""
     files: FakeFiles | None = None
     """The files of the host, whose units it has read at its start and at every reload."""

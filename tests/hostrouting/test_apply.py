@@ -19,6 +19,7 @@ from hostrouting.model import OURS, NextHop, Prefix, Route, Snapshot, as_ip
 from hostrouting.plan import RoutePlan, plan_routes
 from hostrouting.testing import Faults, MemoryBackend, h200, plain_vm
 from hostrouting.uplink import DesiredRoute
+from tests.support.notes import notes_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -192,7 +193,7 @@ def test_stopped_at_any_step(routes: list[Route], wanted: list[DesiredRoute], nt
     else:
         assert isinstance(stopped, phases.Cancelled)
         assert as_taken(routes_of(kernel)) == as_taken(routes_of(before))
-        [note] = stopped.__notes__
+        [note] = notes_of(stopped)
         assert note.startswith(AS_BEFORE)
 
 
@@ -336,7 +337,7 @@ def test_words_of_a_conflict() -> None:
         apply_plan(plan, kernel, before=before)
     assert str(caught.value) == (
         "172.16.0.0/16: its key is held by [172.16.0.0/16 dev ib0 proto kernel scope link src 172.16.1.10], which is "
-        "not ours: in its place write 172.16.0.0/17 and 172.16.128.0/17, which win without touching it"
+        "not ours: instead, configure 172.16.0.0/17 and 172.16.128.0/17, which take precedence"
     )
     assert kernel.snapshot() == before
 

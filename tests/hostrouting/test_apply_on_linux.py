@@ -19,6 +19,7 @@ from hostrouting.plan import plan_routes
 from hostrouting.uplink import DesiredRoute
 from tests.support.commands import furnish
 from tests.support.namespace import Namespace, private_namespace
+from tests.support.notes import notes_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -118,18 +119,18 @@ def test_broken_off_anywhere(backend: NetlinkBackend, data: st.DataObject) -> No
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Channel, "receive", broken)
-        notes = notes_of(lambda: apply_plan(plan, backend, before=before))
+        notes = notes_of_interrupted(lambda: apply_plan(plan, backend, before=before))
     assert table(backend.snapshot()) == table(before if notes else plan.apply_to(before))
     assert all(note.startswith(AS_BEFORE) for note in notes)
     assert set(ELSEWHERE) <= set(backend.snapshot(family=4, protocol=FOREIGN).routes)
 
 
-def notes_of(work: Callable[[], object]) -> list[str]:
+def notes_of_interrupted(work: Callable[[], object]) -> list[str]:
     """The notes of the KeyboardInterrupt with which the work ends; none if it does not."""
     try:
         work()
     except KeyboardInterrupt as stopped:
-        return stopped.__notes__
+        return notes_of(stopped)
     return []
 
 
@@ -193,7 +194,7 @@ def test_on_a_host_that_never_rests(
     with pytest.raises(KeyboardInterrupt) as caught:
         apply_plan(plan.inverse(), backend, before=before, check=stop)
     assert looks == [1, 0]
-    assert caught.value.__notes__ == [AS_BEFORE]
+    assert notes_of(caught.value) == [AS_BEFORE]
     assert [str(it.prefix) for it in backend.snapshot(prefixes=KEYS).routes] == ["20.0.0.0/16"]
 
 

@@ -6,10 +6,11 @@ import json
 import subprocess
 import sys
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
-from typing import Any, assert_type
+from typing import Any
 
 import attrs
 import pytest
+from typing_extensions import assert_type
 
 import hostrouting.config
 from hostrouting.config import (

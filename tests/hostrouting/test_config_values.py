@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from fnmatch import fnmatchcase
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6Network
@@ -18,6 +19,7 @@ from hostrouting.config import (
     RouteOverlapConfig,
     StaticRoute,
 )
+from hostrouting.config.values import Word
 from hostrouting.errors import ConfigError
 from tests.strategies_config import near_texts
 
@@ -33,6 +35,18 @@ LOOK = "write the name as `ip link` shows it"
 ITS_NETWORK = "or its network, such as"
 LETTERS = f"is not a device name: use only letters, digits, '_', '.' and '-'; {LOOK}"
 OURS = "write an integer from 200 to 254, which no known program uses, such as 213"
+
+
+WORDS = [word for kind in Word.__subclasses__() for word in kind]
+
+
+@pytest.mark.parametrize("word", WORDS, ids=repr)
+def test_word_in_text(word: Word) -> None:
+    """On every version of Python, a word of the configuration in a text or in JSON is the word itself."""
+    text = word.value
+    assert (str(word), f"{word}", f"{word:>9}", json.dumps(word)) == (text, text, f"{text:>9}", f'"{text}"')
+    assert (word == text, type(word)(text)) == (True, word)
+    assert repr(word) == f"<{type(word).__name__}.{word.name}: {text!r}>"
 
 
 def message_of_route(**fields: Any) -> str:

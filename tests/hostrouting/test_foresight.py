@@ -114,18 +114,18 @@ IB1 = Address(ip=as_ip("172.16.2.11"), length=16, dev="ib1")
 @pytest.mark.parametrize(
     ("addresses", "wish", "end"),
     [
-        ([IB0], {}, "in its place write 172.16.0.0/17 and 172.16.128.0/17, which win without touching it"),
+        ([IB0], {}, "instead, configure 172.16.0.0/17 and 172.16.128.0/17, which take precedence"),
         ([IB0], {"metric": 5}, ""),
         ([attrs.evolve(IB0, prefix_route=False)], {}, ""),
         (
             [attrs.evolve(IB0, metric=5)],
             {"metric": 5},
-            "in its place write one with metric 0, which wins without touching it",
+            "instead, configure one with metric 0, which takes precedence",
         ),
         (
             [attrs.evolve(IB0, metric=5), IB1],
             {"metric": 5},
-            "in its place write 172.16.0.0/17 and 172.16.128.0/17, which win without touching it",
+            "instead, configure 172.16.0.0/17 and 172.16.128.0/17, which take precedence",
         ),
         (
             [IB0, attrs.evolve(IB1, length=17)],

@@ -16,6 +16,7 @@ from hostrouting.gate import Changed, Gate, Part
 from hostrouting.render import GateStep, parse_gate_steps, render_gate_steps
 from hostrouting.tasks import Configure
 from hostrouting.testing import FakeFiles, FakeHost, FakeManager, MemoryBackend, h200
+from phases.python310 import ExceptionGroup
 from phases.testing import FakeClock
 from tests.support.mishaps import Killed, Mishaps, busy, full, killed, mishap_host
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, config

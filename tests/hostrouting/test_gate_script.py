@@ -175,7 +175,7 @@ class TestSteps:
         place.put([step("60 wants a")], {"a": body})
         done = place.run()
         assert done.returncode == 0
-        assert "<4>host-routing-gate: a.sh failed; the machine starts all the same" in done.stderr
+        assert "<4>host-routing-gate: a.sh failed; the machine starts anyway" in done.stderr
 
     def test_a_wanted_script_that_hangs(self, place: Place) -> None:
         """A wanted script that does not end lets the machine start, too, after its patience."""

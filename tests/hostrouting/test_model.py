@@ -4,12 +4,13 @@ import json
 import time
 from collections.abc import Callable
 from ipaddress import IPv4Address, ip_address, ip_network, summarize_address_range
-from typing import Any, assert_type
+from typing import Any
 
 import attrs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from typing_extensions import assert_type
 
 from hostrouting.errors import HostRoutingError, SnapshotError
 from hostrouting.model import (

@@ -161,14 +161,14 @@ class TestWhatAnOperatorReads:
         assert str(step) == (
             "! 172.16.0.0/16 via 10.0.0.1 dev eth0 proto hostrouting    # conflict: its key is held by "
             "[172.16.0.0/16 dev ib0 proto kernel scope link src 172.16.1.10], which is not ours: "
-            "in its place write 172.16.0.0/17 and 172.16.128.0/17, which win without touching it"
+            "instead, configure 172.16.0.0/17 and 172.16.128.0/17, which take precedence"
         )
 
     @pytest.mark.parametrize(
         ("metric", "remedy"),
         [
             (0, "it has to be deleted first: no prefix can be longer, and no metric better"),
-            (5, "in its place write one with metric 0, which wins without touching it"),
+            (5, "instead, configure one with metric 0, which takes precedence"),
         ],
     )
     def test_conflict_with_a_host_route(self, metric: int, remedy: str) -> None:
@@ -184,7 +184,7 @@ class TestWhatAnOperatorReads:
         assert step.reason.endswith("that are free (172.16.0.0/17 and 172.16.128.0/17 are not both free)")
         behind = Route.to("10.1.0.0/16", dev="ib0", protocol=3, metric=100)
         (step,) = plan_routes([want("10.1.0.0/16", metric=100)], plain().with_routes([behind])).conflicts
-        assert step.reason.endswith("in its place write one with metric 0, which wins without touching it")
+        assert step.reason.endswith("instead, configure one with metric 0, which takes precedence")
 
     def test_a_keep_that_never_wins(self) -> None:
         """A route of ours that is there behind a better metric is kept, and that it never wins is said."""

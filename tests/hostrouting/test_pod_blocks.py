@@ -117,4 +117,4 @@ def test_overriding_another_one_is_a_cost() -> None:
     report, repair, _ = examined(refuse("172.16.4.0/24", kind="prohibit"))
     assert [finding.kind for finding in report.findings] == ["prohibit"]
     (note,) = notes_lines(report, repair)
-    assert note.startswith("the repair overrides [prohibit 172.16.4.0/24 proto static], which somebody may have put")
+    assert note.startswith("the repair overrides [prohibit 172.16.4.0/24 proto static], which may be there")

@@ -352,8 +352,8 @@ class TestCondition:
         assert done.returncode == 0
         assert node.listing()
         assert done.stderr == (
-            "<4>probe-rewrite: the IPv6 addresses of eth0 are still tentative after 0 s; probes are rewritten all the "
-            "same, because the rules match nothing if there is no IPv6\n"
+            "<4>probe-rewrite: the IPv6 addresses of eth0 are still tentative after 0 s; probes are rewritten "
+            "anyway, because the rules match nothing if there is no IPv6\n"
         )
 
     def test_a_link_that_is_missing(self, node: Node) -> None:

@@ -41,7 +41,7 @@ class TestMeanwhile:
             tools["ip"] = 'ip "$@"; exit 7'
         ran = Ran(namespace, HALVES, tmp_path, tools=tools)
         assert (ran.status, ours(namespace)) == (1, [])
-        assert "<3>static-routes: what is there cannot be told" in ran.said
+        assert "<3>static-routes: cannot read the routes" in ran.said
 
     def test_somebody_else_is_faster(self, namespace: Namespace, tmp_path: Path) -> None:
         """Where somebody makes the wanted route in the meantime, all is well: what is there counts, not who did it."""
@@ -69,7 +69,9 @@ class TestMeanwhile:
         ran = Ran(namespace, HALVES, tmp_path, tools={"ip": undone})
         assert (ran.status, ours(namespace)) == (1, [])
         (line,) = ran.lines
-        assert line.startswith("<3>static-routes: something else keeps changing these routes: route add 172.16.0.0/17 ")
+        assert line.startswith(
+            "<3>static-routes: another program keeps changing these routes: route add 172.16.0.0/17 "
+        )
 
     @pytest.mark.parametrize("command", ["replace", "append"])
     def test_somebody_takes_the_place(self, namespace: Namespace, tmp_path: Path, command: str) -> None:
@@ -96,7 +98,7 @@ class TestMeanwhile:
         said = run.communicate(timeout=20)[1]
         assert run.returncode == 128 + signal.SIGTERM
         assert said.splitlines() == [
-            "<3>static-routes: told to stop before all of it was done",
+            "<3>static-routes: stopped before all routes were installed",
             "<3>static-routes: 172.16.0.0/17: waiting for an IPv4 default route",
         ]
 
@@ -109,7 +111,7 @@ class TestMeanwhile:
         body = f"{stop}; exit 3" if when == "before" else f'ip "$@"; {stop}; exit 3'
         ran = Ran(namespace, HALVES, tmp_path, tools={"ip": f'[[ "$*" == "-4 -batch"* ]] || exec ip "$@"\n{body}'})
         assert (ran.status, namespace.ip("route", "show").stdout) == (143, before)
-        assert ran.lines == ["<3>static-routes: told to stop before all of it was done"]
+        assert ran.lines == ["<3>static-routes: stopped before all routes were installed"]
 
     @pytest.mark.parametrize("wait", [0, 20])
     def test_an_ip_that_hangs(self, namespace: Namespace, tmp_path: Path, wait: int) -> None:
@@ -126,13 +128,13 @@ class TestMeanwhile:
         os.killpg(run.pid, signal.SIGTERM)
         said = run.communicate(timeout=20)[1]
         assert run.returncode == 128 + signal.SIGTERM
-        assert "<3>static-routes: told to stop before all of it was done" in said
+        assert "<3>static-routes: stopped before all routes were installed" in said
 
     def test_an_ip_that_fails(self, namespace: Namespace, tmp_path: Path) -> None:
         """Where `ip` cannot read what is there, it is said in its words, and nothing is written."""
         tools = {"ip": '[[ "$*" == "-4 -batch"* ]] && exec ip "$@"\necho "Cannot open netlink socket" >&2; exit 1'}
         ran = Ran(namespace, HALVES, tmp_path, tools=tools)
-        assert ran.lines == ["<3>static-routes: what is there cannot be told: ip failed: Cannot open netlink socket"]
+        assert ran.lines == ["<3>static-routes: cannot read the routes: ip failed: Cannot open netlink socket"]
         assert (ran.status, ours(namespace)) == (1, [])
 
     def test_order_is_given_back(self, namespace: Namespace, tmp_path: Path) -> None:

@@ -249,7 +249,7 @@ class TestOneHost:
         wanted = [*HALVES, StaticRoute("10.9.0.0/16"), StaticRoute("172.16.0.0/17", metric=4_000_000_000)]
         lines = [
             f"{text}: its key is held by [{holder}], which is not ours: "
-            f"in its place write {halves}, which win without touching it"
+            f"instead, configure {halves}, which take precedence"
             for text, holder, halves in (
                 ("10.9.0.0/16", "10.9.0.0/16 dev ib0 scope link", "10.9.0.0/17 and 10.9.128.0/17"),
                 (

@@ -73,7 +73,7 @@ def test_no_route_line() -> None:
     ("kind", "words"),
     [
         ("unreachable", "UNREACHABLE: {} is unreachable [unreachable 172.16.0.0/16 proto static]"),
-        ("blackhole", "BLACKHOLE: {} vanishes in a blackhole [blackhole 172.16.0.0/16 proto static]"),
+        ("blackhole", "BLACKHOLE: {} is dropped by a blackhole [blackhole 172.16.0.0/16 proto static]"),
         ("prohibit", "PROHIBIT: {} is refused [prohibit 172.16.0.0/16 proto static]"),
     ],
 )

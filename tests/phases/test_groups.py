@@ -11,7 +11,9 @@ import pytest
 
 import phases
 from phases import Context, Status
+from phases.python310 import BaseExceptionGroup
 from phases.testing import FakeClock, RecordingObserver, StubTask
+from tests.support.notes import notes_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -124,7 +126,7 @@ def test_stray_in_a_thread(stray: BaseException) -> None:
     with pytest.raises(type(stray)) as caught:
         phases.execute(group, ctx)
     assert caught.value is stray
-    assert stray.__notes__ == ["also failed, in prepare: fails failed: OSError: full (in prepare/fails)"]
+    assert notes_of(stray) == ["also failed, in prepare: fails failed: OSError: full (in prepare/fails)"]
     assert dict(seen.finished)["prepare/waits"] is Status.CANCELLED
     assert len(seen.finished) == 4
 

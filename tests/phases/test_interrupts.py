@@ -6,7 +6,7 @@ import itertools
 import signal
 import sys
 import threading
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -17,6 +17,8 @@ from phases.testing import RecordingObserver, StubTask
 
 if TYPE_CHECKING:
     from types import FrameType
+
+    from typing_extensions import Self
 
 
 def interrupt() -> None:
@@ -212,7 +214,7 @@ class _AtLine:
         if event == "line":
             self.left -= 1
             if not self.left:
-                self.place = f"{frame.f_code.co_qualname}, line {frame.f_lineno}"
+                self.place = f"{frame.f_code.co_name}, line {frame.f_lineno}"
                 interrupt()
         return self._trace
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 def test_hours_pass_at_once() -> None:
     """Sleeping a day on the fake clock takes no time, and the clock then shows a day later."""
-    clock = FakeClock(start=datetime(2026, 3, 1, tzinfo=UTC))
+    clock = FakeClock(start=datetime(2026, 3, 1, tzinfo=timezone.utc))
     phases.execute(StubTask("a", seconds=86_400), Context(clock=clock))
     assert clock.now() == 86_400
-    assert clock.utc() == datetime(2026, 3, 2, tzinfo=UTC)
+    assert clock.utc() == datetime(2026, 3, 2, tzinfo=timezone.utc)
 
 
 @given(st.lists(st.lists(st.floats(0, 1e6), max_size=4), max_size=5))

@@ -8,6 +8,7 @@ import pytest
 import phases
 from phases import Context, Status
 from phases.testing import FakeClock, RecordingObserver, StubTask
+from tests.support.notes import notes_of
 
 
 @attrs.frozen
@@ -135,7 +136,7 @@ def test_cancelled_half_way() -> None:
         phases.undo(tree, ctx)
     assert log == ["serial/c"]
     assert seen.skipped == ["serial/b", "serial/a"]
-    assert caught.value.__notes__ == ["before that: c failed: OSError: busy (in serial/c)"]
+    assert notes_of(caught.value) == ["before that: c failed: OSError: busy (in serial/c)"]
 
 
 def test_inside_a_running_task() -> None:

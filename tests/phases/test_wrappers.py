@@ -7,6 +7,7 @@ import pytest
 import phases
 from phases import Context, Status
 from phases.testing import FakeClock, RecordingObserver, StubTask
+from tests.support.notes import notes_of
 
 
 def recorded(*, deadline: float | None = None) -> tuple[Context, RecordingObserver]:
@@ -111,7 +112,7 @@ def test_no_wait_that_cannot_help() -> None:
     task = phases.deadline(phases.retry(StubTask("a", always=OSError("refused")), delay=60, longest=60), 10)
     with pytest.raises(phases.TaskFailed, match="OSError: refused") as caught:
         phases.execute(task, ctx)
-    assert caught.value.error.__notes__ == ["attempt 1 of 3; the deadline comes before the next attempt"]
+    assert notes_of(caught.value.error) == ["attempt 1 of 3; the deadline comes before the next attempt"]
     assert seen.report.duration == 0
 
 
@@ -213,7 +214,7 @@ def test_predicate_that_raises() -> None:
     task = StubTask("a", always=OSError("disk full"))
     with pytest.raises(phases.TaskFailed, match="OSError: disk full") as caught:
         phases.execute(phases.retry(task, on=lambda error: error.wizardry), recorded()[0])  # type: ignore[attr-defined]  # the mistake
-    assert "the predicate of retry raised AttributeError" in caught.value.error.__notes__[0]
+    assert "the predicate of retry raised AttributeError" in notes_of(caught.value.error)[0]
     assert task.calls == 1
 
 

@@ -5,9 +5,8 @@ A line with a type: ignore is one that must be refused; mypy --strict complains 
 
 from __future__ import annotations
 
-from typing import assert_type
-
 import attrs
+from typing_extensions import assert_type
 
 import phases
 from phases import Context, Task

@@ -379,7 +379,7 @@ class RawKernel:
         pathless = ROUTE_TYPES[kind] in {"blackhole", "unreachable", "prohibit", "throw"}
         metrics = read_attributes(attributes[8]) if 8 in attributes else {}
         return Route(
-            Prefix(family, int.from_bytes(attributes.get(1, memoryview(b"\0"))), length),
+            Prefix(family, int.from_bytes(attributes.get(1, memoryview(b"\0")), "big"), length),
             () if pathless else tuple(legs),
             table=read_number(attributes[15]) if 15 in attributes else table,
             metric=read_number(attributes[6]) if 6 in attributes else 0,

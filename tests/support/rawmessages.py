@@ -82,9 +82,9 @@ def _read_others(attributes: Attributes) -> list[tuple[str, str]]:
     """What is said by attributes that few rules have."""
     found = []
     if 12 in attributes:
-        found.append(("tun_id", str(int.from_bytes(attributes[12]))))
+        found.append(("tun_id", str(int.from_bytes(attributes[12], "big"))))
     if 26 in attributes:
-        found.append(("flowlabel", "/".join(f"{int.from_bytes(attributes[kind]):#x}" for kind in (26, 27))))
+        found.append(("flowlabel", "/".join(f"{int.from_bytes(attributes[kind], 'big'):#x}" for kind in (26, 27))))
     for name, ports, kind in (("sport", 23, 28), ("dport", 24, 29)):
         mask = struct.unpack("=H", attributes[kind])[0] if kind in attributes else 0xFFFF
         found += [(name, f"{struct.unpack_from('=H', attributes[ports])[0]:#x}/{mask:#x}")] if mask != 0xFFFF else []
@@ -97,7 +97,7 @@ def read_rule(body: memoryview) -> Rule:
     family, attributes = FAMILY[number], read_attributes(body[12:])
 
     def block(kind: int, length: int) -> Prefix | None:
-        return Prefix(family, int.from_bytes(attributes[kind]), length) if kind in attributes else None
+        return Prefix(family, int.from_bytes(attributes[kind], "big"), length) if kind in attributes else None
 
     def pair(kind: int, form: str) -> tuple[int, int] | None:
         return struct.unpack(form, attributes[kind]) if kind in attributes else None
@@ -183,4 +183,4 @@ def read_number(value: memoryview) -> int:
 
 def read_ip(family: int, value: memoryview) -> IP:
     """The address that an attribute is."""
-    return ip_at(family, int.from_bytes(value))
+    return ip_at(family, int.from_bytes(value, "big"))

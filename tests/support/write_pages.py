@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import functools
 import sys
-import tomllib
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,11 @@ from hostrouting.cli.commands import COMMANDS
 from hostrouting.cli.failure import code_of
 from tests.support.pages import ROOT
 from tests.support.sentences import Sentence, sentences
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

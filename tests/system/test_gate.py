@@ -108,7 +108,7 @@ def test_routes_that_cannot_be_installed_block(mode: Mode | None) -> None:
         assert (
             "172.16.0.0/16: its key is held by [172.16.0.0/16 dev ib0 proto kernel scope link src 172.16.1.5]" in said
         )
-        assert "write 172.16.0.0/17 and 172.16.128.0/17, which win without touching it" in said
+        assert "configure 172.16.0.0/17 and 172.16.128.0/17, which take precedence" in said
         assert "172.16.0.0/16 dev ib0 proto kernel" in system.must("ip", "route", "show", CIDR)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from ipaddress import ip_interface
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -26,6 +26,8 @@ from hostrouting.model import IPV4, IPV6, REFUSING, TABLE_LOCAL, TABLE_MAIN, Add
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
     from types import TracebackType
+
+    from typing_extensions import Self
 
     from hostrouting.backends.base import Verb
     from hostrouting.model import IP, Prefix, Route

@@ -6,13 +6,15 @@ Here: the watch, and the clock that it waits on. Not here: the changes themselve
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from hostrouting.errors import BackendError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
+
+    from typing_extensions import Self
 
     from phases import Clock
     from phases.clock import Event

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from hostrouting.backends.base import asked_addresses, asked_prefixes
 from hostrouting.backends.netlink import numbers as n
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Collection, Iterable, Sequence
     from types import TracebackType
+
+    from typing_extensions import Self
 
     from hostrouting.backends.base import Answer, Change, Outcome
     from hostrouting.fib import Flow

@@ -14,7 +14,7 @@ import threading
 import time
 from functools import cached_property
 from io import FileIO
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Iterator
     from types import TracebackType
+
+    from typing_extensions import Self
 
     from hostrouting.model import Route
     from phases import Clock

@@ -5,9 +5,9 @@ finished='' && trap '[[ $finished ]] || exit 1' EXIT # a script that was cut sho
 # The kernel decides: it is asked with `ip route get`. Its answer can change only where the prefix of a route or of a
 # rule starts, and right after one ends. So it is asked at these places, and each answer holds up to the next one.
 # Exit status: 0, or 1 when the machine must not start. The result is in the journal and in the state directory:
-# route-overlap.json, then route-overlap.ok or route-overlap.detected. A file that cannot be written changes no verdict.
+# route-overlap.json, then route-overlap.ok or route-overlap.detected. No file changes the verdict.
 
-# Data, and nothing else: no line of it is ever run.
+# Data only: no line of it is executed.
 configuration=(
 )
 
@@ -32,7 +32,7 @@ level=3 # of syslog: an error
 #include nap.sh
 
 say() { printf '<%s>check-route-overlap: %s\n' "$level" "$1" >&2; }
-complain() { level=4 say "$1: ${2##*: }${3:-}"; } # what failed, and the end of what the command said
+complain() { level=4 say "$1: ${2##*: }${3:-}"; } # what failed, and the last words of what the command said
 finish() {
   finished=1
   [[ $mode == WARN ]] && exit 0
@@ -41,7 +41,7 @@ finish() {
 
 # shellcheck disable=SC2016 # the text of a program
 program='
-# Addresses are hexadecimal text of one width, so that text order is address order in any awk.
+# Addresses are hexadecimal text of the same width, so comparing text compares addresses, in every awk.
 function hex(address,   part, i, text) {
   split(address, part, ".")
   for (i = 1; i <= 4; i++) text = text substr(DIGITS, int(part[i] / 16) + 1, 1) substr(DIGITS, part[i] % 16 + 1, 1)
@@ -52,7 +52,7 @@ function dotted(text,   i, address) {
   for (i = 1; i < 8; i += 2) address = address (i > 1 ? "." : "") digit(text, i) * 16 + digit(text, i + 1)
   return address
 }
-# The first address with the same first bits; with ones, the last.
+# The first address with the same leading bits; if `ones`, the last.
 function fill(text, bits, ones,   whole, size, value) {
   whole = int(bits / 4)
   if (whole == 8) return text
@@ -60,14 +60,13 @@ function fill(text, bits, ones,   whole, size, value) {
   value += (ones ? size - 1 : 0) - value % size
   return substr(substr(text, 1, whole) substr(DIGITS, value + 1, 1) (ones ? LAST : FIRST), 1, 8)
 }
-# The address one after it, or one before it with step -1; empty when there is none.
+# The next address, or with step -1 the one before; empty if there is no such address.
 function beside(text, step,   i, value) {
   for (i = 8; i; i--) {
     value = digit(text, i) + step
     text = substr(text, 1, i - 1) substr(DIGITS, (value + 16) % 16 + 1, 1) substr(text, i + 1)
     if (value >= 0 && value < 16) return text
   }
-  return ""
 }
 # Sets first, last and bits.
 function prefix(text,   part) {
@@ -86,9 +85,9 @@ BEGIN {
   POWER[0] = 1; POWER[1] = 2; POWER[2] = 4; POWER[3] = 8
   means["Network is unreachable"] = "no-route"; means["No route to host"] = "unreachable"
   means["Invalid argument"] = "blackhole"; means["Permission denied"] = "prohibit"
-  phrase["prohibit"] = "is refused"; phrase["blackhole"] = "vanishes in a blackhole"
+  phrase["prohibit"] = "is refused"; phrase["blackhole"] = "is dropped by a blackhole"
   phrase["unreachable"] = "is unreachable"
-  type_name[2] = "local"; type_name[3] = "broadcast"; type_name[4] = "anycast"; type_name[5] = "multicast"
+  type_name[3] = "broadcast"; type_name[4] = "anycast"; type_name[5] = "multicast"
   type_name[6] = "blackhole"; type_name[7] = "unreachable"; type_name[8] = "prohibit"
   table_name[255] = "local"; table_name[254] = "main"; table_name[253] = "default"
   MAIN = 254
@@ -98,8 +97,8 @@ BEGIN {
   for (i in word) takes[word[i]] = 1
 }
 
-# --- What is read: settings, then rules, routes, links and next hops as `ip` lists them.
-# Sets has, and the next hops. A device may have any word of these for a name, so words are read in pairs.
+# --- Input: the settings, then rules, routes, devices and nexthop objects as `ip` lists them.
+# Sets `has` and the next hops. A device name can be any of these words, so words are read in pairs.
 function read_words(line, at,   part, n, word) {
   split("", has); legs = alive = 0; n = split(line, part, " ")
   for (; at <= n; at++) {
@@ -131,9 +130,8 @@ $1 == "setting" && $2 == "cidr" {
 $1 == "setting" && $2 == "protocols" {
   for (i = 3; i <= NF; i++) { split($i, pair, "="); protocol_name[pair[1]] = pair[2] }
 }
-# A route of this type and protocol belongs to a pod block of this host: prefixes this long, with such a device.
+# Refusing routes of this type and protocol, of this prefix length or longer, are those of a CNI if it has this device.
 $1 == "setting" && $2 == "pods" { cni[++cnis] = $3 " " $4; cni_bits[cnis] = $5; cni_dev[cnis] = glob($6) }
-$1 == "setting" { next }
 $1 == "places" || $1 == "answers" { section = $1; next }
 section == "places" { place[++places] = $1; at[$1] = places; next }
 section == "answers" { read_answer(); next }
@@ -151,11 +149,10 @@ function is_allowed(dev,   i) {
 }
 function is_expected_address(address,   c) {
   for (c = 1; c <= cidrs; c++) if (cidr_first[c] <= address && address <= cidr_last[c]) return 1
-  return 0
 }
 function mark(address) { if (is_expected_address(address)) wanted[address] = 1 }
 
-# Plain packets of this host meet the rules that select nothing, up to the first one that refuses them.
+# A plain packet of this host matches the rules without a selector, up to the first rule that refuses it.
 function read_rule(   number, i, selected) {
   number = $1 + 0
   read_words($0, 2)
@@ -182,18 +179,18 @@ function read_route() {
   if ($1 == 1) { pod[++pods] = first; pod_bits[pods] = bits; pod_table[pods] = has["table"]; pod_route[pods] = $0 }
 }
 
-# Successes come in the order of the questions. A failure has two lines: the reason, and the number of the question.
+# Answers come in the order of the questions. A failure has two lines: the reason, and the number of the question.
 function read_answer() {
   if ($1 ~ /^[0-9]+$/) given[++givens] = $0
   else if (sub(/^Command failed .*:/, "")) failure[$0 + 0] = reason
-  else if (!/^\t/) { reason = $0; sub(/^[^:]*: /, "", reason) }
+  else { reason = $0; sub(/^[^:]*: /, "", reason) }
 }
 
 function answer(n) { return n in failure ? failure[n] : given[n - failed_before[n]] }
 
 # --- What one route does with a packet.
 
-# Sets has and the next hops of a route; of a nexthop object, those that it stands for.
+# Sets `has` and the next hops of a route, also for a route with a nexthop object.
 function read_legs(line,   part, n, i, legs_text, kept, leg) {
   read_words(line, 3)
   if ("nhid" in has) {
@@ -207,22 +204,21 @@ function read_legs(line,   part, n, i, legs_text, kept, leg) {
     read_words(line legs_text, 3)
     split(kept, part, SUBSEP); has["table"] = part[1]; has["proto"] = part[2]; if (part[3]) has["metric"] = part[3]
   }
-  # A next hop without a carrier may have a share, whether Linux calls it dead or not.
+  # A next hop without a carrier may still get packets, even if Linux lists it as dead.
   for (n = leg = 0; leg++ < legs; ) {
-    if (leg_dev[leg] == "") continue
     if (!leg_dead[leg]) alive = 1
     if (leg_dead[leg] && !link[leg_dev[leg]]) continue
     n++; leg_dev[n] = leg_dev[leg]; leg_via[n] = leg_via[leg]; leg_lost[n] = leg_lost[leg]
   }
   legs = n
 }
-# Whether all next hops are by allowed devices.
+# Whether every next hop is on an allowed device.
 function is_welcome(line,   i) {
   read_legs(line)
   for (i = 1; i <= legs; i++) if (!is_allowed(leg_dev[i])) return 0
   return legs
 }
-# All default routes that Linux takes in turn with this one: same table and metric, each with one gateway.
+# All default routes that Linux alternates with this one: same table and metric, each with one gateway.
 function in_turn(line,   i, all, same) {
   read_legs(line); same = has["table"] " " has["metric"]
   if (legs != 1 || !leg_via[1]) return line
@@ -234,7 +230,7 @@ function in_turn(line,   i, all, same) {
   return all ? "1 default" all : line
 }
 
-# Sets kind, and `what`: all that is said of it. Neighbours with the same `what` are one finding.
+# Sets `kind`, and `what`: everything that is reported. Adjacent ranges with the same `what` are one finding.
 function decide(n,   line, i, seen, devs, dev, via, lost, table, proto) {
   if (place[n] ~ /^e/) return kind = "own" # multicast
   kind = n in failure ? failure[n] in means ? means[failure[n]] : "failed" : "overlap"
@@ -256,7 +252,7 @@ function decide(n,   line, i, seen, devs, dev, via, lost, table, proto) {
   what = kind SUBSEP devs SUBSEP dev SUBSEP via SUBSEP (line ? $2 : "") \
     SUBSEP table SUBSEP proto SUBSEP lost SUBSEP $1
 }
-# The route that refuses an address in this way: that with the longest prefix. Without one it was a rule.
+# The route that refuses an address in this way: the one with the longest prefix. If there is none, a rule refused it.
 function covering_refusal(address, kind,   i, best) {
   for (i = 1; i <= refusals; i++) {
     if (fill(address, refusal_bits[i], 0) != refusal_first[i] || type_name[substr(refusal[i], 1, 1)] != kind) continue
@@ -264,8 +260,8 @@ function covering_refusal(address, kind,   i, best) {
   }
   return refusal[best]
 }
-# Whether the refusing route in $0 is for a pod block of this host: made by a CNI for one, or around the route of a pod.
-# It has to be a part of an expected CIDR.
+# Whether the refusing route in $0 is the pod block of this host: a route as a CNI installs it, or one that contains the
+# route of a pod. It must be a part of an expected CIDR.
 function is_pod_block(table, proto,   c, i, dev) {
   for (c = 1; c <= cidrs; c++)
     if (cidr_first[c] <= first && last <= cidr_last[c] && cidr_first[c] cidr_last[c] != first last) break
@@ -275,12 +271,11 @@ function is_pod_block(table, proto,   c, i, dev) {
   for (i = 1; i <= pods; i++)
     if (pod_table[i] == table && pod_bits[i] >= bits && first <= pod[i] && pod[i] <= last)
       if (is_welcome(pod_route[i])) return 1
-  return 0
 }
 
-# --- Findings: ranges of one expected CIDR. Single addresses of this host beside or inside an escape count in.
+# --- Findings: ranges of one expected CIDR. An address of this host inside or next to such a range belongs to it.
 function judge(c,   n, end, alike, touches, singles) {
-  singles = cidr_first[c] == FIRST # 0.0.0.0 is this host, and cannot be asked about
+  singles = cidr_first[c] == FIRST # 0.0.0.0 is this host; the kernel cannot be asked about it
   for (n = at[singles ? "00000001" : cidr_first[c]]; n <= places && place[n] <= cidr_last[c]; n++) {
     end = n < places && place[n + 1] <= cidr_last[c] ? beside(place[n + 1], -1) : cidr_last[c]
     decide(n)
@@ -309,7 +304,7 @@ function unpack(f,   part) {
   split(f_what[f], part, SUBSEP)
   kind = part[1]; devs = part[2]; dev = part[3]; via = part[4]
   route = part[5]; table = part[6]; proto = part[7]; type = part[9]
-  rule = rules_of[table] == 1 ? rule_of[table] : "" # with several, nothing here tells which one decided
+  rule = rules_of[table] == 1 ? rule_of[table] : "" # with several rules it is not known which one decided
   if (route == "default") route = "0.0.0.0/0"
   if (route && route !~ /\//) route = route "/32"
   if (!route) { holder = "a rule"; return }
@@ -321,9 +316,9 @@ function unpack(f,   part) {
 function known(name, number) { return number in name ? name[number] : number }
 function span(from, to) { return dotted(from) (from == to ? "" : "–" dotted(to)) }
 function finding_line(f,   what) {
-  unpack(f); what = "expected CIDR " cidr[f_cidr[f]] " (" span(f_first[f], f_last[f]) ") "
+  what = "expected CIDR " cidr[f_cidr[f]] " (" span(f_first[f], f_last[f]) ") "
   if (kind == "overlap")
-    return "OVERLAP: " what "routes via " (devs ? devs : "a device that is not known") " [" holder "], expected " names
+    return "OVERLAP: " what "routes via " (devs ? devs : "an unknown device") " [" holder "], expected " names
   if (kind == "no-route") return "NO-ROUTE: " what "has no IPv4 route; expected via " names
   return toupper(kind) ": " what phrase[kind] " [" holder "]; expected via " names
 }
@@ -343,7 +338,6 @@ function joined(list, item) { return list (list == "" ? "" : ", ") item }
 function entry(key, json) { return "\"" key "\": " json }
 function range_json(from, to) { return entry("first", quoted(dotted(from))) ", " entry("last", quoted(dotted(to))) }
 function finding_json(f,   prefixes) {
-  unpack(f)
   for (first = f_first[f]; first != "" && first <= f_last[f]; first = beside(last, 1)) {
     block(f_last[f]); prefixes = joined(prefixes, quoted(dotted(first) "/" bits))
   }
@@ -356,28 +350,26 @@ function finding_json(f,   prefixes) {
 
 # --- The repair: the findings in blocks, each by the gateway of the default route.
 function repair(f) {
-  unpack(f)
-  # Linux may name table main for a broadcast or anycast route of table local.
+  # For a broadcast or anycast route of table local, Linux may report table main.
   if ((table && table != MAIN) || type ~ /[345]/ || (!route && kind != "no-route"))
-    return unsafe(f_first[f], f_last[f], "earlier-rule", "is decided by " holder " before table main")
+    return unsafe(f_first[f], f_last[f], "earlier-rule", "is decided by " holder " before table main is looked up")
   if (!uplink_dev) return unsafe(f_first[f], f_last[f], "no-way", \
-    "cannot be led back: no default route by " names " with an IPv4 gateway is in use")
+    "cannot be repaired: this needs a default route via " names " with an IPv4 gateway")
   cost(f)
   for (first = f_first[f]; first != "" && first <= f_last[f]; first = beside(last, 1)) {
     block(f_last[f]); add(first, bits)
   }
 }
-# A block whose key another route holds becomes its two halves.
+# If another route has the key of a block, its two halves are added instead.
 function add(from, length_,   to) {
   to = fill(from, length_, 1)
   if ((length_ > 7 && from ~ /^(00|7f)/) || (length_ > 3 && from ~ /^[ef]/))
-    unsafe(from, to, "reserved", "is reserved: no static route may lead there")
+    unsafe(from, to, "reserved", "is reserved: no static route there is allowed")
   else if (length_ && !((from, length_) in held)) {
     if (!added[from, length_]++) route_at[++repairs] = dotted(from) "/" length_
   }
-  else if (length_ == 32) unsafe(from, to, "longest-prefix", "is held by another route to this one address")
+  else if (length_ == 32) unsafe(from, to, "longest-prefix", "has a route of its own, to this single address")
   else { add(from, length_ + 1); add(beside(fill(from, length_ + 1, 1), 1), length_ + 1) }
-  last = to
 }
 function unsafe(from, to, reason, text) {
   text = span(from, to) " " text "; see: hostrouting repair"
@@ -387,19 +379,19 @@ function unsafe(from, to, reason, text) {
 function cost(f) {
   if (cost_told[f_what[f]]++ || kind == "no-route" || (kind == "overlap" && via)) return
   if (kind != "overlap") note[++notes] = "the repair overrides [" holder \
-    "], which somebody may have put there on purpose: packets for the repaired range are no longer refused"
+    "], which may be there on purpose: packets for the repaired range are no longer refused"
   else note[++notes] = "the repair diverts addresses of " route " from " devs ": " (proto == 2 ? \
     "neighbours there, in the repaired range, become unreachable over IP" : \
     "packets for the repaired range no longer go there")
 }
 
-# --- The uplink: the first default route in use, in the tables that plain packets come to.
+# --- The uplink: the first usable default route in the tables that are looked up for plain packets.
 function find_uplink(   t, i, leg, configured, type) {
   configured = expecteds
   for (t = 1; t <= tables && !uplink_dev; t++) for (i = 1; i <= defaults && !uplink_dev; i++) {
     read_legs(default_route[i]); type = substr(default_route[i], 1, 1)
     if (has["table"] != table_order[t] || "tos" in has || (type < 6 && !alive)) continue
-    if (type == 9) break # throw: go on with the next table
+    if (type == 9) break # throw: the next table is looked up
     if (type != 1) { if (configured) continue; return }
     read_legs(in_turn(default_route[i]))
     for (leg = 1; leg <= legs; leg++) {
@@ -413,7 +405,7 @@ function find_uplink(   t, i, leg, configured, type) {
   }
 }
 
-# --- The result: lines that start with journal, mark (for the marker file), json, verdict, or failed.
+# --- Output: lines that start with journal, mark (for the marker file), json, verdict, or failed.
 function tell(level, text) { print "journal <" level ">" text }
 function shown(level, count, text,   i) {
   for (i = 1; i <= count && i <= 20; i++) tell(level, text[i])
@@ -423,12 +415,12 @@ function finish(   i, f, level, line, devs_json, findings_json, routes, notes_js
   level = mode == "STRICT" ? 3 : 4
   if (verdict == "no-default-route") {
     for (i = 1; i <= defaults; i++) { text = default_route[i]; sub(/ +$/, "", text); line = joined(line, text) }
-    tell(level, "NO-DEFAULT-ROUTE: the expected devices are those of the IPv4 default route, and " waited \
-      " s did not bring one; last seen: " (line ? line : "no default route"))
+    tell(level, "NO-DEFAULT-ROUTE: the expected devices are those of the IPv4 default route, and none appeared" \
+      " within " waited " s; last seen: " (line ? line : "no default route"))
     print "mark no-default-route"
   }
   for (f = 1; f <= findings; f++) {
-    repair(f); found[f] = finding_line(f)
+    unpack(f); repair(f); found[f] = finding_line(f)
     print "mark " found[f]
     findings_json = joined(findings_json, finding_json(f))
   }
@@ -472,7 +464,7 @@ END {
     for (c in rank) if (!best || rank[c] < rank[best]) best = c
     judge(best); delete rank[best]
   }
-  if (!final && !ready && (findings || !expecteds)) { print "not yet"; exit } # what is missing may still come
+  if (!final && !ready && (findings || !expecteds)) { print "not yet"; exit } # what is missing may still appear
   verdict = !expecteds ? "no-default-route" : findings ? "overlap" : "ok"
   finish()
 }
@@ -488,8 +480,8 @@ judge() {
     "$awk" -v part="$1" -v waited="$wait" -v final="$last" "$program"
 }
 
-# Sets `told` to the result. Fails while that is not final: something is missing that may still come, or the tables have
-# changed while the kernel was asked.
+# Sets `told` to the result. Fails if it is not final: something is missing that may still appear, or the tables changed
+# while the kernel was asked.
 check() {
   local tables places answers
   if ! tables=$(look); then told="failed ip failed: ${tables##*$'\n'}" && return; fi
@@ -501,7 +493,7 @@ check() {
 
 # --- The files.
 
-# Whole under its name, or not there.
+# Writes a file: complete, or not at all.
 leave() {
   local why new=$directory/route-overlap.new
   why=$({ rm -f "$new" && printf '%s' "$2" >"$new" && mv -fT "$new" "$1"; } 2>&1) && return
@@ -509,7 +501,7 @@ leave() {
   complain "cannot write $1" "$why" && return 1
 }
 
-# What an earlier run has left.
+# Deletes the files of an earlier run.
 forget() {
   local path why
   for path in "$directory"/route-overlap.{ok,detected,json,new}; do
@@ -520,9 +512,9 @@ forget() {
 
 main() {
   local told why last='' tries=0 waited=0 kind text json='' mark='' verdict=''
-  if [[ ! -d $directory ]]; then why=$(mkdir -p "$directory" 2>&1) || complain "cannot make $directory" "$why"; fi
+  if [[ ! -d $directory ]]; then why=$(mkdir -p "$directory" 2>&1) || complain "cannot create $directory" "$why"; fi
   forget
-  trap 'say "told to stop before there was a verdict"; finished=1; exit 143' TERM
+  trap 'say "stopped before there was a verdict"; finished=1; exit 143' TERM
   while
     ((waited >= wait * 5)) && last=last
     ! check
@@ -530,7 +522,7 @@ main() {
     if [[ $told == 'not yet' ]]; then nap; elif ((++tries == 3)); then last=last; fi
   done
 
-  # The journal comes first, as there may be no room for files; the marker last: once it is there, everything is.
+  # The journal comes first, because the disk may be full; the marker file last: when it exists, everything is written.
   while read -r kind text; do
     case $kind in
       journal) printf '%s\n' "$text" >&2 ;;

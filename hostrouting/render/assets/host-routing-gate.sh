@@ -158,7 +158,7 @@ want() {
   patience=15
   [[ $status == 0 ]] && return
   [[ $status ]] && what='failed'
-  printf '<4>host-routing-gate: %s.sh %s; the machine starts all the same\n' "$1" "$what" >&2
+  printf '<4>host-routing-gate: %s.sh %s; the machine starts anyway\n' "$1" "$what" >&2
 }
 
 # A script that ends without an exit, such as an empty one, has failed.

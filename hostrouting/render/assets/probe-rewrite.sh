@@ -87,7 +87,7 @@ is_wanted() {
   done
   if [[ $tentative ]]; then
     printf -v dev ' or %s' "${interfaces[@]}"
-    say 4 "the IPv6 addresses of ${dev:4} are still tentative after $wait s; probes are rewritten all the same, \
+    say 4 "the IPv6 addresses of ${dev:4} are still tentative after $wait s; probes are rewritten anyway, \
 because the rules match nothing if there is no IPv6"
     return 0
   fi
@@ -196,7 +196,7 @@ require_free_way() {
 }
 
 # Systemd sends SIGTERM when the unit is stopped or reaches its timeout.
-trap 'say 3 "told to stop before all of it was done"; finished=1; exit 143' TERM
+trap 'say 3 "stopped before the work was done"; finished=1; exit 143' TERM
 read_applied
 if is_wanted; then
   hash nft 2>/dev/null || fail 'the program nft was not found: install the package nftables'

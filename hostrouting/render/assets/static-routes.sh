@@ -1,32 +1,33 @@
 #!/bin/bash
 finished='' && trap '[[ $finished ]] || exit 1' EXIT # a script that was cut short fails
-# Installs the static routes, and takes away those of ours that are no longer wanted. Written by hostrouting.
+# Installs the static routes, and deletes our routes that are no longer configured. Written by hostrouting.
 #
-# What a route leaves open comes from the default route, which is waited for. A route that is not ours is never touched:
-# ours are those that carry our protocol number. Routes of one table with the same prefix, metric and tos have one key:
-# where a route that is not ours holds the key of a wanted one and says something else, it is named and nothing is done.
-# All of it is done, or nothing; where all is right, nothing is written. Exit status: 0, or 1 with the reasons.
+# A gateway or device that is not configured is taken from the default route; the script waits for one. Our routes are
+# those with our protocol number; other routes are never changed. Routes of one table with the same prefix, metric and
+# tos have the same key: if a route that is not ours has the key of a configured one and differs from it, the script
+# names it and changes nothing. It installs all routes or none; if all are in place, it writes nothing.
+# Exit status: 0, or 1 with the reasons.
 
-# Data, and nothing else: no line of it is ever run.
+# Data only: no line of it is executed.
 configuration=(
 )
 
 set -u
 export LC_ALL=C PATH=/usr/sbin:/usr/bin:/sbin:/bin
 plan=() undo=() awk='awk' wait=${configuration[1]#wait }
-[[ ${1-} ]] && ((wait > $1)) && wait=$1 # whoever runs this may have less time
-hash mawk 2>/dev/null && awk=mawk       # it begins quickest
+[[ ${1-} ]] && ((wait > $1)) && wait=$1 # the caller may have less time
+hash mawk 2>/dev/null && awk=mawk       # it starts fastest
 
 #include nap.sh
 
 main() {
   local waited=0 tries=0
-  trap 'trap "" TERM INT HUP; complain "told to stop before all of it was done"; tell; give_back
+  trap 'trap "" TERM INT HUP; complain "stopped before all routes were installed"; tell; give_back
     finished=1; exit 143' TERM INT HUP
   while :; do
     look
     case ${plan[0]} in
-      end) finished=1 && exit ;; # read back, nothing is left to do
+      end) finished=1 && exit ;; # read back: nothing is left to do
       refused*) break ;;
       write) write; ((++tries < 6)) && continue ;;
     esac
@@ -34,35 +35,36 @@ main() {
     nap
   done
   tell " (given up after $wait s)"
-  give_back # and it ends as what was cut short
+  give_back # and it exits like a script that was cut short
 }
 
-# Makes the plan: lines "missing …" and "refused …"; or "write", commands, and as many that undo them; at last "end".
+# Makes the plan: lines "missing …" and "refused …"; or "write", the commands, and as many that undo them. Then "end".
 look() {
   mapfile -t plan < <(exec "$awk" "$program" < <(
     printf 'setting %s\n' "${configuration[@]}"
     exec ip -4 -N -o -batch - 2>&1 < <(printf '%s\n' 'rule show' 'route show table all' 'link show')
   ))
-  [[ ${#plan[@]} != 0 && ${plan[${#plan[@]} - 1]} == end ]] || plan=("refused what is there cannot be told: ${plan[0]-$awk failed}")
+  [[ ${#plan[@]} != 0 && ${plan[${#plan[@]} - 1]} == end ]] ||
+    plan=("refused cannot read the routes: ${plan[0]-$awk failed}")
 }
 
-# One batch. When the kernel refuses a command, as when somebody else was faster, what was done is undone.
+# Runs one batch. If the kernel refuses a command, for instance because a route has appeared meanwhile, undoes the rest.
 write() {
   local said count=$((${#plan[@]} / 2 - 1)) at=0
   undo=("${plan[@]:count+1:count}" "${undo[@]}")
   if said=$(exec ip -4 -batch - 2>&1 < <(printf '%s\n' "${plan[@]:1:count}")); then
-    plan=("refused something else keeps changing these routes: ${plan[1]}")
+    plan=("refused another program keeps changing these routes: ${plan[1]}")
     return
   fi
   if [[ $said =~ 'Command failed -:'([0-9]+)$ ]]; then
     at=$((BASH_REMATCH[1] - 1))
-    undo=("${undo[@]:count-at}") # of those before it
+    undo=("${undo[@]:count-at}") # only those before it
   fi
   plan=("refused ${plan[at + 1]}: ${said%%$'\n'*}")
   give_back
 }
 
-# Undoes what was written, the last first. What is gone or back already needs no undoing.
+# Undoes what was written, the last first. A route that is already gone or already back is not an error.
 give_back() {
   local line
   ((${#undo[@]})) || return
@@ -72,7 +74,7 @@ give_back() {
   undo=()
 }
 
-# Each route that cannot be had, and why.
+# Reports each route that cannot be installed, and why.
 tell() {
   local line
   for line in "${plan[@]}"; do
@@ -85,7 +87,7 @@ tell() {
 
 complain() { printf '<3>static-routes: %s\n' "$1" >&2; }
 
-# From the settings and what `ip` says to the plan. A device may have any word for a name, so lines are read in pairs.
+# Reads the settings and what `ip` lists, prints the plan. A device name can be any word, so words are read in pairs.
 # shellcheck disable=SC2016 # the text of a program
 program='
 BEGIN { split("unicast local broadcast anycast multicast blackhole unreachable prohibit throw", type_name, " ") }
@@ -98,7 +100,7 @@ $1 == "setting" {
 /^Dump was interrupted/ { missing("the routes changed while they were read"); next }
 { last = $0 }
 /^[0-9]+: / { sub(/(@[^@]*)?:$/, "", $2); up[$2] = $3 ~ /[<,]UP[,>]/; next }
-/^[0-9]+:\t/ { # a rule: those count that are for all that the host itself sends, or for all of it without a mark
+/^[0-9]+:\t/ { # a rule: those for all packets of this host count, or for all without a mark
   sub(/not from all fwmark 0x[^ ]+/, "from all")
   if ($2 $3 $4 == "fromalllookup" && !/suppress/) table[++tables] = $5
   next
@@ -108,7 +110,7 @@ END {
   if (last !~ /^[0-9]+: /) { print "ip failed: " last; exit } # the links come last
   for (w = 1; w <= wishes; w++) settle(wish[w])
   for (i = 1; i <= conflicts; i++) print "refused " conflict[i]
-  # What is no longer wanted goes when everything else is there.
+  # Routes that are no longer configured are deleted once everything else is in place.
   if (!steps) for (r = 1; r <= routes; r++) if (is_ours[r] && !(r in stays)) change("del" text[r], back[r])
   if (steps && !conflicts && !waits) {
     print "write"
@@ -118,8 +120,8 @@ END {
   print "end"
 }
 
-# Of a hundred thousand routes only those that can matter. A type other than unicast is a number before the prefix.
-# Most routes have the same words after the prefix: f is the first with these words, for which they were read.
+# Stores a route, of a hundred thousand only those that can matter. A type other than unicast is a number before the
+# prefix. Most routes have the same words after the prefix: f is the first route with these words; only it is parsed.
 function read_route(   at, to, is_first, words, f) {
   at = $1 in type_name ? 2 : 1
   to = $at == "default" ? "0.0.0.0/0" : $at (index($at, "/") ? "" : "/32")
@@ -140,7 +142,7 @@ function read_route(   at, to, is_first, words, f) {
   if (to == "0.0.0.0/0" && !is_ours[f]) default_at[table_of[f], ++defaults[table_of[f]]] = f
 }
 
-# Sets what the words after the prefix say of route r.
+# Parses the words after the prefix, for route r.
 function read_words(at,   i, n, word, has) {
   type[r] = at == 2 ? type_name[$1] " " : ""
   has["table"] = 254; has["proto"] = has["scope"] = has["metric"] = has["tos"] = "0"; has["more"] = ""
@@ -161,12 +163,12 @@ function read_words(at,   i, n, word, has) {
   legs[r] = n; table_of[r] = has["table"]; metric[r] = has["metric"]; tos[r] = has["tos"]
   is_ours[r] = has["proto"] == ours
   shape[r] = " scope " has["scope"] has["more"]
-  # What discards packets may show a device, and what is by a nexthop object shows what that says: neither is asked for.
+  # A refusing route may list a device, a route with a nexthop object lists what that contains: neither is configured.
   if ((at == 1 || $1 < 6) && has["more"] !~ / nhid /) shape[r] = shape[r] way(r, "", "", 1)
   key_words[r] = " table " has["table"] " proto " has["proto"] " metric " has["metric"] " tos " has["tos"]
 }
 
-# The legs of a route in the words of `ip`: all; or those by a device and gateway, where given, whose device is up.
+# The next hops of a route in the words of `ip`: all; or those with this device and gateway, if given, and a device up.
 function way(r, by, gateway, all,   n, count, words) {
   for (n = 1; n <= legs[r]; n++) {
     if (!all && !(up[dev[r, n]] && (by == "" || by == dev[r, n]))) continue
@@ -178,7 +180,7 @@ function way(r, by, gateway, all,   n, count, words) {
   return words
 }
 
-# The default route that a plain packet takes, or the first of those by a device: with a leg that is not dead, not ours.
+# The default route for plain packets, or the first one by this device: not ours, and with a next hop that is not dead.
 function default_route(by,   t, i, n, r, is_used) {
   for (t = 1; t <= tables; t++) for (i = 1; i <= defaults[table[t]]; i++) {
     r = default_at[table[t], i]
@@ -186,21 +188,21 @@ function default_route(by,   t, i, n, r, is_used) {
     is_used = !legs[r]
     for (n = 1; n <= legs[r]; n++) if (!dead[r, n] && (by == "" || by == dev[r, n])) is_used = 1
     if (is_used && type[r] == "") return r
-    if (is_used && by == "") return 0 # it discards what comes so far
+    if (is_used && by == "") return 0 # it refuses the packets that reach it
   }
 }
 
-# The way that is meant, which begins with a blank; or what is missing. The kernel says if a gateway can be reached.
+# The next hop to use, which begins with a blank; or what is missing. The kernel checks if a gateway can be reached.
 function resolve(gateway, by,   d, found) {
   if (by != "" && !(by in up)) return "the device " by
   if (gateway in own) return gateway " to be a router next to this host (it is this host\047s own address)"
   d = default_route(by)
-  found = way(d, by, gateway, 0) # the default gateway spelled out is on-link where the default route says so
+  found = way(d, by, gateway, 0) # if the configured gateway is the default one, onlink as there
   if (found == "" && gateway != "" && (d || by != "")) return " via " gateway " dev " (by == "" ? dev[d, 1] : by)
   return found != "" ? found : "an IPv4 default route" (by == "" ? "" : " on " by)
 }
 
-# Sees to one wish, by what holds its key, of which the kernel takes the first. Ours that say otherwise give way.
+# Plans one configured route, by the routes with its key; the kernel uses the first. Ours that differ are replaced.
 function settle(wish,   word, n, i, given, key, new, r, stands, is_said, stale, other) {
   n = split(wish, word, " ")
   given["via"] = given["dev"] = ""; given["metric"] = "0"
@@ -216,7 +218,7 @@ function settle(wish,   word, n, i, given, key, new, r, stands, is_said, stale, 
     if (is_ours[r] && type[r] shape[r] != new) stale = 1
     else {
       stands = r
-      # Told to delete the stale one behind it, the kernel could take it in its place.
+      # To delete the stale one after it, the kernel could delete this one instead.
       is_said = type[r] shape[r] == new && !(is_ours[r] && stale)
     }
   }
@@ -232,12 +234,12 @@ function settle(wish,   word, n, i, given, key, new, r, stands, is_said, stale, 
 
 function way_out(prefix,   part, bit, left) {
   split(prefix, part, /[.\/]/)
-  if (part[5] == 32) return "it has to go first"
+  if (part[5] == 32) return "it has to be deleted first"
   left = part[1] "." part[2] "." part[3] "." part[4] "/" (part[5] + 1)
   split("128 64 32 16 8 4 2 1", bit, " ")
   part[int(part[5] / 8) + 1] += bit[part[5] % 8 + 1]
-  return "in its place write " left " and " part[1] "." part[2] "." part[3] "." part[4] "/" (part[5] + 1) \
-    ", which win without touching it"
+  return "instead, configure " left " and " part[1] "." part[2] "." part[3] "." part[4] "/" (part[5] + 1) \
+    ", which take precedence"
 }
 
 function missing(reason) { print "missing " reason; waits = 1 }

@@ -25,6 +25,7 @@ from hostrouting.errors import (
     SnapshotError,
 )
 from hostrouting.testing import FakeHost, h200
+from phases.python310 import ExceptionGroup
 from tests.support.cli import say
 
 if TYPE_CHECKING:

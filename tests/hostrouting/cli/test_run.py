@@ -18,7 +18,7 @@ HALVES = ["172.16.0.0/17", "172.16.128.0/17"]
 FORETOLD = (
     "172.16.0.0/16 via 10.0.0.1 dev eth0 does not last: ib0 has the address 172.16.1.10/16, so the kernel adds its own "
     "route to 172.16.0.0/16; if the kernel adds it first, as it can at the next boot, our route cannot be "
-    "added, and no machine starts; in its place write 172.16.0.0/17 and 172.16.128.0/17, which win without touching it"
+    "added, and no machine starts; instead, configure 172.16.0.0/17 and 172.16.128.0/17, which take precedence"
 )
 DELETION = "ip route del 172.16.0.0/16 via 10.0.0.1 dev eth0 table main proto boot scope global metric 0"
 
@@ -87,7 +87,7 @@ def test_the_halves_are_there_already(written: Callable[..., str]) -> None:
     [document] = say("plan", "--config", path, "--json", kernel=overwritten()).json["foreseen"]
     assert document["instead"] == []
     assert document["text"].endswith(
-        "remove it: 172.16.0.0/17 and 172.16.128.0/17 are configured too, and win without touching it"
+        "remove it: 172.16.0.0/17 and 172.16.128.0/17 are configured too, and take precedence"
     )
     assert "In its place" not in say("plan", "--config", path, kernel=overwritten()).out
 

@@ -6,7 +6,7 @@ import asyncio
 import os
 from importlib import import_module
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -17,6 +17,8 @@ from tests.support.namespace import Namespace, private_namespace
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
+
+    from typing_extensions import Self
 
     from hostrouting.neighbours import LinkLayerView
 

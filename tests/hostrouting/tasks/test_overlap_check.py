@@ -108,7 +108,8 @@ class TestCheckRouteOverlap:
         task = CheckRouteOverlap(config(cidrs=("172.16.0.0/16",), mode=mode), host=host)
         if mode == "STRICT":
             with pytest.raises(
-                phases.TaskFailed, match=r"NO-DEFAULT-ROUTE: .*and 30 s did not bring one; last seen: no default route"
+                phases.TaskFailed,
+                match=r"NO-DEFAULT-ROUTE: .*and none appeared within 30 s; last seen: no default route",
             ):
                 run(task)
         else:

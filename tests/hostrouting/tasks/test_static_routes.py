@@ -108,7 +108,7 @@ class TestConfigureStaticRoutes:
         """A key that InfiniBand holds is a conflict with the way out; no route was changed, and the gate is shut."""
         host = FakeHost(kernel=h200())
         with pytest.raises(
-            phases.TaskFailed, match=r"write 172.16.0.0/17 and 172.16.128.0/17, which win without touching it"
+            phases.TaskFailed, match=r"configure 172.16.0.0/17 and 172.16.128.0/17, which take precedence"
         ) as caught:
             run(ConfigureStaticRoutes(config("172.16.0.0/16"), host=host))
         assert isinstance(caught.value.error, RouteConflict)

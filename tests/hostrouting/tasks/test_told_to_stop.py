@@ -13,6 +13,7 @@ from hostrouting.errors import UnitFailed
 from hostrouting.tasks import CheckRouteOverlap, Configure, ConfigureStaticRoutes, Remove
 from hostrouting.testing import FakeHost, FakeManager, h200
 from phases.testing import FakeClock
+from tests.support.notes import notes_of
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, ours, run
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def test_cancelled_while_routes_are_made() -> None:
     with pytest.raises(phases.Cancelled, match="enough") as caught:
         phases.execute(ConfigureStaticRoutes(config(*REPAIR), host=host), ctx)
     assert ours(host) == []
-    assert "the route table is as it was before" in "".join(caught.value.__notes__)
+    assert "the route table is as it was before" in "".join(notes_of(caught.value))
 
 
 BUSY = config("10.77.0.0/16", cidrs=("10.0.0.0/8",))

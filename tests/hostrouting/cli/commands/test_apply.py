@@ -16,7 +16,7 @@ from tests.support.cli import say
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Never
+    from typing import NoReturn
 
 HALF = {"destination": "172.16.0.0/17"}
 SCRIPT = "/etc/aks-flex-node/static-routes.sh"
@@ -183,7 +183,7 @@ class Refusing(FakeFiles):
 
     number = 0
 
-    def try_lock(self, path: str) -> Never:
+    def try_lock(self, path: str) -> NoReturn:
         """See Files."""
         raise FileError(f"cannot lock {path}: {os.strerror(self.number)}", path=path, errno=self.number)
 

@@ -78,7 +78,7 @@ def test_a_conflict(written: Callable[..., str]) -> None:
     assert said.lines[0] == (
         "CONFLICT: 1 route cannot be added; apply would change no route and fail, and no machine starts"
     )
-    assert "write 172.16.0.0/17 and 172.16.128.0/17, which win without touching it" in said.lines[2]
+    assert "configure 172.16.0.0/17 and 172.16.128.0/17, which take precedence" in said.lines[2]
     assert "Do it" not in said.out
 
 

@@ -9,7 +9,7 @@ from hostrouting.testing import FakeFiles, FakeHost, FakeManager, h200
 from tests.support.cli import say
 
 if TYPE_CHECKING:
-    from typing import Never
+    from typing import NoReturn
 
 UNIT = "/etc/systemd/system/static-routes.service"
 NO_SYSTEMD = "systemd is not running here: the changes take effect at the next boot"
@@ -101,7 +101,7 @@ def test_remove_without_netlink(repaired: str) -> None:
     host = FakeHost(kernel=h200())
     say("apply", "--config", repaired, host=host)
 
-    def nowhere() -> Never:
+    def nowhere() -> NoReturn:
         raise NetlinkUnavailable("there is no netlink here: a container")
 
     sick = FakeHost(kernel=host.kernel, backend=nowhere, files=host.files)

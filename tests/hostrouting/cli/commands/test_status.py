@@ -178,7 +178,7 @@ def test_a_route_that_somebody_else_holds_now(repaired: str, written: Callable[.
     other = say("status", "--config", written(*ROUTES), host=host)
     assert "CONFLICT: 1 of 3 routes cannot be added: routes that are not ours hold the keys" in other.lines
     assert "systemctl start" not in said.out
-    assert "in its place write 172.16.0.0/18 and 172.16.64.0/18" in said.out
+    assert "instead, configure 172.16.0.0/18 and 172.16.64.0/18" in said.out
     document = say("status", "--json", host=host).json
     assert document["contested"] == document["missing"] == ["172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting"]
 
