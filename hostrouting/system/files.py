@@ -105,7 +105,7 @@ class LocalFiles:
     def read(self, path: str) -> str | None:
         """See Files."""
         try:
-            # We wrote only valid UTF-8. With other bytes replaced, the text can still be shown and compared.
+            # A file with invalid UTF-8 is not ours; the rest of its text shows which program wrote it.
             return _content(path).decode("utf-8", errors="replace")
         except (FileNotFoundError, NotADirectoryError):
             return None
@@ -237,7 +237,7 @@ class LocalFiles:
 def lock_file(path: str, *, passing: bool = False) -> Lock | None:
     """Take the lock of a file, as `Files.try_lock` does. If `passing`, the file is removed when the lock is released.
 
-    On a file system that is read-only or full no process can create the file: if it is absent, the lock is not needed.
+    On a file system that is read-only or full no process can create the file: if it is absent, no process holds it.
     """
     import fcntl  # noqa: PLC0415  some systems lack it; everything but the lock works there
 

@@ -177,7 +177,7 @@ class CleanStaleAzureVnet:
         return (read(at(_HOST_NAME)) or "").strip(), (read(at(_BOOT_ID)) or "").strip()
 
     def _look(self, settings: AzureVnetCleanupConfig, edges: _Edges) -> CleanupPlan:
-        """What is stale now. Live pods are read last: otherwise the rules of a pod that has just started would seem stale."""
+        """What is stale now. Live pods are read last, so the rules of a pod that has just started do not seem stale."""
         saved, missing = SavedRules(), None
         if settings.what.ebtables:
             try:

@@ -65,7 +65,7 @@ def locked(host: Host, ctx: phases.Context, parts: Sequence[Part]) -> Iterator[H
 class HostTask(Generic[ResultT]):
     """A task with a part in the gate. A subclass says what its part is, when it is wanted, and what else it does.
 
-    The gate is changed before the task does its work. If the work fails, the gate is as the configuration asks for.
+    The gate is changed before the task does its work. If the work fails, the gate still matches the configuration.
     """
 
     name: ClassVar[str]

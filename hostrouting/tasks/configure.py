@@ -38,8 +38,8 @@ TASKS: tuple[type[HostTask[Any]], ...] = (ConfigureStaticRoutes, CheckRouteOverl
 class Configure:
     """Run the tasks in order: the static routes, the check that they have the desired effect, and the probe rewrite.
 
-    The gate is changed once, before the first task does its work. If a task fails, the gate is as the configuration
-    asks for.
+    The gate is changed once, before the first task does its work. If a task fails, the gate still matches the
+    configuration.
     """
 
     name: ClassVar[str] = "configure"

@@ -139,7 +139,7 @@ class RewriteProbeSource(HostTask[ProbeResult]):
         return Preview(operations=() if conflicts else plan.operations, notes=notes, conflicts=conflicts)
 
     def install(self, ctx: phases.Context, changed: tuple[str, ...]) -> ProbeResult:
-        """Load the rules and add the route now, and run the script that the next boot depends on once."""
+        """Load the rules and add the route now, and run the boot script once."""
         open_nft, open_backend = self.host.nftables, self.host.backend
         if open_nft is None or open_backend is None:
             return ProbeResult(None, changed)

@@ -118,7 +118,7 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
         return Preview(routes, Changes(removes=removes), stays=stays, before=before)
 
     def install(self, ctx: phases.Context, changed: tuple[str, ...]) -> RoutesResult:
-        """Install the routes now, run the script for the next boot once, and write the name of our route protocol."""
+        """Install the routes now, run the boot script once, and write the name of our route protocol."""
         former = self._former
         applied, _ = self._route(ctx, self._wanted, former)
         for foreseen in applied.plan.foreseen if applied is not None else ():
