@@ -299,7 +299,7 @@ class RewriteProbeSource(HostTask[ProbeResult]):
         for it in snapshot.addresses:
             if it.ip == known:
                 rule = f"is an address of this host, on {it.dev}, so the replies to probes would not leave it"
-                remedy = "write an address that no host uses"
+                remedy = "write an address that no host has"
                 return ConfigError([Fault("hostRouting.probeRewrite.globalAddress", f'"{known}"', rule, remedy)])
         return None
 

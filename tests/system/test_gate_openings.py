@@ -71,7 +71,7 @@ def test_those_of_the_files() -> None:
         assert start(system) == 0, "the unit is active still"
         end(system)
         [told] = status()["gate"]["openings"]
-        assert "has RemainAfterExit=yes, so that the script runs at the first start of a machine only" in told
+        assert "has RemainAfterExit=yes, which means that the script runs only when the first machine starts" in told
         system.must("rm", stays)
         system.must("systemctl", "daemon-reload")
         system.must("systemctl", "stop", LAYOUT.gate_unit)
@@ -137,7 +137,7 @@ def test_a_command_before_ours() -> None:
         found = status()
         assert found["code"] == 1
         [told] = found["gate"]["openings"]
-        assert told.startswith("every machine runs another ExecStartPre= before it asks the gate: ")
+        assert told.startswith("every machine runs another ExecStartPre= before the gate: ")
         assert told.endswith(f"; see {first}")
         system.lay("/run/wait", "")
         begin_start(system)
