@@ -33,7 +33,7 @@ def full(event: str) -> BaseException:
     """A file cannot be written, or the manager does not answer."""
     verb, _, path = event.partition(" ")
     if path.startswith("/"):
-        return FileError(f"cannot {verb} {path}: No space left on device; make room", path=path)
+        return FileError(f"cannot {verb} {path}: No space left on device; free some space", path=path)
     return busy(event)
 
 

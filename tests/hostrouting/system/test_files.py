@@ -223,7 +223,7 @@ class TestLocalFiles:
             raise OSError(errno.ENOSPC, "No space left on device")
 
         monkeypatch.setattr(os, "fsync", full)
-        with pytest.raises(FileError, match=r"cannot write .*/file: No space left on device; make room"):
+        with pytest.raises(FileError, match=r"cannot write .*/file: No space left on device; free some space"):
             LocalFiles().write(str(path), "new")
         assert path.read_text(encoding="utf-8") == "old"
         assert [it.name for it in tmp_path.iterdir()] == ["file"]
@@ -262,7 +262,7 @@ class TestLocalFiles:
         path = f"{tmp_path}/folder/file"
         assert LocalFiles().read(path) is None
         assert not LocalFiles().remove(path)
-        with pytest.raises(FileError, match=r"/folder.* Not a directory; something on the way to it is not a folder"):
+        with pytest.raises(FileError, match=r"/folder.* Not a directory; a part of the path is not a folder"):
             LocalFiles().write(path, "x")
 
     def test_masked(self, tmp_path: Path) -> None:
@@ -281,7 +281,9 @@ class TestLocalFiles:
         path = tmp_path / "file"
         with path.open("wb") as stream:
             stream.truncate(1 << 40)
-        with pytest.raises(FileError, match=r"cannot read .*/file: it is larger than 256 MiB, and not a file of ours"):
+        with pytest.raises(
+            FileError, match=r"cannot read .*/file: it is larger than 256 MiB, so hostrouting did not write it"
+        ):
             LocalFiles().read(str(path))
         assert not LocalFiles().holds(str(path), "text")
         assert LocalFiles().write(str(path), "text")
@@ -360,7 +362,7 @@ class TestLocalFiles:
         path = tmp_path / "lock"
         path.touch(0o600)
         os.chown(path, 65534, 65534)
-        with pytest.raises(FileError, match=r"/lock: it belongs to user 65534, who could hold it for ever; remove it"):
+        with pytest.raises(FileError, match=r"/lock: it belongs to user 65534, who could hold it forever; remove it"):
             LocalFiles().try_lock(str(path))
 
     @pytest.mark.skipif(os.geteuid() != 0, reason="giving a folder away takes root")
@@ -370,7 +372,7 @@ class TestLocalFiles:
         folder.mkdir(0o755)
         os.chown(folder, 65534, 65534)
         remedy = f"chown root: {folder}"
-        with pytest.raises(FileError, match=rf"belongs to user 65534, who could take the lock away; {remedy}$"):
+        with pytest.raises(FileError, match=rf"belongs to user 65534, who could remove the lock; {remedy}$"):
             LocalFiles().try_lock(f"{folder}/lock")
         os.chown(folder, 0, 65534)
         for mode in (0o757, 0o775):
@@ -409,7 +411,7 @@ class TestLocalFiles:
     def test_a_lock_that_is_a_link(self, tmp_path: Path) -> None:
         """A link in the place of the lock is not followed."""
         (tmp_path / "lock").symlink_to(tmp_path / "elsewhere")
-        with pytest.raises(FileError, match="there is a link in its place"):
+        with pytest.raises(FileError, match="the path is a link: remove it"):
             LocalFiles().try_lock(str(tmp_path / "lock"))
 
 
