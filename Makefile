@@ -9,7 +9,7 @@ WORKERS ?= $(shell echo $$(($$(nproc) * 2)))
 # Files with a #! line are scripts. The other .sh files are parts of scripts; a test checks the rendered scripts.
 SCRIPTS := .ci/run $(shell git grep -l '^\#!' -- '*.sh' 2>/dev/null)
 
-.PHONY: help demo test check docs messages bench clean
+.PHONY: help demo test check docs messages matrix bench pyz clean
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 
@@ -30,6 +30,14 @@ check: $(VENV)/ready docs ## check style, types, imports, shell scripts and the 
 	elif [ -n "$$HOSTROUTING_FORBID_SKIPS" ]; then echo 'shellcheck is not installed' >&2; exit 1; \
 	else echo 'shellcheck is not installed: the shell scripts were not checked'; fi
 
+RELEASES := bullseye bookworm trixie
+matrix: $(VENV)/ready ## run the systemd tests in Debian 11, 12 and 13; requires debootstrap, takes half an hour
+	@tests/support/debian_roots.sh .cache/roots $(RELEASES)
+	@for release in $(RELEASES); do \
+	  root=$$PWD/.cache/roots/$$release; echo "$$release: $$(chroot $$root systemctl --version | head -n 1)"; \
+	  HOSTROUTING_TREE=$$root $(BIN)/python -m pytest -n $(WORKERS) -q tests/system $(ARGS) || exit 1; \
+	done
+
 bench: $(VENV)/ready ## measure the speed next to other tools; ARGS=--write updates docs/benchmarks.md
 	$(BIN)/python -m tests.benchmarks.run $(ARGS)
 
@@ -39,6 +47,11 @@ docs: $(VENV)/docs ## build the site in .cache/site, and check every link
 
 messages: $(VENV)/ready ## write docs/messages.md and docs/commands.md from the code
 	$(BIN)/python -m tests.support.write_pages
+
+pyz: $(VENV)/ready ## build dist/hostrouting.pyz, one file for a node that has Python and nothing else
+	@mkdir -p dist
+	@$(BIN)/python -m tests.support.zipped dist/hostrouting.pyz
+	@ls -sh dist/hostrouting.pyz
 
 clean: ## remove everything that was built here
 	rm -rf .venv .cache dist

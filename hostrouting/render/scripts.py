@@ -8,6 +8,7 @@ them.
 
 from collections.abc import Iterable, Iterator
 from functools import cache
+from typing import Any
 
 import attrs
 
@@ -160,7 +161,8 @@ def _body(asset: str) -> tuple[str, str]:
 def _lines(asset: str) -> Iterator[str]:
     from pathlib import Path  # noqa: PLC0415  loaded only if a script is rendered
 
-    for line in (Path(__file__).parent / "assets" / asset).read_text(encoding="utf-8").splitlines():
+    loader: Any = __spec__.loader  # which reads from a folder or, for hostrouting.pyz, from an archive
+    for line in loader.get_data(str(Path(__file__).parent / "assets" / asset)).decode().splitlines():
         if line.startswith(_INCLUDE):
             yield from _lines(line.removeprefix(_INCLUDE))
         else:

@@ -44,7 +44,7 @@ def only_awk(script: str, name: str, directory: Path, *, tree: Path = THIS_HOST)
     # The scripts prefer mawk. busybox decides by its name which program it is, so it is called as `awk`.
     (place / "mawk").write_text(f'#!/bin/sh\nexec {place}/awk "$@"\n')
     (place / "mawk").chmod(0o755)
-    if tree != THIS_HOST:
+    if tree != Path("/"):
         (place / "ip").write_text(f'#!/bin/sh\nexec chroot {tree} ip "$@"\n')
         (place / "ip").chmod(0o755)
     changed = script.replace(" PATH=/", f" PATH={place}:/", 1)

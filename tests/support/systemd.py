@@ -3,9 +3,10 @@
 It does not affect the host: it has its own namespaces (mount, pid, network, …), its files are on a tmpfs over a read-only
 view of the host's, and everything ends with the block, even if the test run is killed.
 
-Other versions of systemd are booted from other trees: root file systems of other distributions, as debootstrap creates
-them, with systemd-container, dbus, iproute2 and mawk. HOSTROUTING_SYSTEMS names the directory that contains them. Tasks
-run in all of them in the same way, with `agents`.
+Other versions of systemd are booted from other trees: root file systems of other distributions, as `make matrix` creates
+them, with systemd-container, dbus, iproute2 and mawk. HOSTROUTING_TREE names the tree that every test boots instead of
+this host's files. HOSTROUTING_SYSTEMS names a directory of trees for the tests that run in several. Tasks run in all of
+them in the same way, with `agents`.
 """
 
 import os
@@ -21,8 +22,8 @@ from typing import IO
 __all__ = ["THIS_HOST", "System", "booted", "missing", "trees", "wait_for"]
 
 PROJECT = Path(__file__).resolve().parents[2]
-THIS_HOST = Path("/")
-"""The tree of this host's own files."""
+THIS_HOST = Path(os.environ.get("HOSTROUTING_TREE") or "/")
+"""The tree of this host's own files, or the one that is booted in its place."""
 
 _GROUP = "hostrouting-test-"
 
