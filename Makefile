@@ -1,27 +1,27 @@
-# The ideas of this project, one target each. Every target sets up what it needs, from a fresh clone.
+# Every target sets up what it needs, from a fresh clone. `make help` lists them.
 PYTHON ?= python3
-# Another interpreter needs an environment of its own: make test PYTHON=python3.10 VENV=.cache/python3.10
+# Another interpreter needs a separate environment: make test PYTHON=python3.10 VENV=.cache/python3.10
 VENV := .venv
 PIP ?= $(shell command -v pip || command -v pip3 || echo $(PYTHON) -m pip)
 BIN := $(VENV)/bin
-# Many tests wait, for a systemd or a deadline: so there are more workers than cores.
+# Many tests wait for systemd or a deadline, so there are more workers than cores.
 WORKERS ?= $(shell echo $$(($$(nproc) * 2)))
-# What begins as a script is one; the rest is a part of those, which are checked again as they are rendered.
+# Files with a #! line are scripts. The other .sh files are parts of scripts; a test checks the rendered scripts.
 SCRIPTS := .ci/run $(shell git grep -l '^\#!' -- '*.sh' 2>/dev/null)
 
-.PHONY: help demo test check docs messages bench clean
-help: ## what can be done here
+.PHONY: help demo test check docs messages matrix bench pyz clean
+help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 
-demo: $(VENV)/ready ## see it work, in seconds
+demo: $(VENV)/ready ## show the failure, the repair and the proof, in seconds
 	@$(BIN)/python examples/demo.py
 
-# Python decides before the first line of ours what file names and arguments are made of.
+# Python chooses the encoding of file names and arguments when it starts, before our code runs.
 test: export LC_ALL = C.UTF-8
-test: $(VENV)/ready ## every test
+test: $(VENV)/ready ## run every test
 	$(BIN)/python -m pytest -n $(WORKERS) --dist load --maxschedchunk 4 $(ARGS)
 
-check: $(VENV)/ready docs ## style, types, import arrows, shell, the site
+check: $(VENV)/ready docs ## check style, types, imports, shell scripts and the site
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -30,21 +30,34 @@ check: $(VENV)/ready docs ## style, types, import arrows, shell, the site
 	elif [ -n "$$HOSTROUTING_FORBID_SKIPS" ]; then echo 'shellcheck is not installed' >&2; exit 1; \
 	else echo 'shellcheck is not installed: the shell scripts were not checked'; fi
 
-bench: $(VENV)/ready ## how fast it is, beside its peers; ARGS=--write for docs/benchmarks.md
+RELEASES := bullseye bookworm trixie
+matrix: $(VENV)/ready ## run the systemd tests in Debian 11, 12 and 13; requires debootstrap, takes half an hour
+	@tests/support/debian_roots.sh .cache/roots $(RELEASES)
+	@for release in $(RELEASES); do \
+	  root=$$PWD/.cache/roots/$$release; echo "$$release: $$(chroot $$root systemctl --version | head -n 1)"; \
+	  HOSTROUTING_TREE=$$root $(BIN)/python -m pytest -n $(WORKERS) -q tests/system $(ARGS) || exit 1; \
+	done
+
+bench: $(VENV)/ready ## measure the speed next to other tools; ARGS=--write updates docs/benchmarks.md
 	$(BIN)/python -m tests.benchmarks.run $(ARGS)
 
-docs: $(VENV)/docs ## the site, in .cache/site; every link in it is checked
+docs: $(VENV)/docs ## build the site in .cache/site, and check every link
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 	@echo 'site: .cache/site/index.html'
 
 messages: $(VENV)/ready ## write docs/messages.md and docs/commands.md from the code
 	$(BIN)/python -m tests.support.write_pages
 
-clean: ## remove everything that was made here
+pyz: $(VENV)/ready ## build dist/hostrouting.pyz, one file for a node that has Python and nothing else
+	@mkdir -p dist
+	@$(BIN)/python -m tests.support.zipped dist/hostrouting.pyz
+	@ls -sh dist/hostrouting.pyz
+
+clean: ## remove everything that was built here
 	rm -rf .venv .cache dist
 
-# A virtual environment without ensurepip, so that a Debian without python3-venv will do; made once, and again
-# only when pyproject.toml changes.
+# The virtual environment is created without ensurepip, so that Debian's package python3-venv is not needed. It is created
+# once, and again only when pyproject.toml changes.
 $(VENV)/ready: pyproject.toml
 	@echo 'setting up $(VENV), once'
 	@$(PYTHON) -m venv --without-pip $(VENV)

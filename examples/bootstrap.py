@@ -1,9 +1,9 @@
-"""A node bootstrap agent in small: it makes the host's routing right, proves it, and only then starts the machine.
+"""A small node bootstrap agent: it configures the host's routing, checks it, and only then starts the machine.
 
-It works on a host in memory, an H200 node whose InfiniBand devices hide the cluster's 172.16.0.0/16. `--broken` leaves
-the repair out of the configuration: the check fails, and the machine is not started. `--plan` only says what would be
-done. `--host FILE` does it on this machine, as root, with the configuration in that file. Steps that are named are run
-alone.
+It uses a fake host: an H200 node whose InfiniBand devices capture the cluster's 172.16.0.0/16. With `--broken`, the
+configuration does not contain the repair, so the check fails and the machine is not started. `--plan` only prints what
+would be done. `--host FILE` uses this machine, as root, with the configuration in that file. If steps are named, only
+those are run.
 """
 
 import argparse
@@ -31,7 +31,7 @@ class StartMachine:
         self.machine, self.command = machine, command
 
     def do(self, ctx: phases.Context) -> None:
-        """Start it; told to stop, by a signal or the deadline, do not wait for it any longer."""
+        """Start the machine. If the task is cancelled, by a signal or the deadline, stop waiting for it."""
         with subprocess.Popen([*self.command, self.machine]) as process, ctx.on_cancel(process.terminate):  # noqa: S603  no shell
             code = process.wait()
         ctx.check()
@@ -40,7 +40,7 @@ class StartMachine:
         ctx.log.info("%s runs", self.machine)
 
     def plan(self, _ctx: phases.Context) -> str:
-        """In words, for the dry run."""
+        """The text for the dry run."""
         return f"would start the machine {self.machine}"
 
 
@@ -54,17 +54,17 @@ def agent(config: HostRoutingConfig, host: Host, *, start: tuple[str, ...]) -> p
 
 
 def main() -> int:
-    """Choose host and configuration, and run it."""
+    """Choose the host and the configuration, and run the agent."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("steps", metavar="STEP", nargs="*", help="a step to run alone, such as configure")
-    parser.add_argument("--plan", action="store_true", help="only say what would be done")
-    parser.add_argument("--broken", action="store_true", help="leave the repair out of the configuration")
-    parser.add_argument("--host", metavar="FILE", help="this machine, with the configuration in FILE")
+    parser.add_argument("--plan", action="store_true", help="only print what would be done")
+    parser.add_argument("--broken", action="store_true", help="use a configuration without the repair")
+    parser.add_argument("--host", metavar="FILE", help="use this machine, with the configuration in FILE")
     given = parser.parse_args()
     if given.host:
         bootstrap = agent(HostRoutingConfig.load(given.host), Host.local(), start=("/usr/bin/machinectl", "start"))
     else:
-        in_memory = FakeHost(kernel=h200())  # it has no machine to start, so `true` stands in for machinectl
+        in_memory = FakeHost(kernel=h200())  # it has no machine to start, so `true` replaces machinectl
         bootstrap = agent(BROKEN if given.broken else REPAIRED, in_memory, start=("true",))
     if given.plan:
         print(phases.plan(bootstrap))

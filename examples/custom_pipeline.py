@@ -1,7 +1,7 @@
-"""A pipeline of one's own: hostrouting's tasks among a user's, with a retry, a parallel part and a way back.
+"""A custom pipeline: hostrouting's tasks together with your own, with a retry, a parallel group and undo.
 
-The host exists in memory, and nothing outside of it is touched. `--plan` says what would be done; `--fail` lets the
-last step break, and then everything that was done is taken back, last first.
+It uses a fake host, and changes nothing else. `--plan` prints what would be done. With `--fail` the last step fails,
+and then every finished step is undone, the last one first.
 """
 
 import argparse
@@ -24,13 +24,13 @@ def download(ctx: phases.Context) -> str:
 
 @phases.task("unpack")
 def unpack(ctx: phases.Context) -> None:
-    """Unpack it, whole or not at all: an order to stop waits until it is done."""
+    """Unpack it without interruption: if the run is stopped, this step finishes first."""
     with ctx.shielded(grace=30) as safe:
         safe.sleep(0.2)
 
 
 class LabelNode:
-    """A task is anything with a name and a method `do`; this one says how it is planned and undone, too."""
+    """A task is any object with a name and a method `do`. This one also defines `plan` and `undo`."""
 
     name = "label-node"
 
@@ -38,32 +38,32 @@ class LabelNode:
         self.labels = labels
 
     def do(self, ctx: phases.Context) -> None:
-        """Put the label on."""
+        """Add the label."""
         self.labels.add("rdma")
         ctx.log.info("labelled", extra={"labels": len(self.labels)})
 
     def plan(self, _ctx: phases.Context) -> str:
-        """In words, for the dry run."""
-        return "would put the label rdma on this node"
+        """The text for the dry run."""
+        return "would add the label rdma to this node"
 
     def undo(self, _ctx: phases.Context) -> None:
-        """Take it off again."""
+        """Remove the label."""
         self.labels.discard("rdma")
 
 
 @phases.task("start-machine")
 def start_machine(_ctx: phases.Context) -> None:
-    """Start it."""
+    """Start the machine."""
 
 
 @phases.task("start-machine")
 def start_broken_machine(_ctx: phases.Context) -> None:
-    """Start one that does not come up."""
+    """Start a machine that fails."""
     raise RuntimeError("machine kube1 exited with code 1")
 
 
 def pipeline(host: FakeHost, labels: set[str], *, start: phases.Task[None]) -> phases.Task[object]:
-    """The two tasks of hostrouting are ordinary steps: they can stand apart, and beside others."""
+    """The two tasks of hostrouting are ordinary steps: they can be used separately, and in parallel with others."""
     config = HostRoutingConfig(
         {"enabled": True, "routes": [{"destination": "172.16.0.0/17"}, {"destination": "172.16.128.0/17"}]},
         {"expectedCidrs": ["172.16.0.0/16"], "mode": "STRICT"},
@@ -79,10 +79,10 @@ def pipeline(host: FakeHost, labels: set[str], *, start: phases.Task[None]) -> p
 
 
 def main() -> int:
-    """Plan or run it, and take it back when it failed."""
+    """Plan or run the pipeline, and undo it if it failed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--plan", action="store_true", help="only say what would be done")
-    parser.add_argument("--fail", action="store_true", help="let the last step break")
+    parser.add_argument("--plan", action="store_true", help="only print what would be done")
+    parser.add_argument("--fail", action="store_true", help="let the last step fail")
     given = parser.parse_args()
     host, labels = FakeHost(kernel=h200()), set[str]()
     bootstrap = pipeline(host, labels, start=start_broken_machine if given.fail else start_machine)
@@ -93,7 +93,7 @@ def main() -> int:
     print(report)
     if not report.ok:
         phases.undo(bootstrap, after=report)
-    print(f"files of ours: {len(host.files.texts)}, labels: {sorted(labels)}")
+    print(f"our files: {len(host.files.texts)}, labels: {sorted(labels)}")
     return report.exit_code
 
 

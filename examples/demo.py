@@ -1,8 +1,8 @@
-"""The whole story in a second: a GPU node on which nothing works, why, the repair, and the proof.
+"""The whole problem in a second: a GPU node that cannot reach its cluster, the reason, the repair, and the proof.
 
 It builds the network of an Azure ND H200 (eth0 with the default route; ib0…ib7, each connected to 172.16.0.0/16) in a
-network namespace of its own, which ends with this program. The machine's own network is not touched, no packet is sent,
-and the boot files go into a temporary directory. Where the machine allows no namespace, the node is one in memory.
+private network namespace, which ends with this program. The machine's own network is not changed, no packet is sent,
+and the boot files are written to a temporary directory. If the machine does not allow namespaces, a fake host is used.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ NEW_USER, NEW_NET = 0x10000000, 0x40000000
 
 
 def enter_private_namespace() -> None:
-    """Leave this machine's network for an empty one; without root by way of a user namespace. OSError if refused."""
+    """Enter an empty network namespace; without root, inside a new user namespace. Raises OSError if refused."""
     user, group = os.getuid(), os.getgid()
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(NEW_NET if user == 0 else NEW_USER | NEW_NET):
@@ -46,7 +46,7 @@ def enter_private_namespace() -> None:
 
 
 def node_on_linux(root: str) -> Host:
-    """The node in a namespace of this machine's kernel. OSError where that cannot be had."""
+    """Create the node in a network namespace of this machine. Raises OSError if that is not possible."""
     enter_private_namespace()
     batch = "".join(f"{line}\n" for line in NODE)
     command = ["ip", "-batch", "-"]
@@ -57,13 +57,13 @@ def node_on_linux(root: str) -> Host:
 
 
 def tell(text: str) -> None:
-    """Say what comes next, at once, also into a pipe."""
+    """Print a heading at once, even into a pipe."""
     strong = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM", "dumb") != "dumb"
     print(f"\n\033[1m{text}\033[0m\n" if strong else f"\n{text}\n", flush=True)
 
 
 def ask(host: Host, *words: str) -> int:
-    """Type a command, as an operator of the node would; its exit code."""
+    """Run a command as an operator of the node would type it; return its exit code."""
     print(f"$ hostrouting {' '.join(words)}", flush=True)
     code = main(words, host=lambda: host)
     print(f"(exit code {code})", flush=True)
@@ -71,7 +71,7 @@ def ask(host: Host, *words: str) -> int:
 
 
 def way_out(host: Host) -> str:
-    """The device by which the kernel itself would send a packet to the address."""
+    """The outgoing device for a packet to the address, according to the kernel."""
     assert host.backend is not None
     with host.backend() as kernel:
         [answer] = kernel.lookup([as_ip(ADDRESS)])
@@ -79,12 +79,12 @@ def way_out(host: Host) -> str:
 
 
 def demonstrate(host: Host) -> int:
-    """From the failure to the proof, and back to how it was."""
-    tell(f"1. The cluster lives in {CIDR}. The node is Ready, and nothing on it reaches anything. Why?")
+    """Show the failure, the repair and the proof, and undo everything."""
+    tell(f"1. The cluster uses {CIDR}. The node is Ready, but its pods cannot reach the cluster. Why?")
     assert ask(host, "check", CIDR) == 1
     assert way_out(host) == "ib0"
 
-    tell("2. The repair goes into the agent's configuration, and Configure into its pipeline.")
+    tell("2. Put the repair into the agent's configuration, and Configure into its pipeline.")
     halves = [{"destination": "172.16.0.0/17"}, {"destination": "172.16.128.0/17"}]
     config = HostRoutingConfig({"enabled": True, "routes": halves}, {"expectedCidrs": [CIDR], "mode": "STRICT"})
     configure = Configure(config, host=host)
@@ -93,27 +93,27 @@ def demonstrate(host: Host) -> int:
     print(f"\n{report}", flush=True)
     assert report.ok, str(report)
 
-    tell("3. The proof: every address of the CIDR, not one that was tried.")
+    tell("3. The proof: the check covers every address of the CIDR, not only a sample.")
     assert ask(host, "check", CIDR) == 0
-    print(f"\nAsked for {ADDRESS}, the kernel of the node now says: by {way_out(host)}.", flush=True)
+    print(f"\nThe kernel's own answer for {ADDRESS} is now: by {way_out(host)}.", flush=True)
     assert way_out(host) == "eth0"
 
     phases.undo(configure, phases.Context(observers=[]))
     assert way_out(host) == "ib0"
-    tell("4. Everything of ours was taken back, and InfiniBand's own routes are as they were. Nothing is left behind.")
+    tell("4. All of this was undone: our routes and files are gone, and InfiniBand's own routes are as they were.")
     return 0
 
 
 def run() -> int:
-    """Find a kernel to do it on, and do it."""
+    """Create the node in a namespace, or as a fake host, and run the demonstration."""
     with tempfile.TemporaryDirectory(prefix="hostrouting-demo-") as root:
         print("A node like an Azure ND H200: eth0 has the default route, ib0…ib7 are all connected to 172.16.0.0/16.")
         try:
             host = node_on_linux(root)
         except OSError as error:
-            print(f"It is a node in memory, for this machine allows no other ({error.filename}: {error.strerror}).")
+            print(f"This is a fake host: the machine does not allow a namespace ({error.filename}: {error.strerror}).")
             return demonstrate(FakeHost(kernel=h200()))
-        print("It is in a network namespace of its own: this machine's network is not touched, and no packet is sent.")
+        print("It is in a private network namespace: this machine's network is not changed, and no packet is sent.")
         return demonstrate(host)
 
 
@@ -122,7 +122,7 @@ if __name__ == "__main__":
         sys.stdout.reconfigure(errors="replace")  # in a locale without UTF-8
     try:
         code = run()
-    except BrokenPipeError:  # whoever reads has seen enough
+    except BrokenPipeError:  # the reader, such as head, has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
     sys.exit(code)

@@ -1,7 +1,7 @@
-"""An image that comes with its routing configured: `Host.offline` writes files and enablement, and touches no kernel.
+"""Configure routing in a disk image: `Host.offline` writes the files and enables the units, and changes no kernel.
 
-The image is a temporary folder; with a path, it is what is mounted there. At its first boot the routes come before the
-machine, and the machine has to pass the check.
+The image is a temporary folder, or the file system that is mounted at DIR. When the image boots, the routes are
+installed before the machine starts, and the machine starts only if the check passes.
 """
 
 import argparse
@@ -18,7 +18,7 @@ CONFIG = HostRoutingConfig(
 
 
 def build(image: Path) -> None:
-    """Configure the image, and show what became of it."""
+    """Configure the image, and list the files in it."""
     task = Configure(CONFIG, host=Host.offline(str(image)))
     phases.execute(task)
     for path in sorted((image / "etc").rglob("*")):

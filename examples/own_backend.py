@@ -1,7 +1,7 @@
-"""A backend of one's own: it wraps another, and writes down every change before it is tried.
+"""A custom backend: it wraps another one, and records every change and its result.
 
-A backend is an object with five verbs. This one adds a journal to any other, real or fake; `hostrouting.testing`
-has the promises as a test suite, and the test of this example is that suite on this class.
+A backend is an object with five methods. This one adds a journal to any other, real or fake. `hostrouting.testing` has
+the contract suite for backends; the test of this example runs that suite on this class.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,32 +17,32 @@ if TYPE_CHECKING:
 
 
 class JournalBackend:
-    """Another backend, and what was asked of it and how that went."""
+    """Another backend, with a journal of its changes and their results."""
 
     def __init__(self, inner: RouteBackend) -> None:
         self.inner = inner
         self.journal: list[str] = []
 
     def snapshot(self, **only: Any) -> Snapshot:
-        """Everything as it is now, or only what is asked for of it, from the other."""
+        """The snapshot of the other backend, restricted to what is asked for."""
         return self.inner.snapshot(**only)
 
     def lookup(self, destinations: Sequence[IP | str], flow: Flow = PLAIN) -> tuple[Answer, ...]:
-        """What the other says."""
+        """The answers of the other backend."""
         return self.inner.lookup(destinations, flow)
 
     def change(self, changes: Iterable[Change]) -> tuple[Outcome, ...]:
-        """Let the other do it, and write down how each change went."""
+        """Let the other backend make the changes, and record the result of each."""
         outcomes = self.inner.change(changes)
         self.journal += [f"{it.change}: {'done' if it.ok else it.error}" for it in outcomes]
         return outcomes
 
     def watch(self) -> Watch:
-        """Listen to the other."""
+        """The watch of the other backend."""
         return self.inner.watch()
 
     def close(self) -> None:
-        """Close the other."""
+        """Close the other backend."""
         self.inner.close()
 
     def __enter__(self) -> "Self":

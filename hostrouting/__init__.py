@@ -110,6 +110,16 @@ host without the tasks, 5. You can try all of it on a host in memory::
 `hostrouting.cli` is the command line.
 """
 
+import sys
+
+if sys.version_info < (3, 10):  # noqa: UP036  whatever Python imports this is told which one is needed
+    from hostrouting import too_old_python
+
+    too_old_python.refuse(
+        "hostrouting",
+        "; without a newer one: the boot files that 'hostrouting render' writes on another host need no Python here",
+    )
+
 from hostrouting import own_phases
 
 TYPE_CHECKING = False  # loading `typing` would take a third of the time of a command that only prints its usage
@@ -362,12 +372,13 @@ if not TYPE_CHECKING:  # with a module __getattr__, a type checker would accept 
         __getattr__ = phases.lazily(__name__, _HOMES, globals())
     else:
 
-        def __getattr__(name: str) -> object:
+        def __getattr__(name):  # noqa: ANN001, ANN202  every Python can read this file: see `too_old_python`
             """Raise an error for each public name; the command line can still import what it needs to report it."""
             if name in __all__:
                 own_phases.require_own_phases()
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            raise AttributeError("module %r has no attribute %r" % (__name__, name))  # noqa: UP031  as above
 
 
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+def __dir__():  # noqa: ANN202  as above
+    # type: () -> list[str]
+    return sorted(set(globals()) | set(__all__))

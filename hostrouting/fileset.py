@@ -1,6 +1,6 @@
-"""Sets of files on a host that come and go together: what differs, what is there, written and removed.
+"""Sets of files that are installed and removed together: comparing, writing and removing them.
 
-Here: one file and a set of files. Not here: their text (`render`), and when and in what order they are wanted (`gate`).
+Here: one file and a set of files. Not here: their text (`render`), and when and in what order they change (`gate`).
 """
 
 from __future__ import annotations
@@ -29,45 +29,47 @@ def _each_once(paths: Iterable[str]) -> tuple[str, ...]:
 
 @attrs.frozen
 class File:
-    """One file, as it should be."""
+    """One file with the text and mode that it should have."""
 
     path: str
     text: str
     mode: int = 0o644
     marks: tuple[str, ...] = ()
-    """A text without any of these was not written by us; when there are none, whatever is there is replaced."""
+    """A file that contains none of these was not written by us. If this is empty, any existing file is replaced."""
 
     def is_foreign(self, files: Files) -> bool:
-        """Whether a file that we did not write is in the place, which may be one that masks ours."""
+        """Whether a file that we did not write exists at the path; it may be a mask."""
         text = files.read(self.path) if self.marks else None
         return text is not None and not any(mark in text for mark in self.marks)
 
     def is_masked(self, files: Files) -> bool:
-        """Whether it is masked: by a link to /dev/null, or with an empty file."""
+        """Whether the file is masked, by a link to /dev/null or by an empty file."""
         return bool(self.marks) and files.read(self.path) == ""
 
     def require_room(self, files: Files) -> None:
-        """FileError where a file that we did not write is in the place. A masked file is not one."""
+        """Raise FileError if a file that we did not write has this path; a mask is accepted."""
         if self.is_foreign(files) and not self.is_masked(files):
-            text = f"{self.path} is not ours, and stands where a file of ours belongs: move it away, or rename it"
+            text = (
+                f"{self.path} was not written by hostrouting, which needs this path: move the file away, or rename it"
+            )
             raise FileError(text, path=self.path)
 
     def require_unmasked(self, files: Files) -> None:
-        """FileError where it is masked."""
+        """Raise FileError if the file is masked."""
         if self.is_masked(files):
             name = self.path.rpartition("/")[2]
             remedy = f"systemctl unmask {name}" if name.endswith(".service") else "remove it"
-            raise FileError(f"{self.path} is empty: somebody masked what belongs there; {remedy}", path=self.path)
+            raise FileError(f"{self.path} is masked: empty, or a link to /dev/null; {remedy}", path=self.path)
 
     def write(self, files: Files) -> bool:
-        """See Files.write; a masked file stays masked, and is a FileError."""
+        """See Files.write. Raises FileError, and changes nothing, if the file is masked."""
         self.require_unmasked(files)
         return files.write(self.path, self.text, mode=self.mode)
 
 
 @attrs.frozen
 class Changes:
-    """The paths that would be written and removed, each once, in order."""
+    """The paths that would be written and removed, in order and without duplicates."""
 
     writes: tuple[str, ...] = attrs.field(default=(), converter=_each_once)
     removes: tuple[str, ...] = attrs.field(default=(), converter=_each_once)
@@ -81,30 +83,30 @@ class Changes:
 
 @attrs.frozen
 class FileSet:
-    """Files and links that come and go together; `obsolete` are those that have to be gone in any case."""
+    """Files and links that are installed and removed together; `obsolete` are paths that are removed in both cases."""
 
     files: tuple[File, ...] = ()
     links: tuple[tuple[str, str], ...] = ()
     obsolete: tuple[str, ...] = ()
 
     def foreign(self, files: Files) -> tuple[str, ...]:
-        """The paths where there are files that we did not write."""
+        """The paths of existing files that we did not write."""
         return tuple(it.path for it in self.files if it.is_foreign(files))
 
     def differences(self, files: Files) -> Changes:
-        """What `install` would change; reads, and changes nothing."""
+        """What `install` would change; only reads."""
         stale = [it.path for it in self.files if not files.holds(it.path, it.text, mode=it.mode)]
         missing = [path for path, target in self.links if not files.leads(path, target)]
         return Changes((*stale, *missing), [path for path in self.obsolete if files.is_there(path)])
 
     def require_installable(self, files: Files) -> None:
-        """The FileError with which `install` would end, as far as it can be told before."""
+        """Raise the FileError that `install` would raise, as far as it can be predicted."""
         self.require_room(files)
         for it in self.files:
             it.require_unmasked(files)
 
     def obstacles(self, files: Files) -> tuple[FileError, ...]:
-        """Every file with which `install` could end, as far as it can be told before, as the FileError about it."""
+        """A FileError for each path at which `install` would fail, as far as this can be predicted."""
         found: list[FileError] = []
         for it in self.files:
             try:
@@ -121,14 +123,14 @@ class FileSet:
         return tuple(found)
 
     def require_room(self, files: Files) -> None:
-        """FileError where a file that we did not write is in the place of one of these. A masked file is not one."""
+        """Raise FileError if a file that we did not write has the path of one of these; masks are accepted."""
         for it in self.files:
             it.require_room(files)
 
     def install(self, files: Files) -> tuple[str, ...]:
-        """Write what differs, in order; the paths that did.
+        """Write the files that differ, in order; returns their paths. Idempotent.
 
-        At a file that is masked, or cannot be written, it ends with a FileError, which carries those before it.
+        If a file is masked or cannot be written, raises a FileError that carries the paths changed before it.
         """
         changed: list[str] = []
         try:
@@ -148,9 +150,10 @@ class FileSet:
         return tuple(path for path in self._paths(files) if files.is_there(path))
 
     def remove(self, files: Files, failures: list[FileError] | None = None) -> tuple[str, ...]:
-        """Remove all that is ours, in order; the paths that were there.
+        """Remove our files, in order; returns the paths that existed. Files that we did not write are kept.
 
-        The first failure ends it, and carries them, unless there is a list that takes all failures.
+        If `failures` is given, all failures are appended to it. Otherwise the first one is raised; it carries the paths
+        removed before it.
         """
         gone = []
         for path in self._paths(files, failures):
@@ -164,7 +167,7 @@ class FileSet:
         return tuple(gone)
 
     def _paths(self, files: Files, failures: list[FileError] | None = None) -> tuple[str, ...]:
-        """The paths of what is ours. What cannot be read is not, and is among the failures."""
+        """The paths of our files. A file that cannot be read counts as another program's, and as a failure."""
         own, all_ours = [], True
         for it in self.files:
             try:
@@ -176,10 +179,10 @@ class FileSet:
                 is_foreign = True
             own += [] if is_foreign else [it.path]
             all_ours = all_ours and not is_foreign
-        # A link that enables a unit belongs to whoever wrote the unit.
+        # A link that enables a unit belongs to the program that wrote the unit.
         return (*own, *(path for path, _ in self.links), *self.obsolete) if all_ours else tuple(own)
 
 
 def unit_file(path: str, text: str, *, script: str, layout: HostLayout) -> File:
-    """A unit that runs a script; the published original's is known by the script, or by what it is ordered before."""
+    """A unit that runs a script; it replaces that of the Go original, recognised by the script or the `Before=`."""
     return File(path, text, marks=(OURS, f"ExecStart={script}", f"Before={layout.machine_unit}"))

@@ -1,7 +1,7 @@
-"""Routes that a script has left: how to tell one from other routes that are not ours, and what deletes it.
+"""Routes left behind by a script: how to recognise one, and the command that deletes it.
 
-Here: the command, with all that the kernel compares, so that it takes no other route. Not here: carrying it out, which
-is up to whoever knows where the route came from.
+Here: the command, with every attribute that the kernel compares, so that it cannot delete another route. Not here:
+running it; an administrator who knows where the route came from has to decide.
 """
 
 from hostrouting.model import SCOPE_LINK, SCOPE_UNIVERSE, Route, protocol_name, table_name
@@ -9,14 +9,14 @@ from hostrouting.uplink import bare_leg
 
 __all__ = ["deletion_command", "is_left_behind"]
 
-_BY_HAND = frozenset({3, 4})  # boot, which is what `ip route` says when it is not told, and static
+_BY_HAND = frozenset({3, 4})  # boot, which is the default of `ip route`, and static
 _SCOPES = {SCOPE_UNIVERSE: "global", SCOPE_LINK: "link"}
 
 
 def is_left_behind(standing: Route, wanted: Route) -> bool:
-    """Whether a route looks like what an earlier script, such as the Go original's, was told to have here.
+    """Whether a route looks as if an earlier script, such as the Go original's, had added it for the wanted route.
 
-    Somebody wrote it by hand, and it leads by the same devices to a gateway.
+    True if it was added with `ip route` (proto boot or static), and has a gateway and only devices of the wanted route.
     """
     return (
         standing.protocol in _BY_HAND
@@ -27,9 +27,9 @@ def is_left_behind(standing: Route, wanted: Route) -> bool:
 
 
 def deletion_command(route: Route) -> str:
-    """What a shell is told to delete this IPv4 route, the first of its destination and metric, and no other.
+    """The shell command that deletes this IPv4 route, the first with its destination and metric, and no other.
 
-    Everything is said, for to the kernel what a request to delete leaves out may be anything.
+    It gives every attribute, because the kernel does not compare those that a request leaves out.
     """
     legs = tuple(map(bare_leg, route.legs))
     words = ["ip route del", *([] if route.type == "unicast" else [route.type])]
@@ -37,7 +37,7 @@ def deletion_command(route: Route) -> str:
     words += [str(legs[0])] if len(legs) == 1 and route.nexthop_id is None else []
     words += [f"tos {route.tos:#04x}"] if route.tos else []
     words.append(f"table {table_name(route.table)}")
-    # A shell knows the names of these everywhere.
+    # Every iproute2 knows the names of these two protocols.
     words.append(f"proto {protocol_name(route.protocol) if route.protocol in _BY_HAND else route.protocol}")
     words.append(f"scope {_SCOPES.get(route.scope, route.scope)}")
     words += [f"src {route.prefsrc}"] if route.prefsrc is not None else []

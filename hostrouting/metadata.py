@@ -167,7 +167,7 @@ def fetch(url: str, timeout: float) -> Reply:
     except (ValueError, OSError) as error:
         raise MetadataError(url, "has a URL without an IP address", can_retry=False) from error
     if parts.scheme != "http":
-        raise MetadataError(url, "can only be asked over http", can_retry=False)
+        raise MetadataError(url, "can only be queried over http", can_retry=False)
     try:
         with _Timed(family, timeout) as stream:
             stream.connect((host, port))
@@ -186,7 +186,7 @@ def fetch(url: str, timeout: float) -> Reply:
     except TimeoutError as error:
         raise MetadataError(url, f"gave no complete answer within {timeout:g} s") from error
     except OSError as error:
-        raise MetadataError(url, f"cannot be asked: {error.strerror or error}") from error
+        raise MetadataError(url, f"cannot be queried: {error.strerror or error}") from error
     except HTTPException as error:
         raise MetadataError(url, f"closed the connection, or does not speak HTTP ({type(error).__name__})") from error
 

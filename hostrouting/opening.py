@@ -1,8 +1,10 @@
-"""Opening a path at which anything may be: at once, and only a regular file.
+"""Opening a path without blocking, and only if it is a regular file.
 
-To open a fifo waits for whoever has its other end, which may be for ever and past every signal that Python handles; to
-open a device may do something. So what is there is looked at first, and again once it is open, for it may have been
-replaced in between. Here: that, and the words for what is there. Not here: the errors that are made of it (`system`).
+Opening a fifo waits for the process at its other end, perhaps forever, and Python cannot handle a signal meanwhile;
+opening a device may have side effects. So the type of the file is checked before it is opened, and again when it is
+open, because it may have been replaced in between.
+
+Here: this check, and the names of the file types. Not here: turning failures into messages (`system`).
 """
 
 import errno
@@ -22,30 +24,31 @@ _KINDS = (
 )
 
 
-class NotAFile(OSError):  # noqa: N818  reads as what is wrong
-    """Something else is where a file belongs; `kind` is what, in words."""
+class NotAFile(OSError):  # noqa: N818  the name says what is wrong
+    """The path is not a regular file; `kind` says what it is, such as "a fifo"."""
 
     def __init__(self, kind: str, path: str) -> None:
-        """Say it as the system says its own errors."""
+        """Build it like an OSError of the system, with a number, a text and the path."""
         self.kind = kind
         super().__init__(errno.EINVAL, f"there is {kind} in its place", path)
 
 
 def kind_of(mode: int) -> str:
-    """What has this mode, in words; empty for a regular file, and for a link."""
+    """The name of the file type in this mode, such as "a fifo"; empty for a regular file and for a link."""
     return next((kind for is_one, kind in _KINDS if is_one(mode)), "")
 
 
 def require_file(path: str, mode: int) -> None:
-    """NotAFile where what has this mode is neither a regular file nor a link."""
+    """Raise NotAFile if the mode is neither that of a regular file nor that of a link."""
     if kind := kind_of(mode):
         raise NotAFile(kind, path)
 
 
 def open_file(path: str, flags: int = os.O_RDONLY, *, fifo: bool = False) -> int:
-    """A descriptor of the regular file at the path, which may be made with it (0600, by os.O_CREAT); else OSError.
+    """Open the regular file at the path and return the descriptor; os.O_CREAT creates it with mode 0600.
 
-    Where a fifo will do as well, it is opened without a wait for its writer, and does not block a read either.
+    Raises NotAFile if it is not a regular file, and any other OSError of the system. If `fifo`, a fifo is accepted too:
+    opening and reading it do not wait for its writer.
     """
 
     def require(mode: int) -> None:

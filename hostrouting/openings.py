@@ -1,9 +1,10 @@
-"""What opens the gate although its files are there, and what keeps it shut: looked up in what systemd has in force.
+"""What lets machines start unchecked although the gate's files exist, and what prevents every start.
 
-A file of ours that is in its place says little. systemd may have read another text, another drop-in may take our
-command away, and a setting for our unit may let it succeed without running. So systemd is asked what it would run.
+That a file exists does not prove much: systemd may have loaded an older text of it, another drop-in may remove our
+command, and a setting of our unit may let it succeed without running the script. So this asks systemd what it would
+run.
 
-Here: what is looked for, and the sentence for each finding. Not here: changing anything (`gate`).
+Here: the checks, and the sentence for each finding. Not here: changing anything (`gate`).
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["UNIT_FOLDERS", "UNSEEN", "GateState", "find_gate_state"]
 
 UNSEEN = "systemd-nspawn@hostrouting-probe.service"
-"""Stands for every machine that has no setting of its own."""
+"""Represents every machine without settings of its own."""
 
 UNIT_FOLDERS = (
     "/etc/systemd/system.control",
@@ -39,21 +40,21 @@ UNIT_FOLDERS = (
     "/usr/local/lib/systemd/system",
     "/usr/lib/systemd/system",
 )
-"""Where systemd looks for units and drop-ins, apart from what generators make; the first comes before the others."""
+"""The folders in which systemd looks for units and drop-ins, without those of generators; the first wins."""
 
-# What puts other files in the place of those that are run.
+# Settings that can make a unit run other files than those that are installed.
 _PLACES = ("BindPaths", "BindReadOnlyPaths")
 _ROOTS = ("RootDirectory", "RootImage", "MountImages", "ExtensionImages", "ExtensionDirectories")
-_HIDDEN = "other files can be in the place of those that it runs"
+_HIDDEN = "it can run other files than the installed ones"
 
-# What lets the gate's unit succeed without running the script to its end: a property, its harmless value, and the word.
+# What lets the gate's unit succeed without running the whole script: a property, its harmless value, and the effect.
 _UNIT = (
     ("Type", "oneshot", "systemd does not wait for the script"),
-    ("RemainAfterExit", "no", "the script runs at the first start of a machine only"),
-    ("SuccessExitStatus", "", "a refusal can pass for a success"),
-    ("ExecCondition", "", "systemd skips the unit, and takes that for a success, when this fails"),
-    ("NetworkNamespacePath", "", "the routing of another network namespace is judged"),
-    ("PrivateNetwork", "no", "the routing of another network namespace is judged"),
+    ("RemainAfterExit", "no", "the script runs only when the first machine starts"),
+    ("SuccessExitStatus", "", "a refusal can count as a success"),
+    ("ExecCondition", "", "systemd skips the unit if that command fails, and counts this as a success"),
+    ("NetworkNamespacePath", "", "it checks the routing of another network namespace"),
+    ("PrivateNetwork", "no", "it checks the routing of another network namespace"),
     *((name, "", _HIDDEN) for name in (*_PLACES, *_ROOTS)),
 )
 _OF_THE_UNIT = ("LoadState", "ExecStart", "DropInPaths", "FragmentPath", "NeedDaemonReload", *(it[0] for it in _UNIT))
@@ -68,36 +69,36 @@ _OF_A_MACHINE = (
     "SuccessExitStatus",
 )
 
-_RUN = SHELL.replace("'", "")  # as systemd shows it
+_RUN = SHELL.replace("'", "")  # as systemd prints it
 
-# The exit statuses with which the question ends when it is refused, or cannot be asked; from 200 on systemd's own.
+# The exit statuses of the command in our drop-in, if the gate refuses or it cannot run; from 200 they are systemd's.
 _REFUSALS = {1, 2, 126, 127, *range(200, 256)}
 
 
 @attrs.frozen
 class GateState:
-    """Whether machines are held back. Sentences name the file or unit, and the remedy."""
+    """Whether machines start only after a successful check. Every sentence names the file or unit, and the remedy."""
 
     is_up: bool = False
-    """Whether the drop-in by which machines ask the gate is there."""
+    """Whether the drop-in that makes machines run the gate exists."""
     openings: tuple[str, ...] = ()
-    """What lets a machine start without being judged."""
+    """What lets a machine start unchecked."""
     bars: tuple[str, ...] = ()
-    """What keeps every machine from starting, whatever the routing."""
+    """What keeps every machine from starting, whatever the routes are."""
     hold: str = f"systemctl mask --runtime {HostLayout.machine_unit}"
-    """The command by which an operator keeps machines from starting, with or without a gate.
+    """The command with which an operator keeps machines from starting, with or without a gate.
 
-    A mask of machines.target would hold back those alone that are started at the boot.
+    Masking machines.target instead would only keep those machines from starting that are started at boot.
     """
 
     @property
     def holds(self) -> bool:
-        """Whether every start of a machine is judged, or refused."""
+        """Whether every start of a machine is checked or refused."""
         return self.is_up and not self.openings
 
 
 def find_gate_state(host: Host) -> GateState:
-    """Look, and change nothing. ManagerError where systemd does not answer, FileError where a file cannot be read."""
+    """The state of the gate; only reads. ManagerError if systemd does not answer, FileError if a file is unreadable."""
     gate, files, layout = Gate(host), host.files, host.layout
     nothing = _with_hold(host, GateState())
     if not gate.present():
@@ -116,7 +117,7 @@ def find_gate_state(host: Host) -> GateState:
 
 
 def _with_hold(host: Host, state: GateState) -> GateState:
-    """A mask is in /run, where a template that the administrator has in /etc comes before it."""
+    """The state, with another command if there is a unit template in /etc: that overrides a mask in /run."""
     layout = host.layout
     if not host.files.is_there(layout.at(f"{layout.unit_directory}/{layout.machine_unit}")):
         return state
@@ -126,7 +127,7 @@ def _with_hold(host: Host, state: GateState) -> GateState:
 
 
 def _unmask(host: Host, path: str) -> str:
-    """The command that takes back what masks the machines."""
+    """The command that unmasks the machines."""
     unit = host.layout.machine_unit
     known = {"/etc": f"systemctl unmask {unit}", "/run": f"systemctl unmask --runtime {unit}"}
     return known.get(path.removesuffix(f"/systemd/system/{unit}"), f"rm {path} && systemctl daemon-reload")
@@ -135,13 +136,13 @@ def _unmask(host: Host, path: str) -> str:
 def _missing(host: Host) -> Iterator[str]:
     path = host.layout.gate_drop_in_path
     if not host.files.is_there(path):
-        yield f"{path} is missing, so that machines start without asking; write it again with: hostrouting apply"
+        yield f"{path} is missing, so machines start unchecked; write it again with: hostrouting apply"
     elif not host.files.read(path):
-        yield f"{path} is empty or a link to /dev/null, so that machines start without asking; remove it"
+        yield f"{path} is empty or a link to /dev/null, so machines start unchecked; remove it"
 
 
 def _asked(host: Host, gate: Gate) -> tuple[Sequence[Mapping[str, str]], Sequence[Mapping[str, str]]]:
-    """What systemd would do at the start of a machine, loaded or not, and at the start of the gate's unit."""
+    """The properties of the machines' units, loaded or not, and of the gate's unit, as systemd would use them."""
     if gate.manager is None:
         return (), ()
     machines = gate.manager.show((*_OF_A_MACHINE, *_PLACES, *_ROOTS), UNSEEN, *_special(host), host.layout.machines)
@@ -149,14 +150,14 @@ def _asked(host: Host, gate: Gate) -> tuple[Sequence[Mapping[str, str]], Sequenc
 
 
 def _special(host: Host) -> tuple[str, ...]:
-    """The machines with a unit or drop-ins of their own, which systemd need not have loaded."""
+    """The machines with a unit or drop-ins of their own; systemd may not have loaded them."""
     before, after = host.layout.machines.split("*")
     found = {name.removesuffix(".d") for folder in UNIT_FOLDERS for name in host.files.names(host.layout.at(folder))}
     return tuple(sorted(it for it in found if it.startswith(before) and it.endswith(after) and it != before + after))
 
 
 def _machines(host: Host, found: Iterable[Mapping[str, str]]) -> Iterator[str]:
-    """Each cause once: what opens the gate for every machine is not said again of one."""
+    """Each cause once: a cause that affects every machine is not repeated for a single one."""
     told: set[str] = set()
     for it in sorted(found, key=lambda it: it["Id"] != UNSEEN):
         name = "every machine" if it["Id"] == UNSEEN else it["Id"]
@@ -166,49 +167,49 @@ def _machines(host: Host, found: Iterable[Mapping[str, str]]) -> Iterator[str]:
 
 
 def _machine(host: Host, found: Mapping[str, str]) -> Iterator[str]:
-    """What lets a machine start without being judged, in clauses that its name begins."""
+    """What lets a machine start unchecked: predicates to put after its name."""
     if found["LoadState"] == "masked":
         return
     layout = host.layout
     others = [path for path in found["DropInPaths"].split() if path != layout.gate_drop_in]
-    where = f"look in {', '.join(others)}" if others else f"see: systemctl cat {layout.machine_unit}"
+    where = f"see {', '.join(others)}" if others else f"see: systemctl cat {layout.machine_unit}"
     asks = f"argv[]={_RUN} {layout.gate_script} ask ; ignore_errors=no "
     if asks not in found["ExecStartPre"]:
         if found["NeedDaemonReload"] == "yes":
-            yield "starts without asking the gate: systemd has not loaded the drop-in; run: systemctl daemon-reload"
+            yield "starts unchecked: systemd has not loaded the drop-in; run: systemctl daemon-reload"
             return
         file = layout.gate_drop_in.rpartition("/")[2]
         if same := [path for path in others if path.rpartition("/")[2] == file]:
-            why = f"{same[0]} takes the place of {layout.gate_drop_in}; remove it"
+            why = f"{same[0]} overrides {layout.gate_drop_in}; remove it"
         else:
-            why = f"systemd has another ExecStartPre= in force; {where}"
-        yield f"starts without asking the gate: {why}"
+            why = f"another ExecStartPre= is in force; {where}"
+        yield f"starts unchecked: {why}"
     elif not found["ExecStartPre"].partition("argv[]=")[2].startswith(asks.partition("argv[]=")[2]):
-        lost = "if that changes while it runs, systemd leaves out the gate"
+        lost = "if that is changed while it runs, systemd skips the gate"
         remedy = f"move it to a drop-in whose name sorts after {layout.gate_drop_in.rpartition('/')[2]}"
-        yield f"runs another ExecStartPre= before it asks the gate: {lost}; {remedy}; {where}"
+        yield f"runs another ExecStartPre= before the gate: {lost}; {remedy}; {where}"
     statuses = found["SuccessExitStatus"].split()
-    status = f"has SuccessExitStatus={' '.join(statuses)}, so that it starts"
+    status = f"has SuccessExitStatus={' '.join(statuses)}, so it starts"
     if any(it.isdigit() and int(it) in _REFUSALS for it in statuses):
-        yield f"{status} although the gate refuses; {where}"
-    # The question ends a signal that can be caught with 1, but only once its shell has read so far.
+        yield f"{status} even if the gate refuses; {where}"
+    # After a signal that can be caught, the command exits with 1, but only once its shell has read the trap.
     if not all(map(str.isdigit, statuses)):
-        yield f"{status} when a signal ends its question to the gate; {where}"
+        yield f"{status} even if a signal ends its wait for the gate; {where}"
     needed = ("/bin/bash", "/usr/bin/bash", "/usr/bin/systemctl", layout.gate_script)
     for it in (*_PLACES, *_ROOTS):
         if found[it] and (it in _ROOTS or _covers(found[it], needed)):
-            yield f"has {it}={found[it]}, so that {_HIDDEN}; {where}"
+            yield f"has {it}={found[it]}, so {_HIDDEN}; {where}"
 
 
 def _covers(bound: str, needed: Iterable[str]) -> bool:
-    """Whether one of these is in a place where something else is bound."""
+    """Whether one of these paths is below a bind mount."""
     places = [(mount.split(":") * 2)[1].rstrip("/") for mount in bound.split()]
     return any(path == place or path.startswith(f"{place}/") for path in needed for place in places)
 
 
 def _unstartable(host: Host, found: Mapping[str, str]) -> Iterator[str]:
     layout, state = host.layout, found["LoadState"]
-    where = f"look in {found['DropInPaths'] or found['FragmentPath']}"
+    where = f"see {found['DropInPaths'] or found['FragmentPath']}"
     if found["RefuseManualStart"] == "yes":
         yield f"{layout.gate_unit} has RefuseManualStart=yes, and no machine starts; {where}"
     if found["AssertResult"] == "no" and found["AssertTimestampMonotonic"] not in {"", "0"}:
@@ -224,33 +225,33 @@ def _unstartable(host: Host, found: Mapping[str, str]) -> Iterator[str]:
 def _unit(host: Host, found: Mapping[str, str]) -> Iterator[str]:
     layout = host.layout
     others = found["DropInPaths"].split()
-    where = f"; look in {', '.join(others)}" if others else f"; look in {found['FragmentPath']}"
+    where = f"; see {', '.join(others)}" if others else f"; see {found['FragmentPath']}"
     if found["NeedDaemonReload"] == "yes":
         yield f"systemd has not loaded the current {layout.gate_unit}; run: systemctl daemon-reload"
     if f"argv[]={_RUN} {layout.gate_script} ; ignore_errors=no " not in found["ExecStart"]:
-        yield f"{layout.gate_unit} runs another command than {layout.gate_script}{where}"
+        yield f"{layout.gate_unit} runs a command other than {layout.gate_script}{where}"
     for name, harmless, why in _UNIT:
         if found[name] != harmless:
-            yield f"{layout.gate_unit} has {name}={_short(found[name])}, so that {why}{where}"
+            yield f"{layout.gate_unit} has {name}={_short(found[name])}, which means that {why}{where}"
     for path in (found["FragmentPath"], *others):
         for line in (host.files.read(layout.at(path)) or "").splitlines():
             if line.strip().startswith("Condition"):
-                skipped = "systemd skips the unit, and takes that for a success, when it does not hold"
+                skipped = "systemd skips the unit if it does not hold, and counts this as a success"
                 yield f"{path} has {line.strip()} for {layout.gate_unit}: {skipped}; remove it"
 
 
 def _short(value: str) -> str:
-    """The command alone, of the much that systemd shows of one."""
+    """The command line from what systemd prints for a command; any other value as it is."""
     return value.partition("argv[]=")[2].partition(" ;")[0] or value
 
 
 def _edited(host: Host, steps: tuple[GateStep, ...]) -> Iterator[str]:
-    """A script that only warns where the check was to be required, and one that is missing where it was to warn."""
+    """A check that was edited from STRICT to WARN, and missing scripts of steps that only warn."""
     path = host.layout.check_script_path
     for step in steps:
         script = host.layout.at(f"{host.layout.config_directory}/{step.name}.sh")
         if step.kind == "wants" and not host.files.is_there(script):
-            yield f"{script} is missing, so that machines start without it; write it again with: hostrouting apply"
+            yield f"{script} is missing, so machines start without it; write it again with: hostrouting apply"
         if (step.kind, step.name) == ("requires", "check-route-overlap"):
             with suppress(ValueError, LookupError):
                 if parse_check_script(host.files.read(path) or "").config.mode is Mode.WARN:
@@ -261,7 +262,7 @@ def _edited(host: Host, steps: tuple[GateStep, ...]) -> Iterator[str]:
 def _bars(host: Host) -> Iterator[str]:
     files, layout = host.files, host.layout
     state = layout.at(layout.state_directory)
-    with suppress(FileError):  # a folder cannot be read, as it should be
+    with suppress(FileError):  # it should be a folder, and reading a folder is a FileError
         if files.read(state) is not None:
             yield f"{state} is not a folder, and no machine starts without it; remove it"
     again = "write it again with: hostrouting apply"

@@ -1,11 +1,11 @@
-"""What azure-vnet left behind for pods that another CNI manages now, and which of it may go. Values in, values out.
+"""What azure-vnet left behind for pods that another CNI manages now, and what can be deleted. Values in, values out.
 
-cleanup      facts about a host make a plan: what is stale, what stays, each with its reason
+cleanup      makes a plan from facts about a host: what is stale, what is kept, each with its reason
 plan         that plan as a value, and as plain values
-saved_rules  the text of ebtables-save, and the rules in it that azure-vnet makes for a pod
+saved_rules  parses the output of ebtables-save, and finds the rules that azure-vnet adds for a pod
 state_file   azure-vnet's own list of pods
-conflist     whether the CNI configuration says that azure-vnet is active
-undo_file    what was deleted, as commands that bring it back
+conflist     whether azure-vnet is active, according to the CNI configuration
+undo_file    what was deleted, as commands that restore it
 """
 
 from hostrouting.azure_vnet.cleanup import Facts, azure_bridges, plan_cleanup
@@ -24,7 +24,7 @@ __all__ = [
     "Kind",
     "azure_bridges",
     "plan_cleanup",
-    # what a host says
+    # what a host's files contain
     "Endpoint",
     "NotAPodRule",
     "PodRule",
@@ -35,6 +35,6 @@ __all__ = [
     "pod_rule",
     "read_saved",
     "read_state",
-    # the way back
+    # undo
     "UndoLog",
 ]

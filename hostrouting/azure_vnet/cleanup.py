@@ -1,15 +1,15 @@
-"""Which of a host's rules, neighbours and routes are what azure-vnet left behind: from facts to a plan.
+"""Decides which of a host's rules, neighbours and routes are left over from azure-vnet: from facts to a plan.
 
-Theory of operation. What azure-vnet makes for a pod names the pod's address, and mostly its MAC address. It is stale
-when the address is managed by another CNI now, and no device has that MAC address: neither one of the host, nor one at
-the other end of a veth. A veth whose other end cannot be asked might have any MAC address; so might what is behind any
-other port that is not an uplink, such as the virtual machine behind a tap device. So as long as a bridge of azure-vnet
-has such a port, no MAC address is known to be dead. Everything else that speaks for a pod keeps what it has:
-an address of the host's own, one that the operator protects, one that the state file gives to a device that is there.
-What keeps and what deletes is said for each thing, in a sentence.
+How it works. The entries that azure-vnet adds for a pod contain the pod's address, and usually its MAC address. An
+entry is stale if another CNI manages the address now and no device has that MAC address: neither a device of the host,
+nor a device at the other end of a veth. If the other end of a veth cannot be read, it could have any MAC address. The
+same is true of any other port that is not an uplink, such as a tap device with a virtual machine behind it. So as long
+as a bridge of azure-vnet has such a port, no MAC address is known to be dead. An entry is also kept if its address
+belongs to the host itself, is protected by the operator, or is given by the state file to a device that exists. The
+plan gives the reason for each entry that it keeps or deletes.
 
-Rules work only on frames that a bridge forwards, so those for a device that is not in a bridge do nothing: they are
-inert, and stay.
+The rules apply only to frames that a bridge forwards. So a rule for a device that is not in a bridge does nothing: it
+is inert, and is kept.
 
 Here: values in, values out. Not here: reading the host, and deleting (`tasks.azure_cleanup`).
 """
@@ -40,18 +40,18 @@ __all__ = ["Facts", "azure_bridges", "plan_cleanup"]
 _NO_MAC = {"", "00:00:00:00:00:00"}
 _DEFAULTS = (Prefix.parse("0.0.0.0/0"), Prefix.parse("::/0"))
 _POD_DEVICE = "azv"
-"""How the names of the host's ends of azure-vnet's veths begin."""
+"""The prefix of the names of azure-vnet's veths, at the host's end."""
 _UPLINKS = ("", "bond", "team", "vlan", "macvlan")
-"""The kinds of port that lead to the network of the node: hardware, and what is made of hardware."""
+"""The kinds of port that are connected to the node's network: hardware, and devices on top of hardware."""
 _ENDS = ("dummy", "ifb")
 """The kinds of device that have nothing behind them."""
 _PROTOCOLS = (0, 2, 3, 4)
-"""What a route of azure-vnet may have as its protocol: unspec, kernel, boot or static, as it has none of its own."""
+"""The protocols that azure-vnet's routes may have: unspec, kernel, boot, static. There is no number for azure-vnet."""
 
 
 @attrs.frozen(kw_only=True)
 class Facts:
-    """What a host has, as far as a clean-up has to know it."""
+    """The facts about a host that a clean-up depends on."""
 
     rules: SavedRules = attrs.field(factory=SavedRules)
     view: LinkLayerView = attrs.field(factory=LinkLayerView)
@@ -67,7 +67,7 @@ def azure_bridges(config: AzureVnetCleanupConfig, links: Iterable[EthernetLink])
 
 
 def plan_cleanup(config: AzureVnetCleanupConfig, facts: Facts) -> CleanupPlan:
-    """What is stale on the host; the same facts always make the same plan."""
+    """The plan for this host; the same facts always give the same plan."""
     judge = _Judge(config, facts)
     found = [
         *(judge.rules() if config.what.ebtables else ()),
@@ -94,7 +94,7 @@ _Judged: TypeAlias = tuple[_Fate, Deletion]
 
 
 class _Judge:
-    """What is known of one host, and what follows for each thing on it."""
+    """Decides for each rule, neighbour and route of one host whether it is stale."""
 
     def __init__(self, config: AzureVnetCleanupConfig, facts: Facts) -> None:
         self._config, self._facts = config, facts
@@ -116,14 +116,14 @@ class _Judge:
         self._rules = [(rule, _as_pod_rule(rule)) for rule in facts.rules.rules]
 
     def rules(self) -> Iterator[_Judged]:
-        """Each rule that names a managed address, or is one of a pod."""
+        """Each rule that contains a managed address, or that azure-vnet added for a pod."""
         for rule, found in self._rules:
             if isinstance(found, PodRule):
                 fate, reason = self._pod_rule(found)
                 yield fate, Deletion("rule", found.line, reason, found.line)
             elif rule.address is not None and self._is_managed(rule.address):
                 spec = rule.line if rule.table == "nat" else f"-t {rule.table} {rule.line}"
-                yield "keep", Deletion("rule", spec, f"not a rule of azure-vnet for a pod: {found}", rule.line)
+                yield "keep", Deletion("rule", spec, f"not a rule that azure-vnet adds for a pod: {found}", rule.line)
 
     def neighbours(self) -> Iterator[_Judged]:
         """Each permanent neighbour on a bridge of azure-vnet."""
@@ -132,11 +132,11 @@ class _Judge:
                 continue
             fate, reason = self._pod(it.ip, (it.mac,))
             if it.externally_learned and fate == "delete":
-                fate, reason = "keep", "another program has learned it and keeps it (extern_learn)"
+                fate, reason = "keep", "another program added it and maintains it (extern_learn)"
             yield fate, Deletion("neighbour", str(it), reason, it)
 
     def routes(self) -> Iterator[_Judged]:
-        """Each route to one managed address by a bridge of azure-vnet, or by a veth of its."""
+        """Each route to a single managed address by one of azure-vnet's bridges or veths."""
         known: dict[IP, list[str]] = defaultdict(list)
         for _, found in self._rules:
             if isinstance(found, PodRule):
@@ -164,53 +164,56 @@ class _Judge:
         if not self._is_managed(rule.ip):
             return "keep", _foreign(rule.ip)
         if not self.uplinks:
-            return "inert", "no uplink is a port of a bridge of azure-vnet, so no frame meets this rule"
+            return "inert", "no bridge of azure-vnet has an uplink as a port, so this rule matches no frame"
         if rule.uplink is not None and rule.uplink not in self.uplinks:
             if rule.uplink in self._ports:
                 return "keep", f"{rule.uplink} is not an uplink: it is a port for a pod"
-            told = f"{rule.uplink} is not a port of a bridge of azure-vnet, so no frame meets this rule"
+            told = f"{rule.uplink} is not a port of a bridge of azure-vnet, so this rule matches no frame"
             return "inert", told
         return self._pod(rule.ip, (rule.mac,))
 
     def _pod(self, ip: IP, macs: Iterable[str], *, by: str = "") -> tuple[_Fate, str]:
-        """Whether a pod of this address, with one of these MAC addresses, may be alive."""
+        """Whether a pod with this address and one of these MAC addresses may be alive: the fate, and the reason."""
         kept = self._own(ip)
         if kept:
             return "keep", kept
         macs = tuple(dict.fromkeys(macs))
         for mac in macs:
             if mac in self._alive:
-                return "conflict", f"{ip} is managed by another CNI, and its MAC address {mac} is {self._alive[mac]}"
+                return (
+                    "conflict",
+                    f"{ip} is managed by another CNI, but its MAC address {mac} belongs to {self._alive[mac]}",
+                )
         kept = self._in_state_file(ip)
         if kept:
             return "keep", kept
         if self._unknown and self._config.require_dead_mac:
-            told = f"which MAC addresses are behind {_named(self._unknown)} cannot be found out"
-            return "keep", f"whether its pod is alive is not known: {told}"
+            told = f"the MAC addresses behind {_named(self._unknown)} cannot be read"
+            return "keep", f"it is not known whether its pod is alive: {told}"
         if macs:
             return "delete", f"{ip} is managed by another CNI, and no device has the MAC address {' or '.join(macs)}"
         if self._pods[by] and self._config.require_dead_mac:
-            told = f"nothing says which MAC address it leads to, and there are pods behind {by}"
-            return "keep", f"whether its pod is alive is not known: {told}"
-        return "delete", f"{ip} is managed by another CNI, and no pod behind {by} is known to have it"
+            told = f"its MAC address is not known, and there are pods behind {by}"
+            return "keep", f"it is not known whether its pod is alive: {told}"
+        return "delete", f"{ip} is managed by another CNI, and no pod behind {by} is known to use it"
 
     def _behind(self, ip: IP, dev: str) -> tuple[_Fate, str]:
-        """Whether a pod of this address is alive at the other end of a veth of azure-vnet."""
+        """Whether a pod with this address is alive at the other end of one of azure-vnet's veths: fate and reason."""
         kept = self._own(ip)
         if kept:
             return "keep", kept
         link = self._links.get(dev)
         if link is not None and isinstance(link.peer, PeerMac):
-            return "conflict", f"{ip} is managed by another CNI, and {dev} leads to a pod that is there"
+            return "conflict", f"{ip} is managed by another CNI, but there is a pod behind {dev}"
         kept = self._in_state_file(ip)
         if kept:
             return "keep", kept
         if link is None or (_is_unknown(link) and self._config.require_dead_mac):
-            return "keep", f"whether its pod is alive is not known: what is behind {dev} cannot be found out"
+            return "keep", f"it is not known whether its pod is alive: what is behind {dev} cannot be read"
         return "delete", f"{ip} is managed by another CNI, and there is no pod behind {dev}"
 
     def _own(self, ip: IP) -> str:
-        """Why nothing about this address is deleted, whatever names it; empty where it may be."""
+        """Why every entry for this address is kept, of whatever kind; empty if entries may be deleted."""
         if not self._is_managed(ip):
             return _foreign(ip)
         if ip in self._local:
@@ -222,7 +225,7 @@ class _Judge:
     def _in_state_file(self, ip: IP) -> str:
         for endpoint in self._endpoints.get(ip, ()):
             if endpoint.device in self._links:
-                return f"azure-vnet's state file gives {ip} to {endpoint.name}, whose device {endpoint.device} is there"
+                return f"azure-vnet's state file gives {ip} to {endpoint.name}, whose device {endpoint.device} exists"
         return ""
 
     def _is_managed(self, ip: IP) -> bool:
@@ -246,21 +249,24 @@ def _named(devices: list[str]) -> str:
 
 
 def _is_unknown(link: EthernetLink) -> bool:
-    """Whether there may be devices behind it whose MAC addresses cannot be read."""
+    """Whether there may be devices behind this one whose MAC addresses cannot be read."""
     if link.kind == "veth":
         return isinstance(link.peer, UnknownPeer)
     return link.kind not in (*_UPLINKS, *_ENDS)
 
 
 def _macs(links: Iterable[EthernetLink]) -> Iterator[tuple[str, str]]:
-    """Every MAC address that a device has, with which one; the host's own last, for they are the plainer answer."""
+    """Each MAC address in use, with its owner.
+
+    The host's own devices come last, so that they win if an address occurs twice: they are easier to check.
+    """
     links = tuple(links)
     for it in links:
         if isinstance(it.peer, PeerMac):
-            yield it.peer.mac, f"that of a pod behind {it.name}"
+            yield it.peer.mac, f"a pod behind {it.name}"
     for it in links:
         if it.mac not in _NO_MAC:
-            yield it.mac, f"that of {it.name}"
+            yield it.mac, f"the device {it.name}"
 
 
 def _own_addresses(snapshot: Snapshot) -> Iterator[tuple[IP, str]]:
@@ -273,14 +279,14 @@ def _own_addresses(snapshot: Snapshot) -> Iterator[tuple[IP, str]]:
 
 
 def _why_kept(route: Route) -> str:
-    """Why a route to a pod that is gone stays all the same; empty where it does not."""
+    """Why a route to a dead pod is kept; empty if it is deleted."""
     if route.protocol not in _PROTOCOLS:
-        return f"azure-vnet does not make routes with proto {protocol_name(route.protocol)}"
-    return f"it could not be brought back with its {', '.join(route.unread)}" if route.unread else ""
+        return f"azure-vnet does not add routes with proto {protocol_name(route.protocol)}"
+    return f"undo could not restore its {', '.join(route.unread)}" if route.unread else ""
 
 
 def _is_pod_route(route: Route) -> bool:
-    """Whether it leads to one address as azure-vnet's routes do."""
+    """Whether it is a route to a single address, in the form that azure-vnet adds."""
     if route.prefix.length != route.prefix.ip.max_prefixlen or len(route.legs) != 1 or len(route.devs) != 1:
         return False
     leg = route.legs[0]

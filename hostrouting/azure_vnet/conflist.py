@@ -1,6 +1,6 @@
-"""The CNI configuration of a node, read for whether azure-vnet still manages its pods.
+"""Determines from a node's CNI configuration whether azure-vnet still manages its pods.
 
-Here: from the texts in the folder to an answer. Not here: what follows from it (`tasks.azure_cleanup`).
+Here: parsing the files of the folder. Not here: the consequences (`tasks.azure_cleanup`).
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ __all__ = ["active_file"]
 _ENDINGS = (".conf", ".conflist", ".json")
 _PLUGIN = "azure-vnet"
 _NAMED = ("clusterNetwork", "defaultNetworks")
-"""The keys of multus that name networks: by a file, or by the name of a configuration."""
+"""The keys of multus that name networks: by file, or by the name of a configuration."""
 
 
 def active_file(names: Iterable[str], read: Callable[[str], str | None]) -> str | None:
-    """The file that says that azure-vnet is active: the first usable one, if azure-vnet is anywhere in it.
+    """The name of the file that makes azure-vnet active, or None if it is not active. `read` returns a file's text.
 
-    A container runtime takes the first file by name, and passes over those that it cannot use. A plugin such as multus
-    hands pods on to others, which are plugins of its own file (`delegates`, or a NetworkAttachmentDefinition with a
-    configuration as text) or have one beside it that it names.
+    A container runtime uses the first file by name, and skips files that are not usable. A plugin such as multus calls
+    other plugins. Those are configured in the same file (`delegates`, or a NetworkAttachmentDefinition with the
+    configuration as text), or in another file of the folder that the first one names.
     """
     folder = {it: _document(read(it) or "") for it in sorted(names) if it.endswith(_ENDINGS)}
     for name, document in folder.items():
@@ -37,7 +37,7 @@ def active_file(names: Iterable[str], read: Callable[[str], str | None]) -> str 
 
 
 def _document(text: str) -> Any:
-    """The JSON in a text; None where there is none."""
+    """The text parsed as JSON; None if it is not JSON."""
     import json  # noqa: PLC0415  only where there is a CNI configuration
 
     try:
@@ -47,7 +47,7 @@ def _document(text: str) -> Any:
 
 
 def _is_usable(document: Any) -> bool:
-    """Whether it is a CNI configuration: a plugin, or a list of them."""
+    """Whether it is a CNI configuration: a plugin, or a list of plugins."""
     if not isinstance(document, dict):
         return False
     plugins = document.get("plugins", [document])
@@ -55,12 +55,12 @@ def _is_usable(document: Any) -> bool:
 
 
 def _has_plugin(document: Any) -> bool:
-    """Whether a plugin of this type is in it, at any depth."""
+    """Whether it contains azure-vnet as a plugin, at any depth."""
     return any(it.get("type") == _PLUGIN for it in _objects(document))
 
 
 def _named(document: Any) -> Iterator[str]:
-    """What it names other configurations by: the name of a network, or the path of a file."""
+    """The references to other configurations in it: names of networks, and paths of files."""
     for it in _objects(document):
         for key in _NAMED:
             found = it.get(key)
@@ -68,13 +68,13 @@ def _named(document: Any) -> Iterator[str]:
 
 
 def _is_one_of(named: set[str], file: str, document: Any) -> bool:
-    """Whether one of the names means this file: its name, with an ending or without, in any folder; or its network."""
+    """Whether one of the names refers to this file: by file name, with or without ending or folder, or by network."""
     mine = {file, file.rpartition(".")[0], *(str(it.get("name")) for it in [document] if isinstance(it, dict))}
     return any(it in mine or it.rpartition("/")[2] in mine for it in named)
 
 
 def _objects(document: Any) -> Iterator[dict[str, Any]]:
-    """Each object in it, at any depth; a text that is an object itself is one, too."""
+    """Each JSON object in it, at any depth, including objects that are stored as text."""
     left = [document]
     while left:
         it = left.pop()

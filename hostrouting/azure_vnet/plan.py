@@ -1,7 +1,7 @@
-"""What a clean-up would delete and what it would keep, as a value; and the same as plain values, there and back.
+"""The plan of a clean-up: what it would delete and keep; with conversion to plain values and back.
 
-Here: the plan, and what two plans have in common. Not here: what is stale (`cleanup`), and the document that has a plan
-in it (`cli`).
+Here: the plan, and the comparison of two plans. Not here: what is stale (`cleanup`), and the JSON document around a
+plan (`cli`).
 """
 
 from __future__ import annotations
@@ -26,59 +26,59 @@ Kind: TypeAlias = Literal["rule", "neighbour", "route"]
 
 @attrs.frozen
 class Kept:
-    """Something that looks like azure-vnet's and stays, with the reason."""
+    """A rule, neighbour or route that looks like azure-vnet's but is kept, with the reason."""
 
     kind: Kind
     spec: str
-    """What it is: a rule as ebtables-save has it, a neighbour or a route in the words of ip."""
+    """The thing itself: a rule as ebtables-save prints it, a neighbour or a route as ip prints it."""
     reason: str
 
     def __str__(self) -> str:
         return f"{self.kind} {self.spec}    # {self.reason}"
 
     def to_mapping(self) -> dict[str, str]:
-        """The same as plain values."""
+        """The entry as plain values."""
         return {"kind": self.kind, "spec": self.spec, "reason": self.reason}
 
 
 @attrs.frozen
 class Deletion(Kept):
-    """Something stale, with the reason."""
+    """A stale rule, neighbour or route, with the reason."""
 
     thing: str | Neighbour | Route | None = attrs.field(default=None, eq=False, repr=False)
-    """What an edge takes to delete it: the line of a rule, the neighbour or the route.
+    """The value that is passed to the edge that deletes it: the line of a rule, the neighbour or the route.
 
-    None in a plan that was read back: it says what may go, and only a look at the host finds the thing itself.
+    None in a plan that was read from a file: the values are then found by reading the host again.
     """
 
     @property
     def key(self) -> tuple[Kind, str]:
-        """What is the same thing in two plans."""
+        """Two deletions in two plans are the same if they have the same key."""
         return self.kind, self.spec
 
 
 @attrs.frozen(kw_only=True)
 class CleanupPlan:
-    """What would be deleted, in that order, and what stays, each with its reason."""
+    """What would be deleted, in that order, and what is kept, each with its reason."""
 
     deletions: tuple[Deletion, ...] = ()
     kept: tuple[Kept, ...] = ()
     conflicts: tuple[Kept, ...] = ()
-    """What is about a managed address, and leads to a pod that is alive: two CNIs may use one address."""
+    """Entries with a managed address whose pod is alive: two CNIs may be using one address."""
     inert: tuple[Kept, ...] = ()
-    """Rules that no frame meets."""
+    """Rules that match no frame."""
     unreadable: tuple[str, ...] = ()
-    """Lines of ebtables-save that were not understood; nothing of them is touched."""
+    """Lines of ebtables-save that could not be parsed; they are not changed."""
     bridges: tuple[str, ...] = ()
     uplinks: tuple[str, ...] = ()
     hindrances: tuple[str, ...] = ()
-    """Why nothing would be deleted all the same, each in a sentence."""
+    """The reasons why nothing can be deleted, each a sentence; empty if the deletions can be made."""
     notes: tuple[str, ...] = ()
-    """What else there is to know, each in a sentence."""
+    """Further facts for the operator, each a sentence."""
     host: str = ""
-    """The name of the host that it is about; for whoever reads it."""
+    """The name of the host, for the reader."""
     boot: str = ""
-    """The kernel's own name for the time since it booted: no other host has it, nor this one after a reboot."""
+    """The kernel's boot id: no other host has the same one, and this host gets a new one at each boot."""
 
     @property
     def is_empty(self) -> bool:
@@ -86,7 +86,7 @@ class CleanupPlan:
         return not self.deletions
 
     def within(self, shown: CleanupPlan) -> Self:
-        """The same without the deletions that were not shown; what was shown once is deleted once."""
+        """The plan without the deletions that are not in `shown`; a deletion that `shown` has once is made once."""
         left = Counter(it.key for it in shown.deletions)
         found = []
         for it in self.deletions:
@@ -96,7 +96,7 @@ class CleanupPlan:
         return attrs.evolve(self, deletions=tuple(found))
 
     def beyond(self, shown: CleanupPlan) -> tuple[Deletion, ...]:
-        """The deletions that were not shown: what `within` leaves out."""
+        """The deletions that are not in `shown`, which `within` leaves out."""
         agreed = Counter(it.key for it in self.within(shown).deletions)
         left = []
         for it in self.deletions:
@@ -107,7 +107,7 @@ class CleanupPlan:
         return tuple(left)
 
     def to_mapping(self) -> dict[str, Any]:
-        """The same as plain values, from which `from_mapping` makes it again."""
+        """The plan as plain values; `from_mapping` is the inverse."""
         return {
             "host": self.host,
             "boot": self.boot,
@@ -120,7 +120,7 @@ class CleanupPlan:
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, object]) -> Self:
-        """The plan that such values say, whatever else they say; ValueError names what is missing or wrong."""
+        """The plan in these values; other keys are ignored. Raises ValueError that names what is missing or wrong."""
         parts: dict[str, Any] = {name: tuple(_things(values, name, kind)) for name, kind in _THINGS.items()}
         parts |= {name: tuple(_texts(values, name)) for name in _TEXTS}
         lines = tuple(_texts(values, "unreadableLines"))
@@ -143,7 +143,7 @@ def _things(values: Mapping[str, object], name: str, kind: type[Kept]) -> Iterat
     for at, it in enumerate(_list(values, name)):
         path = f"{name}[{at}]"
         if not isinstance(it, dict):
-            raise ValueError(f"{path} is not an object")  # noqa: TRY004  it is the text that is wrong
+            raise ValueError(f"{path} is not an object")  # noqa: TRY004  the fault is in the text of a file
         found: dict[str, Any] = {key: _text(it, key, path=path) for key in ("kind", "spec", "reason")}
         if found["kind"] not in get_args(Kind):
             raise ValueError(f"{path}.kind is {found['kind'][:40]!a}, not one of {', '.join(get_args(Kind))}")

@@ -1,16 +1,16 @@
-"""The text of ebtables-save, read for the rules that azure-vnet makes for a pod.
+"""Parses the output of ebtables-save, and finds the rules that azure-vnet adds for a pod.
 
-Theory of operation. azure-vnet makes three kinds of rules for a pod, and each is exactly one set of options:
+How it works. azure-vnet adds three kinds of rules for a pod, and each has exactly one set of options:
 
     R1  -p ARP --arp-op Request --arp-ip-dst IP -j arpreply --arpreply-mac MAC --arpreply-target DROP
     R2  -p IPv4 -i UPLINK --ip-dst IP -j dnat --to-dst MAC --dnat-target ACCEPT
     R3  -p IPv6 -i UPLINK --ip6-dst IP -j dnat --to-dst MAC --dnat-target ACCEPT
 
-all in the chain PREROUTING of the table nat. ebtables prints the same rule in several ways: it leaves out a target that
-is the default, writes a protocol as a number where it has no name for it, a host address with its mask, a MAC address
-without zeros in front. So a rule is read into options first, each with its value, then compared with the three shapes.
-Whatever is not exactly one of them, by one option more or less, a negation or a network in place of an address, is not
-a rule of a pod, and why it is not can be said.
+all in the chain PREROUTING of the table nat. ebtables prints the same rule in several ways: it omits a target that is
+the default, and may print a protocol as a number, a host address with its mask, and a MAC address without leading
+zeros. So a rule is first parsed into options with values, then compared with the three shapes. A rule that is not
+exactly one of them (one option more or less, a negation, a network instead of an address) is not a pod rule, and the
+difference is reported.
 
 Here: from text to values. Not here: which of the rules are stale (`cleanup`).
 """
@@ -63,10 +63,10 @@ _SHAPES: dict[str, tuple[RuleKind, dict[str, str]]] = {
     "--ip-dst": ("R2", _rewriting("IPv4", "--ip-dst")),
     "--ip6-dst": ("R3", _rewriting("IPv6", "--ip6-dst")),
 }
-"""By the option that has the pod's address: the kind of rule, and every option with its value."""
+"""Keyed by the option that holds the pod's address: the kind of rule, and every option with its value."""
 
 _DEFAULTS = {"arpreply": ("--arpreply-target", "DROP"), "dnat": ("--dnat-target", "ACCEPT")}
-"""By target: what a rule says that leaves its option out."""
+"""Keyed by target: the option that ebtables omits, and the default that it then has."""
 _OTHER_NAMES = {"--to-destination": "--to-dst"}
 _NUMBERS = {
     "-p": {0x0806: "ARP", 0x0800: "IPv4", 0x86DD: "IPv6"},
@@ -77,22 +77,22 @@ _MAC_TEXT = re.compile(r"[0-9A-Fa-f]{1,2}(?::[0-9A-Fa-f]{1,2}){5}")
 
 @attrs.frozen
 class SavedRule:
-    """A rule as ebtables-save has it."""
+    """A rule as ebtables-save prints it."""
 
     table: str
     line: str
-    """Its text without the leading -A: the chain, then its options."""
+    """The text without the leading -A: the chain, then the options."""
     options: tuple[tuple[str, str], ...] = attrs.field(eq=False, repr=False)
-    """Each option with its values, in order; a negation is a `!` before them."""
+    """Each option with its values, in order; a negated value begins with `!`."""
 
     @property
     def chain(self) -> str:
-        """The chain that it is in."""
+        """The chain that contains the rule."""
         return self.line.partition(" ")[0]
 
     @property
     def address(self) -> IP | None:
-        """The address, or that of the network, that it is about; None where it does not name one."""
+        """The IP address that the rule matches, or the address of the network; None if it does not match one."""
         for option, value in self.options:
             if option in _SHAPES:
                 try:
@@ -104,30 +104,30 @@ class SavedRule:
 
 @attrs.frozen
 class PodRule:
-    """A rule that is exactly one of those that azure-vnet makes for a pod."""
+    """A rule that is exactly one of the three that azure-vnet adds for a pod."""
 
     line: str
     kind: RuleKind
     ip: IP
     mac: str
     uplink: str | None = None
-    """The device that a frame has to come in by; None in R1, which takes any."""
+    """The device that frames arrive on; None in R1, which matches any device."""
 
 
 class NotAPodRule(ValueError):  # noqa: N818  reads as what is wrong
-    """A rule is not exactly one of the three; the message says by what."""
+    """A rule is not exactly one of the three; the message names the difference."""
 
 
 @attrs.frozen
 class SavedRules:
-    """All rules of a host, and the lines that were not understood."""
+    """All rules of a host, and the lines that could not be parsed."""
 
     rules: tuple[SavedRule, ...] = ()
     unreadable: tuple[str, ...] = ()
 
 
 def read_saved(text: str) -> SavedRules:
-    """Every rule in the text, in order; a line that is neither a rule nor a heading is unreadable."""
+    """Every rule in the text, in order; a line that is not a rule, chain, table or comment is unreadable."""
     rules, unreadable, table = [], [], ""
     for line in map(str.strip, text.split("\n")):
         if not line or line.startswith(("#", ":")) or line == "COMMIT":
@@ -144,17 +144,17 @@ def read_saved(text: str) -> SavedRules:
 
 
 def pod_rule(rule: SavedRule) -> PodRule:
-    """The rule of a pod that this is; NotAPodRule says why it is not one."""
+    """The rule as a pod rule; raises NotAPodRule, with the reason, if it is not one."""
     if rule.table != "nat":
         raise NotAPodRule(f"it is in the table {rule.table}, not in nat")
     if rule.chain != "PREROUTING":
         raise NotAPodRule(f"it is in the chain {rule.chain}, not in PREROUTING")
     found = dict(rule.options)
     if len(found) < len(rule.options):
-        raise NotAPodRule("it has an option more than once")
+        raise NotAPodRule("it has one option several times")
     kind, shape = next((_SHAPES[option] for option in found if option in _SHAPES), (None, {}))
     if kind is None:
-        raise NotAPodRule("it does not name an address")
+        raise NotAPodRule("it does not match on an address")
     option, value = _DEFAULTS.get(found.get("-j", ""), ("", ""))
     if option:
         found.setdefault(option, value)
@@ -173,7 +173,7 @@ def _rule(table: str, line: str) -> SavedRule | None:
     if not (table and line.startswith("-A ")):
         return None
     try:
-        # Quotes are rare, and reading them takes ten times as long.
+        # Quotes are rare, and parsing them takes ten times as long.
         words = shlex.split(line) if {'"', "'", "\\"} & set(line) else line.split()
     except ValueError:
         return None
@@ -184,7 +184,7 @@ def _rule(table: str, line: str) -> SavedRule | None:
 
 
 def _options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Each option with its values; a `!` before the option means the same as one after it."""
+    """Each option with its values; a `!` before the option is treated like one after it."""
     at = 0
     while at < len(words):
         values = []
@@ -200,14 +200,14 @@ def _options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def _begins(words: Sequence[str], at: int) -> bool:
-    """Whether an option begins with this word."""
+    """Whether an option begins at this word."""
     if words[at] == "!":
         return at + 1 < len(words) and words[at + 1].startswith("-")
     return words[at].startswith("-")
 
 
 def _value(option: str, value: str, wanted: str) -> str:
-    """The value in its usual spelling, if it is what the shape wants."""
+    """The value in its canonical spelling; raises NotAPodRule if it is not the one that the shape requires."""
     if value.startswith("!"):
         raise NotAPodRule(f"it has a negation: {option} {value}")
     if wanted == _ADDRESS:
@@ -215,7 +215,7 @@ def _value(option: str, value: str, wanted: str) -> str:
     if wanted == _MAC:
         mac = canonical_mac(value) if _MAC_TEXT.fullmatch(value) else ""
         if not mac or int(mac[:2], 16) & 1:
-            raise NotAPodRule(f"{option} {value} is not the MAC address of one device")
+            raise NotAPodRule(f"{option} {value} is not the MAC address of a single device")
         return mac
     if wanted == _DEVICE:
         return value
@@ -225,7 +225,7 @@ def _value(option: str, value: str, wanted: str) -> str:
 
 
 def _host(option: str, value: str) -> IP:
-    # Python reads no IPv6 mask that is written out as an address.
+    # Python does not parse an IPv6 mask in the form of an address.
     address, slash, mask = value.partition("/")
     try:
         if slash and ":" in mask:
@@ -235,14 +235,14 @@ def _host(option: str, value: str) -> IP:
     except ValueError:
         raise NotAPodRule(f"{option} {value} is not an address") from None
     if found.network.prefixlen != ip.max_prefixlen:
-        raise NotAPodRule(f"{option} {value} is a network, not one address")
+        raise NotAPodRule(f"{option} {value} is a network, not a single address")
     if ip.version != (6 if option == "--ip6-dst" else 4):
-        raise NotAPodRule(f"{option} {value} is of the other family")
+        raise NotAPodRule(f"{option} {value} is an address of the other IP version")
     return ip
 
 
 def _named(option: str, value: str) -> str:
-    """A number by the name that it has."""
+    """The name of a number, if it has one; otherwise the value as it is."""
     names = _NUMBERS.get(option, {})
     try:
         return names.get(int(value, 16 if option == "-p" else 10), value)

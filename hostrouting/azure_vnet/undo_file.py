@@ -1,7 +1,7 @@
-"""What a clean-up deletes, as commands that bring it back: a text that a shell runs, and that is read again here.
+"""The undo file of a clean-up: the commands that restore what was deleted. A shell can run it; this module parses it.
 
-Numbers stand for tables, protocols and scopes, since the names of some are configured on each host. Here: the text both
-ways. Not here: where the file is, and carrying it out (`tasks.azure_cleanup`).
+Tables, protocols and scopes are written as numbers, because some of their names are configured on each host. Here:
+writing and parsing the text. Not here: where the file is, and the undo itself (`tasks.azure_cleanup`).
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 __all__ = ["UndoLog"]
 
 _HEAD = """\
-# What hostrouting deleted as left behind by azure-vnet. To bring it back, as root:
+# What hostrouting deleted, because azure-vnet had left it behind. To restore it, as root:
 #   hostrouting clean azure-vnet --undo FILE
-# or run this file with sh, once: what is there still would be added a second time.
+# or run this file with sh, but only once: rules that still exist would be added a second time.
 """
 _ANY = "ebtables"
-"""The program on a host where its backend gives it no other name."""
+"""The program name on a host where ebtables is not named after its backend."""
 _OPTIONS = ("dev", "table", "proto", "scope", "metric", "src", "mtu", "advmss")
 
 
@@ -43,11 +43,11 @@ class UndoLog:
     neighbours: tuple[Neighbour, ...] = ()
     routes: tuple[Route, ...] = ()
     program: str = _ANY
-    """What brings the rules back: the ebtables of the backend that had them."""
+    """The program that restores the rules: the ebtables of the backend that had them."""
 
     @classmethod
     def of(cls, deletions: Iterable[Deletion], *, program: str = _ANY) -> Self:
-        """Those of these deletions, in order."""
+        """The log of these deletions, in order."""
         things = [it.thing for it in deletions]
         return cls(
             tuple(it for it in things if isinstance(it, str)),
@@ -58,9 +58,9 @@ class UndoLog:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """What the text says; ValueError names the first line that an undo file does not have.
+        """The log in this text. Raises ValueError that names the first line that is not part of an undo file.
 
-        A rule that azure-vnet does not make for a pod is refused: nothing else is ever deleted.
+        Rules that are not azure-vnet's pod rules are refused, because a clean-up never deletes them.
         """
         rules, neighbours, routes, programs = [], [], [], set()
         for number, line in enumerate(text.split("\n"), 1):
@@ -72,13 +72,13 @@ class UndoLog:
                         rules.append(_rule(" ".join(words)))
                         programs.add(program)
                         if len(programs) > 1:
-                            raise ValueError("a file is for one ebtables")  # noqa: TRY301  told with its line
+                            raise ValueError("it names a second ebtables program")  # noqa: TRY301  reported with its line
                     case ["ip", "neigh", "add", ip, "lladdr", mac, "dev", dev, "nud", "permanent"]:
                         neighbours.append(Neighbour(as_ip(ip), mac, dev))
                     case ["ip", "-4" | "-6", "route", "add", prefix, *words]:
                         routes.append(_route(prefix, words))
                     case _:
-                        raise ValueError("it is not a command of an undo file")  # noqa: TRY301  told with its line
+                        raise ValueError("it is not a command of an undo file")  # noqa: TRY301  reported with its line
             except ValueError as error:
                 raise ValueError(f"line {number}: {error}: {line[:100]!a}") from error
         return cls(tuple(rules), tuple(neighbours), tuple(routes), *programs)
@@ -96,7 +96,7 @@ class UndoLog:
 
 
 def _as_asked(route: Route) -> Route:
-    """The route without what the kernel alone says of its leg."""
+    """The route as it was requested, without the state that the kernel reports for its next hop."""
     return attrs.evolve(route, legs=(NextHop(route.devs[0]),))
 
 
@@ -107,7 +107,7 @@ def _rule(line: str) -> str:
     try:
         return pod_rule(found[0]).line
     except NotAPodRule as why:
-        raise ValueError(f"it is not a rule of azure-vnet for a pod ({why})") from why
+        raise ValueError(f"it is not a rule that azure-vnet adds for a pod ({why})") from why
 
 
 def _route_words(route: Route) -> Iterator[str]:
@@ -123,11 +123,11 @@ def _route_words(route: Route) -> Iterator[str]:
 def _route(prefix: str, words: list[str]) -> Route:
     found = dict(zip(words[::2], words[1::2], strict=False))
     if len(found) * 2 != len(words) or not {"dev", "table", "proto", "metric"} <= found.keys() <= set(_OPTIONS):
-        raise ValueError("it is not a route as an undo file has them")
+        raise ValueError("it is not a route in the form that an undo file has")
     numbers = {name: int(value) for name, value in found.items() if name not in {"dev", "src"}}
     whole = Prefix.parse(prefix)
     if whole.length != whole.ip.max_prefixlen or numbers["table"] != TABLE_MAIN:
-        raise ValueError("it is not a route to one address in the table main")
+        raise ValueError("it is not a route to a single address in table main")
     return Route(
         whole,
         (NextHop(found["dev"]),),

@@ -139,7 +139,12 @@ def _failed(error: Exception, *, needs_files: bool, as_json: bool) -> tuple[int,
     from hostrouting.cli.failure import code_of, document_of  # noqa: PLC0415  as above
     from hostrouting.errors import HostRoutingError  # noqa: PLC0415  as above
 
-    if not isinstance(error, HostRoutingError):
+    if isinstance(error, ModuleNotFoundError) and str(error.name).partition(".")[0] in sys.stdlib_module_names:
+        _say(
+            f"the module {error.name} of Python's standard library is missing; install all of Python: on Debian and"
+            " Ubuntu the package python3, because python3-minimal is only a part"
+        )
+    elif not isinstance(error, HostRoutingError):
         from traceback import format_exception  # noqa: PLC0415  only a bug needs it
 
         _say("this is a bug in hostrouting, please report it with the following text", *format_exception(error))

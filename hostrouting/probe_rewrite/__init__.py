@@ -1,22 +1,23 @@
-"""Load-balancer probes over IPv6: the rules and the route that bring them to the pods, and what keeps them from it.
+"""Load-balancer probes over IPv6: the rules and the route that let probes reach the pods, and what can block them.
 
-Theory of operation. Azure's load balancer sends its IPv6 probes from a link-local address, and Linux forwards no packet
-from such an address: it answers "beyond scope of source address". So a service that has its backends on other nodes or
-in pods never sees a probe. Two stateless rules mend it, with a global address that is set aside for this:
+How it works. Azure's load balancer sends its IPv6 probes from a link-local address. Linux does not forward packets from
+such an address: it replies "beyond scope of source address". So a service whose backends are pods, or are on other
+nodes, never receives a probe. Two stateless rules solve this, with a global address that is reserved for it:
 
-- Before routing (and before connection tracking, which is at priority -200), the source of a probe becomes the global
-  address. From then on it is an ordinary packet: it is routed, translated and tracked like any other.
-- After routing, what leaves by the uplink for the global address gets the link-local address back as its destination.
+- Before routing (and before connection tracking, which is at priority -200), the source of a probe is changed to the
+  global address. From then on it is an ordinary packet: it is routed, translated and tracked like any other.
+- After routing, if a packet to the global address leaves by the uplink, its destination is changed to the link-local
+  address.
 
-The reply finds its way to the uplink by a route to the global address. The neighbour is resolved after the second rule,
-so the host asks for the link-local address, which the load balancer answers.
+A route to the global address sends the replies to the uplink. The neighbour is resolved after the second rule, so the
+host asks for the link-local address, and the load balancer answers.
 
-What the router itself sends comes from the same link-local address: its advertisements bring the default route. So
-everything that stays on the link is left alone (a link-local or multicast destination, neighbour discovery, MLD).
+The router sends its own packets from the same link-local address: its advertisements install the default route. So
+packets that stay on the link are not changed (a link-local or multicast destination, neighbour discovery, MLD).
 
-wanted        the rules and the route that are wanted, and the way to them from what is there
-hindrances    what about a host keeps them from working
-record        what the kernel of this boot may have of them
+wanted        the rules and the route that are wanted, and the changes that install them
+hindrances    settings and devices of the host that keep them from working
+record        the tables and routes that may be in the kernel since this boot
 """
 
 from typing import TYPE_CHECKING
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
-    # what is wanted, and the way there
+    # what is wanted, and the changes that install it
     "RewritePlan",
     "differences",
     "is_ours",
@@ -59,12 +60,12 @@ __all__ = [
     "find_hindrances",
     "has_address",
     "own_addresses",
-    # what the kernel may have
+    # what may be in the kernel
     "NotedRoute",
     "Record",
 ]
 
-# A task that has nothing to rewrite loads none of them.
+# If probeRewrite is not configured, none of these modules is loaded.
 _HOMES = {
     "hindrances": (
         "Hindrance",
@@ -86,5 +87,5 @@ _HOMES = {
     ),
 }
 
-if not TYPE_CHECKING:  # a type checker that saw it would believe any name
+if not TYPE_CHECKING:  # with this function visible, a type checker would accept any name
     __getattr__ = phases.lazily(__name__, _HOMES, globals())

@@ -1,7 +1,6 @@
-"""What about a host keeps probes from the pods although rules and route are in force, or may keep them.
+"""Finds the settings and devices of a host that block probes, or may block them, although rules and route are in force.
 
-Here: facts about the host as values, and what follows from them. Not here: finding the facts out
-(`tasks.probe_rewrite`).
+Here: facts about the host as values, and the conclusions. Not here: reading the facts (`tasks.probe_rewrite`).
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Hindrance", "OwnAddress", "Surroundings", "find_hindrances", "has_address", "own_addresses"]
 
 _RIVAL = "azureslbprobe"
-"""In the name of a table that other agents make for the same purpose, and delete."""
+"""A part of the name of tables that other agents create and delete for the same purpose."""
 
 
 @attrs.frozen
@@ -31,14 +30,17 @@ class OwnAddress:
     ip: IPv6Address
     dev: str
     state: Literal["usable", "tentative", "duplicate"] = "usable"
-    """What duplicate address detection says of it."""
+    """The result of duplicate address detection."""
 
 
 _TENTATIVE, _DUPLICATE = 0x40, 0x08
 
 
 def own_addresses(snapshot: Snapshot, listed: str) -> tuple[OwnAddress, ...]:
-    """The addresses of the snapshot; `listed` is the text of /proc/net/if_inet6, which alone says their state."""
+    """The addresses of the snapshot, with their states from `listed`, which is the text of /proc/net/if_inet6.
+
+    No other source reports the states.
+    """
     flags = {}
     for line in listed.splitlines():
         address, _, _, _, number, dev = line.split()
@@ -54,7 +56,7 @@ def _state(flags: int) -> Literal["usable", "tentative", "duplicate"]:
 
 
 def has_address(interfaces: Collection[str], addresses: Iterable[OwnAddress]) -> bool | None:
-    """Whether one of the interfaces has a global or unique local address; None while it may prove a duplicate."""
+    """Whether a device has a global or unique local address; None while duplicate address detection is running."""
     near = {it for it in addresses if it.dev in interfaces}
     states = {it.state for it in near if not (it.ip.is_link_local or it.ip.is_site_local)}
     return True if "usable" in states else None if "tentative" in states else False
@@ -76,15 +78,15 @@ HindranceKind: TypeAlias = Literal[
 
 @attrs.frozen
 class Hindrance:
-    """One thing about the host, not about the rewrite, that keeps probes from the pods, or may."""
+    """One fact about the host, not about the rewrite, that blocks probes or may block them."""
 
     kind: HindranceKind
     subject: str
     """The device, setting, table or address."""
     text: str
-    """What it does, and what to do about it."""
+    """The effect and the remedy."""
     is_certain: bool = True
-    """Whether the rewrite cannot work as long as it is so."""
+    """Whether the rewrite certainly cannot work until this is changed."""
 
     def __str__(self) -> str:
         return self.text
@@ -92,24 +94,24 @@ class Hindrance:
 
 @attrs.frozen(kw_only=True)
 class Surroundings:
-    """What there is to know of a host about a rewrite, but for the table. None: it could not be found out."""
+    """The facts about a host that matter to a rewrite, except for the table. None means that a fact is not known."""
 
     links: tuple[Link, ...] = ()
-    """The interfaces, and what they are ports of."""
+    """The uplinks, and the devices that they are ports of."""
     addresses: tuple[OwnAddress, ...] = ()
     forwarding: bool | None = None
     accept_ra: Mapping[str, int] = attrs.field(factory=dict)
-    """By device: 0 no, 1 only where the host does not forward, 2 always."""
+    """By device: 0 no, 1 only if the host does not forward, 2 always."""
     way_back: tuple[str, ...] | None = None
-    """The devices by which a packet to the global address leaves."""
+    """The outgoing devices for a packet to the global address."""
     tables: tuple[tuple[str, str], ...] = ()
     """Family and name of every nftables table."""
     programs: Mapping[str, Programs] = attrs.field(factory=dict)
-    """By device: the BPF programs that a packet meets before nftables."""
+    """By device: the BPF programs that process a packet before nftables."""
 
 
 def find_hindrances(config: ProbeRewriteConfig, around: Surroundings) -> tuple[Hindrance, ...]:
-    """What about the host keeps probes from the pods although the rules and the route are in force, or may."""
+    """All facts about the host that block probes, or may block them, although the rules and the route are in force."""
     return tuple(_hindrances(config, around))
 
 
@@ -121,8 +123,8 @@ def _hindrances(config: ProbeRewriteConfig, around: Surroundings) -> Iterator[Hi
     yield from _address_hindrances(config, around)
     for family, name in around.tables:
         if _RIVAL in name.lower():
-            told = f"there is an nftables table {family} {name} for the same purpose; other agents make and delete it"
-            yield Hindrance("other-table", f"{family} {name}", f"{told}; it is left alone", is_certain=False)
+            told = f"the nftables table {family} {name} has the same purpose; other agents create and delete it"
+            yield Hindrance("other-table", f"{family} {name}", f"{told}; it is not changed", is_certain=False)
     for dev in config.interfaces:
         yield from _program_hindrances(dev, around.programs.get(dev))
 
@@ -135,20 +137,24 @@ def _setting_hindrances(config: ProbeRewriteConfig, around: Surroundings) -> Ite
     for dev in config.interfaces:
         if around.accept_ra.get(dev) == 1 and around.forwarding:
             setting = f"net.ipv6.conf.{dev}.accept_ra"
-            told = f"{setting} is 1: a host that forwards ignores router advertisements then, and loses the default"
-            yield Hindrance("accept-ra", setting, f"{told} route that came with one; set it to 2", is_certain=False)
+            told = f"{setting} is 1, so a host that forwards ignores router advertisements, and loses the default"
+            yield Hindrance("accept-ra", setting, f"{told} route that they install; set it to 2", is_certain=False)
 
 
 def _address_hindrances(config: ProbeRewriteConfig, around: Surroundings) -> Iterator[Hindrance]:
     known = config.global_address
     for owner in around.addresses:
         if owner.ip == known:
-            told = f"{known} is an address of this host, on {owner.dev}, so answers to probes stay here"
+            told = f"{known} is an address of this host, on {owner.dev}, so replies to probes do not leave the host"
             yield Hindrance("own-address", str(known), f"{told}; set probeRewrite.globalAddress to another address")
     if around.way_back is not None and not set(around.way_back) & set(config.interfaces):
         ways, uplinks = " and ".join(around.way_back), " or ".join(config.interfaces)
-        told = f"a packet to {known} {f'leaves by {ways}' if ways else 'has no route'}, so no answer reaches the probe"
-        yield Hindrance("no-way-back", str(known), f"{told}; it has to leave by {uplinks} (ensureRoute sees to that)")
+        told = f"a packet to {known} {f'leaves by {ways}' if ways else 'has no route'}, so replies to probes are lost"
+        yield Hindrance(
+            "no-way-back",
+            str(known),
+            f"{told}; it has to leave by {uplinks} (set ensureRoute to true to add the route)",
+        )
 
 
 def _link_hindrances(dev: str, links: Mapping[str, Link]) -> Iterator[Hindrance]:
@@ -159,15 +165,15 @@ def _link_hindrances(dev: str, links: Mapping[str, Link]) -> Iterator[Hindrance]
     if not link.up:
         yield Hindrance("link-down", dev, f"{dev} is down")
     if link.master is not None and not _is_vrf(links.get(link.master)):
-        told = f"{dev} is a port of {link.master}, so its packets come in by {link.master} and no rule sees them"
+        told = f"{dev} is a port of {link.master}, so its packets arrive on {link.master} and no rule matches them"
         yield Hindrance("link-enslaved", dev, f"{told}; name {link.master} in probeRewrite.interfaces")
 
 
 def _is_vrf(link: Link | None) -> bool:
-    """Whether it is a VRF, whose ports keep their packets: prerouting meets each by its port, then by the VRF.
+    """Whether it is a VRF. For a port of a VRF, prerouting runs twice: with the port as the device, then with the VRF.
 
-    A bridge or a bond takes a packet before that, and prerouting meets it once, by the bridge. (Linux runs the hook in
-    ip6_rcv for the port, hands the packet to the VRF, and runs it again there.)
+    For a port of a bridge or a bond it runs once, with the bridge or bond as the device. (Linux runs the hook in
+    ip6_rcv for the port, passes the packet to the VRF, and runs the hook again there.)
     """
     return link is not None and link.kind == "vrf"
 
@@ -176,8 +182,8 @@ def _program_hindrances(dev: str, programs: Programs | None) -> Iterator[Hindran
     if programs is None:
         return
     for program in programs.found:
-        told = f"{program} at {dev} sees packets before nftables does, and may send them past the rules"
+        told = f"{program} at {dev} processes packets before nftables does, and they may bypass the rules"
         yield Hindrance("bpf-program", dev, f"{told}; compare the counters (hostrouting status)", is_certain=False)
     for kind in programs.unseen:
-        told = f"whether there are BPF programs at {dev} could not be found out: {kind}"
+        told = f"the BPF programs at {dev} could not all be checked: {kind}"
         yield Hindrance("not-looked-at", dev, told, is_certain=False)

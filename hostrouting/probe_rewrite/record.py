@@ -1,7 +1,7 @@
-"""What the kernel of this boot may have of the rewrite: tables and routes, also of earlier configurations.
+"""The record of the rewrite's tables and routes that may be in the kernel, including those of earlier configurations.
 
-It is written before the kernel is changed, by the task and by the boot script, to a file under /run: at the next boot
-both are gone, what the kernel had and the file. Here: the value, and its text. Not here: reading and writing the file.
+The task and the boot script write it to a file under /run before they change the kernel. A reboot clears the kernel's
+state and the file. Here: the value, and its text. Not here: reading and writing the file.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["NotedRoute", "Record"]
 
 @attrs.frozen
 class NotedRoute:
-    """A route to the global address that was put into the kernel, or was about to be."""
+    """A route to the global address that was added to the kernel, or was about to be."""
 
     address: IPv6Address
     dev: str
@@ -31,23 +31,23 @@ class NotedRoute:
 
     @classmethod
     def parse(cls, line: str) -> Self:
-        """The route that a line says; any other line is a ValueError."""
+        """The route in this line. Raises ValueError for any other line."""
         match line.split():
             case ["route", address, "dev", dev, "protocol", protocol]:
                 return cls(IPv6Address(address), dev, int(protocol))
-        raise ValueError(f"{line!r} does not note a route")
+        raise ValueError(f"{line!r} is not a line of a route")
 
 
 @attrs.frozen
 class Record:
-    """The tables by their names, and the routes."""
+    """The names of the tables, and the routes."""
 
     tables: tuple[str, ...] = ()
     routes: tuple[NotedRoute, ...] = ()
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """What the text says; a line that says nothing of the kind is left out."""
+        """The record in this text; other lines are ignored."""
         tables, routes = [], []
         for line in text.splitlines():
             match line.split():
@@ -59,7 +59,7 @@ class Record:
         return cls(tuple(tables), tuple(routes))
 
     def __add__(self, other: Record) -> Record:
-        """Both, each thing once."""
+        """Both records together, without repetitions."""
         tables, routes = (*self.tables, *other.tables), (*self.routes, *other.routes)
         return Record(tuple(dict.fromkeys(tables)), tuple(dict.fromkeys(routes)))
 

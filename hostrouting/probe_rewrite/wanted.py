@@ -1,6 +1,6 @@
-"""The rules and the route that are wanted, and the way to them from what is there.
+"""The rules and the route that are wanted, and the plan that gets from the present state to them.
 
-Here: values in, values out. Not here: asking nft or the kernel (`nftables`, `backends`), and the order of things
+Here: values in, values out. Not here: calling nft or the kernel (`nftables`, `backends`), and the order of the steps
 (`tasks.probe_rewrite`).
 """
 
@@ -26,17 +26,18 @@ if TYPE_CHECKING:
 __all__ = ["RewritePlan", "differences", "is_ours", "is_rewritten", "plan_rewrite", "wanted_route", "wanted_table"]
 
 _MARK = "hostrouting: "
-"""Every rule has a comment that begins so: a table with rules, and no such comment, is not ours."""
+"""Each of our rules has a comment that begins like this: a table with rules but without such a comment is not ours."""
 _ON_LINK = (IPv6Network("fe80::/10"), IPv6Network("ff00::/8"))
 _DISCOVERY = (130, 131, 132, 133, 134, 135, 136, 137, 143)
 """The ICMPv6 types of MLD and neighbour discovery."""
 
 
 def wanted_table(config: ProbeRewriteConfig) -> Table:
-    """The table that the configuration asks for.
+    """The table that the configuration requires.
 
-    Addresses are compared before devices, which lets go of nearly every packet sooner: of 184,000 small packets that a
-    node forwards in a second, these rules cost 7 %, two empty chains 4 %, and the same rules with devices first 8 %.
+    Addresses are compared before devices, because that decides nearly every packet with one comparison. On a node that
+    forwards 184,000 small packets per second, these rules cost 7 % of them, two empty chains 4 %, and the same rules
+    with devices first 8 %.
     """
     uplinks, probe, known = config.interfaces, config.link_local, config.global_address
     leave, back = Verdict("return"), config.priority
@@ -78,7 +79,7 @@ def _rule(why: str, *statements: Match | Counter | Rewrite | Verdict) -> Rule:
 
 
 def wanted_route(config: ProbeRewriteConfig, *, protocol: int) -> Route | None:
-    """The route by which replies find the uplink; None where the configuration names no uplink, or wants none."""
+    """The route that sends replies to the uplink; None if no uplink is configured, or `ensure_route` is false."""
     if not (config.ensure_route and config.interfaces):
         return None
     prefix, [dev] = Prefix.of(IPv6Network(config.global_address)), config.interfaces
@@ -86,21 +87,21 @@ def wanted_route(config: ProbeRewriteConfig, *, protocol: int) -> Route | None:
 
 
 def is_rewritten(config: ProbeRewriteConfig, *, source: IPv6Address, destination: IPv6Address, iif: str | None) -> bool:
-    """Whether the rules give such a packet the global source, when they are in force."""
+    """Whether the rules change the source of such a packet to the global address."""
     stays = any(destination in network for network in _ON_LINK)
     return config.enabled and source == config.link_local and iif in config.interfaces and not stays
 
 
 def is_ours(table: Table) -> bool:
-    """Whether a table of our name can be replaced and deleted: one of our rules is in it, or no rule at all."""
+    """Whether a table with our name may be replaced or deleted: it has one of our rules, or is empty."""
     rules = [rule for chain in table.chains for rule in chain.rules]
     return not (rules or table.others) or any(rule.comment.startswith(_MARK) for rule in rules)
 
 
 def differences(wanted: Table, found: Table | None) -> tuple[str, ...]:
-    """How the table that was found differs from the one that is wanted, each in a few words; empty where it does not.
+    """The differences between the table that was found and the wanted one, each in a few words.
 
-    What a table counts is not a difference.
+    Empty if there are none. The values of counters are not compared.
     """
     if found is None:
         return ("it is missing",)
@@ -137,7 +138,7 @@ def _chain_differences(wanted: Chain, found: Chain) -> Iterator[str]:
 
 
 def _first_difference(wanted: Chain, found: Chain) -> str:
-    """What is wrong with the rules: what is missing, else what is too much, else the first that is out of its place."""
+    """A phrase for what is wrong: the missing rules; otherwise an added rule; otherwise the first rule out of place."""
     where = f"of chain {wanted.name}"
     missing = [rule for rule in wanted.rules if rule not in found.rules]
     added = [rule for rule in found.rules if rule not in wanted.rules]
@@ -152,29 +153,29 @@ def _first_difference(wanted: Chain, found: Chain) -> str:
 
 @attrs.frozen(kw_only=True)
 class RewritePlan:
-    """What is to be done, first to the tables and then to the route."""
+    """The changes to make, first to the tables and then to the route."""
 
     load: Table | None = None
-    """The table to load; None where it is there as it should be, or is not wanted."""
+    """The table to load; None if it exists as it should, or is not wanted."""
     delete: tuple[str, ...] = ()
-    """The tables of ours to delete."""
+    """The names of our tables to delete."""
     routes: RoutePlan = attrs.field(factory=RoutePlan)
     operations: tuple[Operation, ...] = ()
-    """The same in words, each with its reason; first those on tables."""
+    """The same changes in words, each with its reason; those to tables first."""
     conflict: str = ""
-    """Why the table cannot be had; empty where it can."""
+    """Why the table cannot be loaded; empty if it can."""
 
     on_tables: tuple[Operation, ...] = ()
-    """Of these, those on tables."""
+    """The operations that change tables."""
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is to be done."""
+        """Whether there is nothing to do."""
         return not self.operations and not self.conflicts
 
     @property
     def conflicts(self) -> tuple[str, ...]:
-        """What stands in the way of the table and of the route, each in a sentence."""
+        """Why the table or the route cannot be installed, each a sentence."""
         routes = (f"{step.route.prefix}: {step.why}" for step in self.routes.conflicts)
         return (*([self.conflict] if self.conflict else []), *routes)
 
@@ -193,10 +194,10 @@ def plan_rewrite(
     ours: Collection[int],
     former: Collection[Prefix] = (),
 ) -> RewritePlan:
-    """How to get from what is there to the table and the route that are wanted, or to neither.
+    """The changes that lead from the present state to the wanted table and route; None means that one is not wanted.
 
-    `tables` are those by the configured name and by the names of earlier configurations, `former` the prefixes that
-    earlier configurations had a route to, and `ours` the route protocol numbers that mark a route as ours.
+    `tables` maps the configured name, and the names from earlier configurations, to the tables that exist. `former` are
+    the prefixes of routes from earlier configurations. `ours` are the route protocols that mark a route as ours.
     """
     operations: list[Operation] = []
     load, conflict = None, ""
@@ -233,8 +234,8 @@ def _table(name: str) -> str:
 def _conflict(found: Table) -> str:
     if "owner" in found.flags:
         return (
-            f"{_table(found.name)} is owned by another process, which alone can change it; "
-            "end that process (nft list ruleset names it), or set probeRewrite.table to another name"
+            f"{_table(found.name)} is owned by another process, and only that process can change it; "
+            "end it (nft list ruleset names it), or set probeRewrite.table to another name"
         )
     if not is_ours(found):
         return (

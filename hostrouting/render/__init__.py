@@ -1,12 +1,12 @@
-"""The text of every file that a boot needs, and back: pure functions of a configuration and a layout.
+"""The text of every file for the boot, rendered and parsed: pure functions of a configuration and a layout.
 
-Here: text. Not here: writing it anywhere (`system`), and which of the files a host needs (`tasks`).
+Here: text. Not here: writing it (`system`), and which files a host needs (`tasks`).
 
 scripts     the boot scripts of the IPv4 tasks: a static body, and the settings as data in one block
 units       the units that run one script each, and the name of our route protocol
 probe       the boot script that rewrites the source of probes, and its unit
-gate        the drop-in, unit, script and list of steps that hold machines back
-assets/     the bodies: shell and awk, which mean what they say wherever they are opened
+gate        the drop-in, unit, script and list of steps that keep machines from starting too early
+assets/     the bodies: plain shell and awk, without placeholders
 """
 
 from hostrouting.render.gate import (
@@ -45,7 +45,7 @@ from hostrouting.render.units import (
 )
 
 __all__ = [
-    # the boot scripts, and the settings that are read back from them
+    # the boot scripts, and the settings parsed from them
     "render_static_routes_script",
     "render_check_script",
     "render_probe_script",

@@ -1,7 +1,7 @@
 """The gate's files: the drop-in, the unit and the script, which are the same for every configuration, and the list.
 
-When a drop-in changes while a start runs one of its commands, systemd leaves out the rest of the commands. So what a
-configuration says is in the list of steps, which the script reads at every start.
+If a drop-in changes while systemd runs one of its commands, systemd skips the remaining commands. So everything that
+depends on the configuration is in the list of steps, which the script reads at every start.
 """
 
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ __all__ += ["StepKind", "render_gate_unit"]
 StepKind: TypeAlias = Literal["requires", "wants", "changing"]
 _KINDS: dict[str, StepKind] = {"requires": "requires", "wants": "wants", "changing": "changing"}
 
-# The start of a machine takes 90 s at most, by default, and asks for the unit's start within that time.
+# By default the start of a machine may take 90 s, and it waits for the unit within that time.
 _SECONDS = 85
 _END = "end"
 
@@ -33,12 +33,12 @@ def _is_name(_: object, attribute: "attrs.Attribute[str]", value: str) -> None:
 class GateStep:
     """One script that runs before a machine starts.
 
-    A machine starts only if a script that is required succeeds; it starts whatever a wanted script does; and it does
-    not start while a script is changing.
+    `requires`: a machine starts only if the script succeeds. `wants`: it starts whatever the result. `changing`: it
+    does not start.
     """
 
     rank: int
-    """Steps are taken in the order of their ranks."""
+    """Steps run in the order of their ranks."""
     kind: StepKind = attrs.field(validator=attrs.validators.in_(_KINDS))
     name: str = attrs.field(validator=_is_name)
     """The name of the script, without `.sh`."""
@@ -48,7 +48,7 @@ class GateStep:
 
     @classmethod
     def parse(cls, line: str) -> "GateStep":
-        """The step that a line says; any other line is a ValueError."""
+        """The step in a line of the list; ValueError if the line is not a step."""
         rank, _, rest = line.partition(" ")
         kind, _, name = rest.partition(" ")
         if not (rank.isascii() and rank.isdigit()) or kind not in _KINDS:
@@ -57,10 +57,10 @@ class GateStep:
 
 
 def render_gate_drop_in(layout: HostLayout | None = None) -> str:
-    """What has every machine ask the gate before it starts."""
+    """The drop-in that makes every machine start the gate's unit, and wait for its result, before it starts."""
     where = layout or HostLayout()
-    # After the gate's unit: a run that is going on for another machine is over before this one asks. Else this one
-    # could be let pass by a run whose work is undone by a unit that only its own start has pulled in.
+    # After the gate's unit: a run for another machine ends before this one starts its own. Otherwise a run could let
+    # this machine start, and a unit that only this machine's start has pulled in could then undo the run's work.
     return (
         f"{HEADER}"
         "[Unit]\n"
@@ -73,25 +73,25 @@ def render_gate_drop_in(layout: HostLayout | None = None) -> str:
 
 
 def render_gate_unit(layout: HostLayout | None = None) -> str:
-    """The oneshot that takes the steps; machines pull it in, so nothing enables it."""
+    """The oneshot that runs the steps; machines pull it in, so it does not have to be enabled."""
     where = layout or HostLayout()
     return render_oneshot(
         "Hold machines back until the routing of this host is right",
-        # The start of a machine may pull in what flushes nftables: that is over before the first step.
+        # The start of a machine may pull in units that flush nftables: they finish before the first step.
         after=f"{where.routes_unit} {where.probe_unit} {FLUSHERS}",
         command=where.gate_script,
         timeout=_SECONDS,
         state_directory=where.state_directory,
         capabilities="CAP_NET_ADMIN",
-        # What is stopped, and what a script leaves, ends at once; and a stop is not mistaken for a refusal. A refusal
-        # ends with 1, or by KILL after the time-out: with a Restart= for all services, systemd would take the steps
-        # again and again.
+        # SIGKILL: after a stop, the script and the processes that it has left end at once, and the result is not that
+        # of a refusal. RestartPreventExitStatus: a refusal exits with 1, or is killed after the timeout. If an
+        # administrator has set Restart= for all services, systemd would otherwise run the steps again and again.
         settings=("KillSignal=SIGKILL", "RestartPreventExitStatus=1 KILL"),
     )
 
 
 def render_gate_script(layout: HostLayout | None = None) -> str:
-    """What the unit runs, and what asks for it."""
+    """The script that the unit runs, and that with `ask` starts the unit and waits for the result."""
     where = layout or HostLayout()
     return filled(
         "host-routing-gate.sh",
@@ -106,14 +106,14 @@ def render_gate_script(layout: HostLayout | None = None) -> str:
 
 
 def render_gate_steps(steps: Iterable[GateStep]) -> str:
-    """The list of steps. Its last line says that it is whole."""
+    """The list of steps. Its last line marks it as complete."""
     return HEADER + "".join(f"{step}\n" for step in steps) + f"{_END}\n"
 
 
 def parse_gate_steps(text: str) -> tuple[GateStep, ...]:
-    """The steps that were rendered; text that is not such a list is a ValueError."""
-    # Only a newline ends a line here, as it does for the script.
+    """The steps that were rendered; ValueError if the text is not such a list."""
+    # Only a newline ends a line, as in the script.
     *lines, last = text.removesuffix("\n").split("\n")
     if last != _END:
-        raise ValueError("the list of steps is cut short")
+        raise ValueError("the list of steps is incomplete")
     return tuple(GateStep.parse(line) for line in lines if not line.startswith("#"))

@@ -1,7 +1,7 @@
-"""The boot script and the unit that rewrite the source of load-balancer probes, and what they were told.
+"""The boot script and the unit that rewrite the source of load-balancer probes, and the settings in the script.
 
-Here: text. Not here: what answers a condition that takes more than the host itself (`tasks`); by the time it is
-written into the script, that is `always` or `never`.
+Here: text. Not here: evaluating a condition that depends on more than the host itself (`tasks`); such a condition is
+written into the script as its result, `always` or `never`.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 __all__ = ["BootCondition", "ProbeScript", "parse_probe_script", "render_probe_script", "render_probe_unit"]
 
 BootCondition: TypeAlias = Literal["always", "local-ipv6", "never"]
-"""When the script rewrites: `local-ipv6` is where one of the interfaces has a global or unique local IPv6 address."""
+"""When the script rewrites: `local-ipv6` means if an interface has a global or unique local IPv6 address."""
 
-# The script writes these between nft's own words: besides the letters of a setting, their form is checked.
+# The script puts these into nft commands, so their form is checked, not only their letters.
 _TABLE = r"[a-z][a-z0-9_]{0,63}"
 _INTERFACE = r"[A-Za-z0-9_.-]{1,15}"
 
 
 def _of_form(pattern: str) -> Callable[[object, attrs.Attribute[str], str], None]:
     def check(_: object, attribute: attrs.Attribute[str], value: str) -> None:
-        import re  # noqa: PLC0415  only what renders or parses this script pays for it
+        import re  # noqa: PLC0415  loaded only if this script is rendered or parsed
 
         if not re.fullmatch(pattern, value):
             raise ValueError(f"{attribute.name}: {value!r} is not of the form {pattern}")
@@ -41,7 +41,7 @@ def _of_form(pattern: str) -> Callable[[object, attrs.Attribute[str], str], None
 
 @attrs.frozen(kw_only=True)
 class ProbeScript:
-    """What probe-rewrite.sh is told."""
+    """The settings of probe-rewrite.sh."""
 
     table: str = attrs.field(validator=_of_form(_TABLE))
     priority: int = attrs.field(converter=int)
@@ -51,15 +51,15 @@ class ProbeScript:
         validator=[attrs.validators.min_len(1), attrs.validators.deep_iterable(_of_form(_INTERFACE))]
     )
     ensure_route: bool = True
-    """Whether replies get a route by the first interface."""
+    """Whether the script adds a route for the replies by the first interface."""
     condition: BootCondition = attrs.field(validator=attrs.validators.in_(get_args(BootCondition)))
     protocol: int = OURS
     wait: int = DEFAULT_WAIT
-    """How many seconds a link or an address is waited for."""
+    """The timeout in seconds for a device or an address."""
 
 
 def render_probe_script(told: ProbeScript, *, layout: HostLayout | None = None) -> str:
-    """The script that loads the table and keeps the route, or takes both away, as the condition says."""
+    """The script that loads the table and adds the route, or deletes both, depending on the condition."""
     where = layout or HostLayout()
     settings = [
         f"table {told.table}",
@@ -77,7 +77,7 @@ def render_probe_script(told: ProbeScript, *, layout: HostLayout | None = None) 
 
 
 def parse_probe_script(text: str) -> ProbeScript:
-    """What was rendered; text that holds no such script is a ValueError."""
+    """The settings that were rendered; ValueError if the text is not such a script."""
     settings = settings_in(text)
     known = KnownSettings(settings)
     return ProbeScript(
@@ -94,7 +94,7 @@ def parse_probe_script(text: str) -> ProbeScript:
 
 
 def render_probe_unit(layout: HostLayout | None = None, *, wait: int = DEFAULT_WAIT) -> str:
-    """The oneshot that has probes rewritten at every boot, whether or not a machine starts."""
+    """The oneshot that sets up the rewrite of probes at every boot, whether or not a machine starts."""
     where = layout or HostLayout()
     return render_oneshot(
         "Let IPv6 probes of the load balancer reach the pods",

@@ -1,13 +1,14 @@
-"""The boot scripts of the IPv4 tasks, and how every script is filled.
+"""The boot scripts of the IPv4 tasks, and the data block that holds the settings of every script.
 
-The body is an asset, and what an operator chose is in its data block, as quoted words.
+The body of a script is an asset. The operator's settings are put into its data block.
 
-A setting is one line, a key and its words; what the words may consist of means nothing to a shell, and stands in
-single quotes besides.
+A setting is one line: a key and its words. It is in single quotes, and may contain only characters that are safe in
+them.
 """
 
 from collections.abc import Iterable, Iterator
 from functools import cache
+from typing import Any
 
 import attrs
 
@@ -35,15 +36,15 @@ _INCLUDE = "#include "
 _LETTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-/*?=@: ")
 
 DEFAULT_WAIT = 30
-"""How many seconds a task or a boot script waits at most for what it needs of the host."""
+"""The default timeout in seconds for whatever a task or a boot script waits for."""
 
 MOST_WAIT = 60
-"""How many a boot script can be told to wait: the start of a machine takes 90 s at most, by default."""
+"""The longest timeout in seconds of a boot script: by default the start of a machine may take 90 s."""
 
 
 @attrs.frozen
 class RoutesScript:
-    """What static-routes.sh was told."""
+    """The settings of static-routes.sh."""
 
     config: StaticRoutesConfig
     protocol: int = OURS
@@ -52,7 +53,7 @@ class RoutesScript:
 
 @attrs.frozen
 class CheckScript:
-    """What check-route-overlap.sh was told."""
+    """The settings of check-route-overlap.sh."""
 
     config: RouteOverlapConfig
     protocol: int = OURS
@@ -60,7 +61,7 @@ class CheckScript:
 
 
 def render_static_routes_script(config: HostRoutingConfig, *, wait: int = DEFAULT_WAIT) -> str:
-    """The script that installs the static routes of the configuration, and takes away ours that are not in it."""
+    """The script that installs the static routes of the configuration, and deletes our other routes."""
     settings = [f"protocol {config.protocol}", f"wait {wait}"]
     settings += map(_route_setting, config.static_routes.routes)
     settings += _names()
@@ -68,7 +69,7 @@ def render_static_routes_script(config: HostRoutingConfig, *, wait: int = DEFAUL
 
 
 def parse_static_routes_script(text: str) -> RoutesScript:
-    """What was rendered; text that holds no such script is a ValueError."""
+    """The settings that were rendered; ValueError if the text is not such a script."""
     settings = settings_in(text)
     routes = [_route(words) for key, words in settings if key == "route"]
     known = KnownSettings(settings)
@@ -91,7 +92,7 @@ def render_check_script(
 
 
 def parse_check_script(text: str) -> CheckScript:
-    """What was rendered; text that holds no such script is a ValueError."""
+    """The settings that were rendered; ValueError if the text is not such a script."""
     settings = settings_in(text)
     known = KnownSettings(settings)
 
@@ -108,13 +109,13 @@ def _names() -> list[str]:
 
 @cache
 def _protocols() -> tuple[tuple[int, str], ...]:
-    """The names of route protocols, so that the scripts use the same ones as the rest of the library."""
+    """The numbers and names of route protocols: the scripts print the same names as the library."""
     names = ((number, protocol_name(number)) for number in range(256))
     return tuple((number, name) for number, name in names if name != str(number))
 
 
 def _pod_blocks() -> list[str]:
-    """The refusing routes of CNIs: type and protocol as numbers, the least prefix length, and a device of the CNI."""
+    """The refusing routes of CNIs: type and protocol as numbers, the least prefix length, and a pattern of a device."""
     return [
         f"pods {ROUTE_TYPES.index(kind)} {protocol} {32 if it.single else 0} {it.dev}"
         for it in CNI_ROUTES
@@ -124,7 +125,7 @@ def _pod_blocks() -> list[str]:
 
 
 def _route_setting(route: StaticRoute) -> str:
-    # In the words of `ip`, in pairs behind the destination; what is left out is left to the default route.
+    # Pairs of words as in `ip route`, after the destination; what is omitted is taken from the default route.
     given = {"via": route.gateway, "dev": route.dev, "metric": route.metric}
     return " ".join([f"route {route.destination}", *(f"{name} {value}" for name, value in given.items() if value)])
 
@@ -143,13 +144,13 @@ def filled(asset: str, settings: Iterable[str]) -> str:
 
 def _plain(line: str) -> str:
     if not _LETTERS.issuperset(line):
-        raise ValueError(f"{line!r} holds letters that no setting of a boot script has")
+        raise ValueError(f"{line!r} has characters that are not allowed in a setting of a boot script")
     return line
 
 
 @cache
 def _body(asset: str) -> tuple[str, str]:
-    """An asset, with what it includes, up to its data block and from the end of it."""
+    """An asset, with the files that it includes, as two parts: before the content of its data block, and after it."""
     lines = list(_lines(asset))
     opening = lines.index(_OPENING) + 1
     closing = lines.index(_CLOSING, opening)
@@ -158,9 +159,10 @@ def _body(asset: str) -> tuple[str, str]:
 
 
 def _lines(asset: str) -> Iterator[str]:
-    from pathlib import Path  # noqa: PLC0415  a program that renders nothing never pays for it
+    from pathlib import Path  # noqa: PLC0415  loaded only if a script is rendered
 
-    for line in (Path(__file__).parent / "assets" / asset).read_text(encoding="utf-8").splitlines():
+    loader: Any = __spec__.loader  # which reads from a folder or, for hostrouting.pyz, from an archive
+    for line in loader.get_data(str(Path(__file__).parent / "assets" / asset)).decode().splitlines():
         if line.startswith(_INCLUDE):
             yield from _lines(line.removeprefix(_INCLUDE))
         else:
@@ -168,24 +170,24 @@ def _lines(asset: str) -> Iterator[str]:
 
 
 class KnownSettings(dict[str, str]):
-    """Settings by their keys."""
+    """Settings by key; ValueError for an absent key."""
 
     def __missing__(self, key: str) -> str:
         raise ValueError(f"the script has no setting {key!r}")
 
 
 def settings_in(text: str) -> list[tuple[str, str]]:
-    """The lines of the data block, each as its key and its words; text without such a block is a ValueError."""
+    """The settings in the data block, each as key and words; ValueError if the text has no such block."""
     lines = text.splitlines()
     try:
         opening = lines.index(_OPENING) + 1
         block = lines[opening : lines.index(_CLOSING, opening)]
     except ValueError as error:
-        raise ValueError("there is no data block in the script") from error
+        raise ValueError("the script has no data block") from error
     found = []
     for line in block:
         key, gap, words = line.removeprefix("  '").removesuffix("'").partition(" ")
         if not gap or line != f"  '{key} {words}'":
-            raise ValueError(f"{line!r} is no setting")
+            raise ValueError(f"{line!r} is not a setting")
         found.append((key, words))
     return found

@@ -1,7 +1,7 @@
 """The units that run one script each, the preset that keeps one enabled, and the name of our route protocol.
 
-None of these units requires or wants another, so that none can touch a machine that runs. A oneshot does not stay
-active when it is done, so that every start does its work anew; nothing limits how often.
+These units do not depend on other services, so they cannot touch a running machine. A oneshot does not remain active
+when it is done, so every start runs it again, without a limit on how often.
 """
 
 from hostrouting.layout import HostLayout
@@ -22,22 +22,22 @@ __all__ = [
 ]
 
 HEADER = "# Written by hostrouting; changes are overwritten.\n"
-# The script's name follows. bash reads it, so that it can be run where /etc is mounted noexec; and fails when it does
-# not say how it ends, like an empty one. -p: without what BASH_ENV and SHELLOPTS say. For systemd, $$ is a $.
+# The path of the script follows. Bash reads the script, so it also runs if /etc is mounted noexec. `exit 1`: a script
+# that ends without an exit, such as an empty one, fails. -p: ignore BASH_ENV and SHELLOPTS. For systemd, $$ is a $.
 SHELL = """/bin/bash -pc '. "$$0"; exit 1'"""
 
-# What a script does apart from waiting, its looks between the naps included, takes less.
+# In seconds; a script's work apart from waiting takes less, including the checks between the naps.
 GRACE = 20
 
-# They may take every table away, and are started with a machine or at a boot. The first comes with the node agent.
+# Units that may delete every nftables table, and start with a machine or at boot. The first is the node agent's.
 FLUSHERS = "nftables-flush.service nftables.service"
 
-# `ip` and netlink still work in this; a lookup takes no capability at all. ProtectSystem= leaves /run, /proc and what
-# is below /dev writable. Without any capability, whoever is root may end other processes of root, take their limits
-# away (prlimit64), have the kernel end them first (/proc/PID/oom_score_adj), and read root's files. io_uring opens
-# sockets of the families that are refused. Every mount costs the start of a machine a millisecond: /proc and /sys as a
-# whole take 10 ms less than the many of ProtectKernelTunables=. ProtectHostname= is left out: systemd 247 cannot set it
-# up beside a read-only /proc, and without CAP_SYS_ADMIN nobody changes the name.
+# `ip` and netlink work in this sandbox; a route lookup requires no capability. ProtectSystem= leaves /run, /proc and
+# /dev writable. Even without capabilities, a process of root can kill other processes of root, change their limits
+# (prlimit64), make the kernel kill them first (/proc/PID/oom_score_adj), and read root's files. io_uring could open
+# sockets of the refused families. Every mount costs the start of a machine a millisecond: mounting /proc and /sys as a
+# whole takes 10 ms less than the many mounts of ProtectKernelTunables=. ProtectHostname= is not set: systemd 247 cannot
+# combine it with a read-only /proc, and without CAP_SYS_ADMIN the script cannot change the host name.
 _SANDBOX = """\
 NoNewPrivileges=yes
 CapabilityBoundingSet={capabilities}
@@ -75,7 +75,7 @@ UMask=0022
 """
 
 
-# The exit status of a script that was told to stop, which is not a failure of its unit.
+# The exit status of a script that received SIGTERM; a stop is not a failure of its unit.
 _STOPPED = "SuccessExitStatus=143"
 
 
@@ -90,7 +90,7 @@ def render_oneshot(
     settings: tuple[str, ...] = (_STOPPED,),
     wanted_by: str = "",
 ) -> str:
-    """A sandboxed oneshot that runs one script of ours."""
+    """A sandboxed oneshot that runs one of our scripts."""
     lines = [
         "[Unit]",
         f"Description={description}",
@@ -124,7 +124,7 @@ def render_routes_unit(layout: HostLayout | None = None, *, wait: int = DEFAULT_
 
 
 def render_check_unit(layout: HostLayout | None = None, *, wait: int = DEFAULT_WAIT) -> str:
-    """The oneshot that makes the check when somebody asks for it; nothing enables it."""
+    """The oneshot that runs the check when an operator starts it; it is not enabled."""
     where = layout or HostLayout()
     return render_oneshot(
         "Check that expected networks leave by the expected device",
@@ -136,19 +136,19 @@ def render_check_unit(layout: HostLayout | None = None, *, wait: int = DEFAULT_W
 
 
 def render_preset(unit: str) -> str:
-    """What keeps a unit enabled through `systemctl preset-all`, as some images do at their first boot."""
+    """The preset that keeps a unit enabled after `systemctl preset-all`, which some images run at their first boot."""
     return f"{HEADER}enable {unit}\n"
 
 
 def render_protocol_name(protocol: int = OURS) -> str:
-    """What makes `ip route` show the name of our protocol instead of its number."""
+    """The file that makes `ip route` print the name of our route protocol instead of its number."""
     return f"{HEADER}{protocol} {protocol_name(OURS)}\n"
 
 
 def parse_protocol_name(text: str) -> int:
-    """The protocol number that was rendered; text without one is a ValueError."""
+    """The protocol number that was rendered; ValueError if the text has none."""
     name = f" {protocol_name(OURS)}"
     found = [line.removesuffix(name) for line in text.splitlines() if line.endswith(name) and not line.startswith("#")]
     if len(found) != 1:
-        raise ValueError("there is no protocol's name in this text")
+        raise ValueError("the text does not name our route protocol")
     return int(found[0])

@@ -1,8 +1,8 @@
-"""The other edge: files, the lock, and the service manager. What a task decides is done here, and nothing is decided.
+"""The edge to the operating system: files, the lock and the service manager. Tasks decide; this carries it out.
 
-files       written whole or not at all, and only when they differ
-image       the same below a root, whose links do not lead out of it
-programs    a program of the host is looked for, or run with a time-out
+files       write files atomically, and only if they differ
+image       the same below a root directory; links of the image are resolved inside it
+programs    find a program of the host, and run it with a timeout
 manager     systemd: reload, start, stop, and why a unit failed
 """
 

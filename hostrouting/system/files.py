@@ -1,7 +1,7 @@
-"""The files of a host, and the lock on it: written whole or not at all, and only when they differ.
+"""The files of a host, written atomically and only if they differ; and the lock on the host.
 
-Here: how a file comes to be what it should. Not here: which files a host needs (`tasks`), and their text (`render`).
-The double is `hostrouting.testing.FakeFiles`.
+Here: how files are read, written and locked. Not here: which files a host needs (`tasks`), and their text (`render`).
+The fake is `hostrouting.testing.FakeFiles`.
 """
 
 from __future__ import annotations
@@ -20,85 +20,85 @@ if TYPE_CHECKING:
 
 __all__ = ["Files", "LocalFiles", "Lock", "holder_of", "holders_of", "lock_file"]
 
-_LIMIT = 256 * 1024 * 1024  # bytes; a script with the routes of the largest configuration has less than half of it
+_LIMIT = 256 * 1024 * 1024  # bytes; a script with the routes of the largest configuration is less than half as large
 _CHUNK = 1024 * 1024
 _NULL = os.makedev(1, 3)  # /dev/null
 
 
-# The errors with which a file system refuses a new file to everybody.
+# The errors of a file system on which no process can create a file.
 _NO_ROOM = {errno.EROFS, errno.ENOSPC, errno.EDQUOT}
 
 
 class Files(Protocol):
-    """The files of a host. Paths are absolute, as `HostLayout` gives them. FileError names the path and the remedy.
+    """The files of a host. Paths are absolute, as in `HostLayout`. Every FileError names the path and the remedy.
 
-    Nothing here waits for anybody. A fifo, a socket, a device or a folder in the place of a file is a FileError; only
-    `remove` takes all but the folder away, and `is_there` and `modified` answer.
+    No method blocks. If a path is a fifo, a socket, a device or a folder, methods raise FileError. Exceptions: `remove`
+    removes everything except a folder, and `is_there` and `modified` return a value for any kind.
     """
 
     def read(self, path: str) -> str | None:
-        """The text of a file, as it is; None when there is none. A link to /dev/null leads to an empty one."""
+        """The text of a file; None if the file is absent. A link to /dev/null is read as an empty file."""
         ...
 
     def holds(self, path: str, text: str, *, mode: int = 0o644) -> bool:
-        """Whether the file is this text already, so that `write` would have nothing to do."""
+        """Whether the file already has this text, mode and a trusted owner: `write` would return False."""
         ...
 
     def write(self, path: str, text: str, *, mode: int = 0o644) -> bool:
-        """Make the file be this text; False, and not even its times are touched, when it is already.
+        """Write the file; returns False, without touching even its timestamps, if it already has this text and mode.
 
-        Whole or not at all, also when the machine loses power in between. Folders that are missing are made. A link in
-        the file's place is refused: it may be a unit that an administrator masked, or planted by somebody.
+        Atomic, even if the host loses power. Missing folders are created. A link at the path is a FileError: it may be
+        a unit that an administrator has masked, or an attack.
         """
         ...
 
     def leads(self, path: str, target: str) -> bool:
-        """Whether the path is a symbolic link to the target already, so that `link` would have nothing to do."""
+        """Whether the path already is a symbolic link to the target: `link` would return False."""
         ...
 
     def link(self, path: str, target: str) -> bool:
-        """Make the path be a symbolic link to the target; False when it is already."""
+        """Make the path a symbolic link to the target, atomically; returns False if it already is one."""
         ...
 
     def remove(self, path: str) -> bool:
-        """Remove the file or link; False when there was none."""
+        """Remove the file or link; returns False if it was absent."""
         ...
 
     def is_there(self, path: str) -> bool:
-        """Whether there is a file or link at the path, wherever a link leads."""
+        """Whether the path exists; a link counts even if its target does not exist."""
         ...
 
     def names(self, folder: str) -> tuple[str, ...]:
-        """The names in a folder, sorted; none where there is no such folder."""
+        """The names in a folder, sorted; empty if the folder is absent."""
         ...
 
     def modified(self, path: str) -> float | None:
-        """When the file was last written, in seconds since 1970; None where there is none, or nobody knows."""
+        """When the file was last written, in seconds since 1970; None if it is absent, not a file, or unreadable."""
         ...
 
     def is_frozen(self, path: str) -> bool:
-        """Whether nobody can change what is at the path, for its file system is read-only."""
+        """Whether no process can change the file, because its file system is read-only."""
         ...
 
     def try_lock(self, path: str) -> Lock | None:
-        """Take the lock of this file without waiting; None when another process holds it. Goes with its process.
+        """Take the lock of this file without waiting; None if another process holds it. It ends with the process.
 
-        Only the user who runs this, and root, can hold it: a file that belongs to another user is a FileError.
+        Only the current user and root can hold it: a file that belongs to another user is a FileError.
         """
         ...
 
     def holder(self, path: str) -> str:
-        """Who holds the lock of this file, in a clause: the processes, or the command that tells them."""
+        """Who holds the lock of this file, as a clause for a message: the processes, or the command that lists them."""
         ...
 
     def holders(self, path: str) -> tuple[str, ...]:
-        """The processes that hold the lock of this file, as far as is known; takes no lock and makes no file."""
+        """The processes that hold the lock of this file, if that can be found out. Takes no lock; creates no file."""
         ...
 
     def require_writable(self, folder: str) -> None:
-        """FileError where no file can be made in the folder, as far as can be told without trying it.
+        """Raise FileError if no file can be created in the folder, as far as this can be predicted.
 
-        A folder that is missing counts as writable if it can be made.
+        A missing folder counts as writable if it can be created.
         """
         ...
 
@@ -107,16 +107,16 @@ class Lock(Protocol):
     """A lock that is held."""
 
     def release(self) -> None:
-        """Let others have it."""
+        """Release the lock."""
 
 
 class LocalFiles:
-    """The files of this machine."""
+    """The files of this host."""
 
     def read(self, path: str) -> str | None:
         """See Files."""
         try:
-            # Bytes that are not text are not what we wrote; the rest of it says whose it is.
+            # A file with invalid UTF-8 is not ours; the rest of its text shows which program wrote it.
             return _content(path).decode("utf-8", errors="replace")
         except (FileNotFoundError, NotADirectoryError):
             return None
@@ -129,7 +129,7 @@ class LocalFiles:
         try:
             found = os.lstat(path)
             require_file(path, found.st_mode)
-            # Root runs what is in some of them: nobody else is to own one. Whoever merely looks may be anybody.
+            # Root runs some of these files, so no other user may own one. Any user may run a comparison.
             is_own = found.st_uid in {0, os.geteuid()}
             is_like = stat.S_ISREG(found.st_mode) and stat.S_IMODE(found.st_mode) == mode
             return is_own and is_like and found.st_size == len(data) and _content(path) == data
@@ -162,7 +162,7 @@ class LocalFiles:
         except NotAFile as error:
             raise _file_error("link", path, error) from error
         except OSError:
-            return False  # there is nothing, or a file
+            return False  # nothing exists at the path, or a regular file
 
     def link(self, path: str, target: str) -> bool:
         """See Files."""
@@ -216,7 +216,7 @@ class LocalFiles:
         return None if kind_of(found.st_mode) else found.st_mtime
 
     def is_frozen(self, path: str) -> bool:
-        """See Files. Not where it is only this process that may not write, as in a sandbox: others may have written."""
+        """See Files. False if only this process cannot write, as in a sandbox: other processes may have written."""
         try:
             number = os.lstat(path).st_dev
             with open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as lines:
@@ -227,8 +227,8 @@ class LocalFiles:
     def try_lock(self, path: str) -> Lock | None:
         """See Files.
 
-        The file is root's alone (0600) from the moment it is there, so that no other user can open it, and to hold a
-        lock takes that. Nor may another user be able to replace the file: the folder is looked at as well.
+        The file is created with mode 0600: a lock requires an open file, so no other user can take it. The folder is
+        checked too, because another user must not be able to replace the file.
         """
         folder = os.path.dirname(path)
         try:
@@ -258,11 +258,11 @@ class LocalFiles:
 
 
 def lock_file(path: str, *, passing: bool = False) -> Lock | None:
-    """Take the lock of a file, as `Files.try_lock` does; one that is passing is removed when it is released.
+    """Take the lock of a file, as `Files.try_lock` does. If `passing`, the file is removed when the lock is released.
 
-    On a file system that is read-only or full nobody can make the file: where there is none, nobody holds it.
+    On a file system that is read-only or full no process can create the file: if it is absent, no process holds it.
     """
-    import fcntl  # noqa: PLC0415  not on every system, where all but the lock is of use
+    import fcntl  # noqa: PLC0415  some systems lack it; everything but the lock works there
 
     try:
         descriptor = open_file(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)
@@ -278,13 +278,13 @@ def lock_file(path: str, *, passing: bool = False) -> Lock | None:
     try:
         found = os.fstat(descriptor)
         if found.st_uid not in {0, os.geteuid()}:
-            text = f"cannot lock {path}: it belongs to user {found.st_uid}, who could hold it for ever; remove it"
-            raise FileError(text, path=path)  # noqa: TRY301  closed below, as after any other
+            text = f"cannot lock {path}: it belongs to user {found.st_uid}, who could hold it forever; remove it"
+            raise FileError(text, path=path)  # noqa: TRY301  the file is closed below, as after any error
         if stat.S_IMODE(found.st_mode) & 0o077:
-            with suppress(OSError):  # on a file system that is read-only
-                os.fchmod(descriptor, 0o600)  # whoever can open it can hold it, and everybody waits
+            with suppress(OSError):  # the file system may be read-only
+                os.fchmod(descriptor, 0o600)  # a user who can open it can hold the lock and block all others
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # Whoever had it before may have removed it since it was opened: then it is not the lock any more.
+        # Its previous holder may have removed the file after it was opened here: then this is not the lock any more.
         if os.path.samestat(os.lstat(path), found):
             return _LocalLock(descriptor, path if passing else "")
     except (BlockingIOError, FileNotFoundError):
@@ -297,7 +297,7 @@ def lock_file(path: str, *, passing: bool = False) -> Lock | None:
 
 
 def holder_of(path: str) -> str:
-    """Who holds the lock of the file, as `Files.holder` says it."""
+    """Who holds the lock of the file, as a clause; see `Files.holder`."""
     if holders := holders_of(path):
         return f"{' and '.join(holders)} {'have' if len(holders) > 1 else 'has'} locked {path}"
     return f"to see who has locked {path}: fuser {path}"
@@ -312,7 +312,7 @@ def holders_of(path: str) -> tuple[str, ...]:
 
 
 def _holders(found: os.stat_result) -> Iterator[tuple[int, str]]:
-    """The processes that hold a lock of this file by flock, and their names."""
+    """The numbers and names of the processes that hold an flock on this file."""
     with open("/proc/locks", encoding="ascii", errors="replace") as lines:
         # 1: FLOCK  ADVISORY  WRITE 4711 00:19:1234 0 EOF
         locks = [line.split()[4:6] for line in lines if line.split()[1:2] == ["FLOCK"]]
@@ -320,7 +320,7 @@ def _holders(found: os.stat_result) -> Iterator[tuple[int, str]]:
         number, _, inode = place.rpartition(":")
         if inode != str(found.st_ino):
             continue
-        # What stat calls the device, the kernel's list may call by another number: btrfs, overlay.
+        # On btrfs and overlay, the device number in /proc/locks may differ from that of stat.
         same = number == f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}" or _has_open(pid, found)
         with suppress(OSError):
             with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as stream:
@@ -339,7 +339,7 @@ def _has_open(pid: str, found: os.stat_result) -> bool:
 
 
 def _obstacle_in(folder: str) -> int:
-    """The errno with which the kernel would refuse to make a file in this folder; 0 if it would not."""
+    """The errno with which the kernel would refuse to create a file in this folder; 0 if it would not refuse."""
     try:
         found = os.statvfs(f"{folder}/.")
     except OSError as error:
@@ -348,18 +348,18 @@ def _obstacle_in(folder: str) -> int:
         return errno.EROFS
     if not os.access(folder, os.W_OK | os.X_OK):
         return errno.EACCES if os.geteuid() else errno.EPERM
-    # A file system without limits says 0 for all of it.
+    # A file system without limits reports 0 for all of these.
     is_full = (found.f_blocks and not found.f_bfree) or (found.f_files and not found.f_ffree)
     return errno.ENOSPC if is_full else 0
 
 
 def _is_read_only(mount: list[str], device: str) -> bool:
-    """Whether a line of mountinfo is of this device, and says that its file system, not only the mount, is so."""
+    """Whether this line of mountinfo is about the device, and its file system (not only the mount) is read-only."""
     return mount[2] == device and "ro" in mount[-1].split(",")
 
 
 def _require_own_folder(folder: str, path: str) -> None:
-    """FileError where another user could replace what is in the folder; who may not write there is told so later."""
+    """Raise FileError if another user could replace files in the folder; a folder we cannot write fails later."""
     if not os.access(folder, os.W_OK):
         return
     found = os.stat(folder)
@@ -371,7 +371,7 @@ def _require_own_folder(folder: str, path: str) -> None:
         who, remedy = "can be written by other users", f"chmod go-w {folder}"
     else:
         return
-    raise FileError(f"cannot lock {path}: {folder} {who}, who could take the lock away; {remedy}", path=path)
+    raise FileError(f"cannot lock {path}: {folder} {who}, who could remove the lock; {remedy}", path=path)
 
 
 class _LocalLock:
@@ -381,7 +381,7 @@ class _LocalLock:
 
     def release(self) -> None:
         """See Lock."""
-        # While it is held: whoever has opened it meanwhile finds that it is not there any more.
+        # Removed while the lock is held: a process that has opened it meanwhile sees that it was removed.
         with suppress(OSError):
             if self._removed:
                 os.unlink(self._removed)
@@ -389,14 +389,14 @@ class _LocalLock:
 
 
 class _NoLock:
-    """What is held where nobody can lock anything, nor change it."""
+    """The lock on a file system where no process can create the lock file: it does nothing."""
 
     def release(self) -> None:
         """See Lock."""
 
 
 def _content(path: str) -> bytes:
-    """The bytes of a file, of which there may not be more than any of ours has."""
+    """The bytes of a file; OSError if it is larger than any file of ours can be."""
     found = os.stat(path)
     if stat.S_ISCHR(found.st_mode) and found.st_rdev == _NULL:
         return b""
@@ -410,29 +410,29 @@ def _content(path: str) -> bytes:
     finally:
         os.close(descriptor)
     if size > _LIMIT:
-        raise OSError(errno.EFBIG, f"it is larger than {_LIMIT >> 20} MiB, and not a file of ours")
+        raise OSError(errno.EFBIG, f"it is larger than {_LIMIT >> 20} MiB, so hostrouting did not write it")
     return b"".join(chunks)
 
 
 def _require_replaceable(path: str) -> None:
-    """NotAFile where something is that is neither a file nor a link."""
+    """Raise NotAFile if the path exists and is neither a regular file nor a link."""
     with suppress(FileNotFoundError, NotADirectoryError):
         require_file(path, os.lstat(path).st_mode)
 
 
 def _make_folder(path: str) -> None:
-    # With those above it. Nobody but their owner may write into them, and everybody may look, whatever the umask.
+    # With its parents. Only the owner may write into them, and all users may read them, whatever the umask.
     if os.path.isdir(path):
         return
     _make_folder(os.path.dirname(path))
     with suppress(FileExistsError):
         os.mkdir(path)
-        os.chmod(path, 0o755)  # noqa: S103  as folders of the system are
+        os.chmod(path, 0o755)  # noqa: S103  like other system folders
 
 
 def _write_whole(path: str, data: bytes, mode: int) -> None:
-    # Beside the file, so that the rename stays within one file system; flushed before it, so that a loss of power
-    # leaves the old text or the new one and never an empty file.
+    # The new file is in the same folder, so that the rename stays within one file system. It is flushed before the
+    # rename, so that a power loss leaves the old text or the new one and never an empty file.
     temporary = _cleared(path)
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
@@ -450,12 +450,12 @@ def _write_whole(path: str, data: bytes, mode: int) -> None:
 
 
 def _cleared(path: str) -> str:
-    """The name by which the next file for this path is made, and nothing there: whoever was killed may have left it.
+    """The name of the temporary file for this path; a file that a killed process has left there is removed.
 
-    One name is enough, since whoever writes holds the lock on the host.
+    One name is enough, because a process that writes holds the lock on the host.
     """
     temporary = f"{path}.new"
-    if os.path.lexists(temporary):  # a file system that is read-only refuses to remove what is not there, too
+    if os.path.lexists(temporary):  # on a read-only file system, unlink fails even if the file is absent
         os.unlink(temporary)
     return temporary
 
@@ -470,13 +470,13 @@ def _flush_folder(path: str) -> None:
 
 _REMEDIES = {
     errno.EACCES: "run as root",
-    errno.EPERM: "run as root, or look whether the file is immutable (lsattr)",
+    errno.EPERM: "run as root, or check whether the file is immutable (lsattr)",
     errno.EROFS: "remount it writable",
-    errno.ENOSPC: "make room",
-    errno.EDQUOT: "make room",
-    errno.ELOOP: "there is a link in its place: remove it",
-    errno.EISDIR: "there is a folder in its place: remove it",
-    errno.ENOTDIR: "something on the way to it is not a folder: remove that",
+    errno.ENOSPC: "free some space",
+    errno.EDQUOT: "free some space",
+    errno.ELOOP: "the path is a link: remove it",
+    errno.EISDIR: "the path is a folder: remove it",
+    errno.ENOTDIR: "a part of the path is not a folder: remove that file",
     errno.EAGAIN: "another program has a lease on it (lslocks)",
     errno.EFBIG: "remove it",
 }
@@ -489,7 +489,7 @@ def _file_error(verb: str, path: str, error: OSError) -> FileError:
     remedy = (
         "remove it" if isinstance(error, NotAFile) else _REMEDIES.get(error.errno or 0, "nothing was changed there")
     )
-    # Where another path is in the way, such as the temporary one or a folder's, that is the one to look at.
+    # If the error concerns another path, such as the temporary file or a folder, the message names that one.
     elsewhere = error.errno in _IN_THE_WAY and error.filename not in {None, path} and error.filename2 is None
     other = f"{error.filename}: " if elsewhere else ""
     return FileError(f"cannot {verb} {path}: {other}{error.strerror}; {remedy}", path=path, errno=error.errno)

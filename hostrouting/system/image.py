@@ -1,6 +1,6 @@
-"""The files of an image that is mounted somewhere: a link in it leads where it will when the image has booted.
+"""The files of a mounted image: links are resolved as they will be when the image has booted.
 
-Here: where a path of the image is from here. Not here: what is done to the file in that place (`files`).
+Here: which path on this host a path of the image is. Not here: what is done to the file there (`files`).
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 __all__ = ["ImageFiles"]
 
-_LINKS = 40  # on the way to one file, as many as Linux follows
+_LINKS = 40  # Linux follows at most as many in one path
 
 
 class ImageFiles:
-    """The files below a root. An absolute link of the image, followed from here, would lead out into this machine."""
+    """The files below a root. The kernel would resolve an absolute link of the image to a file of this host."""
 
     def __init__(self, root: str) -> None:
-        """The folder that will be the root of the host; paths begin with it."""
+        """`root` is the folder where the image is mounted; all paths begin with it."""
         self._root = root.rstrip("/")
         self._files = LocalFiles()
 
@@ -68,11 +68,11 @@ class ImageFiles:
         return self._files.is_frozen(self._place(path))
 
     def try_lock(self, path: str) -> Lock | None:  # noqa: ARG002  an image is locked as a whole
-        """See Files. The lock is a file in the root of the image, which is removed with it.
+        """See Files. The lock is a file in the root of the image; it is removed when the lock is released.
 
-        The root folder itself would do without a file, but to hold its lock takes no more than to open it, which any
-        user may: one who does would keep everybody waiting. A lock that takes the right to write (fcntl) cannot be had
-        of a folder. This file only its owner can open. A run that is killed leaves it, empty, until the next one.
+        The root folder itself is not locked: to hold its flock requires only opening it, which any user may do, and
+        could then block all others. A lock that requires write permission (fcntl) does not work on folders. Only its
+        owner can open this file. A run that is killed leaves it, empty, until the next run.
         """
         if not os.path.isdir(self._root or "/"):
             raise FileError(
@@ -97,33 +97,33 @@ class ImageFiles:
         return f"{self._root}/.hostrouting.lock"
 
     def _place(self, path: str) -> str:
-        """Where the file is, or the link, wherever that leads."""
+        """The path of the file on this host; links in its folder are resolved, but not the file itself."""
         folder, name = os.path.split(path)
         return f"{self._followed(folder)}/{name}"
 
     def _followed(self, path: str) -> str:
-        """Where the path leads, with all of its links."""
+        """The path on this host after all links are resolved, the last one too."""
         found: list[str] = []
         names = path.removeprefix(self._root).split("/")[::-1]
         links = 0
         while names:
             name = names.pop()
             if name == "..":
-                del found[-1:]  # above the root there is only the root
+                del found[-1:]  # the parent of the root is the root
             elif name not in {"", "."}:
                 found.append(name)
                 if (target := _target("/".join((self._root, *found)))) is None:
                     continue
                 links += 1
                 if links > _LINKS:
-                    raise FileError(f"{path}: its links lead round in a circle; remove one of them", path=path)
+                    raise FileError(f"{path}: its links form a loop; remove one of them", path=path)
                 names += target.split("/")[::-1]
                 del found[0 if target.startswith("/") else -1 :]
         return "/".join((self._root, *found))
 
 
 def _target(path: str) -> str | None:
-    """Where a link leads; None when it is none."""
+    """The target of a link; None if the path is not a link."""
     try:
         return os.readlink(path)
     except OSError:

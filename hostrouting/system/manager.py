@@ -1,6 +1,6 @@
-"""The service manager of a host: systemd, spoken to by systemctl with an argument list and a time-out.
+"""The service manager of a host: systemd, called through systemctl with an argument list and a timeout.
 
-Here: what it is told, and what it says of a unit that failed. Not here: when it is told (`tasks`). The double is
+Here: the commands, and why a unit failed. Not here: when the commands are run (`tasks`). The fake is
 `hostrouting.testing.FakeManager`.
 """
 
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 __all__ = ["Manager", "SystemdManager", "UnitState"]
 
 _DO_NOTHING = {"SYSTEMD_OFFLINE", "SYSTEMD_IN_CHROOT"}
-# A machine that requires our unit, by whatever tie of its own, would be stopped or restarted with it; and a start waits
-# for no target that may itself be waiting for whoever starts it.
+# Otherwise a machine whose administrator made it require our unit would be stopped or restarted with the unit. And a
+# start must not wait for a target that may itself be waiting for the caller.
 _ALONE = "--job-mode=ignore-dependencies"
-# A stop is cancelled when somebody starts the unit at that moment, as a machine does whose start waits for it.
+# A stop job is cancelled if the unit is started at that moment, for example by the start of a machine.
 _STOPS = 10
 
 
 @attrs.frozen
 class UnitState:
-    """What the manager knows of a unit, in systemd's own words."""
+    """What the manager knows about a unit; the values are those of systemd."""
 
     load: str
     active: str
@@ -42,55 +42,55 @@ class UnitState:
 
     @property
     def ok(self) -> bool:
-        """Whether its last run ended well."""
+        """Whether the last run of the unit succeeded."""
         return self.result == "success" and self.status == 0
 
 
 class Manager(Protocol):
-    """A service manager. ManagerError when it does not answer."""
+    """A service manager. Methods raise ManagerError if it does not answer."""
 
     def is_running(self) -> bool:
-        """Whether there is one: not in an image, nor in most containers."""
+        """Whether a manager runs; false for an image and in most containers."""
         ...
 
     def reload(self) -> None:
-        """Have it read the unit files anew."""
+        """Make the manager read the unit files again (daemon-reload)."""
         ...
 
     def start(self, unit: str, *, timeout: float) -> None:
-        """Start the unit anew and wait: of a oneshot, until it is done. UnitFailed has the reason and its own words.
+        """Start the unit and wait; for a oneshot, until it is done. UnitFailed has the reason and the unit's output.
 
-        A run that goes on is ended first, not joined. Of the units that are tied to this one, none is touched.
+        If the unit is running, that run is ended first. Units that depend on this unit are not touched.
         """
         ...
 
     def stop(self, unit: str) -> None:
-        """Stop the unit; fine when it does not run, or is not there. Whoever requires it is not touched."""
+        """Stop the unit; does nothing if it does not run or does not exist. Units that require it are not touched."""
         ...
 
     def state(self, unit: str) -> UnitState:
-        """What it knows of the unit."""
+        """The state of the unit; of one that does not exist, `load` is "not-found"."""
         ...
 
     def show(self, names: Sequence[str], *units: str) -> tuple[Mapping[str, str], ...]:
-        """These properties of each unit, in systemd's words; for a pattern (`a@*.service`), of each that is loaded.
+        """These properties of each unit, as systemd prints them; a pattern (`a@*.service`) means each loaded unit.
 
-        Without a unit, they are the manager's own, such as its Version. Several commands of one property are one after
-        the other.
+        If a property has several commands, the value is all of them, separated by spaces. Without a unit, the
+        properties are those of the manager itself, such as Version.
         """
         ...
 
 
 class SystemdManager:
-    """The systemd of this machine."""
+    """The systemd of this host."""
 
     def __init__(self, *, timeout: float = 30.0, run: Run = run_program) -> None:
-        """Wait so many seconds for an answer."""
+        """`timeout` is in seconds, for every command but a start."""
         self._timeout = timeout
         self._program = run
 
     def is_running(self) -> bool:
-        """See Manager. Where there is none, systemctl may succeed without doing anything."""
+        """See Manager. Systemctl itself cannot be asked: without a manager it may succeed and do nothing."""
         return os.path.isdir("/run/systemd/system")
 
     def reload(self) -> None:
@@ -99,11 +99,11 @@ class SystemdManager:
 
     def start(self, unit: str, *, timeout: float) -> None:
         """See Manager."""
-        # A start would join a run that goes on, and do nothing about a oneshot that remained active.
+        # `systemctl start` would join a run in progress, and would not run a oneshot that remained active.
         try:
             code, words = self._run(_ALONE, "restart", unit, timeout=timeout)
         except BaseException:
-            # A time-out, a signal, Ctrl-C: whatever ends a systemctl that waits, its job goes on.
+            # After a timeout, a signal or Ctrl-C, systemctl no longer waits, but systemd continues the job.
             with suppress(ManagerError):
                 self.stop(unit)
             raise
@@ -116,7 +116,7 @@ class SystemdManager:
         words = ""
         for _ in range(_STOPS):
             code, words = self._run(_ALONE, "stop", unit)
-            if code in {0, 5}:  # 5: there is no such unit
+            if code in {0, 5}:  # 5: the unit does not exist
                 return
         raise ManagerError(f"systemctl stop {unit}: {words}")
 
@@ -147,17 +147,17 @@ class SystemdManager:
             known: dict[str, list[str]] = {}
             for line in block.splitlines():
                 name, _, value = line.partition("=")
-                known.setdefault(name, []).append(value)  # of several commands each has a line, of none there is none
+                known.setdefault(name, []).append(value)  # a property has one line per command, and none if it has none
             found.append({name: " ".join(known.get(name, ())) for name in names})
         return tuple(found)
 
     def _journal(self, state: UnitState) -> tuple[str, ...]:
-        """The unit's own words in the run that failed."""
+        """The output of the unit in the run that failed."""
         if not state.invocation:
             return ()
         query = ["--no-pager", "--quiet", "--output=cat", "--lines=20", f"_SYSTEMD_INVOCATION_ID={state.invocation}"]
         said = ""
-        # A unit's last words may be on their way to the journal still; where that hangs, they are done without.
+        # The unit's last lines may not be in the journal yet. If the sync hangs, read the journal without them.
         for words, limit in ((["--sync"], min(2.0, self._timeout)), (query, self._timeout)):
             with suppress(OSError):
                 said = self._program("journalctl", *words, timeout=limit).out
@@ -171,7 +171,7 @@ class SystemdManager:
 
     def _run(self, *words: str, timeout: float | None = None) -> tuple[int, str]:
         limit = self._timeout if timeout is None else timeout
-        # With one of these, or where it takes this for a chroot, systemctl succeeds without doing anything.
+        # With one of these variables, or if systemctl takes this for a chroot, it succeeds without doing anything.
         kept = {name: value for name, value in os.environ.items() if name not in _DO_NOTHING}
         environment = {**kept, "SYSTEMD_IGNORE_CHROOT": "1"}
         options = ("--no-ask-password", "--no-pager")
@@ -179,11 +179,11 @@ class SystemdManager:
             done = self._program("systemctl", *options, *words, timeout=limit, environment=environment)
         except FileNotFoundError as error:
             raise ManagerError(
-                "there is no systemctl here; install systemd, or write into an image (hostrouting render)"
+                "the program systemctl was not found; install systemd, or write into an image (hostrouting render)"
             ) from error
         except TimeoutError as error:
             raise ManagerError(
-                f"systemctl {' '.join(words)} did not answer within {limit:g} s; look at `systemctl list-jobs`"
+                f"systemctl {' '.join(words)} did not answer within {limit:g} s; see `systemctl list-jobs`"
             ) from error
         except OSError as error:
             raise ManagerError(f"systemctl cannot be run: {error.strerror}") from error

@@ -1,8 +1,7 @@
-"""The programs of a host: whether one is installed, and running it with an argument list and a time-out.
+"""Programs of the host: finding one, and running it, from an argument list and a timeout to its exit code and output.
 
-Here: how a program is found, started and ended. Not here: which programs there are, and what their words mean: each
-edge that runs one (`manager`, `hostrouting.nftables`) knows that of its own. Each takes any `Run`, so a test can hand
-in a function.
+Here: how a program is found, started and ended. Not here: which programs are run and what their output means; each
+edge that runs one (`manager`, `hostrouting.nftables`) knows that. Each takes any `Run`, so a test can pass a function.
 """
 
 from __future__ import annotations
@@ -25,21 +24,21 @@ BOOT_PATH = ("/usr/sbin", "/usr/bin", "/sbin", "/bin")
 
 @attrs.frozen
 class Ended:
-    """A program that has ended: its exit code, and what it wrote."""
+    """A program that has ended: its exit code, and its output."""
 
     code: int
-    """Negative where a signal ended it."""
+    """Negative if a signal ended it."""
     out: str = ""
     err: str = ""
 
     @property
     def signal(self) -> str:
-        """The name of the signal that ended it; empty where it ended by itself."""
+        """The name of the signal that ended the program; empty if it exited."""
         if self.code >= 0:
             return ""
         try:
             return signal.Signals(-self.code).name
-        except ValueError:  # most of those for real-time programs have no name
+        except ValueError:  # most real-time signals have no name
             return f"signal {-self.code}"
 
 
@@ -49,10 +48,10 @@ class Run(Protocol):
     def __call__(
         self, *words: str, timeout: float, text: str = "", environment: Mapping[str, str] | None = None
     ) -> Ended:
-        """The program is the first of the words and is looked up in PATH; `text` is its standard input.
+        """The first word is the program, which is looked up in PATH; `text` is its standard input.
 
-        Without an `environment` it has that of this process. FileNotFoundError where there is no such program,
-        TimeoutError where it has not ended in time, any other OSError where it cannot be started.
+        Without `environment` it gets that of this process. Raises FileNotFoundError if the program does not exist,
+        TimeoutError if it has not ended in time, and another OSError if it cannot be started.
         """
         ...
 
@@ -64,11 +63,11 @@ def find_program(name: str) -> str | None:
 
 
 def run_program(*words: str, timeout: float, text: str = "", environment: Mapping[str, str] | None = None) -> Ended:
-    """See Run. It is in a session of its own, and whatever ends the wait ends the program and what it has started.
+    """See Run. The program runs in a session of its own. If the wait is interrupted, it and its children are killed.
 
-    So Ctrl-C at the terminal is for us alone, who then decide what becomes of it.
+    So Ctrl-C at the terminal reaches only this process, which then decides what to do with the program.
     """
-    import subprocess  # noqa: PLC0415  only where a program is run
+    import subprocess  # noqa: PLC0415  only needed if a program is run
 
     with subprocess.Popen(  # noqa: S603  an argument list, no shell
         words,
@@ -83,11 +82,12 @@ def run_program(*words: str, timeout: float, text: str = "", environment: Mappin
         try:
             out, err = process.communicate(text, timeout)
         except BaseException as error:
-            # Not reaped yet, so its number is still its own. A child of it that lives on would keep our pipes open.
+            # Its process number cannot be reused before we wait for it. The group is killed, because a child of it that
+            # lives on would keep our pipes open.
             if process.returncode is None:
                 with suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
-                process.wait()  # after Ctrl-C nobody else does
+                process.wait()  # after Ctrl-C, communicate has not done it
             if isinstance(error, subprocess.TimeoutExpired):
                 raise TimeoutError(f"{words[0]} has not ended within {timeout:g} s") from error
             raise

@@ -1,27 +1,27 @@
-"""The tasks: what an agent puts into its pipeline. Each reads like its own description; the work is done below.
+"""The tasks, which an agent puts into its pipeline. They say what is done, in order; the modules below do the work.
 
-All of them are idempotent, may be cancelled at any moment, and are serialised by a lock on the host.
+All of them are idempotent, can be cancelled at any moment, and are serialised by a lock on the host.
 
-configure       Configure (all of them, in order) and Remove
+configure       Configure (runs all tasks that are configured, in order) and Remove
 static_routes   ConfigureStaticRoutes
 overlap_check   CheckRouteOverlap
 probe_rewrite   RewriteProbeSource
 preflight       Preflight, which finds beforehand what would fail
-azure_cleanup   CleanStaleAzureVnet, and UndoAzureVnetCleanup; Configure runs neither
-results         what they return, and what their plans are
-boot            what the manager is told
+azure_cleanup   CleanStaleAzureVnet and UndoAzureVnetCleanup; Configure runs neither
+results         what the tasks and their plans return
+boot            their base class: the lock, the gate, and the run of the units
 """
 
 from hostrouting.own_phases import require_own_phases
 
 require_own_phases()
 
-from hostrouting.tasks.azure_cleanup import CleanStaleAzureVnet, UndoAzureVnetCleanup  # noqa: E402  not with a foreign phases
-from hostrouting.tasks.configure import Configure, Remove  # noqa: E402  not with a foreign phases
-from hostrouting.tasks.overlap_check import CheckRouteOverlap  # noqa: E402  not with a foreign phases
-from hostrouting.tasks.preflight import Preflight  # noqa: E402  not with a foreign phases
-from hostrouting.tasks.probe_rewrite import RewriteProbeSource  # noqa: E402  not with a foreign phases
-from hostrouting.tasks.results import (  # noqa: E402  not with a foreign phases
+from hostrouting.tasks.azure_cleanup import CleanStaleAzureVnet, UndoAzureVnetCleanup  # noqa: E402  the check above comes first
+from hostrouting.tasks.configure import Configure, Remove  # noqa: E402  the check above comes first
+from hostrouting.tasks.overlap_check import CheckRouteOverlap  # noqa: E402  the check above comes first
+from hostrouting.tasks.preflight import Preflight  # noqa: E402  the check above comes first
+from hostrouting.tasks.probe_rewrite import RewriteProbeSource  # noqa: E402  the check above comes first
+from hostrouting.tasks.results import (  # noqa: E402  the check above comes first
     CheckResult,
     CleanupResult,
     PreflightResult,
@@ -31,7 +31,7 @@ from hostrouting.tasks.results import (  # noqa: E402  not with a foreign phases
     Standing,
     UndoResult,
 )
-from hostrouting.tasks.static_routes import ConfigureStaticRoutes, wanted_routes  # noqa: E402  not with a foreign phases
+from hostrouting.tasks.static_routes import ConfigureStaticRoutes, wanted_routes  # noqa: E402  the check above comes first
 
 __all__ = [
     "CheckResult",

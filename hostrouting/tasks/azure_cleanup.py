@@ -1,7 +1,7 @@
-"""CleanStaleAzureVnet: what azure-vnet left behind for pods that another CNI manages now; and the way back.
+"""CleanStaleAzureVnet deletes what azure-vnet left behind for pods that another CNI manages now; and its undo task.
 
-Here: the order of looking, writing down and deleting. Not here: what is stale (`hostrouting.azure_vnet`). Neither task
-has a part in the gate, and Configure runs none of them: a deletion is asked for by name.
+Here: the order of reading, recording and deleting. Not here: what is stale (`hostrouting.azure_vnet`). Neither task
+has a part in the gate, and Configure does not run them: the administrator has to ask for a deletion explicitly.
 """
 
 from __future__ import annotations
@@ -65,17 +65,17 @@ if TYPE_CHECKING:
 __all__ = ["CleanStaleAzureVnet", "UndoAzureVnetCleanup"]
 
 _TRIES = 3
-"""How often the rules are read again when one of them is gone, before they are deleted one by one."""
+"""How often the batch is tried, with a new read of the rules each time, before they are deleted one by one."""
 _SINGLY = 10.0
-"""How many seconds the deletions one by one may take: each reads all rules anew, with the host locked."""
+"""The timeout in seconds for deleting one by one: each deletion reads all rules again, with the host locked."""
 _HOST_NAME, _BOOT_ID = "/proc/sys/kernel/hostname", "/proc/sys/kernel/random/boot_id"
-_NO_KERNEL = "an image has no kernel, and so no rules, neighbours or routes"
+_NO_KERNEL = "an image does not have a running kernel, so it has no rules, neighbours or routes"
 _NOUNS: dict[Kind, str] = {"rule": "ebtables rule", "neighbour": "neighbour", "route": "route"}
 
 
 @attrs.frozen
 class _Edges:
-    """The three ways to a kernel, which a clean-up needs together."""
+    """The three interfaces to a kernel that a clean-up uses."""
 
     ebtables: Ebtables
     links: LinkLayer
@@ -83,36 +83,36 @@ class _Edges:
 
     @classmethod
     def of(cls, host: Host, choice: EbtablesChoice) -> _Edges | None:
-        """Those of a host; None for an image."""
+        """The interfaces of a host; None for an image."""
         if host.ebtables is None or host.link_layer is None or host.backend is None:
             return None
         return cls(host.ebtables().of(choice.value), host.link_layer(), host.backend)
 
     def kept_to(self, program: str) -> _Edges:
-        """The same, for the rules of this program's backend, also when it has none any more and the other one has."""
+        """The same interfaces, bound to this ebtables backend, even if it has no rules left and the other one has."""
         backend = PROGRAMS.get(program)
         return self if backend is None else attrs.evolve(self, ebtables=self.ebtables.of(backend, alone=True))
 
 
 @attrs.frozen
 class CleanStaleAzureVnet:
-    """Delete the ebtables rules, neighbours and routes of azure-vnet that are about pods of another CNI now.
+    """Delete ebtables rules, neighbours and routes of azure-vnet that concern pods which another CNI manages now.
 
-    1. A look says what is stale; with `dryRun`, which is the default, that is all.
-    2. With the host locked, a second look. Only what both say is deleted; or what `approved` says and the second look.
-       What is stale and was not agreed to is told, and stays.
-    3. What will be deleted is logged, and written to a file, as commands that bring it back, before it is deleted.
-    4. The rules go in one batch, all or none. Where another process has taken one away, there is a new look, up
-       to three times; then they go one by one, for ten seconds at most. Neighbours follow, each read again just
-       before, and then routes.
-    5. A last look: what was deleted must not be there again. If it is, azure-vnet is still active.
+    1. Find what is stale. With `dryRun`, which is the default, that is all.
+    2. Lock the host and find it again. Delete only what is in both results, or in `approved` and the second result.
+       Stale entries that were not approved stay and are reported.
+    3. Log what will be deleted, and write it to a file as commands that restore it, before the deletion.
+    4. Delete the rules in one batch, all or none. If another process has deleted one of them, read the rules again and
+       retry, three attempts in all; then delete one by one, for at most ten seconds. Then delete the neighbours, each
+       after it was read once more, and then the routes.
+    5. Check that what was deleted has not come back. If it has, azure-vnet is still active.
     """
 
     name: ClassVar[str] = "clean-stale-azure-vnet"
     config: HostRoutingConfig = attrs.field(validator=needs_config)
     host: Host = attrs.field(factory=Host.local, validator=needs_host, kw_only=True)
     approved: CleanupPlan | None = attrs.field(default=None, kw_only=True, repr=False)
-    """What somebody has seen and agreed to, of this host since it booted; nothing that is not in it is deleted."""
+    """The plan that the administrator has approved, made on this host since it booted; only its entries are deleted."""
 
     def plan(self, _ctx: phases.Context) -> CleanupPlan:
         """What is stale on this host as it is now; changes nothing."""
@@ -141,45 +141,43 @@ class CleanStaleAzureVnet:
             return CleanupResult(shown, unapproved=unapproved)
         with self.host.locked(ctx) as host:
             ctx.check()
-            with ctx.shielded() as safe:  # what is written down and what is deleted must not differ
+            with ctx.shielded() as safe:  # the undo file has to match what is deleted
                 task = attrs.evolve(self, host=host)
                 program = edges.ebtables.program() if _rules_of(shown) else UndoLog().program
                 kept = edges.kept_to(program)
                 return _Deleting(host, kept, lambda: task._look(settings, kept), shown, program).carry_out(safe)
 
     def _shown(self, settings: AzureVnetCleanupConfig, edges: _Edges) -> tuple[CleanupPlan, tuple[Deletion, ...]]:
-        """What may be deleted as far as is known by now; and what is stale and may not, after a look."""
+        """What may be deleted, as far as is known without the lock; and what is stale but not approved."""
         approved = self.approved
         if approved is None:
             return self._look(settings, edges), ()
         if not approved.is_empty:
             self._require_this_host(approved)
             if not settings.dry_run:
-                return approved, ()  # there is a look with the host locked
+                return approved, ()  # what is stale is found again with the host locked
         found = self._look(settings, edges)
         return found.within(approved), found.beyond(approved)
 
     def _require_this_host(self, approved: CleanupPlan) -> None:
-        """ApprovedPlanError for the plan of another host, or of this one before it booted."""
+        """Raise ApprovedPlanError if the plan was made on another host, or before this host last booted."""
         host, boot = self._origin()
         if approved.boot == boot:
             return
-        theirs, ours = approved.host or "a host that it does not name", host or "this host"
+        theirs, ours = approved.host or "an unnamed host", host or "this host"
         if theirs == ours:
-            told = (
-                f"it is about {ours} before its last boot, and rules, neighbours and routes are not what they were then"
-            )
+            told = f"it was made before {ours} last booted, and rules, neighbours and routes have changed since"
         else:
-            told = f"it is about {theirs}, and this is {ours}"
+            told = f"it was made on {theirs}, and this is {ours}"
         raise ApprovedPlanError("the approved plan", told)
 
     def _origin(self) -> tuple[str, str]:
-        """The name of this host, and the kernel's own name for the time since it booted."""
+        """The name of this host, and the kernel's boot ID, which is different after each boot."""
         read, at = self.host.files.read, self.host.layout.at
         return (read(at(_HOST_NAME)) or "").strip(), (read(at(_BOOT_ID)) or "").strip()
 
     def _look(self, settings: AzureVnetCleanupConfig, edges: _Edges) -> CleanupPlan:
-        """What is stale now. Who is alive is read last, so that nothing is judged by pods that were there before it."""
+        """What is stale now. Live pods are read last, so the rules of a pod that has just started do not seem stale."""
         saved, missing = SavedRules(), None
         if settings.what.ebtables:
             try:
@@ -190,7 +188,7 @@ class CleanStaleAzureVnet:
             snapshot = backend.snapshot()
         view = edges.links.look()
         if missing is not None and azure_bridges(settings, view.links):
-            raise missing  # without a bridge of azure-vnet there is nothing that its rules could do
+            raise missing  # without a bridge of azure-vnet, its rules would have no effect
         endpoints: tuple[Endpoint, ...] = ()
         hindrances: list[str] = []
         notes: list[str] = []
@@ -203,19 +201,20 @@ class CleanStaleAzureVnet:
             hindrances.append(f"{told}; wait for azure-vnet to write it, or remove it if azure-vnet is gone")
         active = self._active(settings)
         if active:
-            told = f"{active} says that azure-vnet manages this node's pods; remove it when another CNI does"
+            told = f"{active} says that azure-vnet manages this node's pods; remove it if another CNI manages them"
             (notes if settings.if_azure_vnet_active is IfAzureVnetActive.WARN else hindrances).append(told)
         plan = plan_cleanup(settings, Facts(rules=saved, view=view, snapshot=snapshot, endpoints=endpoints))
         if len(plan.deletions) > settings.max_deletions:
             told = (
-                f"{len(plan.deletions)} things are stale, and azureVnetCleanup.maxDeletions is {settings.max_deletions}"
+                f"{len(plan.deletions)} entries are stale, and azureVnetCleanup.maxDeletions is"
+                f" {settings.max_deletions}"
             )
-            hindrances.append(f"{told}; look at them, and set it higher if they are")
+            hindrances.append(f"{told}; check them, and set it higher if all are stale")
         host, boot = self._origin()
         return attrs.evolve(plan, hindrances=tuple(hindrances), notes=tuple(notes), host=host, boot=boot)
 
     def _active(self, settings: AzureVnetCleanupConfig) -> str:
-        """The file that says that azure-vnet is active, where that counts; empty where none does."""
+        """The path of the file that says that azure-vnet is active; empty if there is none or it is to be ignored."""
         if settings.if_azure_vnet_active is IfAzureVnetActive.IGNORE:
             return ""
         files, folder = self.host.files, settings.conflist_dir.rstrip("/")
@@ -225,7 +224,7 @@ class CleanStaleAzureVnet:
 
 
 class _Deleting:
-    """One run that deletes, with the host locked: what it means to delete, what it has deleted, what it could not."""
+    """One run that deletes, with the host locked: what it will delete, has deleted and could not delete."""
 
     def __init__(
         self, host: Host, edges: _Edges, look: Callable[[], CleanupPlan], shown: CleanupPlan, program: str
@@ -233,24 +232,24 @@ class _Deleting:
         self._edges, self._look, self._shown = edges, look, shown
         self._log = _Log(host, program)
         self._seen = CleanupPlan()
-        """What was stale at the last look before the deletion, agreed to or not."""
+        """What was stale at the last read before the deletion, approved or not."""
         self._done: list[Deletion] = []
         self._left: list[str] = []
 
     def carry_out(self, ctx: phases.Context) -> CleanupResult:
-        """Delete what was shown and is stale still, and look whether it is gone."""
+        """Delete what was shown and is still stale, and check that it is gone."""
         plan = self._agreed()
         for it in self._seen.beyond(self._shown):
-            ctx.log.warning("stale, but not in the plan that was agreed to, and stays: %s", it)
+            ctx.log.warning("stale, but not in the approved plan, so it is kept: %s", it)
         if plan.is_empty:
             return CleanupResult(plan, unapproved=self._seen.beyond(self._shown))
         for it in plan.deletions:
             ctx.log.info("will delete %s", it)
         self._log.write(plan.deletions)
-        with self._telling():  # what it has done may be more than is known: then the file stays as it was written
+        with self._telling():  # more may have been deleted than is known: after an error the file stays as written
             try:
                 plan = self._delete_rules(ctx, plan)
-            except (CleanupRefused, EbtablesTooOld):  # by a new look, after a batch that changed nothing, or by a batch
+            except (CleanupRefused, EbtablesTooOld):  # in both cases no further rule was deleted
                 self._log.settle(ctx, self._done)
                 raise
             self._delete_neighbours(plan)
@@ -276,7 +275,7 @@ class _Deleting:
 
     @contextmanager
     def _telling(self) -> Iterator[None]:
-        """Whatever error comes out of the block carries what was deleted by then."""
+        """Attach to any error that leaves the block what was deleted before it."""
         try:
             yield
         except BaseException as error:
@@ -284,7 +283,7 @@ class _Deleting:
             raise
 
     def _agreed(self) -> CleanupPlan:
-        """What a new look says as well; CleanupRefused where something speaks against all of it."""
+        """What was shown and is still stale; CleanupRefused if there is a reason not to delete anything."""
         found = self._look()
         if found.hindrances:
             raise CleanupRefused(found.hindrances)
@@ -292,7 +291,7 @@ class _Deleting:
         return found.within(self._shown)
 
     def _delete_rules(self, ctx: phases.Context, plan: CleanupPlan) -> CleanupPlan:
-        """Delete the rules of the plan; the plan that holds after it."""
+        """Delete the rules of the plan; returns the plan as it is after the last read."""
         ebtables = self._edges.ebtables
         unclear: dict[str, str] = {}
         for _ in range(_TRIES):
@@ -301,7 +300,7 @@ class _Deleting:
                 ebtables.delete([str(it.thing) for it in rules])
             except AmbiguousRule as error:
                 unclear |= dict.fromkeys(error.lines, str(error))
-            except BadRule:  # another process deletes too; nothing was done
+            except BadRule:  # another process has deleted a rule; the batch changed nothing
                 plan = self._agreed()
                 self._log.write(plan.deletions)
             else:
@@ -313,9 +312,9 @@ class _Deleting:
         return plan
 
     def _delete_singly(self, ctx: phases.Context, rules: list[Deletion]) -> None:
-        """Delete one rule after the other, as many as there is time for; the others are named."""
+        """Delete the rules one by one until the timeout; the others are reported."""
         end = ctx.clock.now() + _SINGLY
-        told = f"no time was left: other processes change the rules, and one by one has {_SINGLY:g} s; try again"
+        told = f"not deleted within {_SINGLY:g} s, because other processes change the rules; try again"
         for it in rules:
             if ctx.clock.now() >= end:
                 self._left.append(f"rule {it.thing}: {told}")
@@ -328,7 +327,7 @@ class _Deleting:
                 if self._edges.links.delete_neighbour(it.thing):
                     self._done.append(it)
                 else:
-                    self._left.append(f"{it.spec} has changed meanwhile, and stays")
+                    self._left.append(f"{it.spec} has changed since it was read, so it is kept")
 
     def _delete_routes(self, plan: CleanupPlan) -> None:
         routes = {it.thing: it for it in plan.deletions if isinstance(it.thing, Route)}
@@ -346,11 +345,11 @@ class _Deleting:
     def _require_gone(self, after: CleanupPlan, *, planned: int) -> None:
         done = Counter(it.key for it in self._done)
         more = Counter(it.key for it in after.deletions) - (Counter(it.key for it in self._seen.deletions) - done)
-        told = "is there again: azure-vnet, or another program, is active"
+        told = "was added again: azure-vnet or another program is active"
         self._left += [f"{kind} {spec} {told}" for kind, spec in more if done[kind, spec]]
         if self._left:
-            gone = f"{len(self._done)} of {planned} things were deleted, and are noted in {self._log.path}"
-            raise CleanupIncomplete(f"{gone}; what is left", self._left)
+            gone = f"{len(self._done)} of {planned} entries were deleted, and are saved in {self._log.path}"
+            raise CleanupIncomplete(f"{gone}; not deleted", self._left)
 
 
 def _rules_of(plan: CleanupPlan) -> list[Deletion]:
@@ -359,16 +358,16 @@ def _rules_of(plan: CleanupPlan) -> list[Deletion]:
 
 @attrs.frozen
 class UndoAzureVnetCleanup:
-    """Bring back what a clean-up has deleted, as the file says that it wrote; what is there still is left alone."""
+    """Restore what a clean-up has deleted, from the undo file that it wrote; entries that still exist are kept."""
 
     name: ClassVar[str] = "undo-azure-vnet-cleanup"
     path: str
     host: Host = attrs.field(factory=Host.local, validator=needs_host, kw_only=True)
     ebtables: EbtablesChoice = attrs.field(default=EbtablesChoice.AUTO, converter=EbtablesChoice, kw_only=True)
-    """Where the rules are brought back, if the file does not say so."""
+    """The ebtables backend in which the rules are restored if the file does not name one."""
 
     def do(self, ctx: phases.Context) -> UndoResult | phases.Skip:
-        """See the class. UndoFileError, before anything is changed, where the file is not one."""
+        """See the class. Raises UndoFileError, before anything is changed, if the file is not an undo file."""
         edges = _Edges.of(self.host, self.ebtables)
         if edges is None:
             return phases.Skip(_NO_KERNEL)
@@ -398,13 +397,13 @@ class UndoAzureVnetCleanup:
             restoring.neighbours(log.neighbours)
             restoring.routes(log.routes)
             if restoring.left:
-                told = f"{len(restoring.done)} things of {self.path} were brought back; what is left"
+                told = f"{len(restoring.done)} entries of {self.path} were restored; not restored"
                 raise CleanupIncomplete(told, restoring.left)
         return UndoResult(tuple(restoring.done))
 
 
 class _Restoring:
-    """One run that brings things back: what it has brought back, and what it could not."""
+    """One run that restores entries: what it has restored, and what it could not."""
 
     def __init__(self, edges: _Edges) -> None:
         self._edges = edges
@@ -413,7 +412,7 @@ class _Restoring:
 
     @contextmanager
     def telling(self) -> Iterator[None]:
-        """Whatever error comes out of the block carries what was brought back by then."""
+        """Attach to any error that leaves the block what was restored before it."""
         try:
             yield
         except BaseException as error:
@@ -421,7 +420,7 @@ class _Restoring:
             raise
 
     def rules(self, lines: tuple[str, ...]) -> None:
-        """Each rule as often as it was deleted; what is there of it now counts."""
+        """Add each rule as often as it was deleted, less the copies that exist now."""
         if not lines:
             return
         there = Counter(it.line for it in read_saved(self._edges.ebtables.save()).rules if it.table == "nat")
@@ -431,7 +430,7 @@ class _Restoring:
             self._note("rule", line)
 
     def neighbours(self, neighbours: tuple[Neighbour, ...]) -> None:
-        """Each neighbour whose address has no entry on its device."""
+        """Add each neighbour, unless its device already has an entry for its address."""
         there = set(self._edges.links.look().neighbours) if neighbours else set()
         for it in neighbours:
             if it in there:
@@ -440,12 +439,12 @@ class _Restoring:
                 if self._edges.links.add_neighbour(it):
                     self._note("neighbour", it)
                 else:
-                    self.left.append(f"{it}: there is another entry for its address")
+                    self.left.append(f"{it}: another entry exists for this address")
             except BackendError as error:
                 self.left.append(f"{it}: {error}")
 
     def routes(self, routes: tuple[Route, ...]) -> None:
-        """Each route whose key no other one has."""
+        """Add each route, unless another route has its key."""
         if not routes:
             return
         with self._edges.open_backend() as backend:
@@ -459,11 +458,11 @@ class _Restoring:
                 self.left.append(f"{outcome.change.route}: {outcome.error}")
 
     def _note(self, kind: Kind, what: object) -> None:
-        self.done.append(Operation("add", f"{_NOUNS[kind]} {what}", "the undo file has it"))
+        self.done.append(Operation("add", f"{_NOUNS[kind]} {what}", "it is in the undo file"))
 
 
 class _Log:
-    """The file of what a run deletes; there is a new one for each run that deletes anything."""
+    """The undo file of a run; each run that deletes anything writes a new one."""
 
     def __init__(self, host: Host, program: str) -> None:
         self._program = program
@@ -475,17 +474,17 @@ class _Log:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """Its path, where it was written."""
+        """The path of the file, if it was written."""
         return () if self._written is None else (self.path,)
 
     def write(self, deletions: tuple[Deletion, ...]) -> None:
-        """Note what will be deleted, before it is."""
+        """Record what will be deleted; called before the deletion."""
         coming = UndoLog.of(deletions, program=self._program)
         self._files.write(self.path, str(coming), mode=0o600)
         self._written = coming
 
     def settle(self, ctx: phases.Context, done: list[Deletion]) -> None:
-        """Note what was deleted in the end, where that is less than what was noted; nothing needs no file."""
+        """Write the file again if less was deleted than recorded; remove it if nothing was deleted."""
         if self._written == UndoLog.of(done, program=self._program):
             return
         try:

@@ -1,6 +1,6 @@
-"""What every task of ours is to the others, and how it is carried out: with the host locked, and behind the gate.
+"""The base class of the tasks, and the order in which each is carried out: lock the host, change the gate, do the work.
 
-Here: the order. Not here: what a task does (a module for each), and how the gate changes (`gate`).
+Not here: what a task does (a module for each), and how the gate is changed (`gate`).
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 __all__ = ["HostTask", "locked", "preview", "run_once", "valid_wait"]
 
 _A_DAY = 86_400
-_GRACE = 90.0  # seconds for a unit beyond its own waiting
+_GRACE = 90.0  # seconds that a unit may take in addition to its own timeout
 
 ResultT = TypeVar("ResultT")
 
 
 def valid_wait(instance: object, _attribute: object, value: Any) -> None:
-    """For a task: TypeError for what is not a number, ValueError when nobody can wait for so many seconds."""
+    """A validator for tasks: TypeError if `value` is not a number, ValueError if it is outside 0 to one day."""
     if not isinstance(value, int | float):
         raise TypeError(f"{type(instance).__name__}: wait={value!r} is not a number of seconds; write wait=30")
     if not 0 <= value <= _A_DAY:
@@ -47,7 +47,7 @@ def valid_wait(instance: object, _attribute: object, value: Any) -> None:
 
 @contextmanager
 def locked(host: Host, ctx: phases.Context, parts: Sequence[Part]) -> Iterator[Host]:
-    """The host, locked. If the lock fails on a running host, the gate is still put up, then the error is raised."""
+    """Lock the host. If that fails on a running host, still install the gate, then raise the error."""
     with ExitStack() as stack:
         try:
             inside = stack.enter_context(host.locked(ctx))
@@ -63,63 +63,63 @@ def locked(host: Host, ctx: phases.Context, parts: Sequence[Part]) -> Iterator[H
 
 @attrs.frozen
 class HostTask(Generic[ResultT]):
-    """A task with a part in the gate. A new one says what its part is, when it is wanted, and what it does besides.
+    """A task with a part in the gate. A subclass says what its part is, when it is wanted, and what else it does.
 
-    Whatever it does comes after the gate: a failure leaves the gate with what the configuration asks for.
+    The gate is changed before the task does its work. If the work fails, the gate still matches the configuration.
     """
 
     name: ClassVar[str]
     nothing: ClassVar[str]
-    """What the task says when it is neither wanted nor here."""
+    """The reason for skipping the task if it is neither wanted nor installed."""
     config: HostRoutingConfig = attrs.field(validator=needs_config)
     host: Host = attrs.field(factory=Host.local, validator=needs_host, kw_only=True)
     wait: float = attrs.field(default=DEFAULT_WAIT, validator=valid_wait, kw_only=True)
-    """How many seconds are waited for what is needed of the host, now and, but no more than 60, at every boot."""
+    """The timeout in seconds for whatever the task waits for, now and at every boot; at boot it is at most 60."""
 
     @property
     def part(self) -> Part:
-        """What it has on the host."""
+        """What the task installs on the host."""
         raise NotImplementedError
 
     @property
     def is_wanted(self) -> bool:
-        """Whether the configuration asks for it."""
+        """Whether the configuration asks for the task."""
         raise NotImplementedError
 
     def paths(self) -> tuple[str, ...]:
-        """The paths of its files that are on the host."""
+        """The paths of the task's files that exist on the host."""
         return self.part.present(self.host.files)
 
     @property
     def has_files(self) -> bool:
-        """Whether files of it are on the host, or a gate without any step."""
+        """Whether the host has files of the task, or a gate without steps."""
         return bool(self.paths()) or Gate(self.host).is_left
 
     def is_here(self) -> bool:
-        """Whether anything of it is on the host."""
+        """Whether the host has anything that the task installed."""
         return self.has_files
 
-    def settled(self, ctx: phases.Context) -> Self:  # noqa: ARG002  most tasks have nothing to ask
-        """The task with the answers to what it has to ask before it is known what it needs on the host."""
+    def settled(self, ctx: phases.Context) -> Self:  # noqa: ARG002  most tasks need no answers
+        """The task with the answers that it needs before its part is known, such as that of the instance metadata."""
         return self
 
     def standing(self) -> Standing | None:
-        """How its work stands on the host now; None where that is told otherwise, or it has none there."""
+        """The state of the task's work on the host now; None if the task reports it elsewhere or has done nothing."""
         return None
 
     def prepare(self, ctx: phases.Context) -> None:
-        """What comes before the gate is changed, as a rule nothing."""
+        """Do what has to come before the gate is changed; for most tasks nothing."""
 
     def install(self, ctx: phases.Context, changed: tuple[str, ...]) -> ResultT:
-        """Do the work. The gate is as it should be; these paths were changed for it."""
+        """Do the work. The task's part of the gate is installed; `changed` are the paths written for it."""
         raise NotImplementedError
 
     def remove(self, ctx: phases.Context, changed: tuple[str, ...]) -> ResultT:
-        """Take the work back. Its part of the gate is gone; these paths were changed for it."""
+        """Undo the work. The task's part of the gate is removed; `changed` are the paths removed for it."""
         raise NotImplementedError
 
     def look(self, *, up: bool) -> Preview:
-        """What `install` or `remove` would do; changes nothing."""
+        """What `install` (if `up`) or `remove` would do; changes nothing."""
         raise NotImplementedError
 
     def do(self, ctx: phases.Context) -> ResultT | phases.Skip:
@@ -131,16 +131,16 @@ class HostTask(Generic[ResultT]):
             return attrs.evolve(task, host=host)._behind_its_gate(ctx, up=task.is_wanted)
 
     def undo(self, ctx: phases.Context) -> ResultT:
-        """Take away what the task installs, whatever the configuration says."""
+        """Remove what the task installs, whatever the configuration says."""
         with self.host.locked(ctx) as host:
             return attrs.evolve(self, host=host)._behind_its_gate(ctx, up=False)
 
     def plan(self, ctx: phases.Context) -> Preview:
-        """What do() would do on this host as it is now; changes nothing. FileError where it could not write."""
+        """What do() would do on this host now; changes nothing. FileError if do() could not write a file."""
         return preview(self.host, (self.settled(ctx),)) if self.is_wanted or self.is_here() else Preview()
 
     def behind_gate(self, ctx: phases.Context, changed: tuple[str, ...]) -> ResultT | phases.Skip:
-        """Do what is to be done when the gate has been changed already, together with that of other tasks."""
+        """Do the task's work after the gate was changed for several tasks together."""
         if self.is_wanted:
             return self.install(ctx, changed)
         return self.remove(ctx, changed) if changed or self.is_here() else phases.Skip(self.nothing)
@@ -155,9 +155,9 @@ class HostTask(Generic[ResultT]):
 
 
 def preview(host: Host, tasks: Sequence[HostTask[Any]], *, up: bool = True) -> Preview:
-    """What these tasks would do together, or, with `up` false, what it would take to undo them.
+    """What these tasks would do together, or, if `up` is false, what undoing them would do.
 
-    FileError where a file cannot be written.
+    FileError if a file cannot be written.
     """
     gate = Gate(host)
     rising = tuple(task.part for task in tasks if up and task.is_wanted)
@@ -173,7 +173,10 @@ def preview(host: Host, tasks: Sequence[HostTask[Any]], *, up: bool = True) -> P
 
 
 def run_once(ctx: phases.Context, host: Host, unit: str, *, wait: float, is_new: bool) -> bool:
-    """Run the unit that the next boot depends on once now, when its script is new or its last run failed."""
+    """Run the unit that the next boot depends on once now, if its script is new or its last run failed.
+
+    Returns whether it was run. If `ctx` is cancelled, the unit is stopped and the cancellation is raised.
+    """
     manager = host.manager if host.manager is not None and host.manager.is_running() else None
     if manager is None or not (is_new or not manager.state(unit).ok):
         return False
@@ -182,6 +185,6 @@ def run_once(ctx: phases.Context, host: Host, unit: str, *, wait: float, is_new:
             manager.start(unit, timeout=wait + _GRACE)
     except HostRoutingError as error:
         if isinstance(error, UnitFailed):
-            ctx.check()  # a unit that was stopped because we were told to has not failed
+            ctx.check()  # a unit that we stopped because the run was cancelled has not failed
         raise
     return True

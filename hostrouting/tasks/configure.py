@@ -1,4 +1,4 @@
-"""Configure and Remove: all that is ours, put there and taken away."""
+"""Configure and Remove: install and remove everything that belongs to hostrouting."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ __all__ = ["Configure", "Remove"]
 
 
 TASKS: tuple[type[HostTask[Any]], ...] = (ConfigureStaticRoutes, CheckRouteOverlap, RewriteProbeSource)
-"""Every task that has a part in the gate, in the order in which they are carried out."""
+"""The tasks that have a part in the gate, in the order in which they run."""
 
 
 @attrs.frozen
 class Configure:
-    """All of our tasks, in order: the static routes, then the check that they do what they are there for.
+    """Run the tasks in order: the static routes, the check that they have the desired effect, and the probe rewrite.
 
-    The gate is changed once, before any of them acts, so that whatever fails on the way leaves it with what the
-    configuration asks for.
+    The gate is changed once, before the first task does its work. If a task fails, the gate still matches the
+    configuration.
     """
 
     name: ClassVar[str] = "configure"
     config: HostRoutingConfig = attrs.field(validator=needs_config)
     host: Host = attrs.field(factory=Host.local, validator=needs_host, kw_only=True)
     wait: float = attrs.field(default=DEFAULT_WAIT, validator=valid_wait, kw_only=True)
-    """How many seconds each waits for what it needs of the host, now and, but no more than 60, at every boot."""
+    """The timeout in seconds for whatever each task waits for, now and at every boot; at boot it is at most 60."""
 
     @property
     def subtasks(self) -> tuple[HostTask[Any], ...]:
@@ -73,11 +73,11 @@ class Configure:
                 return phases.serial(*behind, name=self.name).do(ctx)
 
     def undo(self, ctx: phases.Context) -> object:
-        """Everything of ours goes, whatever is configured: what Remove does."""
+        """Remove everything of hostrouting, whatever the configuration says; the same as Remove."""
         return Remove(self.config, host=self.host).do(ctx)
 
     def preview(self, ctx: phases.Context | None = None) -> Preview:
-        """What all of them would do together; changes nothing. FileError where a file cannot be written."""
+        """What all tasks would do together; changes nothing. FileError if a file cannot be written."""
         ctx = ctx or phases.Context(observers=[])
         return preview(self.host, [task.settled(ctx) for task in self.subtasks])
 
@@ -99,9 +99,9 @@ class _BehindGate:
 
 @attrs.frozen
 class Remove:
-    """Take away everything of ours, and nothing else: routes, units, scripts, the gate, markers.
+    """Remove everything of hostrouting, and nothing else: routes, units, scripts, the gate, markers.
 
-    A running machine is not touched; machines that start from now on are not held back by us.
+    A running machine is not touched; machines that start from now on no longer wait for hostrouting.
     """
 
     name: ClassVar[str] = "remove-host-routing"
@@ -109,7 +109,7 @@ class Remove:
     host: Host = attrs.field(factory=Host.local, validator=needs_host, kw_only=True)
 
     def do(self, ctx: phases.Context) -> tuple[str, ...]:
-        """Go on past a failure, so that as much as possible is gone, and then report all of them."""
+        """Remove as much as possible: continue after a failure, then raise all failures. Returns the removed paths."""
         failures: list[Exception] = []
         gone: list[str] = []
         with self.host.locked(ctx) as host:
@@ -118,7 +118,7 @@ class Remove:
             with _collected(failures):
                 changed = Gate(host).change(ctx, down=[task.part for task in tasks])
             for task in tasks:
-                # Routes stay where a file could come back and install them again.
+                # Routes stay if a file of the task remains that could install them again.
                 if not task.part.present(host.files):
                     with _collected(failures):
                         gone += task.remove(ctx, changed.get(task.part.name, ())).files
@@ -127,7 +127,7 @@ class Remove:
         return tuple(gone)
 
     def plan(self, _ctx: phases.Context) -> Preview:
-        """The routes and files that would go; changes nothing."""
+        """The routes and files that would be deleted; changes nothing."""
         return preview(self.host, Configure(self.config, host=self.host).subtasks[::-1], up=False)
 
 

@@ -1,4 +1,4 @@
-"""CheckRouteOverlap: every address of the expected CIDRs leaves as expected, now and before every machine."""
+"""CheckRouteOverlap checks the expected CIDRs now and before any machine starts."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ _AT_MOST = 20  # lines of one kind in a log or an error
 
 @attrs.frozen
 class CheckRouteOverlap(HostTask[CheckResult]):
-    """Check that every address of the expected CIDRs leaves by an expected device, now and before every machine.
+    """Check that every address of the expected CIDRs leaves by an expected device, now and before any machine starts.
 
-    The gate is in place before the verdict is known, so that a bootstrap that fails here leaves it shut. In WARN an
-    overlap is logged; in STRICT it raises RouteOverlapError. That the markers cannot be written or removed is a warning
-    in both, as with a /run that is full: the routes alone decide. Without expected CIDRs there is nothing to
-    check, and what was installed for it goes.
+    The gate is installed before the verdict is known: if the bootstrap fails here, machines do not start. In WARN an
+    overlap is logged; in STRICT it raises RouteOverlapError. If the markers cannot be written or removed, for example
+    because /run is full, that is a warning in both modes: only the routes decide. Without expected CIDRs there is
+    nothing to check, and what was installed for the check is removed.
     """
 
     name: ClassVar[str] = "check-route-overlap"
-    nothing: ClassVar[str] = "no expected CIDRs are configured, and nothing of the check is here"
+    nothing: ClassVar[str] = "no expected CIDRs are configured, and the check is not installed"
 
     @property
     def part(self) -> Part:
-        """The script, which every start of a machine runs and in STRICT requires, and a unit to run it by hand."""
+        """The script, which runs before a machine starts and in STRICT has to succeed, and a unit to run it by hand."""
         layout, seconds = self.host.layout, min(math.ceil(self.wait), MOST_WAIT)
         text = render_check_unit(layout, wait=seconds)
         script = render_check_script(self.config, layout=layout, wait=seconds)
@@ -67,19 +67,19 @@ class CheckRouteOverlap(HostTask[CheckResult]):
         return bool(self.config.route_overlap.expected_cidrs)
 
     def look(self, *, up: bool) -> Preview:  # noqa: ARG002  all of it is in the gate
-        """Nothing but the files of the gate."""
+        """An empty preview: the task changes only the files of the gate."""
         return Preview()
 
     def install(self, ctx: phases.Context, changed: tuple[str, ...]) -> CheckResult:
-        """The check, now."""
+        """Check now."""
         if self.host.backend is None:
             return CheckResult(None, changed)
-        self._forget()  # what a machine's start has found meanwhile; what cannot be removed was told before
+        self._forget()  # markers of a machine's start since `prepare`; what cannot be removed was logged there
         with self.host.backend() as backend:
             return CheckResult(self._examine(ctx, backend), changed)
 
     def remove(self, _ctx: phases.Context, changed: tuple[str, ...]) -> CheckResult:
-        """There is nothing to take back but files, which are gone."""
+        """Nothing is left to undo: the task's files were removed with the gate."""
         return CheckResult(None, changed)
 
     @property
@@ -88,9 +88,9 @@ class CheckRouteOverlap(HostTask[CheckResult]):
         return (layout.ok_path, layout.detected_path, layout.report_path)
 
     def prepare(self, ctx: phases.Context) -> None:
-        """Take away what was found earlier: no marker may speak of what has not been examined."""
+        """Remove the markers of earlier checks: a marker must not describe routes that have not been checked."""
         for error in self._forget():
-            ctx.log.warning("%s; what it says is of an earlier check", error)
+            ctx.log.warning("%s; it holds the result of an earlier check", error)
 
     def _forget(self) -> list[FileError]:
         failures: list[FileError] = []
@@ -102,7 +102,7 @@ class CheckRouteOverlap(HostTask[CheckResult]):
         account = _Account.of(found, wait=self.wait)
         strict = self.config.route_overlap.mode == "STRICT"
         failing = strict and found.report.verdict in {"overlap", "no-default-route"}
-        # In STRICT what is wrong is said once, by whoever gets the error; what there is to know besides is logged.
+        # In STRICT the error names the findings, and its receiver reports them; only the notes are logged here.
         for lines in (account.notes,) if failing else (account.wrong, account.remedy, account.notes):
             _warn(ctx, lines)
         document = examination_document(found, mode=self.config.route_overlap.mode)
@@ -117,9 +117,9 @@ class CheckRouteOverlap(HostTask[CheckResult]):
         return found
 
     def _mark(self, found: Examination, account: _Account, document: dict[str, Any]) -> None:
-        """Leave the verdict where operators and other programs look for it, as the boot script does.
+        """Write the verdict where operators and other programs read it, as the boot script does.
 
-        None is stale at any moment, and the marker comes last: once it is there, everything is.
+        No file is stale at any moment. The marker is written last: once it exists, the report is complete.
         """
         import json  # noqa: PLC0415  only a check needs it
 
@@ -135,7 +135,7 @@ class CheckRouteOverlap(HostTask[CheckResult]):
 
 @attrs.frozen
 class _Account:
-    """What there is to tell: what is wrong, what to do about it, and what to know besides."""
+    """What is reported: what is wrong, what to do about it, and notes."""
 
     wrong: tuple[str, ...]
     remedy: tuple[str, ...] = ()
@@ -143,7 +143,7 @@ class _Account:
 
     @classmethod
     def of(cls, found: Examination, *, wait: float) -> _Account:
-        """In the order in which an operator needs it."""
+        """The account of an examination, each part in the order in which an operator needs it."""
         report, repair = found.report, found.repair
         if report.verdict == "no-default-route":
             return cls((no_default_line(found.instead, wait=wait),))
@@ -161,7 +161,7 @@ def _warn(ctx: phases.Context, lines: tuple[str, ...]) -> None:
 
 
 def _first(lines: tuple[str, ...]) -> tuple[str, ...]:
-    """As many as anybody reads, and how many more there are."""
+    """The first lines, and one that says how many more there are."""
     more = len(lines) - _AT_MOST
     return lines if more <= 0 else (*lines[:_AT_MOST], f"and {more} more like these; all are in route-overlap.json")
 

@@ -1,4 +1,4 @@
-"""RewriteProbeSource: load-balancer probes over IPv6 reach the pods, now and before every machine."""
+"""RewriteProbeSource lets IPv6 probes of the load balancer reach the pods, now and before any machine starts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
-import hostrouting.probe_rewrite as rewrite  # what it offers is loaded when it is used
+import hostrouting.probe_rewrite as rewrite  # it loads its names when they are used
 from hostrouting.apply import apply_plan
 from hostrouting.config import OnUnknown, ProbeCondition
 from hostrouting.effects import Operation, having_changed
@@ -63,24 +63,24 @@ _SETTINGS = "/proc/sys/net/ipv6/conf"
 class RewriteProbeSource(HostTask[ProbeResult]):
     """Rewrite the link-local source of Azure's IPv6 probes to an address that may be forwarded, and back.
 
-    1. Not enabled, and nothing of it here: nothing at all happens.
-    2. Where the condition is `imds`, the instance metadata is asked whether this node has IPv6.
-    3. Unit, script and gate are written where they differ: from now on no machine starts before the rules are loaded.
-    4. The rules are compared with what nft lists, and loaded in one transaction where they differ; then the route.
-    5. The script is run once, where it is new or failed the last time. Then all of it is read back.
-    6. What about the host keeps probes from the pods all the same is logged: forwarding off, a link in a bridge, a BPF
-       program before nftables.
-    7. Where the configuration does not ask for it any more, or its condition does not hold, table and route go.
+    1. If the rewrite is neither enabled nor installed, do nothing.
+    2. If the condition is `imds`, ask the instance metadata service whether this node has IPv6.
+    3. Write unit, script and gate if they differ: from now on no machine starts before the rules are loaded.
+    4. Compare the rules with what nft lists, and load them in one transaction if they differ; then add the route.
+    5. Run the script once if it is new or its last run failed. Then read everything back.
+    6. Log what else keeps probes from the pods: forwarding is off, the device is in a bridge, or a BPF program sees
+       the packets before nftables.
+    7. If the configuration no longer enables the rewrite, or its condition does not hold, delete table and route.
     """
 
     name: ClassVar[str] = "rewrite-probe-source"
-    nothing: ClassVar[str] = "the probe rewrite is not enabled, and nothing of it is here"
+    nothing: ClassVar[str] = "the probe rewrite is neither enabled nor installed"
     answer: Answer | None = attrs.field(default=None, kw_only=True, eq=False, repr=False)
-    """What the instance metadata said; None where it was not asked."""
+    """The answer of the instance metadata service; None if it was not asked."""
 
     @property
     def part(self) -> Part:
-        """The script, which every start of a machine requires, and the unit that runs it at every boot."""
+        """The script, which has to succeed before a machine starts, and the unit that runs it at every boot."""
         layout, seconds = self.host.layout, min(math.ceil(self.wait), MOST_WAIT)
         files = FileSet(
             (
@@ -102,11 +102,11 @@ class RewriteProbeSource(HostTask[ProbeResult]):
 
     @property
     def is_wanted(self) -> bool:
-        """Whether it is enabled."""
+        """Whether the rewrite is enabled."""
         return self._settings.enabled
 
     def paths(self) -> tuple[str, ...]:
-        """The paths of its files that are on the host."""
+        """The paths of the task's files that exist on the host."""
         part, files = self.part, self.host.files
         return (*part.present(files), *self._program_paths)
 
@@ -116,15 +116,15 @@ class RewriteProbeSource(HostTask[ProbeResult]):
         return (*self.part.program.present(files), *self._applied.present(files))
 
     def settled(self, ctx: phases.Context) -> Self:
-        """The task that knows what the instance metadata says, where that is the condition."""
+        """The task with the answer of the instance metadata service, if the condition is `imds`."""
         if not (self.is_wanted and self._settings.condition is ProbeCondition.IMDS) or self.host.backend is None:
             return self
-        from hostrouting.metadata import ask_for_ipv6  # noqa: PLC0415  few hosts are asked about their metadata
+        from hostrouting.metadata import ask_for_ipv6  # noqa: PLC0415  few hosts need it
 
         return attrs.evolve(self, answer=ask_for_ipv6(ctx, self.host.fetch, self._settings.imds))
 
     def look(self, *, up: bool) -> Preview:
-        """What would be done to the table and the route, and of a removal the files that follow them."""
+        """What would be done to the table and the route; for a removal also the files that are removed after them."""
         if not up:
             return Preview(files=Changes(removes=self._program_paths), operations=self._removals())
         open_nft, open_backend = self.host.nftables, self.host.backend
@@ -141,7 +141,7 @@ class RewriteProbeSource(HostTask[ProbeResult]):
         return Preview(operations=() if conflicts else plan.operations, notes=notes, conflicts=conflicts)
 
     def install(self, ctx: phases.Context, changed: tuple[str, ...]) -> ProbeResult:
-        """The rules and the route, now, and one run of the script that the next boot depends on."""
+        """Load the rules and add the route now, and run the boot script once."""
         open_nft, open_backend = self.host.nftables, self.host.backend
         if open_nft is None or open_backend is None:
             return ProbeResult(None, changed)
@@ -154,14 +154,14 @@ class RewriteProbeSource(HostTask[ProbeResult]):
             is_new = self.host.layout.probe_script_path in changed
             started = run_once(ctx, self.host, self.part.unit, wait=self.wait, is_new=is_new)
             if started:
-                # Another run of the former script may have ended between the plan and this one.
+                # A run of the old script may have ended between the plan and this run, and changed something.
                 with open_backend() as backend:
                     operations += self._carry_out(ctx, nft, backend)
             standing = self.standing()
             if standing is not None:
                 if standing.faults:
                     told = "; ".join(standing.faults)
-                    raise TableNotInForce(f"what was loaded is not in force: {told}; stop the program that changes it")
+                    raise TableNotInForce(f"what was loaded has been changed: {told}; stop the program that changes it")
                 for line in standing.hindrances:
                     ctx.log.warning("%s", line)
                 for line in standing.notes:
@@ -169,7 +169,7 @@ class RewriteProbeSource(HostTask[ProbeResult]):
             return ProbeResult(standing, changed, operations, started)
 
     def remove(self, ctx: phases.Context, changed: tuple[str, ...]) -> ProbeResult:
-        """Table and route, whatever is configured; last what says that they are here."""
+        """Delete table and route, whatever the configuration says; last the file that records them."""
         files, part = self.host.files, self.part
         open_nft, open_backend = self.host.nftables, self.host.backend
         operations: tuple[Operation, ...] = ()
@@ -184,7 +184,7 @@ class RewriteProbeSource(HostTask[ProbeResult]):
                 return ProbeResult(None, (*changed, *gone), operations)
 
     def standing(self) -> Standing | None:
-        """Whether the rules and the route are in force, and what keeps them from working."""
+        """Whether the rules and the route are in force, and what prevents their effect."""
         open_nft, open_backend = self.host.nftables, self.host.backend
         if open_nft is None or open_backend is None or not (self.is_wanted or self.paths()):
             return None
@@ -200,7 +200,7 @@ class RewriteProbeSource(HostTask[ProbeResult]):
         faults = (*plan.conflicts, *(f"{it.object}: {it.reason}" for it in plan.operations))
         found = rewrite.find_hindrances(settings, around) if up else ()
         return Standing(
-            f"probes from {settings.link_local} by {' and '.join(settings.interfaces) or 'no interface'}",
+            f"probes from {settings.link_local} by {' and '.join(settings.interfaces) or 'no device'}",
             up,
             faults,
             tuple(it.text for it in found if it.is_certain),
@@ -213,7 +213,7 @@ class RewriteProbeSource(HostTask[ProbeResult]):
         return self.config.probe_rewrite
 
     def _script(self, *, wait: int) -> str:
-        """The text of the script; of none where no interface is named, so that there is nothing to rewrite."""
+        """The text of the script; empty if no interfaces are configured, as there is nothing to rewrite then."""
         settings = self._settings
         if not settings.interfaces:
             return ""
@@ -232,7 +232,7 @@ class RewriteProbeSource(HostTask[ProbeResult]):
 
     @property
     def _at_boot(self) -> BootCondition:
-        """The condition that the script is told; it never asks the instance metadata itself."""
+        """The condition that is written into the script, which cannot ask the instance metadata service itself."""
         settings = self._settings
         if settings.condition is ProbeCondition.ALWAYS:
             return "always"
@@ -246,23 +246,23 @@ class RewriteProbeSource(HostTask[ProbeResult]):
         return "always" if self.answer.has_ipv6 else "never"
 
     def _condition(self, snapshot: Snapshot) -> bool | None:
-        """Whether the condition holds now; None while an address may prove a duplicate."""
+        """Whether the condition holds now; None while an address is tentative and may turn out to be a duplicate."""
         if self._at_boot == "local-ipv6":
             return rewrite.has_address(self._settings.interfaces, self._addresses(snapshot))
         return self._at_boot == "always"
 
     def _is_met(self, snapshot: Snapshot) -> bool:
-        """Whether the rewrite is to work, as far as is known now; an address that may prove a duplicate counts.
+        """Whether the rewrite should be in force, as far as is known now; a tentative address counts.
 
-        Whoever has waited for it has to decide: an address that is tentative says that the node is to have IPv6, and
-        the rules match nothing if it comes to nothing. To load none would leave the node without probes until somebody
-        looks, and to fail would keep the machine, which may need no IPv6 at all, from starting.
+        After the timeout there has to be a decision. A tentative address means that the node should have IPv6, and if
+        it turns out to be a duplicate, the rules match nothing. Without the rules the node would have no probes until
+        an administrator intervenes, and a failure would keep a machine from starting that may not need IPv6.
         """
         return self._condition(snapshot) is not False
 
     @property
     def _is_left(self) -> bool:
-        """Whether the kernel may have something of it."""
+        """Whether the kernel may have a table or route of the rewrite."""
         files, layout = self.host.files, self.host.layout
         return files.is_there(layout.probe_applied_path) or files.is_there(layout.probe_script_path)
 
@@ -277,7 +277,7 @@ class RewriteProbeSource(HostTask[ProbeResult]):
 
     @contextmanager
     def _where_nft_is(self) -> Iterator[None]:
-        """Without the program nft nothing can be removed; that is an error only where there is something."""
+        """Without the program nft no table can be deleted; raise NftMissing only if there is something to delete."""
         try:
             yield
         except NftMissing:
@@ -285,7 +285,7 @@ class RewriteProbeSource(HostTask[ProbeResult]):
                 raise
 
     def _why_not(self) -> tuple[str, ...]:
-        """Why an enabled rewrite is not in force on this host, as its condition does not hold."""
+        """The note on an enabled rewrite that is not in force on this host because its condition does not hold."""
         devs = " and ".join(self._settings.interfaces)
         if self._at_boot == "local-ipv6":
             return (f"not rewritten: {devs} has no global IPv6 address (probeRewrite.condition is local-ipv6)",)
@@ -295,24 +295,24 @@ class RewriteProbeSource(HostTask[ProbeResult]):
 
     @property
     def _unanswered(self) -> MetadataError | None:
-        """The error where the instance metadata gives no usable answer, and the configuration says to fail then."""
+        """The error if the instance metadata gives no usable answer, and the configuration then requires one."""
         answer, imds = self.answer, self._settings.imds
         if answer is not None and answer.has_ipv6 is None and imds.on_unknown is OnUnknown.FAIL:
             return MetadataError(imds.url, answer.reason)
         return None
 
     def _taken_address(self, snapshot: Snapshot) -> ConfigError | None:
-        """The error where the global address is one of this host."""
+        """The error if the global address is an address of this host; None otherwise."""
         known = self._settings.global_address
         for it in snapshot.addresses:
             if it.ip == known:
-                rule = f"is an address of this host, on {it.dev}, so an answer to a probe would stay here"
+                rule = f"is an address of this host, on {it.dev}, so the replies to probes would not leave it"
                 remedy = "write an address that no host has"
                 return ConfigError([Fault("hostRouting.probeRewrite.globalAddress", f'"{known}"', rule, remedy)])
         return None
 
     def _carry_out(self, ctx: phases.Context, nft: Nftables, backend: RouteBackend) -> tuple[Operation, ...]:
-        """Make table and route as they should be, once the host is ready for them; what was done."""
+        """Wait until the host is ready, and bring table and route up to date; returns what was done."""
         end = ctx.clock.now() + self.wait
 
         def attempt() -> tuple[tuple[Snapshot, bool] | None, str]:
@@ -328,8 +328,8 @@ class RewriteProbeSource(HostTask[ProbeResult]):
             raise error
         if self._condition(snapshot) is None:
             devs = " or ".join(self._settings.interfaces)
-            told = "probes are rewritten all the same, as the rules match nothing where there is no IPv6"
-            ctx.log.warning("no address of %s has got beyond tentative within %g s; %s", devs, self.wait, told)
+            told = "probes are rewritten anyway, because the rules match nothing if there is no IPv6"
+            ctx.log.warning("the IPv6 addresses of %s are still tentative after %g s; %s", devs, self.wait, told)
         return self._change(ctx, nft, backend, snapshot, up=up)
 
     def _change(
@@ -343,7 +343,7 @@ class RewriteProbeSource(HostTask[ProbeResult]):
         if plan.is_empty:
             return ()
         ctx.check()
-        with ctx.shielded():  # Ctrl-C must not come between the table and the route
+        with ctx.shielded():  # Ctrl-C must not interrupt between the table and the route
             self._note(ctx, plan)
             if plan.load is not None:
                 nft.replace(plan.load, without=plan.delete)
@@ -401,7 +401,7 @@ class RewriteProbeSource(HostTask[ProbeResult]):
         match nft.counters(self._settings.table):
             case (there, back):
                 return (f"{there:,} packets rewritten on their way in, {back:,} on their way out",)
-        return ()  # it was changed meanwhile
+        return ()  # another program has changed the table meanwhile
 
     @property
     def _applied(self) -> FileSet:
@@ -409,11 +409,11 @@ class RewriteProbeSource(HostTask[ProbeResult]):
 
     @property
     def _record(self) -> Record:
-        """What the kernel may have of this configuration and of earlier ones."""
+        """The tables and routes of this configuration and earlier ones that the kernel may have."""
         return rewrite.Record.parse(self.host.files.read(self.host.layout.probe_applied_path) or "")
 
     def _note(self, ctx: phases.Context, plan: RewritePlan) -> None:
-        """Note what will be in the kernel, beside what may be there, before it is."""
+        """Record what will be in the kernel, in addition to what may be there; called before the change."""
         coming = rewrite.Record(
             () if plan.load is None else (plan.load.name,),
             tuple(
@@ -435,13 +435,13 @@ class RewriteProbeSource(HostTask[ProbeResult]):
             return None
 
     def _prefixes(self) -> set[Prefix]:
-        """Where there is a route of this configuration, or may be one of an earlier one."""
+        """The destinations to which this configuration adds a route, or an earlier one may have added one."""
         known = (self._settings.global_address, *(it.address for it in self._record.routes))
         return {Prefix.of(IPv6Network(it)) for it in known}
 
 
 def _missing_devices(route: Route | None, snapshot: Snapshot) -> Iterator[str]:
-    """What of the route's devices is not there yet, or not up."""
+    """The devices of the route that do not exist yet or are not up, each as what is waited for."""
     for dev in () if route is None else route.devs:
         link = snapshot.link(dev)
         if link is None or not link.up:

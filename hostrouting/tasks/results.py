@@ -1,4 +1,4 @@
-"""What the tasks would do, and what they did: values for plans, reports and the wide log line."""
+"""What the tasks would do, and what they did: values for plans, reports and log lines."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ __all__ = [
 
 @attrs.frozen
 class Preview:
-    """What a task would do: the steps to the routes that are wanted, and the files that would change."""
+    """What a task would do: the steps of its route plan, and the files that would change."""
 
     routes: RoutePlan | None = None
     files: Changes = attrs.field(factory=Changes)
     unread: bool = False
-    """Whether systemd has yet to read what is in the files."""
+    """Whether systemd has not loaded the present content of the files: a daemon-reload is pending."""
     stays: tuple[Route, ...] = ()
-    """Of a removal, the routes that were wanted and are not ours."""
+    """For a removal: configured routes that stay because they are not ours."""
     before: Snapshot | None = attrs.field(default=None, eq=False, repr=False)
-    """The host that the routes were planned on."""
+    """The snapshot for which the routes were planned."""
     operations: tuple[Operation, ...] = ()
-    """What would be done beside routes and files."""
+    """Changes that concern neither routes nor files."""
     notes: tuple[str, ...] = ()
-    """What there is to know of them, each in a sentence."""
+    """Remarks on the operations, each a sentence."""
     conflicts: tuple[str, ...] = ()
-    """What stands in the way of them, each in a sentence."""
+    """What prevents the operations, each a sentence."""
 
     @property
     def is_empty(self) -> bool:
@@ -57,7 +57,7 @@ class Preview:
         return is_settled and not (self.files or self.unread or self.operations or self.conflicts)
 
     def __add__(self, other: Preview) -> Preview:
-        """Both, of which one at most is about routes."""
+        """Both previews in one; at most one of them may have a route plan."""
         files, stays = self.files + other.files, (*self.stays, *other.stays)
         before = other.before if self.before is None else self.before
         operations, notes = (*self.operations, *other.operations), (*self.notes, *other.notes)
@@ -66,7 +66,7 @@ class Preview:
         return Preview(self.routes or other.routes, files, unread, stays, before, operations, notes, conflicts)
 
     def to_mapping(self) -> dict[str, object]:
-        """The same as plain values."""
+        """The preview as plain values."""
         steps = () if self.routes is None else self.routes.steps
         return {
             "steps": [{"action": it.action, "route": str(it.route), "reason": it.why} for it in steps],
@@ -89,7 +89,7 @@ class Preview:
 
     @property
     def _notes(self) -> tuple[str, ...]:
-        """What else there is to know, each in a sentence."""
+        """All remarks, each a sentence."""
         foreseen = () if self.routes is None else self.routes.foreseen
         return (*map(foreseen_line, foreseen), *map(stays_line, self.stays), *self.notes)
 
@@ -109,14 +109,14 @@ class RoutesResult:
     started: bool = False
 
     def log_fields(self) -> dict[str, object]:
-        """How many routes were added, replaced, deleted and kept, and do not last; how many files were written."""
+        """The number of routes by what was done, of routes that will not last, and of files written."""
         fields = {} if self.applied is None else self.applied.log_fields()
         foreseen = 0 if self.applied is None else len(self.applied.plan.foreseen)
         counts = {"foreseen": foreseen, "files": len(self.files)}
         return {**fields, **{name: count for name, count in counts.items() if count}}
 
     def to_mapping(self) -> dict[str, object]:
-        """What was changed, as plain values; a route in the words of `ip route`."""
+        """What was changed, as plain values; routes are written as in `ip route`."""
         kept, changes = (0, ()) if self.applied is None else (self.applied.plan.kept, self.applied.changes)
         return {
             "changes": [str(change) for change in changes],
@@ -158,13 +158,13 @@ class CheckResult:
     files: tuple[str, ...]
 
     def log_fields(self) -> dict[str, object]:
-        """The verdict, and how many findings there are."""
+        """The verdict and the number of findings."""
         found = self.examination
         fields: dict[str, object] = {"files": len(self.files)} if self.files else {}
         return fields if found is None else {"verdict": found.verdict, "findings": len(found.report.findings), **fields}
 
     def to_mapping(self) -> dict[str, object]:
-        """What was found, as `hostrouting/check/1` has it, and the files that were changed."""
+        """What was found, with the keys of `hostrouting/check/1`, and the files that were changed."""
         found = self.examination
         check = {} if found is None else examination_document(found, mode="")
         return {**{key: check[key] for key in check if key not in {"schema", "mode"}}, "files": list(self.files)}
@@ -172,28 +172,28 @@ class CheckResult:
 
 @attrs.frozen
 class Standing:
-    """How the work of a task stands on a host now."""
+    """The present state of a task's work on a host."""
 
     subject: str
-    """What it is about, in a few words."""
+    """What the task works on, in a few words."""
     is_on: bool = True
-    """Whether it is to work on this host now, as the configuration and its conditions say."""
+    """Whether the work should be in force on this host now, by the configuration and its conditions."""
     faults: tuple[str, ...] = ()
-    """What is not as the task makes it; empty where all of it is in force."""
+    """What differs from what the task installs; empty if all of it is in force."""
     hindrances: tuple[str, ...] = ()
-    """What about the host keeps it from working although it is in force."""
+    """What prevents the work from having an effect although it is in force."""
     notes: tuple[str, ...] = ()
-    """What else there is to know, each in a sentence."""
+    """Other remarks, each a sentence."""
     facts: tuple[str, ...] = ()
-    """What is so, such as counters."""
+    """Facts such as counters."""
 
     @property
     def is_right(self) -> bool:
-        """Whether it is in force, and nothing keeps it from working."""
+        """Whether the work is in force and nothing prevents its effect."""
         return not self.faults and not self.hindrances
 
     def to_mapping(self) -> dict[str, object]:
-        """The same as plain values."""
+        """The state as plain values."""
         return {
             "subject": self.subject,
             "on": self.is_on,
@@ -207,7 +207,7 @@ class Standing:
 
 @attrs.frozen
 class ProbeResult:
-    """What RewriteProbeSource did, and how the rewrite stands now; no standing where there is no kernel to ask."""
+    """What RewriteProbeSource did, and the state of the rewrite now; `standing` is None for an image."""
 
     standing: Standing | None
     files: tuple[str, ...] = ()
@@ -215,14 +215,14 @@ class ProbeResult:
     started: bool = False
 
     def log_fields(self) -> dict[str, object]:
-        """How many operations, and whether it is in force."""
+        """The number of operations, and whether the rewrite is in force."""
         counts = {"operations": len(self.operations), "files": len(self.files)}
         fields: dict[str, object] = {name: count for name, count in counts.items() if count}
         it = self.standing
         return fields if it is None else {"in_force": not it.faults, "hindrances": len(it.hindrances), **fields}
 
     def to_mapping(self) -> dict[str, object]:
-        """What was done, and how the rewrite stands, as plain values."""
+        """What was done, and the state of the rewrite, as plain values."""
         return {
             "standing": None if self.standing is None else self.standing.to_mapping(),
             "operations": [attrs.asdict(it) for it in self.operations],
@@ -236,20 +236,20 @@ class CleanupResult:
     """What CleanStaleAzureVnet found and did."""
 
     plan: CleanupPlan
-    """What was stale, and agreed to."""
+    """What was stale and could be deleted: if there is an approved plan, only what that plan names."""
     deleted: tuple[Deletion, ...] = ()
     after: CleanupPlan | None = None
-    """What a look afterwards says; None where nothing was to be deleted."""
+    """What is stale after the deletion; None if nothing was to be deleted."""
     files: tuple[str, ...] = ()
     operations: tuple[Operation, ...] = ()
     undo_file: str = ""
-    """What brings it back; empty where nothing was deleted."""
+    """The file from which the deleted entries can be restored; empty if nothing was deleted."""
     is_dry_run: bool = False
     unapproved: tuple[Deletion, ...] = ()
-    """What is stale as well, and stays: it was not in the plan that was agreed to."""
+    """What is stale but stays, because the approved plan does not name it."""
 
     def log_fields(self) -> dict[str, object]:
-        """How much is stale or was deleted, what is in conflict, and what brings it back."""
+        """The number of stale, deleted, conflicting, unreadable and unapproved entries; the path of the undo file."""
         fields: dict[str, object] = {
             "stale": len(self.plan.deletions),
             "deleted": len(self.deleted),
@@ -264,10 +264,10 @@ class CleanupResult:
 
 @attrs.frozen
 class UndoResult:
-    """What UndoAzureVnetCleanup brought back."""
+    """What UndoAzureVnetCleanup restored."""
 
     operations: tuple[Operation, ...] = ()
 
     def log_fields(self) -> dict[str, object]:
-        """How much that is."""
+        """The number of restored entries."""
         return {"restored": len(self.operations)}

@@ -1,4 +1,4 @@
-"""ConfigureStaticRoutes: the static routes of the configuration, in the kernel and at every boot."""
+"""ConfigureStaticRoutes installs the static routes of the configuration, now and at every boot."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ __all__ = ["ConfigureStaticRoutes", "wanted_routes"]
 
 
 def wanted_routes(config: HostRoutingConfig) -> tuple[DesiredRoute, ...]:
-    """The static routes of a configuration, as what is to be planned."""
+    """The static routes of a configuration, as `plan_routes` takes them."""
     return _wanted_of(config.static_routes)
 
 
@@ -57,23 +57,23 @@ def _wanted_of(static: StaticRoutesConfig) -> tuple[DesiredRoute, ...]:
 class ConfigureStaticRoutes(HostTask[RoutesResult]):
     """Install the static routes of the configuration, now and at every boot, before any machine starts.
 
-    1. With none configured and none of ours there, nothing at all happens.
-    2. Unit, script and gate are written where they differ: from now on no machine starts without the routes.
-    3. What is left open in a route is taken from the default route, which is waited for.
-    4. The routes are planned against the kernel's table; a key that a route of another owner holds is a RouteConflict.
-    5. The plan is applied whole or not at all.
-    6. The script is run once, where it is new or failed the last time.
-    7. With none configured any more all of it goes, in the same order. A running machine is never touched.
+    1. If no routes are configured and none of our routes exist, do nothing.
+    2. Write unit, script and gate if they differ: from now on no machine starts without the routes.
+    3. Wait for the default route, and take from it what a route leaves open.
+    4. Plan the routes against the kernel's table. If another program's route has the key of one: RouteConflict.
+    5. Apply the plan, all or nothing.
+    6. Run the script once if it is new or its last run failed.
+    7. If no routes are configured any more, remove everything in the same order. A running machine is never touched.
 
-    Ours are the routes that carry the configured protocol number, and those that carry the one before it.
+    Our routes are those that carry the configured protocol number, or the number that was configured before it.
     """
 
     name: ClassVar[str] = "configure-static-routes"
-    nothing: ClassVar[str] = "no static routes are configured, and none of ours are here"
+    nothing: ClassVar[str] = "no static routes are configured, and none are installed"
 
     @property
     def part(self) -> Part:
-        """The script, which every start of a machine requires, and the unit that runs it at every boot."""
+        """The script, which has to succeed before a machine starts, and the unit that runs it at every boot."""
         layout, seconds = self.host.layout, min(math.ceil(self.wait), MOST_WAIT)
         text = render_routes_unit(layout, wait=seconds)
         files = FileSet(
@@ -94,12 +94,12 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
         return bool(self._wanted)
 
     def paths(self) -> tuple[str, ...]:
-        """The paths of its files that are on the host."""
+        """The paths of the task's files that exist on the host."""
         part, files = self.part, self.host.files
         return (*part.present(files), *part.program.present(files), *self._name.present(files))
 
     def is_here(self) -> bool:
-        """Whether files of the routes are on the host, or routes of ours in its kernel."""
+        """Whether the host has files of the task, or its kernel has routes of ours."""
         if self.has_files:
             return True
         if self.host.backend is None:
@@ -108,7 +108,7 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
             return is_any_route_ours(backend, self.config.protocol)
 
     def look(self, *, up: bool) -> Preview:
-        """The steps to the routes, and the files that follow them."""
+        """The steps of the route plan, and the files that are changed after them."""
         before, part, files = self._read(), self.part, self.host.files
         routes = None if before is None else self._plan_routes(self._wanted if up else (), before)
         if up:
@@ -119,22 +119,22 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
         return Preview(routes, Changes(removes=removes), stays=stays, before=before)
 
     def install(self, ctx: phases.Context, changed: tuple[str, ...]) -> RoutesResult:
-        """The routes, now, and one run of the script that the next boot depends on; then the name of our protocol."""
+        """Install the routes now, run the boot script once, and write the name of our route protocol."""
         former = self._former
         applied, _ = self._route(ctx, self._wanted, former)
         for foreseen in applied.plan.foreseen if applied is not None else ():
             ctx.log.warning("%s", foreseen_line(foreseen))
-        # While the name is missing, nobody has seen the script run to its end.
+        # The name is written last: while it is missing, no run of the script is known to have succeeded.
         is_new = self.host.layout.routes_script_path in changed or bool(self._name.differences(self.host.files))
         with having_changed(() if applied is None else applied.changes):
             started = run_once(ctx, self.host, self.part.unit, wait=self.wait, is_new=is_new)
             if started:
-                # Another run of the former script may have ended between the plan and this one.
+                # A run of the old script may have ended between the plan and this run, and changed something.
                 self._route(ctx, self._wanted, former)
             return RoutesResult(applied, (*changed, *self._name.install(self.host.files)), started)
 
     def remove(self, ctx: phases.Context, changed: tuple[str, ...]) -> RoutesResult:
-        """The routes that are ours, whatever is configured; last what says which routes these are."""
+        """Delete our routes, whatever the configuration says; last the files that say which routes are ours."""
         applied, before = self._route(ctx, (), self._former)
         for route in () if before is None else self._stays(before):
             ctx.log.warning("%s", stays_line(route))
@@ -150,7 +150,7 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
 
     @property
     def _name(self) -> FileSet:
-        """The name of our protocol number. It says which routes in the kernel are ours, so it follows them."""
+        """The file that names our route protocol. It says which routes are ours, so it is changed after the routes."""
         path = self.host.layout.protocol_name_path
         return FileSet((File(path, render_protocol_name(self.config.protocol)),))
 
@@ -168,7 +168,7 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
         return plan_routes(wanted, before, protocol=self.config.protocol, former=self._former)
 
     def _stays(self, before: Snapshot) -> tuple[Route, ...]:
-        """The routes that are there as they are wanted, or were until now, and are not ours."""
+        """The routes that match the configuration, present or installed before, but are not ours."""
         installed = installed_routes(self.host.files, self.host.layout)
         wanted = self._wanted or (() if installed is None else _wanted_of(installed))
         ours = {self.config.protocol, *self._former}
@@ -178,20 +178,20 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
     def _route(
         self, ctx: phases.Context, wanted: tuple[DesiredRoute, ...], former: frozenset[int]
     ) -> tuple[Applied, Snapshot] | tuple[None, None]:
-        """What was done to the routes, and what was there before; nothing where there is no kernel."""
+        """What was done to the routes, and the snapshot before that; two times None for an image."""
         if self.host.backend is None:
             return None, None
         protocol = self.config.protocol
         with self.host.backend() as backend:
             plan, before = await_plan(ctx, backend, wanted, protocol=protocol, former=former, wait=self.wait)
-            # Ctrl-C must not tear the transaction; the order to stop is seen by ctx.check, which undoes it.
+            # Ctrl-C must not interrupt the transaction; ctx.check sees the cancellation, and it is rolled back.
             with ctx.shielded():
                 applied = apply_plan(plan, backend, before=before, protocol=protocol, former=former, check=ctx.check)
             return applied, before
 
 
 def installed_routes(files: Files, layout: HostLayout) -> StaticRoutesConfig | None:
-    """The static routes that our script on the host brings back; None where there is none."""
+    """The static routes that the boot script on the host installs; None if there is no script or it is not ours."""
     script = files.read(layout.routes_script_path)
     with suppress(ValueError):
         return None if script is None else parse_static_routes_script(script).config
@@ -199,10 +199,10 @@ def installed_routes(files: Files, layout: HostLayout) -> StaticRoutesConfig | N
 
 
 def former_protocols(files: Files, layout: HostLayout, *, now: int) -> frozenset[int]:
-    """The route protocol numbers other than `now` by which routes are ours: those that our files on the host name.
+    """The route protocol numbers other than `now` that mark our routes: those named by our files on the host.
 
-    There are some after the number was changed in the configuration. A file that we did not write names none, nor does
-    one that names a number which nobody could configure, for that would make routes ours that are not.
+    They exist after the number was changed in the configuration. A file that we did not write is ignored, and so is a
+    number that cannot be configured: it would make other programs' routes ours.
     """
     found = set()
     if (script := files.read(layout.routes_script_path)) is not None:

@@ -1,23 +1,22 @@
-"""Test kit for code that uses hostrouting: a kernel to play with, ready hosts, strategies, and the promises as tests.
+"""Test kit for code that uses hostrouting: a fake kernel, ready-made hosts, hypothesis strategies, and contract suites.
 
-    MemoryBackend      a kernel in a dictionary, equal to Linux; faults can be injected
-    Faults             what can go wrong in it
-    MemoryNftables     nftables in a dictionary; faults can be injected
-    MemoryEbtables     ebtables in a list; faults can be injected
-    MemoryLinkLayer    MAC addresses and neighbours in lists; faults can be injected
-    FakeHost           that kernel with files and a manager, for tests of tasks; FakeFiles, FakeManager
-    topologies         hosts to begin with: `plain_vm()`, `h200()`, `vpn_node()`, `ecmp_node()`, `cni_node()`
-    contract           the promises of RouteBackend as tests: subclass `contract.BackendContract`
-    nftables_contract  the promises of Nftables as tests: subclass `nftables_contract.NftablesContract`
-    ebtables_contract  the promises of Ebtables as tests: subclass `ebtables_contract.EbtablesContract`
-    link_layer_contract  the promises of LinkLayer as tests: subclass `link_layer_contract.LinkLayerContract`
+    MemoryBackend      a fake kernel in memory that behaves like Linux; faults can be injected
+    Faults             the faults to inject
+    MemoryNftables     fake nftables in memory; faults can be injected
+    MemoryEbtables     fake ebtables in memory; faults can be injected
+    MemoryLinkLayer    fake MAC addresses and neighbours in memory; faults can be injected
+    FakeHost           the fake kernel with files and a service manager, for tests of tasks; FakeFiles, FakeManager
+    topologies         ready-made hosts: `plain_vm()`, `h200()`, `vpn_node()`, `ecmp_node()`, `cni_node()`
+    contract           the contract suite of RouteBackend: subclass `contract.BackendContract`
+    nftables_contract  the contract suite of Nftables: subclass `nftables_contract.NftablesContract`
+    ebtables_contract  the contract suite of Ebtables: subclass `ebtables_contract.EbtablesContract`
+    link_layer_contract  the contract suite of LinkLayer: subclass `link_layer_contract.LinkLayerContract`
     strategies         hypothesis strategies for prefixes, routes, rules and snapshots
     config_strategies  hypothesis strategies for configurations
-    nftables_strategies  hypothesis strategies for tables of nftables
-    plugin             pytest fixtures, switched on with `pytest_plugins = ["hostrouting.testing.plugin"]`
+    nftables_strategies  hypothesis strategies for nftables tables
+    plugin             pytest fixtures, enabled with `pytest_plugins = ["hostrouting.testing.plugin"]`
 
-hypothesis and pytest are loaded only by the modules that are made of them, and neither is a dependency: whoever
-writes tests has them.
+hypothesis and pytest are not dependencies. They are imported only by the modules that need them.
 
 A test of code that installs routes::
 
@@ -48,7 +47,7 @@ __all__ = [
     "FakeFiles",
     "FakeHost",
     "FakeManager",
-    # hosts to begin with
+    # ready-made hosts
     "plain_vm",
     "h200",
     "vpn_node",

@@ -1,13 +1,13 @@
-"""Hypothesis strategies for configurations: right ones, nearly right ones, and JSON at large.
+"""Hypothesis strategies for configurations: valid ones, nearly valid ones, and any JSON.
 
-Importing this loads hypothesis.
+Importing this module imports hypothesis.
 
 configs()        any HostRoutingConfig
 routes()         any StaticRoute
 probe_rewrites() any ProbeRewriteConfig
 cleanups()       any AzureVnetCleanupConfig
-json_values()    any JSON value, some with the keys and values of a configuration among the rest
-near_texts()     text that looks like an address or a network, and often is none
+json_values()    any JSON value, some with keys and values of a configuration
+near_texts()     text that looks like an address or a network, but often is not valid
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def networks() -> SearchStrategy[IPv4Network]:
 
 
 def destinations() -> SearchStrategy[IPv4Network]:
-    """Networks that a static route may lead to."""
+    """Networks that are valid as the destination of a static route."""
     return networks().filter(
         lambda network: (
             network.prefixlen > 0 and not is_reserved(4, int(network.network_address), int(network.broadcast_address))
@@ -86,12 +86,12 @@ def destinations() -> SearchStrategy[IPv4Network]:
 
 
 def gateways() -> SearchStrategy[IPv4Address]:
-    """Addresses that a router may have."""
+    """Addresses that are valid as a gateway."""
     return st.builds(IPv4Address, st.integers(1 << 24, (224 << 24) - 1)).filter(lambda address: not address.is_loopback)
 
 
 def device_names() -> SearchStrategy[str]:
-    """Names of network interfaces."""
+    """Names of network devices."""
     return st.text(DEVICE_LETTERS, min_size=1, max_size=15).filter(lambda name: name not in {".", ".."})
 
 
@@ -99,7 +99,7 @@ def routes() -> SearchStrategy[StaticRoute]:
     """Any static route."""
     return st.builds(
         StaticRoute,
-        destinations().filter(lambda network: network.prefixlen < 32),  # no route to its own gateway
+        destinations().filter(lambda network: network.prefixlen < 32),  # a gateway with a route to itself is refused
         gateway=st.none() | gateways(),
         dev=st.none() | device_names(),
         metric=st.integers(0, 2**32 - 1),
@@ -129,7 +129,7 @@ def configs() -> SearchStrategy[HostRoutingConfig]:
 
 
 def cleanups() -> SearchStrategy[AzureVnetCleanupConfig]:
-    """Any clean-up of what azure-vnet left behind."""
+    """Any configuration of the clean-up after azure-vnet."""
     wide = st.builds(
         lambda number, length: IPv6Network((number, length), strict=False),
         st.integers(0, 2**128 - 1),
@@ -155,7 +155,7 @@ def cleanups() -> SearchStrategy[AzureVnetCleanupConfig]:
 
 
 def probe_rewrites() -> SearchStrategy[ProbeRewriteConfig]:
-    """Any rewrite of probes, enabled or not."""
+    """Any configuration of the probe rewrite, enabled or not."""
     one, several = (
         st.lists(device_names().filter(lambda name: name != "lo"), min_size=1, max_size=most, unique=True)
         for most in (1, 3)
@@ -191,7 +191,7 @@ def probe_rewrites() -> SearchStrategy[ProbeRewriteConfig]:
 
 
 def near_texts() -> SearchStrategy[str]:
-    """Text made of what networks are made of, from right to nonsense."""
+    """Text made from the parts of networks, from valid to nonsense."""
     octet = st.integers(0, 300).map(str) | st.sampled_from(["", "00", "010", "0x1", "1 ", "\u0661"])
     length = st.integers(0, 40).map("/{}".format) | st.sampled_from(["", "/", "/08", "/255.0.0.0", "/-1", "/8\n"])
     dotted = st.lists(octet, min_size=3, max_size=5).map(".".join)
@@ -203,20 +203,20 @@ def near_texts() -> SearchStrategy[str]:
 
 
 def scalars() -> SearchStrategy[Any]:
-    """JSON values without parts, those that configurations hold among them."""
+    """JSON values that are not lists or objects, including values that occur in configurations."""
     return (
         st.none()
         | st.booleans()
         | st.integers()
         | st.floats()
-        | st.text(st.characters(), max_size=20)  # lone surrogates too: JSON can spell them
+        | st.text(st.characters(), max_size=20)  # includes lone surrogates, which JSON can express
         | st.sampled_from(["", "WARN", "strict", "eth0", "eth0;reboot", "\u017ftrict", "\x1b[2J"])
         | near_texts()
     )
 
 
 def json_values() -> SearchStrategy[Any]:
-    """Any JSON value, biased towards what is nearly a configuration."""
+    """Any JSON value; many are nearly a valid configuration."""
     key = st.sampled_from(KEYS) | st.text(max_size=5)
     anything = st.recursive(
         scalars(),
@@ -227,7 +227,7 @@ def json_values() -> SearchStrategy[Any]:
 
 
 def near_routes(anything: SearchStrategy[Any]) -> SearchStrategy[dict[str, Any]]:
-    """The JSON of a route, in which any value may be any other."""
+    """The JSON of a route, in which each value may be replaced by any other."""
     return st.fixed_dictionaries(
         {"destination": near_texts() | anything},
         optional={
@@ -239,7 +239,7 @@ def near_routes(anything: SearchStrategy[Any]) -> SearchStrategy[dict[str, Any]]
 
 
 def near_configs(anything: SearchStrategy[Any]) -> SearchStrategy[dict[str, Any]]:
-    """The JSON of a configuration, in which any value may be any other."""
+    """The JSON of a configuration, in which each value may be replaced by any other."""
     static_routes = st.fixed_dictionaries(
         {},
         optional={"enabled": st.booleans() | anything, "routes": st.lists(near_routes(anything), max_size=3)},

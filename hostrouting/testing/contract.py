@@ -1,9 +1,9 @@
-"""The promises of RouteBackend as tests, for any backend: real, fake, or your own.
+"""The contract suite of RouteBackend, for any backend: the real one, the fake, or your own.
 
-Here: what `hostrouting.backends.base` promises, one test for each sentence. Not here: what a certain kernel does
-beyond that.
+Here: the promises of `hostrouting.backends.base`, one test for each sentence. Not here: further behaviour of a
+particular kernel.
 
-Subclass it where pytest finds it, and say how a backend is made::
+Subclass it in a module that pytest collects, and override `make` to create a backend::
 
     class TestMine(BackendContract):
         @contextmanager
@@ -11,12 +11,12 @@ Subclass it where pytest finds it, and say how a backend is made::
             with MyBackend() as backend:
                 yield backend
 
-Each test gets a new one, and it has to come as this host: eth0, up, with 10.0.0.4/24; ib0, up, with 172.16.1.10/16;
-idle0, down, without an address; the default rules; no routes but those that these addresses bring. What a backend
-cannot do at all it may skip, by overriding the test.
+Each test gets a new backend. It must describe this host: eth0, up, with 10.0.0.4/24; ib0, up, with 172.16.1.10/16;
+idle0, down, without an address; the default rules; and only the routes that the kernel adds for these addresses. If a
+backend does not support something, override the test and skip it.
 """
 
-# Here as in any test, assert is how a promise is checked.
+# These are tests, so they use assert.
 # ruff: noqa: S101
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ __all__ = ["BackendContract", "contract_host"]
 
 
 def contract_host() -> MemoryBackend:
-    """The host that the contract is checked on, as a memory kernel."""
+    """The host that the contract suite requires, as a fake kernel."""
     kernel = MemoryBackend()
     kernel.set_up("lo")
     for name, interface in (("eth0", "10.0.0.4/24"), ("ib0", "172.16.1.10/16")):
@@ -100,13 +100,13 @@ class BackendContract:
     """Subclass it, and override `make`."""
 
     def make(self) -> AbstractContextManager[RouteBackend]:
-        """A new backend for the host that this module describes, and its end."""
-        raise NotImplementedError("say how your backend is made")
+        """Create a backend for the host that this module describes, and close it at the end of the `with` block."""
+        raise NotImplementedError("override make() so that it yields your backend")
 
     # snapshot
 
     def test_snapshot_holds_links(self) -> None:
-        """A snapshot names every link, whether it is up, and whether it has a carrier."""
+        """A snapshot has every device, whether it is up, and whether it has a carrier."""
         with self.make() as backend:
             links = {link.name: link for link in backend.snapshot().links}
         assert {"lo", "eth0", "ib0", "idle0"} <= set(links)
@@ -115,7 +115,7 @@ class BackendContract:
         assert len({link.index for link in links.values()}) == len(links)
 
     def test_snapshot_holds_addresses_and_what_they_bring(self) -> None:
-        """An address is there with its connected, its local and its broadcast route, which are the kernel's."""
+        """A snapshot has each address, with the connected, local and broadcast routes that the kernel adds for it."""
         with self.make() as backend:
             snapshot = backend.snapshot(family=4)
         own = [(str(it.ip), it.length) for it in snapshot.addresses if it.dev == "eth0"]
@@ -129,12 +129,12 @@ class BackendContract:
         assert all(it.protocol == PROTOCOL_KERNEL and it.prefsrc == as_ip("10.0.0.4") for it in snapshot.routes[:1])
 
     def test_snapshot_holds_rules_in_order(self) -> None:
-        """The rules are there by priority, and each family has its own."""
+        """A snapshot has the rules of the family, ordered by priority."""
         with self.make() as backend:
             assert backend.snapshot(family=4).rules == default_rules(4)
 
     def test_snapshot_leaves_out_what_was_not_asked_for(self) -> None:
-        """Family, table, protocol and prefixes leave out other routes, and nothing else."""
+        """The arguments family, table, protocol and prefixes restrict the routes, and nothing else."""
         with self.make() as backend:
             assert _do(backend, "add", _ours("192.0.2.0/24")) is None
             everything = backend.snapshot()
@@ -155,7 +155,7 @@ class BackendContract:
             assert [str(it.prefix) for it in _mine(backend)] == ["192.0.2.0/24"]
 
     def test_snapshot_stays_what_it_was(self) -> None:
-        """A snapshot is a value: what happens afterwards does not show in it."""
+        """A snapshot is a value: later changes do not affect it."""
         with self.make() as backend:
             before = backend.snapshot()
             kept = list(before.routes)
@@ -166,14 +166,14 @@ class BackendContract:
     # change
 
     def test_add_is_read_back(self) -> None:
-        """What was added is in the next snapshot, with all of its attributes."""
+        """A route that was added is in the next snapshot, with all of its attributes."""
         with self.make() as backend:
             wanted = attrs.evolve(_ours("192.0.2.0/24", metric=7), table=100, mtu=1400, prefsrc=as_ip("10.0.0.4"))
             assert _do(backend, "add", wanted) is None
             assert _mine(backend) == [wanted]
 
     def test_add_of_several_legs_is_read_back(self) -> None:
-        """A route with several legs keeps their order and their weights."""
+        """A route with several next hops keeps their order and their weights."""
         with self.make() as backend:
             legs = (
                 NextHop("eth0", gateway=as_ip("10.0.0.1"), weight=2),
@@ -184,7 +184,7 @@ class BackendContract:
             assert _mine(backend) == [wanted]
 
     def test_add_refuses_a_key_that_is_held(self) -> None:
-        """`add` is RouteExists when anybody holds prefix, metric and tos; another metric is another key."""
+        """`add` returns RouteExists if any route has the same prefix, metric and tos; another metric is another key."""
         with self.make() as backend:
             assert _do(backend, "add", _ours("192.0.2.0/24")) is None
             assert isinstance(_do(backend, "add", _ours("192.0.2.0/24")), RouteExists)
@@ -194,7 +194,7 @@ class BackendContract:
             assert [it.metric for it in _mine(backend)] == [0, 9]
 
     def test_append_stands_behind(self) -> None:
-        """`append` puts a second route behind the holder of the key, and refuses an exact twin."""
+        """`append` adds a second route behind the one that holds the key, and refuses an identical one."""
         with self.make() as backend:
             first, second = _ours("192.0.2.0/24"), _ours("192.0.2.0/24", gateway="10.0.0.2")
             assert _do(backend, "append", first) is None
@@ -203,7 +203,7 @@ class BackendContract:
             assert isinstance(_do(backend, "append", second), RouteExists)
 
     def test_prepend_stands_before(self) -> None:
-        """`prepend` puts a second route before the holders of the key, adds where there are none, refuses a twin."""
+        """`prepend` adds a route before those that hold the key, if there are any, and refuses an identical one."""
         with self.make() as backend:
             first, second = _ours("192.0.2.0/24"), _ours("192.0.2.0/24", gateway="10.0.0.2")
             third = _ours("192.0.2.0/24", gateway="10.0.0.3")
@@ -216,7 +216,7 @@ class BackendContract:
             assert answer.route == second
 
     def test_replace_rewrites_the_first_holder(self) -> None:
-        """`replace` takes the place of the first holder, whoever it belongs to, and adds when there is none."""
+        """`replace` replaces the first route that holds the key, ours or not, and adds the route if there is none."""
         with self.make() as backend:
             wanted = _ours("172.16.0.0/16")
             assert _do(backend, "replace", wanted) is None
@@ -226,7 +226,7 @@ class BackendContract:
             assert _do(backend, "replace", _ours("192.0.2.0/24")) is None
 
     def test_replace_refuses_a_later_twin(self) -> None:
-        """`replace` is RouteExists when exactly this route already stands behind the first holder."""
+        """`replace` returns RouteExists if an identical route is behind the first one that holds the key."""
         with self.make() as backend:
             first, second = _ours("192.0.2.0/24"), _ours("192.0.2.0/24", gateway="10.0.0.2")
             assert _do(backend, "append", first) is None
@@ -235,7 +235,7 @@ class BackendContract:
             assert _mine(backend) == [first, second]
 
     def test_delete_takes_what_was_read_back(self) -> None:
-        """`delete` takes exactly the route that a snapshot showed, also one that stands behind another."""
+        """`delete` deletes exactly the route from a snapshot, even if it is behind another one with the same key."""
         with self.make() as backend:
             first, second = _ours("192.0.2.0/24"), _ours("192.0.2.0/24", gateway="10.0.0.2")
             assert [_do(backend, "append", it) for it in (first, second)] == [None, None]
@@ -244,7 +244,7 @@ class BackendContract:
             assert isinstance(_do(backend, "delete", second), NoSuchRoute)
 
     def test_delete_does_not_take_another_ones(self) -> None:
-        """`delete` is NoSuchRoute when anything that the route says is another's."""
+        """`delete` returns NoSuchRoute if any attribute of the route differs."""
         with self.make() as backend:
             standing = _ours("192.0.2.0/24", metric=5)
             assert _do(backend, "add", standing) is None
@@ -263,7 +263,7 @@ class BackendContract:
             assert _mine(backend) == [standing]
 
     def test_delete_is_not_deceived_by_what_is_left_open(self) -> None:
-        """What a route leaves open (metric 0, no gateway) means just that: one with a metric or a gateway stays."""
+        """Metric 0 and no gateway are exact values: `delete` does not match a route that has a metric or a gateway."""
         with self.make() as backend:
             standing = _ours("192.0.2.0/24", metric=5)
             assert _do(backend, "add", standing) is None
@@ -273,7 +273,7 @@ class BackendContract:
             assert _mine(backend) == [standing]
 
     def test_refusals_are_told_apart(self) -> None:
-        """Each refusal is of its own kind, names the route, and has the kernel's number and words."""
+        """Each kind of refusal has its own exception, with the route, and the kernel's errno and message."""
         with self.make() as backend:
             cases: list[tuple[Route, type[RouteRefused]]] = [
                 (_ours("192.0.2.0/24", gateway="203.0.113.1"), GatewayNotOnLink),
@@ -291,7 +291,7 @@ class BackendContract:
             assert _mine(backend) == []
 
     def test_a_gateway_that_is_prohibited_is_one_refusal_among_outcomes(self) -> None:
-        """A gateway to which a route of type prohibit leads is refused for itself: what stands beside it is done."""
+        """If a prohibit route matches the gateway, only that change is refused; the others are made."""
         with self.make() as backend:
             closed = Route(Prefix.parse("172.16.9.9/32"), type="prohibit", scope=SCOPE_LINK, protocol=OURS)
             behind = _ours("198.51.100.0/24", gateway="172.16.9.9", dev="ib0")
@@ -305,7 +305,7 @@ class BackendContract:
             assert _mine(backend) == [closed, *fine]
 
     def test_what_cannot_be_said_is_refused(self) -> None:
-        """A number that the kernel cannot even be told is InvalidRoute, and the change beside it is done."""
+        """A number that does not fit into the kernel's message gives InvalidRoute; the other changes are made."""
         with self.make() as backend:
             fine = _ours("192.0.2.0/24")
             large = 1 << 40
@@ -322,7 +322,7 @@ class BackendContract:
             assert _mine(backend) == [fine]
 
     def test_a_refused_change_does_not_stop_the_next(self) -> None:
-        """Every change is tried, in order, and each has its outcome."""
+        """Every change is tried, in order, and each has an outcome."""
         with self.make() as backend:
             wanted = [_ours("192.0.2.0/24"), _ours("198.51.100.0/24", gateway="203.0.113.1"), _ours("203.0.113.0/24")]
             outcomes = backend.change(iter([Change("add", it) for it in wanted]))
@@ -332,14 +332,14 @@ class BackendContract:
             assert _mine(backend) == [wanted[0], wanted[2]]
 
     def test_no_changes_have_no_outcomes(self) -> None:
-        """Nothing to do is fine."""
+        """An empty list of changes is allowed."""
         with self.make() as backend:
             assert backend.change([]) == ()
 
     # lookup
 
     def test_lookup_answers_in_order(self) -> None:
-        """Each destination has its answer: the FIB entry that decides, or how the lookup ends without one."""
+        """Each destination has an answer: the FIB entry that decides, or how the lookup ends without one."""
         with self.make() as backend:
             wanted = _ours("192.0.2.0/24")
             assert _do(backend, "add", wanted) is None
@@ -353,7 +353,7 @@ class BackendContract:
         assert [it.route for it in answers[3:5]] == [None, None]
 
     def test_lookup_shows_every_leg(self) -> None:
-        """The answer is the entry with all of its legs, not the one that a certain packet takes."""
+        """The answer is the entry with all of its next hops, not only the one that a given packet uses."""
         with self.make() as backend:
             legs = tuple(NextHop("eth0", gateway=as_ip(f"10.0.0.{number}")) for number in (1, 2))
             assert _do(backend, "add", Route(Prefix.parse("192.0.2.0/24"), legs, protocol=OURS)) is None
@@ -362,24 +362,24 @@ class BackendContract:
         assert answer.route.legs == legs
 
     def test_lookup_of_nothing(self) -> None:
-        """No destinations, no answers."""
+        """An empty list of destinations has no answers."""
         with self.make() as backend:
             assert backend.lookup([]) == ()
 
     def test_lookup_refuses_a_mix_of_families(self) -> None:
-        """One lookup is about one family."""
+        """One lookup may contain only one family."""
         with self.make() as backend, _refuses(ValueError):
             backend.lookup([as_ip("192.0.2.1"), as_ip("2001:db8::1")])
 
     def test_lookup_of_texts(self) -> None:
-        """A destination may be a text, as in `Fib.lookup`; one alone, without a list around it, is a TypeError."""
+        """A destination may be a string, as in `Fib.lookup`; a string instead of a list raises TypeError."""
         with self.make() as backend:
             assert backend.lookup(["192.0.2.1"]) == backend.lookup([as_ip("192.0.2.1")])
             with _refuses(TypeError):
                 backend.lookup("192.0.2.1")
 
     def test_snapshot_of_prefixes_as_texts(self) -> None:
-        """A prefix may be a text, too."""
+        """A prefix may be a string; a string instead of a list raises TypeError."""
         with self.make() as backend:
             default = Prefix.parse("0.0.0.0/0")
             assert backend.snapshot(prefixes=["0.0.0.0/0"]) == backend.snapshot(prefixes={default})
@@ -389,7 +389,7 @@ class BackendContract:
     # watch
 
     def test_watch_hears_a_change(self) -> None:
-        """What changed since the watch began is heard, also when nobody was waiting; then there is silence."""
+        """`wait` is True after a change since the watch began, even one before the call; then False until the next."""
         with self.make() as backend, backend.watch() as watch:
             assert watch.wait(0) is False
             assert _do(backend, "add", _ours("192.0.2.0/24")) is None
@@ -399,7 +399,7 @@ class BackendContract:
             assert watch.wait(0) is False
 
     def test_watch_is_woken(self) -> None:
-        """`wake` ends the next wait with False, from any thread, and only that one."""
+        """`wake`, called from any thread, makes one `wait` return False: the present one or the next."""
         with self.make() as backend, backend.watch() as watch:
             thread = threading.Thread(target=watch.wake)
             thread.start()
@@ -411,7 +411,7 @@ class BackendContract:
     # close
 
     def test_a_closed_backend_is_of_no_use(self) -> None:
-        """Closing twice is fine; anything else then raises BackendError."""
+        """A backend may be closed twice; every other method then raises BackendError."""
         with self.make() as backend:
             backend.close()
             backend.close()

@@ -1,19 +1,19 @@
-"""The promises of Ebtables as tests, for any way to ebtables: real, fake, or your own.
+"""The contract suite of Ebtables, for any implementation: the real one, the fake, or your own.
 
-Here: what `hostrouting.ebtables.base` promises, one test for each sentence that its own verbs can check. Not here: a
-host with two backends, and an ebtables that is missing or refuses.
+Here: the promises of `hostrouting.ebtables.base` that its own methods can check, one test for each sentence. Not here:
+a host with two backends, and an ebtables that is missing or refuses.
 
-Subclass it where pytest finds it, and say how one is made::
+Subclass it in a module that pytest collects, and override `make` to create an object::
 
     class TestMine(EbtablesContract):
         @contextmanager
         def make(self) -> Iterator[Ebtables]:
             yield MyEbtables()
 
-Each test gets a new one, of a host without any rule.
+Each test gets a new object, for a host without rules.
 """
 
-# Here as in any test, assert is how a promise is checked.
+# These are tests, so they use assert.
 # ruff: noqa: S101
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ CONTRACT_RULES = (
     "PREROUTING -p IPv6 -i eth0 --ip6-dst fd00::5 -j dnat --to-dst 0a:0b:0c:0d:0e:05 --dnat-target ACCEPT",
     "POSTROUTING -s Unicast -o eth0 -j snat --to-src 0a:0b:0c:0d:0e:0f --snat-arp --snat-target ACCEPT",
 )
-"""Rules of the table nat in the spelling of ebtables-save."""
+"""Rules of the table nat as ebtables-save prints them."""
 
 _ARP, _IPV4, _IPV6, _SNAT = CONTRACT_RULES
 
@@ -75,24 +75,24 @@ class EbtablesContract:
     """Subclass it, and override `make`."""
 
     def make(self) -> AbstractContextManager[Ebtables]:
-        """A new way to the ebtables of a host without rules, and its end."""
-        raise NotImplementedError("say how yours is made")
+        """Create an Ebtables for a host without rules, and clean up at the end of the `with` block."""
+        raise NotImplementedError("override make() so that it yields your Ebtables")
 
     # reading
 
     def test_there_are_no_rules(self) -> None:
-        """A host without rules has none in the text."""
+        """On a host without rules, the text contains no rules."""
         with self.make() as ebtables:
             assert nat_rules(ebtables.save()) == ()
 
     def test_what_was_added_is_read_back(self) -> None:
-        """Rules are read as they were added: in their order, with duplicates, chain by chain."""
+        """Rules are read back as they were added: in order, with duplicates, chain by chain."""
         with self.make() as ebtables:
             ebtables.add([_SNAT, _ARP, _IPV4, _IPV6, _ARP])
             assert nat_rules(ebtables.save()) == (_ARP, _IPV4, _IPV6, _ARP, _SNAT)
 
     def test_a_backend_by_its_name(self) -> None:
-        """The backend that has the rules is found without its name, whatever was named before."""
+        """`of("auto")` finds the backend that has the rules, whichever backend was named before."""
         with self.make() as ebtables:
             ebtables.add([_ARP])
             assert nat_rules(ebtables.of("auto").save()) == (_ARP,)
@@ -101,7 +101,7 @@ class EbtablesContract:
     # add
 
     def test_added_rules_come_last(self) -> None:
-        """What is added stands at the end of its chain, also where the same rule is there."""
+        """Rules are added at the end of their chain, even if the same rule exists."""
         with self.make() as ebtables:
             ebtables.add([_ARP, _IPV4])
             ebtables.add([_ARP])
@@ -110,7 +110,7 @@ class EbtablesContract:
     # delete
 
     def test_delete(self) -> None:
-        """Those rules are gone, each once for each time it is given, and others stay in their order."""
+        """Each given rule is deleted as often as it is given; the others stay in order."""
         with self.make() as ebtables:
             ebtables.add([_ARP, _IPV6, _ARP, _IPV4, _ARP])
             ebtables.delete([_IPV4, _ARP, _ARP])
@@ -119,7 +119,7 @@ class EbtablesContract:
             assert nat_rules(ebtables.save()) == ()
 
     def test_all_or_nothing(self) -> None:
-        """Where one rule is not there, or not as often, nothing is deleted, and the error names what is missing."""
+        """If a rule does not exist, or not as often as given, nothing is deleted, and the error names that rule."""
         with self.make() as ebtables:
             ebtables.add([_ARP, _IPV4])
             with _lacks(_IPV6):
@@ -129,7 +129,7 @@ class EbtablesContract:
             assert nat_rules(ebtables.save()) == (_ARP, _IPV4)
 
     def test_delete_one(self) -> None:
-        """One rule is deleted, one of its duplicates stays, and a rule that is not there is False."""
+        """`delete_one` deletes one rule and leaves its duplicates; it returns False if the rule does not exist."""
         with self.make() as ebtables:
             ebtables.add([_ARP, _IPV4, _ARP])
             assert ebtables.delete_one(_ARP) is True
@@ -139,7 +139,7 @@ class EbtablesContract:
             assert nat_rules(ebtables.save()) == (_IPV4,)
 
     def test_rules_that_ebtables_does_not_tell_apart(self) -> None:
-        """A rule stays where ebtables might take one with another source for it, and so does the other."""
+        """If ebtables cannot distinguish two rules, because only their source differs, neither is deleted."""
         twin = _IPV4.replace(" -i ", " -s Unicast -i ")
         with self.make() as ebtables:
             ebtables.add([twin, _IPV4, _IPV6])
@@ -156,7 +156,7 @@ class EbtablesContract:
             assert ebtables.delete_one(_IPV6) is True
 
     def test_nothing_to_do(self) -> None:
-        """To add or to delete nothing is fine."""
+        """Empty lists are allowed in `add` and `delete`."""
         with self.make() as ebtables:
             ebtables.add([_ARP])
             ebtables.add([])
@@ -166,7 +166,7 @@ class EbtablesContract:
     # what is not a rule
 
     def test_lines_that_are_no_rules(self) -> None:
-        """What ebtables-restore would read as something else than a rule is a ValueError, and nothing has been done."""
+        """A line that ebtables-restore would not parse as a rule raises ValueError, and nothing is changed."""
         with self.make() as ebtables:
             ebtables.add([_ARP])
             strange = (

@@ -1,6 +1,6 @@
-"""FakeHost: a host in memory, for tests of tasks: a fake kernel, files in a dictionary, a manager that writes down.
+"""FakeHost: a host in memory, for tests of tasks: a fake kernel, files in a dictionary, a manager that records calls.
 
-Here: the doubles of the edges in `hostrouting.system`. Not here: the fake kernel itself.
+Here: the fakes of the edges in `hostrouting.system`. Not here: the fake kernel itself.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ __all__ = ["FakeFiles", "FakeHost", "FakeManager"]
 
 @attrs.define
 class FakeFiles:
-    """Files in a dictionary. `texts`, `modes` and `links` can be looked at and arranged; `writes` counts."""
+    """Files in a dictionary. Tests can read and set `texts`, `modes` and `links`; `writes` records the changes."""
 
     texts: dict[str, str] = attrs.field(factory=dict)
     modes: dict[str, int] = attrs.field(factory=dict)
@@ -49,14 +49,14 @@ class FakeFiles:
     writes: list[str] = attrs.field(factory=list)
     """Every path that was written, linked, removed or locked, in order."""
     broken: dict[str, str] = attrs.field(factory=dict)
-    """Paths that cannot be written or removed, each with the reason."""
+    """Paths that cannot be written or removed, with the reason for each."""
     strange: dict[str, str] = attrs.field(factory=dict)
-    """What is no file, by its path: "a fifo", "a socket", "a device", "a folder"."""
+    """Paths that are not regular files, with what they are: "a fifo", "a socket", "a device", "a folder"."""
     frozen: bool = False
-    """Whether their file system is read-only, as `is_frozen` says it; what cannot be written is `broken`."""
+    """Whether `is_frozen` reports a read-only file system. It does not make writes fail: use `broken` for that."""
     locked: set[str] = attrs.field(factory=set)
     times: dict[str, float] = attrs.field(factory=dict)
-    """When files were written, for those that this is to be known of."""
+    """When files were written, in seconds, by path; other files have no known time."""
 
     def read(self, path: str) -> str | None:
         """See Files."""
@@ -147,7 +147,7 @@ class FakeFiles:
             if place in self.broken:
                 raise FileError(f"cannot write into {folder}: {self.broken[place]}", path=folder)
             if place in {*self.texts, *self.strange} and self.strange.get(place) != "a folder":
-                raise FileError(f"cannot write into {folder}: {place}: Not a directory; remove that", path=folder)
+                raise FileError(f"cannot write into {folder}: {place}: Not a directory; remove that file", path=folder)
 
     def try_lock(self, path: str) -> _FakeLock | None:
         """See Files."""
@@ -170,29 +170,29 @@ class _FakeLock:
 
 @attrs.define
 class FakeManager:
-    """A manager that starts whatever it is told to and writes it down in `calls`; `failing` units fail."""
+    """A service manager that records what it starts and stops in `calls`. The units in `failing` fail to start."""
 
     running: bool = True
     calls: list[str] = attrs.field(factory=list)
     failing: dict[str, tuple[str, ...]] = attrs.field(factory=dict)
-    """Units whose start fails, each with the words that it says."""
+    """Units that fail to start, each with the lines that it logs."""
     states: dict[str, UnitState] = attrs.field(factory=dict)
     properties: dict[str, dict[str, str]] = attrs.field(factory=dict)
-    """Of units, what `show` says of them."""
+    """By unit: properties that `show` reports instead of those from the unit's files."""
     asked: list[tuple[tuple[str, ...], Unpack[tuple[str, ...]]]] = attrs.field(factory=list)
-    """What `show` was asked: the names of properties, and then units."""
+    """The calls of `show`: the names of properties, then the units."""
     files: FakeFiles | None = None
-    """The files of the host, whose units it has read at its start and at every reload."""
+    """The files of the host. The manager reads units from them at boot and at each reload."""
     version: str = "257"
-    """The version of systemd, as `show` says it."""
+    """The version of systemd that `show` reports."""
     read: dict[str, str] = attrs.field(init=False, factory=dict)
 
     def __attrs_post_init__(self) -> None:
-        """Begin."""
+        """Start as after a boot."""
         self.boot()
 
     def boot(self) -> None:
-        """Read the units that are there, and write nothing down."""
+        """Read the units from the files; this is not recorded in `calls`."""
         self.read = self._units()
 
     def is_running(self) -> bool:
@@ -221,9 +221,9 @@ class FakeManager:
         return self.states.get(unit, UnitState("not-found", "inactive"))
 
     def show(self, names: Sequence[str], *units: str) -> tuple[Mapping[str, str], ...]:
-        """See Manager. What it has read says the rest; what `properties` has of a unit comes first.
+        """See Manager. Values come from `properties` first, then from the unit files as last read.
 
-        A pattern means those in `properties`; a unit needs a reload while a file of it was not read.
+        A pattern matches the units in `properties`. NeedDaemonReload is "yes" if a file of the unit has changed since.
         """
         self.asked.append((tuple(names), *units))
         if not units:
@@ -238,7 +238,7 @@ class FakeManager:
 
     @property
     def has_read_all(self) -> bool:
-        """Whether it has read every unit and drop-in as they are now."""
+        """Whether the manager has read the present text of every unit and drop-in."""
         return self._units() == self.read
 
     def _units(self) -> dict[str, str]:
@@ -250,7 +250,7 @@ class FakeManager:
 
 @attrs.define
 class _Visit:
-    """The kernel as one task meets it: the task closes its visit, and whoever looks afterwards finds it open."""
+    """A backend for one task. The task closes it, and the kernel behind it stays open for the test."""
 
     kernel: MemoryBackend
     over: bool = False
@@ -284,7 +284,7 @@ class _Visit:
 
 
 def _nobody_answers(url: str, _timeout: float) -> Reply:
-    raise MetadataError(url, "does not answer: this is a host in memory; give it a `fetch`")
+    raise MetadataError(url, "does not answer, because this is a fake host; pass fetch=… to FakeHost")
 
 
 def _no_programs(_dev: str) -> Programs:
@@ -296,16 +296,16 @@ def _is_installed(name: str) -> str:
 
 
 def _is_kernel(_instance: object, _attribute: object, value: Any) -> None:
-    require(value, MemoryBackend, "FakeHost(kernel=…)", "write kernel=h200(), or one of your own")
+    require(value, MemoryBackend, "FakeHost(kernel=…)", "write kernel=h200(), or pass your own MemoryBackend")
 
 
 @attrs.frozen(kw_only=True)
 class FakeHost(Host):
-    """A host in memory: whatever it has can be arranged before a test, and looked at after it.
+    """A host in memory. Tests set its parts before a run, and read them after it.
 
     host = FakeHost(kernel=h200())
     phases.execute(CheckRouteOverlap(config, host=host))
-    print(host.kernel)  # as `ip rule` and `ip route` would
+    print(host.kernel)  # as `ip rule` and `ip route` print it
     """
 
     kernel: MemoryBackend = attrs.field(factory=plain_vm, validator=_is_kernel)
@@ -330,10 +330,10 @@ class FakeHost(Host):
     fetch: Fetch = attrs.field(default=_nobody_answers)
     programs_at: Callable[[str], Programs] = attrs.field(default=_no_programs)
     find_program: Callable[[str], str | None] = attrs.field(default=_is_installed)
-    """Where a program is; every program is there, unless a test says otherwise."""
+    """Returns the path of a program. By default every program is installed."""
 
     def __attrs_post_init__(self) -> None:
-        """Have the manager read the units that are among the files."""
+        """Let the manager read the units from the files."""
         if self.manager is not None and self.manager.files is None:
             self.manager.files = self.files
             self.manager.boot()

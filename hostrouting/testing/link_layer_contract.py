@@ -1,19 +1,19 @@
-"""The promises of LinkLayer as tests, for any way to the link layer: real, fake, or your own.
+"""The contract suite of LinkLayer, for any implementation: the real one, the fake, or your own.
 
-Here: what `hostrouting.neighbours.base` promises, one test for each sentence that its own verbs can check. Not here:
-other ends that cannot be asked, and a kernel that does not answer.
+Here: the promises of `hostrouting.neighbours.base` that its own methods can check, one test for each sentence. Not
+here: veths whose other end cannot be read, and a kernel that does not answer.
 
-Subclass it where pytest finds it, and say how the host is made that `contract_view` describes::
+Subclass it in a module that pytest collects, and override `make` to create the host that `contract_view` describes::
 
     class TestMine(LinkLayerContract):
         @contextmanager
         def make(self) -> Iterator[LinkLayer]:
             yield MyLinkLayer(...)
 
-Each test gets a new one.
+Each test gets a new object.
 """
 
-# Here as in any test, assert is how a promise is checked.
+# These are tests, so they use assert.
 # ruff: noqa: S101
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _FIRST = Neighbour("10.1.0.5", "0a:00:00:00:00:05", "azure0")
 
 
 def contract_view() -> LinkLayerView:
-    """A bridge with a port whose other end is in another namespace, a pair within this one, and two neighbours."""
+    """A bridge with a veth whose other end is in another namespace, a veth pair in this one, and two neighbours."""
     return LinkLayerView(
         links=[
             EthernetLink(name="lo", index=1, mac="00:00:00:00:00:00"),
@@ -57,25 +57,25 @@ class LinkLayerContract:
     """Subclass it, and override `make`."""
 
     def make(self) -> AbstractContextManager[LinkLayer]:
-        """A new way to a host that is as `contract_view` says, and its end."""
-        raise NotImplementedError("say how yours is made")
+        """Create a LinkLayer for the host in `contract_view`, and clean up at the end of the `with` block."""
+        raise NotImplementedError("override make() so that it yields your LinkLayer")
 
     # look
 
     def test_devices(self) -> None:
-        """Each device has its kind, its MAC address, its bridge, its state, and the MAC address at the other end."""
+        """Each device has a kind, a MAC address, a bridge, a state, and the MAC address of the other end."""
         with self.make() as link_layer:
             assert link_layer.look().links == contract_view().links
 
     def test_neighbours(self) -> None:
-        """The neighbours of both families are there, with who has learned them."""
+        """The neighbours of both families are listed, and whether another program has added them."""
         with self.make() as link_layer:
             assert _permanent(link_layer) == contract_view().neighbours
 
     # delete_neighbour
 
     def test_delete(self) -> None:
-        """An entry is gone, others stay, and to delete it once more is fine."""
+        """An entry is deleted, the others stay, and it may be deleted again."""
         with self.make() as link_layer:
             for _ in range(2):
                 assert link_layer.delete_neighbour(_FIRST) is True
@@ -84,7 +84,7 @@ class LinkLayerContract:
             assert _permanent(link_layer) == ()
 
     def test_another_entry_stays(self) -> None:
-        """An entry that differs in anything from the one to delete is another one, and stays."""
+        """An entry that differs in any attribute from the given one is not deleted."""
         with self.make() as link_layer:
             for other in (
                 attrs.evolve(_FIRST, mac="0a:00:00:00:00:06"),
@@ -95,7 +95,7 @@ class LinkLayerContract:
             assert _permanent(link_layer) == contract_view().neighbours
 
     def test_delete_what_is_not_there(self) -> None:
-        """An address or a device that is not there is as good as deleted."""
+        """If the address or the device does not exist, the entry counts as deleted."""
         with self.make() as link_layer:
             assert link_layer.delete_neighbour(attrs.evolve(_FIRST, ip="10.1.0.6")) is True
             assert link_layer.delete_neighbour(attrs.evolve(_FIRST, dev="none")) is True
@@ -105,7 +105,7 @@ class LinkLayerContract:
     # add_neighbour
 
     def test_add(self) -> None:
-        """What was deleted can be put back as it was, and once more is fine."""
+        """A deleted entry can be restored as it was, and may be added again."""
         with self.make() as link_layer:
             for neighbour in contract_view().neighbours:
                 link_layer.delete_neighbour(neighbour)
@@ -114,13 +114,13 @@ class LinkLayerContract:
             assert _permanent(link_layer) == contract_view().neighbours
 
     def test_add_where_another_is(self) -> None:
-        """Another entry for the same address is not overwritten."""
+        """A different entry for the same address is not overwritten."""
         with self.make() as link_layer:
             assert link_layer.add_neighbour(attrs.evolve(_FIRST, mac="0a:00:00:00:00:06")) is False
             assert _permanent(link_layer) == contract_view().neighbours
 
     def test_add_without_a_device(self) -> None:
-        """Without its device an entry cannot be had, and the error says so."""
+        """If the device does not exist, the entry cannot be added, and the error names the device."""
         with self.make() as link_layer:
             said = ""
             try:
@@ -130,7 +130,7 @@ class LinkLayerContract:
             assert "device none of the neighbour 10.1.0.5 dev none" in said
 
     def test_only_permanent_entries_are_added(self) -> None:
-        """An entry that is not permanent, or has no whole MAC address, is a ValueError."""
+        """An entry that is not permanent, or does not have a complete MAC address, raises ValueError."""
         with self.make() as link_layer:
             for other in (
                 attrs.evolve(_FIRST, state="stale"),
@@ -145,5 +145,5 @@ class LinkLayerContract:
 
 
 def _permanent(link_layer: LinkLayer) -> tuple[Neighbour, ...]:
-    """The permanent entries: a kernel has others of its own, for multicast."""
+    """The permanent entries; the kernel itself adds others, for multicast."""
     return tuple(it for it in link_layer.look().neighbours if it.state == "permanent")

@@ -1,19 +1,19 @@
-"""The promises of Nftables as tests, for any way to nftables: real, fake, or your own.
+"""The contract suite of Nftables, for any implementation: the real one, the fake, or your own.
 
-Here: what `hostrouting.nftables.base` promises, one test for each sentence that its own verbs can check. Not here:
-tables that somebody else has changed or owns, and an nft that is missing or refuses.
+Here: the promises of `hostrouting.nftables.base` that its own methods can check, one test for each sentence. Not here:
+tables that another program has changed or owns, and an nft that is missing or refuses.
 
-Subclass it where pytest finds it, and say how one is made::
+Subclass it in a module that pytest collects, and override `make` to create an object::
 
     class TestMine(NftablesContract):
         @contextmanager
         def make(self) -> Iterator[Nftables]:
             yield MyNftables()
 
-Each test gets a new one, of a host without any table.
+Each test gets a new object, for a host without tables.
 """
 
-# Here as in any test, assert is how a promise is checked.
+# These are tests, so they use assert.
 # ruff: noqa: S101
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ __all__ = ["NftablesContract", "contract_table"]
 
 
 def contract_table(name: str = "first") -> Table:
-    """A table with each statement that a table of ours may have."""
+    """A table with every statement that our tables can have."""
     return Table(
         name,
         chains=[
@@ -69,20 +69,20 @@ class NftablesContract:
     """Subclass it, and override `make`."""
 
     def make(self) -> AbstractContextManager[Nftables]:
-        """A new way to the nftables of a host without tables, and its end."""
-        raise NotImplementedError("say how yours is made")
+        """Create an Nftables for a host without tables, and clean up at the end of the `with` block."""
+        raise NotImplementedError("override make() so that it yields your Nftables")
 
     # reading
 
     def test_there_is_no_table(self) -> None:
-        """A table that is not there is None, and has no counters."""
+        """A table that does not exist is None, and has no counters."""
         with self.make() as nft:
             assert nft.table("first") is None
             assert nft.counters("first") == ()
             assert nft.names() == ()
 
     def test_what_was_put_there_is_read_back(self) -> None:
-        """A table is read as it was put there: each statement, their order, the comments, the order of the chains."""
+        """A table is read back as it was loaded: the statements, their order, the comments, the order of the chains."""
         with self.make() as nft:
             nft.replace(contract_table())
             assert nft.table("first") == contract_table()
@@ -90,7 +90,7 @@ class NftablesContract:
             assert nft.table("first") == Table("first")
 
     def test_names(self) -> None:
-        """Every table is named with its family, in order."""
+        """Every table is listed with its family, in order."""
         with self.make() as nft:
             for name in ("second", "first"):
                 nft.replace(contract_table(name))
@@ -105,7 +105,7 @@ class NftablesContract:
     # replace
 
     def test_a_replaced_table_is_exactly_this(self) -> None:
-        """Nothing of the table that was there before is left: no chain, no rule, no priority."""
+        """Nothing of the previous table is left: no chain, rule or priority."""
         with self.make() as nft:
             nft.replace(contract_table())
             head = attrs.evolve(contract_table().chains[0], rules=(), priority=-250, policy="drop")
@@ -113,14 +113,14 @@ class NftablesContract:
             assert nft.table("first") == Table("first", [head])
 
     def test_replace_twice(self) -> None:
-        """The same table can be put there again."""
+        """The same table can be loaded again."""
         with self.make() as nft:
             for _ in range(2):
                 nft.replace(contract_table())
             assert nft.table("first") == contract_table()
 
     def test_replace_without_others(self) -> None:
-        """The tables in `without` are gone, one that is not there is fine, and any other table stays."""
+        """The tables in `without` are deleted; they need not exist; all other tables stay."""
         with self.make() as nft:
             for name in ("first", "second", "third"):
                 nft.replace(contract_table(name))
@@ -129,7 +129,7 @@ class NftablesContract:
             assert nft.table("third") == contract_table("third")
 
     def test_replace_without_itself(self) -> None:
-        """The table's own name in `without` means nothing."""
+        """The table's own name in `without` is ignored."""
         with self.make() as nft:
             nft.replace(contract_table(), without=["first"])
             assert nft.table("first") == contract_table()
@@ -137,7 +137,7 @@ class NftablesContract:
     # remove
 
     def test_remove(self) -> None:
-        """The tables of these names are gone, others stay; once more is fine, and so is none at all."""
+        """The named tables are deleted, others stay; a name may be missing or repeated, and no names are needed."""
         with self.make() as nft:
             for name in ("first", "second", "third"):
                 nft.replace(contract_table(name))
@@ -147,10 +147,10 @@ class NftablesContract:
             nft.remove()
             assert nft.table("second") == contract_table("second")
 
-    # what is not ours to make
+    # tables that are refused
 
     def test_names_that_we_do_not_make(self) -> None:
-        """A name that is not one is a ValueError in every verb, and nothing has been done."""
+        """An invalid name raises ValueError in every method, and nothing is changed."""
         with self.make() as nft:
             nft.replace(contract_table())
             for name in ("", "a b", "a;flush ruleset", 'a"', "1st", "\u00e4", "a\n", "x" * 65):
@@ -168,7 +168,7 @@ class NftablesContract:
             assert nft.table("first") == contract_table()
 
     def test_tables_that_we_do_not_make(self) -> None:
-        """What nft would read as something else, or could not print again, is a ValueError, and nothing is done."""
+        """A table that nft would parse differently, or not print back, raises ValueError, and nothing is changed."""
         counting = Rule([Counter()])
         chains = [
             Chain("a", [Rule([Unknown("{}")])]),

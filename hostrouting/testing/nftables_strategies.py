@@ -1,13 +1,13 @@
-"""Hypothesis strategies for nftables: the tables that we would make. Importing this loads hypothesis.
+"""Hypothesis strategies for nftables: the tables that we can load. Importing this module imports hypothesis.
 
 names()        names of tables and chains
 devices()      names of devices
-networks()     IPv6 networks, some of them next to one another or in one another
+networks()     IPv6 networks, some of them adjacent or nested
 matches()      any match
-statements()   any statement that may stand before the last
+statements()   any statement that is allowed before the last one
 rules()        any rule
-chains(name)   a chain of this name
-tables()       a table, of any name unless one is given
+chains(name)   a chain with this name
+tables()       a table, with any name unless one is given
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ def names() -> SearchStrategy[str]:
 
 @cache
 def devices() -> SearchStrategy[str]:
-    """Names of devices; some look like something else."""
+    """Names of devices; some look like numbers, addresses or keywords."""
     free = st.text(f"{LETTERS}{DIGITS}_.-", min_size=1, max_size=15).filter(lambda name: name not in {".", ".."})
     return free | st.sampled_from(["eth0", "0", "-", "1.2.3.4", "drop", "0x10"])
 
 
 @cache
 def networks() -> SearchStrategy[IPv6Network]:
-    """IPv6 networks; many lie side by side, or in one another."""
+    """IPv6 networks; many are adjacent or nested."""
     number = st.integers(0, 2**128 - 1)
     near = st.integers(0, 8).map(lambda last: int(IPv6Address("fe80::")) + last)
     length = st.integers(0, 128) | st.sampled_from([10, 64, 128])
@@ -69,7 +69,7 @@ def matches() -> SearchStrategy[Match]:
 
 @cache
 def statements() -> SearchStrategy[Statement]:
-    """Any statement that others may follow."""
+    """Any statement that may be followed by others."""
     address = st.integers(0, 2**128 - 1).map(IPv6Address)
     return st.one_of(
         matches(),
@@ -80,7 +80,7 @@ def statements() -> SearchStrategy[Statement]:
 
 @st.composite
 def rules(draw: st.DrawFn) -> Rule:
-    """Any rule: statements, and half of the time a verdict behind them."""
+    """Any rule: statements, and in half of the rules a verdict after them."""
     verdict = [Verdict("return")] * draw(st.booleans())
     ahead = draw(st.lists(statements(), min_size=1 - len(verdict), max_size=3))
     return Rule([*ahead, *verdict], draw(_comments()))
@@ -88,7 +88,7 @@ def rules(draw: st.DrawFn) -> Rule:
 
 @st.composite
 def chains(draw: st.DrawFn, name: str) -> Chain:
-    """A chain of this name; a base chain or not."""
+    """A chain with this name; a base chain or not."""
     found = draw(st.lists(rules(), max_size=4))
     if draw(st.integers(0, 3)) == 0:
         return Chain(name, found)
@@ -103,7 +103,7 @@ def chains(draw: st.DrawFn, name: str) -> Chain:
 
 @st.composite
 def tables(draw: st.DrawFn, *, name: str | None = None) -> Table:
-    """Any table that we would make."""
+    """Any table that we can load."""
     inside = draw(st.lists(names(), max_size=3, unique=True))
     return Table(draw(names()) if name is None else name, [draw(chains(it)) for it in inside])
 

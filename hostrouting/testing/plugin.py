@@ -1,6 +1,6 @@
-"""pytest fixtures: a fresh kernel for every test, one fixture for each ready host.
+"""pytest fixtures: a new fake kernel for every test, and one fixture for each ready-made host.
 
-Switched on by name, in a conftest.py::
+Enable them in a conftest.py::
 
     pytest_plugins = ["hostrouting.testing.plugin"]
 """
@@ -12,7 +12,7 @@ import pytest
 from hostrouting.backends.memory import MemoryBackend
 from hostrouting.testing import topologies
 
-# A failed promise shows what was found instead; import the contract after this plugin was switched on.
+# With this, failed assertions of the contract suite show their values; import it after this plugin was enabled.
 if "hostrouting.testing.contract" not in sys.modules:
     pytest.register_assert_rewrite("hostrouting.testing.contract")
 
@@ -21,7 +21,7 @@ __all__ = ["cni_node", "ecmp_node", "h200", "memory_kernel", "plain_vm", "vpn_no
 
 @pytest.fixture
 def memory_kernel() -> MemoryBackend:
-    """A kernel as a new network namespace has it: lo, which is down, and the default rules."""
+    """A kernel like that of a new network namespace: lo, which is down, and the default rules."""
     return MemoryBackend()
 
 
@@ -39,7 +39,7 @@ def h200() -> MemoryBackend:
 
 @pytest.fixture
 def vpn_node() -> MemoryBackend:
-    """A plain VM that sends everything by wg0."""
+    """A plain VM that sends all packets by wg0."""
     return topologies.vpn_node()
 
 
@@ -51,5 +51,5 @@ def ecmp_node() -> MemoryBackend:
 
 @pytest.fixture
 def cni_node() -> MemoryBackend:
-    """A plain VM with pods on a bridge, and other nodes' pods behind its uplink."""
+    """A plain VM with pods on a bridge, and routes to other nodes' pods by its uplink."""
     return topologies.cni_node()

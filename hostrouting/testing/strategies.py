@@ -1,11 +1,11 @@
-"""Hypothesis strategies for hosts, made so that things collide. Importing this loads hypothesis.
+"""Hypothesis strategies for hosts whose routes and rules often overlap. Importing this module imports hypothesis.
 
-Everything lies in one small block, so that random prefixes nest, halve and repeat each other, and a scan of every
-single address is cheap: `blocks().flatmap(snapshots)`. Strategies for configurations are in `config_strategies`.
+All prefixes are in one small block. So random prefixes often nest, halve and repeat each other, and a scan of every
+address is cheap: `blocks().flatmap(snapshots)`. Strategies for configurations are in `config_strategies`.
 
-    blocks()            the block in which everything lies
-    prefixes(block)     blocks in it
-    legs(family)        ways out, in any state
+    blocks()            the block that contains all prefixes
+    prefixes(block)     prefixes in the block
+    legs(family)        next hops, in any state
     routes(block)       routes of every type, in several tables
     rules(block)        rules of every action, with any selector
     links()             devices
@@ -49,26 +49,26 @@ OWN: list[RouteType] = ["local", "broadcast", "anycast"]
 
 
 def blocks(family: int = 4, bits: int = 4) -> st.SearchStrategy[Prefix]:
-    """The block in which everything lies: sixteen addresses, unless other `bits` are given."""
+    """The block that contains all prefixes: sixteen addresses, unless other `bits` are given."""
     base = as_ip("172.16.0.0" if family == 4 else "fd00:16::")
     return st.just(Prefix(family, int(base), width_of(family) - bits))
 
 
 def prefixes(within: Prefix, *, wider: bool = False) -> st.SearchStrategy[Prefix]:
-    """Prefixes in the block, or, when `wider`, now and then one around it."""
+    """Prefixes in the block; if `wider`, also some that contain the block."""
     inside = st.builds(
         lambda number, length: Prefix.around(within.family, number, length),
         st.integers(within.first, within.last),
         st.integers(within.length, width_of(within.family)),
     )
-    # Default routes are many, for among them Linux chooses in a way of its own.
+    # Many are default routes, because Linux has special rules for choosing among default routes.
     lengths = st.just(0) | st.integers(0, within.length)
     around = lengths.map(lambda length: Prefix.around(within.family, within.first, length))
     return inside | around if wider else inside
 
 
 def legs(family: int) -> st.SearchStrategy[NextHop]:
-    """One way out, in any state."""
+    """A next hop, in any state."""
     gateway = as_ip("10.0.0.1" if family == 4 else "fe80::1")
     seldom = st.sampled_from([False] * 9 + [True])
     return st.builds(
@@ -80,7 +80,7 @@ def legs(family: int) -> st.SearchStrategy[NextHop]:
     )
 
 
-# Hypothesis examines every new strategy, which takes longer than to draw from it: so each is made once.
+# Hypothesis validates each new strategy, which takes longer than a draw from it. So each is created once.
 _YES = st.just(value=True)
 _BOOLEANS = st.booleans()
 _ONE_IN_SIX = st.integers(0, 5)
@@ -113,7 +113,7 @@ def _prefixes(within: Prefix, *, wider: bool) -> st.SearchStrategy[Prefix]:
 
 @cache
 def _selected(selector: Selector, within: Prefix) -> st.SearchStrategy[tuple[Any, ...]]:
-    # An entry without examples is for any block.
+    # A selector without examples takes a prefix.
     return st.sampled_from(selector.examples) if selector.examples else st.tuples(prefixes(within))
 
 
@@ -134,7 +134,7 @@ def _routes(within: Prefix, most: int) -> st.SearchStrategy[list[Route]]:
 
 @st.composite
 def routes(draw: st.DrawFn, within: Prefix) -> Route:
-    """Any route that has to do with the block: of every type, in several tables."""
+    """Any route to a prefix in the block or around it: of every type, in several tables."""
     family = within.family
     table = draw(_TABLES)
     kind = draw(_LOCAL_TYPES if table == TABLE_LOCAL else _TYPES)
@@ -153,7 +153,7 @@ def routes(draw: st.DrawFn, within: Prefix) -> Route:
 
 @st.composite
 def rules(draw: st.DrawFn, within: Prefix) -> Rule:
-    """Any rule: of every action, with any selector, most of them with few."""
+    """Any rule: with every action and any selectors; most have few selectors."""
 
     def seldom(strategy: st.SearchStrategy[Any], otherwise: Any) -> Any:
         return draw(strategy) if draw(_ONE_IN_SIX) == 0 else otherwise
@@ -180,7 +180,7 @@ def rules(draw: st.DrawFn, within: Prefix) -> Rule:
 
 @st.composite
 def links(draw: st.DrawFn) -> tuple[Link, ...]:
-    """The devices that the routes speak of, now and then in another group or wary of lost carriers."""
+    """The devices of the routes; some in another group, some with `ignore_routes_with_linkdown`."""
     return tuple(
         Link(
             name=name,
@@ -194,7 +194,7 @@ def links(draw: st.DrawFn) -> tuple[Link, ...]:
 
 @st.composite
 def snapshots(draw: st.DrawFn, within: Prefix, *, max_rules: int = 4, max_routes: int = 12) -> Snapshot:
-    """Any host. Its rules are in the kernel's order; half of the hosts have the default ones only."""
+    """Any host. Its rules are in the kernel's order; half of the hosts have only the default rules."""
     extra = draw(_rules(within, max_rules)) if draw(_BOOLEANS) else []
     standing = [rule for rule in default_rules(within.family) if not extra or draw(_ONE_IN_TEN)]
     address = Address(

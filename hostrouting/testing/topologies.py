@@ -1,6 +1,6 @@
-"""Ready hosts, each a memory kernel in the state in which such a host is found.
+"""Ready-made hosts, each a fake kernel with the routes that such a host has after boot.
 
-Here: what the network of each kind of host looks like. Not here: what is tested on it.
+Here: the network of each kind of host. Not here: tests.
 """
 
 from hostrouting.backends.base import Change
@@ -14,7 +14,7 @@ _STATIC = 4
 
 
 def plain_vm() -> MemoryBackend:
-    """One Ethernet device, 10.0.0.4/24, with a default route by 10.0.0.1, as DHCP leaves it."""
+    """One Ethernet device, 10.0.0.4/24, with a default route via 10.0.0.1, as DHCP configures it."""
     kernel = MemoryBackend(promote_secondaries=True)
     kernel.set_up("lo")
     kernel.add_link(Link(name="eth0", index=2))
@@ -24,7 +24,7 @@ def plain_vm() -> MemoryBackend:
 
 
 def h200() -> MemoryBackend:
-    """The host that this library was made for: a plain VM whose ib0 … ib7 are all connected to 172.16.0.0/16."""
+    """The host that this library was written for: a plain VM whose ib0 … ib7 are all connected to 172.16.0.0/16."""
     kernel = plain_vm()
     for number in range(8):
         kernel.add_link(Link(name=f"ib{number}", index=0, type=ARPHRD_INFINIBAND))
@@ -33,9 +33,10 @@ def h200() -> MemoryBackend:
 
 
 def vpn_node() -> MemoryBackend:
-    """A plain VM that sends everything by wg0, as wg-quick does it.
+    """A plain VM that sends all packets by wg0, as wg-quick configures it.
 
-    Packets without its mark are looked up in a table of its own; in main only routes longer than the default count.
+    One rule looks up table main, but ignores its default route. The next rule looks up WireGuard's own table, for
+    packets without WireGuard's mark.
     """
     kernel = plain_vm()
     kernel.add_link(Link(name="wg0", index=0, kind="wireguard", type=65534))
@@ -61,7 +62,7 @@ def ecmp_node() -> MemoryBackend:
 
 
 def cni_node() -> MemoryBackend:
-    """A plain VM on which a CNI runs: its pod bridge cni0 has 10.244.0.0/24, other nodes' pods are behind eth0."""
+    """A plain VM with a CNI: the pod bridge cni0 has 10.244.0.0/24, and eth0 has routes to other nodes' pods."""
     kernel = plain_vm()
     kernel.add_link(Link(name="cni0", index=0, kind="bridge"))
     kernel.add_address("cni0", "10.244.0.1/24")

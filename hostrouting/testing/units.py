@@ -1,7 +1,7 @@
-"""What systemd would show of a unit: the fake manager's reading of unit files and drop-ins.
+"""The properties of a unit as systemd would show them, parsed from unit files and drop-ins for the fake manager.
 
-Here: the few properties that are asked for. Lists are emptied by an empty value, as systemd does; the rest of its
-language is not known here.
+Here: the few properties that hostrouting reads. An empty value resets a list, as in systemd. The rest of systemd's
+syntax is not implemented.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ UNIT_FOLDERS = tuple(
         "/usr/lib/systemd/system",
     )
 )
-"""Where systemd looks for units; what is in one comes before what has the same name in those that follow."""
+"""The folders of systemd's units, in order of precedence: a file overrides files with its name in later folders."""
 
 _COMMANDS = ("ExecStartPre", "ExecStart", "ExecCondition")
 _LISTS = {
@@ -40,11 +40,11 @@ _LISTS = {
 _SINGLE = {"Type": "simple", "RemainAfterExit": "no", "PrivateNetwork": "no"} | dict.fromkeys(
     ("NetworkNamespacePath", "RootDirectory", "RootImage"), ""
 )
-"""Properties of one value, each with what it is where nothing says it."""
+"""Properties with a single value, and their defaults."""
 
 
 def shown(unit: str, read: Mapping[str, str]) -> dict[str, str]:
-    """The properties of a unit, by the texts that were read, each under its path. A link reads as where it leads."""
+    """The properties of a unit, from the texts by path. The text of a link is its target."""
     fragment, in_order = _files_of(unit, read)
     is_masked = fragment != "" and _is_nothing(read[fragment])
     values: dict[str, list[str]] = {}
@@ -69,7 +69,7 @@ def shown(unit: str, read: Mapping[str, str]) -> dict[str, str]:
 
 
 def texts_of(unit: str, read: Mapping[str, str]) -> dict[str, str]:
-    """The texts that say what a unit is: its own, and those of its drop-ins."""
+    """The texts that define a unit, by path: its file and its drop-ins."""
     fragment, drop_ins = _files_of(unit, read)
     return {path: read[path] for path in (fragment, *drop_ins) if path}
 
@@ -94,7 +94,7 @@ def _is_nothing(text: str) -> bool:
 
 
 def _names(unit: str) -> Iterator[str]:
-    """The names by which a unit has drop-ins: its own, its template's, and what these begin with, up to a dash."""
+    """The names whose drop-ins apply to a unit: its own, its template's, and their prefixes that end with a dash."""
     name, _, kind = unit.rpartition(".")
     yield unit
     if "@" in name:

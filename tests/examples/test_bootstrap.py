@@ -1,4 +1,4 @@
-"""examples/bootstrap.py: the bootstrap agent in small."""
+"""examples/bootstrap.py: a small bootstrap agent."""
 
 import os
 from pathlib import Path
@@ -11,7 +11,7 @@ pytestmark = pytest.mark.processes
 
 
 def test_it_starts_the_machine() -> None:
-    """With the repair configured the check passes, and the machine is started after it."""
+    """With the repair in the configuration, the check passes, and then the machine is started."""
     done = example("bootstrap.py")
     assert done.returncode == 0, done.stderr
     assert "verdict=ok" in done.stdout
@@ -19,7 +19,7 @@ def test_it_starts_the_machine() -> None:
 
 
 def test_broken() -> None:
-    """Without the repair the bootstrap fails loudly, with the repair in its report, and starts no machine."""
+    """Without the repair, the bootstrap fails, its report contains the repair, and the machine is not started."""
     done = example("bootstrap.py", "--broken")
     assert done.returncode == 1
     assert "OVERLAP: expected CIDR 172.16.0.0/16" in done.stdout
@@ -29,7 +29,7 @@ def test_broken() -> None:
 
 
 def test_plan() -> None:
-    """The dry run has routes and files, and does nothing."""
+    """The dry run lists routes and files, and changes nothing."""
     done = example("bootstrap.py", "--plan")
     assert "+ 172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting    # add: it does not exist" in done.stdout
     assert "write /etc/systemd/system/static-routes.service" in done.stdout
@@ -38,7 +38,7 @@ def test_plan() -> None:
 
 
 def test_one_step_alone() -> None:
-    """A step can be run alone, and a word that names none is told with those that there are."""
+    """A step can be run alone; an unknown name is refused, and the message lists the existing steps."""
     done = example("bootstrap.py", "configure-static-routes")
     assert done.returncode == 0
     assert "left out by only" in done.stdout
@@ -48,7 +48,7 @@ def test_one_step_alone() -> None:
 
 
 def test_on_a_host(tmp_path: Path) -> None:
-    """With --host the configuration of a file is used; a fault in it is told before anything is touched."""
+    """With --host the configuration of a file is used; a fault in it is reported before anything is changed."""
     config = tmp_path / "agent.json"
     config.write_text('{"hostRouting": {"staticRoutes": {"routes": [{"destination": "10.0.0.1/8"}]}}}')
     before = os.listdir("/etc/systemd/system")

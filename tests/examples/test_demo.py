@@ -1,4 +1,4 @@
-"""`make demo`: the story, on every kind of machine, with nothing left behind."""
+"""`make demo`: it runs on every kind of machine, and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.processes
 
 
 def demo(tmp_path: Path, *before: str, **environment: str) -> list[str]:
-    """The lines of one run, which went well and left neither a file nor a device behind."""
+    """The output lines of one run; asserts that it succeeded and left no file or device behind."""
     tmp_path.chmod(0o777)
     devices = sorted(os.listdir("/sys/class/net"))
     done = subprocess.run(
@@ -36,51 +36,51 @@ def demo(tmp_path: Path, *before: str, **environment: str) -> list[str]:
 
 
 def story(lines: list[str]) -> None:
-    """The failure, the run and the proof are told, in this order."""
+    """The output shows the failure, the run and the proof, in this order."""
     places = [
         lines.index("OVERLAP: 172.16.0.0/16 leaves by ib0, not by eth0"),
         next(at for at, text in enumerate(lines) if text.startswith("bootstrap: ok after ")),
         lines.index("OK: every address of 172.16.0.0/16 leaves by eth0, or stays on this host as it should"),
-        lines.index("Asked for 172.16.5.9, the kernel of the node now says: by eth0."),
+        lines.index("The kernel's own answer for 172.16.5.9 is now: by eth0."),
     ]
     assert places == sorted(places)
-    assert lines[-2].endswith("Nothing is left behind.")
+    assert lines[-2].endswith("InfiniBand's own routes are as they were.")
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace takes root")
+@pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace requires root")
 def test_as_root(tmp_path: Path) -> None:
-    """With root it is a network namespace of this machine's kernel."""
+    """With root, the node is a network namespace of this machine."""
     lines = demo(tmp_path)
-    assert lines[1].startswith("It is in a network namespace of its own")
+    assert lines[1].startswith("It is in a private network namespace")
     story(lines)
 
 
 def test_as_anyone(tmp_path: Path) -> None:
-    """Without root it is a user namespace where the machine allows one, and memory where not; it says which."""
-    # A user without any privilege who can read what root can: root itself, under another number.
+    """Without root, the node is in a user namespace if the machine allows one, otherwise a fake host; the output says which."""
+    # An unprivileged user that can read root's files: root itself, with another user id.
     before = ("unshare", "--user", "--map-user=1000", "--map-group=1000") if os.geteuid() == 0 else ()
     allowed = subprocess.run([*before, "true"], capture_output=True, check=False).returncode == 0
     lines = demo(tmp_path, *(before if allowed else ()))
-    assert lines[1].startswith(("It is in a network namespace of its own", "It is a node in memory, for"))
+    assert lines[1].startswith(("It is in a private network namespace", "This is a fake host: the machine"))
     story(lines)
 
 
 def test_without_ip(tmp_path: Path) -> None:
-    """Without iproute2 it is a node in memory, and that is said."""
+    """Without iproute2, the node is a fake host, and the output says so."""
     lines = demo(tmp_path, PATH=str(tmp_path))
-    assert lines[1].startswith("It is a node in memory, for this machine allows no other (ip: No such file")
+    assert lines[1].startswith("This is a fake host: the machine does not allow a namespace (ip: No such file")
     story(lines)
 
 
 def test_locale_c(tmp_path: Path) -> None:
-    """In the locale C the pages are in ASCII, and nothing breaks."""
+    """In the locale C the output is in ASCII, and the demo succeeds."""
     lines = demo(tmp_path, LC_ALL="C")
     assert any(text.startswith("  now       |####") for text in lines)
     story(lines)
 
 
 def test_pipe_closed(tmp_path: Path) -> None:
-    """Whoever has seen enough of it ends it, without a word, and nothing is left behind."""
+    """If the reader closes the pipe, the demo ends without a message, and leaves nothing behind."""
     environment = {"PATH": PATH, "TMPDIR": str(tmp_path), "LC_ALL": "C.UTF-8"}
     with subprocess.Popen(DEMO, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
         assert running.stdout is not None

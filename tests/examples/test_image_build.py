@@ -10,7 +10,7 @@ pytestmark = pytest.mark.processes
 
 
 def test_it_builds(tmp_path: Path) -> None:
-    """The image has the scripts, the units and the link that enables them; there is nothing left for a second run."""
+    """The image has the scripts, the units and the link that enables them; a second run has nothing to do."""
     done = example("image_build.py", str(tmp_path))
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
@@ -22,13 +22,13 @@ def test_it_builds(tmp_path: Path) -> None:
 
 
 def test_by_itself() -> None:
-    """Without a path it builds in a folder of its own, which it leaves no trace of."""
+    """Without a path it uses a temporary folder, which it deletes."""
     done = example("image_build.py")
     assert done.returncode == 0, done.stderr
     assert "static-routes.service" in done.stdout
 
 
 def test_an_option_that_is_none() -> None:
-    """A word that it does not know is refused, and is no folder."""
+    """An unknown option is refused, and is not taken for a folder."""
     done = example("image_build.py", "--pretend")
     assert (done.returncode, done.stdout) == (2, "")

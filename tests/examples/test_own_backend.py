@@ -1,4 +1,4 @@
-"""examples/own_backend.py: it runs, and what it builds keeps the promises."""
+"""examples/own_backend.py: it runs, and its backend passes the contract suite."""
 
 import subprocess
 import sys
@@ -14,16 +14,16 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "own_backend.py"
 
 
 class TestJournalBackend(BackendContract):
-    """A user's own backend, written in forty lines, keeps every promise."""
+    """A custom backend of forty lines passes the contract suite."""
 
     def make(self) -> AbstractContextManager[JournalBackend]:
-        """The journal around the contract's own host."""
+        """The journal around the contract suite's host."""
         return JournalBackend(contract_host())
 
 
 @pytest.mark.processes
 def test_it_runs() -> None:
-    """The example prints its journal: what was done, and what was refused with the reason."""
+    """The example prints its journal: changes that were made, and changes that were refused with the reason."""
     done = subprocess.run([sys.executable, EXAMPLE], capture_output=True, text=True, check=True, timeout=60)
     first, second = done.stdout.splitlines()
     assert first == "add 172.16.8.0/24 via 10.0.0.1 dev eth0 proto hostrouting: done"

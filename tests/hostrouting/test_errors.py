@@ -84,7 +84,7 @@ MADE = {
     RouteConflict: RouteConflict(["one", "other"]),
     ApplyError: ApplyError("no", "never", after="nothing was changed"),
     RouteOverlapError: RouteOverlapError("it escapes", report=("a", "report")),
-    MetadataError: MetadataError("http://10.0.0.1/", "cannot be asked: Connection refused", can_retry=False),
+    MetadataError: MetadataError("http://10.0.0.1/", "cannot be queried: Connection refused", can_retry=False),
     FileError: FileError("cannot be read", path="/etc/x", errno=13),
     CleanupRefused: CleanupRefused(["one", "other"]),
     CleanupIncomplete: CleanupIncomplete("1 of 2 things were deleted; what is left", ["one"]),

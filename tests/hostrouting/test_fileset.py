@@ -77,7 +77,7 @@ def test_a_unit_of_others_that_is_not_utf_8(tmp_path: Path) -> None:
     unit.parent.mkdir(parents=True)
     unit.write_bytes("[Unit]\nDescription=Ré\n".encode("latin-1"))
     part = ConfigureStaticRoutes(WANTED, host=FakeHost(layout=layout)).part
-    with pytest.raises(FileError, match="is not ours, and stands where a file of ours belongs"):
+    with pytest.raises(FileError, match="was not written by hostrouting, which needs this path"):
         part.files.require_installable(LocalFiles())
     assert part.files.present(LocalFiles()) == ()
     assert [it for it in tmp_path.rglob("*") if it.is_file()] == [unit]
@@ -104,7 +104,7 @@ def test_of_others(files_of: FileSet, path: str) -> None:
     files.texts[path] = OWN
     files.links |= dict(files_of.links)
     for require in (files_of.require_room, files_of.require_installable):
-        with pytest.raises(FileError, match=f"{path} is not ours") as caught:
+        with pytest.raises(FileError, match=f"{path} was not written by hostrouting") as caught:
             require(files)
         assert caught.value.path == path
     assert files_of.foreign(files) == (path,)
@@ -120,7 +120,7 @@ def test_masked(files_of: FileSet, path: str) -> None:
     files_of.require_room(files)
     remedy = f"systemctl unmask {path.rpartition('/')[2]}" if path.endswith(".service") else "remove it"
     for attempt in (files_of.require_installable, files_of.install):
-        with pytest.raises(FileError, match=f"{path} is empty: somebody masked what belongs there; {remedy}"):
+        with pytest.raises(FileError, match=f"{path} is masked: empty, or a link to /dev/null; {remedy}"):
             attempt(files)
     assert path not in files_of.present(files)
     assert files.texts[path] == ""

@@ -175,7 +175,7 @@ class TestSteps:
         place.put([step("60 wants a")], {"a": body})
         done = place.run()
         assert done.returncode == 0
-        assert "<4>host-routing-gate: a.sh failed; the machine starts all the same" in done.stderr
+        assert "<4>host-routing-gate: a.sh failed; the machine starts anyway" in done.stderr
 
     def test_a_wanted_script_that_hangs(self, place: Place) -> None:
         """A wanted script that does not end lets the machine start, too, after its patience."""
@@ -246,7 +246,7 @@ class TestList:
             place.steps.write_text(whole[:length])
             done = place.run()
             assert done.returncode == 1, whole[:length]
-            assert f"{place.steps} is cut short; write it again with: hostrouting apply" in done.stderr
+            assert f"{place.steps} is incomplete; write it again with: hostrouting apply" in done.stderr
         assert place.log == []
 
     def test_missing(self, place: Place) -> None:
@@ -506,7 +506,7 @@ class TestAsk:
         done, calls, naps = ask(place, Answers((1,), failed("signal")))
         assert (done.returncode, calls.count(START)) == (1, 8)
         assert sum(map(float, naps)) < 6
-        assert f"{UNIT} does not run to its end; see journalctl -u {UNIT}" in done.stderr
+        assert f"{UNIT} does not finish; see journalctl -u {UNIT}" in done.stderr
 
     def test_removed_meanwhile(self, place: Place) -> None:
         """Where the drop-in is gone when the start has failed, hostrouting was removed, and the machine starts."""

@@ -344,7 +344,7 @@ class TestAgainstARealServer:
                 send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{"),
                 "closed the connection, or does not speak HTTP (IncompleteRead)",
             ),
-            (send(b""), "cannot be asked: Remote end closed connection without response"),
+            (send(b""), "cannot be queried: Remote end closed connection without response"),
             (send(b"SSH-2.0-OpenSSH\r\n"), "closed the connection, or does not speak HTTP (BadStatusLine)"),
         ],
         ids=["short", "empty", "chunks", "nothing", "ssh"],
@@ -382,9 +382,9 @@ class TestAgainstARealServer:
     @pytest.mark.parametrize(
         ("url", "said"),
         [
-            ("http://169.254.169.254:1/", "cannot be asked: Connection refused"),
-            ("http://[fd00::254]:1/", "cannot be asked: Connection refused"),
-            ("http://198.51.100.1/", "cannot be asked: Network is unreachable"),
+            ("http://169.254.169.254:1/", "cannot be queried: Connection refused"),
+            ("http://[fd00::254]:1/", "cannot be queried: Connection refused"),
+            ("http://198.51.100.1/", "cannot be queried: Network is unreachable"),
             ("http://192.0.2.9/", "gave no complete answer within 0.1 s"),
         ],
         ids=["nobody listens", "IPv6", "no route", "lost"],

@@ -142,21 +142,21 @@ def test_a_command_before_ours(path: str) -> None:
     lay(host, path, "[Service]\nExecStartPre=/bin/true\n")
     manager(host).reload()
     whose = KUBE1 if KUBE1 in path else "every machine"
-    lost = "if that changes while it runs, systemd leaves out the gate"
-    remedy = f"move it to a drop-in whose name sorts after 00-host-routing.conf; look in {path}"
-    told = f"{whose} runs another ExecStartPre= before it asks the gate: {lost}; {remedy}"
+    lost = "if that is changed while it runs, systemd skips the gate"
+    remedy = f"move it to a drop-in whose name sorts after 00-host-routing.conf; see {path}"
+    told = f"{whose} runs another ExecStartPre= before the gate: {lost}; {remedy}"
     assert find_gate_state(host) == GateState(is_up=True, openings=(told,))
 
 
 @pytest.mark.parametrize(
     ("value", "told"),
     [
-        ("133 2", "although the gate refuses"),
-        ("127", "although the gate refuses"),
-        ("203", "although the gate refuses"),
-        ("TERM", "when a signal ends its question to the gate"),
-        ("143 KILL", "when a signal ends its question to the gate"),
-        ("USR1", "when a signal ends its question to the gate"),
+        ("133 2", "even if the gate refuses"),
+        ("127", "even if the gate refuses"),
+        ("203", "even if the gate refuses"),
+        ("TERM", "even if a signal ends its wait for the gate"),
+        ("143 KILL", "even if a signal ends its wait for the gate"),
+        ("USR1", "even if a signal ends its wait for the gate"),
     ],
 )
 def test_a_status_that_a_machine_takes_for_a_success(value: str, told: str) -> None:
@@ -164,21 +164,18 @@ def test_a_status_that_a_machine_takes_for_a_success(value: str, told: str) -> N
     host = installed()
     lay(host, MACHINE_DROP_IN, f"[Service]\nSuccessExitStatus={value}\n")
     manager(host).reload()
-    sentence = f"every machine has SuccessExitStatus={value}, so that it starts {told}; look in {MACHINE_DROP_IN}"
+    sentence = f"every machine has SuccessExitStatus={value}, so it starts {told}; see {MACHINE_DROP_IN}"
     assert find_gate_state(host) == GateState(is_up=True, openings=(sentence,))
 
 
 BROKEN_OPEN = {
     "the drop-in is missing": (
         _remove(LAYOUT.gate_drop_in_path),
-        (
-            f"{LAYOUT.gate_drop_in_path} is missing, so that machines start without asking; "
-            "write it again with: hostrouting apply"
-        ),
+        (f"{LAYOUT.gate_drop_in_path} is missing, so machines start unchecked; write it again with: hostrouting apply"),
     ),
     "the drop-in is masked": (
         _lay(LAYOUT.gate_drop_in_path, ""),
-        f"{LAYOUT.gate_drop_in_path} is empty or a link to /dev/null, so that machines start without asking; remove it",
+        f"{LAYOUT.gate_drop_in_path} is empty or a link to /dev/null, so machines start unchecked; remove it",
     ),
     "the check says WARN": (
         _edit(LAYOUT.check_script_path, "STRICT", "WARN"),
@@ -216,7 +213,7 @@ def test_what_systemd_has_not_read(path: str) -> None:
         assert told.startswith(f"systemd has not loaded the current {LAYOUT.gate_unit}, and no machine starts")
     else:
         told = find_gate_state(host).openings[0]
-        assert told.startswith("every machine starts without asking the gate: systemd has not loaded the drop-in")
+        assert told.startswith("every machine starts unchecked: systemd has not loaded the drop-in")
     assert told.endswith("run: systemctl daemon-reload")
     manager(host).reload()
     assert find_gate_state(host) == GateState(is_up=True)
@@ -258,7 +255,7 @@ BARS = {
     "the list is cut short": (
         _edit(LAYOUT.gate_steps_path, "end\n", ""),
         (
-            f"{LAYOUT.gate_steps_path} cannot be used (the list of steps is cut short), "
+            f"{LAYOUT.gate_steps_path} cannot be used (the list of steps is incomplete), "
             f"and no machine starts without it; {AGAIN}"
         ),
     ),
@@ -353,7 +350,7 @@ def test_a_unit_that_systemd_does_not_start(properties: dict[str, str], told: st
     """A setting with which systemd does not start the gate's unit is named, with where to look."""
     host = installed()
     manager(host).properties[LAYOUT.gate_unit] = properties
-    bars = (f"{told.format(unit=LAYOUT.gate_unit)}look in {LAYOUT.gate_unit_path}",) if told else ()
+    bars = (f"{told.format(unit=LAYOUT.gate_unit)}see {LAYOUT.gate_unit_path}",) if told else ()
     assert find_gate_state(host) == GateState(is_up=True, bars=bars)
 
 

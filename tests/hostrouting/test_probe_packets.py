@@ -1,4 +1,4 @@
-"""The rewrite of probes, judged by packets: a balancer, a node and a pod, as `tests.support.balancer` draws them."""
+"""The probe rewrite, tested with packets: a balancer, a node and a pod, as described in `tests.support.balancer`."""
 
 from __future__ import annotations
 
@@ -77,20 +77,20 @@ needs_tcpdump = pytest.mark.skipif(not shutil.which("tcpdump"), reason="there is
 
 @pytest.fixture
 def lab() -> Iterator[Lab]:
-    """Three hosts of the test's own, without the rewrite."""
+    """Three private hosts for a test, without the rewrite."""
     with laboratory() as made:
         yield made
 
 
 def put_rules(lab: Lab, text: str = RULES) -> None:
-    """The rules and the route are in force, as the task makes them, but quickly."""
+    """Load the rules and the route that the task loads, but faster."""
     nft(lab.node, text)
     lab.node.batch([f"route add {GLOBAL}/128 dev eth0 proto 213"])
 
 
 @attrs.frozen
 class Way:
-    """Hosts with the rewrite; the address that is probed, and whom the pod then sees."""
+    """Hosts with the rewrite, the address that is probed, and the source address that the pod sees."""
 
     lab: Lab
     destination: str
@@ -116,7 +116,7 @@ WAYS = {
 
 @pytest.fixture(scope="module", params=WAYS)
 def way(request: pytest.FixtureRequest) -> Iterator[Way]:
-    """Each way from the balancer to the pod; no test changes it."""
+    """Each path from the balancer to the pod; the tests do not change it."""
     destination, seen, translation = WAYS[request.param]
     with laboratory() as made:
         Rewriting(made.node).apply()
@@ -126,14 +126,14 @@ def way(request: pytest.FixtureRequest) -> Iterator[Way]:
 
 @attrs.frozen
 class Exchange:
-    """What the pod and the balancer saw of a protocol; what was fragmented is whole again."""
+    """The packets of one protocol that the pod and the balancer received, with fragments reassembled."""
 
     by_pod: tuple[Packet, ...]
     by_balancer: tuple[Packet, ...]
 
 
 def exchange(way: Way, protocol: int, work: Callable[[], object]) -> Exchange:
-    """What they saw while this was done; all of it has right checksums and the addresses it should have."""
+    """The packets that they received during the block; asserts that checksums and addresses are correct."""
     with capture(way.lab.pod) as pod, capture(way.lab.balancer) as balancer:
         work()
         seen = Exchange(*(data_of(protocol, reassembled(wire.packets())) for wire in (pod, balancer)))
@@ -144,13 +144,13 @@ def exchange(way: Way, protocol: int, work: Callable[[], object]) -> Exchange:
 
 
 def data_of(protocol: int, packets: Iterable[Packet]) -> tuple[Packet, ...]:
-    """Those of a protocol; of ICMPv6 only what belongs to a ping."""
+    """The packets of one protocol; of ICMPv6 only those of a ping."""
     echo = {ECHO_REQUEST, ECHO_REPLY}
     return tuple(it for it in packets if it.protocol == protocol and (protocol != ICMPV6 or it.icmp[0] in echo))
 
 
 def probe(lab: Lab) -> None:
-    """A datagram gets to the pod, and its answer to the balancer; TimeoutError where one of them does not."""
+    """Send a datagram to the pod and the reply to the balancer. Raises TimeoutError if one of them does not arrive."""
     with datagrams(lab) as (client, server):
         client.sendto(b"anybody?", (POD, PORT))
         server.sendto(*server.recvfrom(100))
@@ -158,7 +158,7 @@ def probe(lab: Lab) -> None:
 
 
 def is_lost(lab: Lab) -> bool:
-    """Whether such a datagram, or its answer, does not arrive."""
+    """Whether such a datagram, or the reply, is lost."""
     with datagrams(lab) as (client, server):
         client.sendto(b"anybody?", (POD, PORT))
         lab.settled()
@@ -175,7 +175,7 @@ def is_lost(lab: Lab) -> bool:
 
 @contextmanager
 def datagrams(lab: Lab) -> Iterator[tuple[socket.socket, socket.socket]]:
-    """A socket of the balancer's probing address, and one of the pod's."""
+    """A socket with the balancer's probing address, and one with the pod's."""
     with (
         open_socket(lab.balancer, socket.SOCK_DGRAM, PROBE) as client,
         open_socket(lab.pod, socket.SOCK_DGRAM, POD, port=PORT) as server,
@@ -184,7 +184,7 @@ def datagrams(lab: Lab) -> Iterator[tuple[socket.socket, socket.socket]]:
 
 
 def test_without_the_rewrite_the_node_refuses_a_probe(lab: Lab) -> None:
-    """It says that the packet is beyond the scope of its source address, and counts it; the pod sees nothing."""
+    """Without the rewrite, the node replies "beyond scope of source address", and counts it; the pod receives nothing."""
     with (
         capture(lab.balancer) as balancer,
         capture(lab.pod) as pod,
@@ -198,7 +198,7 @@ def test_without_the_rewrite_the_node_refuses_a_probe(lab: Lab) -> None:
 
 
 def test_with_the_rewrite_the_same_probe_is_answered(lab: Lab) -> None:
-    """And the node has no error to count."""
+    """The probe arrives, and the node counts no error."""
     assert is_lost(lab)
     before = lab.refused()
     Rewriting(lab.node).apply()
@@ -208,7 +208,7 @@ def test_with_the_rewrite_the_same_probe_is_answered(lab: Lab) -> None:
 
 @contextmanager
 def tcpdump(host: Namespace, count: int) -> Iterator[subprocess.Popen[str]]:
-    """It looks at a host's eth0 from now on, until so many datagrams have passed."""
+    """Run tcpdump on a host's eth0 until this many datagrams have passed."""
     words = ["tcpdump", "-i", "eth0", "-nn", "-vv", "--immediate-mode", "-c", str(count), f"udp port {PORT}"]
     with subprocess.Popen(
         [*host.enter, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
@@ -223,7 +223,7 @@ def tcpdump(host: Namespace, count: int) -> Iterator[subprocess.Popen[str]]:
 
 @needs_tcpdump
 def test_what_tcpdump_says(lab: Lab) -> None:
-    """It reads the same addresses in a probe and its answer, and finds every checksum right."""
+    """The program tcpdump prints the same addresses for a probe and its reply, and finds every checksum correct."""
     put_rules(lab)
     with tcpdump(lab.pod, 2) as pod, tcpdump(lab.balancer, 2) as balancer:
         probe(lab)
@@ -234,13 +234,13 @@ def test_what_tcpdump_says(lab: Lab) -> None:
 
 
 def test_a_ping(way: Way) -> None:
-    """The pod sees an address that may be forwarded, the balancer its own; both checksums are right."""
+    """The pod sees an address that may be forwarded, the balancer sees its own; both checksums are correct."""
     seen = exchange(way, ICMPV6, lambda: ping(way.lab.balancer, PROBE, way.destination))
     assert (len(seen.by_pod), len(seen.by_balancer)) == (1, 1)
 
 
 def test_a_connection(way: Way) -> None:
-    """A megabyte each way arrives as it was sent."""
+    """A megabyte in each direction arrives as it was sent."""
     data = os.urandom(1 << 20)
 
     def stream() -> None:
@@ -266,7 +266,7 @@ def test_a_connection(way: Way) -> None:
 
 
 def test_a_datagram_that_takes_fragments(way: Way) -> None:
-    """3,000 bytes and their echo arrive whole, in fragments on both links."""
+    """3,000 bytes and their echo arrive complete, in fragments on both devices."""
     data = os.urandom(3_000)
     with datagrams(way.lab) as (client, server), capture(way.lab.pod) as wire:
 
@@ -285,7 +285,7 @@ def test_a_datagram_that_takes_fragments(way: Way) -> None:
 
 
 def test_a_closed_port(way: Way) -> None:
-    """The pod's refusal of a connection comes back at once."""
+    """If the pod refuses a connection, the balancer is notified at once."""
 
     def knock() -> None:
         with open_socket(way.lab.balancer, socket.SOCK_STREAM, PROBE) as client, pytest.raises(ConnectionRefusedError):
@@ -296,20 +296,20 @@ def test_a_closed_port(way: Way) -> None:
 
 
 def default_routes(lab: Lab) -> set[str]:
-    """Through which routers the node's default routes lead."""
+    """The gateways of the node's default routes."""
     return {str(leg.gateway) for it in lab.node.routes(6) if it.prefix.length == 0 for leg in it.legs}
 
 
 def learns_the_router(lab: Lab) -> bool:
-    """Whether an advertisement by the probe's address, of 20 s, gives the node a default route."""
+    """Whether a router advertisement from the probe's address, valid for 20 s, gives the node a default route."""
     send_icmp(lab.balancer, PROBE, "ff02::1", router_advertisement(lifetime=20))
     lab.settled()
     return default_routes(lab) == {OWN, PROBE}
 
 
 def answers_a_neighbour(lab: Lab) -> bool:
-    """Whether a unicast solicitation is answered, and the node takes nobody on the link for the global address."""
-    ping(lab.balancer, OWN_GLOBAL, NODE)  # so that the balancer need not ask by itself where the node is
+    """Whether a unicast solicitation is answered, and the node has no neighbour entry for the global address."""
+    ping(lab.balancer, OWN_GLOBAL, NODE)  # so that the balancer does not have to resolve the node's address itself
     with capture(lab.balancer) as wire:
         send_icmp(lab.balancer, PROBE, NODE, neighbour_solicitation(NODE, HARDWARE))
         lab.settled()
@@ -318,7 +318,7 @@ def answers_a_neighbour(lab: Lab) -> bool:
 
 
 def answers_on_the_link(lab: Lab) -> bool:
-    """Whether a datagram to the node's link-local address comes from the probe's own, and a ping is answered."""
+    """Whether a datagram to the node's link-local address keeps the probe's source address, and a ping is answered."""
     with (
         open_socket(lab.node, socket.SOCK_DGRAM, NODE_LINK_LOCAL, port=PORT) as server,
         open_socket(lab.balancer, socket.SOCK_DGRAM, PROBE) as client,
@@ -330,7 +330,7 @@ def answers_on_the_link(lab: Lab) -> bool:
 
 
 def leaves_others_on_the_link_alone(lab: Lab) -> bool:
-    """Whether a packet of another link-local address is still refused."""
+    """Whether a packet from another link-local address is still refused."""
     with capture(lab.pod) as wire, open_socket(lab.balancer, socket.SOCK_DGRAM, OWN) as client:
         client.sendto(b"anybody?", (POD, PORT))
         lab.settled()
@@ -338,7 +338,7 @@ def leaves_others_on_the_link_alone(lab: Lab) -> bool:
 
 
 def leaves_other_links_alone(lab: Lab) -> bool:
-    """Whether a packet of a pod that has taken the probe's address is still refused."""
+    """Whether a packet from a pod that uses the probe's address is still refused."""
     lab.pod.batch([f"address add {PROBE}/64 dev eth0 nodad"])
     with capture(lab.balancer) as wire, open_socket(lab.pod, socket.SOCK_DGRAM, PROBE) as client:
         client.sendto(b"anybody?", (OWN_GLOBAL, PORT))
@@ -347,7 +347,7 @@ def leaves_other_links_alone(lab: Lab) -> bool:
 
 
 def rewrites_nothing_that_leaves_elsewhere(lab: Lab) -> bool:
-    """Whether a packet to the global address that leaves by another link keeps that destination."""
+    """Whether a packet to the global address that leaves by another device keeps its destination."""
     lab.node.batch([f"route delete {GLOBAL} dev eth0", f"route add {GLOBAL} via {POD} dev pod0"])
     lab.balancer.batch([f"route add {GLOBAL} via {NODE_LINK_LOCAL} dev eth0"])
     with capture(lab.pod) as wire, open_socket(lab.balancer, socket.SOCK_DGRAM, OWN_GLOBAL) as client:
@@ -356,7 +356,7 @@ def rewrites_nothing_that_leaves_elsewhere(lab: Lab) -> bool:
 
 
 def is_translated(lab: Lab) -> bool:
-    """Whether a ping of the service reaches the pod, and its answer the balancer."""
+    """Whether a ping to the service reaches the pod, and the reply reaches the balancer."""
     nft(lab.node, DNAT)
     with capture(lab.balancer) as wire:
         send_icmp(lab.balancer, PROBE, SERVICE, echo_request(1))
@@ -367,14 +367,14 @@ def is_translated(lab: Lab) -> bool:
 
 
 def has_right_checksums(lab: Lab) -> bool:
-    """Whether the checksum of a datagram is right for the address that the pod sees."""
+    """Whether the checksum of a datagram is correct for the address that the pod sees."""
     with capture(lab.pod) as wire, open_socket(lab.balancer, socket.SOCK_DGRAM, PROBE) as client:
         client.sendto(b"anybody?", (POD, PORT))
         return wire.first(lambda it: it.protocol == UDP).is_checksum_right
 
 
 def without(*comments: str) -> str:
-    """The rules but for those with these comments."""
+    """The rules without those that have these comments."""
     lines = RULES.splitlines(keepends=True)
     left = [line for line in lines if not any(f'hostrouting: {comment}"' in line for comment in comments)]
     assert len(left) == len(lines) - len(comments)
@@ -398,7 +398,7 @@ def without(*comments: str) -> str:
     ],
 )
 def test_each_part_of_the_rules_has_its_reason(holds: Callable[[Lab], bool], crippled: str) -> None:
-    """With the rules as they are it holds; without that part of them, or with another in its place, it does not."""
+    """The property holds with the rules as they are; it does not if that part of them is missing or different."""
     for text, expected in ((RULES, True), (crippled, False)):
         with laboratory() as made:
             put_rules(made, text)
@@ -406,7 +406,7 @@ def test_each_part_of_the_rules_has_its_reason(holds: Callable[[Lab], bool], cri
 
 
 def test_a_listener_query(lab: Lab) -> None:
-    """An MLDv2 query by the probe's address is answered by a report."""
+    """An MLDv2 query from the probe's address is answered with a report."""
     put_rules(lab)
     with capture(lab.balancer) as wire:
         send_icmp(lab.balancer, PROBE, "ff02::1", listener_query(), hops=1, options=ROUTER_ALERT)
@@ -414,7 +414,7 @@ def test_a_listener_query(lab: Lab) -> None:
 
 
 def test_a_probe_of_the_node_itself(lab: Lab) -> None:
-    """What listens on the node is reached too, and the balancer sees replies to its own address."""
+    """A probe also reaches a socket on the node, and the balancer receives the replies at its own address."""
     put_rules(lab)
     with (
         open_socket(lab.node, socket.SOCK_STREAM, NODE, port=PORT) as listener,
@@ -431,7 +431,7 @@ def test_a_probe_of_the_node_itself(lab: Lab) -> None:
 
 
 def test_a_node_without_a_default_route(lab: Lab) -> None:
-    """The probe arrives, but its answer finds no way and the task says so; with ensureRoute all is well."""
+    """The probe arrives, but the reply has no route, and the task reports it; with ensureRoute the reply arrives."""
     lab.node.batch([f"route delete default via {OWN}"])
     rewriting = Rewriting(lab.node, ensure_route=False)
     (hindrance,) = told(rewriting.apply()).hindrances
@@ -447,7 +447,7 @@ def test_a_node_without_a_default_route(lab: Lab) -> None:
 
 
 def test_a_node_that_does_not_forward(lab: Lab) -> None:
-    """Its probes get no further, and the task names the setting."""
+    """Without forwarding, probes do not reach the pod, and the task names the setting."""
     rewriting = Rewriting(lab.node)
     rewriting.apply()
     lab.node.sysctl("ipv6/conf/all/forwarding", 0)
@@ -460,7 +460,7 @@ def test_a_node_that_does_not_forward(lab: Lab) -> None:
 
 
 def test_a_node_that_heeds_no_router(lab: Lab) -> None:
-    """Where accept_ra is 1 a node that forwards learns no default route, and the task names the setting."""
+    """If accept_ra is 1, a node that forwards ignores advertised default routes, and the task names the setting."""
     rewriting = Rewriting(lab.node)
     rewriting.apply()
     lab.node.sysctl("ipv6/conf/eth0/accept_ra", 1)
@@ -473,7 +473,7 @@ def test_a_node_that_heeds_no_router(lab: Lab) -> None:
 
 
 def test_an_uplink_in_a_bridge(lab: Lab) -> None:
-    """What came in by the uplink comes in by the bridge then: the task says so, and with the bridge named it works."""
+    """Packets of a bridge port arrive on the bridge: the task reports it, and works if the bridge is configured."""
     rewriting = Rewriting(lab.node)
     rewriting.apply()
     lab.node.batch(
@@ -495,12 +495,12 @@ def test_an_uplink_in_a_bridge(lab: Lab) -> None:
     probe(lab)
 
 
-# A packet of UDP is dropped (2), any other goes on (-1).
+# A UDP packet is dropped (2), any other continues (-1).
 DROP_UDP = "4,48 0 0 20,21 0 1 17,6 0 0 2,6 0 0 4294967295"
 
 
 def test_a_program_before_the_rules(lab: Lab) -> None:
-    """A BPF program may keep probes from rules that are in force: nothing is counted, and the task names the program."""
+    """A BPF program can drop probes before the rules: nothing is counted, and the task names the program."""
     rewriting = Rewriting(lab.node)
     assert told(rewriting.apply()).notes == ()
     program = ("ingress", "bpf", "direct-action", "bytecode", DROP_UDP)
@@ -515,7 +515,7 @@ def test_a_program_before_the_rules(lab: Lab) -> None:
 
 
 def told(result: ProbeResult) -> Standing:
-    """How it stands after a run."""
+    """The state after a run of the task."""
     assert result.standing is not None
     return result.standing
 
@@ -527,7 +527,7 @@ def listed(lab: Lab) -> list[dict[str, Any]]:
 
 
 def test_a_second_run_changes_nothing(lab: Lab) -> None:
-    """Every rule keeps its handle and goes on counting."""
+    """A second run changes nothing: every rule keeps its handle and its counter."""
     rewriting = Rewriting(lab.node)
     rewriting.apply()
     probe(lab)
@@ -538,7 +538,7 @@ def test_a_second_run_changes_nothing(lab: Lab) -> None:
 
 
 def test_removed_twice(lab: Lab) -> None:
-    """The first time table and route go, the second time nothing is left to do; probes are refused again."""
+    """The first removal deletes the table and the route, the second has nothing to do; probes are refused again."""
     rewriting, before = Rewriting(lab.node), lab.node.routes(6)
     rewriting.apply()
     assert set(lab.node.routes(6)) > set(before)
@@ -561,7 +561,7 @@ table ip6 azureSLBProbe {
 
 
 def test_the_tables_of_others(lab: Lab) -> None:
-    """They are the same byte for byte after everything that the task does, and one for the same purpose is named."""
+    """Other tables are the same byte for byte after all operations, and a table for the same purpose is reported."""
     tables = ("inet filter", "ip6 azureSLBProbe")
 
     def theirs() -> list[str]:
@@ -580,23 +580,23 @@ def test_the_tables_of_others(lab: Lab) -> None:
 
 
 def rule_deleted(lab: Lab) -> str:
-    """The rule that rewrites is taken out."""
+    """Delete the rule that rewrites."""
     handle = next(it["handle"] for it in listed(lab) if "may be forwarded" in it["comment"])
     return f"delete rule ip6 {TABLE} prerouting handle {handle}"
 
 
-def rule_inserted(lab: Lab) -> str:  # noqa: ARG001  they are called alike
-    """One comes first after which no other is reached."""
+def rule_inserted(lab: Lab) -> str:  # noqa: ARG001  all have the same parameters
+    """Add a first rule that ends the chain."""
     return f"insert rule ip6 {TABLE} prerouting accept"
 
 
 def dormant(lab: Lab) -> str:  # noqa: ARG001  as above
-    """The table is switched off."""
+    """Make the table dormant."""
     return f"add table ip6 {TABLE} {{ flags dormant; }}"
 
 
 def flushed(lab: Lab) -> str:  # noqa: ARG001  as above
-    """All tables are gone."""
+    """Delete all tables."""
     return "flush ruleset"
 
 
@@ -610,7 +610,7 @@ def flushed(lab: Lab) -> str:  # noqa: ARG001  as above
     ],
 )
 def test_tampering(lab: Lab, tampering: Callable[[Lab], str], fault: str) -> None:
-    """Probes are refused, the task sees why, and its next run repairs it."""
+    """Probes are refused, the task reports the difference, and its next run repairs it."""
     rewriting = Rewriting(lab.node)
     rewriting.apply()
     probe(lab)
@@ -624,7 +624,7 @@ def test_tampering(lab: Lab, tampering: Callable[[Lab], str], fault: str) -> Non
 
 
 def test_the_boot_script(lab: Lab, tmp_path: Path) -> None:
-    """After a boot, when nothing of it is in the kernel, it makes what the task has made; the task finds it right."""
+    """After a boot, the script loads the same table and route as the task, and the task finds no difference."""
     rewriting = Rewriting(lab.node)
     rewriting.apply()
     nft(lab.node, "flush ruleset")
@@ -636,16 +636,16 @@ def test_the_boot_script(lab: Lab, tmp_path: Path) -> None:
 
 
 class Flood:
-    """Probes without end: how many were sent, and how many have arrived."""
+    """A continuous stream of probes, with the numbers of those sent and received."""
 
     def __init__(self, lab: Lab, client: socket.socket, server: socket.socket) -> None:
-        """From the client to the server, from the next call on."""
+        """Send from the client to the server, starting with the next call."""
         self._lab, self._client, self._server = lab, client, server
         self.sent = self.received = 0
         server.setblocking(False)
 
     def during(self, work: Callable[[], object]) -> None:
-        """Send from just before this is begun until it is done."""
+        """Send from just before this call starts until it has finished."""
         self._burst()
         with ThreadPoolExecutor(1) as pool:
             done = pool.submit(work)
@@ -657,7 +657,7 @@ class Flood:
                 self.received += 1
 
     def _burst(self) -> None:
-        """So few at a time that no queue between the hosts overflows."""
+        """The number of probes on the way is limited, so that no queue between the hosts overflows."""
         for _ in range(50):
             self._client.send(b"probe")
         self.sent += 50
@@ -666,7 +666,7 @@ class Flood:
 
 @pytest.fixture
 def flood(lab: Lab) -> Iterator[Flood]:
-    """One on a node with the rewrite."""
+    """A flood through a node with the rewrite."""
     put_rules(lab)
     ping(lab.balancer, PROBE, POD)
     with datagrams(lab) as (client, server):
@@ -676,7 +676,7 @@ def flood(lab: Lab) -> Iterator[Flood]:
 
 
 def test_a_reload_loses_nothing(lab: Lab, flood: Flood) -> None:
-    """The table is replaced 50 times, with another priority each time, and every probe of a flood arrives."""
+    """The table is replaced 50 times, each time with another priority, and every probe of a flood arrives."""
     program = NftProgram(words=lab.node.enter)
     tables = [wanted_table(settings(priority=it)) for it in (-250, -300)]
     for number in range(50):
@@ -685,7 +685,7 @@ def test_a_reload_loses_nothing(lab: Lab, flood: Flood) -> None:
 
 
 def test_a_reload_in_two_steps_loses_probes(lab: Lab, flood: Flood) -> None:
-    """Where the table is removed and then made, probes of the same flood are refused in between."""
+    """If the table is removed and then loaded again, probes of the same flood are refused in between."""
     program, table = NftProgram(words=lab.node.enter), wanted_table(settings())
     flood.during(partial(program.remove, table.name))
     flood.during(partial(program.replace, table))

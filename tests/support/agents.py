@@ -1,10 +1,10 @@
-"""Agents: programs that run tasks on a booted system, of whatever distribution, and can be killed at any moment.
+"""Agents: programs that run tasks on a booted system, of any distribution, and can be killed at any moment.
 
-An agent has entered all of the system's namespaces: from there on files, kernel, systemctl and lock are the system's,
-by the same edges as in production (`Host.local`). The one that the template has forked (template.py) forks an agent
-per task.
+An agent enters all namespaces of the system. Then the files, the kernel, systemctl and the lock are the system's, through
+the same edges as in production (`Host.local`). The template (template.py) forks one process that enters the system, and
+that process forks an agent for each task.
 
-Here: what asks for agents (`agents`), and the program that enters. Not here: which task is run when (the tests).
+Here: requests for agents (`agents`), and the program that enters the system. Not here: which task runs when (the tests).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ __all__ = ["Agent", "Agents", "Outcome", "agents"]
 
 @attrs.frozen
 class Outcome:
-    """How an agent ended: the exit status, negative for a signal, and everything that it said."""
+    """How an agent ended: the exit status, negative for a signal, and all its output."""
 
     returncode: int
     stdout: str
@@ -47,11 +47,11 @@ class Agent:
     """A task that is being run."""
 
     def __init__(self, crew: Agents, pid: int) -> None:
-        """Take what has been forked; the crew knows its outcome."""
+        """Represent the forked process `pid`; the crew receives its outcome."""
         self._crew, self._pid = crew, pid
 
     def kill(self) -> None:
-        """End it at once, as the kernel does when memory runs out; fine when it has ended already."""
+        """Kill it, as the kernel does when memory runs out; no effect if it has ended already."""
         self._crew.ask(("kill", self._pid))
 
     def has_ended(self) -> bool:
@@ -64,10 +64,10 @@ class Agent:
 
 
 class Agents:
-    """What has entered a system, and forks an agent for every task."""
+    """The connection to the process that has entered a system and forks an agent for each task."""
 
     def __init__(self, connection: Connection) -> None:
-        """Speak with it through this."""
+        """Use this connection to the process."""
         self._connection = connection
         self._ended: dict[int, Outcome] = {}
 
@@ -76,14 +76,14 @@ class Agents:
         return Agent(self, self.ask(("run", task, config.to_json(), wait)))
 
     def ask(self, request: tuple[object, ...]) -> int:
-        """Have something done; the process that it was done to."""
+        """Send a request; return the id of the process that it was about."""
         self._connection.send(request)
         while not (pid := self._heard(60)):
             pass
         return pid
 
     def has_ended(self, pid: int) -> bool:
-        """Whether an agent has."""
+        """Whether this agent has ended."""
         while self._connection.poll():
             self._heard(0)
         return pid in self._ended
@@ -96,7 +96,7 @@ class Agents:
         return self._ended.pop(pid)
 
     def _heard(self, seconds: float) -> int:
-        """Hear one message; the process of an answer, and 0 for the news that an agent has ended."""
+        """Receive one message: return the process id of an answer, or 0 if the message says that an agent has ended."""
         if not self._connection.poll(seconds):
             raise TimeoutError("the agents have not answered in time")
         kind, pid, *rest = self._connection.recv()
@@ -126,7 +126,7 @@ def _agents(descriptor: int) -> None:
 
 
 def _serve(connection: Connection) -> None:
-    """Fork an agent for every task, and tell how each ended, until nobody is left to ask."""
+    """Fork an agent for each task, and report how each ended, until the other side closes the connection."""
     running: dict[int, tuple[int, int]] = {}
     while True:
         ready = select.select([connection.fileno(), *running], [], [])[0]
@@ -165,7 +165,7 @@ def _become_agent(output: int, name: str, settings: str, wait: float) -> None:
         report = phases.run(task)
         sys.stdout.write(f"{report}\n")
         code = report.exit_code
-    except BaseException:  # noqa: BLE001  nothing is above it but the one that forks
+    except BaseException:  # noqa: BLE001  the caller is the forking process, which must not see it
         traceback.print_exc()
     finally:
         with suppress(OSError):

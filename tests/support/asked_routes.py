@@ -1,4 +1,4 @@
-"""Routes that somebody might ask for, and numbers for devices that no message is sent to."""
+"""Strategies for routes that a user may request, and index numbers for devices that do not exist."""
 
 import attrs
 from hypothesis import strategies as st
@@ -15,13 +15,13 @@ NAMES = {300 + place: dev for place, dev in enumerate(DEVICES)}
 
 
 def number_of(dev: str) -> int:
-    """A number for the device."""
+    """The index of the device."""
     return 300 + DEVICES.index(dev)
 
 
 @st.composite
 def ways(draw: st.DrawFn, family: int, *, other: bool) -> NextHop:
-    """One way out; now and then through the other family."""
+    """One next hop; sometimes with a gateway of the other family."""
     version = draw(st.sampled_from([family] * 4 + [6])) if other else family
     gateway = draw(st.sampled_from((None, *map(as_ip, GATEWAYS[version]))))
     weight, onlink = draw(st.integers(1, 256)), draw(st.booleans()) and gateway is not None
@@ -30,7 +30,7 @@ def ways(draw: st.DrawFn, family: int, *, other: bool) -> NextHop:
 
 @st.composite
 def wanted(draw: st.DrawFn, block: Prefix, *, other: bool = True) -> Route:
-    """A route that somebody might ask for: anything that a message can say, but for next hop objects."""
+    """A route that a user may request: everything that a message can express, except nexthop objects."""
     family = block.family
     legs = tuple(draw(st.lists(ways(family, other=other), min_size=1, max_size=draw(st.sampled_from([1, 1, 3])))))
     seldom = draw(st.integers(0, 4)) == 0

@@ -1,4 +1,4 @@
-"""The programs that the boot scripts take from a host: an awk, of which there are several, and an `ip` of any age.
+"""The programs of the host that the boot scripts use: one of several awks, and an `ip` of any version.
 
 Other versions of `ip` are in the trees of other distributions, if HOSTROUTING_SYSTEMS names some (systemd.py).
 """
@@ -15,7 +15,7 @@ __all__ = ["AWKS", "TREES", "each_awk", "only_awk", "put_before"]
 
 NAMES = ("mawk", "gawk", "original-awk", "busybox")
 AWKS = tuple(name for name in NAMES if shutil.which(name))
-"""Those that are installed here."""
+"""The awks that are installed here."""
 
 TREES = trees()
 """The trees whose `ip` can be used."""
@@ -27,13 +27,13 @@ each_awk = pytest.mark.parametrize(
         for name in NAMES
     ],
 )
-"""Runs a test with each of them."""
+"""Runs a test with each awk."""
 
 
 def only_awk(script: str, name: str, directory: Path, *, tree: Path = THIS_HOST) -> str:
-    """A boot script that finds no other awk than the program of this name, and the `ip` of this tree.
+    """A boot script that finds only the awk with this name, and the `ip` of this tree.
 
-    What that takes is in a new folder of the directory.
+    The programs are in a new folder of the directory.
     """
     program = shutil.which(name)
     assert program is not None
@@ -41,10 +41,10 @@ def only_awk(script: str, name: str, directory: Path, *, tree: Path = THIS_HOST)
     place.mkdir(exist_ok=True)
     (place / "awk").unlink(missing_ok=True)
     (place / "awk").symlink_to(program)
-    # Which the scripts take before any other. One program of many is what it is called.
+    # The scripts prefer mawk. busybox decides by its name which program it is, so it is called as `awk`.
     (place / "mawk").write_text(f'#!/bin/sh\nexec {place}/awk "$@"\n')
     (place / "mawk").chmod(0o755)
-    if tree != THIS_HOST:
+    if tree != Path("/"):
         (place / "ip").write_text(f'#!/bin/sh\nexec chroot {tree} ip "$@"\n')
         (place / "ip").chmod(0o755)
     changed = script.replace(" PATH=/", f" PATH={place}:/", 1)
@@ -53,7 +53,7 @@ def only_awk(script: str, name: str, directory: Path, *, tree: Path = THIS_HOST)
 
 
 def put_before(script: str, tools: Mapping[str, str], directory: Path) -> str:
-    """A boot script that finds these programs first; what each does in bash, as a body, with the usual ones at hand."""
+    """A boot script that finds these programs first. Each value is a body in bash, which can call the usual programs."""
     place = directory / "tools"
     place.mkdir(exist_ok=True)
     if "awk" in tools:

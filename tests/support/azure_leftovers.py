@@ -1,7 +1,6 @@
-"""A host in memory as azure-vnet leaves it: bridge mode, with a pod that is alive and pods that are not.
+"""A fake host as azure-vnet leaves it: bridge mode, with a live pod and dead pods.
 
-eth0 is a port of azure0, and so is azv1, behind which a pod is alive. Another CNI manages 10.240.0.0/16 and fd00:1::/64
-now.
+eth0 and azv1 are ports of azure0; the live pod is behind azv1. Another CNI now manages 10.240.0.0/16 and fd00:1::/64.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ __all__ = [
 MANAGED = ("10.240.0.0/16", "fd00:1::/64")
 DEAD, LIVE = "02:00:00:00:00:05", "02:00:00:00:00:aa"
 BOOT = {"/proc/sys/kernel/hostname": "node-7\n", "/proc/sys/kernel/random/boot_id": "0f5b-1\n"}
-"""What the kernel says of a host that has a name."""
+"""The files in which the kernel reports the name and the boot id of a host."""
 R1 = "PREROUTING -p ARP --arp-op Request --arp-ip-dst {} -j arpreply --arpreply-mac {}"
 R2 = "PREROUTING -p IPv4 -i eth0 --ip-dst {} -j dnat --to-dst {} --dnat-target ACCEPT"
 R3 = "PREROUTING -p IPv6 -i eth0 --ip6-dst {} -j dnat --to-dst {} --dnat-target ACCEPT"
@@ -43,7 +42,7 @@ OWN = (
     "PREROUTING -p ARP -i eth0 --arp-op Reply -j dnat --to-dst ff:ff:ff:ff:ff:ff --dnat-target ACCEPT",
     "POSTROUTING -s Unicast -o eth0 -j snat --to-src 00:0d:3a:00:00:01 --snat-arp --snat-target ACCEPT",
 )
-"""Rules for the whole node, which azure-vnet makes as well."""
+"""Rules for the node itself, which azure-vnet also adds."""
 
 LINKS = (
     EthernetLink(name="lo", index=1, mac="00:00:00:00:00:00"),
@@ -55,12 +54,12 @@ LINKS = (
 
 
 def azure_settings(**changed: Any) -> AzureVnetCleanupConfig:
-    """What the operator wrote."""
+    """The settings of the clean-up."""
     return AzureVnetCleanupConfig(**{"managed": MANAGED, "dry_run": False, **changed})
 
 
 def azure_config(**changed: Any) -> HostRoutingConfig:
-    """The same as a whole configuration."""
+    """A complete configuration with these settings."""
     return HostRoutingConfig(azure_vnet_cleanup=azure_settings(**changed))
 
 
@@ -71,12 +70,12 @@ def pod_rules(number: int, mac: str) -> tuple[str, ...]:
 
 
 def stale_rules() -> tuple[str, ...]:
-    """The rules for the two pods that are gone; those of the first are there twice."""
+    """The rules for the two dead pods; those of the first are duplicated."""
     return (*pod_rules(5, DEAD), *pod_rules(5, DEAD), *pod_rules(6, "02:00:00:00:00:06"))
 
 
 def azure_kernel() -> MemoryBackend:
-    """The routes: one by azure0 to a pod that is gone, and one by azv2, which is not a veth any more."""
+    """The routes: one by azure0 to a dead pod, one by azv2, which is no longer a veth, and one to the live pod."""
     kernel = plain_vm()
     for name, kind in (("azure0", "bridge"), ("azv1", "veth"), ("azv2", "dummy")):
         kernel.add_link(Link(name=name, index=0, kind=kind))
@@ -87,12 +86,12 @@ def azure_kernel() -> MemoryBackend:
 
 
 def named(name: str, boot: str = "0f5b-1") -> FakeFiles:
-    """The files of a host of this name."""
+    """The files of a host with this name."""
     return FakeFiles(dict(zip(BOOT, (f"{name}\n", f"{boot}\n"), strict=True)))
 
 
 def azure_host(**changed: Any) -> FakeHost:
-    """All of it."""
+    """The whole host."""
     neighbours = [
         Neighbour("10.240.0.5", DEAD, "azure0"),
         Neighbour("10.240.0.9", LIVE, "azure0"),

@@ -1,17 +1,19 @@
-"""A node as azure-vnet leaves it to another CNI, made by hand in private network namespaces, with real packets.
+"""A node that azure-vnet has left to another CNI, built in private network namespaces, with real packets.
 
     fabric eth0 ───── eth0 node azure0 ─── azv… ───── eth0 pod of azure-vnet
     10.1.0.1               10.1.0.4    └── lxc… ───── eth0 pod of the other CNI
     fd00::1                fd00::4
 
-In bridge mode eth0 is a port of azure0, which has the node's addresses and eth0's MAC address. The fabric is that of a
-cloud: it does not ask who has a pod's address, but sends every frame for it to the node's MAC address, and ebtables
-on the node rewrites that to the pod's. The other CNI's pods are in no bridge: the node has a route to each. In
-transparent mode there is no bridge, and azure-vnet's pods have routes too.
+In bridge mode eth0 is a port of azure0, which has the node's addresses and eth0's MAC address. The fabric works like a
+cloud's: it does not resolve a pod's address, but sends every frame for it to the node's MAC address. ebtables on the node
+rewrites that to the pod's MAC address. The other CNI's pods are not in a bridge: the node has a route to each. In
+transparent mode there is no bridge, and azure-vnet's pods have routes as well.
 
-Whether a packet arrives is found out without waiting: what is sent after it, and is answered, has been handled later.
+The tests need not wait to see that a packet does not arrive: they send another one after it, and once that is answered,
+the first has been handled.
 
-Here: the hosts, what azure-vnet makes for a pod, and packets. Not here: the rules as text (`azure_rules`), and the clean-up.
+Here: the hosts, the entries that azure-vnet adds for a pod, and packets. Not here: the text of rules (`azure_rules`), and
+the clean-up.
 """
 
 from __future__ import annotations
@@ -61,7 +63,7 @@ def mac_of(number: int) -> str:
 
 @attrs.frozen
 class State:
-    """All that a clean-up may change, as the programs of the host print it."""
+    """Everything that a clean-up may change, as the host's programs print it."""
 
     rules: tuple[str, ...]
     neighbours: tuple[str, ...]
@@ -69,7 +71,7 @@ class State:
 
 
 class AzureNode:
-    """The hosts, and what can be done with them."""
+    """The hosts, and operations on them."""
 
     def __init__(self, stack: ExitStack, *, bridged: bool) -> None:
         """Connect the node to the fabric."""
@@ -83,8 +85,8 @@ class AzureNode:
         for path, value in (("ipv6/conf/default/accept_dad", 0), ("ipv6/conf/all/accept_dad", 0)):
             self.node.sysctl(path, value)
             self.fabric.sysctl(path, value)
-        # A veth that is a port of the bridge would be a pod's; so eth0 is not one itself, but has all frames of one.
-        # Where both ends of a veth have one index, Linux may take a second to see that the other end is up.
+        # A veth that is a port of the bridge counts as a pod's, so eth0 is a macvlan that receives all frames of a veth.
+        # If both ends of a veth have the same index, Linux may take a second to notice that the other end is up.
         self.fabric.batch(
             [
                 f"link add eth0 index 900 address {_FABRIC_MAC} type veth peer name wire netns {self.node.path}",
@@ -109,20 +111,20 @@ class AzureNode:
         if bridged:
             self.append(*NODE_RULES, *pod_rules(_NODE[0], NODE_MAC)[:1])
 
-    # what azure-vnet and the other CNI make
+    # what azure-vnet and the other CNI add
 
     def append(self, *rules: str) -> None:
-        """Add rules, as azure-vnet does: without a look at what is there."""
+        """Add rules without reading the existing ones, as azure-vnet does."""
         done = self.node.run("ebtables-nft-restore", "--noflush", text=batch("-A", rules))
         assert done.returncode == 0, done.stderr
 
     def leave(self, mac: str, *ips: str, times: int = 1) -> None:
-        """What azure-vnet makes in bridge mode for a pod with these addresses, beside its veth."""
+        """Add what azure-vnet adds in bridge mode for a pod with these addresses, except the veth."""
         self.append(*(rule for ip in ips for rule in pod_rules(ip, mac) * times))
         self.node.batch(f"neigh add {ip} lladdr {mac} dev azure0 nud permanent" for ip in ips if ":" not in ip)
 
     def bridge_pod(self, name: str, mac: str, *ips: str) -> Namespace:
-        """A pod of azure-vnet in bridge mode, with all that belongs to it."""
+        """Create a pod of azure-vnet in bridge mode, with its veth, rules and neighbours."""
         pod = self._pod(name, f"azv{name}", mac)
         self.node.batch([f"link set azv{name} master azure0 up"])
         pod.batch([*_up("eth0", *ips), *(f"neigh add {ip} lladdr {NODE_MAC} dev eth0 nud permanent" for ip in _FABRIC)])
@@ -131,7 +133,7 @@ class AzureNode:
         return pod
 
     def routed_pod(self, name: str, mac: str, *ips: str, dev: str = "lxc") -> Namespace:
-        """A pod with a route to each address and without a bridge, as the other CNI makes it; azure-vnet's dev is azv."""
+        """Create a pod with a route to each address and without a bridge, as the other CNI does; azure-vnet's dev is azv."""
         pod, dev = self._pod(name, f"{dev}{name}", mac), f"{dev}{name}"
         self.node.batch([f"link set {dev} address {mac_of(0xFFFF)} up", *(f"route add {ip} dev {dev}" for ip in ips)])
         self.node.batch(f"neigh replace {ip} lladdr {mac} dev {dev} nud permanent" for ip in ips)
@@ -141,7 +143,7 @@ class AzureNode:
         return pod
 
     def end_pod(self, name: str) -> None:
-        """The pod's namespace is gone, and its veth with it."""
+        """Delete the pod's veth, as when its namespace ends."""
         pod = self.pods.pop(name)
         pod.batch(["link del eth0"])
 
@@ -152,7 +154,7 @@ class AzureNode:
         return pod
 
     def _reachable(self, *ips: str) -> None:
-        """The fabric sends what is for these addresses to the node."""
+        """Make the fabric send packets for these addresses to the node."""
         self.fabric.batch(f"neigh replace {ip} lladdr {NODE_MAC} dev eth0 nud permanent" for ip in ips)
 
     def _namespace(self) -> Namespace:
@@ -161,7 +163,7 @@ class AzureNode:
     # packets
 
     def listener(self, host: Namespace, ip: str) -> socket.socket:
-        """What receives the datagrams for this address of the host, of whatever it is sent at once."""
+        """A socket that receives the datagrams for this address of the host, with room for many at once."""
         with host.inside():
             made = socket.socket(socket.AF_INET6 if ":" in ip else socket.AF_INET, socket.SOCK_DGRAM)
         self._stack.enter_context(made)
@@ -171,7 +173,7 @@ class AzureNode:
         return made
 
     def sender(self, ip: str) -> socket.socket:
-        """What sends datagrams from the fabric to this address."""
+        """A socket that sends datagrams from the fabric to this address."""
         with self.fabric.inside():
             made = socket.socket(socket.AF_INET6 if ":" in ip else socket.AF_INET, socket.SOCK_DGRAM)
         self._stack.enter_context(made)
@@ -179,7 +181,7 @@ class AzureNode:
         return made
 
     def arrives(self, name: str, ip: str) -> bool:
-        """Whether a datagram from the fabric comes to the pod at this address."""
+        """Whether a datagram from the fabric to this address arrives at the pod."""
         with self.listener(self.pods[name], ip) as receiver, self.sender(ip) as sender:
             sender.send(b"x")
             self.settle()
@@ -190,7 +192,7 @@ class AzureNode:
                 return False
 
     def settle(self) -> None:
-        """Return once the node has handled whatever the fabric has sent."""
+        """Return once the node has handled everything that the fabric has sent."""
         for _ in range(2):
             with self.listener(self.node, _NODE[0]) as receiver, self.sender(_NODE[0]) as sender:
                 sender.send(b"settled")
@@ -198,7 +200,7 @@ class AzureNode:
 
     @contextmanager
     def stream(self, name: str, ip: str, *, rate: int = 1000) -> Iterator[dict[str, int]]:
-        """From now until the block ends, so many datagrams a second to the pod; then how many were sent and arrived."""
+        """Send `rate` datagrams per second to the pod until the block ends, then count those sent and arrived."""
         counted = {"sent": 0, "arrived": 0}
         receiver, sender, over = self.listener(self.pods[name], ip), self.sender(ip), threading.Event()
 
@@ -231,7 +233,7 @@ class AzureNode:
 
     @property
     def host(self) -> Host:
-        """The node with its own kernel and ebtables, and files in memory, as what runs in it meets it."""
+        """The node as a Host: the kernel and ebtables of the calling thread's namespace, with files in memory."""
         return Host(
             backend=NetlinkBackend,
             files=self.files,
@@ -241,7 +243,7 @@ class AzureNode:
         )
 
     def task(self, *, approved: CleanupPlan | None = None, **settings: Any) -> CleanStaleAzureVnet:
-        """The task with these settings beside the usual ones."""
+        """The task, with these settings added to the usual ones."""
         given = {"managed": MANAGED, "dry_run": False, "ebtables": "nft", **settings}
         config = HostRoutingConfig(azure_vnet_cleanup=AzureVnetCleanupConfig(**given))
         return CleanStaleAzureVnet(config, host=self.host, approved=approved)
@@ -259,7 +261,7 @@ class AzureNode:
         return result
 
     def undo(self, path: str) -> UndoResult:
-        """Bring back what was deleted."""
+        """Restore what was deleted."""
         with self.node.inside():
             result = phases.execute(UndoAzureVnetCleanup(path, host=self.host, ebtables=EbtablesChoice.NFT))
         assert isinstance(result, UndoResult)
@@ -270,13 +272,13 @@ class AzureNode:
         return nat_rules(self.ebtables.save())
 
     def state(self) -> State:
-        """What the programs of the host say now."""
+        """What the host's programs print now."""
         neighbours = self.node.ip("neigh", "show", "nud", "permanent").stdout.splitlines()
         routes = [self.node.ip(f"-{family}", "route", "show", "table", "all").stdout for family in (4, 6)]
         return State(self.rules(), tuple(sorted(neighbours)), tuple("".join(routes).splitlines()))
 
     def dump(self) -> tuple[str, ...]:
-        """The same, to the byte, but for what packets and time change."""
+        """The same to the byte, without counters and times."""
         save = self.node.run("ebtables-nft-save").stdout
         lines = "".join(line for line in save.splitlines(keepends=True) if not line.startswith("#"))
         shown = [

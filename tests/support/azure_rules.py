@@ -9,7 +9,7 @@ __all__ = ["LOOK_ALIKES", "NODE_RULES", "R1", "R2", "R3", "pod_rules"]
 
 
 def pod_rules(ip: str, mac: str, uplink: str = "eth0") -> tuple[str, ...]:
-    """What azure-vnet adds for one address of a pod."""
+    """The rules that azure-vnet adds for one address of a pod."""
     if ":" in ip:
         return (f"PREROUTING -p IPv6 -i {uplink} --ip6-dst {ip} -j dnat --to-dst {mac} --dnat-target ACCEPT",)
     return (
@@ -26,7 +26,7 @@ NODE_RULES = (
     "PREROUTING -p ARP -i eth0 --arp-op Reply -j dnat --to-dst ff:ff:ff:ff:ff:ff --dnat-target ACCEPT",
     "POSTROUTING -s Unicast -o eth0 -j snat --to-src 0a:00:00:00:00:01 --snat-arp --snat-target ACCEPT",
 )
-"""What it adds once on a node; its rule for the node's own address is an R1 of that address."""
+"""The rules that it adds once on a node; its rule for the node's own address is an R1 with that address."""
 
 
 def _without(rule: str, words: str, *others: str) -> list[str]:
@@ -60,4 +60,4 @@ LOOK_ALIKES = (
     *_without(R3, "--dnat-target ACCEPT", "--dnat-target DROP"),
     R2.replace("PREROUTING -p IPv4 -i eth0", "OUTPUT -p IPv4"),
 )
-"""Rules for the address of R1, R2 and R3 in the table nat that azure-vnet does not make for a pod."""
+"""Rules in the table nat for the addresses of R1, R2 and R3 that azure-vnet does not add for a pod."""

@@ -6,13 +6,13 @@
     2001:db8:1::b                   2001:db8:2::1
 
 The balancer probes from its first address. The node forwards; its default route is the balancer's second address, and
-the pod's is the node. No device leaves checksums to hardware: a checksum in a capture is the one that a wire would
-carry, and a packet whose checksum is wrong is dropped by its receiver.
+the pod's is the node. Checksums are not left to hardware: a capture shows the checksum that a wire would carry, and the
+receiver drops a packet with a wrong checksum.
 
-That a packet does not arrive is found out without waiting: `settled` sends a ping behind it, and when that is answered,
-everything before it has been handled.
+The tests need not wait to see that a packet does not arrive: `settled` sends a ping after it, and when the ping is
+answered, everything before it has been handled.
 
-Here: the three hosts, their sockets, and what comes in at them. Not here: what a packet is made of (`packets`).
+Here: the three hosts, their sockets, and the packets that arrive. Not here: the contents of packets (`packets`).
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ OWN, OWN_GLOBAL, HARDWARE = "fe80::b", "2001:db8:1::b", bytes([2, 0, 0, 0, 0, 11
 NODE_LINK_LOCAL, NODE = "fe80::4", "2001:db8:1::4"
 POD_GATEWAY, POD = "2001:db8:2::1", "2001:db8:2::9"
 SERVICE = "2001:db8:3::1"
-"""No host has it: the balancer sends it to the node, and what becomes of it there is for the node's rules to say."""
+"""No host has this address: the balancer sends its packets to the node, and the node's rules decide what to do."""
 
 _PATIENCE = 60.0
 _SIOCETHTOOL, _ETHTOOL_STXCSUM = 0x8946, 0x17
@@ -77,11 +77,11 @@ class Lab:
     pod: Namespace
 
     def settled(self) -> None:
-        """Return once the node and the pod have handled whatever the balancer has sent."""
+        """Return once the node and the pod have handled everything that the balancer has sent."""
         ping(self.balancer, OWN, NODE_LINK_LOCAL)
 
     def refused(self) -> int:
-        """How many packets the node has refused for one of their addresses."""
+        """How many packets the node has refused because of their source or destination address."""
         return self._counted("Ip6InAddrErrors")
 
     def forwarded(self) -> int:
@@ -95,7 +95,7 @@ class Lab:
 
 @contextmanager
 def laboratory() -> Iterator[Lab]:
-    """The hosts, connected, without any rule of nftables."""
+    """The connected hosts, without nftables rules."""
     with ExitStack() as stack:
         made = Lab(*(stack.enter_context(private_namespace(seconds=300)) for _ in range(3)))
         far = f"type veth peer name eth0 address {HARDWARE.hex(':')} netns {made.balancer.path}"
@@ -118,7 +118,7 @@ def laboratory() -> Iterator[Lab]:
         for host, devices in ((made.balancer, ["eth0"]), (made.node, ["eth0", "pod0"]), (made.pod, ["eth0"])):
             for dev in devices:
                 _compute_checksums(host, dev)
-        # In this order: when forwarding begins, a router that was advertised is forgotten where accept_ra is 1.
+        # In this order: when forwarding is enabled while accept_ra is 1, Linux deletes advertised routers.
         for path, value in (("conf/eth0/accept_ra", 2), ("conf/all/forwarding", 1), ("icmp/ratelimit", 0)):
             made.node.sysctl(f"ipv6/{path}", value)
         yield made
@@ -130,7 +130,7 @@ def _with_addresses(dev: str, *addresses: str) -> list[str]:
 
 
 def _compute_checksums(host: Namespace, dev: str) -> None:
-    """What a device sends has its checksum already (`ethtool -K DEV tx off`)."""
+    """Make the kernel compute the checksums of sent packets (`ethtool -K DEV tx off`)."""
     value = ctypes.create_string_buffer(struct.pack("=II", _ETHTOOL_STXCSUM, 0))
     with host.inside(), socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as any_socket:
         request = struct.pack("16sP16x", dev.encode(), ctypes.addressof(value))
@@ -138,7 +138,7 @@ def _compute_checksums(host: Namespace, dev: str) -> None:
 
 
 def nft(host: Namespace, commands: str) -> None:
-    """Carry out commands of nftables, in one transaction."""
+    """Run nftables commands in one transaction."""
     done = host.run("nft", "-f", "-", text=commands)
     if done.returncode:
         raise RuntimeError(done.stderr)
@@ -152,7 +152,7 @@ def open_socket(
     port: int = 0,
     protocol: int = 0,
 ) -> socket.socket:
-    """A socket of the host that has this address; on a link-local one it speaks by eth0. Nothing on it takes for ever."""
+    """A socket of the host with this address, by eth0 if it is link-local. Its operations have a timeout."""
     with host.inside():
         made = socket.socket(socket.AF_INET6, kind, protocol)
         scope = socket.if_nametoindex("eth0") if address.startswith("fe80:") else 0
@@ -166,7 +166,7 @@ def open_socket(
 
 
 def make_room(receiver: socket.socket) -> None:
-    """It has a queue for all that any test sends, before anybody reads from it."""
+    """Make the receive queue large enough for everything that a test sends."""
     receiver.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, 64 << 20)
 
 
@@ -183,7 +183,7 @@ def send_icmp(
 
 
 def ping(host: Namespace, source: str, destination: str) -> None:
-    """An echo request, and its reply; TimeoutError where there is none."""
+    """Send an echo request and wait for the reply. Raises TimeoutError if there is none."""
     with open_socket(host, socket.SOCK_RAW, source, protocol=socket.IPPROTO_ICMPV6) as raw:
         number = raw.fileno()
         raw.sendto(echo_request(number), (destination, 0, 0, raw.getsockname()[3]))
@@ -195,14 +195,14 @@ def ping(host: Namespace, source: str, destination: str) -> None:
 
 
 class Capture:
-    """The IPv6 packets that come in at a host's eth0."""
+    """The IPv6 packets that arrive on a host's eth0."""
 
     def __init__(self, wire: socket.socket) -> None:
         """Read them from this socket."""
         self._wire = wire
 
     def packets(self) -> tuple[Packet, ...]:
-        """Those that have come since this was last asked."""
+        """The packets since the last call."""
         found = []
         self._wire.setblocking(False)
         while True:
@@ -212,7 +212,7 @@ class Capture:
                 return tuple(found)
 
     def first(self, wanted: Callable[[Packet], bool]) -> Packet:
-        """The first such packet, once it is here; the others are passed over. TimeoutError where none comes."""
+        """Wait for the first packet that is wanted; skip others. Raises TimeoutError if none arrives."""
         end = time.monotonic() + _PATIENCE
         while True:
             self._wire.settimeout(max(0.001, end - time.monotonic()))
@@ -223,7 +223,7 @@ class Capture:
 
 @contextmanager
 def capture(host: Namespace) -> Iterator[Capture]:
-    """From now on until the block ends."""
+    """Capture packets until the block ends."""
     with host.inside():
         wire = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, 0)
     with wire:

@@ -1,7 +1,7 @@
-"""The smallest BPF programs there can be, loaded and attached to a device of a private namespace.
+"""Minimal BPF programs, loaded and attached to a device of a private namespace.
 
-Whatever is called here is called in a thread that is in the namespace: see `inside`. A link holds its program at the
-device until it is closed.
+Call these functions in a thread that is in the namespace: see `inside`. A link keeps its program attached to the device
+until the link is closed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MOST_LENIENT = {SCHED_CLS: 0xFFFFFFFF, XDP_PROGRAM: 2}  # TCX_NEXT, which is TC
 
 
 def load(kind: int, name: str = "") -> int:
-    """A program that lets every packet pass, as a file descriptor."""
+    """Load a program that passes every packet; return its file descriptor."""
     code = struct.pack("=BBhIBBhi", 0xB7, 0, 0, _MOST_LENIENT[kind], 0x95, 0, 0, 0)  # r0 = …; exit
     code_buffer, licence = ctypes.create_string_buffer(code), ctypes.create_string_buffer(b"GPL")
     addresses = ctypes.addressof(code_buffer), ctypes.addressof(licence)
@@ -39,13 +39,13 @@ def load(kind: int, name: str = "") -> int:
 
 
 def link(program: int, index: int, place: int) -> int:
-    """Attach a program to a device, and give the link, as a file descriptor."""
+    """Attach a program to a device; return the file descriptor of the link."""
     flags = _SKB_MODE if place == XDP else 0
     return _bpf(_LINK_CREATE, struct.pack("=IIII48x", program, index, place, flags))[0]
 
 
 def add_filter(index: int, program: int, name: str) -> None:
-    """Add a tc filter of kind bpf at the ingress of a device, which has a clsact qdisc."""
+    """Add a tc filter of kind bpf at the ingress of a device that has a clsact qdisc."""
     options = [(6, struct.pack("=I", program)), (8, struct.pack("=I", 1))]  # FD; FLAGS: direct action
     if name:
         options.append((7, name.encode() + b"\0"))
@@ -60,7 +60,7 @@ def add_filter(index: int, program: int, name: str) -> None:
 
 
 def drop_privileges() -> None:
-    """Take all capabilities from the calling thread, for good."""
+    """Drop all capabilities of the calling thread, permanently."""
     libc = ctypes.CDLL(None, use_errno=True)
     header = ctypes.create_string_buffer(struct.pack("=Ii", 0x20080522, 0))
     if libc.capset(header, ctypes.create_string_buffer(24)):

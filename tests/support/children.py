@@ -1,4 +1,4 @@
-"""A child process for what a test must not do to itself: lose its privileges, or see its system calls refused."""
+"""Child processes for tests that drop privileges or restrict system calls, which a test must not do in its own process."""
 
 import ctypes
 import os
@@ -25,7 +25,7 @@ _ALLOW, _ERROR = 0x7FFF0000, 0x00050000
 
 
 def in_child(work: Callable[[], T], *, seconds: float = 100.0) -> T:
-    """What `work` returns in a forked child; what it raises there, it raises here."""
+    """Run `work` in a forked child. Returns what it returns, and raises what it raises."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -44,8 +44,8 @@ def in_child(work: Callable[[], T], *, seconds: float = 100.0) -> T:
         data = pipe.read()
     os.waitpid(child, 0)
     if not data:
-        raise TimeoutError(f"the child said nothing within {seconds} s")
-    done, value = pickle.loads(data)  # noqa: S301  our own child wrote it
+        raise TimeoutError(f"the child did not answer within {seconds} s")
+    done, value = pickle.loads(data)  # noqa: S301  the data come from our own child
     if not done:
         raise value
     return value  # type: ignore[no-any-return]  # pickle does not know what work returns
@@ -53,7 +53,7 @@ def in_child(work: Callable[[], T], *, seconds: float = 100.0) -> T:
 
 @contextmanager
 def running(*command: str, seconds: int = 60) -> Iterator[tuple[int, IO[str]]]:
-    """A program that runs until the block ends, and for so many seconds at most; its id and what it says."""
+    """A program that runs until the block ends, or for this many seconds at most; yields its id and its output."""
     words = ["timeout", "--foreground", "--kill-after=1", str(seconds), *command]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, start_new_session=True) as child:
         assert child.stdout is not None
@@ -64,12 +64,12 @@ def running(*command: str, seconds: int = 60) -> Iterator[tuple[int, IO[str]]]:
 
 
 def as_nobody(script: str) -> AbstractContextManager[tuple[int, IO[str]]]:
-    """The same of a shell script, as a user without any rights."""
+    """The same for a shell script, as an unprivileged user."""
     return running("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "sh", "-c", script)
 
 
 def enter_namespace(path: str) -> None:
-    """Go into a network namespace, for good."""
+    """Enter a network namespace, permanently."""
     libc = ctypes.CDLL(None, use_errno=True)
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     if libc.setns(descriptor, _CLONE_NEWNET):
@@ -78,25 +78,25 @@ def enter_namespace(path: str) -> None:
 
 
 def refuse_netlink() -> None:
-    """From now on this process is in a sandbox in which there is no netlink."""
+    """Put this process into a sandbox without netlink."""
     socket, _ = _CALLS[os.uname().machine]
     _seccomp([*_when(0, socket), *_when(16, 16), (_RETURN, 0, 0, _ERROR | _EAFNOSUPPORT)])
 
 
 def refuse_strict_checking() -> None:
-    """From now on this process sees a kernel that does not know NETLINK_GET_STRICT_CHK, as before Linux 4.20."""
+    """Make the kernel refuse NETLINK_GET_STRICT_CHK in this process, as before Linux 4.20."""
     _, setsockopt = _CALLS[os.uname().machine]
     tests = [*_when(0, setsockopt), *_when(24, 270), *_when(32, 12)]
     _seccomp([*tests, (_RETURN, 0, 0, _ERROR | _ENOPROTOOPT)])
 
 
 def _when(offset: int, value: int) -> list[tuple[int, int, int, int]]:
-    """Go on if this word of struct seccomp_data has the value."""
+    """Continue if this word of struct seccomp_data has the value."""
     return [(_LOAD, 0, 0, offset), (_EQUAL, 0, -1, value)]
 
 
 def _seccomp(program: list[tuple[int, int, int, int]]) -> None:
-    """Install the filter; -1 as a jump is one to its end, which allows the call."""
+    """Install the filter. A jump of -1 goes to the end of the filter, which allows the call."""
     program = [*program, (_RETURN, 0, 0, _ALLOW)]
     end = len(program) - 1
     packed = b"".join(

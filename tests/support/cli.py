@@ -1,4 +1,4 @@
-"""The command line as a test types it, in this process or in one of its own."""
+"""Runs command lines for tests, in this process or in a new one."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Said", "say"]
 
-# Neither the terminal nor the locale of whoever runs the tests.
+# Independent of the terminal and the locale in which the tests are run.
 PLAIN = {"LC_ALL": "C.UTF-8", "TERM": "dumb", "COLUMNS": "80"}
 
 
 class Said(NamedTuple):
-    """What a command said, and its exit code."""
+    """The output of a command, and its exit code."""
 
     code: int
     out: str
@@ -33,19 +33,19 @@ class Said(NamedTuple):
 
     @property
     def lines(self) -> list[str]:
-        """The answer by lines."""
+        """The lines of standard output."""
         return self.out.splitlines()
 
     @property
     def json(self) -> Any:
-        """The answer as the one JSON document that it is."""
+        """The JSON document on standard output."""
         return json.loads(self.out)
 
 
 def say(
     *words: str, host: Host | None = None, kernel: MemoryBackend | None = None, stdin: bytes = b"", **environment: str
 ) -> Said:
-    """Carry out one command line on a host in memory."""
+    """Run one command line on a fake host."""
     where = host or (FakeHost() if kernel is None else FakeHost(kernel=kernel))
     out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2))
     given = io.TextIOWrapper(io.BytesIO(stdin))

@@ -1,4 +1,4 @@
-"""Values in the words of `ip`, and a namespace furnished with devices: what the tests against a kernel share."""
+"""Converts values to `ip` commands, and creates devices in a namespace, for the tests against a kernel."""
 
 import time
 from collections.abc import Iterable, Iterator
@@ -13,14 +13,14 @@ from tests.support.strategies import DEVICES, routes, rules
 
 __all__ = ["LINKS", "fabric_host", "furnish", "lose_carriers", "query", "route_command", "rule_command", "wishes"]
 
-# One in a group of its own, and one that heeds a lost carrier.
+# One is in another group, and one has ignore_routes_with_linkdown.
 LINKS = tuple(
     Link(name=name, index=0, group=7 * (name == "eth1"), ignore_routes_with_linkdown=name == "ib0") for name in DEVICES
 )
 
 
 def rule_command(rule: Rule) -> str:
-    """The words that add the rule."""
+    """The command that adds the rule."""
     words = [f"rule add pref {rule.priority}", "not" if rule.invert else ""]
     names = {"fwmark": "fwmark", "tos": "tos"}
     words += [f"{names.get(name, name)} {value}" for name, value in rule.selectors()]
@@ -37,7 +37,7 @@ def rule_command(rule: Rule) -> str:
 
 
 def route_command(route: Route) -> str:
-    """The words that append the route behind those of the same key; every gateway is on-link."""
+    """The command that appends the route behind those with the same key; every gateway is on-link."""
     words = [f"route append {route.type} {route.prefix} table {route.table} metric {route.metric}"]
     words += [f"tos {route.tos:#x}"] if route.tos else []
     words.append(f"proto {route.protocol}")
@@ -50,7 +50,7 @@ def route_command(route: Route) -> str:
 
 
 def furnish(namespace: Namespace, links: Iterable[Link], lost: Iterable[str] = ()) -> None:
-    """Make the devices, give eth0 an address of either family, and take the carrier of those in `lost`."""
+    """Create the devices, give eth0 an address of each family, and remove the carrier of the devices in `lost`."""
     links, batch = tuple(links), ["link set lo up"]
     for link in links:
         batch += [
@@ -71,7 +71,7 @@ def furnish(namespace: Namespace, links: Iterable[Link], lost: Iterable[str] = (
 
 @contextmanager
 def fabric_host() -> Iterator[Namespace]:
-    """The host that all this is for: eth0 leads out, and the fabric's ib0 has a connected 172.16.0.0/16."""
+    """The typical host: eth0 has the default route, and the fabric's ib0 has a connected 172.16.0.0/16."""
     with private_namespace() as private:
         furnish(private, LINKS, set())
         private.batch(["route add default via 10.0.0.1 dev eth0", "address add 172.16.1.5/16 dev ib0"])
@@ -79,7 +79,7 @@ def fabric_host() -> Iterator[Namespace]:
 
 
 def lose_carriers(namespace: Namespace, names: Iterable[str]) -> None:
-    """Take the carrier of these devices, and wait until the kernel has told its routes, which it does a little later."""
+    """Remove the carrier of these devices, and wait until the kernel has updated its routes, which it does a little later."""
     for name in names:
         namespace.batch([f"link set peer-{name} down"])
         end = time.monotonic() + 60
@@ -88,7 +88,7 @@ def lose_carriers(namespace: Namespace, names: Iterable[str]) -> None:
 
 
 def query(address: str, flow: Flow) -> str:
-    """The same packet in the words of `ip route get`."""
+    """The arguments of `ip route get` for this packet."""
     words = [address, f"mark {flow.mark}", f"tos {flow.tos:#x}", f"uid {flow.uid}"]
     if flow.sport or flow.dport:
         words.append(f"ipproto {flow.ipproto} sport {flow.sport} dport {flow.dport}")
@@ -97,6 +97,6 @@ def query(address: str, flow: Flow) -> str:
 
 @st.composite
 def wishes(draw: st.DrawFn, block: Prefix) -> tuple[list[Rule], list[Route]]:
-    """What to ask of the kernel; it may refuse some of it."""
+    """Rules and routes to add to the kernel; it may refuse some of them."""
     wanted = draw(st.lists(rules(block), max_size=4, unique_by=lambda rule: rule.priority))
     return wanted, draw(st.lists(routes(block), min_size=1, max_size=14))

@@ -1,4 +1,4 @@
-"""What a test with the real ebtables needs: root, and the programs of the backend that keeps its rules in nf_tables."""
+"""The requirements of a test with the real ebtables: root, and the programs of the nft backend."""
 
 import os
 import shutil
@@ -9,5 +9,5 @@ __all__ = ["needs_ebtables"]
 
 needs_ebtables = pytest.mark.skipif(
     os.geteuid() != 0 or shutil.which("ebtables-nft-save") is None,
-    reason="ebtables in a private network namespace takes root and the programs ebtables-nft of the package iptables",
+    reason="ebtables in a private network namespace requires root and the programs ebtables-nft of the package iptables",
 )

@@ -1,7 +1,7 @@
-"""A host with machines under a real systemd, configured by the tasks themselves: in its image, or while it runs.
+"""A host with machines and a real systemd, configured by the tasks themselves, in its image or while it runs.
 
-Its eth0 leads out, and its ib0 is a fabric whose network hides the cluster's. In the image the tasks work as
-`Host.offline`; on the running host they are run inside of it, as an agent runs them.
+Its eth0 has the default route, and its ib0 is a fabric whose network captures the cluster's. In the image the tasks run
+with `Host.offline`; on the running host they run inside it, as an agent runs them.
 """
 
 import sys
@@ -50,14 +50,14 @@ gate_tests = [
     pytest.mark.processes,
     pytest.mark.skipif(bool(missing()), reason=missing() or "a systemd can be booted"),
 ]
-"""The marks of every test that boots one."""
+"""The marks of every test that boots a systemd."""
 
-# A gate that holds nine times out of ten does not hold: the long profile goes through it again and again.
+# A gate that works nine times out of ten does not work: the long profile repeats these tests many times.
 many_times = pytest.mark.usefixtures("again")
 
 _NETWORK = """\
 #!/bin/sh
-# eth0 leads out; ib0 is a fabric whose network hides the cluster's.
+# eth0 has the default route; ib0 is a fabric whose network captures the cluster's.
 set -e
 ip -batch - <<END
 link add eth0 type veth peer name peer-eth0
@@ -84,7 +84,7 @@ ExecStart=/etc/test-network.sh
 
 
 def config(*routes: StaticRoute, mode: Mode | None = None, protocol: int = 213) -> HostRoutingConfig:
-    """These static routes, and the check of the cluster's network in a mode."""
+    """A configuration with these static routes, and the check of the cluster's network in this mode."""
     check = RouteOverlapConfig([CIDR] if mode else [], mode or "")
     return HostRoutingConfig(StaticRoutesConfig(bool(routes), routes), check, protocol)
 
@@ -101,7 +101,7 @@ def host(
     tree: Path = THIS_HOST,
     suspended: int = 0,
 ) -> Iterator[System]:
-    """A booted host, whose image the tasks have prepared; `late` is by how many seconds its default route is."""
+    """A booted host whose image the tasks have prepared. Its default route is added `late` seconds later than its devices."""
     network = "/etc/systemd/system/test-network.service"
 
     def furnish(root: str) -> None:
@@ -125,39 +125,39 @@ def run_task(system: System, name: str, settings: HostRoutingConfig, *, wait: in
     """Run a task inside, as an agent does."""
     with agents(system) as crew:
         done = crew.begin(name, settings, wait=wait).wait()
-    sys.stdout.write(done.stdout)  # seen when the test fails
+    sys.stdout.write(done.stdout)  # shown if the test fails
     return done
 
 
 def configure(system: System, settings: HostRoutingConfig, *, wait: int = 0) -> str:
-    """Run Configure inside; what it said. It has to go well."""
+    """Run Configure inside the host; return its output. It must succeed."""
     done = run_task(system, "Configure", settings, wait=wait)
     assert done.returncode == 0, done.stdout
     return done.stdout
 
 
 def start(system: System, name: str = "kube1") -> int:
-    """Start the machine as an operator does; the exit status."""
+    """Start the machine as an operator does; return the exit status."""
     done = system.run("machinectl", "start", name)
     if done.returncode:
-        # Seen when a test fails that expected it to start.
+        # Shown if a test fails because it expected the machine to start.
         sys.stdout.write(done.stderr + system.journal(f"systemd-nspawn@{name}.service"))
     return done.returncode
 
 
 def begin_start(system: System, *names: str) -> None:
-    """Have systemd start these machines, or kube1, at one moment, and wait for nothing."""
+    """Make systemd start these machines (or kube1) at the same moment, without waiting."""
     units = [f"systemd-nspawn@{name}.service" for name in names or ("kube1",)]
     system.must("systemctl", "start", "--no-block", *units)
 
 
 def is_starting(system: System, name: str = "kube1") -> bool:
-    """Whether the machine's start is at the commands that come before the machine."""
+    """Whether the machine's unit is running the commands before the machine itself."""
     return system.show(f"systemd-nspawn@{name}.service", "SubState") == "start-pre"
 
 
 def await_start(system: System, name: str = "kube1", *, seconds: float = 30) -> bool:
-    """Wait until the start that was begun has ended; whether systemd takes the machine for running."""
+    """Wait until the start has finished; return whether systemd considers the machine running."""
     unit = f"systemd-nspawn@{name}.service"
 
     def state() -> str:
@@ -170,22 +170,22 @@ def await_start(system: System, name: str = "kube1", *, seconds: float = 30) -> 
 
 
 def has_started(system: System, name: str = "kube1", *, seconds: float = 30) -> bool:
-    """Wait until the start that was begun has ended; whether the machine runs."""
+    """Wait until the start has finished; return whether the machine is running."""
     if await_start(system, name, seconds=seconds) and pid(system, name):
         return True
-    sys.stdout.write(system.journal(f"systemd-nspawn@{name}.service"))  # seen when a test expected it to start
+    sys.stdout.write(system.journal(f"systemd-nspawn@{name}.service"))  # shown if a test expected it to start
     return False
 
 
 def pid(system: System, name: str = "kube1") -> int:
-    """The running machine's process; 0 when it does not run."""
+    """The process id of the running machine; 0 if it is not running."""
     return int(system.show(f"systemd-nspawn@{name}.service", "MainPID"))
 
 
 def end(system: System) -> None:
-    """End the machine at once, if it runs: one that has only begun to boot does not hear a polite request.
+    """Kill the machine if it is running: while it boots, it does not respond to a request to stop.
 
-    It is its first process that is killed: systemd-nspawn sees that, and clears away what the next start would refuse.
+    Its first process is killed. systemd-nspawn notices that, and removes what would prevent the next start.
     """
     if leader := system.run("machinectl", "show", "--property=Leader", "--value", "kube1").stdout.strip():
         system.must("kill", "-KILL", leader)
@@ -195,7 +195,7 @@ def end(system: System) -> None:
 
 
 def markers(system: System) -> set[str]:
-    """The markers that are there."""
+    """The markers that exist."""
     return {path for path in (LAYOUT.ok_path, LAYOUT.detected_path) if system.read(path) is not None}
 
 

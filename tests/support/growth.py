@@ -1,6 +1,6 @@
-"""How much work a function does, counted: the same number in each run, whatever else the machine does.
+"""Counts the work of a function. The count is the same in every run, even on a busy machine.
 
-Here: the count of Python functions that are called. Not here: how long anything takes (`tests/benchmarks`).
+Here: counting calls of Python functions. Not here: measuring time (`tests/benchmarks`).
 """
 
 import sys
@@ -10,7 +10,7 @@ __all__ = ["calls_in", "grows_evenly"]
 
 
 def calls_in(work: Callable[[], object]) -> int:
-    """How many Python functions are called while the work is done."""
+    """How many Python functions are called by the work."""
     count = 0
 
     def notice(_frame: object, event: str, _argument: object) -> None:
@@ -27,5 +27,5 @@ def calls_in(work: Callable[[], object]) -> int:
 
 
 def grows_evenly(work: Callable[[int], Callable[[], object]], size: int) -> bool:
-    """Whether three times the size takes no more than five times the work; `work` prepares it for a size."""
+    """Whether three times the size takes at most five times the work; `work` returns the work for a size."""
     return calls_in(work(3 * size)) <= 5 * calls_in(work(size))

@@ -1,6 +1,6 @@
-"""Python programs of this project that run inside of a booted system, or of a machine's namespaces.
+"""Python programs of this project that run inside a booted system, or inside a machine's namespaces.
 
-To start one anew for every question would take most of a second each time: these are forks of the template.
+Starting a new interpreter for each request would take nearly a second, so these programs are forks of the template.
 """
 
 import json
@@ -32,7 +32,7 @@ for _ in sys.stdin:
 
 @contextmanager
 def answering(system: System, program: str) -> Iterator[Callable[[object], Any]]:
-    """What the program answers to a question; both are one line of JSON."""
+    """The program's answer to a question; both are one line of JSON."""
     ours, theirs = socket.socketpair()
     with ours:
         with theirs:
@@ -49,8 +49,8 @@ def answering(system: System, program: str) -> Iterator[Callable[[object], Any]]
 
 
 def _answerer(descriptor: int) -> None:
-    """Run the program that comes first, with what comes after it as its input."""
-    if os.fork():  # the child is the one that is among the system's processes
+    """Read a program from the first line of input and run it, with the following lines as its input."""
+    if os.fork():  # the child is in the system's process namespace
         return
     for standard in (0, 1):
         os.dup2(descriptor, standard)
@@ -59,18 +59,18 @@ def _answerer(descriptor: int) -> None:
         program = json.loads(sys.stdin.readline())
         sys.stdout.write("0\n")
         sys.stdout.flush()
-        exec(program, {"__name__": "__main__"})  # noqa: S102  a program of the tests
+        exec(program, {"__name__": "__main__"})  # noqa: S102  the program comes from the tests
 
 
 @contextmanager
 def statuses(system: System) -> Iterator[Callable[[], dict[str, Any]]]:
-    """What `hostrouting status --json` says inside, with its exit code, each time that it is asked."""
+    """The document of `hostrouting status --json` inside the system, with its exit code, at each request."""
     with answering(system, _STATUS) as answer:
         yield lambda: dict(answer("status"))
 
 
 def carry_out(leader: int, words: tuple[str, ...], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    """Carry out a command line of `hostrouting` where this process is; what it printed, and its exit status."""
+    """Run a `hostrouting` command line in this process's namespaces; return its output and exit status."""
     ours, theirs = socket.socketpair()
     with ours:
         with theirs:
@@ -93,7 +93,7 @@ def _command_line(descriptor: int) -> None:
             os.environ.update(environment)
             for standard, output in enumerate(outputs, start=1):
                 os.dup2(output, standard)
-            # As Python opens them where the locale is C.UTF-8.
+            # As Python opens them if the locale is C.UTF-8.
             sys.stdout = os.fdopen(1, "w", encoding="utf-8", errors="surrogateescape")
             sys.stderr = os.fdopen(2, "w", encoding="utf-8", errors="backslashreplace")
             sys.argv = ["hostrouting", *words]
@@ -102,7 +102,7 @@ def _command_line(descriptor: int) -> None:
                 code = main()
             except SystemExit as stopped:  # argparse: --help, bad usage
                 code = int(stopped.code or 0)
-            except BaseException:  # noqa: BLE001  as the interpreter shows it
+            except BaseException:  # noqa: BLE001  printed as by the interpreter
                 traceback.print_exc()
                 code = 1
             sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""A machine of a test's own: private network, /etc and /run, on this kernel. What runs in it can harm nothing else."""
+"""A private machine for a test: its own network, /etc and /run, on this kernel. Programs in it cannot affect the host."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ H200 = [
     *(f"address add 172.16.{number + 1}.10/16 dev ib{number}" for number in range(8)),
     "route add default via 10.0.0.1 dev eth0 proto dhcp",
 ]
-# The loader finds libraries by its cache; nothing else of /etc is needed. No systemd is to be found under /run.
+# The loader finds libraries with its cache; nothing else of /etc is needed. /run is empty, so no systemd is found.
 _SETUP = """
 mount --make-rprivate / && cache=$(mktemp) && { cp /etc/ld.so.cache "$cache" || true; } 2>/dev/null
 mount -t tmpfs -o size=1m tmpfs /etc && mount -t tmpfs -o size=1m tmpfs /run && cp "$cache" /etc/ld.so.cache
@@ -37,20 +37,20 @@ rm -f "$cache"; echo ready; exec sleep 300
 
 
 class Machine(Namespace):
-    """Its network as of any namespace, and `hostrouting` in it."""
+    """The network of the machine, as for any namespace, and `hostrouting` in the machine."""
 
     def __init__(self, pid: int) -> None:
-        """Enter where this process is."""
+        """Enter the namespaces of this process."""
         super().__init__(pid)
         self._pid = pid
         self.enter = (*self.enter, "--mount")
 
     def command(self, *words: str) -> list[str]:
-        """What to start for a command line of ours in the machine."""
+        """The command that runs a `hostrouting` command line in the machine."""
         return [*self.enter, sys.executable, "-m", "hostrouting", *words]
 
     def hostrouting(self, *words: str, before: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
-        """Carry out a command line in the machine; as a process of its own where it is started by what is `before`."""
+        """Run a command line in the machine; with `before`, as a new process that those words start."""
         environment = {"LC_ALL": "C.UTF-8", "PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}
         if not before:
             return carry_out(self._pid, words, environment)
@@ -65,7 +65,7 @@ class Machine(Namespace):
         )
 
     def shell(self, script: str) -> str:
-        """Run a script of bash in the machine; what it prints."""
+        """Run a bash script in the machine; return its output."""
         done = subprocess.run(
             [*self.enter, "bash", "-c", script],
             env={**os.environ, "LC_ALL": "C.UTF-8", "PYTHONPATH": str(ROOT), "PYTHON": sys.executable},
@@ -80,7 +80,7 @@ class Machine(Namespace):
 
 @contextmanager
 def private_machine() -> Iterator[Machine]:
-    """A new machine, which ends with the block."""
+    """Create a machine, which ends with the block."""
     holder = subprocess.Popen(
         ["unshare", "--net", "--mount", "sh", "-c", _SETUP], stdout=subprocess.PIPE, text=True, start_new_session=True
     )
@@ -91,7 +91,7 @@ def private_machine() -> Iterator[Machine]:
                 break
             time.sleep(0.01)
         else:
-            raise RuntimeError("no private machine came to be")
+            raise RuntimeError("the private machine could not be created")
         assert Path(f"/proc/{holder.pid}/ns/net").readlink() != Path("/proc/self/ns/net").readlink()
         assert Path(f"/proc/{holder.pid}/ns/mnt").readlink() != Path("/proc/self/ns/mnt").readlink()
         yield Machine(holder.pid)

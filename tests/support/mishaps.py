@@ -1,6 +1,6 @@
-"""A host in memory on which something goes wrong: the agent is killed, a file cannot be written, systemd refuses.
+"""A fake host on which something fails: the agent is killed, a file cannot be written, systemd refuses.
 
-Every change, of files and by the manager, is written down in one list, and one of them can raise instead of happening.
+Every change of files and every call of the manager is recorded in one list, and one of them can raise instead.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ __all__ = ["Killed", "MishapFiles", "MishapManager", "Mishaps", "busy", "fabric_
 
 
 class Killed(BaseException):
-    """The agent is gone at this moment."""
+    """The agent is killed at this moment."""
 
 
 def killed(_event: str) -> BaseException:
-    """The agent is gone before this change."""
+    """The agent is killed before this change."""
     return Killed()
 
 
 def full(event: str) -> BaseException:
-    """A file cannot be written, and a manager does not answer."""
+    """A file cannot be written, or the manager does not answer."""
     verb, _, path = event.partition(" ")
     if path.startswith("/"):
-        return FileError(f"cannot {verb} {path}: No space left on device; make room", path=path)
+        return FileError(f"cannot {verb} {path}: No space left on device; free some space", path=path)
     return busy(event)
 
 
@@ -44,7 +44,7 @@ def busy(event: str) -> BaseException:
 
 @attrs.define
 class Mishaps:
-    """Everything that happened on a host, in order; the nth change since `arm` raises instead."""
+    """All changes on a host, in order; the nth change since `arm` raises instead."""
 
     events: list[str] = attrs.field(factory=list)
     nth: int = 0
@@ -53,16 +53,16 @@ class Mishaps:
     """Called before each change."""
 
     def arm(self, nth: int, error: Callable[[str], BaseException] = killed) -> None:
-        """Begin to count."""
+        """Start counting."""
         self.events.clear()
         self.nth, self.error = nth, error
 
     def disarm(self) -> None:
-        """Nothing goes wrong any more."""
+        """From now on, every change succeeds."""
         self.arm(0)
 
     def before(self, event: str) -> None:
-        """What is called before each change."""
+        """The function that is called before each change."""
         self.watch(event)
         self.events.append(event)
         if len(self.events) == self.nth:
@@ -71,7 +71,7 @@ class Mishaps:
 
 @attrs.define
 class MishapFiles(FakeFiles):
-    """Files of such a host."""
+    """The files of such a host."""
 
     mishaps: Mishaps = attrs.field(factory=Mishaps)
 
@@ -117,7 +117,7 @@ class MishapManager(FakeManager):
 
 
 def fabric_vm() -> MemoryBackend:
-    """A host whose default route is eth0's and whose fabric ib0 has 172.16.0.0/16."""
+    """A host whose default route uses eth0, and whose fabric ib0 has 172.16.0.0/16."""
     kernel = plain_vm()
     kernel.add_link("ib0")
     kernel.add_address("ib0", "172.16.1.10/16")
@@ -125,7 +125,7 @@ def fabric_vm() -> MemoryBackend:
 
 
 def mishap_host(kernel: MemoryBackend | None = None) -> tuple[FakeHost, Mishaps]:
-    """A host with this kernel, or that of `fabric_vm`, and what happens on it."""
+    """A host with this kernel, or that of `fabric_vm`, and the list of changes on it."""
     mishaps = Mishaps()
     files, manager = MishapFiles(mishaps=mishaps), MishapManager(mishaps=mishaps)
     return FakeHost(kernel=kernel or fabric_vm(), files=files, manager=manager), mishaps

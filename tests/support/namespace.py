@@ -1,7 +1,7 @@
-"""A private network namespace with the real kernel in it, driven with `ip`.
+"""A private network namespace of the real kernel, configured with `ip`.
 
-Nothing here can reach the host's own namespace: every command enters the private one, which is checked to be
-another before the first is run. Packets go no further than to other private namespaces (`balancer`).
+Nothing here can affect the host's own namespace: every command enters the private one, and before the first command it
+is checked that this is a different one. Packets can only reach other private namespaces (`balancer`).
 """
 
 import json
@@ -36,7 +36,7 @@ _ACTIONS: dict[str, RuleAction] = {"1": "to_table", "6": "blackhole", "7": "unre
 
 @contextmanager
 def private_namespace(*, seconds: int = 300) -> "Iterator[Namespace]":
-    """A new namespace, which ends with the block, and after so many seconds at the latest."""
+    """Create a namespace, which ends with the block, or after this many seconds at the latest."""
     holder = subprocess.Popen(["unshare", "--net", "sleep", str(seconds)])
     try:
         for _ in range(1000):
@@ -44,7 +44,7 @@ def private_namespace(*, seconds: int = 300) -> "Iterator[Namespace]":
                 break
             time.sleep(0.001)
         else:
-            raise RuntimeError("no private network namespace came to be")
+            raise RuntimeError("the private network namespace could not be created")
         yield Namespace(holder.pid)
     finally:
         holder.kill()
@@ -55,13 +55,13 @@ class Namespace:
     """The kernel in one private namespace."""
 
     def __init__(self, pid: int) -> None:
-        """Enter where this process is."""
+        """Enter the namespace of this process."""
         self.path = f"/proc/{pid}/ns/net"
         self.enter: tuple[str, ...] = ("nsenter", f"--target={pid}", "--net")
 
     @contextmanager
     def inside(self) -> Iterator[None]:
-        """Until the block ends, this thread is there, and each process it starts; the sockets that it opens stay there."""
+        """Until the block ends, this thread and the processes that it starts are in the namespace. Its sockets stay there."""
         home = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
         try:
             enter_namespace(self.path)
@@ -71,7 +71,7 @@ class Namespace:
             os.close(home)
 
     def ip(self, *arguments: str, lines: Iterable[str] = ()) -> subprocess.CompletedProcess[str]:
-        """Run `ip`; `lines` are what it reads from standard input when told to (`-batch -`)."""
+        """Run `ip`; `lines` are its standard input, for `-batch -`."""
         return subprocess.run(
             [*self.enter, "ip", *arguments],
             input="".join(f"{line}\n" for line in lines),
@@ -82,19 +82,19 @@ class Namespace:
         )
 
     def batch(self, lines: Iterable[str], *, family: int | None = None, force: bool = False) -> None:
-        """Carry out commands of `ip`; one that fails is an error, unless told to go on."""
+        """Run `ip` commands; if one fails, raise an error, unless told to continue."""
         options = [f"-{family}"] * bool(family) + ["-force"] * force
         done = self.ip(*options, "-batch", "-", lines=lines)
         if done.returncode and not force:
             raise RuntimeError(done.stderr)
 
     def sysctl(self, path: str, value: int) -> None:
-        """Set a value under /proc/sys/net, as this namespace has it."""
+        """Set a value under /proc/sys/net in this namespace."""
         script = f"echo {value} > /proc/sys/net/{path}"
         subprocess.run([*self.enter, "sh", "-c", script], check=True, timeout=30)
 
     def run(self, *command: str, text: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
-        """Run a program in the namespace: what it reads, and variables besides the usual ones."""
+        """Run a program in the namespace, with this input, and these environment variables added to the usual ones."""
         return subprocess.run(
             [*self.enter, *command],
             input=text,
@@ -141,7 +141,7 @@ class Namespace:
         return tuple(_rule(entry, family) for entry in json.loads(done.stdout or "[]"))
 
     def get(self, family: int, queries: Iterable[str]) -> list[Route | str]:
-        """For each query of `ip route get fibmatch` the deciding route, or the error in the kernel's words."""
+        """For each query of `ip route get fibmatch`, the route that decides, or the kernel's error message."""
         lines = [f"route get fibmatch {query}" for query in queries]
         done = self.ip(f"-{family}", "-force", "-N", "-j", "-d", "-batch", "-", lines=lines)
         errors: dict[int, str] = {}

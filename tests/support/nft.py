@@ -1,4 +1,4 @@
-"""What a test with the real nft needs: the program and root."""
+"""The requirements of a test with the real nft: the program and root."""
 
 import os
 import shutil
@@ -9,5 +9,5 @@ __all__ = ["needs_nft"]
 
 needs_nft = pytest.mark.skipif(
     os.geteuid() != 0 or shutil.which("nft") is None,
-    reason="nftables in a private network namespace take root and the program nft",
+    reason="nftables in a private network namespace requires root and the program nft",
 )

@@ -1,4 +1,4 @@
-"""Files by which the gate is opened while all of its own files are in their places: a table for unit and system tests."""
+"""Files that open the gate although all of its own files are in place: a table for unit and system tests."""
 
 import attrs
 
@@ -18,12 +18,12 @@ _MACHINE = f"{_LAYOUT.machine_unit}.d"
 
 @attrs.frozen
 class Opening:
-    """One file that opens the gate, and what is said of it."""
+    """One file that opens the gate, and the message about it."""
 
     name: str
     path: str
     text: str
-    """An empty text is a link to /dev/null."""
+    """An empty text stands for a link to /dev/null."""
     told: str
 
 
@@ -36,31 +36,31 @@ OPENINGS = (
         "commands are reset for one machine",
         f"{_ETC}/{KUBE1}.d/99.conf",
         _service("ExecStartPre="),
-        f"{KUBE1} starts without asking the gate: systemd has another ExecStartPre= in force",
+        f"{KUBE1} starts unchecked: another ExecStartPre= is in force",
     ),
     Opening(
         "commands are reset for every machine",
         f"{_ETC}/{_MACHINE}/99.conf",
         _service("ExecStartPre="),
-        "every machine starts without asking the gate: systemd has another ExecStartPre= in force",
+        "every machine starts unchecked: another ExecStartPre= is in force",
     ),
     Opening(
         "commands are reset for all units of a prefix",
         f"{_ETC}/systemd-.service.d/99.conf",
         _service("ExecStartPre="),
-        "every machine starts without asking the gate: systemd has another ExecStartPre= in force",
+        "every machine starts unchecked: another ExecStartPre= is in force",
     ),
     Opening(
         "the machine ignores the answer",
         f"{_ETC}/{_MACHINE}/99.conf",
         _service("ExecStartPre=", f"ExecStartPre=-{_RUN} ask"),
-        "every machine starts without asking the gate: systemd has another ExecStartPre= in force",
+        "every machine starts unchecked: another ExecStartPre= is in force",
     ),
     Opening(
         "the machine takes a refusal for a success",
         f"{_ETC}/{_MACHINE}/99.conf",
         _service("SuccessExitStatus=1"),
-        "so that it starts although the gate refuses",
+        "so it starts even if the gate refuses",
     ),
     Opening(
         "the machine has another bash",
@@ -72,61 +72,61 @@ OPENINGS = (
         "the drop-in is masked for one machine",
         f"{_ETC}/{KUBE1}.d/00-host-routing.conf",
         "",
-        f"{KUBE1} starts without asking the gate: {_ETC}/{KUBE1}.d/00-host-routing.conf takes the place of",
+        f"{KUBE1} starts unchecked: {_ETC}/{KUBE1}.d/00-host-routing.conf overrides",
     ),
     Opening(
         "the drop-in is masked from a folder that comes first",
         f"/etc/systemd/system.control/{_MACHINE}/00-host-routing.conf",
         "",
-        "every machine starts without asking the gate: /etc/systemd/system.control/",
+        "every machine starts unchecked: /etc/systemd/system.control/",
     ),
     Opening(
         "another program in the unit's place",
         f"{_ETC}/{_GATE}/99.conf",
         _service("ExecStart=", "ExecStart=/bin/true"),
-        "runs another command than",
+        "runs a command other than",
     ),
     Opening(
         "the unit's failure is ignored",
         f"{_ETC}/{_GATE}/99.conf",
         _service("ExecStart=", f"ExecStart=-{_RUN}"),
-        "runs another command than",
+        "runs a command other than",
     ),
     Opening(
         "another unit of that name",
         f"/etc/systemd/system.control/{_LAYOUT.gate_unit}",
         _service("Type=oneshot", "ExecStart=/bin/true"),
-        "runs another command than",
+        "runs a command other than",
     ),
     Opening(
         "systemd does not wait for the unit",
         f"{_ETC}/{_GATE}/99.conf",
         _service("Type=simple"),
-        "has Type=simple, so that systemd does not wait for the script",
+        "has Type=simple, which means that systemd does not wait for the script",
     ),
     Opening(
         "a setting for all units of a prefix",
         f"{_ETC}/host-routing-.service.d/99.conf",
         _service("Type=exec"),
-        "has Type=exec, so that systemd does not wait for the script",
+        "has Type=exec, which means that systemd does not wait for the script",
     ),
     Opening(
         "a setting for all services",
         f"{_ETC}/service.d/99.conf",
         _service("NetworkNamespacePath=/run/netns/other"),
-        "has NetworkNamespacePath=/run/netns/other, so that the routing of another network namespace is judged",
+        "has NetworkNamespacePath=/run/netns/other, which means that it checks the routing of another network namespace",
     ),
     Opening(
         "the unit takes a refusal for a success",
         f"{_ETC}/{_GATE}/99.conf",
         _service("SuccessExitStatus=1"),
-        "has SuccessExitStatus=1, so that a refusal can pass for a success",
+        "has SuccessExitStatus=1, which means that a refusal can count as a success",
     ),
     Opening(
         "a command that has the unit skipped",
         f"{_ETC}/{_GATE}/99.conf",
         _service("ExecCondition=/bin/false"),
-        "has ExecCondition=/bin/false, so that systemd skips the unit",
+        "has ExecCondition=/bin/false, which means that systemd skips the unit",
     ),
     Opening(
         "a condition that has the unit skipped",
@@ -138,7 +138,7 @@ OPENINGS = (
         "another network namespace",
         f"{_ETC}/{_GATE}/99.conf",
         _service("NetworkNamespacePath=/run/netns/other"),
-        "has NetworkNamespacePath=/run/netns/other, so that the routing of another network namespace is judged",
+        "has NetworkNamespacePath=/run/netns/other, which means that it checks the routing of another network namespace",
     ),
     Opening(
         "another bash for the unit",
@@ -147,4 +147,4 @@ OPENINGS = (
         "has BindReadOnlyPaths=/bin/true:/bin/bash",
     ),
 )
-"""Each opens the gate by itself, in STRICT with an overlap, after systemd has read it."""
+"""Each opens the gate on its own, in STRICT with an overlap, once systemd has read it."""

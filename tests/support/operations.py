@@ -1,6 +1,6 @@
-"""What may happen to a host, as values: the same operation is carried out on Linux and on the fake kernel.
+"""Operations on a host, as values: the same operation is run on Linux and on the fake kernel.
 
-Everything is drawn from a world so small that things collide: three devices, a dozen addresses, one block.
+Operations use only three devices, a dozen addresses and one block, so that they often affect each other.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -43,7 +43,7 @@ _VERBS: list[Verb] = ["add", "append", "prepend", "replace", "delete"]
 
 @attrs.frozen
 class Operation:
-    """One thing that happens: the name of a verb of both kernels, and what it is done to."""
+    """One operation: the name of a method that both kernels have, and its arguments."""
 
     verb: str
     arguments: tuple[Any, ...] = ()
@@ -54,13 +54,13 @@ class Operation:
 
 
 def do_linux(kernel: RawKernel, operation: Operation) -> Said:
-    """Let it happen to Linux."""
+    """Run it on Linux."""
     said: Said = getattr(kernel, operation.verb)(*operation.arguments, **dict(operation.options))
     return said
 
 
 def do_fake(kernel: MemoryBackend, operation: Operation, *, ignore_linkdown: bool = False) -> Said:
-    """Let it happen to the fake kernel."""
+    """Run it on the fake kernel."""
     verb, arguments, options = operation.verb, operation.arguments, dict(operation.options)
     try:
         if verb == "change":
@@ -80,27 +80,27 @@ def do_fake(kernel: MemoryBackend, operation: Operation, *, ignore_linkdown: boo
 
 
 def resolve(operation: Operation, routes: Sequence[Route]) -> Operation:
-    """The operation itself; one on a route that is listed speaks of it by its number until now."""
+    """The operation with its final arguments: until now, a route from the table is given by its number."""
     if operation.verb != "listed":
         return operation
     if not routes:
         return Operation("set_up", ("lo",))
     verb, number = operation.arguments
     route = routes[number % len(routes)]
-    # Known limit: such IPv6 routes are made by addresses and devices alone.
+    # Known limit: such IPv6 routes are added only for addresses and devices.
     made = route.prefix.family == IPV6 and route.type in {"local", "multicast"}
     return Operation("change", (Change("delete" if made else verb, route),))
 
 
 def furnish(family: int) -> Iterator[Operation]:
-    """Addresses to begin with, two of them in one network."""
+    """The initial addresses; two of them are in one network."""
     for dev, number, host_bits in (("eth0", 1, 4), ("ib0", 2, 4), ("eth1", 6, 2)):
         ip = ip_at(family, _base(family) + number)
         yield Operation("add_address", (Address(ip=ip, length=width_of(family) - host_bits, dev=dev),))
 
 
 def operations(family: int) -> st.SearchStrategy[Operation]:
-    """Anything that may happen, routes more often than the rest."""
+    """Any operation; changes of routes are the most frequent."""
     devices = st.sampled_from(DEVICES)
     link = st.sampled_from(["add_link", "delete_link", "set_up", "set_down", "set_up", "set_down"])
     return st.one_of(
@@ -125,7 +125,7 @@ def _ips(family: int) -> st.SearchStrategy[IP]:
 
 
 def addresses(family: int) -> st.SearchStrategy[Address]:
-    """An address on a device: few, so that networks and addresses repeat."""
+    """An address on a device, from a small set, so that networks and addresses repeat."""
     lengths = [28, 28, 28, 30, 31, 32] if family == 4 else [124, 124, 126, 127, 128]
     return st.builds(
         lambda ip, length, dev, scope, broadcast, metric, brings: Address(
@@ -134,7 +134,7 @@ def addresses(family: int) -> st.SearchStrategy[Address]:
             dev=dev,
             scope=scope if family == 4 else 0,
             broadcast=broadcast if family == 4 else None,
-            # Known limit: the fake kernel's IPv6 heeds neither.
+            # Known limit: the fake kernel's IPv6 ignores both.
             metric=metric if family == 4 else 0,
             prefix_route=brings or family != 4,
         ),
@@ -149,18 +149,18 @@ def addresses(family: int) -> st.SearchStrategy[Address]:
 
 
 def changes(family: int) -> st.SearchStrategy[Change]:
-    """A change of a route, right or wrong."""
+    """A change of a route, valid or not."""
     return st.builds(Change, st.sampled_from(_VERBS), routes(family))
 
 
 @st.composite
 def routes(draw: st.DrawFn, family: int) -> Route:
-    """A route as somebody may ask for it: most of them are sound, and of each fault there are some."""
+    """A route that a user may request: most are valid, and each kind of fault occurs."""
     seldom = _seldom(draw)
     width = width_of(family)
     pathless: list[RouteType] = ["blackhole", "unreachable", "prohibit", "throw"]
     kinds: list[RouteType] = ["local", "broadcast", "anycast", "multicast"]
-    # Known limit: in IPv6 the fake kernel has unicast routes and those that lead nowhere only.
+    # Known limit: in IPv6 the fake kernel has only unicast routes and routes that refuse or drop packets.
     kind: RouteType = seldom(st.sampled_from(pathless + (kinds if family == IPV4 else [])), "unicast", of=4)
     legs = tuple(draw(st.lists(_legs(family), min_size=1, max_size=seldom(st.just(3), 1, of=3))))
     if kind in pathless:
@@ -206,7 +206,7 @@ def _legs(family: int) -> st.SearchStrategy[NextHop]:
 
 @st.composite
 def rules(draw: st.DrawFn, family: int) -> Rule:
-    """A rule, right or wrong."""
+    """A rule, valid or not."""
     seldom = _seldom(draw)
     actions: list[RuleAction] = ["goto", "nop", "blackhole", "unreachable", "prohibit"]
     action: RuleAction = seldom(st.sampled_from(actions), "to_table", of=4)
@@ -241,7 +241,7 @@ def rules(draw: st.DrawFn, family: int) -> Rule:
         dports=seldom(st.just((53, 53)), None),
         others=more,
         suppress_prefixlength=seldom(st.sampled_from([0, 28]), None) if to_table else None,
-        # Known limit: in IPv6 Linux does not suppress by group when it looks for a gateway.
+        # Known limit: in IPv6 Linux ignores suppress_ifgroup when it looks up a gateway.
         suppress_ifgroup=seldom(st.sampled_from([0, 7]), None) if to_table and family == IPV4 else None,
         protocol=draw(st.sampled_from([3, 3, 213])),
     )

@@ -1,6 +1,6 @@
-"""IPv6 packets as bytes: read from a frame, checked, put together again; and ICMPv6 messages to send.
+"""IPv6 packets as bytes: parsed, checked and reassembled; and ICMPv6 messages to send.
 
-Here: bytes to values and back. Not here: sockets, and who sends what to whom (`balancer`).
+Here: bytes to values and back. Not here: sockets and hosts (`balancer`).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ ROUTER_ALERT = bytes([0, 0, 5, 2, 0, 0, 1, 0])
 
 @attrs.frozen
 class Packet:
-    """An IPv6 packet without its extension headers; `offset` and `more` say which part of a fragmented one it is."""
+    """An IPv6 packet without its extension headers; `offset` and `more` are those of a fragment."""
 
     source: str
     destination: str
@@ -57,7 +57,7 @@ class Packet:
 
     @classmethod
     def read(cls, data: bytes) -> Packet:
-        """The packet that these bytes are, from the IPv6 header on."""
+        """Parse a packet that begins with the IPv6 header."""
         length, protocol = struct.unpack_from("!4xHB", data)
         payload, ident, offset, more = data[40 : 40 + length], 0, 0, False
         while protocol in {_HOP_BY_HOP, _FRAGMENT}:
@@ -73,22 +73,22 @@ class Packet:
 
     @property
     def is_checksum_right(self) -> bool:
-        """Whether the checksum of TCP, UDP or ICMPv6 is that of the payload and these two addresses."""
+        """Whether the checksum of TCP, UDP or ICMPv6 is correct for the payload and the two addresses."""
         ends = IPv6Address(self.source).packed + IPv6Address(self.destination).packed
         data = ends + struct.pack("!II", len(self.payload), self.protocol) + self.payload
         data += bytes(len(data) % 2)
-        # Modulo 0xffff a sum does not change when its carries are added in; a right one is 0 or 0xffff.
+        # Adding the carries does not change a sum modulo 0xffff; the sum of a correct packet is 0 or 0xffff.
         total: int = sum(struct.unpack(f"!{len(data) // 2}H", data))
         return total % 0xFFFF == 0
 
     @property
     def icmp(self) -> tuple[int, int]:
-        """Type and code; (-1, -1) where it is not ICMPv6."""
+        """Type and code; (-1, -1) if it is not ICMPv6."""
         return (self.payload[0], self.payload[1]) if self.protocol == ICMPV6 else (-1, -1)
 
 
 def reassembled(packets: Iterable[Packet]) -> tuple[Packet, ...]:
-    """The same packets; those whose every fragment is here are whole again, in place of their last fragment."""
+    """The packets, with complete fragmented packets reassembled in the place of their last fragment."""
     whole: list[Packet] = []
     parts: dict[tuple[str, str, int], list[Packet]] = {}
     for packet in packets:
@@ -114,20 +114,20 @@ def _joined(parts: Sequence[Packet]) -> Packet | None:
 
 
 def echo_request(number: int) -> bytes:
-    """An echo request of this identifier, without its checksum, which the kernel fills in."""
+    """An echo request with this identifier, without its checksum, which the kernel fills in."""
     return struct.pack("!BBHHH", ECHO_REQUEST, 0, 0, number, 1) + b"is anybody there"
 
 
 def router_advertisement(*, lifetime: int) -> bytes:
-    """The sender is a default router for so many seconds."""
+    """A router advertisement: the sender is a default router for this many seconds."""
     return struct.pack("!BBHBBHII", 134, 0, 0, 64, 0, lifetime, 0, 0)
 
 
 def neighbour_solicitation(target: str, hardware: bytes) -> bytes:
-    """Who has the address? The sender, at this hardware address, asks."""
+    """A neighbour solicitation for the address, from this hardware address."""
     return struct.pack("!BBHI", 135, 0, 0, 0) + IPv6Address(target).packed + bytes([1, 1]) + hardware
 
 
 def listener_query() -> bytes:
-    """MLDv2: which groups does anybody here listen to? To be answered within a millisecond."""
+    """An MLDv2 query for all multicast groups, to be answered within a millisecond."""
     return struct.pack("!BBHHH16sBBH", 130, 0, 0, 1, 0, bytes(16), 2, 10, 0)

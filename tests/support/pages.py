@@ -1,4 +1,4 @@
-"""The pages that a reader is given: the README and all of docs, their blocks and tables, for the tests of documents."""
+"""The README and the pages in docs, with their blocks and tables, for the tests of documents."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def page(name: str) -> str:
 
 
 def tables(text: str, comment: str) -> list[list[str]]:
-    """The rows of every table that follows this comment, without the heads; each cell as it is written."""
+    """The rows of every table that follows this comment, without the header; each cell as it is written."""
     found = []
     for part in text.split(f"<!-- {comment} -->\n")[1:]:
         lines = part.splitlines()

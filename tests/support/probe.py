@@ -1,8 +1,9 @@
-"""A program that tries what a sandbox is to refuse, and says of each attempt how it ended, as one line of JSON.
+"""A program that tries what a sandbox should refuse, and prints the result of each attempt as one line of JSON.
 
-It is run by the systems' own python3, inside of a unit. Here: the attempts. Not here: which of them may succeed (the
-tests).
+The system's own python3 runs it, inside a unit. Here: the attempts. Not here: which of them may succeed (the tests).
 """
+
+from __future__ import annotations
 
 import ctypes
 import errno
@@ -13,9 +14,12 @@ import socket
 import struct
 import subprocess
 import sys
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-# The numbers of the system calls that Python has no function for: on x86_64, and on aarch64.
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# The numbers of system calls for which Python has no function, on x86_64 and on aarch64.
 _NUMBERS = {
     "add_key": (248, 217),
     "bpf": (321, 280),
@@ -52,7 +56,7 @@ _NUMBERS = {
 }
 _COLUMN = 0 if platform.machine() == "x86_64" else 1
 _LIBC = ctypes.CDLL(None, use_errno=True)
-_TMP, _SHM = "/tmp", "/dev/shm"  # noqa: S108  what is asked is who may write there
+_TMP, _SHM = "/tmp", "/dev/shm"  # noqa: S108  the attempt is whether the unit can write there
 _PAGE = ctypes.create_string_buffer(4096)
 
 
@@ -98,11 +102,11 @@ def _run(*command: str) -> None:
 def _set_uid_bit() -> None:
     path = f"{_TMP}/probe"
     with open(path, "w"):
-        os.chmod(path, 0o4755)  # noqa: S103  that it is refused is what is asked
+        os.chmod(path, 0o4755)  # noqa: S103  the attempt is whether this is refused
 
 
 def _clock() -> None:
-    """Set the clock, to what is not a time: it is the clock of the whole machine."""
+    """Set the clock to an invalid time, because the clock is that of the whole machine."""
     try:
         _call("clock_settime", 0, struct.pack("qq", 0, 2_000_000_000))
     except OSError as error:
@@ -111,7 +115,7 @@ def _clock() -> None:
 
 
 def _other_limits(pid: int) -> None:
-    # As systemd sets them for every process that it starts.
+    # As systemd sets it for every process that it starts.
     _call("prlimit64", pid, 4, struct.pack("QQ", 0, 2**64 - 1))  # RLIMIT_CORE
 
 
@@ -124,7 +128,7 @@ def _pidfd(name: str, pid: int, *arguments: int) -> None:
 
 
 def attempts(other: int) -> dict[str, Callable[[], None]]:
-    """What is tried; `other` is another unit's process."""
+    """The attempts; `other` is a process of another unit."""
     found: dict[str, Callable[[], None]] = {}
     for folder in (
         *("/", "/etc", "/run", "/run/systemd/system", "/run/lock", "/dev", _SHM, "/dev/mqueue", "/usr", "/boot"),
@@ -212,13 +216,13 @@ def attempts(other: int) -> dict[str, Callable[[], None]]:
         "uevents": _uevent,
         "route get": lambda: _run("ip", "route", "get", "10.0.0.1"),
         "route add": lambda: _run("ip", "route", "replace", "10.99.0.0/16", "via", "10.0.0.1"),
-        "another user": lambda: os.setuid(1000),  # the last: what follows would be refused
+        "another user": lambda: os.setuid(1000),  # last, because every attempt after it would be refused
     }
     return found
 
 
 def _audit() -> None:
-    """Write into the audit log."""
+    """Write to the audit log."""
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 9) as audit:
         text = b"probe"
         audit.sendto(
@@ -230,20 +234,20 @@ def _audit() -> None:
 
 
 def _uevent() -> None:
-    """Tell udev of a device, as the kernel does."""
+    """Announce a device to udev, as the kernel does."""
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 15) as kernel:
         kernel.sendto(b"probe", (0, 2))
 
 
 def main(other: int) -> None:
-    """Try everything."""
+    """Make all attempts."""
     said = {}
     for name, attempt in attempts(other).items():
         try:
             attempt()
         except OSError as error:
             said[name] = errno.errorcode.get(error.errno or 0, str(error))
-        except Exception as error:  # noqa: BLE001  it is told, and the next is tried
+        except Exception as error:  # noqa: BLE001  it is reported, and the next attempt is made
             said[name] = repr(error)
         else:
             said[name] = ""

@@ -1,4 +1,4 @@
-"""Running the examples as a user does."""
+"""Runs the examples as a user does."""
 
 import subprocess
 import sys

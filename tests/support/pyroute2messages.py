@@ -1,4 +1,4 @@
-"""Devices, addresses, rules, routes and settings by pyroute2: a foreign oracle for what the backend does by hand."""
+"""Devices, addresses, rules, routes and settings as pyroute2 parses them: an independent oracle for the backend's parser."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NOPREFIXROUTE = 0x200
 
 
 def parse(shape: Shape, data: bytes) -> Any:
-    """The message as pyroute2 reads it."""
+    """The message as pyroute2 decodes it."""
     message = _classes()[shape](data)
     message.decode()
     return message
@@ -37,7 +37,7 @@ def encode(
     fields: Mapping[str, int] | None = None,
     attributes: Iterable[tuple[str, Any]] = (),
 ) -> bytes:
-    """The message as pyroute2 writes it."""
+    """The message as pyroute2 encodes it."""
     message = _classes()[shape]()
     message["header"] = {"type": kind, "flags": flags, "sequence_number": 0, "pid": 0}
     for name, value in (fields or {}).items():
@@ -48,7 +48,7 @@ def encode(
 
 
 def link_of(data: bytes, names: Mapping[int, str]) -> Link:
-    """The device; nothing is known of its settings."""
+    """The device, without its settings."""
     link = parse("link", data)
     made_by, carrier = link.get_attr("IFLA_LINKINFO"), link.get_attr("IFLA_CARRIER")
     peer = link.get_attr("IFLA_LINK_NETNSID")
@@ -66,7 +66,7 @@ def link_of(data: bytes, names: Mapping[int, str]) -> Link:
 
 
 def setting_of(data: bytes) -> tuple[int, bool, int]:
-    """The device, whether its routes are ignored without a carrier, and its rp_filter."""
+    """The device, its ignore_routes_with_linkdown, and its rp_filter."""
     one = parse("netconf", data)
     return (
         one.get_attr("NETCONFA_IFINDEX"),
@@ -76,7 +76,7 @@ def setting_of(data: bytes) -> tuple[int, bool, int]:
 
 
 def address_of(data: bytes, names: Mapping[int, str]) -> Address:
-    """An address of the host's own."""
+    """An address of the host."""
     address = parse("address", data)
     ours = as_ip(address.get_attr("IFA_LOCAL") or address.get_attr("IFA_ADDRESS"))
     other, broadcast = address.get_attr("IFA_ADDRESS"), address.get_attr("IFA_BROADCAST")
@@ -93,7 +93,7 @@ def address_of(data: bytes, names: Mapping[int, str]) -> Address:
 
 
 def rule_of(data: bytes) -> Rule:
-    """A rule, as far as pyroute2 knows what there is."""
+    """A rule, with the attributes that pyroute2 knows."""
     rule = parse("rule", data)
     family, action = _FAMILIES[rule["family"]], _ACTIONS.get(rule["action"], "blackhole")
 
@@ -135,7 +135,7 @@ def rule_of(data: bytes) -> Rule:
 
 
 def route_of(data: bytes, names: Mapping[int, str], nexthops: Mapping[int, tuple[NextHop, ...]]) -> Route:
-    """A route; legs that are not there are those of its next hop object."""
+    """A route; if it has no next hops, it has those of its nexthop object."""
     route = parse("route", data)
     family, kind = _FAMILIES[route["family"]], ROUTE_TYPES[route["type"]]
     text, metrics, number = (route.get_attr(f"RTA_{name}") for name in ("DST", "METRICS", "NH_ID"))
@@ -169,7 +169,7 @@ _METRICS = (
 
 
 def _unread(route: Any, metrics: Any) -> Iterator[str]:
-    """The names of what has no field."""
+    """The names of the attributes without a field."""
     yield from (name.lower() for name in _METRICS if metrics and metrics.get_attr(f"RTAX_{name}"))
     yield from (["congctl"] if metrics and metrics.get_attr("RTAX_CC_ALGO") else [])
     yield from (word for name, word in (("FLOW", "realm"), ("PREF", "pref")) if route.get_attr(f"RTA_{name}"))
@@ -193,7 +193,7 @@ def _ip(text: str | None) -> IP | None:
 
 @cache
 def _classes() -> dict[Shape, Any]:
-    """pyroute2's own, with what it does not know of; declared anew, as a class that was used has its attributes fixed."""
+    """pyroute2's class with additional attributes. It is declared again, because a class that was used cannot be extended."""
     nlmsg = import_module("pyroute2.netlink").nlmsg
     names = {"link": "ifinfmsg", "address": "ifaddrmsg", "rule": "fibmsg", "route": "rtmsg"}
     found: Any = {shape: getattr(import_module(f"pyroute2.netlink.rtnl.{name}"), name) for shape, name in names.items()}

@@ -1,9 +1,8 @@
-"""Linux itself, driven by netlink messages in a private network namespace: fast enough for thousands of operations.
+"""Linux in a private network namespace, controlled with netlink messages: fast enough for thousands of operations.
 
-The namespace is made by a thread that never had another one and ends at once; what is left of it are the sockets
-that it opened there, and the namespace ends with them. Nothing here can reach the host's own namespace, and no
-packet is sent. The verbs are those by which the fake kernel is arranged; each answers with the errno (0: done) and
-the kernel's words.
+A thread creates the namespace, opens sockets in it and ends at once. The namespace ends when the sockets are closed.
+Nothing here can affect the host's own namespace, and no packet is sent. The methods have the names of the fake
+kernel's; each returns the errno (0: done) and the kernel's message.
 """
 
 import ctypes
@@ -56,7 +55,7 @@ _NEWLINK, _DELLINK, _GETLINK = 16, 17, 18
 _NEWADDR, _DELADDR, _GETADDR = 20, 21, 22
 _NEWROUTE, _DELROUTE, _GETROUTE = 24, 25, 26
 _NEWRULE, _DELRULE, _GETRULE = 32, 33, 34
-# The entry; in IPv4 the table that it is in has to be asked for.
+# Request the FIB entry; in IPv4 its table must be requested separately.
 _FIB_MATCH = {4: 0x2000 | 0x1000, 6: 0x2000}
 _IFF_UP, _IFF_LOWER_UP = 1, 0x10000
 _VERBS = {
@@ -71,7 +70,7 @@ _PEER = "far-"  # what the other end of each link is called
 
 
 class Said(NamedTuple):
-    """What the kernel answered: an errno, 0 when it was done, and its words."""
+    """The kernel's answer: an errno (0: done) and a message."""
 
     errno: int
     text: str = ""
@@ -79,7 +78,7 @@ class Said(NamedTuple):
 
 @contextmanager
 def raw_kernel(*, promote_secondaries: bool = False, ignore_linkdown: bool = False) -> "Iterator[RawKernel]":
-    """A new namespace, with these sysctls, which ends with the block."""
+    """Create a namespace with these sysctls, which ends with the block."""
     made: list[Any] = []
     sysctls = {
         "ipv4/conf/all/promote_secondaries": promote_secondaries,
@@ -93,7 +92,7 @@ def raw_kernel(*, promote_secondaries: bool = False, ignore_linkdown: bool = Fal
             made.append(OSError(ctypes.get_errno(), "no private network namespace"))
             return
         for path, value in sysctls.items():
-            # The kernel shows a thread the values of the namespace that it is in.
+            # A thread sees the values of the namespace that it is in.
             Path(f"/proc/sys/net/{path}").write_text(str(int(value)), encoding="ascii")
         here = f"/proc/self/task/{threading.get_native_id()}/ns/net"
         made.append(socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0))
@@ -115,10 +114,10 @@ def raw_kernel(*, promote_secondaries: bool = False, ignore_linkdown: bool = Fal
 
 
 class RawKernel:
-    """The kernel in one private namespace. Every link is one end of a veth pair, whose other end is its cable."""
+    """The kernel in one private namespace. Every device is one end of a veth pair; setting the other end down removes its carrier."""
 
     def __init__(self, channel: socket.socket, namespace: int) -> None:
-        """Speak over this socket, which lives in the namespace that the descriptor stands for."""
+        """Use this socket, which was opened in the namespace of the descriptor."""
         self._channel, self._namespace = channel, namespace
         for option in (_CAP_ACK, _EXT_ACK, _STRICT):
             channel.setsockopt(_SOL_NETLINK, option, 1)
@@ -130,10 +129,10 @@ class RawKernel:
         self._plugged: dict[str, bool] = {}
         self._up: set[str] = set()
 
-    # The world
+    # Devices, addresses and rules
 
     def add_link(self, name: str) -> Said:
-        """A veth pair: this end is down, the other one up."""
+        """Add a veth pair: this end is down, the other one up."""
         far = pack_link() + pack_text(3, _PEER + name)
         info = pack_nest(18, pack_text(1, "veth") + pack_nest(2, pack_nest(1, far)))
         said = self._ask(_NEWLINK, _CREATE | _EXCL, pack_link() + pack_text(3, name) + info)
@@ -148,7 +147,7 @@ class RawKernel:
         return said
 
     def delete_link(self, name: str) -> Said:
-        """Both ends go."""
+        """Delete both ends."""
         said = self._ask(_DELLINK, 0, pack_link(self._indexes.get(name, 0)) + pack_text(3, name))
         if not said.errno:
             for end in (name, _PEER + name):
@@ -168,7 +167,7 @@ class RawKernel:
         return self._set(name, 0)
 
     def set_carrier(self, name: str, *, carrier: bool) -> Said:
-        """The other end is set up or down."""
+        """Set the other end up or down."""
         if name not in self._indexes:
             return Said(19)
         self._plugged[name] = carrier
@@ -177,10 +176,10 @@ class RawKernel:
         return said
 
     def add_address(self, address: Address) -> Said:
-        """An address comes; in IPv6 without a search for duplicates."""
+        """Add an address; in IPv6 without duplicate address detection."""
         said = self._ask(_NEWADDR, _CREATE | _EXCL, self._address(address))
         if not said.errno and address.ip.version == 6:
-            # The route to itself comes by and by, even then.
+            # Even then, the kernel adds the route to the address itself with a delay.
             own = Prefix.of(address.ip)
             self._wait(
                 lambda: (own, (address.dev,), "local") in {(it.prefix, it.devs, it.type) for it in self.routes(6)},
@@ -189,40 +188,40 @@ class RawKernel:
         return said
 
     def delete_address(self, address: Address) -> Said:
-        """An address goes."""
+        """Delete an address."""
         return self._ask(_DELADDR, 0, self._address(address))
 
     def add_rule(self, rule: Rule) -> Said:
-        """A rule comes."""
+        """Add a rule."""
         return self._ask(_NEWRULE, _CREATE | _EXCL, pack_rule(rule))
 
     def delete_rule(self, rule: Rule) -> Said:
-        """A rule goes."""
+        """Delete a rule."""
         return self._ask(_DELRULE, 0, pack_rule(rule))
 
     def change(self, change: Change) -> Said:
-        """A change of a route; ENODEV for a device that has no index, as whoever looks it up says."""
+        """Change a route; ENODEV if the device does not exist."""
         if any(leg.dev is not None and leg.dev not in self._indexes for leg in change.route.legs):
             return Said(19)
         kind, flags = _VERBS[change.verb]
         return self._ask(kind, flags, self._route(change.route))
 
-    # What there is
+    # Reading
 
     @property
     def path(self) -> str:
-        """Where the namespace is."""
+        """The path of the namespace."""
         return f"/proc/{os.getpid()}/fd/{self._namespace}"
 
     def ip(self, *arguments: str) -> str:
-        """What `ip` prints in the namespace."""
+        """The output of `ip` in the namespace."""
         done = subprocess.run(
             [*self._enter(), "ip", *arguments], capture_output=True, text=True, check=True, timeout=30
         )
         return done.stdout
 
     def routes(self, family: int) -> tuple[Route, ...]:
-        """All routes of all tables in the kernel's order, except what the cables' other ends bring."""
+        """All routes of all tables in the kernel's order, except those of the other ends of the veth pairs."""
         body = struct.pack("=8BI", AF[family], *([0] * 7), 0)
         found = (self._read_route(answer) for answer in self._dump(_GETROUTE, body))
         return tuple(route for route in found if route is not None)
@@ -237,7 +236,7 @@ class RawKernel:
         return tuple(self._read_address(answer) for answer in self._dump(_GETADDR, body))
 
     def lookup(self, destinations: Iterable[IP], *, tos: int = 0) -> list[Route | int]:
-        """The deciding FIB entry for each, or the errno."""
+        """The FIB entry that decides for each destination, or the errno."""
         messages = []
         for number, destination in enumerate(destinations, start=1):
             family = destination.version
@@ -258,7 +257,7 @@ class RawKernel:
                     found.append(-1 if route is None else route)
         return found
 
-    # How it is asked
+    # Requests
 
     def _enter(self) -> list[str]:
         return ["nsenter", f"--net={self.path}"]
@@ -271,7 +270,7 @@ class RawKernel:
         return said
 
     def _settle(self, name: str) -> None:
-        """Wait until the kernel has drawn all conclusions from a change of a carrier, which it does by and by."""
+        """Wait until the kernel has completed a change of a carrier, which takes several steps."""
 
         def settled() -> bool:
             ((_, flags, operstate),) = self._links(name)
@@ -304,7 +303,7 @@ class RawKernel:
         (number,) = struct.unpack_from("=i", answer, 16)
         text = ""
         if answer_flags & 0x200:
-            # Behind the errno stands the request: all of it after an error, unless it was left out.
+            # After the errno comes the request: the whole request after an error, unless it was left out.
             behind = 36 if answer_flags & 0x100 else 20 + struct.unpack_from("=I", answer, 20)[0]
             words = read_attributes(answer[behind:length]).get(1)
             text = bytes(words).rstrip(b"\0").decode() if words else ""

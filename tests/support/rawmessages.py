@@ -1,4 +1,4 @@
-"""Values to netlink messages and back, as far as the tests need them. No socket is touched here."""
+"""Converts values to netlink messages and back, as far as the tests need them. No socket is used here."""
 
 import socket
 import struct
@@ -79,7 +79,7 @@ def _pack_other(name: str, value: str) -> bytes:
 
 
 def _read_others(attributes: Attributes) -> list[tuple[str, str]]:
-    """What is said by attributes that few rules have."""
+    """The attributes that few rules have."""
     found = []
     if 12 in attributes:
         found.append(("tun_id", str(int.from_bytes(attributes[12], "big"))))
@@ -92,7 +92,7 @@ def _read_others(attributes: Attributes) -> list[tuple[str, str]]:
 
 
 def read_rule(body: memoryview) -> Rule:
-    """The rule that a body tells of."""
+    """The rule in a message body."""
     number, dst, src, tos, table, _, _, action, flags = struct.unpack_from("=8BI", body)
     family, attributes = FAMILY[number], read_attributes(body[12:])
 
@@ -142,7 +142,7 @@ def pack_link(index: int = 0, *, flags: int = 0, change: int = 0) -> bytes:
 
 
 def pack_gateway(leg: NextHop, family: int) -> bytes:
-    """The attribute that says the gateway of a leg, if it has one."""
+    """The attribute for the gateway of a next hop, if it has one."""
     if leg.gateway is None:
         return b""
     if leg.gateway.version == family:
@@ -156,12 +156,12 @@ def pack_attribute(kind: int, value: bytes) -> bytes:
 
 
 def pack_nest(kind: int, value: bytes) -> bytes:
-    """An attribute made of attributes."""
+    """A nested attribute."""
     return pack_attribute(kind | 0x8000, value)
 
 
 def pack_text(kind: int, value: str) -> bytes:
-    """An attribute that is a text."""
+    """An attribute with a text value."""
     return pack_attribute(kind, value.encode() + b"\0")
 
 
@@ -176,11 +176,11 @@ def read_attributes(body: memoryview) -> Attributes:
 
 
 def read_number(value: memoryview) -> int:
-    """The number that an attribute is."""
+    """The value of an attribute as a number."""
     number: int = struct.unpack("=I", value)[0]
     return number
 
 
 def read_ip(family: int, value: memoryview) -> IP:
-    """The address that an attribute is."""
+    """The value of an attribute as an address."""
     return ip_at(family, int.from_bytes(value, "big"))

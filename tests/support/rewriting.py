@@ -1,4 +1,4 @@
-"""RewriteProbeSource on a host that is a private network namespace: its own kernel and nft, and files in memory."""
+"""RewriteProbeSource on a host with a private network namespace, its nft, and files in memory."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ __all__ = ["Rewriting", "rules", "settings"]
 
 
 def settings(**more: Any) -> ProbeRewriteConfig:
-    """Enabled, with eth0 for the uplink."""
+    """An enabled rewrite with eth0 as the uplink."""
     return ProbeRewriteConfig(**{"enabled": True, "interfaces": ["eth0"], **more})
 
 
 def rules() -> str:
-    """The ruleset, as text for nft."""
+    """The ruleset as nft prints it."""
     return str(wanted_table(settings()))
 
 
 @attrs.define
 class _Files(FakeFiles):
-    """Files in memory, and what the kernel says under /proc to whoever is in the namespace."""
+    """Files in memory, and /proc as seen in the namespace."""
 
     def read(self, path: str) -> str | None:
         if not path.startswith("/proc/"):
@@ -49,10 +49,10 @@ class _Files(FakeFiles):
 
 
 class Rewriting:
-    """The task, and what can be asked of it."""
+    """The task on one host, and its methods."""
 
     def __init__(self, node: Namespace, *, wait: float | None = None, **more: Any) -> None:
-        """On this host, with these settings beside the usual ones; the task waits so many seconds."""
+        """Use this host, with these settings added to the usual ones; the task waits for this many seconds."""
         self._node = node
         self._waiting: dict[str, Any] = {} if wait is None else {"wait": wait}
         self._files = _Files()
@@ -60,30 +60,30 @@ class Rewriting:
         self.changed(**more)
 
     def changed(self, **more: Any) -> None:
-        """From now on the settings are these beside the usual ones."""
+        """From now on, add these settings to the usual ones."""
         self._task = RewriteProbeSource(
             HostRoutingConfig(probe_rewrite=settings(**more)), host=self._host, **self._waiting
         )
 
     def apply(self) -> ProbeResult:
-        """What it did, once it is done."""
+        """Run the task; return its result."""
         with self._node.inside():
             done = phases.execute(self._task)
         assert not isinstance(done, phases.Skip)
         return done
 
     def remove(self) -> None:
-        """Table and route are gone."""
+        """Remove the table and the route."""
         with self._node.inside():
             self._task.undo(phases.Context())
 
     def plan(self) -> Preview:
-        """What it would do."""
+        """The plan of the task."""
         with self._node.inside():
             return self._task.plan(phases.Context())
 
     def standing(self) -> Standing:
-        """What it finds."""
+        """What the task reports about the host."""
         with self._node.inside():
             found = self._task.standing()
         assert found is not None
@@ -91,11 +91,11 @@ class Rewriting:
 
     @property
     def script(self) -> str:
-        """The boot script, once it is installed."""
+        """The installed boot script."""
         return self._files.texts[self._host.layout.probe_script_path]
 
     def boot(self, directory: Path) -> None:
-        """Run the boot script, which is put into this directory."""
+        """Write the boot script into this directory, and run it."""
         script = directory / "script"
         script.write_text(self.script)
         done = self._node.run("bash", str(script), RUNTIME_DIRECTORY=str(directory))

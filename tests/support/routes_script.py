@@ -16,7 +16,7 @@ HALVES = [StaticRoute("172.16.0.0/17"), StaticRoute("172.16.128.0/17")]
 
 
 class Ran:
-    """One run of the script: its exit status, and what it said."""
+    """One run of the script: its exit status, and its output."""
 
     def __init__(
         self,
@@ -32,9 +32,9 @@ class Ran:
         argument: str = "",
         **environment: str,
     ) -> None:
-        """Render the script, run it; `tools` are programs in the place of the usual, `before` is done in the shell.
+        """Render the script and run it. `tools` replace the usual programs; the shell runs `before` first.
 
-        `argument` is how many seconds the script has at most.
+        `argument` is the script's time limit in seconds.
         """
         wanted = tuple(wanted)
         script = directory / "static-routes.sh"

@@ -1,6 +1,6 @@
-"""Runs Python blocks of documents, one after another in this process: a JSON object of blocks in, what each did out.
+"""Runs the Python blocks of documents, one after another: reads a JSON object of blocks, prints the result of each.
 
-A program of its own, so that blocks which set up logging and signals meet nothing of a test's process.
+It is a separate program, so that blocks that set up logging and signals do not affect the test's process.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import traceback
 
 
 def run(name: str, block: str) -> dict[str, str]:
-    """What the block printed, and how it failed; empty where it did not."""
+    """The output of the block, and how it failed; empty if it succeeded."""
     printed, failure = io.StringIO(), ""
     with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(io.StringIO()):
         try:
-            exec(compile(block, name, "exec"), {"__name__": "__main__"})  # noqa: S102  they are ours
+            exec(compile(block, name, "exec"), {"__name__": "__main__"})  # noqa: S102  the blocks are from our own documents
         except SystemExit as stopped:
             failure = f"exit code {stopped.code}" if stopped.code else ""
-        except BaseException:  # noqa: BLE001  whatever it is, it is told
+        except BaseException:  # noqa: BLE001  every failure is reported
             failure = traceback.format_exc()
     for handler in logging.root.handlers[:]:
         logging.root.removeHandler(handler)

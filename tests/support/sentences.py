@@ -1,7 +1,7 @@
-"""Every sentence that the code says to a person, read from the source: its words, its placeholders, and where it is said.
+"""Finds every message in the source: its text, its placeholders, and its place in the code.
 
-Here: what counts as a sentence, and how an expression becomes a placeholder. Not here: what a sentence means
-(docs/messages.toml), and the page that is made of both (tests.support.write_pages).
+Here: which texts are messages, and how an expression becomes a placeholder. Not here: the meaning of a message
+(docs/messages.toml), and the page that is written from both (tests.support.write_pages).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ SILENT = {
     "phases/testing.py": "for tests",
     "phases/text.py": "numbers in words",
 }
-"""Files whose texts are not messages, each with the reason; what is in SPEAKING speaks all the same."""
+"""Files whose texts are not messages, each with the reason; the names in SPEAKING are exceptions."""
 
 SPEAKING = (
     "hostrouting/cli/command.py",
@@ -70,18 +70,18 @@ _NOT_SAID = {"compile", "match", "fullmatch", "Literal", "add_argument", "cast",
 
 @attrs.frozen(order=True)
 class Sentence:
-    """One message, or a part of one, as it is written in the code."""
+    """One message, or a part of one, as written in the code."""
 
     place: str
-    """Where: `hostrouting.gate:refuse`, or the file name of a script."""
+    """The place: `hostrouting.gate:refuse`, or the file name of a script."""
     line: int
     text: str
-    """The words, with each value as `{name}`."""
+    """The text, with each value as `{name}`."""
 
 
 @functools.cache
 def sentences() -> tuple[Sentence, ...]:
-    """All of them, in the order of the code."""
+    """All messages, in the order of the code."""
     found = [*_in_python(), *_in_scripts()]
     return tuple(sorted(found))
 
@@ -96,7 +96,7 @@ def _in_python() -> Iterator[Sentence]:
 
 
 def sentences_of(module: str, tree: ast.Module) -> list[Sentence]:
-    """The sentences of one module."""
+    """The messages of one module."""
     return _Reader(module).read(tree)
 
 
@@ -125,9 +125,9 @@ def _is_sentence(text: str) -> bool:
 
 
 class _Reader:
-    """Goes through one module and collects what it says.
+    """Goes through one module and collects its messages.
 
-    A text beside another of one call is one sentence with it, and a text that has a name is put where the name is used.
+    Adjacent texts in one call form one message, and a text that is assigned to a name is inserted where the name is used.
     """
 
     def __init__(self, module: str) -> None:
@@ -183,7 +183,7 @@ class _Reader:
             self._branch(block, within)
 
     def _branch(self, statements: list[ast.stmt], within: str) -> None:
-        """What is named in a branch has that text to its end; after it, nobody knows which text the name has."""
+        """A name that is assigned in a branch has that text until the branch ends; after that, its text is not known."""
         before, outside = dict(self._named), self._assigned
         self._assigned = set()
         self._body(statements, within)
@@ -223,7 +223,7 @@ class _Reader:
                     self._node(value.value, within)
 
     def _text(self, node: ast.AST) -> str | None:
-        """The words of a text, with its values as placeholders; None of what is not one."""
+        """The text with its values as placeholders; None if the expression is not a text."""
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             return node.value
         if isinstance(node, ast.JoinedStr):
@@ -253,7 +253,7 @@ def _called(node: ast.Call) -> str:
 
 
 def _name(node: ast.AST) -> str:
-    """What a value in a message is called."""
+    """The name of a value in a message."""
     if isinstance(node, ast.Name):
         return node.id.strip("_")
     if isinstance(node, ast.Attribute):

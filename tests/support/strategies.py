@@ -1,4 +1,4 @@
-"""The strategies for hosts, under the name by which the tests of this repository know them."""
+"""The strategies for hosts, under the name that the tests of this repository use."""
 
 from hostrouting.testing.strategies import DEVICES, blocks, legs, links, prefixes, routes, rules, snapshots
 

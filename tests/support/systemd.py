@@ -1,11 +1,12 @@
-"""A real systemd, booted in half a second on a throw-away copy of this host's files, and real nested machines in it.
+"""A real systemd, booted in half a second on a temporary copy of this host's files, with real nested machines.
 
-Nothing of it reaches the host: it has namespaces of its own (mount, pid, network, …), its files live on a tmpfs over a
-read-only view of the host's, and all of it ends with the block, also when the test run is killed.
+It does not affect the host: it has its own namespaces (mount, pid, network, …), its files are on a tmpfs over a read-only
+view of the host's, and everything ends with the block, even if the test run is killed.
 
-Other systemds are booted from other trees: roots of other distributions, which somebody has put into one directory, as
-debootstrap makes them, with systemd-container, dbus, iproute2 and mawk. HOSTROUTING_SYSTEMS names that directory.
-Tasks are run in all of them alike, by `agents`.
+Other versions of systemd are booted from other trees: root file systems of other distributions, as `make matrix` creates
+them, with systemd-container, dbus, iproute2 and mawk. HOSTROUTING_TREE names the tree that every test boots instead of
+this host's files. HOSTROUTING_SYSTEMS names a directory of trees for the tests that run in several. Tasks run in all of
+them in the same way, with `agents`.
 """
 
 import os
@@ -21,8 +22,8 @@ from typing import IO
 __all__ = ["THIS_HOST", "System", "booted", "missing", "trees", "wait_for"]
 
 PROJECT = Path(__file__).resolve().parents[2]
-THIS_HOST = Path("/")
-"""The tree of this host's own files."""
+THIS_HOST = Path(os.environ.get("HOSTROUTING_TREE") or "/")
+"""The tree of this host's own files, or the one that is booted in its place."""
 
 _GROUP = "hostrouting-test-"
 
@@ -41,15 +42,15 @@ BindReadOnly=/usr
 
 
 def missing() -> str:
-    """Why no systemd can be booted here; empty when it can."""
+    """Why a systemd cannot be booted here; empty if it can."""
     if os.geteuid() != 0:
-        return "booting a systemd takes root"
+        return "booting a systemd requires root"
     tools = [tool for tool in ("systemd-nspawn", "nsenter", "unshare", "setpriv") if shutil.which(tool) is None]
     return f"{', '.join(tools)} is not installed" if tools else ""
 
 
 def trees() -> list[Path]:
-    """The roots that can be booted: this host's own, and those in the directory that HOSTROUTING_SYSTEMS names."""
+    """The root file systems that can be booted: this host's, and those in the directory that HOSTROUTING_SYSTEMS names."""
     directory = os.environ.get("HOSTROUTING_SYSTEMS")
     if not directory:
         return [THIS_HOST]
@@ -58,7 +59,7 @@ def trees() -> list[Path]:
 
 
 def wait_for(what: str, happened: Callable[[], bool], *, seconds: float = 60) -> None:
-    """Ask `happened` until it says yes; less and less often, because to ask starts a process in most tests."""
+    """Call `happened` until it returns true. The pauses grow, because in most tests a call starts a process."""
     end, pause = time.monotonic() + seconds, 0.01
     while not happened():
         if time.monotonic() > end:
@@ -71,29 +72,29 @@ class System:
     """A running system."""
 
     def __init__(self, outer: subprocess.Popen[str], work: Path) -> None:
-        """Take what `boot_system.sh` runs in; nothing is booted yet."""
+        """Use the process in which `boot_system.sh` runs; systemd is not booted yet."""
         self._outer, self._work, self._leader = outer, work, 0
 
     @property
     def leader(self) -> int:
-        """The process id of its systemd, seen from here; 0 before the boot."""
+        """The process id of its systemd, in this process's namespace; 0 before the boot."""
         return self._leader
 
     def lay(self, path: str, text: str, *, mode: int = 0o644) -> None:
-        """Put a file in its place, before the boot or later, by plain writing."""
+        """Write a file, before the boot or later."""
         target = self.outside(path)
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text)
         target.chmod(mode)
 
     def link(self, path: str, target: str) -> None:
-        """Put a symbolic link in its place."""
+        """Create a symbolic link."""
         place = self.outside(path)
         place.parent.mkdir(parents=True, exist_ok=True)
         place.symlink_to(target)
 
     def add_machine(self, name: str) -> None:
-        """Furnish a machine that `machinectl start` can boot: the system's programs, and nothing of its settings."""
+        """Create a machine that `machinectl start` can boot, with the system's programs but not its settings."""
         for directory in ("dev", "etc", "proc", "run", "sys", "tmp", "usr", "var", "root"):
             self.outside(f"/var/lib/machines/{name}/{directory}").mkdir(parents=True)
         for directory in ("bin", "sbin", "lib", "lib64"):
@@ -107,17 +108,17 @@ class System:
         self.lay(f"/etc/systemd/nspawn/{name}.nspawn", MACHINE_SETTINGS)
 
     def start(self, stdin: IO[str]) -> None:
-        """Boot."""
+        """Boot the system."""
         stdin.write("go\n")
         stdin.flush()
         self._await_boot(0)
 
     def command(self, *words: str) -> list[str]:
-        """What to start from here so that a program runs inside."""
+        """The command that runs a program inside the system."""
         return ["nsenter", f"--target={self._leader}", "--all", "--", *words]
 
     def run(self, *command: str, stdin: str = "", timeout: float = 60) -> subprocess.CompletedProcess[str]:
-        """Run a program inside; its exit status is the caller's to look at."""
+        """Run a program inside; the caller checks its exit status."""
         return subprocess.run(
             self.command(*command),
             capture_output=True,
@@ -128,7 +129,7 @@ class System:
         )
 
     def must(self, *command: str) -> str:
-        """What a program says that has to go well."""
+        """The output of a program that must succeed."""
         done = self.run(*command)
         if done.returncode:
             raise AssertionError(f"{' '.join(command)} failed ({done.returncode}): {done.stdout}{done.stderr}")
@@ -139,12 +140,12 @@ class System:
         return self.must("systemctl", "show", "--value", "-p", name, unit).strip()
 
     def journal(self, unit: str) -> str:
-        """What a unit has said since the boot."""
+        """The log of a unit since the boot."""
         self.must("journalctl", "--sync")
         return self.must("journalctl", "--quiet", "--boot", "--output=cat", f"--unit={unit}")
 
     def read(self, path: str) -> str | None:
-        """What is in a file; None when it is not there."""
+        """The text of a file; None if it does not exist."""
         done = self.run("cat", path)
         return None if done.returncode else done.stdout
 
@@ -159,7 +160,7 @@ class System:
         return self.run("systemctl", "is-system-running", "--wait").stdout.strip()
 
     def outside(self, path: str) -> Path:
-        """The same file, seen from here."""
+        """The path of the same file outside the system."""
         if self._leader:
             return Path(f"/proc/{self._leader}/root{path}")
         return Path(f"/proc/{_child(self._outer.pid)}/root{self._work}/root{path}")
@@ -188,10 +189,10 @@ def booted(
     tree: Path = THIS_HOST,
     suspended: int = 0,
 ) -> Iterator[System]:
-    """A system with these files (and programs, and symbolic links) laid over a tree's, and these machines.
+    """A system with these files, programs and symbolic links on top of a tree, and these machines.
 
-    `furnish` is given where the root of its files is, before it boots. `suspended` is for how many seconds it seems to
-    have been suspended: by so much /proc/uptime is ahead of the monotonic clock.
+    `furnish` is called with the path of its root file system before the boot. `suspended` is the time in seconds that it
+    seems to have been suspended: /proc/uptime is ahead of the monotonic clock by that much.
     """
     _clear_away()
     work = Path(tempfile.mkdtemp(prefix=f"{_GROUP}{os.getpid()}-"))
@@ -241,7 +242,7 @@ def _child(pid: int) -> int:
 
 
 def _descendant(pid: int, name: str) -> int:
-    """The first process below that has this name; 0 when there is none yet."""
+    """The first descendant process with this name; 0 if there is none yet."""
     below = _children(pid)
     while below:
         pid = below.pop(0)
@@ -253,7 +254,7 @@ def _descendant(pid: int, name: str) -> int:
 
 
 def _clear_away() -> None:
-    """Remove the control groups of what has ended, and what an interrupted run has left."""
+    """Remove the control groups of systems that have ended, including those of interrupted runs."""
     for work in Path(tempfile.gettempdir()).glob(f"{_GROUP}*"):
         if not _is_alive(work.name):
             with suppress(OSError):
@@ -269,12 +270,12 @@ def _clear_away() -> None:
                     Path(directory).rmdir()
         if not any(group.exists() for group in left):
             return
-        # The last of its processes are still on their way out.
+        # The last of its processes have not quite ended.
         time.sleep(0.01)
 
 
 def _is_alive(name: str) -> bool:
-    """Whether the run that a name was made by goes on, and has not removed its work directory."""
+    """Whether the test run that created this name is still running, and has not removed its work directory."""
     pid = name.removeprefix(_GROUP).partition("-")[0]
     if pid == str(os.getpid()):
         return (Path(tempfile.gettempdir()) / name).exists()

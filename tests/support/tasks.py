@@ -1,4 +1,4 @@
-"""The tasks on hosts that exist in memory: what their tests have in common."""
+"""Helpers for tests of tasks on fake hosts."""
 
 import phases
 from hostrouting.config import HostRoutingConfig

@@ -1,10 +1,10 @@
 """A process that has imported the whole library, and forks programs that enter a booted system.
 
-The Python of an older distribution is too old for the library, and has none of its dependencies. So a program that is
-to work in a system is a process of this host's Python that has imported everything and then entered all of the
-system's namespaces. To import everything takes a second; a fork of this process takes milliseconds.
+The Python of an older distribution is too old for the library, and does not have its dependencies. So a program that
+runs in such a system is a process of this host's Python: it has imported everything and then entered all namespaces of
+the system. Importing everything takes a second; forking this process takes milliseconds.
 
-Here: the process (`python -m tests.support.template FD`) and how it is asked (`enter`). Not here: what the programs do.
+Here: the process (`python -m tests.support.template FD`) and requests to it (`enter`). Not here: what the programs do.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ __all__ = ["enter"]
 
 PROJECT = Path(__file__).resolve().parents[2]
 
-# What is imported only when it is first needed, by the library's own modules and by those they import. A program that
-# misses one fails with the name: there is no such file where it is.
+# Modules that are imported only when they are first needed, by the library and by the modules that it imports. If one is
+# missing from this list, a program fails with its name, because the file does not exist inside the system.
 _LATER = (
     "concurrent.futures",
     "encodings.ascii",
@@ -47,14 +47,14 @@ _LATER = (
     "tests.support.agents",
     "tests.support.inside",
 )
-# Only what is forked after that is in the last, the one of processes.
+# The process namespace, which is the last, applies only to processes that are forked afterwards.
 _NAMESPACES = ("cgroup", "ipc", "uts", "net", "mnt", "pid")
 
 
 def enter(leader: int, program: Callable[[int], None], descriptor: int) -> None:
-    """Have a function called with this descriptor by a process that is where the leader is.
+    """Call a function with this descriptor in a new process in the leader's namespaces.
 
-    It ends with the function. The function must be one of a module that the template has imported.
+    The process ends with the function. The function must be in a module that the template has imported.
     """
     request = {"leader": leader, "module": program.__module__, "name": program.__name__}
     socket.send_fds(_template(), [json.dumps(request).encode()], [descriptor])
@@ -62,7 +62,7 @@ def enter(leader: int, program: Callable[[int], None], descriptor: int) -> None:
 
 @functools.cache
 def _template() -> socket.socket:
-    """The way to the one template of this test run, which ends with the run."""
+    """The connection to the template of this test run, which ends with the run."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     program = [sys.executable, "-m", "tests.support.template", str(theirs.fileno())]
     process = subprocess.Popen(
@@ -93,7 +93,7 @@ def _import_everything() -> None:
 
 
 def _go(leader: int) -> None:
-    """Go where this process is, for good."""
+    """Enter the namespaces of this process, permanently."""
     libc = ctypes.CDLL(None, use_errno=True)
     opened = [os.open(f"/proc/{leader}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC) for name in _NAMESPACES]
     for name, descriptor in zip(_NAMESPACES, opened, strict=True):
@@ -103,13 +103,13 @@ def _go(leader: int) -> None:
 
 
 def _become(request: dict[str, str], descriptor: int) -> None:
-    """Be the program, in this process, which was forked for it."""
+    """Run the program in this process, which was forked for it."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     try:
         program = getattr(sys.modules[request["module"]], request["name"])
         _go(int(request["leader"]))
         program(descriptor)
-    except BaseException:  # noqa: BLE001  nothing is above it but the template
+    except BaseException:  # noqa: BLE001  the caller is the template, which must not see it
         traceback.print_exc()
     finally:
         with suppress(OSError):
@@ -120,7 +120,7 @@ def _become(request: dict[str, str], descriptor: int) -> None:
 def _main(descriptor: int) -> None:
     _import_everything()
     gc.freeze()
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for a program: the kernel clears it away
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # programs are not waited for: the kernel removes them when they end
     with socket.socket(fileno=descriptor) as asked:
         while True:
             text, [*descriptors], _, _ = socket.recv_fds(asked, 65536, 1)

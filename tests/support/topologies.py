@@ -1,4 +1,4 @@
-"""Hosts to test with, each under a name and each a snapshot as the kernel would list it."""
+"""Hosts for tests, by name, each a snapshot as the kernel would list it."""
 
 from collections.abc import Iterable
 
@@ -23,7 +23,7 @@ __all__ = ["connected", "h200", "host", "plain"]
 
 
 def connected(dev: str, interface: str) -> tuple[Route, ...]:
-    """The routes that the kernel makes when `interface` (an IPv4 address with its length) comes to a device."""
+    """The routes that the kernel adds when `interface` (an IPv4 address with its length) is added to a device."""
     text, length = interface.split("/")
     address = as_ip(text)
     prefix = Prefix.around(4, int(address), int(length))
@@ -58,9 +58,9 @@ def host(
     rules: Iterable[Rule] | None = None,
     links: Iterable[Link] = (),
 ) -> Snapshot:
-    """A host with IPv4 addresses on devices, what the kernel makes of them, and further routes.
+    """A host with IPv4 addresses on devices, the routes that the kernel adds for them, and further routes.
 
-    A device that is not among `links` is an ordinary one; InfiniBand when its name begins with "ib".
+    A device that is not in `links` is an ordinary one; it is InfiniBand if its name begins with "ib".
     """
     interfaces, given = tuple(interfaces), {link.name: link for link in links}
     names = dict.fromkeys([*(dev for dev, _ in interfaces), *given])
@@ -78,7 +78,7 @@ def host(
 
 
 def plain() -> Snapshot:
-    """One Ethernet device with an address and a default route, as DHCP leaves it."""
+    """One Ethernet device with an address and a default route, as DHCP configures it."""
     return host(
         [("eth0", "10.0.0.4/24")],
         [Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", protocol=16)],
@@ -86,7 +86,7 @@ def plain() -> Snapshot:
 
 
 def h200() -> Snapshot:
-    """The host that this library was made for: eth0 leads out, ib0 to ib7 each have a connected 172.16.0.0/16."""
+    """The host that this library was written for: eth0 has the default route, ib0 to ib7 each have a connected 172.16.0.0/16."""
     fabric = [(f"ib{number}", f"172.16.{number + 1}.{number + 10}/16") for number in range(8)]
     return host(
         [("eth0", "10.0.0.4/24"), *fabric],

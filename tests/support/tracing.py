@@ -1,4 +1,4 @@
-"""What a program does to the world between two marks, as the kernel saw it: strace is the witness."""
+"""Records with strace what a program does outside its own memory, between two marks."""
 
 import re
 from pathlib import Path
@@ -8,7 +8,7 @@ import attrs
 __all__ = ["BEGIN", "END", "Trace", "command"]
 
 BEGIN, END = "/mark/begin", "/mark/end"
-"""A program that looks whether these are there (`os.access`) says so where its trace begins and ends."""
+"""Paths that a program passes to `os.access` to mark where its trace begins and ends."""
 
 _CALLS = (
     "%process,%file,%network,write,writev,pwrite64,pwritev,sendfile,copy_file_range,ftruncate,fchmod,fchown,fallocate"
@@ -27,14 +27,14 @@ _TYPE = re.compile(r"nlmsg_type=(\w+)")
 
 
 def command(program: list[str], log: Path) -> list[str]:
-    """What runs the program with its trace going to a file."""
+    """The command that runs a program and writes its trace to a file."""
     how = ["--follow-forks", "--decode-fds=all", "--no-abbrev", "--string-limit=65536", f"--trace={_CALLS}"]
     return ["strace", *how, f"--output={log}", *program]
 
 
 @attrs.frozen
 class Trace:
-    """What was done: processes started, files changed, others spoken to, and the types of netlink messages sent."""
+    """The effects: processes started, files changed, other programs contacted, and the types of netlink messages sent."""
 
     processes: tuple[str, ...]
     files: tuple[str, ...]
@@ -43,7 +43,7 @@ class Trace:
 
     @classmethod
     def read(cls, log: Path) -> "Trace":
-        """Only what lies between the marks counts; ValueError when one is missing."""
+        """Parse the part between the marks. Raises ValueError if a mark is missing."""
         lines = [line.split(maxsplit=1)[1] for line in log.read_text(errors="replace").splitlines()]
         begin, end = (
             next((number for number, line in enumerate(lines) if f'"{mark}"' in line), None) for mark in (BEGIN, END)

@@ -1,4 +1,4 @@
-"""Hosts for the boot scripts: devices, ways out, and whatever else may stand in the tables."""
+"""Hosts for the boot scripts: devices, default routes, and other rules and routes."""
 
 from hypothesis import strategies as st
 
@@ -10,7 +10,7 @@ __all__ = ["LINKS", "UPLINKS", "wishes"]
 LINKS = tuple(
     Link(name=name, index=0, group=7 * (name == "eth1"), ignore_routes_with_linkdown=name == "ib0") for name in DEVICES
 )
-"""One in a group of its own, one that heeds a lost carrier."""
+"""One in another group, one with ignore_routes_with_linkdown."""
 
 UPLINKS: tuple[list[str], ...] = (
     *[["route add default via 10.0.0.1 dev eth0"]] * 3,
@@ -20,11 +20,11 @@ UPLINKS: tuple[list[str], ...] = (
     ["route add default via 10.0.0.7 dev eth0 proto 213"],
     [],
 )
-"""Commands of `ip` that make the default route: by DHCP, ECMP, a tunnel, without a gateway, of our own, none."""
+"""`ip` commands for the default route: of DHCP, ECMP, by a tunnel, without a gateway, with our protocol, or none."""
 
 
 @st.composite
 def wishes(draw: st.DrawFn, block: Prefix) -> tuple[list[Rule], list[Route]]:
-    """What to ask of the kernel; it may refuse some of it."""
+    """Rules and routes to add to the kernel; it may refuse some of them."""
     wanted = draw(st.lists(rules(block), max_size=4, unique_by=lambda rule: rule.priority))
     return wanted, draw(st.lists(routes(block), min_size=1, max_size=14))

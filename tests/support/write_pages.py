@@ -1,7 +1,7 @@
-"""Writes the pages that are made from the code: docs/messages.md and docs/commands.md. `make messages` runs it.
+"""Writes the pages that are generated from the code: docs/messages.md and docs/commands.md. `make messages` runs it.
 
-Here: how the two pages are laid out. Not here: the messages (tests.support.sentences) and what they mean
-(docs/messages.toml); a command's own words (hostrouting.cli.commands).
+Here: the layout of the two pages. Not here: the messages (tests.support.sentences) and their meanings
+(docs/messages.toml); the help of each command (hostrouting.cli.commands).
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _UNLISTED = {"HostRoutingError", "Fault"}
 
 @functools.cache
 def notes() -> dict[str, Any]:
-    """What docs/messages.toml says."""
+    """The contents of docs/messages.toml."""
     return tomllib.loads((ROOT / "docs/messages.toml").read_text(encoding="utf-8"))
 
 
 @functools.cache
 def sorted_out() -> tuple[dict[int, list[Sentence]], list[Sentence], set[str]]:
-    """The messages of each entry, by its number; those that no entry is about; and the patterns that fit none."""
+    """The messages of each entry, by its number; the messages without an entry; and the patterns without a message."""
     entries = notes()["entry"]
     patterns = [(pattern, number) for number, entry in enumerate(entries) for pattern in entry["at"]]
     patterns += [(pattern, -1) for pattern in notes()["silent"]["at"]]
@@ -211,12 +211,12 @@ GENERATED = {"docs/messages.md": messages_page, "docs/commands.md": commands_pag
 
 
 def main() -> None:
-    """Write both pages; say which messages have no entry, and fail then."""
+    """Write both pages. If messages have no entry, print them and fail."""
     _, unknown, unused = sorted_out()
     for sentence in unknown:
         sys.stderr.write(f"{sentence.place}, line {sentence.line}: no entry in docs/messages.toml: {sentence.text}\n")
     for pattern in sorted(unused):
-        sys.stderr.write(f"docs/messages.toml: no message is at {pattern}\n")
+        sys.stderr.write(f"docs/messages.toml: no message matches {pattern}\n")
     for path, made in GENERATED.items():
         (ROOT / path).write_text(made(), encoding="utf-8")
     raise SystemExit(1 if unknown or unused else 0)

@@ -24,6 +24,7 @@ def shut_by(system: System, *command: str) -> None:
     assert not pid(system), command
     system.run("rm", "-f", path)
     system.must("cp", "--archive", "/root/kept", path)
+    system.run("systemctl", "reset-failed", KUBE1)  # systemd refuses more than a few starts in ten seconds
 
 
 def breaks(script: str) -> list[list[str]]:
@@ -137,7 +138,7 @@ def test_in_warn_nothing_about_the_check_holds_a_machine_back() -> None:
             assert pid(system)
             end(system)
             last = system.journal(LAYOUT.gate_unit).rpartition("Starting ")[2]
-            assert f"check-route-overlap.sh {said}; the machine starts all the same" in last
+            assert f"check-route-overlap.sh {said}; the machine starts anyway" in last
             system.must("cp", "/root/kept", LAYOUT.gate_script_path)
 
 

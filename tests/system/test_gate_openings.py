@@ -71,7 +71,7 @@ def test_those_of_the_files() -> None:
         assert start(system) == 0, "the unit is active still"
         end(system)
         [told] = status()["gate"]["openings"]
-        assert "has RemainAfterExit=yes, so that the script runs at the first start of a machine only" in told
+        assert "has RemainAfterExit=yes, which means that the script runs only when the first machine starts" in told
         system.must("rm", stays)
         system.must("systemctl", "daemon-reload")
         system.must("systemctl", "stop", LAYOUT.gate_unit)
@@ -137,8 +137,8 @@ def test_a_command_before_ours() -> None:
         found = status()
         assert found["code"] == 1
         [told] = found["gate"]["openings"]
-        assert told.startswith("every machine runs another ExecStartPre= before it asks the gate: ")
-        assert told.endswith(f"; look in {first}")
+        assert told.startswith("every machine runs another ExecStartPre= before the gate: ")
+        assert told.endswith(f"; see {first}")
         system.lay("/run/wait", "")
         begin_start(system)
         wait_for("its first command", lambda: is_starting(system))
@@ -159,7 +159,7 @@ def test_a_signal_that_a_machine_takes_for_a_success() -> None:
             system.lay(drop_in, f"[Service]\nSuccessExitStatus={name}\n")
             system.must("systemctl", "daemon-reload")
             [told] = status()["gate"]["openings"]
-            assert "so that it starts when a signal ends its question to the gate" in told, name
+            assert "so it starts even if a signal ends its wait for the gate" in told, name
             begin_start(system)
             wait_for("its step", lambda: LAYOUT.check_script in system.run("pgrep", "-af", "check-route").stdout)
             system.must("systemctl", "kill", f"--signal={name}", KUBE1)
@@ -183,7 +183,7 @@ def test_what_keeps_it_shut() -> None:
             assert gate["openings"] == []
             [told] = gate["bars"]
             assert setting.partition("Path")[0] in told
-            assert told.endswith(f"look in {drop_in}")
+            assert told.endswith(f"see {drop_in}")
         system.must("rm", drop_in)
         system.must("systemctl", "daemon-reload")
         assert start(system) == 0

@@ -70,6 +70,8 @@ for line in sys.stdin:
 def _alike(found: Mapping[str, str]) -> dict[str, object]:
     """What is compared: of commands their words and whether they may fail, of sets no order, of /lib no /usr."""
     commands = re.compile(r"argv\[\]=(.*?) ; ignore_errors=(\w+) ;")
+    if found.get("LoadState") == "masked":  # what else it shows of a masked unit depends on the version of systemd
+        return {"LoadState": "masked"}
     # systemd shows a command's words without the quotes that keep them together.
     plain = {name: found.get(name, "").replace('"', "") for name in _NAMES}
     return {

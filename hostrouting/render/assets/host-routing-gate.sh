@@ -2,20 +2,20 @@
 finished='' && trap '[[ $finished ]] || exit 1' EXIT # a script that was cut short fails
 # Holds machines back until the routing of this host is right. Written by hostrouting.
 #
-#   host-routing-gate.sh       run by host-routing-gate.service: takes the steps in host-routing-gate.conf, in order
-#   host-routing-gate.sh ask   run by the start of a machine: has systemd run that service, and waits for its result
+#   host-routing-gate.sh       run by host-routing-gate.service: runs the steps in host-routing-gate.conf, in order
+#   host-routing-gate.sh ask   run by the start of a machine: starts that service and waits for its result
 #
-# Exit status: 0, or 1 when the machine must not start. A step is a line "RANK KIND NAME":
+# Exit status: 0, or 1 if the machine must not start. A step is a line "RANK KIND NAME":
 #   50 requires NAME   NAME.sh runs, and the machine starts only if it succeeds
 #   50 wants NAME      NAME.sh runs, and the machine starts whatever the result
 #   50 changing NAME   a run of hostrouting began to change NAME.sh and did not finish: the machine does not start
 
-# Data, and nothing else: no line of it is ever run.
+# Only data: no line of it is ever run.
 configuration=(
 )
 
 set -u
-# With one of these set, or where it takes this for a chroot, systemctl succeeds without doing anything.
+# With one of these variables set, or if systemctl takes this for a chroot, it succeeds without doing anything.
 unset SYSTEMD_OFFLINE SYSTEMD_IN_CHROOT
 export SYSTEMD_IGNORE_CHROOT=1 LC_ALL=C PATH=/usr/sbin:/usr/bin:/sbin:/bin
 
@@ -39,11 +39,12 @@ refuse() {
 
 # --- host-routing-gate.sh ask
 
-# A failed `systemctl start` is not always a refusal: the service was stopped because hostrouting changes it, or systemd
-# executed itself anew and dropped the connection. Then ask again; if the service is running, this waits for that run.
+# A failed `systemctl start` is not always a refusal: hostrouting may have stopped the service to change a script, or
+# systemd may have re-executed itself and dropped the connection. Then try again; if the service is running, `start`
+# waits for that run.
 ask() {
   local begin nap last=''
-  # Not a status that a setting of the machine can take for a success.
+  # Exit with 1: a setting of the machine may count other statuses, such as that of SIGTERM, as success.
   trap 'finished=1; exit 1' TERM HUP INT QUIT PIPE ALRM USR1 USR2
   read -r begin _ </proc/uptime
   begin=${begin/./}0000 # microseconds
@@ -53,17 +54,17 @@ ask() {
     has_refused && refuse "see journalctl -u $unit"
     [[ $nap ]] && sleep "$nap"
   done
-  refuse "$unit does not run to its end; see journalctl -u $unit"
+  refuse "$unit does not finish; see journalctl -u $unit"
 }
 
-# Whether hostrouting was removed from this host meanwhile. The drop-in alone says nothing: a setting of the machine's
-# unit may hide it from us.
+# Whether hostrouting was removed from this host meanwhile. A missing drop-in does not prove it: a setting of the
+# machine's unit may hide the file from this script.
 is_removed() {
   [[ ! -e $drop_in ]] || return 1
   [[ ! -e $scripts/host-routing-gate.sh || $(systemctl show --property LoadState "$unit") == LoadState=not-found ]]
 }
 
-# Whether the service has failed by itself since we asked, or cannot be started at all.
+# Whether the service has failed by itself since this script began, or cannot be started.
 has_refused() {
   local name value load='' active='' sub='' result='' ended=0
   while IFS='=' read -r name value; do
@@ -76,7 +77,7 @@ has_refused() {
     esac
   done < <(systemctl show --property LoadState,ActiveState,SubState,Result,ExecMainExitTimestampMonotonic "$unit")
   [[ $load && $load != loaded ]] && return 0
-  # A refusal ends after we asked. On a host that was suspended the two clocks differ: there, look for a new end.
+  # A refusal ends after this script began. After a suspend the two clocks differ: then a changed end counts.
   local before=$last
   last=$ended
   [[ ($active == failed || $sub == auto-restart) && $result != signal ]] || return 1
@@ -85,17 +86,17 @@ has_refused() {
 
 # --- host-routing-gate.sh
 
-# How many seconds the first step may wait for what the host lacks. What comes after it, or after a wait for the lock,
-# has less: the start of a machine takes 90 s at most, by default.
+# How many seconds the first step may wait for what the host lacks. Later steps, or steps after a wait for the lock, get
+# less: by default the start of a machine may take 90 s.
 patience=60
 
 take_steps() {
   local held line name all=()
   read_steps
-  # With no step left, hostrouting is being removed.
+  # A list without steps means that hostrouting is being removed.
   ((${#all[@]})) || pass
-  # A run of hostrouting holds the lock while it changes the steps. The scripts run without it: whoever changes them
-  # stops this service first.
+  # A run of hostrouting holds the lock while it changes the steps. The scripts run without the lock: hostrouting stops
+  # this service before it changes them.
   require_file "$lock"
   if [[ -e $lock ]]; then
     { exec {held}<"$lock"; } 2>/dev/null || refuse "cannot open $lock"
@@ -116,7 +117,8 @@ take_steps() {
   pass
 }
 
-# A run that takes longer waits for something, such as a default route: by then the list says what it will be.
+# A run of hostrouting that takes longer than this waits for something, such as a default route; it has written the list
+# before.
 await_lock() {
   local status=0
   flock --shared --timeout 45 "$1" || status=$?
@@ -126,7 +128,7 @@ await_lock() {
 
 require_file() { [[ ! -e $1 || -f $1 ]] || refuse "$1 is not a regular file; remove it"; }
 
-# Sets `all`. The last line says that the list is whole.
+# Sets `all`. The last line marks the list as complete.
 read_steps() {
   local lines=() line
   require_file "$steps"
@@ -136,7 +138,7 @@ read_steps() {
   fi
   mapfile -t lines <"$steps" || refuse "cannot read $steps"
   [[ ${#lines[@]} -gt 0 && ${lines[-1]} == end ]] ||
-    refuse "$steps is cut short; write it again with: hostrouting apply"
+    refuse "$steps is incomplete; write it again with: hostrouting apply"
   unset 'lines[-1]'
   all=()
   for line in "${lines[@]}"; do
@@ -149,17 +151,17 @@ require() {
   patience=15
 }
 
-# A script that hangs is left to systemd, which ends it with this service.
+# If a script hangs, systemd kills it together with this service.
 want() {
   local status='' what='did not end in time'
   read -r -t "$((patience + 5))" status < <(run_step "$1" >&2; echo $?)
   patience=15
   [[ $status == 0 ]] && return
   [[ $status ]] && what='failed'
-  printf '<4>host-routing-gate: %s.sh %s; the machine starts all the same\n' "$1" "$what" >&2
+  printf '<4>host-routing-gate: %s.sh %s; the machine starts anyway\n' "$1" "$what" >&2
 }
 
-# A script that ends without saying how, as an empty one does, has failed.
+# A script that ends without an exit, such as an empty one, has failed.
 run_step() { /bin/bash -pc '. "$0"; exit 1' "$scripts/$1.sh" "$patience" </dev/null; }
 
 case ${1-} in

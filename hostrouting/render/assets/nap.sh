@@ -1,11 +1,11 @@
-# How the scripts wait. Counted in fifths of a second, for the clock may be set meanwhile. A nap is a fifth of what was
-# waited, and no more than 2 s: looks at a table of 100,000 routes take their time as well.
+# How the scripts wait. They count fifths of a second, because the clock may be set meanwhile. A nap is a fifth of the
+# time waited so far, but at most 2 s: reading a table of 100,000 routes takes time too.
 nap() {
   local fifths=$((1 + waited / 5)) left=$((wait * 5 - waited))
   ((fifths > 10)) && fifths=10
   ((fifths > left)) && fifths=$left
   ((waited += fifths))
-  # In the background: so the shell hears at once that it is told to stop.
+  # In the background, so that the shell handles SIGTERM at once.
   sleep "$((fifths / 5)).$((fifths % 5 * 2))" &
   wait $!
 }

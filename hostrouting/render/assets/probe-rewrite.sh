@@ -2,13 +2,14 @@
 finished='' && trap '[[ $finished ]] || exit 1' EXIT # a script that was cut short fails
 # Lets the IPv6 probes of a load balancer reach the pods. Written by hostrouting.
 #
-# The probes come from a link-local address, and no node may forward a packet with such a source. So a table of nftables
-# gives them a global address before they are routed, and gives the replies the link-local address on their way out. To
-# be sent at all, the replies need a route to that global address; one that is kept here carries our protocol number.
-# The table is loaded in one transaction, so that no packet meets half of it. Other tables, and routes of other owners,
-# are never touched. Exit status: 0, or 1 when the table or the route could not be had; why is in the journal.
+# The probes come from a link-local address, and a node must not forward packets with such a source. So an nftables
+# table changes their source to a global address before routing, and in the replies changes it back to the link-local
+# address after routing. The replies need a route to that global address; the route that this script adds carries our
+# protocol number. The table is loaded in one transaction, so no packet meets half of it. Other tables, and other
+# programs' routes, are never touched. Exit status: 0, or 1 if the table or the route could not be added; the reason is
+# in the journal.
 
-# Data, and nothing else: no line of it is ever run.
+# Only data: no line of it is ever run.
 configuration=(
 )
 
@@ -24,17 +25,17 @@ for line in "${configuration[@]}"; do
     'link-local '*) link_local=${line#* } ;;
     'global '*) global=${line#* } ;;
     'interface '*) interfaces+=("${line#* }") ;;
-    'route '*) route=${line#* } ;;         # yes, or no: the replies have another one
-    'protocol '*) protocol=${line#* } ;;   # the number that makes a route ours
-    'condition '*) condition=${line#* } ;; # always, never, or local-ipv6: where an interface has an IPv6 address
-    'wait '*) wait=${line#* } ;;           # how many seconds a link or an address is waited for
+    'route '*) route=${line#* } ;;         # yes, or no: the replies use another route
+    'protocol '*) protocol=${line#* } ;;   # the number that marks our routes
+    'condition '*) condition=${line#* } ;; # always, never, or local-ipv6: if an interface has an IPv6 address
+    'wait '*) wait=${line#* } ;;           # how many seconds to wait for a device or an address
     'state '*) directory=${line#* } ;;
   esac
 done
-# Whoever runs this may have less time.
+# The caller may allow less time.
 [[ ${1-} ]] && ((wait > $1)) && wait=$1
 waited=0
-# Says what was put into the kernel, so that it can be found again when the configuration has changed.
+# This file records what was added to the kernel, so that it can be found after the configuration has changed.
 applied=${RUNTIME_DIRECTORY:-$directory}/probe-rewrite.applied
 readonly LIMIT=5 # seconds for one program
 
@@ -47,8 +48,8 @@ fail() {
   finished=1 && exit 1
 }
 
-# Sets `said` to what a program prints, and returns its status; $input is what it reads. One that does not end in time
-# is left running: the sandbox of the unit refuses `kill`, and systemd ends it together with the unit.
+# Runs a program with $input as its standard input; sets `said` to its output and returns its status. A program that
+# does not end in time is left running: the sandbox of the unit refuses `kill`, and systemd kills it with the unit.
 run() {
   local status IFS=' '
   IFS= read -r -d '' -t $LIMIT said < <(
@@ -62,8 +63,9 @@ run() {
   return "$status"
 }
 
-# Whether the probes are to be rewritten. An address that may still prove to be a duplicate is waited for, and counts
-# when the time is over: the rules match nothing where there is no IPv6, and without them every backend looks dead.
+# Whether the probes should be rewritten. This waits while an address is tentative, as it may be a duplicate. After the
+# timeout a tentative address counts: the rules match nothing if there is no IPv6, and without them the load balancer
+# regards every backend as dead.
 is_wanted() {
   local dev line unknown tentative IFS=$'\n'
   [[ $condition == local-ipv6 ]] || { [[ $condition == always ]]; return; }
@@ -85,17 +87,17 @@ is_wanted() {
   done
   if [[ $tentative ]]; then
     printf -v dev ' or %s' "${interfaces[@]}"
-    say 4 "no address of ${dev:4} has got beyond tentative within $wait s; probes are rewritten all the same, as the \
-rules match nothing where there is no IPv6"
+    say 4 "the IPv6 addresses of ${dev:4} are still tentative after $wait s; probes are rewritten anyway, \
+because the rules match nothing if there is no IPv6"
     return 0
   fi
-  say 4 "probes are not rewritten, for no interface had an IPv6 address within $wait s ($unknown)"
+  say 4 "probes are not rewritten, because no interface had an IPv6 address within $wait s ($unknown)"
   return 1
 }
 
-# --- The note of what is in the kernel.
+# --- The record of what is in the kernel.
 
-# What is wanted there, and what an earlier run has put there that is not wanted now.
+# `own` is what this run wants in the kernel; `former` is what an earlier run has added and this one does not want.
 own=("table $table") former=()
 [[ $route == yes ]] && own+=("route $global dev ${interfaces[0]} protocol $protocol")
 
@@ -105,12 +107,12 @@ read_applied() {
   while IFS= read -r line; do
     [[ $line =~ ^(table [a-z][a-z0-9_]*|route [0-9a-f:.]+ dev [A-Za-z0-9_.-]+ protocol [0-9]+)$ ]] || continue
     [[ $line == "${own[0]}" || $line == "${own[1]-}" ]] && continue
-    [[ $line == route* ]] || is_free "${line#* }" || continue # of that name there is another's by now
+    [[ $line == route* ]] || is_free "${line#* }" || continue # another program's table has this name now
     former+=("$line")
   done <"$applied"
 }
 
-# Without it the probes are rewritten as well; only what is there now would not be found after a change.
+# Without the record the rewrite works too; only the present table and route would not be found after a change.
 note() {
   local why
   why=$(put "$@" 2>&1) || why=$(put "$@" 2>&1) || say 4 "cannot write $applied: ${why##*: }"
@@ -143,8 +145,8 @@ ruleset() {
     "}" "}"
 }
 
-# Whether a table of this name may be taken away: it has one of our rules, or nothing in it, or nft cannot tell (a
-# dormant one), or it is not there. Where it is there, `said` begins with "table".
+# Whether the table of this name may be deleted: it has one of our rules, or is empty, or nft does not list its content
+# (a dormant table), or it does not exist. If it exists, `said` begins with "table".
 is_free() {
   local line IFS=$'\n'
   run nft -n list table ip6 "$1" || return 0
@@ -154,11 +156,11 @@ is_free() {
   done
 }
 
-# Takes the tables of these lines away, and loads what follows, in one transaction.
+# Deletes the tables in the lines $2 and following, and loads the rules $1, in one transaction.
 load() {
   local line why input='' rules=$1
   shift
-  # Added first, so that it can be deleted where there is none.
+  # Each table is added first, because deleting an absent table is an error.
   for line; do [[ $line == table* ]] && input+="add table ip6 ${line#* }; delete table ip6 ${line#* }"$'\n'; done
   input+=$rules
   run nft -f - && return
@@ -166,13 +168,13 @@ load() {
   input=''
   for line; do
     [[ $line == table* ]] && run nft list "table ip6 ${line#* }" && [[ $said == *'flags owner'* ]] &&
-      fail "table ip6 ${line#* } belongs to another process, and only that may change it: end the process"
+      fail "table ip6 ${line#* } is owned by another process, and only that process can change it: end the process"
   done
-  [[ $why == *'not permitted'* ]] && why+=' (this takes root, or CAP_NET_ADMIN)'
+  [[ $why == *'not permitted'* ]] && why+=' (requires root or CAP_NET_ADMIN)'
   fail "nft refuses table ip6 $table: ${why#*Error: }"
 }
 
-# What is the same in every listing, however a version of nft writes the rest.
+# The parts of a listing that every version of nft prints alike.
 outline() {
   local line IFS=$'\n'
   for line in $1; do
@@ -184,36 +186,36 @@ is_loaded() { run nft -n list table ip6 "$table" && [[ $(outline "$said") == "$(
 
 #include reply-route.sh
 
-# What is in the way is named before anything is changed.
+# Fails before anything is changed if something prevents the change.
 require_free_way() {
   is_free "$table" ||
-    fail "table ip6 $table is not ours, no comment in it begins with 'hostrouting:': set table to another name"
+    fail "table ip6 $table is not ours: no comment in it begins with 'hostrouting:'; set table to another name"
   run ip -6 -o address show to "$global/128" && [[ $said == *' inet6 '* ]] && said=${said#*: } &&
     fail "$global is an address of this host, on ${said%% *}: set globalAddress to an address that no host has"
   [[ $route != yes ]] || require_no_holder
 }
 
-# By whoever ends it, as its unit does one that has no end.
-trap 'say 3 "stopped before all routes were installed"; finished=1; exit 143' TERM
+# Systemd sends SIGTERM when the unit is stopped or reaches its timeout.
+trap 'say 3 "stopped before the work was done"; finished=1; exit 143' TERM
 read_applied
 if is_wanted; then
-  hash nft 2>/dev/null || fail 'nft is not there: install the package nftables'
+  hash nft 2>/dev/null || fail 'the program nft was not found: install the package nftables'
   require_free_way
   rules=$(ruleset)
   note "${own[@]}" "${former[@]}"
-  for attempt in 1 2 3; do # for the start of another machine may flush nftables in between
+  for attempt in 1 2 3; do # the start of another machine may flush nftables in between
     load "$rules" "${own[@]}" "${former[@]}"
     if [[ $route == yes ]]; then place_route; else look_at_routes; fi
     remove_stale
     is_loaded "$rules" && break
-    ((attempt < 3)) || fail "table ip6 $table does not stay: something on this host flushes nftables; stop that"
+    ((attempt < 3)) || fail "table ip6 $table was deleted again: something on this host flushes nftables; stop it"
   done
   note "${own[@]}"
 else
   former+=("${own[0]}") route=no
   there=()
   for line in "${former[@]}"; do
-    # Where nftables is not there at all, no table is.
+    # Without nftables there are no tables.
     [[ $line == table* ]] && is_free "${line#* }" && [[ $said == table* ]] && there+=("$line")
   done
   ((${#there[@]})) && load '' "${there[@]}"

@@ -1,10 +1,10 @@
-# --- The route by which replies leave, for probe-rewrite.sh.
+# --- The route for the replies, for probe-rewrite.sh.
 
-readonly METRIC=1024 # the kernel's, for an IPv6 route that names none
+readonly METRIC=1024 # the kernel's default for an IPv6 route
 
-# One that expires is not as wanted, whoever has made it: the replies would be lost when it goes.
-# Looks at the routes to the global address, which are listed in the order in which the kernel takes them. Sets
-# `is_there`; `holder`, a route of another owner that has our metric; and `stale`, those of ours that are not as wanted.
+# Reads the routes to the global address, which are listed in the order in which the kernel prefers them. Sets
+# `is_there`; `holder`, another program's route with our metric; and `stale`, our routes that are not as wanted.
+# A route that expires is not as wanted, whichever program added it: when it expires, the replies would be lost.
 look_at_routes() {
   local line metric=0 way IFS=$'\n'
   way="^1 [^ ]+ dev ${interfaces[0]//./\\.} proto [0-9]+ scope [0-9]+ metric [0-9]+( linkdown| dead)*( pref medium)? *$"
@@ -15,7 +15,7 @@ look_at_routes() {
     if [[ "$line " == *" proto $protocol "* ]]; then
       if [[ $route == yes && $metric == "$METRIC" && $line =~ $way ]]; then is_there=1; else stale+=("$line"); fi
     elif [[ ! $is_there ]] && ((metric == METRIC)); then
-      # One that says the same does the same work.
+      # Another program's route with the same attributes has the same effect.
       if [[ $line =~ $way ]]; then is_there=1; else holder=${holder:-${line#* }}; fi
     fi
   done
@@ -24,7 +24,7 @@ look_at_routes() {
 require_no_holder() {
   look_at_routes || fail "the routes to $global cannot be read: ${said#*: }"
   [[ ! $holder ]] ||
-    fail "$global: its route [${holder% }] is not ours and takes the replies: remove it, or set ensureRoute to false"
+    fail "$global: its route [${holder% }] is not ours, and replies use it: delete it, or set ensureRoute to false"
 }
 
 place_route() {
@@ -35,18 +35,18 @@ place_route() {
   do
     if [[ $why ]]; then
       ((waited < wait * 5)) ||
-        fail "$global: no route by $dev within $wait s: $why: interfaces has to name a link that is there and up"
+        fail "$global: no route by $dev within $wait s: $why: interfaces has to name a device that exists and is up"
       nap
     fi
     how=add
-    [[ ${stale[*]} == *" metric $METRIC "* ]] && how=replace # what holds the key is ours
+    [[ ${stale[*]} == *" metric $METRIC "* ]] && how=replace # the route with this key is ours
     run ip -6 route $how "$global/128" dev "$dev" proto "$protocol" metric "$METRIC" table main
     why=${said%%$'\n'*}
-    why=${why#RTNETLINK answers: } why=${why:-something else removes it}
+    why=${why#RTNETLINK answers: } why=${why:-another program deletes it}
   done
 }
 
-# And those of another address, device or number that an earlier run has put there.
+# Deletes the stale routes, and routes of another address, device or protocol that an earlier run has added.
 remove_stale() {
   local line word words
   for line in "${stale[@]}"; do

@@ -1,4 +1,4 @@
-"""From facts about a host to what is stale on it, and why the rest stays."""
+"""From facts about a host to the plan: what is stale, and why the rest is kept."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def facts(
     endpoints: Sequence[Endpoint] = (),
     others: str = "",
 ) -> Facts:
-    """What a host has."""
+    """The facts about a host."""
     text = "\n".join(["*nat", *(f"-A {rule}" for rule in rules), others])
     return Facts(
         rules=read_saved(text),
@@ -43,12 +43,12 @@ def facts(
 
 
 def planned(*rules: str, settings: dict[str, Any] | None = None, **host: Any) -> CleanupPlan:
-    """The plan for such a host."""
+    """The plan for a host with these facts."""
     return plan_cleanup(azure_settings(**(settings or {})), facts(*rules, **host))
 
 
 def why_kept(*rules: str, **host: Any) -> str:
-    """The reason why the one thing on such a host is kept."""
+    """The reason why the only entry of such a host is kept."""
     plan = planned(*rules, **host)
     assert plan.is_empty
     (it,) = plan.kept
@@ -56,10 +56,10 @@ def why_kept(*rules: str, **host: Any) -> str:
 
 
 class TestRules:
-    """What becomes of rules."""
+    """The decisions about rules."""
 
     def test_all_three_of_a_dead_pod(self) -> None:
-        """Each rule for a pod that is gone goes, a duplicate once more, in the order of the table."""
+        """Each rule for a dead pod is deleted, each duplicate once, in the order of the table."""
         rules = (R1.format("10.240.0.5", DEAD), STALE, R3.format("fd00:1::5", DEAD), STALE)
         plan = planned(*rules)
         assert [it.spec for it in plan.deletions] == list(rules)
@@ -70,14 +70,14 @@ class TestRules:
         assert (plan.bridges, plan.uplinks) == (("azure0",), ("eth0",))
 
     def test_rules_of_the_node(self) -> None:
-        """What azure-vnet makes for the whole node stays."""
+        """The rules that azure-vnet adds for the node are kept."""
         own = Address(ip=as_ip("10.0.0.4"), length=16, dev="azure0")
         assert planned(*OWN, addresses=[own], settings={"managed": ["10.0.0.0/8"]}).is_empty
 
     @pytest.mark.parametrize(
         ("rule", "why"),
         [
-            (STALE.replace("0.5", "0.4/31"), "--ip-dst 10.240.0.4/31 is a network, not one address"),
+            (STALE.replace("0.5", "0.4/31"), "--ip-dst 10.240.0.4/31 is a network, not a single address"),
             (STALE.replace("-i eth0", "-i ! eth0"), "it has a negation: -i ! eth0"),
             (f"{R1.format('10.240.0.5', DEAD)} --arp-ip-src 10.0.0.1", "it also has --arp-ip-src"),
             (STALE.replace("ACCEPT", "DROP"), "it has --dnat-target DROP, not ACCEPT"),
@@ -85,101 +85,101 @@ class TestRules:
         ],
     )
     def test_look_alikes(self, rule: str, why: str) -> None:
-        """What names a managed address and is not exactly a rule of a pod stays, with the difference."""
-        assert why_kept(rule) == f"not a rule of azure-vnet for a pod: {why}"
+        """A rule that contains a managed address but is not exactly a pod rule is kept, and the reason names the difference."""
+        assert why_kept(rule) == f"not a rule that azure-vnet adds for a pod: {why}"
 
     def test_another_table(self) -> None:
-        """The same rule in another table stays, and is told with its table."""
+        """The same rule in another table is kept, and printed with its table."""
         (it,) = planned(others=f"*filter\n-A {STALE}").kept
         assert it.spec == f"-t filter {STALE}"
 
     def test_a_device_that_is_not_an_uplink(self) -> None:
-        """A rule for a pod's own veth is not one that azure-vnet makes."""
+        """A rule for a pod's own veth is not one that azure-vnet adds."""
         assert why_kept(STALE.replace("eth0", "azv1")) == "azv1 is not an uplink: it is a port for a pod"
 
     def test_an_uplink_that_is_not_in_the_bridge(self) -> None:
-        """Then no frame meets the rules: they are inert, and stay."""
+        """If no uplink is in the bridge, no frame matches the rules: they are inert, and are kept."""
         links = [attrs.evolve(it, master=None) if it.name == "eth0" else it for it in LINKS]
         plan = planned(R1.format("10.240.0.5", DEAD), STALE, links=links)
         assert plan.is_empty
         assert [it.reason for it in plan.inert] == [
-            "no uplink is a port of a bridge of azure-vnet, so no frame meets this rule"
+            "no bridge of azure-vnet has an uplink as a port, so this rule matches no frame"
         ] * 2
 
     def test_rules_of_another_uplink(self) -> None:
-        """Beside an uplink that is in the bridge, one that is not has inert rules."""
+        """The rules of an uplink that is not in the bridge are inert, even if another uplink is in it."""
         (it,) = planned(STALE.replace("eth0", "eth7")).inert
-        assert it.reason == "eth7 is not a port of a bridge of azure-vnet, so no frame meets this rule"
+        assert it.reason == "eth7 is not a port of a bridge of azure-vnet, so this rule matches no frame"
 
     def test_an_uplink_that_is_configured(self) -> None:
-        """An uplink that the operator names counts, wherever it is."""
+        """An uplink that the operator names counts even if it is not in the bridge."""
         assert len(planned(STALE.replace("eth0", "eth7"), settings={"uplinks": ["eth7"]}).deletions) == 1
 
     def test_lines_that_are_not_understood(self) -> None:
-        """They are counted, and never deleted."""
+        """Unreadable lines are counted, and never deleted."""
         plan = planned(STALE, others=f'-A {STALE} "')
         assert len(plan.deletions) == 1
         assert plan.to_mapping()["unreadable"] == 1
 
     def test_without_ebtables(self) -> None:
-        """Where rules are not asked for, none is in the plan."""
+        """If `what.ebtables` is false, the plan contains no rules."""
         assert planned(STALE, settings={"what": {"ebtables": False}}) == CleanupPlan(
             bridges=("azure0",), uplinks=("eth0",)
         )
 
 
 class TestPods:
-    """Whose address and MAC address it is."""
+    """Whether the address or the MAC address is in use."""
 
     def test_not_managed(self) -> None:
-        """Outside of the managed networks everything stays."""
+        """Everything outside the managed networks is kept."""
         told = "10.9.0.5 is not in a managed network (azureVnetCleanup.managed)"
         assert why_kept(R2.format("10.9.0.5", DEAD)) == told
 
     def test_an_address_of_the_host(self) -> None:
-        """The host's own address stays, whatever the MAC address is."""
+        """Entries for the host's own address are kept, whatever the MAC address is."""
         own = Address(ip=as_ip("10.240.0.5"), length=16, dev="azure0")
         assert why_kept(STALE, addresses=[own]) == "10.240.0.5 is an address of this host, on azure0"
 
     def test_a_default_gateway(self) -> None:
-        """The default gateway stays."""
+        """Entries for the default gateway are kept."""
         assert why_kept(R2.format("10.240.0.1", DEAD), routes=[DEFAULT]) == "10.240.0.1 is a default gateway"
 
     def test_protected(self) -> None:
-        """What the operator protects stays."""
+        """Entries for protected addresses are kept."""
         told = why_kept(STALE, settings={"protect": ["10.240.0.4/30", "fd00::1"]})
         assert told == "10.240.0.5 is protected (azureVnetCleanup.protect)"
 
     def test_a_pod_that_is_alive(self) -> None:
-        """A managed address whose MAC address is alive is a conflict, and stays, also where certainty is not asked for."""
+        """A managed address with a live MAC address is a conflict and is kept, even without `requireDeadMac`."""
         plan = planned(R2.format("10.240.0.5", LIVE), settings={"require_dead_mac": False})
         assert plan.is_empty
         (it,) = plan.conflicts
-        told = f"10.240.0.5 is managed by another CNI, and its MAC address {LIVE} is that of a pod behind azv1"
+        told = f"10.240.0.5 is managed by another CNI, but its MAC address {LIVE} belongs to a pod behind azv1"
         assert it.reason == told
 
     def test_the_mac_of_a_device(self) -> None:
-        """A MAC address of the host's own is alive as well."""
+        """A MAC address of the host itself is alive."""
         (it,) = planned(R2.format("10.240.0.5", "0:d:3a:0:0:1")).conflicts
-        assert it.reason.endswith("its MAC address 00:0d:3a:00:00:01 is that of azure0")
+        assert it.reason.endswith("its MAC address 00:0d:3a:00:00:01 belongs to the device azure0")
 
     def test_a_pod_of_any_veth(self) -> None:
-        """A pod behind a veth outside of the bridge is alive as well."""
+        """A pod behind a veth outside the bridge is alive."""
         lxc = EthernetLink(name="lxc1", index=8, kind="veth", mac="aa:00:00:00:00:08", peer=PeerMac(DEAD))
         assert planned(STALE, links=[*LINKS, lxc]).conflicts
 
     def test_a_port_that_cannot_be_asked(self) -> None:
-        """As long as one port's other end is unknown, no MAC address is known to be dead."""
+        """As long as the other end of one port cannot be read, no MAC address is known to be dead."""
         assert why_kept(STALE, links=[*LINKS, UNKNOWN]) == (
-            "whether its pod is alive is not known: which MAC addresses are behind azv9 cannot be found out"
+            "it is not known whether its pod is alive: the MAC addresses behind azv9 cannot be read"
         )
         assert planned(STALE, links=[*LINKS, UNKNOWN], settings={"require_dead_mac": False}).deletions
 
     @pytest.mark.parametrize("kind", ["tun", "vxlan", "openvswitch", "one of tomorrow"])
     def test_a_port_that_is_neither_a_veth_nor_an_uplink(self, kind: str) -> None:
-        """Behind a tap there may be a VM with any MAC address: rules, neighbours and routes by the bridge stay."""
+        """Behind a tap there may be a VM with any MAC address, so rules, neighbours and routes by the bridge are kept."""
         tap = EthernetLink(name="tap0", index=9, kind=kind, mac="fe:00:00:00:00:09", master="azure0")
-        told = "whether its pod is alive is not known: which MAC addresses are behind tap0 cannot be found out"
+        told = "it is not known whether its pod is alive: the MAC addresses behind tap0 cannot be read"
         plan = planned(
             STALE,
             neighbours=[Neighbour("10.240.0.5", DEAD, "azure0")],
@@ -193,38 +193,38 @@ class TestPods:
             "tap0 is not an uplink: it is a port for a pod"
         )
         assert planned(STALE, links=[*LINKS, tap], settings={"require_dead_mac": False}).deletions
-        # The operator knows that it leads to the network of the node.
+        # The operator knows that it is connected to the node's network.
         assert planned(STALE, links=[*LINKS, tap], settings={"uplinks": ["tap0"]}).deletions
 
     @pytest.mark.parametrize("kind", ["", "bond", "team", "vlan", "macvlan"])
     def test_the_kinds_of_uplinks(self, kind: str) -> None:
-        """Hardware, and what is made of it, is an uplink."""
+        """Hardware, and devices on top of hardware, are uplinks."""
         links = [attrs.evolve(it, kind=kind) if it.name == "eth0" else it for it in LINKS]
         assert planned(STALE, links=links).deletions
 
     def test_a_route_by_a_tap(self) -> None:
-        """A route by a device of azure-vnet behind which there may be a VM stays."""
+        """A route by a device of azure-vnet is kept if there may be a VM behind the device."""
         tap = EthernetLink(name="azv9", index=9, kind="tun")
-        told = "whether its pod is alive is not known: what is behind azv9 cannot be found out"
+        told = "it is not known whether its pod is alive: what is behind azv9 cannot be read"
         assert why_kept(routes=[Route.to("10.240.0.5/32", dev="azv9")], links=[*LINKS, tap]) == told
 
     def test_an_unknown_veth_elsewhere(self) -> None:
-        """One that is not in a bridge of azure-vnet does not matter."""
+        """An unreadable port of another bridge does not matter."""
         assert planned(STALE, links=[*LINKS, attrs.evolve(UNKNOWN, master="docker0")]).deletions
 
     def test_a_pod_in_the_state_file(self) -> None:
-        """What azure-vnet itself gives to a device that is there stays; without the device it does not."""
+        """An address that the state file gives to an existing device is kept; without the device it is not."""
         mine = Endpoint("a-eth0", "azv1", (as_ip("10.240.0.5"),))
-        told = "azure-vnet's state file gives 10.240.0.5 to a-eth0, whose device azv1 is there"
+        told = "azure-vnet's state file gives 10.240.0.5 to a-eth0, whose device azv1 exists"
         assert why_kept(STALE, endpoints=[mine]) == told
         assert planned(STALE, endpoints=[attrs.evolve(mine, device="azv7")]).deletions
 
 
 class TestNeighbours:
-    """What becomes of neighbours."""
+    """The decisions about neighbours."""
 
     def test_a_permanent_one(self) -> None:
-        """A permanent neighbour of a dead pod goes, in both families."""
+        """A permanent neighbour of a dead pod is deleted, in both families."""
         entries = [Neighbour(ip, DEAD, "azure0") for ip in ("10.240.0.5", "fd00:1::5")]
         assert [it.thing for it in planned(neighbours=entries).deletions] == entries
 
@@ -238,13 +238,13 @@ class TestNeighbours:
         ],
     )
     def test_those_of_others(self, entry: Neighbour) -> None:
-        """Entries of the kernel, and of other devices, are not looked at."""
+        """Entries of the kernel, and of other devices, are ignored."""
         assert planned(neighbours=[entry]) == CleanupPlan(bridges=("azure0",), uplinks=("eth0",))
 
     def test_one_that_a_program_keeps(self) -> None:
-        """An entry that another program has learned stays."""
+        """An entry that another program has added (extern_learn) is kept."""
         entry = Neighbour("10.240.0.5", DEAD, "azure0", externally_learned=True)
-        assert why_kept(neighbours=[entry]) == "another program has learned it and keeps it (extern_learn)"
+        assert why_kept(neighbours=[entry]) == "another program added it and maintains it (extern_learn)"
 
     def test_a_live_one(self) -> None:
         """The neighbour of a live pod is a conflict."""
@@ -252,43 +252,43 @@ class TestNeighbours:
 
 
 class TestRoutes:
-    """What becomes of routes."""
+    """The decisions about routes."""
 
     def test_by_the_bridge(self) -> None:
-        """A route to a dead pod by the bridge goes; its neighbour says that it is dead."""
+        """A route by the bridge to a dead pod is deleted; the neighbour entry has the MAC address of the pod."""
         route = Route.to("10.240.0.5/32", dev="azure0")
         entry = Neighbour("10.240.0.5", DEAD, "azure0")
         assert [it.kind for it in planned(neighbours=[entry], routes=[route]).deletions] == ["neighbour", "route"]
 
     def test_by_the_bridge_to_nobody_known(self) -> None:
-        """With live pods behind the bridge and nothing that names a MAC address, whose the route is stays open."""
+        """If there are live pods behind the bridge, and the MAC address is not known, the route is kept."""
         route = Route.to("10.240.0.5/32", dev="azure0")
-        assert why_kept(routes=[route]).endswith("leads to, and there are pods behind azure0")
+        assert why_kept(routes=[route]).endswith("its MAC address is not known, and there are pods behind azure0")
         assert planned(routes=[route], links=LINKS[:3]).deletions
 
     def test_by_the_bridge_to_a_live_pod(self) -> None:
-        """A neighbour of any state that has a live MAC address makes it a conflict."""
+        """If a neighbour, in any state, has a live MAC address, the route is a conflict."""
         entry = Neighbour("10.240.0.5", LIVE, "azure0", "reachable")
         assert planned(neighbours=[entry], routes=[Route.to("10.240.0.5/32", dev="azure0")]).conflicts
 
     def test_by_a_pods_device(self) -> None:
-        """A route by azv* goes where no pod is behind it, and is a conflict where one is."""
+        """A route by azv* is deleted if there is no pod behind the device, and is a conflict if there is one."""
         plan = planned(routes=[Route.to("10.240.0.5/32", dev="azv2"), Route.to("10.240.0.6/32", dev="azv1")])
         assert [it.reason for it in plan.deletions] == [
             "10.240.0.5 is managed by another CNI, and there is no pod behind azv2"
         ]
         assert [it.reason for it in plan.conflicts] == [
-            "10.240.0.6 is managed by another CNI, and azv1 leads to a pod that is there"
+            "10.240.0.6 is managed by another CNI, but there is a pod behind azv1"
         ]
 
     @pytest.mark.parametrize("links", [[*LINKS, UNKNOWN], LINKS])
     def test_by_a_device_that_cannot_be_asked(self, links: Sequence[EthernetLink]) -> None:
-        """Where the other end is unknown, or the device came after the look, the route stays."""
-        told = "whether its pod is alive is not known: what is behind azv9 cannot be found out"
+        """If the other end cannot be read, or the device appeared after the devices were read, the route is kept."""
+        told = "it is not known whether its pod is alive: what is behind azv9 cannot be read"
         assert why_kept(routes=[Route.to("10.240.0.5/32", dev="azv9")], links=links) == told
 
     def test_kept_for_its_address(self) -> None:
-        """What keeps a rule keeps a route as well."""
+        """A route is kept for the same reasons as a rule."""
         mine = Endpoint("a-eth0", "azv1", (as_ip("10.240.0.5"),))
         route = Route.to("10.240.0.5/32", dev="azv2")
         assert "state file" in why_kept(routes=[route], endpoints=[mine])
@@ -297,17 +297,17 @@ class TestRoutes:
     @pytest.mark.parametrize(("protocol", "name"), [(9, "ra"), (16, "dhcp"), (12, "bird"), (213, "hostrouting")])
     @pytest.mark.parametrize(("dev", "links"), [("azure0", LINKS[:3]), ("azv2", LINKS)])
     def test_of_another_program(self, protocol: int, name: str, dev: str, links: Sequence[EthernetLink]) -> None:
-        """A route that DHCP or a routing daemon has made, such as one to a name server, stays."""
+        """A route that DHCP or a routing daemon added, such as one to a name server, is kept."""
         route = Route.to("10.240.0.53/32", dev=dev, protocol=protocol)
-        told = f"azure-vnet does not make routes with proto {name}"
+        told = f"azure-vnet does not add routes with proto {name}"
         assert why_kept(routes=[route], links=links) == told
         assert planned(routes=[attrs.evolve(route, protocol=2)], links=links).deletions
 
     @pytest.mark.parametrize(("dev", "links"), [("azure0", LINKS[:3]), ("azv2", LINKS)])
     def test_what_could_not_be_brought_back(self, dev: str, links: Sequence[EthernetLink]) -> None:
-        """A route with something that an undo file does not have stays, and what that is, is named."""
+        """A route with an attribute that an undo file cannot hold is kept, and the reason names the attribute."""
         route = attrs.evolve(Route.to("10.240.0.5/32", dev=dev), unread=("lock", "initcwnd"))
-        assert why_kept(routes=[route], links=links) == "it could not be brought back with its lock, initcwnd"
+        assert why_kept(routes=[route], links=links) == "undo could not restore its lock, initcwnd"
 
     @pytest.mark.parametrize(
         "route",
@@ -323,7 +323,7 @@ class TestRoutes:
         ids=str,
     )
     def test_other_routes(self, route: Route) -> None:
-        """What is not a plain route to one address by such a device is not looked at."""
+        """A route that is not a plain route to a single address by such a device is ignored."""
         plan = planned(routes=[route], links=LINKS[:3])
         assert not plan.deletions
         assert not plan.kept
@@ -333,13 +333,13 @@ class TestPlan:
     """The plan as a value."""
 
     def test_within_what_was_shown(self) -> None:
-        """Only what was shown is left, each thing as often as it was shown."""
+        """Only deletions that were shown remain, each as often as it was shown."""
         once, twice = planned(STALE), planned(STALE, STALE, R1.format("10.240.0.5", DEAD))
         assert [it.spec for it in twice.within(once).deletions] == [STALE]
         assert once.within(CleanupPlan()).is_empty
 
     def test_how_it_reads(self) -> None:
-        """Each thing is a line that says what becomes of it and why."""
+        """Each entry is printed as a line with the decision and the reason."""
         text = str(planned(STALE, R2.format("10.240.0.9", LIVE), STALE.replace("eth0", "eth7"), *OWN[:1], others="x"))
         assert [line.split()[0] for line in text.splitlines()] == ["delete", "conflict", "inert", "keep", "unreadable"]
         assert str(CleanupPlan()) == "nothing to delete"
@@ -357,7 +357,7 @@ HOSTS = st.lists(RULES, max_size=12)
 
 @given(HOSTS, st.booleans())
 def test_nothing_goes_that_is_not_a_rule_of_a_pod(rules: list[str], unknown: bool) -> None:  # noqa: FBT001  drawn
-    """For any rules, those that go are exactly of the three shapes, managed and dead; and what goes was there."""
+    """For any rules, each deleted one existed, has exactly one of the three shapes, a managed address and a dead MAC address."""
     plan = planned(*rules, links=[*LINKS, UNKNOWN] if unknown else LINKS)
     assert not Counter(it.spec for it in plan.deletions) - Counter(rules)
     for it in plan.deletions:
@@ -369,7 +369,7 @@ def test_nothing_goes_that_is_not_a_rule_of_a_pod(rules: list[str], unknown: boo
 
 @given(HOSTS)
 def test_the_naive_plan(rules: list[str]) -> None:
-    """What goes is what a reader without any cleverness finds: whole lines, compared with those of dead managed pods."""
+    """A naive oracle, which compares whole lines with the rules of dead managed pods, finds the same deletions."""
     known = {shape.format(ip, DEAD) for shape in (R1, R2) for ip in ("10.240.0.5", "10.240.0.6")}
     known.add(R3.format("fd00:1::5", DEAD))
     assert [it.spec for it in planned(*rules).deletions] == [rule for rule in rules if rule in known]
@@ -377,7 +377,7 @@ def test_the_naive_plan(rules: list[str]) -> None:
 
 @given(HOSTS)
 def test_after_it_there_is_nothing_to_do(rules: list[str]) -> None:
-    """With what goes taken away, a plan is empty; and the same facts make the same plan."""
+    """After the deletions, a new plan is empty; and the same facts give the same plan."""
     plan = planned(*rules)
     left = list(rules)
     for it in plan.deletions:
@@ -388,7 +388,7 @@ def test_after_it_there_is_nothing_to_do(rules: list[str]) -> None:
 
 @given(HOSTS)
 def test_every_look_alike_has_its_reason(rules: list[str]) -> None:
-    """Each rule that names a managed address is in exactly one part of the plan."""
+    """Each rule that contains a managed address is in exactly one part of the plan."""
     plan = planned(*rules)
     told = Counter(it.spec for part in (plan.deletions, plan.kept, plan.conflicts, plan.inert) for it in part)
     assert not told - Counter(rules)

@@ -1,4 +1,4 @@
-"""Whether the CNI configuration of a node says that azure-vnet manages its pods."""
+"""Whether azure-vnet manages a node's pods, according to its CNI configuration."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ DEFINITION = {
 
 
 def multus(**keys: Any) -> str:
-    """The file of a multus that has these keys."""
+    """A multus configuration with these keys."""
     return json.dumps({"name": "multus", "type": "multus", **keys})
 
 
@@ -63,19 +63,19 @@ def multus(**keys: Any) -> str:
     ],
 )
 def test_a_plugin_that_hands_pods_on(text: str, is_active: bool) -> None:  # noqa: FBT001  a parameter
-    """What multus hands pods on to is as active as multus: in its own file, or in another one that it names."""
+    """A plugin that multus calls is active, whether it is configured in the same file or in another one that multus names."""
     azure = json.dumps({"name": "azure", **json.loads(AZURE)})
     files = {"00-multus.conf": text, "05-cilium.conf": OTHER, "10-azure.conflist": azure}
     assert active_file(files, files.get) == ("00-multus.conf" if is_active else None)
 
 
 def test_what_no_runtime_can_use() -> None:
-    """A file that is not a CNI configuration and has azure-vnet in it counts: to refuse is the safe answer."""
+    """A file that contains azure-vnet but is not a CNI configuration counts, because refusing is safe."""
     files = {"00.conf": json.dumps(DEFINITION), "05-cilium.conf": OTHER}
     assert active_file(files, files.get) == "00.conf"
 
 
 def test_what_is_nested_very_deeply() -> None:
-    """It is not a configuration, and no error."""
+    """A file that is nested too deeply is skipped, without an error."""
     files = {"00.conf": "[" * 100_000, "05-cilium.conf": OTHER}
     assert active_file(files, files.get) is None

@@ -1,4 +1,4 @@
-"""The plan of a clean-up as a value, and as plain values there and back."""
+"""The plan of a clean-up as a value, converted to plain values and back."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SPECS = st.sampled_from(["a", "b", "c"])
 
 
 def things(kind: type[Kept]) -> st.SearchStrategy[tuple[Kept, ...]]:
-    """What a part of a plan has, duplicates as well."""
+    """The entries of one part of a plan, including duplicates."""
     return st.lists(st.builds(kind, KINDS, SPECS, st.text(max_size=5)), max_size=4).map(tuple)
 
 
@@ -34,19 +34,19 @@ PLANS = st.builds(CleanupPlan, **FIELDS)
 
 @given(PLANS)
 def test_there_and_back(plan: CleanupPlan) -> None:
-    """What is written as JSON is read as the same plan, whatever else is in the document."""
+    """A plan that is written as JSON is read back as the same plan, whatever other keys the document has."""
     document = json.loads(json.dumps({"schema": "x", **plan.to_mapping()}))
     assert CleanupPlan.from_mapping(document) == plan
 
 
 def test_every_field_is_drawn() -> None:
-    """The law above has every field of a plan, so that one that is forgotten in the document is seen."""
+    """The test above covers every field of a plan, so it fails if the document lacks one."""
     assert FIELDS.keys() == attrs.fields_dict(CleanupPlan).keys()
 
 
 @given(PLANS, PLANS)
 def test_within_and_beyond(now: CleanupPlan, shown: CleanupPlan) -> None:
-    """What is stale now is either in what was shown, or beyond it; and a plan that was read back says the same."""
+    """Each deletion is either within the shown plan or beyond it, and a plan that was read back gives the same result."""
     read = CleanupPlan.from_mapping(shown.to_mapping())
     agreed, rest = now.within(read), now.beyond(read)
     assert sorted(map(str, (*agreed.deletions, *rest))) == sorted(map(str, now.deletions))
@@ -72,7 +72,7 @@ def test_within_and_beyond(now: CleanupPlan, shown: CleanupPlan) -> None:
     ],
 )
 def test_what_is_not_a_plan(changed: dict[str, object], why: str) -> None:
-    """The first thing that is wrong is named with its place."""
+    """The error names the first fault with its path."""
     with pytest.raises(ValueError, match="is") as caught:
         CleanupPlan.from_mapping({**CleanupPlan().to_mapping(), **changed})
     assert str(caught.value) == why
@@ -80,7 +80,7 @@ def test_what_is_not_a_plan(changed: dict[str, object], why: str) -> None:
 
 @pytest.mark.parametrize("name", [it for it in CleanupPlan().to_mapping() if it != "unreadable"])
 def test_what_is_missing(name: str) -> None:
-    """Each key is needed; without one, the plan may be cut short. The number of lines is for whoever reads it."""
+    """Each key is required, because without one the plan may be truncated. The number of lines is only for the reader."""
     values = CleanupPlan().to_mapping()
     del values[name]
     with pytest.raises(ValueError, match=f"^{name} is missing$"):

@@ -1,4 +1,4 @@
-"""The text of ebtables-save, and the rules in it that azure-vnet makes for a pod."""
+"""The output of ebtables-save, and the rules in it that azure-vnet adds for a pod."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ R3 = f"PREROUTING -p IPv6 -i eth0 --ip6-dst fd00::5 -j dnat --to-dst {MAC} --dna
 
 
 def read(line: str, table: str = "nat") -> PodRule:
-    """The rule of a pod that the line is."""
+    """The line as a pod rule."""
     (rule,) = read_saved(f"*{table}\n:PREROUTING ACCEPT\n-A {line}\n").rules
     return pod_rule(rule)
 
@@ -38,7 +38,7 @@ def read(line: str, table: str = "nat") -> PodRule:
     ],
 )
 def test_the_three_rules(line: str, kind: str, ip: str, uplink: str | None) -> None:
-    """Each of the three is known in every spelling that ebtables has for it, and keeps the spelling that it has."""
+    """Each of the three rules is recognised in every spelling that ebtables prints, and keeps its spelling."""
     found = read(line)
     assert (found.line, found.kind, str(found.ip), found.mac, found.uplink) == (line, kind, ip, MAC, uplink)
 
@@ -46,8 +46,8 @@ def test_the_three_rules(line: str, kind: str, ip: str, uplink: str | None) -> N
 @pytest.mark.parametrize(
     ("line", "why"),
     [
-        (R2.replace("10.240.0.5", "10.240.0.4/31"), "--ip-dst 10.240.0.4/31 is a network, not one address"),
-        (R3.replace("fd00::5", "fd00::/ffff::"), "--ip6-dst fd00::/ffff:: is a network, not one address"),
+        (R2.replace("10.240.0.5", "10.240.0.4/31"), "--ip-dst 10.240.0.4/31 is a network, not a single address"),
+        (R3.replace("fd00::5", "fd00::/ffff::"), "--ip6-dst fd00::/ffff:: is a network, not a single address"),
         (R2.replace("-i eth0", "-i ! eth0"), "it has a negation: -i ! eth0"),
         (R2.replace("-i eth0", "! -i eth0"), "it has a negation: -i ! eth0"),
         (R2.replace("--ip-dst ", "--ip-dst ! "), "it has a negation: --ip-dst ! 10.240.0.5"),
@@ -60,31 +60,34 @@ def test_the_three_rules(line: str, kind: str, ip: str, uplink: str | None) -> N
         (R2.replace("-j dnat --to-dst", "-j redirect --to-dst"), "it has -j redirect, not dnat"),
         (R1.replace("Request", "Reply"), "it has --arp-op Reply, not Request"),
         (R2.replace("IPv4", "IPv6"), "it has -p IPv6, not IPv4"),
-        (R2.replace(MAC, "ff:ff:ff:ff:ff:ff"), "--to-dst ff:ff:ff:ff:ff:ff is not the MAC address of one device"),
+        (R2.replace(MAC, "ff:ff:ff:ff:ff:ff"), "--to-dst ff:ff:ff:ff:ff:ff is not the MAC address of a single device"),
         (
             R2.replace(MAC, f"{MAC}/ff:ff:ff:0:0:0"),
-            f"--to-dst {MAC}/ff:ff:ff:0:0:0 is not the MAC address of one device",
+            f"--to-dst {MAC}/ff:ff:ff:0:0:0 is not the MAC address of a single device",
         ),
         (R2.replace("PREROUTING", "AZURE"), "it is in the chain AZURE, not in PREROUTING"),
-        (f"{R2} -p IPv4", "it has an option more than once"),
-        ("PREROUTING -p ARP -i eth0 --arp-op Reply -j dnat --to-dst ff:ff:ff:ff:ff:ff", "it does not name an address"),
+        (f"{R2} -p IPv4", "it has one option several times"),
+        (
+            "PREROUTING -p ARP -i eth0 --arp-op Reply -j dnat --to-dst ff:ff:ff:ff:ff:ff",
+            "it does not match on an address",
+        ),
     ],
 )
 def test_look_alikes(line: str, why: str) -> None:
-    """What differs from the three by one thing is not one of them, and the message names the thing."""
+    """A rule that differs in one thing is not a pod rule, and the message names the difference."""
     with pytest.raises(NotAPodRule) as caught:
         read(line)
     assert str(caught.value) == why
 
 
 def test_another_table() -> None:
-    """The same words in another table are another rule."""
+    """The same text in another table is not a pod rule."""
     with pytest.raises(NotAPodRule, match="it is in the table filter, not in nat"):
         read(R2, table="filter")
 
 
 def test_the_whole_text() -> None:
-    """Headings are passed over, every rule has its table, and what is neither is unreadable."""
+    """Chains and comments are skipped, every rule has its table, and every other line is unreadable."""
     text = f"# made by\n*filter\n:INPUT ACCEPT\n-A INPUT -j ACCEPT\n*nat\n-A {R1}\n-A {R2}\nCOMMIT\n# done\n"
     saved = read_saved(text)
     assert [(it.table, it.line) for it in saved.rules] == [("filter", "INPUT -j ACCEPT"), ("nat", R1), ("nat", R2)]
@@ -95,27 +98,27 @@ def test_the_whole_text() -> None:
     "line", ["-A PREROUTING what -p ARP", '-A PREROUTING --log-prefix "a', "-A -p ARP", "[0:0] -A OUTPUT", "nonsense"]
 )
 def test_a_line_that_is_not_understood(line: str) -> None:
-    """It is kept as it is, to be counted, and the rest is read."""
+    """An unreadable line is kept as it is and counted, and the rest is parsed."""
     saved = read_saved(f"*nat\n-A {R1}\n{line}\n-A {R2}\n")
     assert [it.line for it in saved.rules] == [R1, R2]
     assert saved.unreadable == (line,)
 
 
 def test_rules_before_any_table() -> None:
-    """A rule whose table nobody knows is unreadable."""
+    """A rule before the first table is unreadable."""
     assert read_saved(f"-A {R1}\n").unreadable == (f"-A {R1}",)
 
 
 @given(st.lists(st.sampled_from([R1, R2, R3, "PREROUTING -j ACCEPT", "FORWARD -p ARP --log-prefix 'a b' -j DROP"])))
 def test_there_and_back(lines: list[str]) -> None:
-    """What is written as ebtables-save does is read as the same rules, in order, each as often as it is there."""
+    """Rules in the format of ebtables-save are read back in order, including duplicates."""
     saved = read_saved("\n".join(["*nat", *(f"-A {line}" for line in lines)]))
     assert [it.line for it in saved.rules] == lines
 
 
 @given(st.text())
 def test_any_text(text: str) -> None:
-    """Whatever the text is, reading it ends well, and no line of it is lost."""
+    """Any text can be parsed without an error, and no line is lost."""
     saved = read_saved(text)
     passed_over = [it for it in map(str.strip, text.split("\n")) if not it or it[0] in "#:*" or it == "COMMIT"]
     assert len(saved.rules) + len(saved.unreadable) + len(passed_over) == len(text.split("\n"))

@@ -1,4 +1,4 @@
-"""The state file of azure-vnet, and the CNI configuration beside it."""
+"""The state file of azure-vnet."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def state(endpoints: object) -> str:
 
 
 def test_its_endpoints() -> None:
-    """Each endpoint has its device and its addresses of both families."""
+    """Each endpoint has a device and addresses of both families."""
     ips = (ip_address("10.240.0.5"), ip_address("fd00:1::5"))
     assert read_state(state({"a-eth0": ENDPOINT})) == (Endpoint("a-eth0", "azv1", ips),)
 
@@ -39,22 +39,22 @@ def test_its_endpoints() -> None:
     ],
 )
 def test_what_is_empty(text: str) -> None:
-    """azure-vnet writes null for what is empty, and then there is no pod in it."""
+    """azure-vnet writes null for empty objects; such a file has no pods."""
     assert read_state(text) == ()
 
 
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("", "not JSON, or is cut short"),
-        (state({"a": ENDPOINT})[:-9], "not JSON, or is cut short"),
-        ("[]", "the document is not an object"),
-        (state([]), "Endpoints is not an object"),
-        (state({"a": {**ENDPOINT, "IPAddresses": [{"IP": "ten"}]}}), "the endpoint 'a' has an address that is not one"),
-        (state({"a": {**ENDPOINT, "HostIfName": 7}}), "the endpoint 'a' has no HostIfName"),
+        ("", "not JSON, or is truncated"),
+        (state({"a": ENDPOINT})[:-9], "not JSON, or is truncated"),
+        ("[]", "the document is not a JSON object"),
+        (state([]), "Endpoints is not a JSON object"),
+        (state({"a": {**ENDPOINT, "IPAddresses": [{"IP": "ten"}]}}), "the endpoint 'a' has an invalid address"),
+        (state({"a": {**ENDPOINT, "HostIfName": 7}}), "the endpoint 'a' does not have HostIfName"),
     ],
 )
 def test_what_is_not_a_state_file(text: str, why: str) -> None:
-    """A file that is cut short, or is something else, is an error: what it does not say may be a live pod."""
+    """A file that is truncated, or is a different file, is an error, because a live pod may be missing from it."""
     with pytest.raises(StateFileUnreadable, match=why):
         read_state(text)

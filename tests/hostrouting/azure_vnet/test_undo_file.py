@@ -1,4 +1,4 @@
-"""What was deleted, as commands that bring it back."""
+"""The commands that restore what was deleted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.azure_leftovers import R1, R2, R3
 
 
 def as_mac(number: int) -> str:
-    """A MAC address of one device: without the bit for groups."""
+    """A MAC address of a single device: the group bit is not set."""
     digits = f"{number & ~(1 << 40):012x}"
     return ":".join(digits[at : at + 2] for at in range(0, 12, 2))
 
@@ -26,7 +26,7 @@ RULES = st.builds(str.format, st.sampled_from([R1, R2]), IPV4, MACS) | st.builds
 
 
 def routes(ips: st.SearchStrategy[object], **more: st.SearchStrategy[object]) -> st.SearchStrategy[Route]:
-    """Routes to one address each."""
+    """Routes to single addresses."""
     numbers = {name: st.none() | st.integers(1, 65535) for name in ("mtu", "advmss")}
     shape = {"protocol": st.integers(0, 255), "metric": st.integers(0, 2**32 - 1), **numbers, **more}
     return st.builds(
@@ -50,12 +50,12 @@ LOGS = st.builds(
 
 @given(LOGS)
 def test_there_and_back(log: UndoLog) -> None:
-    """What is written is read as the same things in the same order, whatever is in the names of devices."""
+    """A log that is written is read back the same, in the same order, whatever characters device names have."""
     assert UndoLog.parse(str(log)) == log
 
 
 def test_how_it_reads() -> None:
-    """Each line is a command that a shell runs, with numbers where names are configured on each host."""
+    """Each line is a shell command, with numbers instead of names that are configured on each host."""
     log = UndoLog(
         (R1.format("10.240.0.5", "02:00:00:00:00:05"),),
         (Neighbour("fd00::5", "02:00:00:00:00:05", "azure0"),),
@@ -76,26 +76,26 @@ def test_how_it_reads() -> None:
     [
         ("rm -rf /", "it is not a command of an undo file"),
         ("ebtables -t nat -F", "it is not a command of an undo file"),
-        ("ebtables -t nat -A POSTROUTING -j snat", "it is not a rule of azure-vnet for a pod"),
+        ("ebtables -t nat -A POSTROUTING -j snat", "it is not a rule that azure-vnet adds for a pod"),
         ("ebtables -t nat -A", "it is not a rule"),
         (f"ebtables-other -t nat -A {R1.format('10.0.0.1', '02:00:00:00:00:05')}", "it is not a command"),
         ("ip neigh add 10.0.0.1 lladdr nothing dev azure0 nud permanent", "is not a MAC address"),
-        ("ip -4 route add 10.0.0.0/8 dev azure0 table 254 proto 3 metric 0", "it is not a route to one address"),
-        ("ip -4 route add 10.0.0.1 dev azure0 table 255 proto 3 metric 0", "it is not a route to one address"),
-        ("ip -4 route add 10.0.0.1 via 10.0.0.2", "it is not a route as an undo file has them"),
-        ("ip -4 route add 10.0.0.1 dev", "it is not a route as an undo file has them"),
+        ("ip -4 route add 10.0.0.0/8 dev azure0 table 254 proto 3 metric 0", "it is not a route to a single address"),
+        ("ip -4 route add 10.0.0.1 dev azure0 table 255 proto 3 metric 0", "it is not a route to a single address"),
+        ("ip -4 route add 10.0.0.1 via 10.0.0.2", "it is not a route in the form that an undo file has"),
+        ("ip -4 route add 10.0.0.1 dev", "it is not a route in the form that an undo file has"),
         ("ip 'neigh", "No closing quotation"),
     ],
 )
 def test_what_is_not_an_undo_file(line: str, why: str) -> None:
-    """Whatever a clean-up does not delete is refused, with the number of the line."""
+    """A line for something that a clean-up does not delete is refused, with its number."""
     with pytest.raises(ValueError, match=r"line 2: ") as caught:
         UndoLog.parse(f"# a comment\n{line}\n")
     assert why in str(caught.value)
 
 
 def test_rules_of_two_backends() -> None:
-    """A file whose rules are for two programs is refused: a clean-up deletes rules of one backend."""
+    """A file with rules for two programs is refused, because a clean-up deletes the rules of only one backend."""
     rule = R1.format("10.0.0.1", "02:00:00:00:00:05")
-    with pytest.raises(ValueError, match="line 2: a file is for one ebtables"):
+    with pytest.raises(ValueError, match="line 2: it names a second ebtables program"):
         UndoLog.parse(f"ebtables-nft -t nat -A {rule}\nebtables-legacy -t nat -A {rule}\n")

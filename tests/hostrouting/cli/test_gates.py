@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 LAYOUT = HostLayout()
 STRICT = HostRoutingConfig(None, RouteOverlapConfig(["10.78.0.0/16"], Mode.STRICT))
-ROOM = "No space left on device; make room"
+ROOM = "No space left on device; free some space"
 OPEN_TITLE, BARS_TITLE = "MACHINES START UNCHECKED:", "NO MACHINE STARTS:"
 MASK = f"systemctl mask --runtime {LAYOUT.machine_unit}"
 OPENING = OPENINGS[0]

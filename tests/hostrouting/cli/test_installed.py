@@ -1,4 +1,4 @@
-"""`check` and `repair` on a host that has boot files of ours: what is installed is asked, and none of it is lost."""
+"""`check` and `repair` on a host that has boot our files: what is installed is asked, and none of it is lost."""
 
 from __future__ import annotations
 

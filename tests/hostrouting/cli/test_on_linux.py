@@ -212,7 +212,7 @@ def test_no_systemd(machine: Machine, repaired: str) -> None:
     ("spoil", "reason"),
     [
         ("mount -o remount,ro /etc", "Read-only file system; remount it writable"),
-        ("head -c 2000000 /dev/zero > /etc/fill || true", "No space left on device; make room"),
+        ("head -c 2000000 /dev/zero > /etc/fill || true", "No space left on device; free some space"),
     ],
     ids=["read-only", "full"],
 )
@@ -234,7 +234,7 @@ def test_etc_cannot_be_written(machine: Machine, repaired: str, spoil: str, reas
             "for it in *; do echo stale >$it; done; mount -o remount,ro /run",
             "Read-only file system; remount it writable",
         ),
-        ("rm *; cat /dev/zero >/run/fill || true", "No space left on device; make room"),
+        ("rm *; cat /dev/zero >/run/fill || true", "No space left on device; free some space"),
     ],
     ids=["read-only", "full"],
 )
@@ -247,7 +247,7 @@ def test_run_cannot_be_written(machine: Machine, repaired: str, spoil: str, reas
     assert f"cannot write /run/aks-flex-node/route-overlap.json: {reason}" in said.stderr
     left = machine.shell("cat /run/aks-flex-node/route-overlap.* 2>/dev/null || true")
     assert bool(left) == ("Read-only" in reason)
-    stale = f"cannot remove /run/aks-flex-node/route-overlap.ok: {reason}; what it says is of an earlier check"
+    stale = f"cannot remove /run/aks-flex-node/route-overlap.ok: {reason}; it holds the result of an earlier check"
     assert (stale in said.stderr) == bool(left)
     status = machine.hostrouting("status")
     assert (status.returncode, status.stdout.split(":")[0]) == ((3, "UNKNOWN") if left else (0, "INSTALLED"))

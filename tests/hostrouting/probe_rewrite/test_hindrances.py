@@ -1,4 +1,4 @@
-"""What about a host keeps probes from the pods, each in a sentence of its own."""
+"""The facts about a host that block probes, each as a sentence."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WELL: dict[str, Any] = {"links": (ETH0,), "forwarding": True, "accept_ra": {"eth
 
 
 def test_none() -> None:
-    """A host where nothing is wrong has none; what could not be found out is not one."""
+    """A host without faults has no hindrances; a fact that is not known is not a hindrance."""
     assert find_hindrances(CONFIG, Surroundings(**WELL)) == ()
     assert find_hindrances(CONFIG, Surroundings(links=(ETH0,))) == ()
 
@@ -42,7 +42,7 @@ def test_none() -> None:
     ],
 )
 def test_each(changed: dict[str, Any], kind: str, certain: bool, words: str) -> None:  # noqa: FBT001
-    """Each has its kind and its words, and whether the rewrite cannot work with it."""
+    """Each hindrance has a kind, a text, and whether it certainly keeps the rewrite from working."""
     [found] = find_hindrances(CONFIG, Surroundings(**{**WELL, **changed}))
     assert (found.kind, found.is_certain) == (kind, certain)
     assert words in found.text
@@ -50,13 +50,13 @@ def test_each(changed: dict[str, Any], kind: str, certain: bool, words: str) -> 
 
 @pytest.mark.parametrize(("kind", "expected"), [("vrf", 0), ("bridge", 1), ("bond", 1), ("team", 1), ("", 1)])
 def test_what_the_link_is_a_port_of(kind: str, expected: int) -> None:
-    """A bridge or a bond takes the place of the link as the device that a packet came in by; a VRF does not."""
+    """For a port of a bridge or bond, packets arrive on the bridge or bond; for a port of a VRF, on the port."""
     around = {**WELL, "links": (attrs.evolve(ETH0, master="top"), Link(name="top", index=3, kind=kind))}
     assert len(find_hindrances(CONFIG, Surroundings(**around))) == expected
 
 
 def test_own_addresses() -> None:
-    """The addresses of the snapshot, each with what duplicate address detection says of it."""
+    """The addresses of the snapshot, each with the result of duplicate address detection."""
     text = (
         "00000000000000000000000000000001 01 80 10 80       lo\n"
         "20010db8000000000000000000000001 02 40 00 40     eth0\n"
@@ -85,5 +85,5 @@ def test_own_addresses() -> None:
     ],
 )
 def test_has_address(address: str, state: Any, dev: str, told: bool | None) -> None:  # noqa: FBT001
-    """A global or unique local address of an uplink counts, once it is known not to be a duplicate."""
+    """A global or unique local address of an uplink counts, once duplicate address detection has accepted it."""
     assert has_address(("eth0",), (OwnAddress(IPv6Address(address), dev, state),)) is told

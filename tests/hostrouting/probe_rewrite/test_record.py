@@ -1,4 +1,4 @@
-"""The note of what the kernel may have of a probe rewrite."""
+"""The record of the rewrite's tables and routes that may be in the kernel."""
 
 from ipaddress import IPv6Address
 
@@ -22,19 +22,19 @@ RECORDS = st.builds(
 
 @given(RECORDS)
 def test_what_is_written_is_read(record: Record) -> None:
-    """The text of a record is that record."""
+    """A record that is written as text is read back the same."""
     assert Record.parse(str(record)) == record
 
 
 @given(RECORDS, RECORDS)
 def test_both(one: Record, other: Record) -> None:
-    """A sum has all of both, each once; adding the same again changes nothing."""
+    """A sum contains everything of both records once; adding the same record again changes nothing."""
     both = one + other
     assert set(both.tables) == {*one.tables, *other.tables}
     assert both + other == both
 
 
 def test_what_is_not_understood_is_left_out() -> None:
-    """A line that was cut short, or is somebody's, does not hide the others."""
+    """A truncated or unknown line is skipped, and the others are read."""
     text = "table one\nroute 2001:db8::1 dev\nroute nonsense dev eth0 protocol 213\n\nelse\ntable two\n"
     assert Record.parse(text) == Record(("one", "two"))

@@ -1,4 +1,4 @@
-"""The rules and the route of a probe rewrite, and the way to them from what is there."""
+"""The rules and the route of a probe rewrite, and the plan that installs them."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ ADDED = Rule((Match("ip6 saddr", ("2001:db8::1",)), Verdict("return")))
 
 
 def changed(chain: int, *rules: Rule, table: Table = TABLE) -> Table:
-    """The table with other rules in one of its chains."""
+    """The wanted table, with other rules in one chain."""
     chains = [attrs.evolve(it, rules=rules) if at == chain else it for at, it in enumerate(table.chains)]
     return attrs.evolve(table, chains=tuple(chains))
 
 
 def actions(*routes: Route, wanted: Route | None = ROUTE, ours: tuple[int, ...] = (213,)) -> list[str]:
-    """What the plan does about these routes to the global address."""
+    """The plan for these routes to the global address."""
     plan = plan_rewrite(TABLE, wanted, {TABLE.name: TABLE}, Snapshot(routes=routes), ours=ours, former=(ROUTE.prefix,))
     return [step.action for step in plan.routes.steps]
 
@@ -38,7 +38,7 @@ class TestTheTable:
     """The rules that are wanted."""
 
     def test_as_nft_would_list_it(self) -> None:
-        """Every rule says why it is there."""
+        """Every rule has a comment with its purpose."""
         assert str(TABLE) == (
             "table ip6 hostrouting_slb {\n"
             "\tchain prerouting {\n"
@@ -61,7 +61,7 @@ class TestTheTable:
 
     @given(probe_rewrites().filter(lambda it: it.enabled))
     def test_what_the_configuration_says_is_in_it(self, config: ProbeRewriteConfig) -> None:
-        """Name, priority, uplinks and addresses are those of the configuration, and the table is known as ours."""
+        """Name, priority, uplinks and addresses are those of the configuration, and the table is recognised as ours."""
         table = wanted_table(config)
         assert table.name == config.table
         assert {chain.priority for chain in table.chains} == {config.priority}
@@ -83,16 +83,16 @@ class TestTheTable:
         ],
     )
     def test_is_rewritten(self, source: str, destination: str, iif: str | None, rewritten: bool) -> None:  # noqa: FBT001
-        """Only a probe that comes in by an uplink and goes beyond the link is rewritten."""
+        """Only a probe that arrives on an uplink and does not stay on the link is rewritten."""
         told = is_rewritten(CONFIG, source=IPv6Address(source), destination=IPv6Address(destination), iif=iif)
         assert told is rewritten
 
 
 class TestDifferences:
-    """What is wrong with a table, in words."""
+    """The differences of a table, in words."""
 
     def test_none(self) -> None:
-        """A table that is as it should be has none."""
+        """A table that is equal to the wanted one has no differences."""
         assert differences(TABLE, TABLE) == ()
 
     @pytest.mark.parametrize(
@@ -125,27 +125,27 @@ class TestDifferences:
         ],
     )
     def test_each(self, found: Table | None, words: str) -> None:
-        """Each thing that can be wrong has its words."""
+        """Each kind of difference has its own text."""
         assert differences(TABLE, found) == (words,)
 
     @given(st.data())
     def test_any_change_is_seen(self, data: st.DataObject) -> None:
-        """Whatever rules are in the chains instead, there is a difference exactly when they are others."""
+        """For any rules in the chains, a difference is reported exactly if they are not the wanted ones."""
         pool = st.sampled_from((*TABLE.chains[0].rules, *TABLE.chains[1].rules, ADDED))
         found = changed(0, *data.draw(st.lists(pool, max_size=7)))
         assert bool(differences(TABLE, found)) is (found != TABLE)
 
 
 class TestPlanTheTables:
-    """What is to be done about tables."""
+    """The changes to tables."""
 
     def test_nothing_to_do(self) -> None:
-        """Where everything is as it should be, the plan is empty."""
+        """If the table and the route are as wanted, the plan is empty."""
         there = Snapshot(routes=(ROUTE,))
         assert plan_rewrite(TABLE, ROUTE, {TABLE.name: TABLE}, there, ours=(213,)).is_empty
 
     def test_create(self) -> None:
-        """A table that is missing is created, and a former one deleted in the same transaction."""
+        """A missing table is created, and a former one is deleted in the same transaction."""
         former = attrs.evolve(TABLE, name="former")
         plan = plan_rewrite(TABLE, None, {TABLE.name: None, "former": former}, Snapshot(), ours=(213,))
         assert (plan.load, plan.delete) == (TABLE, ("former",))
@@ -155,7 +155,7 @@ class TestPlanTheTables:
         ]
 
     def test_delete(self) -> None:
-        """A table that is not wanted any more goes, and so does the route of ours; a foreign table stays."""
+        """Our table and route are deleted if they are no longer wanted; another program's table is kept."""
         foreign = Table("foreign", (Chain("input", (ADDED,)),))
         tables = {TABLE.name: TABLE, "foreign": foreign, "gone": None}
         routes = (ROUTE, Route.to(ROUTE.prefix, dev="eth1", metric=5, protocol=4))
@@ -167,28 +167,28 @@ class TestPlanTheTables:
         ]
 
     def test_a_foreign_table_of_that_name(self) -> None:
-        """A table without a comment of ours is not replaced; the words name the way out."""
+        """A table without our comments is not replaced; the message names the remedy."""
         foreign = Table(TABLE.name, (Chain("prerouting", (ADDED,)),))
         plan = plan_rewrite(TABLE, ROUTE, {TABLE.name: foreign}, Snapshot(), ours=(213,))
         assert "set probeRewrite.table to another name" in plan.conflict
 
     def test_a_table_that_another_process_owns(self) -> None:
-        """It says who can change it."""
+        """For a table with an owner, the message says which process can change it."""
         owned = attrs.evolve(changed(1), flags=("owner",))
         assert (
             "owned by another process" in plan_rewrite(TABLE, None, {TABLE.name: owned}, Snapshot(), ours=()).conflict
         )
 
     def test_an_emptied_table_is_ours(self) -> None:
-        """After `nft flush table` nothing is left that says so, and nothing that could be anybody's."""
+        """An empty table, as after `nft flush table`, counts as ours."""
         assert is_ours(changed(0, table=changed(1)))
 
 
 class TestPlanTheRoute:
-    """What is to be done about the route to the global address."""
+    """The changes to the route to the global address."""
 
     def test_each_case(self) -> None:
-        """Ours is kept, made, replaced and deleted; one that says the same stays its owner's; another is a conflict."""
+        """Our route is kept, added, replaced or deleted; another program's equal route is kept; a different one is a conflict."""
         elsewhere = Route.to(ROUTE.prefix, dev="eth1", metric=ROUTE.metric, protocol=213)
         theirs = attrs.evolve(ROUTE, protocol=4)
         assert actions() == ["add"]
@@ -202,12 +202,12 @@ class TestPlanTheRoute:
         assert actions(theirs, wanted=None) == []
 
     def test_other_destinations_are_left_alone(self) -> None:
-        """A route of ours to any other destination is another task's."""
+        """Our routes to other destinations are not changed."""
         other = Route.to(Prefix.parse("2001:db8::/64"), dev="eth0", metric=1024, protocol=213)
         assert actions(other) == ["add"]
 
     def test_only_with_an_uplink(self) -> None:
-        """Where none is named, or ensureRoute is off, there is no route to want."""
+        """If no uplink is named, or ensureRoute is false, no route is wanted."""
         assert wanted_route(CONFIG, protocol=213) == ROUTE
         assert wanted_route(ProbeRewriteConfig(), protocol=213) is None
         assert wanted_route(ProbeRewriteConfig(True, ("eth0",), ensure_route=False), protocol=213) is None

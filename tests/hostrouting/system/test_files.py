@@ -105,7 +105,7 @@ class TestBoth:
         files.write(str(tmp_path / "a"), "a file")
         for path in (folder.parent, folder):
             with pytest.raises(
-                FileError, match=rf"^cannot write into {path}: .*Not a directory; .*remove that$"
+                FileError, match=rf"^cannot write into {path}: .*Not a directory; .*remove that file$"
             ) as caught:
                 files.require_writable(str(path))
             assert caught.value.path == str(path)
@@ -249,7 +249,7 @@ class TestLocalFiles:
             raise OSError(errno.ENOSPC, "No space left on device")
 
         monkeypatch.setattr(os, "fsync", full)
-        with pytest.raises(FileError, match=r"cannot write .*/file: No space left on device; make room"):
+        with pytest.raises(FileError, match=r"cannot write .*/file: No space left on device; free some space"):
             LocalFiles().write(str(path), "new")
         assert path.read_text(encoding="utf-8") == "old"
         assert [it.name for it in tmp_path.iterdir()] == ["file"]
@@ -288,7 +288,7 @@ class TestLocalFiles:
         path = f"{tmp_path}/folder/file"
         assert LocalFiles().read(path) is None
         assert not LocalFiles().remove(path)
-        with pytest.raises(FileError, match=r"/folder.* Not a directory; something on the way to it is not a folder"):
+        with pytest.raises(FileError, match=r"/folder.* Not a directory; a part of the path is not a folder"):
             LocalFiles().write(path, "x")
 
     def test_masked(self, tmp_path: Path) -> None:
@@ -307,7 +307,9 @@ class TestLocalFiles:
         path = tmp_path / "file"
         with path.open("wb") as stream:
             stream.truncate(1 << 40)
-        with pytest.raises(FileError, match=r"cannot read .*/file: it is larger than 256 MiB, and not a file of ours"):
+        with pytest.raises(
+            FileError, match=r"cannot read .*/file: it is larger than 256 MiB, so hostrouting did not write it"
+        ):
             LocalFiles().read(str(path))
         assert not LocalFiles().holds(str(path), "text")
         assert LocalFiles().write(str(path), "text")
@@ -386,7 +388,7 @@ class TestLocalFiles:
         path = tmp_path / "lock"
         path.touch(0o600)
         os.chown(path, 65534, 65534)
-        with pytest.raises(FileError, match=r"/lock: it belongs to user 65534, who could hold it for ever; remove it"):
+        with pytest.raises(FileError, match=r"/lock: it belongs to user 65534, who could hold it forever; remove it"):
             LocalFiles().try_lock(str(path))
 
     @pytest.mark.skipif(os.geteuid() != 0, reason="giving a folder away takes root")
@@ -396,7 +398,7 @@ class TestLocalFiles:
         folder.mkdir(0o755)
         os.chown(folder, 65534, 65534)
         remedy = f"chown root: {folder}"
-        with pytest.raises(FileError, match=rf"belongs to user 65534, who could take the lock away; {remedy}$"):
+        with pytest.raises(FileError, match=rf"belongs to user 65534, who could remove the lock; {remedy}$"):
             LocalFiles().try_lock(f"{folder}/lock")
         os.chown(folder, 0, 65534)
         for mode in (0o757, 0o775):
@@ -435,7 +437,7 @@ class TestLocalFiles:
     def test_a_lock_that_is_a_link(self, tmp_path: Path) -> None:
         """A link in the place of the lock is not followed."""
         (tmp_path / "lock").symlink_to(tmp_path / "elsewhere")
-        with pytest.raises(FileError, match="there is a link in its place"):
+        with pytest.raises(FileError, match="the path is a link: remove it"):
             LocalFiles().try_lock(str(tmp_path / "lock"))
 
 
@@ -456,7 +458,7 @@ def test_a_read_only_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ("options", "left", "text"),
     [
         ("ro", "", "Read-only file system; remount it writable"),
-        ("nr_inodes=2", "x", "No space left on device; make room"),
+        ("nr_inodes=2", "x", "No space left on device; free some space"),
     ],
 )
 def test_a_folder_where_nothing_can_be_written(options: str, left: str, text: str, tmp_path: Path) -> None:

@@ -126,7 +126,7 @@ class TestImage:
         """Links that lead nowhere but to each other are named."""
         (tmp_path / "etc").symlink_to("/run")
         (tmp_path / "run").symlink_to("etc")
-        with pytest.raises(FileError, match=r"/etc: its links lead round in a circle; remove one of them"):
+        with pytest.raises(FileError, match=r"/etc: its links form a loop; remove one of them"):
             ImageFiles(str(tmp_path)).write(f"{tmp_path}/etc/unit", "x")
 
     def test_the_root_itself(self, tmp_path: Path) -> None:

@@ -218,5 +218,7 @@ class TestSystemdManager:
     @pytest.mark.usefixtures("stub")
     def test_without_systemctl(self) -> None:
         """Where there is no systemctl the error says what to do."""
-        with pytest.raises(ManagerError, match=r"there is no systemctl here; install systemd, or write into an image"):
+        with pytest.raises(
+            ManagerError, match=r"the program systemctl was not found; install systemd, or write into an image"
+        ):
             SystemdManager().reload()

@@ -244,7 +244,7 @@ class TestRefused:
         [
             (CONFLIST, {}, "/etc/cni/net.d/10-azure.conflist says that azure-vnet manages this node's pods"),
             ({STATE: '{"Network": {"Exte'}, {}, f"azure-vnet's state file {STATE} cannot be read: it is not JSON"),
-            ({}, {"max_deletions": 11}, "12 things are stale, and azureVnetCleanup.maxDeletions is 11"),
+            ({}, {"max_deletions": 11}, "12 entries are stale, and azureVnetCleanup.maxDeletions is 11"),
         ],
     )
     def test_its_reason(self, files: dict[str, str], changed: dict[str, Any], why: str) -> None:
@@ -346,9 +346,9 @@ class TestMeanwhile:
     @pytest.mark.parametrize(
         ("files", "why"),
         [
-            (named("node-8", "0f5b-2"), "it is about node-7, and this is node-8"),
-            (named("node-7", "0f5b-2"), "it is about node-7 before its last boot, and rules"),
-            (FakeFiles(), "it is about node-7, and this is this host"),
+            (named("node-8", "0f5b-2"), "it was made on node-7, and this is node-8"),
+            (named("node-7", "0f5b-2"), "it was made before node-7 last booted, and rules"),
+            (FakeFiles(), "it was made on node-7, and this is this host"),
         ],
     )
     @pytest.mark.parametrize("dry_run", [True, False])
@@ -407,8 +407,8 @@ class TestMeanwhile:
             phases.execute(task, phases.Context(clock=clock, observers=[]))
         error = caught.value.error
         assert isinstance(error, CleanupIncomplete)
-        assert str(error).startswith(f"5 of 9 things were deleted, and are noted in {UNDO}; what is left: rule ")
-        assert [it.endswith("has 10 s; try again") for it in error.left] == [True] * 4
+        assert str(error).startswith(f"5 of 9 entries were deleted, and are saved in {UNDO}; not deleted: rule ")
+        assert [it.endswith("change the rules; try again") for it in error.left] == [True] * 4
         assert len(UndoLog.parse(host.files.texts[UNDO]).rules) == 2
 
     def test_an_ebtables_that_is_too_old(self) -> None:
@@ -453,8 +453,10 @@ class TestMeanwhile:
             clean(host)
         error = caught.value.error
         assert isinstance(error, CleanupIncomplete)
-        assert error.left == (f"10.240.0.5 dev azure0 lladdr {DEAD} PERMANENT has changed meanwhile, and stays",)
-        assert str(error).startswith(f"11 of 12 things were deleted, and are noted in {UNDO}; what is left: 10.240.0.5")
+        assert error.left == (
+            f"10.240.0.5 dev azure0 lladdr {DEAD} PERMANENT has changed since it was read, so it is kept",
+        )
+        assert str(error).startswith(f"11 of 12 entries were deleted, and are saved in {UNDO}; not deleted: 10.240.0.5")
         assert mine in links.neighbours
 
     def test_a_route_that_is_gone(self) -> None:
@@ -484,7 +486,7 @@ class TestMeanwhile:
         with pytest.raises(phases.TaskFailed) as caught:
             clean(host)
         assert isinstance(caught.value.error, CleanupIncomplete)
-        assert caught.value.error.left == (f"rule {STALE} is there again: azure-vnet, or another program, is active",)
+        assert caught.value.error.left == (f"rule {STALE} was added again: azure-vnet or another program is active",)
 
     def test_an_error_on_the_way(self) -> None:
         """After a time-out nobody knows what was done, so the undo file names all of it; the way back adds what is missing."""
@@ -533,8 +535,8 @@ class TestUndo:
             restore(host)
         error = caught.value.error
         assert isinstance(error, CleanupIncomplete)
-        assert str(error).startswith(f"10 things of {UNDO} were brought back; what is left: ")
-        assert error.left[0].endswith("there is another entry for its address")
+        assert str(error).startswith(f"10 entries of {UNDO} were restored; not restored: ")
+        assert error.left[0].endswith("another entry exists for this address")
         assert error.left[1].startswith("10.240.0.7/32 dev azv2")
         assert len(effects_of(error).operations) == 10
 

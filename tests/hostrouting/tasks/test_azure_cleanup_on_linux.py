@@ -116,7 +116,7 @@ class TestBridgeMode:
         twin = R2.replace(" -i eth0", " -s Unicast -i eth0")
         lab.append(twin, R1, R2, R3)
         before = lab.rules()
-        with pytest.raises(phases.TaskFailed, match="2 of 3 things were deleted") as caught:
+        with pytest.raises(phases.TaskFailed, match="2 of 3 entries were deleted") as caught:
             lab.clean()
         assert gone(before, lab.rules()) == [R1, R3]
         assert isinstance(caught.value.error, CleanupIncomplete)

@@ -36,7 +36,7 @@ class TestNothing:
     def test_says_so(self) -> None:
         """The task is skipped, with the reason."""
         assert run(ConfigureStaticRoutes(HostRoutingConfig(), host=FakeHost())) == phases.Skip(
-            "no static routes are configured, and none of ours are here"
+            "no static routes are configured, and none are installed"
         )
 
 

@@ -119,7 +119,7 @@ class TestShut:
         """Machines that ask for something masked do not start: what is configured cannot be had."""
         host = FakeHost(kernel=h200())
         host.files.texts[path], host.files.links[path] = "", "/dev/null"
-        with pytest.raises(phases.TaskFailed, match="somebody masked"):
+        with pytest.raises(phases.TaskFailed, match="is masked"):
             run(Configure(WANTED, host=host))
         assert LAYOUT.gate_drop_in_path in host.files.texts
         assert set(steps(host).values()) == {"changing"}
@@ -420,7 +420,10 @@ class TestOthers:
         task = Configure(WANTED, host=host)
         attempts: tuple[Callable[[], object], ...] = (task.preview, lambda: run(task))
         for attempt in attempts:
-            with pytest.raises((HostRoutingError, phases.TaskFailed), match=f"{path} is not ours.* move it away"):
+            with pytest.raises(
+                (HostRoutingError, phases.TaskFailed),
+                match=f"{path} was not written by hostrouting.* move the file away",
+            ):
                 attempt()
         assert ours(host) == []
         assert host.files.texts == {path: OWN}
@@ -451,7 +454,7 @@ class TestOthers:
     @pytest.mark.parametrize("path", MARKED)
     @pytest.mark.parametrize("as_link", [True, False])
     def test_masked(self, path: str, *, as_link: bool) -> None:
-        """What somebody masked, by a link to /dev/null or with an empty file, stays so, whatever is configured."""
+        """What is masked, by a link to /dev/null or with an empty file, stays so, whatever is configured."""
         host = FakeHost(kernel=h200())
         host.files.texts[path] = ""
         if as_link:
@@ -463,7 +466,7 @@ class TestOthers:
         run(Remove(HostRoutingConfig(), host=host))
         assert host.files.writes == [LAYOUT.lock_path]
         remedy = f"systemctl unmask {path.rpartition('/')[2]}" if path in UNITS else "remove it"
-        text = f"{path} is empty: somebody masked what belongs there; {remedy}"
+        text = f"{path} is masked: empty, or a link to /dev/null; {remedy}"
         task = Configure(WANTED, host=host)
         attempts: tuple[Callable[[], object], ...] = (task.preview, lambda: run(task))
         for attempt in attempts:

@@ -229,7 +229,7 @@ class TestRefusals:
             error = failure(host)
         assert isinstance(error, TableNotInForce)
         assert str(error).startswith(
-            f"what was loaded is not in force: nftables table ip6 {TABLE}: it is missing; stop"
+            f"what was loaded has been changed: nftables table ip6 {TABLE}: it is missing; stop"
         )
         assert (code_of(error), error.can_retry) == (1, True)
 
@@ -260,7 +260,7 @@ class TestConditions:
         assert result.standing is not None
         assert result.standing.is_on
         assert result.standing.is_right
-        assert "no address of eth0 has got beyond tentative within 30 s" in caplog.text
+        assert "the IPv6 addresses of eth0 are still tentative after 30 s" in caplog.text
         assert RewriteProbeSource(config(condition="local-ipv6"), host=host).look(up=True).operations == ()
 
     def test_the_address_goes(self) -> None:

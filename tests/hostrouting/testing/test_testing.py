@@ -1,4 +1,4 @@
-"""hostrouting.testing: the ready hosts are what they say, the plugin switches on by name, and little is loaded."""
+"""hostrouting.testing: the ready-made hosts are as described, the plugin can be enabled, and little is imported."""
 
 import subprocess
 import sys
@@ -21,7 +21,7 @@ HOSTS = [plain_vm, h200, vpn_node, ecmp_node, cni_node]
 
 @pytest.mark.parametrize("host", HOSTS)
 def test_kernel_and_engine_agree_everywhere(host: Callable[[], MemoryBackend]) -> None:
-    """On every ready host the engine, from the snapshot alone, names the entry that the kernel answers with."""
+    """On every ready-made host, the engine finds in the snapshot the same entry as the kernel."""
     kernel = host()
     fib = Fib(kernel.snapshot())
     cells = fib.cells(Prefix.parse("0.0.0.0/1"), PLAIN)[1:]
@@ -42,12 +42,12 @@ def test_kernel_and_engine_agree_everywhere(host: Callable[[], MemoryBackend]) -
     ],
 )
 def test_outbound_devices(host: Callable[[], MemoryBackend], devs: tuple[str, ...]) -> None:
-    """The default route of each host leads where its name says."""
+    """The default route of each host is the one that its name suggests."""
     assert outbound_devs(Fib(host().snapshot())) == devs
 
 
 def test_where_each_host_sends_the_cluster() -> None:
-    """What makes each host worth a test: the fabric, the tunnel, the pods."""
+    """Each host has its special feature: the fabric, the tunnel, the pods."""
 
     def dev(kernel: MemoryBackend, destination: str) -> str:
         (answer,) = kernel.lookup([as_ip(destination)])
@@ -62,7 +62,7 @@ def test_where_each_host_sends_the_cluster() -> None:
 
 
 def test_a_host_can_be_looked_at_after_a_task() -> None:
-    """Once a task is done with the kernel of a FakeHost, its test goes on with it; what the task held is closed."""
+    """After a task, a test can still use the kernel of the FakeHost; the backend that the task used is closed."""
     host = FakeHost(kernel=h200())
     assert host.backend is not None
     with host.backend() as backend:
@@ -74,7 +74,7 @@ def test_a_host_can_be_looked_at_after_a_task() -> None:
 
 
 def test_a_manager_that_has_yet_to_read() -> None:
-    """A unit needs a reload from the time that it or a drop-in of it differs from what was read, until the reload."""
+    """A unit needs a reload from the moment when its file or a drop-in changes, until the reload."""
     host = FakeHost(files=FakeFiles(texts={"/etc/systemd/system/a.service": "[Service]\n"}))
     manager = host.manager
     assert manager is not None
@@ -96,7 +96,7 @@ def test_a_manager_that_has_yet_to_read() -> None:
 
 
 def test_what_a_manager_shows() -> None:
-    """A pattern means the units whose properties were arranged; a property that was not is empty."""
+    """A pattern matches the units in `properties`; a property that is not set is empty."""
     manager = FakeManager(properties={"m@b.service": {"SubState": "dead"}, "m@a.service": {}, "x.service": {}})
     assert manager.show(("Id", "SubState"), "m@*.service", "y.service") == (
         {"Id": "m@b.service", "SubState": "dead"},
@@ -109,19 +109,19 @@ def test_what_a_manager_shows() -> None:
 
 
 def test_the_contract_has_to_be_told_what_to_test() -> None:
-    """Whoever forgets `make` is told so."""
-    with pytest.raises(NotImplementedError, match="how your backend is made"):
+    """A contract suite without `make` says that it must be overridden."""
+    with pytest.raises(NotImplementedError, match="override make"):
         BackendContract().make()
 
 
 def test_the_catalogue_is_true() -> None:
-    """Every name of the catalogue is there."""
+    """Every name in `__all__` exists."""
     assert [name for name in testing.__all__ if not hasattr(testing, name)] == []
 
 
 @pytest.mark.processes
 def test_little_is_loaded() -> None:
-    """Hostrouting does not load its test kit, and the kit loads neither hypothesis nor pytest nor pyroute2."""
+    """Importing hostrouting does not import its test kit, and the kit imports neither hypothesis, pytest nor pyroute2."""
     script = (
         "import sys, hostrouting, hostrouting.backends.base\n"
         "assert 'hostrouting.testing' not in sys.modules\n"
@@ -134,7 +134,7 @@ def test_little_is_loaded() -> None:
 
 @pytest.mark.processes
 def test_the_plugin_is_switched_on_by_name(tmp_path: Path) -> None:
-    """One line in a conftest.py, and each test has a fresh host."""
+    """With one line in a conftest.py, each test has a new host."""
     (tmp_path / "conftest.py").write_text('pytest_plugins = ["hostrouting.testing.plugin"]\n')
     (tmp_path / "test_it.py").write_text(
         "def test_hosts(memory_kernel, plain_vm, h200, vpn_node, ecmp_node, cni_node):\n"

@@ -155,7 +155,7 @@ def test_the_plan_of_another_host(config: str, tmp_path: Path) -> None:
     host = azure_host(files=named("node-8", "0f5b-2"))
     said = say("clean", "azure-vnet", "--config", config, "--apply", "--approved", path, host=host)
     assert said.code == 2
-    assert said.lines[0].startswith("FAILED: the approved plan: it is about node-7, and this is node-8; make a plan")
+    assert said.lines[0].startswith("FAILED: the approved plan: it was made on node-7, and this is node-8; make a plan")
     assert host.bridge_rules.writes == []
 
 
@@ -177,7 +177,7 @@ def test_a_part_is_left(config: str, host: FakeHost) -> None:
     host.kernel.faults.fail("change", 105)
     said = say("clean", "azure-vnet", "--config", config, "--apply", host=host)
     assert said.code == 1
-    assert said.lines[0].startswith(f"FAILED: 11 of 12 things were deleted, and are noted in {UNDO}; what is left: ")
+    assert said.lines[0].startswith(f"FAILED: 11 of 12 entries were deleted, and are saved in {UNDO}; not deleted: ")
     assert said.lines[1] == "11 things of azure-vnet deleted before it failed:"
     assert said.lines[-1].endswith(f"--undo {UNDO}")
 
@@ -188,7 +188,7 @@ def test_a_part_is_not_brought_back(config: str, host: FakeHost) -> None:
     host.kernel.delete_link("azv2")
     said = say("clean", "azure-vnet", "--undo", UNDO, "--config", config, host=host)
     assert said.code == 1
-    assert said.lines[0].startswith(f"FAILED: 11 things of {UNDO} were brought back; what is left: 10.240.0.7/32")
+    assert said.lines[0].startswith(f"FAILED: 11 entries of {UNDO} were restored; not restored: 10.240.0.7/32")
     assert said.lines[1] == "11 things restored before it failed:"
 
 

@@ -240,7 +240,7 @@ def test_before_the_gate_is_there(repaired: str) -> None:
     host.files.broken[LAYOUT.gate_drop_in_path] = "No space left on device"
     assert say("apply", "--config", repaired, host=host).code == 1
     said = say("status", host=host)
-    missing = f"{LAYOUT.gate_drop_in_path} is missing, so that machines start without asking; {AGAIN}"
+    missing = f"{LAYOUT.gate_drop_in_path} is missing, so machines start unchecked; {AGAIN}"
     assert (said.code, f"OPEN: {missing}" in said.lines) == (1, True)
     assert gate(host) == {"up": False, "openings": [missing], "bars": []}
 
@@ -254,7 +254,7 @@ def test_what_systemd_has_not_read(repaired: str) -> None:
     host.manager.read = {}
     said = say("status", "--config", repaired, host=host)
     assert said.code == 1
-    assert said.lines[0].startswith("OPEN: every machine starts without asking the gate: systemd has not loaded")
+    assert said.lines[0].startswith("OPEN: every machine starts unchecked: systemd has not loaded")
     assert not any(text.startswith("  /run/") for text in said.lines), "what a check leaves is not a file that lasts"
 
 
@@ -271,7 +271,7 @@ def test_a_gate_without_one_of_its_files(repaired: str, path: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "reason"),
-    [("50 requires static-routes\n", "the list of steps is cut short"), ("a\nend\n", "'a' is not a step")],
+    [("50 requires static-routes\n", "the list of steps is incomplete"), ("a\nend\n", "'a' is not a step")],
 )
 def test_a_list_that_is_not_one(repaired: str, text: str, reason: str) -> None:
     """A list of steps that the gate refuses is said, with the reason."""
@@ -294,7 +294,7 @@ def test_a_check_without_its_script(written: Callable[..., str], mode: str) -> N
     if mode == "STRICT":
         assert found["bars"] == [f"{told}and every machine requires it; {AGAIN}"]
     else:
-        assert found["openings"] == [f"{told}so that machines start without it; {AGAIN}"]
+        assert found["openings"] == [f"{told}so machines start without it; {AGAIN}"]
 
 
 def test_routes_that_nothing_brings_back() -> None:

@@ -1,0 +1,88 @@
+"""hostrouting.pyz: one file to copy to a node that has Python and nothing else."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import zipfile
+from importlib.metadata import requires
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hostrouting.render import render_gate_script
+from hostrouting.testing import h200
+from tests.support.namespace import private_namespace
+from tests.support.zipped import DEPENDENCIES, write_pyz
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.processes
+
+CONFIG = {"staticRoutes": {"enabled": True, "routes": [{"destination": "10.77.0.0/16"}]}}
+
+
+@pytest.fixture(scope="module")
+def pyz(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file, made anew."""
+    path = tmp_path_factory.mktemp("pyz") / "hostrouting.pyz"
+    write_pyz(path)
+    return path
+
+
+def ran(pyz: Path, *words: str, before: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+    """Run it with no package but those of Python itself."""
+    return subprocess.run(
+        [*before, sys.executable, "-I", "-S", str(pyz), *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        env={"LC_ALL": "C.UTF-8", "PATH": os.environ["PATH"]},
+    )
+
+
+def test_a_snapshot_is_judged(pyz: Path, tmp_path: Path) -> None:
+    """Verdict and exit code are those of the installed command."""
+    (tmp_path / "node.json").write_text(h200().snapshot().to_json())
+    done = ran(pyz, "check", "--snapshot", str(tmp_path / "node.json"), "172.16.0.0/16", "--json")
+    assert (done.returncode, done.stderr) == (1, "")
+    assert json.loads(done.stdout)["verdict"] == "overlap"
+
+
+def test_boot_files_are_written(pyz: Path, tmp_path: Path) -> None:
+    """The boot scripts are read from the archive."""
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
+    (tmp_path / "image" / "etc").mkdir(parents=True)
+    done = ran(pyz, "render", "--config", str(tmp_path / "config.json"), "--root", str(tmp_path / "image"))
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "image/etc/aks-flex-node/host-routing-gate.sh").read_text() == render_gate_script()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace takes root")
+def test_a_kernel_is_asked(pyz: Path) -> None:
+    """Netlink works from the archive, next hop objects included, for which pyroute2 is loaded."""
+    with private_namespace() as namespace:
+        namespace.batch(["link set lo up", "link add eth0 type veth peer name peer", "link set eth0 up"])
+        namespace.batch(
+            ["link set peer up", "address add 10.0.0.4/24 dev eth0", "nexthop add id 7 via 10.0.0.1 dev eth0"]
+        )
+        namespace.batch(["route add default nhid 7"])
+        done = ran(pyz, "check", "192.168.0.0/16", before=namespace.enter)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("OK: every address of 192.168.0.0/16 leaves by eth0")
+
+
+def test_what_is_in_it(pyz: Path) -> None:
+    """Everything that the project depends on is in it, and no compiled file."""
+    lines = [line for line in requires("hostrouting") or () if "extra ==" not in line]
+    required = {re.split(r"[<>=;! ]", line)[0] for line in lines}
+    assert {"attrs", "pyroute2"} <= required
+    assert required <= set(DEPENDENCIES)
+    names = zipfile.ZipFile(pyz).namelist()
+    assert len(set(names)) == len(names)
+    assert not [name for name in names if name.endswith((".pyc", ".so"))]
