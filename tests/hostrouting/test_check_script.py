@@ -274,6 +274,8 @@ STORIES: dict[str, tuple[list[str], list[str], str]] = {
         [],
         "ok",
     ),
+    "a rule that jumps for other addresses": (["rule add pref 1 not to 172.20.0.0/16 goto 32767"], [], "ok"),
+    "a rule that refuses other addresses": (["rule add pref 1 not to 172.20.0.0/16 prohibit"], [], "ok"),
     "a default route in another table": (
         ["rule add pref 5 lookup 100", "route add default via 10.0.0.9 dev eth0 table 100"],
         [],
