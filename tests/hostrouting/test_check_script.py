@@ -35,7 +35,7 @@ from tests.support.systemd import THIS_HOST
 
 pytestmark = [
     pytest.mark.processes,
-    pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace takes root"),
+    pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace requires root"),
 ]
 
 BLOCK = Prefix.parse("172.16.0.0/28")

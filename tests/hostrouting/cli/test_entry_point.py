@@ -79,18 +79,18 @@ def failing(error: BaseException) -> Host:
 
 def test_not_permitted() -> None:
     """What is not permitted is said on standard error, with what is; a program gets a document."""
-    said = say("check", "10.0.0.0/8", host=failing(NotPermitted("this takes root")))
+    said = say("check", "10.0.0.0/8", host=failing(NotPermitted("this requires root")))
     assert said.code == 3
     assert said.out == ""
     assert said.err.splitlines() == [
-        "hostrouting: this takes root",
+        "hostrouting: this requires root",
         "check, explain, repair, plan, status and snapshot work without root",
     ]
-    told = say("check", "--json", "10.0.0.0/8", host=failing(NotPermitted("this takes root")))
+    told = say("check", "--json", "10.0.0.0/8", host=failing(NotPermitted("this requires root")))
     assert told.json == {
         "schema": "hostrouting/error/1",
         "error": "NotPermitted",
-        "message": "this takes root",
+        "message": "this requires root",
         "faults": [],
     }
 
