@@ -23,7 +23,7 @@ def enter_private_network() -> str:
     libc = ctypes.CDLL(None, use_errno=True)
     user, group = os.geteuid(), os.getegid()
     if libc.unshare(_CLONE_NEWNET if user == 0 else _CLONE_NEWUSER | _CLONE_NEWNET):
-        return f"a private network namespace takes root or a user namespace: {os.strerror(ctypes.get_errno())}"
+        return f"a private network namespace requires root or a user namespace: {os.strerror(ctypes.get_errno())}"
     if user:
         for name, text in (("setgroups", "deny"), ("uid_map", f"0 {user} 1"), ("gid_map", f"0 {group} 1")):
             Path("/proc/self", name).write_text(text, encoding="ascii")

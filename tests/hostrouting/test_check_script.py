@@ -35,7 +35,7 @@ from tests.support.systemd import THIS_HOST
 
 pytestmark = [
     pytest.mark.processes,
-    pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace takes root"),
+    pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace requires root"),
 ]
 
 BLOCK = Prefix.parse("172.16.0.0/28")
@@ -274,6 +274,8 @@ STORIES: dict[str, tuple[list[str], list[str], str]] = {
         [],
         "ok",
     ),
+    "a rule that jumps for other addresses": (["rule add pref 1 not to 172.20.0.0/16 goto 32767"], [], "ok"),
+    "a rule that refuses other addresses": (["rule add pref 1 not to 172.20.0.0/16 prohibit"], [], "ok"),
     "a default route in another table": (
         ["rule add pref 5 lookup 100", "route add default via 10.0.0.9 dev eth0 table 100"],
         [],

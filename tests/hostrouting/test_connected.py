@@ -77,7 +77,7 @@ def test_of_a_port() -> None:
 
 
 @pytest.mark.processes
-@pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace takes root")
+@pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace requires root")
 def test_law_they_are_what_linux_makes() -> None:
     """On Linux, for any addresses: the predicted routes are those that return after all routes were deleted."""
     with private_namespace() as namespace:

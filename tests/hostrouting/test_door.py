@@ -88,7 +88,7 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: propose(FIB, FIB), r"takes an OverlapReport, not a Fib"),
     (lambda: plan("10.0.0.0/8", NODE), r'plan_routes: "10\.0\.0\.0/8" is not a list'),
     (lambda: plan(["10.0.0.0/8"], NODE), r"takes a DesiredRoute, not a str"),
-    (lambda: run("status --json"), r"not 'status --json'; write \['status', '--json'\]"),
+    (lambda: run("status --json"), r"not as the string 'status --json'; write \['status', '--json'\]"),
     (lambda: run(["status"], host=FakeHost()), r"a function that makes one, not a FakeHost"),
 ]
 

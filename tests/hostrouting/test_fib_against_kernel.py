@@ -21,7 +21,7 @@ from tests.support.strategies import blocks
 
 pytestmark = [
     pytest.mark.processes,
-    pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace takes root"),
+    pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace requires root"),
 ]
 
 # The kernel's error when a lookup ends without a route; it is the same for a rule's "unreachable" and for no route.

@@ -23,7 +23,7 @@ DEFAULT = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", protocol=16)
 
 
 @pytest.mark.processes
-@pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace takes root")
+@pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace requires root")
 @settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow], deadline=None, print_blob=True)
 @given(data=st.data())
 def test_the_kernel_agrees(data: st.DataObject) -> None:

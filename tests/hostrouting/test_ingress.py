@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 pytestmark = [
     pytest.mark.processes,
-    pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace takes root"),
+    pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace requires root"),
 ]
 
 

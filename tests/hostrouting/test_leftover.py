@@ -41,7 +41,7 @@ def test_what_a_script_has_left(standing: Route, *, left: bool) -> None:
 
 
 @pytest.mark.processes
-@pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace takes root")
+@pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace requires root")
 def test_law_it_deletes_that_route_only() -> None:
     """On Linux each route of many that differ in one thing goes by its own command, and only the first time."""
     both = (NextHop("eth0", gateway=as_ip("10.0.0.1")), NextHop("eth0", gateway=as_ip("10.0.0.9"), weight=2))

@@ -213,7 +213,7 @@ LIMIT = 0.1
 def elsewhere() -> Iterator[FileIO]:
     """A namespace with the service's address on its loopback device, and a device that drops all packets."""
     if os.geteuid() != 0:
-        pytest.skip("a private network namespace takes root")
+        pytest.skip("a private network namespace requires root")
     with private_namespace() as namespace:
         namespace.batch(
             [

@@ -20,7 +20,7 @@ from tests.support.strategies import DEVICES, blocks, prefixes, routes, rules
 
 pytestmark = [
     pytest.mark.processes,
-    pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace takes root"),
+    pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace requires root"),
 ]
 
 # A protocol number that no route drawn below carries: none of them is ours.

@@ -19,7 +19,7 @@ from tests.support.namespace import Namespace, private_namespace
 
 pytestmark = [
     pytest.mark.processes,
-    pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace takes root"),
+    pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace requires root"),
 ]
 
 CONFIG = HostRoutingConfig(

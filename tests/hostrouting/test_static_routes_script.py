@@ -28,7 +28,7 @@ from tests.support.strategies import blocks, prefixes, routes
 
 pytestmark = [
     pytest.mark.processes,
-    pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace takes root"),
+    pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace requires root"),
 ]
 
 UPLINKS = (

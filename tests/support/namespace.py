@@ -100,7 +100,8 @@ class Namespace:
             input=text,
             env={**os.environ, **environment},
             capture_output=True,
-            text=True,
+            encoding="utf-8",
+            errors="replace",  # a script that was cut short may end within a letter, which bash then prints
             check=False,
             timeout=60,
         )

@@ -25,7 +25,7 @@ from tests.support.rawkernel import RawKernel, raw_kernel
 
 pytestmark = [
     pytest.mark.processes,
-    pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace takes root"),
+    pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace requires root"),
 ]
 
 Finish: TypeAlias = Callable[[RawKernel, MemoryBackend, int], None]

@@ -31,7 +31,7 @@ from tests.support.strategies import DEVICES, blocks, routes, rules
 
 pytestmark = [
     pytest.mark.processes,
-    pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace takes root"),
+    pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace requires root"),
 ]
 
 PATHLESS: tuple[RouteType, ...] = ("blackhole", "unreachable", "prohibit", "throw")

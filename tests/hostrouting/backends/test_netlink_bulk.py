@@ -52,7 +52,7 @@ def namespace() -> Iterator[Namespace]:
 
 
 @pytest.mark.processes
-@pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace takes root")
+@pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace requires root")
 class TestReading:
     """The table of routes."""
 
@@ -159,7 +159,7 @@ class TestUnknown:
 
 
 @pytest.mark.processes
-@pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace takes root")
+@pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace requires root")
 class TestBatches:
     """Many changes at a time."""
 

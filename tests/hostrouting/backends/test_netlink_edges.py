@@ -24,7 +24,7 @@ from tests.support.namespace import Namespace, private_namespace
 
 pytestmark = [
     pytest.mark.processes,
-    pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace takes root"),
+    pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace requires root"),
 ]
 
 ROUTE = Route.to("1.0.0.0/8", dev="eth0", gateway="10.0.0.1", protocol=213)

@@ -248,7 +248,7 @@ def namespace() -> Iterator[Namespace]:
 
 
 @pytest.mark.processes
-@pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace takes root")
+@pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace requires root")
 class TestOfAKernel:
     """Both read the same from what a kernel lists."""
 

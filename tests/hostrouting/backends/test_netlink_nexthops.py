@@ -95,7 +95,7 @@ class TestWithoutPyroute2:
         assert str(caught.value).endswith(f"; install it with `pip install '{requirement}'`")
 
     @pytest.mark.processes
-    @pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace takes root")
+    @pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace requires root")
     def test_all_else_goes_on(self, no_pyroute2: str) -> None:
         """Without pyroute2, routes are read, changed and looked up, unless the kernel only gives an object's number."""
         assert no_pyroute2

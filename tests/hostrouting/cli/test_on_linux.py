@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 BUFFERED = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
 pytestmark = [
     pytest.mark.processes,
-    pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace takes root"),
+    pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace requires root"),
 ]
 
 CIDR = "172.16.0.0/16"
@@ -135,7 +135,7 @@ def test_the_printed_commands_work(machine: Machine) -> None:
 
 
 def test_not_root(sick: Machine, repaired: str) -> None:
-    """Without privilege one can look; what would change the host says that it takes root, and what does not."""
+    """Without privilege one can look; what would change the host says that it requires root, and what does not."""
     sick.shell("mkdir -p /run/aks-flex-node && chown 4242 /run/aks-flex-node /run /etc")
     for words, code in [
         (("check", CIDR), 1),

@@ -166,7 +166,7 @@ class TestWhatIsNotAFile:
     def test_refused(self, files: Files, tmp_path: Path, kind: str, verb: str) -> None:
         """The path, what is there and what to do about it are named; it is left as it is."""
         if kind == "a device" and os.geteuid():
-            pytest.skip("to make a device takes root")
+            pytest.skip("to make a device requires root")
         path = str(tmp_path / "it")
         self.put(files, path, kind)
         with pytest.raises(FileError) as caught:
@@ -211,7 +211,7 @@ class TestLocalFiles:
         assert not LocalFiles().write(str(path), "text")
         assert (path.stat().st_ino, path.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
 
-    @pytest.mark.skipif(os.geteuid() != 0, reason="giving a file away takes root")
+    @pytest.mark.skipif(os.geteuid() != 0, reason="giving a file away requires root")
     def test_owner(self, tmp_path: Path) -> None:
         """A file that somebody else owns, who could change it at any time, is not as it should be."""
         path = tmp_path / "script"
@@ -382,7 +382,7 @@ class TestLocalFiles:
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         lock.release()
 
-    @pytest.mark.skipif(os.geteuid() != 0, reason="giving a file away takes root")
+    @pytest.mark.skipif(os.geteuid() != 0, reason="giving a file away requires root")
     def test_a_lock_that_belongs_to_another_user(self, tmp_path: Path) -> None:
         """A file that another user has made beforehand is refused: he could hold it whatever its mode is."""
         path = tmp_path / "lock"
@@ -391,7 +391,7 @@ class TestLocalFiles:
         with pytest.raises(FileError, match=r"/lock: it belongs to user 65534, who could hold it forever; remove it"):
             LocalFiles().try_lock(str(path))
 
-    @pytest.mark.skipif(os.geteuid() != 0, reason="giving a folder away takes root")
+    @pytest.mark.skipif(os.geteuid() != 0, reason="giving a folder away requires root")
     def test_a_lock_in_the_folder_of_another_user(self, tmp_path: Path) -> None:
         """A folder in which another user could replace the lock is refused, with the command that mends it."""
         folder = tmp_path / "run"

@@ -12,7 +12,7 @@ from tests.support.tracing import BEGIN, END, Trace, command
 
 pytestmark = [
     pytest.mark.processes,
-    pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace takes root"),
+    pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace requires root"),
     pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed"),
 ]
 
