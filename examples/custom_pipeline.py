@@ -9,7 +9,7 @@ import logging
 import sys
 
 import phases
-from hostrouting import CheckRouteOverlap, ConfigureStaticRoutes, HostRoutingConfig
+from hostrouting import CheckRouteOverlap, ConfigureStaticRoutes, HostRoutingConfig, Preflight
 from hostrouting.testing import FakeHost, h200
 
 
@@ -69,6 +69,7 @@ def pipeline(host: FakeHost, labels: set[str], *, start: phases.Task[None]) -> p
         {"expectedCidrs": ["172.16.0.0/16"], "mode": "STRICT"},
     )
     return phases.serial(
+        Preflight(config, host=host),
         phases.retry(download, attempts=3, delay=0.1, on=ConnectionError),
         phases.parallel(unpack, ConfigureStaticRoutes(config, host=host), LabelNode(labels), name="prepare"),
         CheckRouteOverlap(config, host=host),

@@ -18,11 +18,14 @@ host without the tasks, 5. You can try all of it on a host in memory::
     ConfigureStaticRoutes   adds the static routes, now and at every boot; never touches a route that is not ours
     CheckRouteOverlap       checks that every expected address leaves by an expected device, now and before each machine
     RewriteProbeSource      makes load-balancer probes over IPv6 reach the pods
+    Preflight               finds what would make a bootstrap, the next machine or a reboot fail; changes nothing
     Remove                  removes everything that hostrouting installed, and nothing else
     CleanStaleAzureVnet     deletes what azure-vnet left behind for pods of another CNI; runs only if you call it
     UndoAzureVnetCleanup    restores what that deleted
     RoutesResult            what ConfigureStaticRoutes did
     CheckResult             what CheckRouteOverlap found and did
+    PreflightResult         what Preflight found
+    PreflightFinding        one thing that it found: its name, severity, message and target
     ProbeResult, Standing   what RewriteProbeSource did, and its state on the host
     CleanupResult           what CleanStaleAzureVnet found and did
     CleanupPlan             what it would do: what is stale, what is kept, each with its reason
@@ -89,6 +92,7 @@ host without the tasks, 5. You can try all of it on a host in memory::
     RouteConflict           a route that is not ours holds the key of a wanted route
     ApplyError              routes could not be applied; says what is true now
     RouteOverlapError       expected CIDRs escape, and the mode is STRICT
+    PreflightFailed         a preflight found errors
     NotReady                something was still missing at the deadline
     FileError               a file cannot be read, written or removed
     ManagerError            systemd does not answer, or one of our units failed
@@ -153,6 +157,7 @@ if TYPE_CHECKING:
         HostRoutingError,
         ManagerError,
         NotReady,
+        PreflightFailed,
         RouteConflict,
         RouteExists,
         RouteOverlapError,
@@ -166,6 +171,7 @@ if TYPE_CHECKING:
     from hostrouting.model import OURS, Address, Link, NextHop, Prefix, Route, Rule, Snapshot, default_rules
     from hostrouting.overlap import Finding, Kept, Note, OverlapReport, Suppressed, Verdict, check_overlap
     from hostrouting.plan import Foreseen, RoutePlan, plan_routes
+    from hostrouting.preflight import PreflightFinding
     from hostrouting.repair import Diversion, Repair, Unsafe, propose_repair
     from hostrouting.tasks import (
         CheckResult,
@@ -174,6 +180,8 @@ if TYPE_CHECKING:
         CleanupResult,
         Configure,
         ConfigureStaticRoutes,
+        Preflight,
+        PreflightResult,
         ProbeResult,
         Remove,
         RewriteProbeSource,
@@ -197,6 +205,9 @@ __all__ = [
     "ConfigureStaticRoutes",
     "Host",
     "HostLayout",
+    "Preflight",
+    "PreflightFinding",
+    "PreflightResult",
     "ProbeResult",
     "Remove",
     "RewriteProbeSource",
@@ -273,6 +284,7 @@ __all__ = [
     "HostRoutingError",
     "ManagerError",
     "NotReady",
+    "PreflightFailed",
     "RouteConflict",
     "RouteExists",
     "RouteOverlapError",
@@ -317,6 +329,7 @@ _HOMES = {
         "HostRoutingError",
         "ManagerError",
         "NotReady",
+        "PreflightFailed",
         "RouteConflict",
         "RouteExists",
         "RouteOverlapError",
@@ -330,6 +343,7 @@ _HOMES = {
     "model": ("OURS", "Address", "Link", "NextHop", "Prefix", "Route", "Rule", "Snapshot", "default_rules"),
     "overlap": ("Finding", "Kept", "Note", "OverlapReport", "Suppressed", "Verdict", "check_overlap"),
     "plan": ("Foreseen", "RoutePlan", "plan_routes"),
+    "preflight": ("PreflightFinding",),
     "repair": ("Diversion", "Repair", "Unsafe", "propose_repair"),
     "tasks": (
         "CheckResult",
@@ -338,6 +352,8 @@ _HOMES = {
         "CleanupResult",
         "Configure",
         "ConfigureStaticRoutes",
+        "Preflight",
+        "PreflightResult",
         "ProbeResult",
         "Remove",
         "RewriteProbeSource",

@@ -11,6 +11,7 @@
     ├── CleanupIncomplete    host: not everything could be deleted, or restored; says what is true now
     ├── UndoFileError        input: the file is not an undo file
     ├── ApprovedPlanError    input: the file is not a plan of a clean-up, or was made on another host
+    ├── PreflightFailed      host: something on it would make a bootstrap fail, or strand the node later
     ├── NotReady             host: something that the routes need was missing at the deadline
     ├── HostBusy             host: another process holds the lock
     ├── FileError            host: a file cannot be read, written or removed
@@ -100,6 +101,7 @@ __all__ = [
     "NoSuchRoute",
     "NotPermitted",
     "NotReady",
+    "PreflightFailed",
     "RouteConflict",
     "RouteExists",
     "RouteOverlapError",
@@ -252,6 +254,20 @@ class RouteOverlapError(HostRoutingError):
         """Keep the message, which names the escapes and the repair, and the report."""
         self.report = report
         self.check = check
+        super().__init__(message)
+
+
+class PreflightFailed(HostRoutingError):  # noqa: N818  reads as what happened
+    """A preflight found errors: a bootstrap would fail, or the node would be stranded later. Nothing was changed.
+
+    `findings` has all of them, and the warnings.
+    """
+
+    can_retry = False
+
+    def __init__(self, message: str, *, findings: tuple[object, ...] = ()) -> None:
+        """Keep the message, which has the first errors, and the findings."""
+        self.findings = findings
         super().__init__(message)
 
 

@@ -19,7 +19,7 @@ from hostrouting.repair import Repair, propose_repair
 from hostrouting.uplink import seen_instead
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     import phases
     from hostrouting.backends.base import Answer, RouteBackend
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from hostrouting.model import IP
     from hostrouting.uplink import DesiredRoute
 
-__all__ = ["Examination", "await_found", "await_plan", "examine", "is_any_route_ours", "read"]
+__all__ = ["Examination", "await_found", "await_plan", "examine", "examine_snapshot", "is_any_route_ours", "read"]
 
 T = TypeVar("T")
 
@@ -108,11 +108,10 @@ def examine(
     the tables. Without a default route by the deadline, the verdict is no-default-route. The repair uses `gateway` if
     it is given.
     """
-    cidrs = [Prefix.of(cidr) for cidr in config.route_overlap.expected_cidrs]
     last: list[Examination] = []
 
     def attempt() -> tuple[Examination | None, str]:
-        found = _examine_once(backend, config, cidrs, gateway)
+        found = _examine_once(backend, config, gateway)
         last[:] = [found]
         if found.report.verdict == "no-default-route":
             return None, "an IPv4 default route"
@@ -123,19 +122,29 @@ def examine(
         for _ in range(_TRIES - 1):
             if not found.surprises:
                 break
-            found = _examine_once(backend, config, cidrs, gateway)
+            found = _examine_once(backend, config, gateway)
     except NotReady:
         return attrs.evolve(last[0], instead=seen_instead(last[0].fib))
     return found
 
 
-def _examine_once(
-    backend: RouteBackend, config: HostRoutingConfig, cidrs: Iterable[Prefix], gateway: IP | None
-) -> Examination:
+def examine_snapshot(snapshot: Snapshot, config: HostRoutingConfig, *, gateway: IP | None = None) -> Examination:
+    """Check the expected CIDRs on a snapshot, without asking a kernel."""
+    fib = Fib(snapshot)
+    report = _report(fib, config)
+    return Examination(report, propose_repair(fib, report, protocol=config.protocol, gateway=gateway), fib)
+
+
+def _report(fib: Fib, config: HostRoutingConfig) -> OverlapReport:
     settings = config.route_overlap
+    cidrs = [Prefix.of(cidr) for cidr in settings.expected_cidrs]
+    return check_overlap(fib, cidrs, expected_devs=settings.expected_devs, allowed_devs=settings.allowed_devs)
+
+
+def _examine_once(backend: RouteBackend, config: HostRoutingConfig, gateway: IP | None) -> Examination:
     snapshot, still = read(backend)
     fib = Fib(snapshot)
-    report = check_overlap(fib, cidrs, expected_devs=settings.expected_devs, allowed_devs=settings.allowed_devs)
+    report = _report(fib, config)
     try:
         surprises = dict(_surprises(backend, fib, report))
     except BackendError as error:

@@ -46,6 +46,14 @@ class File:
         """Whether the file is masked, by a link to /dev/null or by an empty file."""
         return bool(self.marks) and files.read(self.path) == ""
 
+    def require_room(self, files: Files) -> None:
+        """Raise FileError if a file that we did not write has this path; a mask is accepted."""
+        if self.is_foreign(files) and not self.is_masked(files):
+            text = (
+                f"{self.path} was not written by hostrouting, which needs this path: move the file away, or rename it"
+            )
+            raise FileError(text, path=self.path)
+
     def require_unmasked(self, files: Files) -> None:
         """Raise FileError if the file is masked."""
         if self.is_masked(files):
@@ -97,14 +105,27 @@ class FileSet:
         for it in self.files:
             it.require_unmasked(files)
 
+    def obstacles(self, files: Files) -> tuple[FileError, ...]:
+        """A FileError for each path at which `install` would fail, as far as this can be predicted."""
+        found: list[FileError] = []
+        for it in self.files:
+            try:
+                it.require_room(files)
+                it.require_unmasked(files)
+                files.holds(it.path, it.text, mode=it.mode)
+            except FileError as error:
+                found.append(error)
+        for path, target in self.links:
+            try:
+                files.leads(path, target)
+            except FileError as error:
+                found.append(error)
+        return tuple(found)
+
     def require_room(self, files: Files) -> None:
         """Raise FileError if a file that we did not write has the path of one of these; masks are accepted."""
         for it in self.files:
-            if it.is_foreign(files) and not it.is_masked(files):
-                text = (
-                    f"{it.path} was not written by hostrouting, which needs this path: move the file away, or rename it"
-                )
-                raise FileError(text, path=it.path)
+            it.require_room(files)
 
     def install(self, files: Files) -> tuple[str, ...]:
         """Write the files that differ, in order; returns their paths. Idempotent.

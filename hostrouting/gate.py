@@ -67,6 +67,8 @@ class Part:
     """Files that are installed with the others; the task itself removes them after it has undone its other work."""
     remains: tuple[str, ...] = ()
     """Files that the step's runs create; they are removed with the step."""
+    tools: tuple[str, ...] = ()
+    """The programs that the step's script runs."""
 
     @property
     def name(self) -> str:
@@ -88,6 +90,9 @@ class Part:
 
 class Gate:
     """The gate of one host."""
+
+    tools = ("bash", "flock", "systemctl")
+    """The programs that its script runs."""
 
     def __init__(self, host: Host) -> None:
         """Prepare the file sets; nothing is read from the host except whether systemd runs."""
@@ -153,6 +158,10 @@ class Gate:
         """Raise the FileError that `change` would raise, as far as it can be predicted."""
         for it in self._sets(up):
             it.require_installable(self.files)
+
+    def obstacles(self, up: Sequence[Part]) -> tuple[FileError, ...]:
+        """All of these FileErrors, and those about files that cannot be read."""
+        return tuple(error for it in self._sets(up) for error in it.obstacles(self.files))
 
     def is_unread(self, parts: Iterable[Part] = ()) -> bool:
         """Whether systemd needs a daemon-reload to read the present contents of our files."""

@@ -14,7 +14,7 @@ import attrs
 from hostrouting.door import require, uncalled
 from hostrouting.errors import HostBusy
 from hostrouting.layout import HostLayout
-from hostrouting.system import Files, ImageFiles, LocalFiles, Manager, SystemdManager
+from hostrouting.system import BOOT_PATH, Files, ImageFiles, LocalFiles, Manager, SystemdManager, find_program
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -113,6 +113,8 @@ class Host:
     """Sends the requests for instance metadata."""
     programs_at: ProgramsAt = _programs_at
     """Returns the BPF programs that process packets arriving on a device before nftables."""
+    find_program: Callable[[str], str | None] = find_program
+    """Returns the path of a program, looked for where the boot scripts look; None if it is not installed."""
     lock_wait: float = 60.0
     """How many seconds to wait for the lock on the host: the process that holds it may hang."""
     is_locked: bool = False
@@ -138,7 +140,13 @@ class Host:
 
         Symbolic links are resolved inside the image, as after it has booted, and never outside it.
         """
-        return cls(backend=None, files=ImageFiles(root), manager=None, layout=HostLayout(root=root))
+        files, layout = ImageFiles(root), HostLayout(root=root)
+
+        def find(name: str) -> str | None:
+            paths = (layout.at(f"{folder}/{name}") for folder in BOOT_PATH)
+            return next(filter(files.is_there, paths), None)
+
+        return cls(backend=None, files=files, manager=None, layout=layout, find_program=find)
 
     @classmethod
     def sandbox(cls, root: str, *, netns: str | PathLike[str]) -> Host:

@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from hostrouting.host import Host
     from hostrouting.render import GateStep
 
-__all__ = ["GateState", "find_gate_state"]
+__all__ = ["UNIT_FOLDERS", "UNSEEN", "GateState", "find_gate_state"]
 
-_UNSEEN = "systemd-nspawn@hostrouting-probe.service"  # represents every machine without settings of its own
+UNSEEN = "systemd-nspawn@hostrouting-probe.service"
+"""Represents every machine without settings of its own."""
 
-# The folders in which systemd looks for units and drop-ins, without those of generators.
-_FOLDERS = (
+UNIT_FOLDERS = (
     "/etc/systemd/system.control",
     "/run/systemd/system.control",
     "/run/systemd/transient",
@@ -40,6 +40,7 @@ _FOLDERS = (
     "/usr/local/lib/systemd/system",
     "/usr/lib/systemd/system",
 )
+"""The folders in which systemd looks for units and drop-ins, without those of generators; the first wins."""
 
 # Settings that can make a unit run other files than those that are installed.
 _PLACES = ("BindPaths", "BindReadOnlyPaths")
@@ -144,22 +145,22 @@ def _asked(host: Host, gate: Gate) -> tuple[Sequence[Mapping[str, str]], Sequenc
     """The properties of the machines' units, loaded or not, and of the gate's unit, as systemd would use them."""
     if gate.manager is None:
         return (), ()
-    machines = gate.manager.show((*_OF_A_MACHINE, *_PLACES, *_ROOTS), _UNSEEN, *_special(host), host.layout.machines)
+    machines = gate.manager.show((*_OF_A_MACHINE, *_PLACES, *_ROOTS), UNSEEN, *_special(host), host.layout.machines)
     return machines, gate.manager.show((*_OF_THE_UNIT, *_BARS_OF_THE_UNIT), host.layout.gate_unit)
 
 
 def _special(host: Host) -> tuple[str, ...]:
     """The machines with a unit or drop-ins of their own; systemd may not have loaded them."""
     before, after = host.layout.machines.split("*")
-    found = {name.removesuffix(".d") for folder in _FOLDERS for name in host.files.names(host.layout.at(folder))}
+    found = {name.removesuffix(".d") for folder in UNIT_FOLDERS for name in host.files.names(host.layout.at(folder))}
     return tuple(sorted(it for it in found if it.startswith(before) and it.endswith(after) and it != before + after))
 
 
 def _machines(host: Host, found: Iterable[Mapping[str, str]]) -> Iterator[str]:
     """Each cause once: a cause that affects every machine is not repeated for a single one."""
     told: set[str] = set()
-    for it in sorted(found, key=lambda it: it["Id"] != _UNSEEN):
-        name = "every machine" if it["Id"] == _UNSEEN else it["Id"]
+    for it in sorted(found, key=lambda it: it["Id"] != UNSEEN):
+        name = "every machine" if it["Id"] == UNSEEN else it["Id"]
         causes = dict.fromkeys(_machine(host, it))
         yield from (f"{name} {cause}" for cause in causes if cause not in told)
         told.update(causes)

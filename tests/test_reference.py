@@ -13,6 +13,7 @@ from hostrouting import ConfigError, HostLayout, HostRoutingConfig
 from hostrouting.cli.commands import COMMANDS
 from hostrouting.config import DEFAULT_ALLOWED_DEVS
 from hostrouting.overlap import Escape, Verdict
+from hostrouting.preflight import Name
 from hostrouting.repair import TOO_MANY
 from tests.support.pages import page, tables
 
@@ -103,6 +104,12 @@ def test_every_command() -> None:
     """Each command is shown on the page for operators."""
     shown = set(re.findall(r"hostrouting (\w+)", page("operators")))
     assert {command.name for command in COMMANDS} <= shown
+
+
+def test_every_name_of_a_finding() -> None:
+    """Each kind of thing that a preflight finds has its row on the page for operators."""
+    rows = {word for row in tables(page("operators"), "findings") for word in re.findall(r"^`([a-z-]+)`", row[0])}
+    assert rows == set(get_args(Name))
 
 
 def test_so_many_routes() -> None:

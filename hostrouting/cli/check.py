@@ -21,12 +21,9 @@ from hostrouting.cli.source import (
     quiet_context,
     start_command,
 )
-from hostrouting.examination import Examination, examine
-from hostrouting.fib import Fib
-from hostrouting.model import IPV4, Prefix, Route, table_name
-from hostrouting.overlap import check_overlap
+from hostrouting.examination import Examination, examine, examine_snapshot
+from hostrouting.model import IPV4, Route, table_name
 from hostrouting.packet_words import packets_line
-from hostrouting.repair import propose_repair
 from hostrouting.uplink import resolve_route
 from hostrouting.wording import check_document, note_line, owner_name, prefix_name, range_name, suppressed_line
 
@@ -38,6 +35,7 @@ if TYPE_CHECKING:
 
     from hostrouting.cli.page import Line, Piece, Style, Tone
     from hostrouting.config import HostRoutingConfig, RouteOverlapConfig
+    from hostrouting.fib import Fib
     from hostrouting.host import Host
     from hostrouting.model import IP, Snapshot
     from hostrouting.overlap import Finding
@@ -78,11 +76,7 @@ class Check:
     @classmethod
     def of(cls, snapshot: Snapshot, config: HostRoutingConfig, *, gateway: IP | None = None) -> Self:
         """Check a snapshot, without asking a kernel."""
-        fib, settings = Fib(snapshot), config.route_overlap
-        cidrs = [Prefix.of(cidr) for cidr in settings.expected_cidrs]
-        report = check_overlap(fib, cidrs, expected_devs=settings.expected_devs, allowed_devs=settings.allowed_devs)
-        repair = propose_repair(fib, report, protocol=config.protocol, gateway=gateway)
-        return cls(Examination(report, repair, fib), config, gateway=gateway)
+        return cls(examine_snapshot(snapshot, config, gateway=gateway), config, gateway=gateway)
 
     @property
     def allowed_devs(self) -> tuple[str, ...]:

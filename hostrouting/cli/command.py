@@ -40,7 +40,8 @@ class Command:
     """One command: its name, its help and the function that carries it out. Immutable.
 
     `answer` gets the arguments and a function that makes the host; it imports what it needs when it is called.
-    `failing` is the meaning of exit code 1; empty if the command never returns it. `keys` are the keys of the JSON
+    `failing` is the meaning of exit code 1; empty if the command never returns it. `blocking` is what exit code 2 means
+    other than bad input; most commands have no such meaning. `keys` are the keys of the JSON
     document, without `schema`, each with its meaning.
     """
 
@@ -53,6 +54,7 @@ class Command:
         options: Callable[[argparse.ArgumentParser], object] = lambda _: None,
         more: str = "",
         failing: str = "",
+        blocking: str = "",
         keys: Mapping[str, str],
         changes: bool = False,
         takes_snapshot: bool = False,
@@ -61,6 +63,7 @@ class Command:
     ) -> None:
         """Keep all of it."""
         self.name, self.summary, self.more, self.failing, self.keys = name, summary, more, failing, keys
+        self.blocking = blocking
         self.answer, self.options = answer, options
         self.changes = changes
         """Whether it requires root because it changes a host or an image; the others only read."""

@@ -156,7 +156,7 @@ def _failed(error: Exception, *, needs_files: bool, as_json: bool) -> tuple[int,
 
 def _words_of(error: BaseException) -> Iterator[str]:
     """The message of the error, and which commands work anyway."""
-    from hostrouting.cli.failure import is_denied  # noqa: PLC0415  as above
+    from hostrouting.denial import is_denied  # noqa: PLC0415  as above
     from hostrouting.errors import ConfigError, NetlinkUnavailable  # noqa: PLC0415  as above
 
     if isinstance(error, ConfigError):

@@ -6,26 +6,23 @@ work anyway (`entry_point`).
 
 from __future__ import annotations
 
-import errno
 from typing import Any
 
 from hostrouting.cli.command import FAILED, UNDECIDED, WRONG_INPUT
+from hostrouting.denial import is_denied
 from hostrouting.errors import (
     ApprovedPlanError,
     BackendError,
     BadRule,
     ConfigError,
     EbtablesError,
-    EbtablesNotPermitted,
     EbtablesRefused,
     FileError,
     ForeignPhases,
     HostRoutingError,
     MetadataError,
     NftablesError,
-    NftNotPermitted,
     NftRefused,
-    NotPermitted,
     NotReady,
     RouteOverlapError,
     SnapshotError,
@@ -34,9 +31,7 @@ from hostrouting.errors import (
     UndoFileError,
 )
 
-__all__ = ["code_of", "document_of", "errors_in", "is_denied"]
-
-_DENIED = {errno.EACCES, errno.EPERM}
+__all__ = ["code_of", "document_of", "errors_in"]
 
 
 def code_of(error: BaseException, *, needs_files: bool = True) -> int:
@@ -93,13 +88,3 @@ def document_of(error: BaseException) -> dict[str, Any]:
 def _is_unknown(error: RouteOverlapError) -> bool:
     """Whether the check was not possible because there was no default route."""
     return getattr(getattr(error, "report", None), "verdict", "") == "no-default-route"
-
-
-def is_denied(error: BaseException | None) -> bool:
-    """Whether the error is "permission denied", or was caused by it."""
-    if error is None:
-        return False
-    denied = isinstance(error, NotPermitted | NftNotPermitted | EbtablesNotPermitted) or (
-        isinstance(error, FileError) and error.errno in _DENIED
-    )
-    return denied or is_denied(error.__cause__)

@@ -22,7 +22,7 @@ __all__ = ["Misused", "make_parser"]
 _CODES = """\
 exit codes:
   0  {fine}
-{wrong}  2  bad input: the command line, the configuration or the snapshot
+{wrong}  2  {blocking}bad input: the command line, the configuration or the snapshot
   3  undecided: permission denied, no netlink, no default route
 """
 
@@ -121,7 +121,7 @@ def make_parser(version: str) -> argparse.ArgumentParser:
             command.name,
             command=command,
             description=f"{command.name}: {command.summary}",
-            epilog=f"{command.more}\n{_codes(command.failing)}",
+            epilog=f"{command.more}\n{_codes(command.failing, command.blocking)}",
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
         )
@@ -139,6 +139,7 @@ def _listed(title: str, *, changes: bool) -> Iterator[str]:
     yield ""
 
 
-def _codes(wrong: str) -> str:
+def _codes(wrong: str, blocking: str = "") -> str:
     told = f"  1  {wrong}\n" if wrong else ""
-    return _CODES.format(fine="success" if wrong else "success, whatever the result", wrong=told)
+    fine = "success" if wrong else "success, whatever the result"
+    return _CODES.format(fine=fine, wrong=told, blocking=f"{blocking}, or " if blocking else "")

@@ -179,6 +179,11 @@ class RewritePlan:
         routes = (f"{step.route.prefix}: {step.why}" for step in self.routes.conflicts)
         return (*([self.conflict] if self.conflict else []), *routes)
 
+    @property
+    def coming_routes(self) -> tuple[Route, ...]:
+        """The routes that are to be added or replaced."""
+        return tuple(step.route for step in self.routes.steps if step.action in {"add", "replace"})
+
 
 def plan_rewrite(
     wanted: Table | None,

@@ -2,12 +2,23 @@
 
 files       write files atomically, and only if they differ
 image       the same below a root directory; links of the image are resolved inside it
-programs    run a program of the host, with a timeout
+programs    find a program of the host, and run it with a timeout
 manager     systemd: reload, start, stop, and why a unit failed
 """
 
 from hostrouting.system.files import Files, LocalFiles, Lock
 from hostrouting.system.image import ImageFiles
 from hostrouting.system.manager import Manager, SystemdManager, UnitState
+from hostrouting.system.programs import BOOT_PATH, find_program
 
-__all__ = ["Files", "ImageFiles", "LocalFiles", "Lock", "Manager", "SystemdManager", "UnitState"]
+__all__ = [
+    "BOOT_PATH",
+    "Files",
+    "ImageFiles",
+    "LocalFiles",
+    "Lock",
+    "Manager",
+    "SystemdManager",
+    "UnitState",
+    "find_program",
+]

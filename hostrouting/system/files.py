@@ -18,7 +18,7 @@ from hostrouting.opening import NotAFile, kind_of, open_file, require_file
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Files", "LocalFiles", "Lock", "holder_of", "lock_file"]
+__all__ = ["Files", "LocalFiles", "Lock", "holder_of", "holders_of", "lock_file"]
 
 _LIMIT = 256 * 1024 * 1024  # bytes; a script with the routes of the largest configuration is less than half as large
 _CHUNK = 1024 * 1024
@@ -89,6 +89,17 @@ class Files(Protocol):
 
     def holder(self, path: str) -> str:
         """Who holds the lock of this file, as a clause for a message: the processes, or the command that lists them."""
+        ...
+
+    def holders(self, path: str) -> tuple[str, ...]:
+        """The processes that hold the lock of this file, if that can be found out. Takes no lock; creates no file."""
+        ...
+
+    def require_writable(self, folder: str) -> None:
+        """Raise FileError if no file can be created in the folder, as far as this can be predicted.
+
+        A missing folder counts as writable if it can be created.
+        """
         ...
 
 
@@ -233,6 +244,18 @@ class LocalFiles:
         """See Files."""
         return holder_of(path)
 
+    def holders(self, path: str) -> tuple[str, ...]:
+        """See Files."""
+        return holders_of(path)
+
+    def require_writable(self, folder: str) -> None:
+        """See Files."""
+        there = folder
+        while not os.path.lexists(there):
+            there = os.path.dirname(there)
+        if number := _obstacle_in(there):
+            raise _file_error("write into", folder, OSError(number, os.strerror(number), there))
+
 
 def lock_file(path: str, *, passing: bool = False) -> Lock | None:
     """Take the lock of a file, as `Files.try_lock` does. If `passing`, the file is removed when the lock is released.
@@ -275,13 +298,17 @@ def lock_file(path: str, *, passing: bool = False) -> Lock | None:
 
 def holder_of(path: str) -> str:
     """Who holds the lock of the file, as a clause; see `Files.holder`."""
-    try:
-        holders = [f"process {pid} ({name})" for pid, name in _holders(os.stat(path))]
-    except OSError:
-        holders = []
-    if holders:
+    if holders := holders_of(path):
         return f"{' and '.join(holders)} {'have' if len(holders) > 1 else 'has'} locked {path}"
     return f"to see who has locked {path}: fuser {path}"
+
+
+def holders_of(path: str) -> tuple[str, ...]:
+    """The processes that hold the lock of the file, as `Files.holders` says it."""
+    try:
+        return tuple(f"process {pid} ({name})" for pid, name in _holders(os.stat(path)))
+    except OSError:
+        return ()
 
 
 def _holders(found: os.stat_result) -> Iterator[tuple[int, str]]:
@@ -309,6 +336,21 @@ def _has_open(pid: str, found: os.stat_result) -> bool:
                 if os.path.samestat(os.stat(it.path), found):
                     return True
     return False
+
+
+def _obstacle_in(folder: str) -> int:
+    """The errno with which the kernel would refuse to create a file in this folder; 0 if it would not refuse."""
+    try:
+        found = os.statvfs(f"{folder}/.")
+    except OSError as error:
+        return error.errno or errno.EIO
+    if found.f_flag & os.ST_RDONLY:
+        return errno.EROFS
+    if not os.access(folder, os.W_OK | os.X_OK):
+        return errno.EACCES if os.geteuid() else errno.EPERM
+    # A file system without limits reports 0 for all of these.
+    is_full = (found.f_blocks and not found.f_bfree) or (found.f_files and not found.f_ffree)
+    return errno.ENOSPC if is_full else 0
 
 
 def _is_read_only(mount: list[str], device: str) -> bool:

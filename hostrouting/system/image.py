@@ -9,7 +9,7 @@ import os
 from typing import TYPE_CHECKING
 
 from hostrouting.errors import FileError
-from hostrouting.system.files import LocalFiles, holder_of, lock_file
+from hostrouting.system.files import LocalFiles, holder_of, holders_of, lock_file
 
 if TYPE_CHECKING:
     from hostrouting.system.files import Lock
@@ -83,6 +83,14 @@ class ImageFiles:
     def holder(self, path: str) -> str:  # noqa: ARG002  as above
         """See Files."""
         return holder_of(self._lock_path)
+
+    def holders(self, path: str) -> tuple[str, ...]:  # noqa: ARG002  as above
+        """See Files."""
+        return holders_of(self._lock_path)
+
+    def require_writable(self, folder: str) -> None:
+        """See Files."""
+        self._files.require_writable(self._followed(folder))
 
     @property
     def _lock_path(self) -> str:

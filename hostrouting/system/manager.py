@@ -75,7 +75,8 @@ class Manager(Protocol):
     def show(self, names: Sequence[str], *units: str) -> tuple[Mapping[str, str], ...]:
         """These properties of each unit, as systemd prints them; a pattern (`a@*.service`) means each loaded unit.
 
-        If a property has several commands, the value is all of them, separated by spaces.
+        If a property has several commands, the value is all of them, separated by spaces. Without a unit, the
+        properties are those of the manager itself, such as Version.
         """
         ...
 

@@ -1,7 +1,7 @@
-"""Running a program of the host: from an argument list and a timeout to its exit code and output.
+"""Programs of the host: finding one, and running it, from an argument list and a timeout to its exit code and output.
 
-Here: how a program is started and ended. Not here: which programs are run and what their output means; each edge that
-runs one (`manager`, `hostrouting.nftables`) knows that. Each takes any `Run`, so a test can pass a function.
+Here: how a program is found, started and ended. Not here: which programs are run and what their output means; each
+edge that runs one (`manager`, `hostrouting.nftables`) knows that. Each takes any `Run`, so a test can pass a function.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ import attrs
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Ended", "Run", "run_program"]
+__all__ = ["BOOT_PATH", "Ended", "Run", "find_program", "run_program"]
+
+BOOT_PATH = ("/usr/sbin", "/usr/bin", "/sbin", "/bin")
+"""Where the boot scripts look for programs."""
 
 
 @attrs.frozen
@@ -51,6 +54,12 @@ class Run(Protocol):
         TimeoutError if it has not ended in time, and another OSError if it cannot be started.
         """
         ...
+
+
+def find_program(name: str) -> str | None:
+    """The path of a program that the boot scripts would run; None if there is none."""
+    paths = (f"{folder}/{name}" for folder in BOOT_PATH)
+    return next((path for path in paths if os.path.isfile(path) and os.access(path, os.X_OK)), None)
 
 
 def run_program(*words: str, timeout: float, text: str = "", environment: Mapping[str, str] | None = None) -> Ended:

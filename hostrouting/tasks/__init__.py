@@ -6,6 +6,7 @@ configure       Configure (runs all tasks that are configured, in order) and Rem
 static_routes   ConfigureStaticRoutes
 overlap_check   CheckRouteOverlap
 probe_rewrite   RewriteProbeSource
+preflight       Preflight, which finds beforehand what would fail
 azure_cleanup   CleanStaleAzureVnet and UndoAzureVnetCleanup; Configure runs neither
 results         what the tasks and their plans return
 boot            their base class: the lock, the gate, and the run of the units
@@ -18,10 +19,12 @@ require_own_phases()
 from hostrouting.tasks.azure_cleanup import CleanStaleAzureVnet, UndoAzureVnetCleanup  # noqa: E402  the check above comes first
 from hostrouting.tasks.configure import Configure, Remove  # noqa: E402  the check above comes first
 from hostrouting.tasks.overlap_check import CheckRouteOverlap  # noqa: E402  the check above comes first
+from hostrouting.tasks.preflight import Preflight  # noqa: E402  the check above comes first
 from hostrouting.tasks.probe_rewrite import RewriteProbeSource  # noqa: E402  the check above comes first
 from hostrouting.tasks.results import (  # noqa: E402  the check above comes first
     CheckResult,
     CleanupResult,
+    PreflightResult,
     Preview,
     ProbeResult,
     RoutesResult,
@@ -37,6 +40,8 @@ __all__ = [
     "CleanupResult",
     "Configure",
     "ConfigureStaticRoutes",
+    "Preflight",
+    "PreflightResult",
     "Preview",
     "ProbeResult",
     "Remove",

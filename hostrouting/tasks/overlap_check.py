@@ -58,7 +58,8 @@ class CheckRouteOverlap(HostTask[CheckResult]):
         step = GateStep(
             60, "wants" if self.config.route_overlap.mode is Mode.WARN else "requires", "check-route-overlap"
         )
-        return Part(step, files, layout.check_unit, remains=(*self._markers, layout.unfinished_path))
+        remains = (*self._markers, layout.unfinished_path)
+        return Part(step, files, layout.check_unit, remains=remains, tools=("ip", "awk", "sed"))
 
     @property
     def is_wanted(self) -> bool:

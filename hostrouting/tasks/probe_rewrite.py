@@ -97,6 +97,7 @@ class RewriteProbeSource(HostTask[ProbeResult]):
             layout.probe_unit,
             FileSet((script,)),
             remains=(layout.probe_unfinished_path,),
+            tools=("ip", "nft"),
         )
 
     @property
@@ -134,7 +135,8 @@ class RewriteProbeSource(HostTask[ProbeResult]):
         is_met = self._is_met(snapshot)
         plan = self._plan(open_nft(), snapshot, up=is_met)
         taken = self._taken_address(snapshot) if is_met else None
-        conflicts = (*([str(taken)] if taken else []), *plan.conflicts)
+        unanswered = self._unanswered
+        conflicts = (*([str(it) for it in (unanswered, taken) if it is not None]), *plan.conflicts)
         notes = () if is_met else self._why_not()
         return Preview(operations=() if conflicts else plan.operations, notes=notes, conflicts=conflicts)
 
@@ -143,7 +145,8 @@ class RewriteProbeSource(HostTask[ProbeResult]):
         open_nft, open_backend = self.host.nftables, self.host.backend
         if open_nft is None or open_backend is None:
             return ProbeResult(None, changed)
-        self._require_an_answer()
+        if (unanswered := self._unanswered) is not None:
+            raise unanswered
         nft = open_nft()
         with open_backend() as backend:
             operations = self._carry_out(ctx, nft, backend)
@@ -192,6 +195,8 @@ class RewriteProbeSource(HostTask[ProbeResult]):
             up = self.is_wanted and self._is_met(snapshot)
             plan = self._plan(nft, snapshot, up=up)
             around = self._surroundings(nft, backend, snapshot) if up else rewrite.Surroundings()
+        if plan.coming_routes:  # what is missing is a fault already
+            around = attrs.evolve(around, way_back=None)
         faults = (*plan.conflicts, *(f"{it.object}: {it.reason}" for it in plan.operations))
         found = rewrite.find_hindrances(settings, around) if up else ()
         return Standing(
@@ -288,10 +293,13 @@ class RewriteProbeSource(HostTask[ProbeResult]):
         told = "says that this node has no IPv6" if known else "does not say whether this node has IPv6"
         return (f"not rewritten: the instance metadata {told} (probeRewrite.condition is imds)",)
 
-    def _require_an_answer(self) -> None:
+    @property
+    def _unanswered(self) -> MetadataError | None:
+        """The error if the instance metadata gives no usable answer, and the configuration then requires one."""
         answer, imds = self.answer, self._settings.imds
         if answer is not None and answer.has_ipv6 is None and imds.on_unknown is OnUnknown.FAIL:
-            raise MetadataError(imds.url, answer.reason)
+            return MetadataError(imds.url, answer.reason)
+        return None
 
     def _taken_address(self, snapshot: Snapshot) -> ConfigError | None:
         """The error if the global address is an address of this host; None otherwise."""
@@ -406,10 +414,11 @@ class RewriteProbeSource(HostTask[ProbeResult]):
 
     def _note(self, ctx: phases.Context, plan: RewritePlan) -> None:
         """Record what will be in the kernel, in addition to what may be there; called before the change."""
-        routes = [step.route for step in plan.routes.steps if step.action in {"add", "replace"}]
         coming = rewrite.Record(
             () if plan.load is None else (plan.load.name,),
-            tuple(rewrite.NotedRoute(self._settings.global_address, it.devs[0], it.protocol) for it in routes),
+            tuple(
+                rewrite.NotedRoute(self._settings.global_address, it.devs[0], it.protocol) for it in plan.coming_routes
+            ),
         )
         try:
             self.host.files.write(self.host.layout.probe_applied_path, str(self._record + coming))

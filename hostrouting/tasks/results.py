@@ -16,10 +16,12 @@ if TYPE_CHECKING:
     from hostrouting.examination import Examination
     from hostrouting.model import Route, Snapshot
     from hostrouting.plan import RoutePlan
+    from hostrouting.preflight import PreflightFinding, Severity
 
 __all__ = [
     "CheckResult",
     "CleanupResult",
+    "PreflightResult",
     "Preview",
     "ProbeResult",
     "RoutesResult",
@@ -122,6 +124,30 @@ class RoutesResult:
             "files": list(self.files),
             "started": self.started,
         }
+
+
+@attrs.frozen
+class PreflightResult:
+    """What Preflight found, errors first."""
+
+    findings: tuple[PreflightFinding, ...] = ()
+
+    @property
+    def worst(self) -> Severity:
+        """The worst severity; info if there are no findings."""
+        return self.findings[0].severity if self.findings else "info"
+
+    def log_fields(self) -> dict[str, object]:
+        """How many errors and warnings there are."""
+        severities = [it.severity for it in self.findings]
+        return {"errors": severities.count("error"), "warnings": severities.count("warning")}
+
+    def to_mapping(self) -> dict[str, object]:
+        """The findings as plain values."""
+        return {"findings": [it.to_mapping() for it in self.findings]}
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.findings)) or "nothing found"
 
 
 @attrs.frozen

@@ -85,7 +85,8 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
             obsolete=layout.obsolete_paths(layout.routes_unit),
         )
         script = File(layout.routes_script_path, render_static_routes_script(self.config, wait=seconds), mode=0o755)
-        return Part(GateStep(50, "requires", "static-routes"), files, layout.routes_unit, FileSet((script,)))
+        step = GateStep(50, "requires", "static-routes")
+        return Part(step, files, layout.routes_unit, FileSet((script,)), tools=("ip", "awk"))
 
     @property
     def is_wanted(self) -> bool:

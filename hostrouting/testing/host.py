@@ -5,6 +5,7 @@ Here: the fakes of the edges in `hostrouting.system`. Not here: the fake kernel 
 
 from __future__ import annotations
 
+import errno
 import fnmatch
 from typing import TYPE_CHECKING, Any
 
@@ -132,6 +133,22 @@ class FakeFiles:
         """See Files."""
         return f"process 4711 (hostrouting) has locked {path}" if path in self.locked else f"fuser {path}"
 
+    def holders(self, path: str) -> tuple[str, ...]:
+        """See Files."""
+        return ("process 4711 (hostrouting)",) if path in self.locked else ()
+
+    def require_writable(self, folder: str) -> None:
+        """See Files. A folder that is `broken` or not a folder refuses files, and so do those inside it."""
+        if self.frozen:
+            reason = "Read-only file system; remount it writable"
+            raise FileError(f"cannot write into {folder}: {reason}", path=folder, errno=errno.EROFS)
+        names = folder.split("/")
+        for place in ("/".join(names[:count]) for count in range(2, len(names) + 1)):
+            if place in self.broken:
+                raise FileError(f"cannot write into {folder}: {self.broken[place]}", path=folder)
+            if place in {*self.texts, *self.strange} and self.strange.get(place) != "a folder":
+                raise FileError(f"cannot write into {folder}: {place}: Not a directory; remove that file", path=folder)
+
     def try_lock(self, path: str) -> _FakeLock | None:
         """See Files."""
         self._require_file("lock", path)
@@ -166,6 +183,8 @@ class FakeManager:
     """The calls of `show`: the names of properties, then the units."""
     files: FakeFiles | None = None
     """The files of the host. The manager reads units from them at boot and at each reload."""
+    version: str = "257"
+    """The version of systemd that `show` reports."""
     read: dict[str, str] = attrs.field(init=False, factory=dict)
 
     def __attrs_post_init__(self) -> None:
@@ -207,6 +226,8 @@ class FakeManager:
         A pattern matches the units in `properties`. NeedDaemonReload is "yes" if a file of the unit has changed since.
         """
         self.asked.append((tuple(names), *units))
+        if not units:
+            return ({name: self.version if name == "Version" else "" for name in names},)
         found, there = [], self._units()
         for unit in units:
             for it in fnmatch.filter(self.properties, unit) if "*" in unit else (unit,):
@@ -270,6 +291,10 @@ def _no_programs(_dev: str) -> Programs:
     return Programs()
 
 
+def _is_installed(name: str) -> str:
+    return f"/usr/bin/{name}"
+
+
 def _is_kernel(_instance: object, _attribute: object, value: Any) -> None:
     require(value, MemoryBackend, "FakeHost(kernel=…)", "write kernel=h200(), or pass your own MemoryBackend")
 
@@ -304,6 +329,8 @@ class FakeHost(Host):
     )
     fetch: Fetch = attrs.field(default=_nobody_answers)
     programs_at: Callable[[str], Programs] = attrs.field(default=_no_programs)
+    find_program: Callable[[str], str | None] = attrs.field(default=_is_installed)
+    """Returns the path of a program. By default every program is installed."""
 
     def __attrs_post_init__(self) -> None:
         """Let the manager read the units from the files."""

@@ -145,3 +145,20 @@ def test_removing_goes_on_past_failures() -> None:
     assert wanted.remove(files, failures) == ("/b", "/c")
     assert [error.path for error in failures] == ["/a"]
     assert set(files.texts) == {"/a"}
+
+
+def test_all_obstacles() -> None:
+    """Every file that would end an installation is told at once, in order; the first is what `install` ends with."""
+    texts = {"/masked": "", "/foreign": OWN}
+    files = FakeFiles(texts, strange={"/fifo": "a fifo", "/link": "a socket"})
+    several = FileSet(
+        (
+            File("/fine", "x", marks=("ours",)),
+            File("/masked", "x", marks=("ours",)),
+            File("/foreign", "x", marks=("ours",)),
+            File("/fifo", "x"),
+        ),
+        links=(("/link", "/fine"),),
+    )
+    assert [it.path for it in several.obstacles(files)] == ["/masked", "/foreign", "/fifo", "/link"]
+    assert not several.obstacles(FakeFiles())

@@ -155,8 +155,8 @@ def _exit_codes() -> Iterator[str]:
     yield "| exit code | it means |"
     yield "|---|---|"
     yield "| 0 | fine |"
-    yield "| 1 | an overlap was found; applying failed; `plan` found something to do or a failure; `status` found something wrong |"
-    yield "| 2 | bad input: the command line, the configuration or the snapshot |"
+    yield "| 1 | an overlap was found; applying failed; `plan` found something to do or a failure; `status` found something wrong; `preflight` found warnings |"
+    yield "| 2 | bad input: the command line, the configuration or the snapshot; `preflight` found errors |"
     yield "| 3 | undecided: permission denied, no netlink, no default route (also if STRICT fails because of that) |"
     yield "| 130, 143 | stopped by Ctrl-C or SIGTERM |"
     yield ""
@@ -189,6 +189,9 @@ def _commands() -> Iterator[str]:
             yield ""
         if command.failing:
             yield f"Exit code 1: {command.failing}."
+            yield ""
+        if command.blocking:
+            yield f"Exit code 2: {command.blocking}, or bad input."
             yield ""
         yield "| argument | meaning |"
         yield "|---|---|"

@@ -92,6 +92,8 @@ def test_as_systemd_has_it() -> None:
     """The same files give the same properties, in both."""
     units = [KUBE1, LAYOUT.gate_unit]
     with host(config(mode=Mode.STRICT)) as system, answering(system, _SHOW) as show:
+        [version] = show([["Version"], []])
+        assert version["Version"][:3].isdigit()
         for name, files in CASES.items():
             for path, text in files.items():
                 if text:

@@ -4,7 +4,19 @@ All are loaded for the help, whatever is typed. So a module imports only `comman
 what a command needs to work is imported inside the functions that carry it out.
 """
 
-from hostrouting.cli.commands import apply, check, clean, explain, plan, remove, render, repair, snapshot, status
+from hostrouting.cli.commands import (
+    apply,
+    check,
+    clean,
+    explain,
+    plan,
+    preflight,
+    remove,
+    render,
+    repair,
+    snapshot,
+    status,
+)
 
 __all__ = ["COMMANDS"]
 
@@ -13,6 +25,7 @@ COMMANDS = (
     explain.COMMAND,
     repair.COMMAND,
     plan.COMMAND,
+    preflight.COMMAND,
     status.COMMAND,
     snapshot.COMMAND,
     apply.COMMAND,

@@ -38,10 +38,10 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
 
 
 def _page(done: Done, arguments: argparse.Namespace, style: Style) -> Iterator[Line]:
-    from hostrouting.cli.failure import is_denied
     from hostrouting.cli.gates import after_a_failure, gate_lines
     from hostrouting.cli.remedy import remedy_lines
     from hostrouting.cli.run import foreseen_lines
+    from hostrouting.denial import is_denied
 
     check = done.check
     if done.run.ok:

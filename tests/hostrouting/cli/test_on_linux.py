@@ -142,6 +142,7 @@ def test_not_root(sick: Machine, repaired: str) -> None:
         (("explain", "172.16.5.9"), 0),
         (("repair", CIDR), 0),
         (("plan", "--config", repaired), 1),
+        (("preflight", "--config", repaired), 1),
         (("status",), 0),
         (("snapshot",), 0),
     ]:
@@ -151,7 +152,7 @@ def test_not_root(sick: Machine, repaired: str) -> None:
     assert said.returncode == 3
     assert said.stdout.splitlines() == [
         "FAILED: cannot lock /run/aks-flex-node/host-routing.lock: Permission denied; run as root",
-        "  check, explain, repair, plan, status and snapshot work without root",
+        "  check, explain, repair, plan, preflight, status and snapshot work without root",
     ]
 
 

@@ -137,6 +137,7 @@ def documents(written: Callable[..., str], repaired: str, tmp_path: Path) -> lis
         told("repair", CIDR, kernel=refusing()),
         told("plan", "--config", repaired, kernel=MemoryBackend()),
         told("plan", "--config", half, host=well),
+        told("preflight", "--config", repaired, kernel=MemoryBackend()),
         told("status", host=FakeHost(backend=no_netlink)),
         told("apply", "--config", half, host=well),
         told("apply", "--config", repaired, host=full),

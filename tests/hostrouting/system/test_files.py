@@ -7,6 +7,7 @@ import os
 import re
 import socket
 import stat
+import subprocess
 import sys
 from typing import TYPE_CHECKING
 
@@ -94,6 +95,31 @@ class TestBoth:
         assert files.modified(path) == 1767225600.0
         files.remove(path)
         assert files.modified(path) is None
+
+    def test_a_folder_to_write_into(self, files: Files, tmp_path: Path) -> None:
+        """A folder that is there or can be made is writable, and asking makes nothing; a file in its way is named."""
+        folder = tmp_path / "a" / "b"
+        files.require_writable(str(tmp_path))
+        files.require_writable(str(folder))
+        assert not (tmp_path / "a").exists()
+        files.write(str(tmp_path / "a"), "a file")
+        for path in (folder.parent, folder):
+            with pytest.raises(
+                FileError, match=rf"^cannot write into {path}: .*Not a directory; .*remove that file$"
+            ) as caught:
+                files.require_writable(str(path))
+            assert caught.value.path == str(path)
+
+    def test_holders(self, files: Files, tmp_path: Path) -> None:
+        """Whoever holds a lock is told without taking it; where nobody does, or there is no file, nobody is told."""
+        path = str(tmp_path / "lock")
+        assert files.holders(path) == ()
+        lock = files.try_lock(path)
+        assert lock is not None
+        [holder] = files.holders(path)
+        assert re.fullmatch(r"process \d+ \(.*\)", holder)
+        lock.release()
+        assert files.holders(path) == ()
 
     def test_lock(self, files: Files, tmp_path: Path) -> None:
         """A lock is had by one at a time, and by the next when it is released."""
@@ -424,3 +450,47 @@ def test_a_read_only_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(os, "open", refuse)
     with pytest.raises(FileError, match=r"Read-only file system; remount it writable$"):
         LocalFiles().write(str(tmp_path / "file"), "text")
+
+
+@pytest.mark.processes
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting takes root")
+@pytest.mark.parametrize(
+    ("options", "left", "text"),
+    [
+        ("ro", "", "Read-only file system; remount it writable"),
+        ("nr_inodes=2", "x", "No space left on device; free some space"),
+    ],
+)
+def test_a_folder_where_nothing_can_be_written(options: str, left: str, text: str, tmp_path: Path) -> None:
+    """A file system that is read-only or full is told before anything is tried."""
+    code = f"""if True:
+        from hostrouting.system import LocalFiles
+        try:
+            LocalFiles().require_writable({str(tmp_path / "a" / "b")!r})
+        except Exception as error:
+            print(error)
+    """
+    script = f'mount -t tmpfs -o {options} none {tmp_path} && {{ [ -z "{left}" ] || : >{tmp_path}/x; }} && exec "$@"'
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", script, "sh", sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=30,
+    )
+    assert text in done.stdout
+
+
+@pytest.mark.processes
+@pytest.mark.skipif(os.geteuid() != 0, reason="another user is needed")
+def test_a_folder_of_another_user(tmp_path: Path) -> None:
+    """What only root may write into is denied to another user, with the remedy."""
+    tmp_path.chmod(0o755)
+
+    def inside() -> str:
+        os.setuid(65534)
+        with pytest.raises(FileError) as caught:
+            LocalFiles().require_writable("/etc/x")
+        return f"{caught.value} {caught.value.errno}"
+
+    assert in_child(inside) == f"cannot write into /etc/x: Permission denied; run as root {errno.EACCES}"

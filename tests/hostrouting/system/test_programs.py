@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hostrouting.system.programs import Ended, run_program
+from hostrouting.system.programs import Ended, find_program, run_program
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -106,3 +106,12 @@ class TestRunProgram:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, before)
         assert all_end(wait_for(out))
+
+
+def test_where_a_program_is() -> None:
+    """A program that the boot scripts can run has a path; what is not there, a folder, and a path have none."""
+    path = find_program("sh")
+    assert path is not None
+    assert os.access(path, os.X_OK)
+    assert find_program("no-such-program") is None
+    assert find_program("") is None

@@ -20,32 +20,33 @@ pytestmark = [
 PROGRAM = f"""
 import os, subprocess, sys
 import attrs, phases
-from hostrouting import Configure, Host, HostLayout, HostRoutingConfig
+from hostrouting import Configure, Host, HostLayout, HostRoutingConfig, Preflight
 
-root, text = sys.argv[1:]
+root, text, name = sys.argv[1:]
 host = attrs.evolve(Host.local(), layout=HostLayout(root=root))
-task = Configure(HostRoutingConfig.from_json(text), host=host)
+make = {{"configure": Configure, "preflight": Preflight}}[name]
+task = make(HostRoutingConfig.from_json(text), host=host)
 os.access({BEGIN!r}, os.F_OK)
 phases.execute(task, phases.Context(observers=[]))
-if text != "{{}}":
+if text != "{{}}" and name == "configure":
     subprocess.run(["true"])
 os.access({END!r}, os.F_OK)
 """
 SOMETHING = '{"staticRoutes": {"enabled": true, "routes": [{"destination": "10.77.0.0/16"}]}}'
 
 
-def trace(text: str, directory: Path) -> Trace:
-    """Configure, on a host with a default route and a fabric, with this configuration."""
+def trace(text: str, directory: Path, task: str = "configure") -> Trace:
+    """Run the task, on a host with a default route and a fabric, with this configuration."""
     root = directory / "root"
     root.mkdir()
     with private_namespace() as namespace:
         namespace.batch(["link add eth0 type veth peer name far0", "link set eth0 up", "link set far0 up"])
         namespace.batch(["address add 10.0.0.4/24 dev eth0", "route add default via 10.0.0.1 dev eth0"])
         before = namespace.routes(4)
-        program = command([sys.executable, "-B", "-c", PROGRAM, str(root), text], directory / "trace")
+        program = command([sys.executable, "-B", "-c", PROGRAM, str(root), text, task], directory / "trace")
         done = namespace.run(*program)
         assert done.returncode == 0, done.stderr
-        assert (namespace.routes(4) == before) == (text == "{}")
+        assert (namespace.routes(4) == before) == (text == "{}" or task == "preflight")
     return Trace.read(directory / "trace")
 
 
@@ -58,6 +59,18 @@ def test_nothing_is_configured(tmp_path: Path) -> None:
     assert seen.messages, "whether any route is ours was asked"
     assert not [kind for kind in seen.messages if not kind.startswith("RTM_GET")]
     assert not list((tmp_path / "root").iterdir())
+
+
+def test_preflight(tmp_path: Path) -> None:
+    """A preflight of something changes nothing: no file is made or opened to be written, and netlink only asked."""
+    seen = trace(SOMETHING, tmp_path, "preflight")
+    assert seen.files == ()
+    assert seen.connections == ()
+    assert seen.messages
+    assert not [kind for kind in seen.messages if not kind.startswith("RTM_GET")]
+    assert not list((tmp_path / "root").iterdir())
+    # Where systemd runs it is asked, and nothing else is run.
+    assert not [line for line in seen.processes if "execve" in line and "systemctl" not in line]
 
 
 def test_the_witness_sees(tmp_path: Path) -> None:

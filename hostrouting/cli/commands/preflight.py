@@ -1,0 +1,87 @@
+"""`preflight`: what would make a bootstrap, the start of the next machine or a reboot fail; changes nothing."""
+
+from __future__ import annotations
+
+from hostrouting.cli.command import FAILED, FINE, WRONG_INPUT, Command, Reply, config_option, wait_option
+from hostrouting.cli.page import Painted, capped, counted, line
+
+TYPE_CHECKING = False  # `typing` costs as much as parsing does
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Iterator
+    from typing import Any
+
+    from hostrouting.cli.page import Line, Tone
+    from hostrouting.host import Host
+    from hostrouting.tasks import PreflightResult
+
+__all__ = ["COMMAND"]
+
+_CODES = {"info": FINE, "warning": FAILED, "error": WRONG_INPUT}
+"""2 is also the code for bad input, as with every command: a bootstrap with such a configuration fails, too."""
+
+_TITLES: tuple[tuple[str, str, Tone], ...] = (
+    ("error", "Errors:", "bad"),
+    ("warning", "Warnings:", "warn"),
+    ("info", "Good to know:", "soft"),
+)
+
+
+def _options(parser: argparse.ArgumentParser) -> None:
+    config_option(parser, required=True)
+    wait_option(parser, "how long apply would wait", installs=True)
+
+
+def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
+    from hostrouting.cli.source import config_of, quiet_context, wait_of
+    from hostrouting.tasks import Preflight
+
+    config, here = config_of(arguments), host()
+    found = Preflight(config, host=here, wait=wait_of(arguments, here)).plan(quiet_context())
+    return Reply(_CODES[found.worst], lambda: _document(found), lambda _style: _page(found, arguments.config))
+
+
+def _document(found: PreflightResult) -> dict[str, Any]:
+    return {"schema": COMMAND.schema, **found.to_mapping()}
+
+
+def _page(found: PreflightResult, config: str) -> Iterator[Line]:
+    from hostrouting.cli.page import SHOWN
+
+    alike = {name: [it for it in found.findings if it.severity == name] for name, _, _ in _TITLES}
+    counts = f"{counted(len(alike['error']), 'error')}, {counted(len(alike['warning']), 'warning')}"
+    if alike["error"]:
+        yield line(Painted("WOULD FAIL:", "bad"), f" {counts}; apply fails on this host, or machines do not start")
+    elif alike["warning"]:
+        yield line(Painted("DOUBTFUL:", "warn"), f" {counts}; apply succeeds on this host, as far as is known")
+    else:
+        yield line(Painted("READY:", "good"), f" nothing stands in the way of {config} on this host")
+    for severity, title, tone in _TITLES:
+        if them := alike[severity]:
+            yield line()
+            yield line(title)
+            shown = (line("  ", Painted(f"{it.name}: ", "soft"), Painted(it.message, tone)) for it in them[:SHOWN])
+            yield from capped(shown, len(them))
+
+
+COMMAND = Command(
+    "preflight",
+    "find what would make apply, the next machine or a reboot fail; changes nothing",
+    answer=_answer,
+    options=_options,
+    more="""\
+An error means that, with this host as it is now, apply fails, or machines do not start, now or after a reboot. A
+warning means that this can happen, that a machine can start unchecked, or that something is not known. The exit code is
+2 if there is an error, else 1 if there is a warning, else 0. A configuration that cannot be used is exit code 2, too.
+Run it as root: another user cannot read everything.
+""",
+    failing="there are warnings, and no errors",
+    blocking="there are errors",
+    keys={
+        "findings[].name": "what it is about: azure-vnet, files, folders, gate, kernel, lock, overlap, probes, routes, "
+        "systemd, tools or units",
+        "findings[].severity": "error, warning or info; the worst come first",
+        "findings[].message": "what is wrong, and what to do about it: a sentence",
+        "findings[].target": "the path, unit, program or range that it is about; may be empty",
+    },
+)

@@ -1,0 +1,86 @@
+"""`preflight`: its answer, its list, and an exit code for the worst of it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hostrouting.errors import NetlinkUnavailable
+from hostrouting.testing import FakeHost, FakeManager, MemoryBackend, h200
+from tests.support.cli import say
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from hostrouting.backends.base import RouteBackend
+
+
+@pytest.mark.parametrize(
+    ("make", "code", "first"),
+    [
+        (lambda: FakeHost(kernel=h200()), 0, "READY: nothing stands in the way of "),
+        (lambda: FakeHost(kernel=h200(), manager=FakeManager(running=False)), 1, "DOUBTFUL: 0 errors, 1 warning; "),
+        (lambda: FakeHost(kernel=MemoryBackend()), 2, "WOULD FAIL: 2 errors, 0 warnings; "),
+    ],
+    ids=["ready", "doubtful", "would fail"],
+)
+def test_the_worst_decides(make: Callable[[], FakeHost], code: int, first: str, repaired: str) -> None:
+    """The exit code is 0, 1 or 2 by the worst finding, with --json as without."""
+    said = say("preflight", "--config", repaired, host=make())
+    assert said.code == code
+    assert said.lines[0].startswith(first)
+    listed = say("preflight", "--config", repaired, "--json", host=make())
+    assert listed.code == code
+    assert listed.json["schema"] == "hostrouting/preflight/1"
+    severities = {it["severity"] for it in listed.json["findings"]}
+    assert {"error": 2, "warning": 1}.get(min(severities, default=""), 0) == code
+
+
+def test_the_page(written: Callable[..., str]) -> None:
+    """Errors come first, each with its name; what is only good to know comes last."""
+    said = say("preflight", "--config", written({"destination": "172.16.0.0/17"}, mode="STRICT"), kernel=h200())
+    assert said.code == 2
+    assert said.lines[2] == "Errors:"
+    assert said.lines[3].startswith(
+        "  overlap: OVERLAP: expected CIDR 172.16.0.0/16 (172.16.128.0\u2013172.16.255.255) "
+    )
+    assert said.lines[5] == "Good to know:"
+    assert said.lines[6].startswith('  overlap: ACTION: add to staticRoutes.routes: [{"destination": "172.16.128.0/17"')
+
+
+def test_many(written: Callable[..., str]) -> None:
+    """A long list is cut on the page, and whole in the JSON."""
+    routes = [{"destination": f"9.{number}.0.0/16", "dev": f"eth{number}"} for number in range(1, 26)]
+    path = written(*routes, cidrs=())
+    assert "  … and 5 more; --json shows all" in say("preflight", "--config", path, kernel=h200()).lines
+    assert len(say("preflight", "--config", path, "--json", kernel=h200()).json["findings"]) == 25
+
+
+def test_no_netlink(repaired: str) -> None:
+    """Where there is no netlink that is the finding: a bootstrap would fail."""
+
+    def backend() -> RouteBackend:
+        raise NetlinkUnavailable("there is no netlink here")
+
+    said = say("preflight", "--config", repaired, "--json", host=FakeHost(backend=backend))
+    assert said.code == 2
+    assert said.json["findings"] == [
+        {"name": "kernel", "severity": "error", "message": "there is no netlink here", "target": ""}
+    ]
+
+
+def test_a_configuration_that_cannot_be_used(tmp_path: Path) -> None:
+    """It is exit code 2 as well, with the faults in another document: a bootstrap with it would fail, too."""
+    path = tmp_path / "wrong.json"
+    path.write_text(json.dumps({"protocol": 2}))
+    said = say("preflight", "--config", str(path), "--json")
+    assert (said.code, said.json["schema"]) == (2, "hostrouting/error/1")
+
+
+def test_help() -> None:
+    """The help says what exit code 2 means for this command, and for no other."""
+    assert "  2  there are errors, or bad input: the command line" in say("preflight", "--help").out
+    assert "  2  bad input: the command line" in say("plan", "--help").out

@@ -1,0 +1,379 @@
+"""Preflight, on hosts that exist in memory: what it finds, and that it changes nothing."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import pytest
+
+import phases
+from hostrouting.config import HostRoutingConfig
+from hostrouting.errors import EbtablesMissing, ManagerError, NetlinkUnavailable, NotPermitted, PreflightFailed
+from hostrouting.host import Host
+from hostrouting.metadata import Reply
+from hostrouting.model import Route
+from hostrouting.tasks import Configure, Preflight, PreflightResult
+from hostrouting.testing import FakeFiles, FakeHost, FakeManager, MemoryBackend, h200, plain_vm
+from tests.support.azure_leftovers import MANAGED, azure_host
+from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from hostrouting.backends.base import RouteBackend
+
+WHOLE = config(*REPAIR, cidrs=(CIDR,))
+UNITS = LAYOUT.unit_directory
+PROBES = HostRoutingConfig.from_mapping(
+    {"probeRewrite": {"enabled": True, "interfaces": ["eth0"], "condition": "always"}}
+)
+
+
+def look(host: Host, wanted: HostRoutingConfig = WHOLE) -> PreflightResult:
+    """The findings."""
+    return Preflight(wanted, host=host).plan(phases.Context(observers=[]))
+
+
+def told(host: Host, wanted: HostRoutingConfig = WHOLE) -> list[tuple[str, str, str]]:
+    """The name, the severity and the target of each finding."""
+    return [(it.name, it.severity, it.target) for it in look(host, wanted).findings]
+
+
+def foreign() -> MemoryBackend:
+    """An H200 node with another program's route in the place of one of ours."""
+    kernel = h200()
+    kernel.ip_route("add", Route.to(REPAIR[0], dev="ib0", protocol=186))
+    return kernel
+
+
+def raising(error: Exception) -> Callable[[], RouteBackend]:
+    """A way to a kernel that ends with this error."""
+
+    def backend() -> RouteBackend:
+        raise error
+
+    return backend
+
+
+def test_nothing_in_the_way() -> None:
+    """On a host that is ready there are no findings, before it is configured and after."""
+    host = FakeHost(kernel=h200())
+    assert look(host) == PreflightResult()
+    run(Configure(WHOLE, host=host))
+    assert look(host) == PreflightResult()
+    assert str(look(host)) == "nothing found"
+    assert look(host).worst == "info"
+
+
+def test_nothing_is_configured() -> None:
+    """Without a configuration nothing is needed, so nothing can be missing."""
+    host = FakeHost(files=FakeFiles(frozen=True), find_program=lambda _name: None)
+    assert not told(host, HostRoutingConfig())
+
+
+@pytest.mark.parametrize("is_configured", [False, True])
+def test_nothing_is_changed(*, is_configured: bool) -> None:
+    """No file is written, linked, removed or locked, the manager is only asked, and the kernel is as it was."""
+    host = FakeHost(kernel=h200())
+    if is_configured:
+        run(Configure(WHOLE, host=host))
+        del host.files.texts[LAYOUT.gate_unit_path]
+    manager = host.manager
+    assert manager is not None
+    host.files.writes.clear()
+    manager.calls.clear()
+    before = host.kernel.reopen().snapshot()
+    told(host, HostRoutingConfig(WHOLE.static_routes, WHOLE.route_overlap, probe_rewrite=PROBES.probe_rewrite))
+    assert not host.files.writes
+    assert not manager.calls
+    assert manager.asked
+    assert host.tables.table("hostrouting_slb") is None
+    assert host.kernel.reopen().snapshot() == before
+
+
+CASES: dict[str, tuple[Callable[[], Host], HostRoutingConfig, tuple[str, str, str]]] = {
+    "a key is held": (lambda: FakeHost(kernel=foreign()), WHOLE, ("routes", "error", REPAIR[0])),
+    "no default route": (lambda: FakeHost(kernel=MemoryBackend()), WHOLE, ("routes", "error", REPAIR[0])),
+    "an unknown device": (
+        lambda: FakeHost(kernel=h200()),
+        config(REPAIR[0], dev="eth9"),
+        ("routes", "error", REPAIR[0]),
+    ),
+    "a route that does not last": (
+        lambda: FakeHost(kernel=plain_vm()),
+        config("10.0.0.0/24", gateway="10.0.0.1", dev="eth0"),
+        ("routes", "error", "10.0.0.0/24"),
+    ),
+    "an overlap in STRICT": (
+        lambda: FakeHost(kernel=h200()),
+        config(REPAIR[0], cidrs=(CIDR,)),
+        ("overlap", "error", "172.16.128.0\u2013172.16.255.255"),
+    ),
+    "an overlap in WARN": (
+        lambda: FakeHost(kernel=h200()),
+        config(REPAIR[0], cidrs=(CIDR,), mode="WARN"),
+        ("overlap", "warning", "172.16.128.0\u2013172.16.255.255"),
+    ),
+    "no device is expected": (
+        lambda: FakeHost(kernel=MemoryBackend()),
+        config(cidrs=(CIDR,)),
+        ("overlap", "error", "default route"),
+    ),
+    "no netlink": (lambda: FakeHost(backend=raising(NetlinkUnavailable("none"))), WHOLE, ("kernel", "error", "")),
+    "not permitted": (lambda: FakeHost(backend=raising(NotPermitted("root"))), WHOLE, ("kernel", "warning", "")),
+    "no nft": (
+        lambda: FakeHost(find_program=lambda name: None if name == "nft" else name),
+        PROBES,
+        ("tools", "error", "nft"),
+    ),
+    "no awk": (
+        lambda: FakeHost(kernel=h200(), find_program=lambda name: None if "awk" in name else name),
+        WHOLE,
+        ("tools", "error", "awk"),
+    ),
+    "probes cannot be forwarded": (
+        lambda: FakeHost(files=FakeFiles({"/proc/sys/net/ipv6/conf/all/forwarding": "0\n"})),
+        PROBES,
+        ("probes", "warning", ""),
+    ),
+    "no systemd": (
+        lambda: FakeHost(kernel=h200(), manager=FakeManager(running=False)),
+        WHOLE,
+        ("systemd", "warning", "systemd"),
+    ),
+    "an old systemd": (
+        lambda: FakeHost(kernel=h200(), manager=FakeManager(version="245 (245.4-4ubuntu3)")),
+        WHOLE,
+        ("systemd", "error", "systemd"),
+    ),
+    "a masked unit": (
+        lambda: FakeHost(kernel=h200(), files=FakeFiles({LAYOUT.gate_unit_path: ""})),
+        WHOLE,
+        ("files", "error", LAYOUT.gate_unit_path),
+    ),
+    "a foreign unit": (
+        lambda: FakeHost(kernel=h200(), files=FakeFiles({LAYOUT.routes_unit_path: "[Service]\nExecStart=/x\n"})),
+        WHOLE,
+        ("files", "error", LAYOUT.routes_unit_path),
+    ),
+    "a fifo": (
+        lambda: FakeHost(kernel=h200(), files=FakeFiles(strange={LAYOUT.routes_script_path: "a fifo"})),
+        WHOLE,
+        ("files", "error", LAYOUT.routes_script_path),
+    ),
+    "a fifo in the place of a link": (
+        lambda: FakeHost(kernel=h200(), files=FakeFiles(strange={LAYOUT.routes_enabled_path: "a fifo"})),
+        WHOLE,
+        ("files", "error", LAYOUT.routes_enabled_path),
+    ),
+    "a unit that comes before ours": (
+        lambda: FakeHost(
+            kernel=h200(), files=FakeFiles({f"/run/systemd/system.control/{LAYOUT.gate_unit}": "[Service]\n"})
+        ),
+        WHOLE,
+        ("units", "error", f"/run/systemd/system.control/{LAYOUT.gate_unit}"),
+    ),
+    "a drop-in of our unit": (
+        lambda: FakeHost(kernel=h200(), files=FakeFiles({f"{UNITS}/{LAYOUT.routes_unit}.d/x.conf": "[Service]\n"})),
+        WHOLE,
+        ("units", "warning", f"{UNITS}/{LAYOUT.routes_unit}.d/x.conf"),
+    ),
+    "a drop-in that takes the question away": (
+        lambda: FakeHost(
+            kernel=h200(), files=FakeFiles({f"{UNITS}/{LAYOUT.machine_unit}.d/9.conf": "[Service]\nExecStartPre=\n"})
+        ),
+        WHOLE,
+        ("units", "warning", f"{UNITS}/{LAYOUT.machine_unit}.d/9.conf"),
+    ),
+    "machines are masked": (
+        lambda: FakeHost(kernel=h200(), files=FakeFiles({f"{UNITS}/{LAYOUT.machine_unit}": ""})),
+        WHOLE,
+        ("units", "error", LAYOUT.machine_unit),
+    ),
+    "the original's drop-in": (
+        lambda: FakeHost(
+            kernel=h200(), files=FakeFiles({LAYOUT.former_drop_in_paths[0]: "# Written by hostrouting\n[Unit]\n"})
+        ),
+        WHOLE,
+        ("files", "info", LAYOUT.former_drop_in_paths[0]),
+    ),
+    "the original's script": (
+        lambda: FakeHost(kernel=h200(), files=FakeFiles({LAYOUT.routes_script_path: "#!/bin/sh\nip route add x\n"})),
+        WHOLE,
+        ("files", "info", LAYOUT.routes_script_path),
+    ),
+    "a read-only file system": (
+        lambda: FakeHost(kernel=h200(), files=FakeFiles(frozen=True)),
+        WHOLE,
+        ("folders", "error", LAYOUT.config_directory),
+    ),
+    "a file in the place of a folder": (
+        lambda: FakeHost(kernel=h200(), files=FakeFiles({LAYOUT.state_directory: ""})),
+        WHOLE,
+        ("folders", "error", LAYOUT.state_directory),
+    ),
+    "another run": (
+        lambda: FakeHost(kernel=h200(), files=FakeFiles(locked={LAYOUT.lock_path})),
+        WHOLE,
+        ("lock", "warning", LAYOUT.lock_path),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_is_found(name: str) -> None:
+    """Each thing that can be in the way is found, with its severity and its target."""
+    make, wanted, expected = CASES[name]
+    assert expected in told(make(), wanted)
+
+
+def test_every_name_is_seen() -> None:
+    """All names of findings occur, and no others."""
+    from typing import get_args  # noqa: PLC0415  only here
+
+    from hostrouting.preflight import Name  # noqa: PLC0415  only here
+
+    others = {"gate", "azure-vnet"}  # below
+    assert {expected[0] for _, _, expected in CASES.values()} | others == set(get_args(Name))
+
+
+def test_the_next_machine() -> None:
+    """On the same configuration, a machine where InfiniBand has the range is held, and one without it is not."""
+    wanted = config(cidrs=(CIDR,))
+    assert not told(FakeHost(kernel=plain_vm()), wanted)
+    assert [severity for name, severity, _ in told(FakeHost(kernel=h200()), wanted)] == ["error", "info"]
+
+
+def test_many_routes() -> None:
+    """What many routes lack is one finding, which names the first of them and counts the others."""
+    wanted = config(*(f"9.{number}.0.0/16" for number in range(200)))
+    [found] = look(FakeHost(kernel=MemoryBackend()), wanted).findings
+    assert found.message.startswith("9.0.0.0/16 cannot be installed (nor can 199 others): this is missing: an IPv4 def")
+
+
+def test_an_installed_gate() -> None:
+    """What keeps machines from starting with the gate that is there is an error, what opens it a warning."""
+    host = FakeHost(kernel=h200())
+    run(Configure(WHOLE, host=host))
+    del host.files.texts[LAYOUT.gate_script_path]
+    host.files.texts[f"{UNITS}/{LAYOUT.machine_unit}.d/90.conf"] = "[Service]\nExecStartPre=\n"
+    assert host.manager is not None
+    host.manager.boot()
+    assert [it[:2] for it in told(host)] == [("gate", "error"), ("gate", "warning")]
+
+
+def test_systemd_does_not_answer() -> None:
+    """The other findings are there all the same."""
+
+    class Mute(FakeManager):
+        def show(self, *_: object) -> Any:
+            raise ManagerError("systemctl did not answer")
+
+    found = told(FakeHost(kernel=foreign(), manager=Mute()))
+    assert {"routes", "systemd", "units"} <= {name for name, _, _ in found}
+
+
+def test_a_host_that_forwards_probes() -> None:
+    """The route that the rewrite itself adds is not missing beforehand."""
+    forwarding = {"/proc/sys/net/ipv6/conf/all/forwarding": "1\n", "/proc/sys/net/ipv6/conf/eth0/accept_ra": "2\n"}
+    assert not told(FakeHost(files=FakeFiles(forwarding)), PROBES)
+
+
+def test_metadata_that_gives_no_answer() -> None:
+    """Where the configuration says to fail without an answer, that is an error beforehand."""
+    imds = {"condition": "imds", "imds": {"timeout": 1, "onUnknown": "fail"}}
+    probes = {"enabled": True, "interfaces": ["eth0"], **imds}
+    wanted = HostRoutingConfig.from_mapping({"probeRewrite": probes})
+    host = FakeHost(fetch=lambda _url, _timeout: Reply(404))
+    assert ("probes", "error", "") in told(host, wanted)
+
+
+class TestCleanup:
+    """The clean-up after azure-vnet, where it is configured."""
+
+    @staticmethod
+    def config(**settings: Any) -> HostRoutingConfig:
+        """A configuration with it."""
+        return HostRoutingConfig.from_mapping({"azureVnetCleanup": {"managed": list(MANAGED), **settings}})
+
+    def test_nothing_in_the_way(self) -> None:
+        """What is stale is no finding."""
+        assert not told(azure_host(), self.config())
+
+    @pytest.mark.parametrize(("dry_run", "severity"), [(True, "warning"), (False, "error")])
+    def test_refused(self, severity: str, *, dry_run: bool) -> None:
+        """What speaks against a clean-up is an error where it is to delete."""
+        active = FakeFiles({"/etc/cni/net.d/10.conf": '{"type": "azure-vnet"}'})
+        found = told(azure_host(files=active), self.config(dryRun=dry_run))
+        assert ("azure-vnet", severity, "") in found
+
+    def test_no_ebtables(self) -> None:
+        """Without ebtables the rules cannot be read."""
+
+        class Missing:
+            def of(self, *_: object, **__: object) -> Missing:
+                return self
+
+            def save(self) -> str:
+                raise EbtablesMissing("ebtables is not installed; install the package ebtables")
+
+        assert ("azure-vnet", "error", "") in told(azure_host(ebtables=Missing), self.config())
+
+
+class TestTask:
+    """As a step of a pipeline."""
+
+    def test_errors_end_the_run(self) -> None:
+        """PreflightFailed has the errors in its message, and all findings; the next step is not reached."""
+        host = FakeHost(kernel=foreign())
+        pipeline = phases.serial(Preflight(WHOLE, host=host), Configure(WHOLE, host=host))
+        with pytest.raises(phases.TaskFailed) as caught:
+            run(pipeline)
+        error = caught.value.error
+        assert isinstance(error, PreflightFailed)
+        assert str(error).startswith("172.16.0.0/17 cannot be installed: its key is held by ")
+        assert error.findings == look(host).findings
+        assert not host.files.writes
+
+    def test_many_errors(self) -> None:
+        """Of many errors the message has the first five."""
+        files = FakeFiles(dict.fromkeys((LAYOUT.gate_unit_path, LAYOUT.routes_unit_path, LAYOUT.check_unit_path), ""))
+        host = FakeHost(kernel=MemoryBackend(), files=files, find_program=lambda _name: None)
+        errors = [it.message for it in look(host).findings if it.severity == "error"]
+        with pytest.raises(phases.TaskFailed) as caught:
+            run(Preflight(WHOLE, host=host))
+        assert str(caught.value.error) == "; ".join((*errors[:5], f"and {len(errors) - 5} more"))
+        assert len(errors) > 6
+
+    def test_warnings_are_logged(self, caplog: pytest.LogCaptureFixture) -> None:
+        """A warning does not end the run, and is counted."""
+        caplog.set_level("INFO")
+        host = FakeHost(kernel=h200())
+        found = run(Preflight(config(REPAIR[0], cidrs=(CIDR,), mode="WARN"), host=host))
+        assert isinstance(found, PreflightResult)
+        assert found.worst == "warning"
+        assert found.log_fields() == {"errors": 0, "warnings": 1}
+        assert [it.levelname for it in caplog.records if it.message.startswith("overlap: ")] == ["WARNING", "INFO"]
+
+    def test_as_plain_values(self) -> None:
+        """The result is JSON as it stands."""
+        found = look(FakeHost(kernel=foreign()))
+        assert json.loads(json.dumps(found.to_mapping())) == {
+            "findings": [attrs.asdict(it) for it in found.findings],
+        }
+        assert str(found).startswith("error: routes: 172.16.0.0/17 ")
+
+
+def test_an_image(tmp_path: Path) -> None:
+    """Of an image, which has no kernel and no running systemd, files, folders and programs are looked at."""
+    (tmp_path / "usr/sbin").mkdir(parents=True)
+    (tmp_path / "usr/sbin/ip").touch()
+    (tmp_path / "etc").touch()
+    found = told(Host.offline(str(tmp_path)))
+    assert ("tools", "error", "awk") in found
+    assert ("tools", "error", "ip") not in found
+    assert ("folders", "error", f"{tmp_path}/etc/aks-flex-node") in found
+    assert {name for name, _, _ in found} == {"tools", "folders"}
