@@ -56,6 +56,7 @@ _KEYS = frozenset({"schema", "ip", *_LISTS, *(f"{name}{family}" for name in _SAV
 _OTHER_ORDER: Literal["little", "big"] = "little" if byteorder == "big" else "big"
 _FILTERS, _LOOSE = {"off": 0, "strict": 1}, 2  # any other number does what 2 does, and ip has no word for it
 _FLAGS = ("onlink", "linkdown", "dead", "pervasive")
+_MOST_WEIGHT = 1 << 16
 _SHOWN = 120  # a message shows at most this many characters of what is wrong
 _REMEDY = "take it again with the script that `hostrouting snapshot --script` prints"
 
@@ -86,7 +87,7 @@ def read_ip_document(data: bytes) -> Snapshot:
             reader.take(listing.data, listing.offsets)
     routes = reader.table()
     with _reading("routes4 or routes6"):
-        list(routes.shapes)  # they are decoded on first use, and a fault is to be found now
+        list(routes)  # routes are made on first use, and a fault has to be found now
     # Values that no kernel accepts are refused as in a snapshot of our own; no value of a route is too large for it.
     found = Snapshot(links=links, addresses=tuple(addresses), rules=tuple(rules))
     return attrs.evolve(Snapshot.from_json(found.to_json()), routes=routes)
@@ -207,4 +208,7 @@ def _nexthop(entry: Mapping[str, Any]) -> NextHop:
 
 def _members(group: Iterable[Mapping[str, Any]], singles: Mapping[int, tuple[NextHop, ...]]) -> Iterator[NextHop]:
     for member in group:
-        yield from (attrs.evolve(leg, weight=member.get("weight", 1)) for leg in singles.get(member["id"], ()))
+        weight = member.get("weight", 1)
+        if type(weight) is not int or not 0 < weight <= _MOST_WEIGHT:
+            raise ValueError(f"{weight!r} is not a weight")
+        yield from (attrs.evolve(leg, weight=weight) for leg in singles.get(member["id"], ()))

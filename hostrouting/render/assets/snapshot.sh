@@ -1,7 +1,7 @@
 #!/bin/sh
 # Prints what the routing of this host depends on, as one JSON document for: hostrouting check --snapshot FILE
-# It needs iproute2 and a POSIX shell, but not root, and it changes nothing. Addresses, rules and routes are the kernel's
-# messages in hexadecimal, as `ip … save` writes them: the JSON of ip leaves out what this version of ip does not know.
+# It needs iproute2 and a POSIX shell, but not root, and it changes nothing. Addresses, rules and routes are the
+# kernel's messages in hexadecimal, as `ip ... save` writes them: the JSON of ip leaves out what ip does not know.
 PATH=$PATH:/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C
 export PATH LC_ALL
 
@@ -10,7 +10,7 @@ fail() {
   exit 1
 }
 
-# Repeats a command of ip that has failed: prints $1 if this kernel does not have what it lists, or fails with ip's words.
+# Repeats a command of ip that failed: prints $1 if this kernel does not have what it lists, else fails with ip's words.
 repeat() {
   nothing=$1 && shift
   why=$(ip "$@" 2>&1 >/dev/null | head -n 1)
