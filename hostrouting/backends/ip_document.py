@@ -86,7 +86,7 @@ def read_ip_document(data: bytes) -> Snapshot:
             listing = _saved(document, "routes", family)
             reader.take(listing.data, listing.offsets)
     routes = reader.table()
-    with _reading("routes4 or routes6"):
+    with _reading("routes"):
         list(routes)  # routes are made on first use, and a fault has to be found now
     # Values that no kernel accepts are refused as in a snapshot of our own; no value of a route is too large for it.
     found = Snapshot(links=links, addresses=tuple(addresses), rules=tuple(rules))

@@ -198,13 +198,16 @@ def with_ip(body: str, tmp_path: Path) -> subprocess.CompletedProcess[str]:
         ('exec busybox ip "$@"', "this host does not have the ip of iproute2; install iproute2"),
         (
             'case "$*" in -N*) echo \'Option "-N" is unknown\' >&2; exit 255 ;; esac; exec $REAL "$@"',
-            "'ip -N -j -d link show' failed: Option \"-N\" is unknown",
+            "the command 'ip -N -j -d link show' failed: Option \"-N\" is unknown",
         ),
         (
             '$REAL "$@"; case "$*" in *"-6 route save"*) printf "Error: half\\nof it\\n" >&2; exit 2 ;; esac',
-            "'ip -6 route save table all' failed: Error: half",
+            "the command 'ip -6 route save table all' failed: Error: half",
         ),
-        ('case "$*" in *rule\\ save) exit 1 ;; esac; exec $REAL "$@"', "'ip -4 rule save' failed: it does not say why"),
+        (
+            'case "$*" in *rule\\ save) exit 1 ;; esac; exec $REAL "$@"',
+            "the command 'ip -4 rule save' failed: it does not say why",
+        ),
         (
             'test "$1" = link && date +%N; exec $REAL "$@"',
             "the routing changed during each of 8 attempts to read it; try again when it changes less",

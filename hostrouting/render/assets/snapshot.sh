@@ -14,7 +14,10 @@ fail() {
 repeat() {
   nothing=$1 && shift
   why=$(ip "$@" 2>&1 >/dev/null | head -n 1)
-  case $why in *"not supported"*) printf %s "$nothing" ;; *) fail "'ip $*' failed: ${why:-it does not say why}" ;; esac
+  case $why in
+    *"not supported"*) printf %s "$nothing" ;;
+    *) fail "the command 'ip $*' failed: ${why:-it does not say why}" ;;
+  esac
 }
 
 listed() {
@@ -38,12 +41,12 @@ look() {
   done
 }
 
-# Changes whenever something else is listed; the seconds until a route expires do not count.
+# Differs whenever something else is listed; the seconds until a route expires do not count.
 state() {
   {
     ip link && ip -4 netconf && ip -brief address
     for family in 4 6; do ip "-$family" rule && ip "-$family" route show table all; done
-  } 2>/dev/null | sed 's/expires [0-9]*sec//' | cksum
+  } 2>/dev/null | sed 's/expires [0-9]*sec//'
 }
 
 version=$(ip -V 2>/dev/null | tr -cd '[:alnum:] .,-')
