@@ -2,8 +2,7 @@
 # Prints what the routing of this host depends on, as one JSON document for: hostrouting check --snapshot FILE
 # It needs iproute2 and a POSIX shell, but not root, and it changes nothing. Addresses, rules and routes are the
 # kernel's messages in hexadecimal, as `ip ... save` writes them: the JSON of ip leaves out what ip does not know.
-PATH=$PATH:/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C
-export PATH LC_ALL
+export PATH="$PATH:/usr/sbin:/usr/bin:/sbin:/bin" LC_ALL=C
 
 fail() {
   echo "hostrouting snapshot: $1" >&2
