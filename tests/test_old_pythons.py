@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 LINE = "needs Python 3.10 or newer, and this is Python "
-REMEDY = "'hostrouting render'"
+REMEDY = "'hostrouting snapshot --script'"
 PRETENDS = "import sys; sys.version_info = (3, 8, 18, 'final', 0); sys.path.insert(0, '.'); "
 
 

@@ -4,6 +4,7 @@ base      the contract, and the values for changes and answers
 deletion  which route a delete matches; bounds: routes that fit into no message; refusal: error messages
 netlink   Linux itself
 memory    a kernel in a dictionary
+ip_document  a snapshot from what a node's `ip` prints
 """
 
 from hostrouting.backends.base import Answer, Change, Outcome, RouteBackend, Verb, Watch

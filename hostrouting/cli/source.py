@@ -228,9 +228,9 @@ def looked_at(arguments: argparse.Namespace, host: Callable[[], Host]) -> RouteB
 
 def _saved(path: str) -> Snapshot:
     """The snapshot in a file. Raises SnapshotError, which names the file."""
-    text = _read(path)
+    data = _read(path)
     try:
-        return Snapshot.from_json(text)
+        return _snapshot_in(data)
     except SnapshotError as error:
         name = name_of(path)
         place = f"{name}: {error.path}" if error.path else name
@@ -239,19 +239,27 @@ def _saved(path: str) -> Snapshot:
         raise SnapshotError(path=place, problem=error.problem + remedy) from error
 
 
-def _read(path: str) -> str:
-    """The text of a snapshot. Raises SnapshotError, which names the file, if it cannot be read."""
+def _snapshot_in(data: bytes) -> Snapshot:
+    """The snapshot in a document of this library, or of the script that uses `ip`."""
+    from hostrouting.backends.ip_document import is_ip_document, read_ip_document  # noqa: PLC0415  it needs json
+
+    if is_ip_document(data):
+        return read_ip_document(data)
+    try:
+        return Snapshot.from_json(data.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        problem = f"this is not UTF-8 (byte 0x{data[error.start]:02x} at offset {error.start})"
+        raise SnapshotError(path="", problem=problem) from error
+
+
+def _read(path: str) -> bytes:
+    """The bytes of a snapshot. Raises SnapshotError, which names the file, if it cannot be read."""
     name = name_of(path) if path.isprintable() else ascii(path)
     try:
-        data = read_bytes(path, what="a snapshot", limit=_LIMIT)
+        return read_bytes(path, what="a snapshot", limit=_LIMIT)
     except Unreadable as error:
         remedy = error.remedy or "save one with: hostrouting snapshot > FILE"
         raise SnapshotError(path=name, problem=f"this {error.rule}; {remedy}") from error
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        problem = f"this is not UTF-8 (byte 0x{data[error.start]:02x} at offset {error.start})"
-        raise SnapshotError(path=name, problem=problem) from error
 
 
 def start_command(host: Host) -> str:

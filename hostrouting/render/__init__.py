@@ -5,6 +5,7 @@ Here: text. Not here: writing it (`system`), and which files a host needs (`task
 scripts     the boot scripts of the IPv4 tasks: a static body, and the settings as data in one block
 units       the units that run one script each, and the name of our route protocol
 probe       the boot script that rewrites the source of probes, and its unit
+snapshot    the script that takes a snapshot with `ip`, on a node without this library; no boot needs it
 gate        the drop-in, unit, script and list of steps that keep machines from starting too early
 assets/     the bodies: plain shell and awk, without placeholders
 """
@@ -35,6 +36,7 @@ from hostrouting.render.scripts import (
     render_check_script,
     render_static_routes_script,
 )
+from hostrouting.render.snapshot import render_snapshot_script
 from hostrouting.render.units import (
     SHELL,
     parse_protocol_name,
@@ -72,6 +74,8 @@ __all__ = [
     "parse_gate_steps",
     "GateStep",
     "StepKind",
+    # the script that takes a snapshot
+    "render_snapshot_script",
     # the name of our route protocol
     "render_protocol_name",
     "parse_protocol_name",

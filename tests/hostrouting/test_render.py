@@ -40,6 +40,7 @@ from hostrouting.render import (
     render_probe_unit,
     render_protocol_name,
     render_routes_unit,
+    render_snapshot_script,
     render_static_routes_script,
 )
 from tests.strategies_config import configs
@@ -133,6 +134,7 @@ SCRIPTS = {
     "check-route-overlap": render_check_script(ODD),
     "probe-rewrite": render_probe_script(PROBE),
     "host-routing-gate": render_gate_script(),
+    "snapshot": render_snapshot_script(),
 }
 
 

@@ -17,21 +17,40 @@ _EXAMPLES = """\
 On the faulty host: hostrouting snapshot > node.json
 On any other:       hostrouting check --snapshot node.json 172.16.0.0/16
 Or in one step:     ssh node hostrouting snapshot | hostrouting check --snapshot - 172.16.0.0/16
+Without hostrouting on the node, which needs iproute2 only:
+                    hostrouting snapshot --script | ssh node sh > node.json
 """
+
+
+def _options(parser: argparse.ArgumentParser) -> None:
+    told = "print a shell script that takes the snapshot of a host without hostrouting; it needs iproute2, not root"
+    parser.add_argument("--script", action="store_true", help=told)
 
 
 def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
     from hostrouting.cli.source import looked_at
 
+    if arguments.script:
+        return Reply(FINE, lambda: _script(as_json=arguments.json))
     with looked_at(arguments, host) as backend:
         taken = backend.snapshot()
     return Reply(FINE, taken.to_json)
+
+
+def _script(*, as_json: bool) -> str:
+    from hostrouting.errors import ConfigError, Fault
+    from hostrouting.render import render_snapshot_script
+
+    if as_json:
+        raise ConfigError([Fault("--script", "", "prints a shell script, not a JSON document", "leave out --json")])
+    return render_snapshot_script().removesuffix("\n")
 
 
 COMMAND = Command(
     "snapshot",
     "print devices, addresses, rules and routes as JSON, to examine elsewhere with --snapshot",
     answer=_answer,
+    options=_options,
     more=_EXAMPLES,
     keys={},  # it has the fields of `hostrouting.Snapshot`
 )

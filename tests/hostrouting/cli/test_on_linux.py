@@ -68,6 +68,24 @@ def test_the_same_answer_on_a_laptop(
     assert (there.returncode, there.stderr) == (here.returncode, here.stderr)
 
 
+def test_the_same_answer_by_script(sick: Machine, repaired: str, tmp_path: Path) -> None:
+    """What the script of `snapshot --script` prints on the sick node gives the same answers elsewhere."""
+    path = tmp_path / "node.json"
+    path.write_text(sick.run("sh", text=sick.hostrouting("snapshot", "--script").stdout).stdout)
+    with private_machine() as laptop:
+        for words in QUESTIONS:
+            here = sick.hostrouting(*words, "--json")
+            there = laptop.hostrouting(*words, "--json", "--snapshot", str(path))
+            assert here.stdout
+            assert (there.stdout, there.stderr, there.returncode) == (here.stdout, here.stderr, here.returncode)
+        path.with_name("own.json").write_text(sick.hostrouting("snapshot").stdout)
+        plans = [
+            laptop.hostrouting("plan", "--config", repaired, "--json", "--snapshot", str(it))
+            for it in (path, path.with_name("own.json"))
+        ]
+    assert plans[0].stdout == plans[1].stdout != ""
+
+
 def test_from_nothing_to_the_proof(machine: Machine, repaired: str) -> None:
     """check, plan, apply, plan, check, status, remove: each says what is so, and exits accordingly."""
     before = machine.routes(4)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
 
 from hostrouting import Snapshot
+from hostrouting.render import render_snapshot_script
 from hostrouting.testing import FakeHost, MemoryBackend, cni_node, ecmp_node, h200, plain_vm, vpn_node
 from tests.support.cli import say
 
@@ -42,6 +44,31 @@ def test_from_standard_input() -> None:
     """A dash is standard input, so that no file is needed between two hosts."""
     text = say("snapshot", kernel=h200()).out
     assert say("check", "--snapshot", "-", "172.16.0.0/16", stdin=text.encode()).code == 1
+
+
+def test_the_script() -> None:
+    """--script prints the script as it is, of which nothing is JSON; it takes no host."""
+    said = say("snapshot", "--script")
+    assert (said.code, said.out) == (0, render_snapshot_script())
+    refused = say("snapshot", "--script", "--json")
+    assert (refused.code, refused.json["faults"][0]["path"]) == (2, "--script")
+    assert "leave out --json" in refused.err
+
+
+@pytest.mark.parametrize(
+    ("document", "told"),
+    [
+        ({"schema": "hostrouting/ip-snapshot/1"}, "node.json: addresses4: missing; take it again with the script"),
+        ({"schema": "hostrouting/ip-snapshot/2", "was": "hostrouting/ip-snapshot/1"}, "node.json: schema: must be"),
+    ],
+)
+def test_a_document_of_the_script_with_a_fault(document: dict[str, str], told: str, tmp_path: Path) -> None:
+    """Its fault is told with the file and the place."""
+    path = tmp_path / "node.json"
+    path.write_text(json.dumps(document), encoding="utf-8")
+    said = say("check", "--snapshot", str(path), "172.16.0.0/16")
+    assert (said.code, said.out) == (2, "")
+    assert told in said.err
 
 
 def test_it_is_a_snapshot() -> None:

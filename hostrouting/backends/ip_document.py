@@ -1,0 +1,214 @@
+"""The snapshot in a document `hostrouting/ip-snapshot/1`, which a shell script prints on a node without this library.
+
+    ip                       the version of ip
+    links, settings          `ip -N -j -d` of link and netconf; a setting is that of IPv4
+    nexthops                 the same of nexthop: the next hop objects
+    addresses4, addresses6   `ip address save`, in hexadecimal: four bytes for the list, then the kernel's messages
+    rules4, rules6           `ip rule save`
+    routes4, routes6         `ip route save table all`
+
+The kernel's messages are read by the same code as an answer of the kernel itself, so a selector that the node's ip does
+not know is in the snapshot. For devices, settings and next hop objects ip has JSON only. It does not tell whether a
+device that is down has a carrier; such a device is read as one without.
+
+Here: the document's form and its faults. Not here: the meaning of a message (`netlink`), or the script (`render`).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+from array import array
+from contextlib import contextmanager
+from functools import partial
+from sys import byteorder
+from typing import TYPE_CHECKING, Any, Literal
+
+import attrs
+
+from hostrouting.backends.netlink import numbers as n
+from hostrouting.backends.netlink.lists import Settings, as_text, read_addresses, read_rules
+from hostrouting.backends.netlink.messages import HEADER, ROOM_BEHIND, Listing
+from hostrouting.backends.netlink.numbers import AF_OF
+from hostrouting.backends.netlink.route_list import RouteReader
+from hostrouting.backends.netlink.route_message import RTMSG, read_route
+from hostrouting.errors import SnapshotError
+from hostrouting.model import IPV4, IPV6, Link, NextHop, Snapshot, as_ip
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterable, Iterator, Mapping
+
+    from hostrouting.model import Address, Rule
+
+__all__ = ["SCHEMA", "is_ip_document", "read_ip_document"]
+
+SCHEMA = "hostrouting/ip-snapshot/1"
+
+_LISTS = ("links", "settings", "nexthops")
+# What `ip … save` writes first (a number of four bytes), the kind of the messages, and their least size.
+_SAVED = {
+    "addresses": (0x47361222, n.RTM_NEWADDR, HEADER.size + 8),
+    "rules": (0x71706986, n.RTM_NEWRULE, HEADER.size + 12),
+    "routes": (0x45311224, n.RTM_NEWROUTE, HEADER.size + RTMSG.size),
+}
+_KEYS = frozenset({"schema", "ip", *_LISTS, *(f"{name}{family}" for name in _SAVED for family in AF_OF)})
+_OTHER_ORDER: Literal["little", "big"] = "little" if byteorder == "big" else "big"
+_FILTERS, _LOOSE = {"off": 0, "strict": 1}, 2  # any other number does what 2 does, and ip has no word for it
+_FLAGS = ("onlink", "linkdown", "dead", "pervasive")
+_MOST_WEIGHT = 1 << 16
+_SHOWN = 120  # a message shows at most this many characters of what is wrong
+_REMEDY = "take it again with the script that `hostrouting snapshot --script` prints"
+
+
+def is_ip_document(data: bytes) -> bool:
+    """Whether the file names this schema anywhere; `read_ip_document` then finds out whether it is such a document."""
+    return f'"{SCHEMA}"'.encode() in data
+
+
+def read_ip_document(data: bytes) -> Snapshot:
+    """The snapshot in a document; anything else raises a SnapshotError that names the path."""
+    document = _parsed(data)
+    settings = _settings(document)
+    links = _links(document, settings)
+    names = {link.index: link.name for link in links}
+    nexthops = _nexthops(document)
+    addresses: list[Address] = []
+    rules: list[Rule] = []
+    for family in (IPV4, IPV6):
+        with _reading(f"addresses{family}"):
+            addresses += read_addresses(_saved(document, "addresses", family), names)
+        with _reading(f"rules{family}"):
+            rules += read_rules(_saved(document, "rules", family))
+    reader = RouteReader(partial(read_route, names=names, nexthops=nexthops))
+    for family in (IPV4, IPV6):
+        with _reading(f"routes{family}"):
+            listing = _saved(document, "routes", family)
+            reader.take(listing.data, listing.offsets)
+    routes = reader.table()
+    with _reading("routes"):
+        list(routes)  # routes are made on first use, and a fault has to be found now
+    # Values that no kernel accepts are refused as in a snapshot of our own; no value of a route is too large for it.
+    found = Snapshot(links=links, addresses=tuple(addresses), rules=tuple(rules))
+    return attrs.evolve(Snapshot.from_json(found.to_json()), routes=routes)
+
+
+def _parsed(data: bytes) -> dict[str, Any]:
+    # A device's name can have bytes that are not UTF-8. They are kept, and escaped by `_name`.
+    text = data.decode("utf-8", "surrogateescape")
+    if "\\'" in text:  # so ip 5.9 prints an apostrophe, which JSON does not allow
+        text = re.sub(r"\\.", lambda found: "'" if found[0] == "\\'" else found[0], text)
+    try:
+        document = json.loads(text, strict=False)  # ip does not escape control characters
+    except ValueError as error:
+        raise SnapshotError(path="", problem=f"this is not JSON: {error}") from error
+    except RecursionError as error:
+        raise SnapshotError(path="", problem="this is nested too deep for a snapshot") from error
+    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
+        raise SnapshotError(path="schema", problem=f"must be {SCHEMA!r}")
+    for key in sorted(_KEYS - document.keys()):
+        raise SnapshotError(path=key, problem=f"missing; {_REMEDY}")
+    for key in sorted(document.keys() - _KEYS):
+        raise SnapshotError(path=ascii(key[:_SHOWN]), problem=f"unknown key; {_REMEDY}")
+    return document
+
+
+@contextmanager
+def _reading(key: str) -> Iterator[None]:
+    """Raise a SnapshotError with this path for whatever cannot be read."""
+    try:
+        yield
+    except SnapshotError:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, struct.error) as error:
+        told = ascii(f"{type(error).__name__}: {error}")[1:-1]
+        raise SnapshotError(path=key, problem=f"this is not as ip prints it ({told[:_SHOWN]}); {_REMEDY}") from error
+
+
+def _saved(document: Mapping[str, Any], name: str, family: int) -> Listing:
+    """The kernel's messages of one list and family, without those of IPv4 that a kernel without IPv6 lists for IPv6."""
+    data, offsets = bytes.fromhex(document[f"{name}{family}"]), array("I")
+    if not data:
+        return Listing(data, offsets)  # the kernel does not have it
+    first, kind, least = _SAVED[name]
+    if int.from_bytes(data[:4], _OTHER_ORDER) == first:
+        problem = f"this was saved on a {_OTHER_ORDER}-endian computer; read it on one of that kind"
+        raise SnapshotError(path=f"{name}{family}", problem=problem)
+    if int.from_bytes(data[:4], byteorder) != first:
+        raise ValueError(f"it does not begin with {first:#x}")
+    at = 4
+    while at < len(data):
+        size, its_kind, _, _, _ = HEADER.unpack_from(data, at)
+        if its_kind != kind or size < least or at + size > len(data):
+            raise ValueError(f"there is no message of kind {kind} at byte {at}")
+        if data[at + HEADER.size] == AF_OF[family]:
+            offsets.append(at)
+        at += size + 3 & ~3
+    return Listing(data + bytes(ROOM_BEHIND), offsets)
+
+
+def _name(text: str) -> str:
+    return as_text(text.encode("utf-8", "surrogateescape"))
+
+
+def _settings(document: Mapping[str, Any]) -> dict[str, Settings]:
+    with _reading("settings"):
+        return {
+            it["interface"]: Settings(
+                it.get("ignore_routes_with_linkdown") is True,
+                _FILTERS.get(it.get("rp_filter", "off"), _LOOSE),
+            )
+            for it in document["settings"]
+        }
+
+
+def _links(document: Mapping[str, Any], settings: Mapping[str, Settings]) -> tuple[Link, ...]:
+    with _reading("links"):
+        names = {it["ifname"] for it in document["links"]}
+        every = settings.get("all", Settings())
+        return tuple(_link(it, names, settings.get(it["ifname"], Settings()), every) for it in document["links"])
+
+
+def _link(entry: Mapping[str, Any], names: Container[str], own: Settings, every: Settings) -> Link:
+    # The name of a device in another namespace is not known there, and ip prints its number.
+    master = entry.get("master", "")
+    peer = entry.get("link_netnsid", -1)
+    return Link(
+        name=_name(entry["ifname"]),
+        index=entry["ifindex"],
+        kind=entry.get("linkinfo", {}).get("info_kind", ""),
+        type=int(entry["link_type"].strip("[]")),
+        up="UP" in entry["flags"],
+        carrier="LOWER_UP" in entry["flags"],
+        master=_name(master) if master in names else None,
+        group=int(entry["group"]),
+        peer_namespace=None if peer < 0 else peer,
+        ignore_routes_with_linkdown=own.wary or every.wary,
+        rp_filter=max(own.rp_filter, every.rp_filter),
+    )
+
+
+def _nexthops(document: Mapping[str, Any]) -> dict[int, tuple[NextHop, ...]]:
+    """The next hops of each next hop object; those of a group are those of its members."""
+    with _reading("nexthops"):
+        listed = document["nexthops"]
+        singles = {it["id"]: (_nexthop(it),) for it in listed if "dev" in it}
+        return singles | {it["id"]: tuple(_members(it["group"], singles)) for it in listed if "group" in it}
+
+
+def _nexthop(entry: Mapping[str, Any]) -> NextHop:
+    gateway = entry.get("gateway") or entry.get("via", {}).get("host")
+    flags = entry.get("flags", ())
+    return NextHop(
+        _name(entry["dev"]),
+        gateway=None if gateway is None else as_ip(gateway),
+        **{flag: flag in flags for flag in _FLAGS},
+    )
+
+
+def _members(group: Iterable[Mapping[str, Any]], singles: Mapping[int, tuple[NextHop, ...]]) -> Iterator[NextHop]:
+    for member in group:
+        weight = member.get("weight", 1)
+        if type(weight) is not int or not 0 < weight <= _MOST_WEIGHT:
+            raise ValueError(f"{weight!r} is not a weight")
+        yield from (attrs.evolve(leg, weight=weight) for leg in singles.get(member["id"], ()))

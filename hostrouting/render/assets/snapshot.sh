@@ -1,0 +1,59 @@
+#!/bin/sh
+# Prints what the routing of this host depends on, as one JSON document for: hostrouting check --snapshot FILE
+# It needs iproute2 and a POSIX shell, but not root, and it changes nothing. Addresses, rules and routes are the
+# kernel's messages in hexadecimal, as `ip ... save` writes them: the JSON of ip leaves out what ip does not know.
+export PATH="$PATH:/usr/sbin:/usr/bin:/sbin:/bin" LC_ALL=C
+
+fail() {
+  echo "hostrouting snapshot: $1" >&2
+  exit 1
+}
+
+# Repeats a command of ip that failed: prints $1 if this kernel does not have what it lists, else fails with ip's words.
+repeat() {
+  nothing=$1 && shift
+  why=$(ip "$@" 2>&1 >/dev/null | head -n 1)
+  case $why in
+    *"not supported"*) printf %s "$nothing" ;;
+    *) fail "the command 'ip $*' failed: ${why:-it does not say why}" ;;
+  esac
+}
+
+listed() {
+  if list=$(ip -N -j -d "$@" 2>/dev/null); then printf %s "${list:-[]}"; else repeat '[]' -N -j -d "$@"; fi
+}
+
+# A pipe does not tell whether ip failed, so "end" follows the messages if it did not.
+saved() {
+  hex=$({ ip "$@" 2>/dev/null && printf end; } | od -A n -v -t x1 | tr -d ' \n')
+  case $hex in *656e64) printf '"%s"' "${hex%656e64}" ;; *) repeat '""' "$@" ;; esac
+}
+
+look() {
+  printf '{"schema": "hostrouting/ip-snapshot/1",\n"ip": "%s",\n"links": ' "$version" && listed link show
+  printf ',\n"settings": ' && listed -4 netconf show
+  printf ',\n"nexthops": ' && listed nexthop show
+  for family in 4 6; do
+    printf ',\n"addresses%s": ' "$family" && saved "-$family" address save
+    printf ',\n"rules%s": ' "$family" && saved "-$family" rule save
+    printf ',\n"routes%s": ' "$family" && saved "-$family" route save table all
+  done
+}
+
+# Differs whenever something else is listed; the seconds until a route expires do not count.
+state() {
+  {
+    ip link && ip -4 netconf && ip -brief address
+    for family in 4 6; do ip "-$family" rule && ip "-$family" route show table all; done
+  } 2>/dev/null | sed 's/expires [0-9]*sec//'
+}
+
+version=$(ip -V 2>/dev/null | tr -cd '[:alnum:] .,-')
+case $version in *iproute2*) ;; *) fail 'this host does not have the ip of iproute2; install iproute2' ;; esac
+for attempt in 1 2 3 4 5 6 7 8; do
+  before=$(state)
+  document=$(look) || exit 1
+  [ "$(state)" != "$before" ] || break
+  [ "$attempt" != 8 ] || fail 'the routing changed during each of 8 attempts to read it; try again when it changes less'
+done
+printf '%s}\n' "$document"

@@ -1,0 +1,162 @@
+"""Documents that no `ip` has printed: each is refused with its place. Those of a kernel: tests/hostrouting/test_snapshot_script.py."""
+
+import json
+from collections.abc import Iterable
+from sys import byteorder
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hostrouting.backends.ip_document import SCHEMA, is_ip_document, read_ip_document
+from hostrouting.backends.netlink.messages import HEADER
+from hostrouting.backends.netlink.route_message import encode_change
+from hostrouting.errors import SnapshotError
+from hostrouting.model import Route, Rule, Snapshot
+from hostrouting.render import render_snapshot_script
+from tests.support.rawmessages import pack_rule
+from tests.support.strategies import DEVICES, blocks, routes
+
+INDEX = {name: index for index, name in enumerate(DEVICES, start=2)}
+LINKS = [
+    {"ifindex": index, "ifname": name, "flags": ["UP", "LOWER_UP"], "link_type": "[1]", "group": "0"}
+    for name, index in INDEX.items()
+]
+RULES, ROUTES = b"\x86\x69\x70\x71", b"\x24\x12\x31\x45"
+
+
+def saved(first: bytes, *messages: bytes) -> str:
+    """A list as the script prints it."""
+    return (first if byteorder == "little" else first[::-1]).hex() + b"".join(messages).hex()
+
+
+def rule_message(rule: Rule) -> bytes:
+    """The kernel's message about a rule."""
+    body = pack_rule(rule)
+    return HEADER.pack(HEADER.size + len(body), 32, 0, 0, 0) + body
+
+
+def document(**parts: Any) -> dict[str, Any]:
+    """A document of a host with devices and nothing else, but for these parts."""
+    empty = {f"{name}{family}": "" for name in ("addresses", "rules", "routes") for family in (4, 6)}
+    return {"schema": SCHEMA, "ip": "", "links": LINKS, "settings": [], "nexthops": [], **empty, **parts}
+
+
+def read(said: object) -> Snapshot:
+    """The snapshot in it."""
+    return read_ip_document(json.dumps(said).encode())
+
+
+def test_the_script_writes_this_schema() -> None:
+    """The script prints the schema that is read, and a document is recognised by it."""
+    assert f'"schema": "{SCHEMA}"' in render_snapshot_script()
+    assert is_ip_document(json.dumps(document()).encode())
+    assert not is_ip_document(Snapshot().to_json().encode())
+
+
+@given(data=st.data())
+def test_routes_of_both_families(data: st.DataObject) -> None:
+    """Routes are read in their order, those of IPv4 first."""
+    found = {family: data.draw(st.lists(routes(data.draw(blocks(family))), max_size=6)) for family in (4, 6)}
+    lists = {
+        f"routes{family}": saved(ROUTES, *(encode_change("add", it, INDEX.__getitem__) for it in some))
+        for family, some in found.items()
+    }
+    expected = read_back([*found[4], *found[6]])
+    assert [str(route) for route in read(document(**lists)).routes] == expected
+
+
+def read_back(routes: Iterable[Route]) -> list[str]:
+    """The routes in words, without the flags that only the kernel sets."""
+    return [str(route).replace(" dead", "").replace(" linkdown", "") for route in routes]
+
+
+def test_settings_of_all_devices() -> None:
+    """A setting of "all" holds for every device; of rp_filter, the larger number."""
+    said = [
+        {"interface": "all", "rp_filter": "strict", "ignore_routes_with_linkdown": True},
+        {"interface": "eth0", "rp_filter": "loose", "ignore_routes_with_linkdown": False},
+        {"interface": "ib0", "rp_filter": "unknown", "ignore_routes_with_linkdown": False},
+    ]
+    found = {link.name: link for link in read(document(settings=said)).links}
+    assert all(link.ignore_routes_with_linkdown for link in found.values())
+    assert [found[name].rp_filter for name in ("eth0", "ib0", "eth1")] == [2, 2, 1]
+
+
+def test_rules_of_another_family_are_left_out() -> None:
+    """A kernel without IPv6 lists its IPv4 rules when asked for those of IPv6."""
+    rule = Rule(family=4, priority=5, table=100)
+    found = read(document(rules4=saved(RULES, rule_message(rule)), rules6=saved(RULES, rule_message(rule))))
+    assert found.rules == (rule,)
+
+
+BACKWARDS = saved(RULES)[6:8] + saved(RULES)[4:6] + saved(RULES)[2:4] + saved(RULES)[:2]
+HALF = saved(RULES, rule_message(Rule(family=4, priority=5, table=100))[:-4])
+FAULTS: dict[str, tuple[object, str, str]] = {
+    "another schema": ({"schema": "x", "was": SCHEMA}, "schema", "must be 'hostrouting/ip-snapshot/1'"),
+    "a list": ([SCHEMA], "schema", "must be"),
+    "missing": ({"schema": SCHEMA}, "addresses4", "missing; take it again with the script"),
+    "unknown": (document(more=1), "'more'", "unknown key; take it again"),
+    "no list": (document(links=7), "links", "this is not as ip prints it (TypeError"),
+    "no device": (document(links=[{}]), "links", "this is not as ip prints it (KeyError: 'ifname')"),
+    "no number": (document(links=[{**LINKS[0], "ifindex": "2"}]), "links[0].index", "is not allowed here"),
+    "half a letter": (document(links=[{**LINKS[0], "ifname": "\ud800"}]), "links", "(UnicodeEncodeError"),
+    "setting": (document(settings=[7]), "settings", "this is not as ip prints it"),
+    "weight": (
+        document(nexthops=[{"id": 5, "dev": "eth0"}, {"id": 6, "group": [{"id": 5, "weight": 0}]}]),
+        "nexthops",
+        "0 is not a weight",
+    ),
+    "not hexadecimal": (document(rules4="xy"), "rules4", "non-hexadecimal"),
+    "of another list": (document(rules4=saved(ROUTES)), "rules4", "it does not begin with 0x71706986"),
+    "another order": (document(rules4=BACKWARDS), "rules4", "-endian computer; read it on one of that kind"),
+    "half a message": (document(rules6=HALF), "rules6", "there is no message of kind 32 at byte 4"),
+    "no end": (document(routes4=saved(ROUTES, bytes(40))), "routes4", "there is no message of kind 24 at byte 4"),
+    "no range": (
+        document(rules4=saved(RULES, rule_message(Rule(family=4, priority=5, table=100, uids=(9, 5))))),
+        "rules[0].uids",
+        "it ends before it begins",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_faults(name: str) -> None:
+    """Whatever is wrong is told with its place."""
+    said, path, problem = FAULTS[name]
+    with pytest.raises(SnapshotError) as caught:
+        read(said)
+    assert caught.value.path == path
+    assert problem in caught.value.problem
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"[" * 100_000, b'{"a": "\xff'])
+def test_not_json(data: bytes) -> None:
+    """What is not JSON is told as such."""
+    with pytest.raises(SnapshotError, match=r"not JSON|nested too deep"):
+        read_ip_document(data)
+
+
+@given(data=st.data())
+def test_any_other_byte(data: st.DataObject) -> None:
+    """Messages with another byte somewhere are read or refused; whatever is read can be used."""
+    block = data.draw(blocks(4))
+    some = data.draw(st.lists(routes(block), min_size=1, max_size=3))
+    listed = bytearray(bytes.fromhex(saved(ROUTES, *(encode_change("add", it, INDEX.__getitem__) for it in some))))
+    for at in data.draw(st.lists(st.integers(0, len(listed) - 1), max_size=3)):
+        listed[at] = data.draw(st.integers(0, 255))
+    try:
+        found = read(document(routes4=listed.hex()))
+    except SnapshotError:
+        return
+    assert found.to_json()
+
+
+def test_one_of_many() -> None:
+    """A route with a prefix that cannot be is refused at once, also among many that are alike."""
+    many = [encode_change("add", Route.to(f"10.0.{at}.0/24", dev="eth0"), INDEX.__getitem__) for at in range(100)]
+    assert len(read(document(routes4=saved(ROUTES, *many))).routes) == 100
+    many[70] = many[70][: HEADER.size + 1] + b"\x99" + many[70][HEADER.size + 2 :]
+    with pytest.raises(SnapshotError, match="routes4"):
+        read(document(routes4=saved(ROUTES, *many)))

@@ -1,0 +1,239 @@
+"""snapshot.sh, run in private namespaces: the document that it prints is what netlink says of the same host."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import attrs
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hostrouting.backends.ip_document import read_ip_document
+from hostrouting.backends.netlink import NetlinkBackend
+from hostrouting.errors import SnapshotError
+from hostrouting.model import NextHop, Rule, Snapshot, as_ip
+from hostrouting.render import render_snapshot_script
+from tests.support.awks import TREES
+from tests.support.cli import say
+from tests.support.commands import LINKS, furnish, route_command, rule_command
+from tests.support.examples import scaled
+from tests.support.namespace import Namespace, private_namespace
+from tests.support.rawkernel import raw_kernel
+from tests.support.strategies import blocks, routes, rules
+from tests.support.systemd import THIS_HOST
+
+pytestmark = [
+    pytest.mark.processes,
+    pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace takes root"),
+]
+
+SCRIPT = render_snapshot_script()
+SHELLS = [words for words in (["dash"], ["bash", "--posix"], ["busybox", "sh"]) if shutil.which(words[0])]
+CIDRS = ("10.0.0.0/8", "172.16.0.0/12", "0.0.0.0/0")
+each_tree = pytest.mark.parametrize("tree", TREES, ids=lambda tree: tree.name or "this host")
+
+
+@pytest.fixture
+def namespace() -> Iterator[Namespace]:
+    """eth0 with 10.0.0.4/24 and fd00:99::4/64, and three devices without addresses."""
+    with private_namespace() as made:
+        furnish(made, LINKS, set())
+        yield made
+
+
+def command(tree: Path) -> list[str]:
+    """The shell of a tree, with the programs of that tree."""
+    return ["sh"] if tree == THIS_HOST else ["chroot", str(tree), "sh"]
+
+
+def taken(namespace: Namespace, shell: list[str]) -> bytes:
+    """The document that the script prints there; nothing else is printed."""
+    done = subprocess.run(
+        [*namespace.enter, *shell], input=SCRIPT.encode(), capture_output=True, check=False, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    return done.stdout
+
+
+def of_netlink(path: str) -> Snapshot:
+    """The snapshot of the netlink backend."""
+    with NetlinkBackend(netns=path) as backend:
+        return backend.snapshot()
+
+
+@settings(max_examples=scaled(20), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(data=st.data())
+def test_of_any_host(tmp_path: Path, data: st.DataObject) -> None:
+    """On any host, with any shell and any version of ip, the snapshot is the netlink backend's; so is each verdict."""
+    wanted = []
+    for family in (4, 6):
+        block = data.draw(blocks(family))
+        batch = [*map(route_command, data.draw(st.lists(routes(block), max_size=12)))]
+        batch += map(rule_command, data.draw(st.lists(rules(block), max_size=4, unique_by=lambda it: it.priority)))
+        wanted.append((family, batch))
+    lost = data.draw(st.sets(st.sampled_from(["ib0", "wg0"])))
+    shell = data.draw(st.sampled_from([*SHELLS, *(command(tree) for tree in TREES[1:])]))
+    with private_namespace() as namespace:
+        furnish(namespace, LINKS, lost)
+        for family, batch in wanted:
+            namespace.batch(batch, force=True, family=family)
+        namespace.sysctl("ipv4/conf/eth1/rp_filter", data.draw(st.integers(0, 2)))
+        namespace.sysctl("ipv4/conf/all/rp_filter", data.draw(st.integers(0, 2)))
+        document, expected = taken(namespace, shell), of_netlink(namespace.path)
+    assert read_ip_document(document) == expected
+    (tmp_path / "ip.json").write_bytes(document)
+    (tmp_path / "own.json").write_text(expected.to_json(), encoding="utf-8")
+    ours, theirs = (say("check", "--json", *CIDRS, "--snapshot", str(tmp_path / it)) for it in ("own.json", "ip.json"))
+    assert theirs == ours
+
+
+@each_tree
+@pytest.mark.parametrize("compat", [1, 0])
+def test_says_it_in_detail(namespace: Namespace, tree: Path, compat: int) -> None:
+    """What the JSON of ip leaves out or prints twice is read as netlink reads it, and so are next hop objects."""
+    namespace.batch(
+        [
+            "nexthop add id 5 via 10.0.0.9 dev eth0",
+            "nexthop add id 6 via 10.0.0.8 dev eth0",
+            "nexthop add id 7 group 5,3/6,40",
+            "nexthop add id 8 blackhole",
+            "nexthop add id 9 via 8.8.8.8 dev ib0 onlink",
+            "route add 1.0.0.0/8 nexthop via 10.0.0.1 dev eth0 nexthop via 10.0.0.2 dev eth0 weight 256",
+            "route add 2.0.0.0/8 via inet6 fe80::1 dev eth0 mtu lock 1400 advmss 1300 realm 3/4 initcwnd 10 congctl cubic",
+            "route add 3.0.0.0/8 nhid 7",
+            "route add 3.1.0.0/16 nhid 8",
+            "route add 3.2.0.0/16 nhid 9",
+            "route add 4.0.0.0/8 via 8.8.8.8 dev ib0 onlink src 10.0.0.4 metric 4294967295 tos 0x10 table 70000",
+            "route add 5.0.0.0/8 encap ip id 5 dst 10.0.0.3 tos 8 dev eth0",
+            "route add blackhole 6.0.0.0/8 proto 213",
+            "address add 10.9.9.9 peer 10.9.9.10/32 dev ib0",
+            "address add 10.9.8.1/24 dev ib0 metric 77 noprefixroute valid_lft 500 preferred_lft 300",
+        ]
+    )
+    namespace.batch(
+        ["route add 2001::/16 via fe80::1 dev eth0 pref high expires 500", "route add unreachable 2002::/16"], family=6
+    )
+    namespace.sysctl("ipv4/nexthop_compat_mode", compat)
+    found, expected = read_ip_document(taken(namespace, command(tree))), of_netlink(namespace.path)
+    assert found == expected
+    by_prefix = {str(route.prefix): route for route in found.routes}
+    assert by_prefix["2001::/16"].unread == ("pref", "expires")
+    assert by_prefix["5.0.0.0/8"].unread == ("encap",)
+    assert by_prefix["3.0.0.0/8"].legs == (
+        NextHop("eth0", gateway=as_ip("10.0.0.9"), weight=3),
+        NextHop("eth0", gateway=as_ip("10.0.0.8"), weight=40),
+    )
+
+
+@each_tree
+def test_odd_names(namespace: Namespace, tree: Path) -> None:
+    """Names with quotes, a control character or bytes that are not UTF-8 are read as netlink reads them."""
+    names = [b"we'i\"r\\d\\'", b"x\xff\x01y", "ä".encode()]
+    for name in names:
+        subprocess.run([*namespace.enter, "ip", "link", "add", name, "type", "bridge"], check=True, timeout=30)
+    subprocess.run([*namespace.enter, "ip", "link", "set", "ib0", "master", names[1]], check=True, timeout=30)
+    found, expected = read_ip_document(taken(namespace, command(tree))), of_netlink(namespace.path)
+    assert [link.name for link in found.links] == [link.name for link in expected.links]
+    assert {link.master for link in found.links} == {None, "x\\xff\x01y"}
+
+
+def test_a_device_that_is_down(namespace: Namespace) -> None:
+    """A device that is down is read as one without a carrier, for ip does not tell; all else is equal."""
+    namespace.batch(["link add br0 type bridge", "link set wg0 down"])
+    found, expected = read_ip_document(taken(namespace, ["sh"])), of_netlink(namespace.path)
+    assert found == attrs.evolve(
+        expected, links=tuple(attrs.evolve(it, carrier=it.carrier and it.up) for it in expected.links)
+    )
+    assert found != expected
+
+
+def test_the_other_end_elsewhere(namespace: Namespace) -> None:
+    """A veth's other end in another namespace, and a port's bridge, are told."""
+    with private_namespace() as other:
+        pid = other.path.split("/")[2]
+        namespace.batch(["link add br0 up type bridge", "link set eth1 master br0", f"link set peer-wg0 netns {pid}"])
+        assert read_ip_document(taken(namespace, ["sh"])) == of_netlink(namespace.path)
+
+
+@each_tree
+@pytest.mark.parametrize("family", [4, 6])
+def test_selectors_that_ip_does_not_know(tree: Path, family: int) -> None:
+    """A rule with a selector that is newer than ip is never read as one for all packets."""
+    others = [("tun_id", "5"), ("sport", "0x5/0xff")] + [("flowlabel", "0x0/0xff")] * (family == 6)
+    rules = [Rule(family=family, priority=1 + at, table=100, others=(it,)) for at, it in enumerate(others)]
+    rules += [Rule(family=family, priority=200, table=100, iif="lo", dscp=(2, 3), protocol=3)]
+    with raw_kernel() as kernel:
+        assert [kernel.add_rule(rule).errno for rule in rules] == [0] * len(rules)
+        enter = ["nsenter", f"--net={kernel.path}"]
+        done = subprocess.run(
+            [*enter, *command(tree)], input=SCRIPT.encode(), capture_output=True, check=True, timeout=30
+        )
+        expected = of_netlink(kernel.path)
+    assert read_ip_document(done.stdout).rules == expected.rules
+    assert sum(rule.table == 100 for rule in expected.rules) == len(rules)
+
+
+def test_without_root(namespace: Namespace) -> None:
+    """Without any right it prints the same, so it changes nothing."""
+    nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "sh"]
+    assert read_ip_document(taken(namespace, nobody)) == of_netlink(namespace.path)
+
+
+def with_ip(body: str, tmp_path: Path) -> subprocess.CompletedProcess[str]:
+    """What the script says where `ip` is this body of a shell script, which can call $REAL."""
+    program = tmp_path / "ip"
+    program.write_text(f"#!/bin/sh\nREAL={shutil.which('ip')}\n{body}\n")
+    program.chmod(0o755)
+    with private_namespace() as namespace:
+        return namespace.run("sh", text=SCRIPT, PATH=f"{tmp_path}:{os.environ['PATH']}")
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ("exit 127", "this host does not have the ip of iproute2; install iproute2"),
+        ('exec busybox ip "$@"', "this host does not have the ip of iproute2; install iproute2"),
+        (
+            'case "$*" in -N*) echo \'Option "-N" is unknown\' >&2; exit 255 ;; esac; exec $REAL "$@"',
+            "the command 'ip -N -j -d link show' failed: Option \"-N\" is unknown",
+        ),
+        (
+            '$REAL "$@"; case "$*" in *"-6 route save"*) printf "Error: half\\nof it\\n" >&2; exit 2 ;; esac',
+            "the command 'ip -6 route save table all' failed: Error: half",
+        ),
+        (
+            'case "$*" in *rule\\ save) exit 1 ;; esac; exec $REAL "$@"',
+            "the command 'ip -4 rule save' failed: it does not say why",
+        ),
+        (
+            'test "$1" = link && date +%N; exec $REAL "$@"',
+            "the routing changed during each of 8 attempts to read it; try again when it changes less",
+        ),
+    ],
+    ids=["missing", "busybox", "old", "halfway", "silent", "restless"],
+)
+def test_fails_loudly(body: str, told: str, tmp_path: Path) -> None:
+    """If ip is missing or fails, or the routing does not stop changing, it says so in one line and prints nothing else."""
+    done = with_ip(body, tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", f"hostrouting snapshot: {told}\n")
+
+
+def test_a_kernel_without_ipv6_and_next_hops(tmp_path: Path) -> None:
+    """What this kernel does not have is empty."""
+    words = 'case "$*" in -6*|*nexthop*) echo "RTNETLINK answers: Operation not supported" >&2; exit 2 ;; esac'
+    done = with_ip(f'{words}; exec $REAL "$@"', tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert {rule.family for rule in read_ip_document(done.stdout.encode()).rules} == {4}
+
+
+def test_cut_short(namespace: Namespace) -> None:
+    """Of a script whose end did not arrive, nothing is printed; a document without its end is refused."""
+    done = namespace.run("sh", text=SCRIPT.rstrip("\n").rpartition("\n")[0])
+    assert done.stdout == ""
+    document = taken(namespace, ["sh"])
+    for end in (0, len(document) // 2, len(document) - 3):
+        with pytest.raises(SnapshotError, match="this is not JSON"):
+            read_ip_document(document[:end])
