@@ -229,6 +229,13 @@ def test_a_kernel_without_ipv6_and_next_hops(tmp_path: Path) -> None:
     assert {rule.family for rule in read_ip_document(done.stdout.encode()).rules} == {4}
 
 
+def test_seconds_that_pass(tmp_path: Path) -> None:
+    """A route that expires counts as the same route while its seconds pass."""
+    words = 'test "$1 $2" = "-6 route" && test "$3" = show && echo "fd00::/8 expires 1$(date +%N)sec"'
+    done = with_ip(f'{words}; exec $REAL "$@"', tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_cut_short(namespace: Namespace) -> None:
     """Of a script whose end did not arrive, nothing is printed; a document without its end is refused."""
     done = namespace.run("sh", text=SCRIPT.rstrip("\n").rpartition("\n")[0])
