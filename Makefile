@@ -18,6 +18,8 @@ demo: $(VENV)/ready ## show the failure, the repair and the proof, in seconds
 
 # Python chooses the encoding of file names and arguments when it starts, before our code runs.
 test: export LC_ALL = C.UTF-8
+# With compiled files, each of the hundreds of programs that the tests start begins at once.
+test: export PYTHONDONTWRITEBYTECODE =
 test: $(VENV)/ready ## run every test
 	$(BIN)/python -m pytest -n $(WORKERS) --dist load --maxschedchunk 4 $(ARGS)
 
