@@ -9,7 +9,7 @@ WORKERS ?= $(shell echo $$(($$(nproc) * 2)))
 # Files with a #! line are scripts. The other .sh files are parts of scripts; a test checks the rendered scripts.
 SCRIPTS := .ci/run $(shell git grep -l '^\#!' -- '*.sh' 2>/dev/null)
 
-.PHONY: help demo test check docs messages matrix bench pyz clean
+.PHONY: help demo test check docs messages pythons roots matrix bench pyz clean
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 
@@ -32,9 +32,17 @@ check: $(VENV)/ready docs ## check style, types, imports, shell scripts and the 
 	elif [ -n "$$HOSTROUTING_FORBID_SKIPS" ]; then echo 'shellcheck is not installed' >&2; exit 1; \
 	else echo 'shellcheck is not installed: the shell scripts were not checked'; fi
 
+pythons: ## run every test with the oldest and the newest supported Python of this machine
+	@for python in $$(tests/support/pythons.sh $(PYTHON)); do \
+	  echo "Python: $$python"; \
+	  $(MAKE) --no-print-directory test PYTHON=$$python VENV=.cache/$$($$python -c 'import sys; print(sys.implementation.cache_tag)') || exit 1; \
+	done
+
 RELEASES := bullseye bookworm trixie
-matrix: $(VENV)/ready ## run the systemd tests in Debian 11, 12 and 13; requires debootstrap, takes half an hour
+roots: ## install Debian 11, 12 and 13 in .cache/roots; requires debootstrap
 	@tests/support/debian_roots.sh .cache/roots $(RELEASES)
+
+matrix: $(VENV)/ready roots ## run the systemd tests in Debian 11, 12 and 13; takes half an hour
 	@for release in $(RELEASES); do \
 	  root=$$PWD/.cache/roots/$$release; echo "$$release: $$(chroot $$root systemctl --version | head -n 1)"; \
 	  HOSTROUTING_TREE=$$root $(BIN)/python -m pytest -n $(WORKERS) -q tests/system $(ARGS) || exit 1; \
