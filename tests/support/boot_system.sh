@@ -13,8 +13,9 @@ mkdir "$work"/{upper,work,root,seed}
 mount -t overlay overlay -o "lowerdir=$tree,upperdir=$work/upper,workdir=$work/work" "$work/root"
 root=$work/root
 
-# What the tree itself starts is none of our business here.
+# A test must not depend on what the tree itself starts, or on what hostrouting or an agent has written into it.
 rm -rf "$root"/etc/systemd/system/*.wants "$root"/etc/systemd/system/*.requires
+rm -rf "$root"/etc/systemd/system/{systemd-nspawn@.service,service}.d "$root/etc/aks-flex-node"
 ln -sf /dev/null "$root/etc/systemd/system/systemd-modules-load.service"
 # They make units of what the tree's disks and kernel command line are: at each reload a dozen processes for nothing.
 rm -rf "$root"/{usr,}/lib/systemd/system{,-environment}-generators

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-__all__ = ["FLUSH", "TABLE", "TOLD", "flushing", "has_table", "in_force", "start_once"]
+__all__ = ["FLUSH", "TABLE", "TOLD", "WORD", "flushing", "has_table", "in_force", "start_once"]
 
 TABLE = "hostrouting_slb"
 TOLD = ProbeScript(
@@ -81,7 +81,7 @@ nft list table ip6 {TABLE} >/dev/null 2>&1 && word=in-force || word=missing
 echo "$word $*" >>/run/test-ran
 exec /usr/bin/systemd-nspawn.real "$@"
 """
-_WORD = "/run/test-ran"
+WORD = "/run/test-ran"
 _LATE = """\
 #!/bin/bash
 exec sleep "$(printf '%d.%03d' 0 "$((RANDOM % {most}))")"
@@ -105,6 +105,7 @@ def flushing(
     *,
     is_ordered: bool = True,
     late: float = 0,
+    after: str = "",
     machines: tuple[str, ...] = ("kube1",),
     more: Mapping[str, str] | None = None,
     steps: str = "",
@@ -113,12 +114,15 @@ def flushing(
     """A booted host with the gate, the script behind it, and the unit that flushes.
 
     Unless `is_ordered`, the gate does not come after that unit. `late` is by how many seconds it flushes later than it
-    could; `steps` are further lines in the list of the gate.
+    could; it flushes once the file `after` has text. `steps` are further lines in the list of the gate.
     """
     units = {
         f"/etc/systemd/system/{FLUSH}": _FLUSH_UNIT,
         "/etc/systemd/system/test-network.service": _NETWORK_UNIT,
     }
+    if after:
+        until = f"until [ -s {after} ]; do sleep 0.02; done"
+        units[f"/etc/systemd/system/{FLUSH}.d/after.conf"] = f"[Service]\nExecStartPre=/bin/sh -c '{until}'\n"
     if late:
         units[f"/etc/systemd/system/{FLUSH}.d/late.conf"] = f"[Service]\nExecStartPre=/bin/sleep {late}\n"
 
@@ -151,7 +155,7 @@ def has_table(system: System) -> bool:
 
 def in_force(system: System, name: str = "kube1") -> list[bool]:
     """For each start of the machine so far, whether the table was in force when its program was executed."""
-    words = system.outside(_WORD)
+    words = system.outside(WORD)
     lines = words.read_text().splitlines() if words.exists() else []
     return [line.startswith("in-force ") for line in lines if f"--machine={name}" in line]
 

@@ -4,7 +4,7 @@ import re
 
 from tests.support.gate import LAYOUT, await_start, begin_start, gate_tests, is_starting
 from tests.support.systemd import System, wait_for
-from tests.system.flushing import FLUSH, TABLE, TOLD, flushing, has_table, in_force, start_once
+from tests.system.flushing import FLUSH, TABLE, TOLD, WORD, flushing, has_table, in_force, start_once
 
 pytestmark = gate_tests
 
@@ -30,7 +30,7 @@ def test_at_boot_and_at_every_start() -> None:
 
 def test_without_the_order() -> None:
     """A gate that does not come after the unit that flushes loses the table: so the order is what the others show."""
-    with flushing(is_ordered=False, late=0.5) as system:
+    with flushing(is_ordered=False, after=WORD) as system:
         assert start_once(system) == "missing"
 
 
