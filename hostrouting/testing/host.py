@@ -21,7 +21,7 @@ from hostrouting.ingress import Programs
 from hostrouting.metadata import Fetch, Reply  # noqa: TC001  attrs.resolve_types looks them up here
 from hostrouting.neighbours import MemoryLinkLayer
 from hostrouting.nftables import MemoryNftables
-from hostrouting.system import UnitState
+from hostrouting.system import Rights, UnitState
 from hostrouting.testing.topologies import plain_vm
 from hostrouting.testing.units import UNIT_FOLDERS, shown, texts_of
 
@@ -141,13 +141,17 @@ class FakeFiles:
         """See Files. A folder that is `broken` or not a folder refuses files, and so do those inside it."""
         if self.frozen:
             reason = "Read-only file system; remount it writable"
-            raise FileError(f"cannot write into {folder}: {reason}", path=folder, errno=errno.EROFS)
+            raise FileError(f"cannot write into {folder}: {reason}", path=folder, errno=errno.EROFS, reason=reason)
         names = folder.split("/")
         for place in ("/".join(names[:count]) for count in range(2, len(names) + 1)):
             if place in self.broken:
-                raise FileError(f"cannot write into {folder}: {self.broken[place]}", path=folder)
+                reason = self.broken[place]
+                raise FileError(f"cannot write into {folder}: {reason}", path=folder, reason=reason)
             if place in {*self.texts, *self.strange} and self.strange.get(place) != "a folder":
-                raise FileError(f"cannot write into {folder}: {place}: Not a directory; remove that file", path=folder)
+                reason = f"{place}: Not a directory; remove that file"
+                raise FileError(
+                    f"cannot write into {folder}: {reason}", path=folder, errno=errno.ENOTDIR, reason=reason
+                )
 
     def try_lock(self, path: str) -> _FakeLock | None:
         """See Files."""
@@ -295,6 +299,10 @@ def _is_installed(name: str) -> str:
     return f"/usr/bin/{name}"
 
 
+def _is_iproute2(_path: str) -> str:
+    return "ip utility, iproute2-6.1.0, libbpf 1.1.0"
+
+
 def _is_kernel(_instance: object, _attribute: object, value: Any) -> None:
     require(value, MemoryBackend, "FakeHost(kernel=…)", "write kernel=h200(), or pass your own MemoryBackend")
 
@@ -331,6 +339,10 @@ class FakeHost(Host):
     programs_at: Callable[[str], Programs] = attrs.field(default=_no_programs)
     find_program: Callable[[str], str | None] = attrs.field(default=_is_installed)
     """Returns the path of a program. By default every program is installed."""
+    version_of: Callable[[str], str] | None = attrs.field(default=_is_iproute2, validator=makes_edge)
+    """Returns what a program answers to -V. By default that is the answer of iproute2."""
+    rights: Callable[[], Rights] = attrs.field(default=Rights)
+    """Returns what the process may do. By default it is root and may do everything."""
 
     def __attrs_post_init__(self) -> None:
         """Let the manager read the units from the files."""
