@@ -197,8 +197,8 @@ def overlap_findings(
     severity: Severity = "error" if mode == "STRICT" else "warning"
     then = "in mode STRICT no machine starts" if mode == "STRICT" else "in mode WARN machines start all the same"
     if report.verdict == "no-default-route":
-        told = "there is no IPv4 default route that is in use, so no device is expected"
-        told += f"; apply would wait up to {wait:g} s for one; without one, {then}" if wait else f", and {then}"
+        what = f"apply would wait up to {wait:g} s for one; without one, {then}" if wait else then
+        told = f"there is no IPv4 default route that is in use, so no device is expected; {what}"
         remedy = "add a default route, or name routeOverlap.expectedDevs"
         worst = _if_awaited(wait) if mode == "STRICT" else "warning"
         yield PreflightFinding("overlap", worst, f"{told}; {remedy}", "default route")
@@ -283,14 +283,14 @@ def unit_findings(shadows: Iterable[tuple[str, str]], drop_ins: Iterable[UnitDro
         told = f"systemd reads {path} instead of {ours}, which hostrouting writes"
         yield PreflightFinding("units", "error", f"{told}; remove it", path)
     for it in drop_ins:
-        units = " and ".join(it.units)
+        path, units = it.path, " and ".join(it.units)
         if settings := dict(harmful_settings(it.text)):
             for setting, meaning in settings.items():
-                told = f"{it.path} has {setting} for {units}, which means that {meaning}"
-                yield PreflightFinding("units", "warning", f"{told}; remove it", it.path)
+                told = f"{path} has {setting} for {units}, which means that {meaning}"
+                yield PreflightFinding("units", "warning", f"{told}; remove it", path)
         elif it.is_meant:
-            told = f"{it.path} changes {units}, which hostrouting installs"
-            yield PreflightFinding("units", "warning", f"{told}; remove it, unless it is meant for that unit", it.path)
+            told = f"{path} changes {units}, which hostrouting installs"
+            yield PreflightFinding("units", "warning", f"{told}; remove it, unless it is meant for that unit", path)
 
 
 def machine_findings(state: str, openings: Iterable[str], *, unit: str) -> Iterator[PreflightFinding]:

@@ -71,6 +71,7 @@ class FakeFiles:
     def write(self, path: str, text: str, *, mode: int = 0o644) -> bool:
         """See Files."""
         self._require_file("write", path)
+        self._require_way("write", path, path.rpartition("/")[0])
         if path in self.broken:
             raise FileError(f"cannot write {path}: {self.broken[path]}", path=path)
         if path in self.links:
@@ -142,6 +143,7 @@ class FakeFiles:
         if self.frozen:
             reason = "Read-only file system; remount it writable"
             raise FileError(f"cannot write into {folder}: {reason}", path=folder, errno=errno.EROFS, reason=reason)
+        self._require_way("write into", folder, folder)
         names = folder.split("/")
         for place in ("/".join(names[:count]) for count in range(2, len(names) + 1)):
             if place in self.broken:
@@ -161,6 +163,15 @@ class FakeFiles:
         self.writes.append(path)
         self.locked.add(path)
         return _FakeLock(lambda: self.locked.discard(path))
+
+    def _require_way(self, verb: str, path: str, folder: str) -> None:
+        """Raise FileError if a part of the folder's path is a link to a folder that is not there."""
+        for link, target in self.links.items():
+            if f"{folder}/".startswith(f"{link}/") and not self.names(target):
+                remedy = "a part of the path is a link that leads nowhere: remove that link"
+                where = "" if link == path else f"{link}: "
+                reason = f"{where}No such file or directory; {remedy}"
+                raise FileError(f"cannot {verb} {path}: {reason}", path=path, errno=errno.ENOENT, reason=reason)
 
     def _require_file(self, verb: str, path: str) -> None:
         if path in self.strange:
