@@ -155,14 +155,15 @@ def _coming_commands(host: Host, found: Mapping[str, str]) -> str:
 
 
 def drop_in_folders(unit: str) -> tuple[str, ...]:
-    """The names of the folders that systemd reads the drop-ins of a unit from, the most specific first.
+    """The folders that systemd reads the drop-ins of a unit from: of two files with one name, it reads the first.
 
-    The name of the unit may be cut after each dash. All units of a kind have a folder, too.
+    The name of the unit may be cut after each dash. The folders for all units of a kind come last.
     """
     name, _, kind = unit.rpartition(".")
     parts = name.split("-")
     prefixes = ("".join(f"{part}-" for part in parts[:count]) for count in range(len(parts) - 1, 0, -1))
-    return (f"{unit}.d", *(f"{it}.{kind}.d" for it in prefixes), f"{kind}.d")
+    own = (f"{unit}.d", *(f"{it}.{kind}.d" for it in prefixes))
+    return tuple(f"{folder}/{name}" for names in (own, (f"{kind}.d",)) for folder in UNIT_FOLDERS for name in names)
 
 
 def harmful_settings(text: str) -> Iterator[tuple[str, str]]:

@@ -228,9 +228,9 @@ class Preflight:
         found: dict[str, list[str]] = {}
         for unit in units:
             first: dict[str, str] = {}
-            for path in (f"{folder}/{name}" for folder in UNIT_FOLDERS for name in drop_in_folders(unit)):
-                for name in files.names(at(path)):
-                    first.setdefault(name, f"{path}/{name}")
+            for folder in drop_in_folders(unit):
+                for name in files.names(at(folder)):
+                    first.setdefault(name, f"{folder}/{name}")
             for path in first.values():
                 found.setdefault(path, []).append(unit)
         for path, its in found.items():
