@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import shutil
 import socket
 import stat
 import subprocess
@@ -492,6 +493,33 @@ def test_a_folder_where_nothing_can_be_written(options: str, left: str, text: st
         timeout=30,
     )
     assert text in done.stdout
+
+
+@pytest.mark.processes
+@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("setpriv") is None, reason="setpriv has to drop capabilities")
+def test_root_that_is_denied(tmp_path: Path) -> None:
+    """Root that is denied is not told to run as root, but what can deny something to root."""
+    path = tmp_path / "file"
+    path.touch(mode=0)
+    os.chown(path, 65534, 65534)
+    os.chown(tmp_path, 65534, 65534)
+    tmp_path.chmod(0o555)
+    code = f"""if True:
+        from hostrouting.system import LocalFiles
+        for act, path in ((LocalFiles().read, {str(path)!r}), (LocalFiles().require_writable, {str(tmp_path)!r})):
+            try:
+                act(path)
+            except Exception as error:
+                print(error)
+    """
+    caps = "-dac_override,-dac_read_search"
+    command = ["setpriv", f"--bounding-set={caps}", f"--inh-caps={caps}", sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30)
+    remedy = "root is denied too: look for an immutable file (lsattr), at SELinux, and at the container's capabilities"
+    assert done.stdout.splitlines() == [
+        f"cannot read {path}: Permission denied; {remedy}",
+        f"cannot write into {tmp_path}: Operation not permitted; {remedy}",
+    ]
 
 
 @pytest.mark.processes

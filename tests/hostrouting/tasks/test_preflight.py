@@ -228,7 +228,7 @@ CASES: dict[str, tuple[Callable[[], Host], HostRoutingConfig, tuple[str, str, st
         WHOLE,
         ("units", "warning", f"{UNITS}/{LAYOUT.routes_unit}.d/x.conf"),
     ),
-    "a drop-in that takes the question away": (
+    "a drop-in that resets the commands of machines": (
         lambda: FakeHost(
             kernel=h200(), files=FakeFiles({f"{UNITS}/{LAYOUT.machine_unit}.d/9.conf": "[Service]\nExecStartPre=\n"})
         ),
