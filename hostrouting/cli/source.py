@@ -40,6 +40,7 @@ __all__ = [
     "expected_of",
     "gateway_of",
     "installed_config",
+    "installed_wait",
     "known_devices",
     "looked_at",
     "quiet_context",
@@ -107,8 +108,11 @@ def installed_config(host: Host) -> HostRoutingConfig | None:
 
 def wait_of(arguments: argparse.Namespace, host: Host) -> float:
     """The seconds from --wait; else those in the boot scripts of this host, else the default."""
-    if arguments.wait is not None:
-        return float(arguments.wait)
+    return installed_wait(host) if arguments.wait is None else float(arguments.wait)
+
+
+def installed_wait(host: Host) -> float:
+    """The seconds that the boot scripts of this host wait, else the default."""
     routes = _script(host, host.layout.routes_script_path, parse_static_routes_script)
     check = _script(host, host.layout.check_script_path, parse_check_script)
     probe = _script(host, host.layout.probe_script_path, parse_probe_script)
