@@ -205,13 +205,17 @@ def with_ip(body: str, tmp_path: Path, namespace: Namespace | None = None) -> su
         ('exec busybox ip "$@"', "this host does not have the ip of iproute2; install iproute2"),
         (
             'case "$*" in -N*) echo \'Option "-N" is unknown\' >&2; exit 255 ;; esac; exec $REAL "$@"',
-            f"iproute2 5.3 or newer is needed, and this is {VERSION}: the command 'ip -N -j -d link show' failed: "
-            'Option "-N" is unknown',
+            (
+                f"iproute2 5.3 or newer is needed, and this is {VERSION}: the command 'ip -N -j -d link show' failed: "
+                'Option "-N" is unknown'
+            ),
         ),
         (
             'test "$*" = "-N -j -d nexthop show" || exec $REAL "$@"; echo \'Object "nexthop" is unknown\' >&2; exit 1',
-            f"iproute2 5.3 or newer is needed, and this is {VERSION}: the command 'ip -N -j -d nexthop show' failed: "
-            'Object "nexthop" is unknown',
+            (
+                f"iproute2 5.3 or newer is needed, and this is {VERSION}: the command 'ip -N -j -d nexthop show' failed: "
+                'Object "nexthop" is unknown'
+            ),
         ),
         (
             '$REAL "$@"; case "$*" in *"-6 route save"*) printf "Error: half\\nof it\\n" >&2; exit 2 ;; esac',
@@ -263,7 +267,9 @@ def test_seconds_that_pass(tmp_path: Path) -> None:
 def test_a_change_while_it_reads(namespace: Namespace, tmp_path: Path, when: str, change: str, missing: str) -> None:
     """Whatever changes once while it reads is in the document, also if the kernel does not have one of the lists."""
     namespace.sysctl("ipv4/nexthop_compat_mode", 0)
-    namespace.batch(["nexthop add id 5 via 10.0.0.9 dev eth0", "route add 3.0.0.0/8 nhid 5", "link add br9 type bridge"])
+    namespace.batch(
+        ["nexthop add id 5 via 10.0.0.9 dev eth0", "route add 3.0.0.0/8 nhid 5", "link add br9 type bridge"]
+    )
     body = f"""
     case "$*" in
       "{when}"*) if ! test -e {tmp_path}/was; then : >{tmp_path}/was; $REAL {change}; fi ;;
@@ -279,7 +285,7 @@ def test_a_change_while_it_reads(namespace: Namespace, tmp_path: Path, when: str
 
 def test_one_interrupted_list(tmp_path: Path) -> None:
     """A list that was interrupted once is read again, and nothing is printed about it."""
-    once = f'test -e {tmp_path}/was || {{ : >{tmp_path}/was; {INTERRUPTED}; }}'
+    once = f"test -e {tmp_path}/was || {{ : >{tmp_path}/was; {INTERRUPTED}; }}"
     done = with_ip(f'case "$*" in *"rule save") {once} ;; esac; exec $REAL "$@"', tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert read_ip_document(done.stdout.encode()).rules

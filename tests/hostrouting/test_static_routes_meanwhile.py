@@ -1,6 +1,7 @@
 """static-routes.sh while somebody else changes routes as well, or what it needs comes to no end."""
 
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Iterator
