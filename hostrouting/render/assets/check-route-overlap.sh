@@ -502,7 +502,7 @@ check() {
   told='failed the routes kept changing while they were read'
   if [[ $tables == *'Dump was interrupted'* ]]; then [[ $last ]]; return; fi
   mapfile -t places < <(judge places "$tables" | sort -u)
-  told='failed the list of places is incomplete: awk or sort ended early'
+  told='failed the list of places is incomplete: awk or sort failed'
   [[ ${places[*]: -1} == z ]] || return 0
   unset 'places[-1]'
   answers=$(printf 'route get fibmatch %s\n' "${places[@]#* }" | ip -4 -N -d -o -force -batch - 2>&1)
