@@ -122,6 +122,23 @@ def test_what_is_in_it(pyz: Path) -> None:
     required = {re.split(r"[<>=;! ]", line)[0] for line in lines}
     assert {"attrs", "pyroute2"} <= required
     assert required <= set(DEPENDENCIES)
-    names = zipfile.ZipFile(pyz).namelist()
+    archive = zipfile.ZipFile(pyz)
+    names = archive.namelist()
     assert len(set(names)) == len(names)
-    assert not [name for name in names if name.endswith((".pyc", ".so"))]
+    assert not [name for name in names if name.endswith((".pyc", ".pyi", ".so"))]
+    assert {(info.date_time, info.external_attr) for info in archive.infolist()} == {
+        ((1980, 1, 1, 0, 0, 0), 0o644 << 16)
+    }
+
+
+def test_half_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If writing fails, the file of an earlier run stays, and nothing lies beside it."""
+    (tmp_path / "h.pyz").write_text("earlier")
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr(zipfile.ZipFile, "writestr", fail)
+    with pytest.raises(OSError, match="no space left"):
+        write_pyz(tmp_path / "h.pyz")
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["earlier"]
