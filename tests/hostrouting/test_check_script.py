@@ -276,6 +276,11 @@ STORIES: dict[str, tuple[list[str], list[str], str]] = {
     ),
     "a rule that jumps for other addresses": (["rule add pref 1 not to 172.20.0.0/16 goto 32767"], [], "ok"),
     "a rule that refuses other addresses": (["rule add pref 1 not to 172.20.0.0/16 prohibit"], [], "ok"),
+    "a rule that refuses all other packets": (
+        ["rule add pref 1 not to 172.20.0.0/16 sport 1-1023 prohibit"],
+        [],
+        "no-default-route",
+    ),
     "a default route in another table": (
         ["rule add pref 5 lookup 100", "route add default via 10.0.0.9 dev eth0 table 100"],
         [],
