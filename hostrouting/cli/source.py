@@ -233,6 +233,9 @@ def looked_at(arguments: argparse.Namespace, host: Callable[[], Host]) -> RouteB
 def _saved(path: str) -> Snapshot:
     """The snapshot in a file. Raises SnapshotError, which names the file."""
     data = _read(path)
+    if not data.strip():
+        problem = "this is empty: the command that was to write it probably failed"
+        raise SnapshotError(path=name_of(path), problem=f"{problem}; save one with: hostrouting snapshot > FILE")
     try:
         return _snapshot_in(data)
     except SnapshotError as error:
