@@ -423,6 +423,14 @@ STORIES: dict[str, tuple[list[str], list[str], str]] = {
         [],
         "overlap",
     ),
+    "UDP is refused": (["rule add pref 100 ipproto udp unreachable"], [], "no-default-route"),
+    "all but UDP is refused": (["rule add pref 100 not ipproto udp unreachable"], [], "ok"),
+    "UDP by another table": (
+        ["rule add pref 100 ipproto udp lookup 100", "route add 172.20.8.0/24 dev ib0 table 100"],
+        [],
+        "overlap",
+    ),
+    "UDP to a port": (["rule add pref 100 ipproto udp dport 53 unreachable"], [], "ok"),
     "no route, eth0 expected": (["route del default", "address add 172.20.8.8/32 dev eth0"], [], "overlap"),
 }
 
@@ -604,6 +612,13 @@ class TestOneHost:
         if not inverted:
             assert checked.left["route-overlap.ok"] == f"ok\n{note}\n"
 
+    def test_only_udp_is_judged(self, namespace: Namespace, tmp_path: Path) -> None:
+        """The kernel is asked about UDP packets, so a rule for these leaves the others open."""
+        namespace.batch(["rule add pref 100 ipproto udp lookup main"])
+        checked = Checked(namespace, check("192.168.0.0/16"), tmp_path)
+        note = "packets other than UDP were not judged by rule 100; for these run: hostrouting check"
+        assert checked.left["route-overlap.ok"] == f"ok\n{note}\n"
+
     def test_a_rule_for_the_host_itself(self, namespace: Namespace, tmp_path: Path) -> None:
         """A rule for packets that the host itself sends (iif lo) selects nothing else."""
         namespace.batch(["rule add pref 100 iif lo lookup 100", "route add 192.168.7.0/24 dev ib0 table 100"])
@@ -728,6 +743,18 @@ class TestOneHost:
             (tmp_path / "check.sh").write_text(script)
             done = namespace.run("bash", str(tmp_path / "check.sh"), RUNTIME_DIRECTORY=str(tmp_path / "state"))
             assert (done.returncode, done.stderr) == (status, f"{last}\n")
+
+    def test_a_bridge(self, namespace: Namespace, tmp_path: Path) -> None:
+        """The timers of a bridge, which count down all the time, are not a change of the tables: they are read twice."""
+        namespace.batch(["link add docker0 type bridge", "link set docker0 up"])
+        asked = tmp_path / "asked"
+        script = put_before(
+            render_check_script(check("10.0.0.0/8")), {"ip": f'echo "$*" >>{asked}\nexec ip "$@"'}, tmp_path
+        )
+        (tmp_path / "check.sh").write_text(script)
+        done = namespace.run("bash", str(tmp_path / "check.sh"), RUNTIME_DIRECTORY=str(tmp_path / "state"))
+        assert (done.returncode, done.stderr) == (0, "<6>check-route-overlap: ok: every expected CIDR leaves by eth0\n")
+        assert sum("link" in line or "nexthop" in line for line in asked.read_text().splitlines()) <= 4
 
     def test_no_awk(self, namespace: Namespace, tmp_path: Path) -> None:
         """Without an awk, one line says so."""

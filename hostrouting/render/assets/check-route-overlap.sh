@@ -153,16 +153,20 @@ function is_judged(from, to,   c) {
 }
 function mark(address) { if (is_judged(address, address)) wanted[address] = 1 }
 
-# A plain packet of this host matches the rules without a selector, up to the first rule that refuses it.
-function read_rule(   number, i, selected) {
+# A plain packet of this host matches the rules without a selector, up to the first rule that refuses it. The kernel is
+# asked about UDP packets.
+function read_rule(   number, i, selected, udp) {
   number = $1 + 0
   read_words($0, 2)
   if ("iif" in has && has["iif"] == "lo") delete has["iif"]
   if (has["from"] == "all") delete has["from"]
+  if ("ipproto" in has && has["ipproto"] ~ /^(udp|(ipproto-)?17)$/) { udp = 1; delete has["ipproto"] }
   if ("to" in has) { prefix(has["to"]); mark(first); mark(beside(last, 1)) }
   for (i = 1; i <= selectors && !selected; i++) if (selector[i] in has) selected = selector[i] " " has[selector[i]]
   if (selected) unjudged[++unjudgeds] = "packets that rule " number " selects (" selected \
     ") were not judged; for these run: hostrouting check"
+  else if (udp) unjudged[++unjudgeds] = "packets other than UDP were not judged by rule " number \
+    "; for these run: hostrouting check"
   if ("lookup" in has) { rules_of[has["lookup"]]++; rule_of[has["lookup"]] = number }
   if (number < skip_to || ("not" in has) == (!selected && !("to" in has))) return
   if ("to" in has && !selected && !("lookup" in has)) return # for all but a few addresses: it does not decide about a default route
@@ -484,7 +488,8 @@ END {
 '
 
 look() {
-  printf '%s\n' 'rule show' 'route show table all' 'link show' | ip -4 -N -d -o -batch - 2>&1 || return
+  printf '%s\n' 'rule show' 'route show table all' | ip -4 -N -d -o -batch - 2>&1 || return
+  ip -N -o link show 2>&1 || return # without -d: the timers of a bridge would differ in every look
   ip -N -o nexthop show 2>/dev/null || : # Linux has them since 5.3
 }
 
