@@ -278,6 +278,13 @@ class TestOneHost:
         assert line.endswith(": Error: Nexthop has invalid gateway.")
         assert ours(namespace) == ["10.9.0.0/16"]
 
+    def test_a_refused_batch_is_tried_again_after_a_nap(self, namespace: Namespace, tmp_path: Path) -> None:
+        """Each try makes routes appear and vanish, so there is a nap after each; the naps get longer."""
+        wanted = [HALVES[0], StaticRoute("10.1.0.0/16", "10.9.9.9", "eth0")]
+        log = f'[[ "$*" != "-4 -batch -" ]] || echo >>{tmp_path}/tries\nexec ip "$@"'
+        assert Ran(namespace, wanted, tmp_path, wait=2, tools={"ip": log}).status == 1
+        assert len((tmp_path / "tries").read_text()) <= 9
+
     def test_no_room_for_temporary_files(self, namespace: Namespace, tmp_path: Path) -> None:
         """The script needs no temporary file: with a full disk it does all that it is to do."""
         full = tmp_path / "full"

@@ -29,7 +29,7 @@ main() {
     case ${plan[0]} in
       end) finished=1 && exit ;; # read back: nothing is left to do
       refused*) break ;;
-      write) write; ((++tries < 6)) && continue ;;
+      write) write && ((++tries < 6)) && continue ;;
     esac
     ((waited < wait * 5)) || break
     nap
@@ -48,7 +48,8 @@ look() {
     plan=("refused the routes cannot be read: ${plan[0]-$awk printed nothing}")
 }
 
-# Runs one batch. If the kernel refuses a command, for instance because a route has appeared meanwhile, undoes the rest.
+# Runs one batch. If the kernel refuses a command, undoes the rest. Fails if it can only help to wait, for instance for a
+# gateway; if the table has changed since it was read, it is read again at once.
 write() {
   local said count=$((${#plan[@]} / 2 - 1)) at=0
   undo=("${plan[@]:count+1:count}" "${undo[@]}")
@@ -62,6 +63,7 @@ write() {
   fi
   plan=("refused ${plan[at + 1]}: ${said%%$'\n'*}")
   give_back
+  [[ $said == *'File exists'* || $said == *'No such process'* ]]
 }
 
 # Undoes what was written, the last first. A route that is already gone or already back is not an error.
