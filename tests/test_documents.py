@@ -151,7 +151,7 @@ def test_oldest_python() -> None:
     assert re.findall(r'^python_version = "3\.(\d+)"', project, re.MULTILINE) == [oldest]
     assert re.findall(r'^target-version = "py3(\d+)"', project, re.MULTILINE) == [oldest]
     assert re.findall(r'"Programming Language :: Python :: 3\.(\d+)"', project)[0] == oldest
-    assert f"You need Python 3.{oldest}," in README
+    assert f"You need make, Python 3.{oldest} or newer," in README
     assert f"If the node has Python 3.{oldest} or newer" in PAGES["docs/operators.md"]
 
 
