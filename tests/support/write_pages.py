@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from hostrouting import errors
 from hostrouting.cli.commands import COMMANDS
 from hostrouting.cli.failure import code_of
+from hostrouting.cli.schemas import ERROR
 from tests.support.pages import ROOT
 from tests.support.sentences import Sentence, sentences
 
@@ -172,6 +173,14 @@ def _commands() -> Iterator[str]:
     yield "`hostrouting COMMAND --help` prints the same. Results go to standard output, logs to standard error. `--json` works"
     yield "with every command, before or after its name. [Messages](messages.md#errors-and-exit-codes) explains the exit codes."
     yield ""
+    yield "In the names of keys, `[]` marks the items of a list, and `.` a key of an object. If a command could not run, it prints a"
+    yield "`hostrouting/error/1` document instead, with these keys:"
+    yield ""
+    yield "| key | meaning |"
+    yield "|---|---|"
+    for key, meaning in ERROR.items():
+        yield f"| `{key}` | {meaning} |"
+    yield ""
     yield "| command | what it does | requires root |"
     yield "|---|---|---|"
     for command in COMMANDS:
@@ -205,6 +214,14 @@ def _commands() -> Iterator[str]:
             yield "| `--snapshot FILE` | use this saved snapshot instead of this host; - is standard input |"
         yield f"| `--json` | print one JSON document, `{command.schema}` |"
         yield "| `-v, --verbose` | log each action to standard error |"
+        yield ""
+        if not command.keys:
+            yield f"The document `{command.schema}` has the fields of `hostrouting.Snapshot`."
+            continue
+        yield f"| key in `{command.schema}` | meaning |"
+        yield "|---|---|"
+        for key, meaning in command.keys.items():
+            yield f"| `{key}` | {meaning} |"
 
 
 GENERATED = {"docs/messages.md": messages_page, "docs/commands.md": commands_page}

@@ -70,10 +70,10 @@ COMMAND = Command(
     answer=_answer,
     options=_options,
     more="""\
-An error means that, with this host as it is now, apply fails, or machines do not start, now or after a reboot. A
-warning means that this can happen, that a machine can start unchecked, or that something is not known. The exit code is
-2 if there is an error, else 1 if there is a warning, else 0. A configuration that cannot be used is exit code 2, too.
-Run it as root: another user cannot read everything.
+Error: on this host as it is now, apply would fail, or machines would not start, now or after a reboot. Warning: either
+might happen, a machine might start unchecked, or something could not be read. The exit code is 2 if there is an error,
+else 1 if there is a warning, else 0. An invalid configuration also gives exit code 2. Any user can run it, but only
+root can read everything.
 """,
     failing="there are warnings, and no errors",
     blocking="there are errors",
