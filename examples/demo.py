@@ -100,7 +100,7 @@ def demonstrate(host: Host) -> int:
 
     phases.undo(configure, phases.Context(observers=[]))
     assert way_out(host) == "ib0"
-    tell("4. All of this was undone: hostrouting's routes and files are gone, and InfiniBand's own routes are as they were.")
+    tell("4. All of this was undone: its routes and files are gone, and InfiniBand's own routes are as they were.")
     return 0
 
 

@@ -169,7 +169,9 @@ def _way_out(it: _Remedy, config: str, cidrs: Sequence[str], devs: Sequence[str]
         yield line(Painted("The installed configuration has the routes that repair it", "strong"), start)
         return
     if config and not routes and it.contested:
-        told = f", remove {_named(it.contested)} from staticRoutes.routes of {config}: {_THEIRS}. The others repair it; "
+        told = (
+            f", remove {_named(it.contested)} from staticRoutes.routes of {config}: {_THEIRS}. The others repair it; "
+        )
         yield line(Painted("Permanently", "strong"), f"{told}run, as root: hostrouting apply --config {config}")
         return
     if config and not routes:
@@ -260,8 +262,8 @@ def _as_configuration(it: _Remedy, routes: Sequence[DesiredRoute]) -> Iterator[L
     if it.kept:
         count = "1 route that is" if len(it.kept) == 1 else f"{len(it.kept):,} routes that are"
         yield line(
-            f"It includes hostrouting's {count} already here. If you have this host's configuration, use --config FILE to "
-            "keep its CIDRs and mode."
+            f"It includes hostrouting's {count} already here. If you have this host's configuration, use --config FILE "
+            "to keep its CIDRs and mode."
         )
 
 

@@ -46,7 +46,7 @@ STANDINGS = {
     "standings[].facts[]": "facts such as the counters of the rules; each a sentence",
 }
 FORESEEN = {
-    "foreseen[].route": "a route that will be lost at the next boot, because the kernel adds its own route to the same destination",
+    "foreseen[].route": "a route that the next boot will lose, because the kernel adds its own to the same destination",
     "foreseen[].addresses[].address": "an address for which the kernel adds that route",
     "foreseen[].addresses[].dev": "the device that has the address",
     **{f"foreseen[].instead[].{key}": says for key, says in ROUTE.items()},

@@ -140,7 +140,7 @@ With --dry-run nothing is changed, the exit code is 0, and root is not required.
         "routes[]": "the routes that were removed",
         **OPERATIONS,
         "files[]": "the files that were removed",
-        "stays[].route": "a route in the configuration, or else in the installed script, that hostrouting did not install",
+        "stays[].route": "a configured or installed route that another program has added",
         "stays[].command": "the shell command that deletes exactly this route",
         **FAILURES,
     },

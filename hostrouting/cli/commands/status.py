@@ -72,7 +72,9 @@ def _page(it: HostStatus, config: str | None) -> Iterator[Line]:
         yield from capped(told, len(it.contested))
     if it.routes:
         yield line()
-        yield from capped(table(("routes of hostrouting",), [(str(route),) for route in it.routes[:SHOWN]]), len(it.routes))
+        yield from capped(
+            table(("routes of hostrouting",), [(str(route),) for route in it.routes[:SHOWN]]), len(it.routes)
+        )
     if it.files:
         yield line()
         yield from capped(table(("files of hostrouting",), [(path,) for path in it.files[:SHOWN]]), len(it.files))
@@ -136,7 +138,8 @@ def _wrong(it: HostStatus, config: str | None) -> Iterator[Line]:
         count = f" {len(it.contested):,} of {counted(it.wanted, 'route')}"
         follows = ", and no machine starts until this is fixed" if it.holding else ""
         yield line(
-            Painted("CONFLICT:", "bad"), f"{count} cannot be added: routes of other programs have the same destination and metric{follows}"
+            Painted("CONFLICT:", "bad"),
+            f"{count} cannot be added: routes of other programs have the same destination and metric{follows}",
         )
     elif it.missing:
         count = f" {len(it.missing):,} of {counted(it.wanted, 'route')}"
@@ -281,14 +284,15 @@ check. The result of the last check is shown as well, and whether it is out of d
 
 Exit code 1 means that there is an overlap now, that one of hostrouting's units has failed, that a run was
 interrupted, that no script adds its routes at the next boot, or that routes are missing: those of the configuration,
-or, without one, those of the installed script. 3 means that not everything could be determined, or that the verdict is undecided.
+or, without one, those of the installed script. 3 means that not everything could be determined, or that
+the verdict is undecided.
 """,
     failing="something that hostrouting installed is wrong, or there is an overlap now",
     keys={
         "installed": "whether hostrouting has anything installed on this host",
         "routes[]": "hostrouting's routes, as ip route prints them",
         "missing[]": "routes in the configuration, or else in the installed script, that the host does not have",
-        "contested[]": "those of them that cannot be added: another program's route has the same destination and metric",
+        "contested[]": "those that cannot be added: another program's route has the same destination and metric",
         **GATE,
         "defaultRoute": "the default route",
         "files[]": "hostrouting's files",

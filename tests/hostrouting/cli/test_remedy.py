@@ -220,5 +220,8 @@ def test_no_configuration_that_repairs(written: Callable[..., str]) -> None:
         assert told in said.err
     host = FakeHost(kernel=h200())
     held = say("repair", "--as-config", "--config", written({"destination": CIDR}), host=host)
-    assert "left out of the configuration: 172.16.0.0/16: another program's route has the same destination and metric" in held.err
+    assert (
+        "left out of the configuration: 172.16.0.0/16: another program's route has the same destination and metric"
+        in held.err
+    )
     assert say("apply", "--config", "-", stdin=held.out.encode(), host=host).code == 0

@@ -176,7 +176,10 @@ def test_a_route_that_somebody_else_holds_now(repaired: str, written: Callable[.
     told = "CONFLICT: 1 of 2 routes cannot be added: routes of other programs have the same destination and metric"
     assert said.lines[3] == f"{told}, and no machine starts until this is fixed"
     other = say("status", "--config", written(*ROUTES), host=host)
-    assert "CONFLICT: 1 of 3 routes cannot be added: routes of other programs have the same destination and metric" in other.lines
+    assert (
+        "CONFLICT: 1 of 3 routes cannot be added: routes of other programs have the same destination and metric"
+        in other.lines
+    )
     assert "systemctl start" not in said.out
     assert "instead, configure 172.16.0.0/18 and 172.16.64.0/18" in said.out
     document = say("status", "--json", host=host).json
