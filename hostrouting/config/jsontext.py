@@ -91,7 +91,7 @@ def read(path: str) -> bytes:
     try:
         content = _content(path)
     except NotAFile as error:
-        if error.kind == "a folder":
+        if error.kind == "a directory":
             _fail(name, "is a directory", "name the file in it", cause=error)
         # Reading a pipe without a writer would block the boot for ever.
         rule = f"is {error.kind}, not a regular file"

@@ -51,7 +51,7 @@ class FakeFiles:
     broken: dict[str, str] = attrs.field(factory=dict)
     """Paths that cannot be written or removed, with the reason for each."""
     strange: dict[str, str] = attrs.field(factory=dict)
-    """Paths that are not regular files, with what they are: "a fifo", "a socket", "a device", "a folder"."""
+    """Paths that are not regular files, with what they are: "a fifo", "a socket", "a device", "a directory"."""
     frozen: bool = False
     """Whether `is_frozen` reports a read-only file system. It does not make writes fail: use `broken` for that."""
     locked: set[str] = attrs.field(factory=set)
@@ -100,7 +100,7 @@ class FakeFiles:
     def remove(self, path: str) -> bool:
         """See Files."""
         there = self.is_there(path)
-        if self.strange.get(path) == "a folder":
+        if self.strange.get(path) == "a directory":
             self._require_file("remove", path)
         if there and path in self.broken:
             raise FileError(f"cannot remove {path}: {self.broken[path]}", path=path)
@@ -146,7 +146,7 @@ class FakeFiles:
         for place in ("/".join(names[:count]) for count in range(2, len(names) + 1)):
             if place in self.broken:
                 raise FileError(f"cannot write into {folder}: {self.broken[place]}", path=folder)
-            if place in {*self.texts, *self.strange} and self.strange.get(place) != "a folder":
+            if place in {*self.texts, *self.strange} and self.strange.get(place) != "a directory":
                 raise FileError(f"cannot write into {folder}: {place}: Not a directory; remove that file", path=folder)
 
     def try_lock(self, path: str) -> _FakeLock | None:

@@ -358,7 +358,7 @@ def test_something_installed_that_cannot_be_looked_at(repaired: str) -> None:
         LAYOUT.gate_drop_in_path,
     ],
 )
-@pytest.mark.parametrize("kind", ["a fifo", "a folder"])
+@pytest.mark.parametrize("kind", ["a fifo", "a directory"])
 def test_what_is_no_file(repaired: str, path: str, kind: str) -> None:
     """Something else in the place of a file of ours is told, once, beside all that can be found out; exit code 3."""
     host = FakeHost(kernel=h200())
