@@ -178,6 +178,13 @@ def _commands() -> Iterator[str]:
     yield "`hostrouting COMMAND --help` prints the same. Results go to standard output, logs to standard error. `--json` works"
     yield "with every command, before or after its name. [Messages](messages.md#errors-and-exit-codes) explains the exit codes."
     yield ""
+    yield "| command | what it does | requires root |"
+    yield "|---|---|---|"
+    for command in COMMANDS:
+        yield f"| [`{command.name}`](#{command.name}) | {command.summary} | {'yes' if command.changes else 'no'} |"
+    yield ""
+    yield "## The JSON documents"
+    yield ""
     yield "In the names of keys, `[]` marks the items of a list, and `.` a key of an object. If a command could not run, it prints a"
     yield "`hostrouting/error/1` document instead, with these keys:"
     yield ""
@@ -185,11 +192,6 @@ def _commands() -> Iterator[str]:
     yield "|---|---|"
     for key, meaning in ERROR.items():
         yield f"| `{key}` | {meaning} |"
-    yield ""
-    yield "| command | what it does | requires root |"
-    yield "|---|---|---|"
-    for command in COMMANDS:
-        yield f"| [`{command.name}`](#{command.name}) | {command.summary} | {'yes' if command.changes else 'no'} |"
     for command in COMMANDS:
         yield ""
         yield f"## {command.name}"

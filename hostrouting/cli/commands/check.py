@@ -178,8 +178,8 @@ Nothing is written, and root is not required.
 Unless CIDRs are given, the other configured or installed tasks (the probe rewrite) are checked too: if one is not in
 force or cannot work, the exit code is 1.
 
-Verdicts: ok (exit code 0), overlap (1), undecided (3: no overlap for packets that no special rule selects, but a
-rule by mark, user or port sends others elsewhere), no-default-route (3).
+Verdicts: ok (exit code 0), overlap (1), undecided (3: no overlap for plain packets, which are from root and without
+a mark, but a rule by mark, user or port sends others elsewhere), no-default-route (3).
 """,
     failing="an overlap was found",
     takes_snapshot=True,
