@@ -16,12 +16,11 @@ help: ## list the targets
 demo: $(VENV)/ready ## show the failure, the repair and the proof, in seconds
 	@$(BIN)/python examples/demo.py
 
-# Python chooses the encoding of file names and arguments when it starts, before our code runs.
-test: export LC_ALL = C.UTF-8
-# With compiled files, each of the hundreds of programs that the tests start begins at once.
-test: export PYTHONDONTWRITEBYTECODE =
+# Python chooses the encoding of file names and arguments when it starts, before our code runs. With compiled files, each
+# of the hundreds of programs that the tests start begins at once.
+PYTEST = env LC_ALL=C.UTF-8 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist load --maxschedchunk 4
 test: $(VENV)/ready ## run every test
-	$(BIN)/python -m pytest -n $(WORKERS) --dist load --maxschedchunk 4 $(ARGS)
+	$(PYTEST) $(ARGS)
 
 check: $(VENV)/ready docs ## check style, types, imports, shell scripts and the site
 	$(BIN)/ruff format --check .
@@ -45,7 +44,7 @@ roots: ## install Debian 11, 12 and 13 in .cache/roots; requires debootstrap
 matrix: $(VENV)/ready roots ## run the systemd tests in Debian 11, 12 and 13; takes half an hour
 	@for release in $(RELEASES); do \
 	  root=$$PWD/.cache/roots/$$release; echo "$$release: $$(chroot $$root systemctl --version | head -n 1)"; \
-	  HOSTROUTING_TREE=$$root $(BIN)/python -m pytest -n $(WORKERS) -q tests/system $(ARGS) || exit 1; \
+	  HOSTROUTING_TREE=$$root $(PYTEST) -q tests/system $(ARGS) || exit 1; \
 	done
 
 bench: $(VENV)/ready ## measure the speed next to other tools; ARGS=--write updates docs/benchmarks.md
@@ -64,7 +63,7 @@ pyz: $(VENV)/ready ## build dist/hostrouting.pyz, one file for a node that has P
 	@ls -sh dist/hostrouting.pyz
 
 clean: ## remove everything that was built here
-	rm -rf .venv .cache dist
+	rm -rf --one-file-system .venv .cache dist
 
 # The virtual environment is created without ensurepip, so that Debian's package python3-venv is not needed. It is created
 # once, and again only when pyproject.toml changes.

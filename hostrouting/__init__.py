@@ -118,7 +118,7 @@ if sys.version_info < (3, 10):  # noqa: UP036  whatever Python imports this is t
     too_old_python.refuse(
         "hostrouting",
         "; without a newer one: the boot files of 'hostrouting render' and the shell script of"
-        " 'hostrouting snapshot --script', both made on another host, need no Python here",
+        " 'hostrouting snapshot --script' need no Python here; make them on another host",
     )
 
 from hostrouting import own_phases

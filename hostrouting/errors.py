@@ -334,10 +334,11 @@ class FileError(HostRoutingError):
 
     can_retry = False
 
-    def __init__(self, message: str, *, path: str, errno: int | None = None) -> None:
-        """Keep the path and the errno."""
+    def __init__(self, message: str, *, path: str, errno: int | None = None, reason: str = "") -> None:
+        """Keep the path, the errno, and the part of the message that could be the same for another path."""
         self.path = path
         self.errno = errno
+        self.reason = reason
         super().__init__(message)
 
 

@@ -14,7 +14,18 @@ import attrs
 from hostrouting.door import require, uncalled
 from hostrouting.errors import HostBusy
 from hostrouting.layout import HostLayout
-from hostrouting.system import BOOT_PATH, Files, ImageFiles, LocalFiles, Manager, SystemdManager, find_program
+from hostrouting.system import (
+    BOOT_PATH,
+    Files,
+    ImageFiles,
+    LocalFiles,
+    Manager,
+    Rights,
+    SystemdManager,
+    find_program,
+    own_rights,
+    version_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -115,6 +126,10 @@ class Host:
     """Returns the BPF programs that process packets arriving on a device before nftables."""
     find_program: Callable[[str], str | None] = find_program
     """Returns the path of a program, looked for where the boot scripts look; None if it is not installed."""
+    version_of: Callable[[str], str] | None = attrs.field(default=version_of, validator=makes_edge)
+    """Returns what the program at a path answers to -V; None for an image, whose programs are not run."""
+    rights: Callable[[], Rights] = own_rights
+    """Returns what this process may do."""
     lock_wait: float = 60.0
     """How many seconds to wait for the lock on the host: the process that holds it may hang."""
     is_locked: bool = False
@@ -146,7 +161,7 @@ class Host:
             paths = (layout.at(f"{folder}/{name}") for folder in BOOT_PATH)
             return next(filter(files.is_there, paths), None)
 
-        return cls(backend=None, files=files, manager=None, layout=layout, find_program=find)
+        return cls(backend=None, files=files, manager=None, layout=layout, find_program=find, version_of=None)
 
     @classmethod
     def sandbox(cls, root: str, *, netns: str | PathLike[str]) -> Host:

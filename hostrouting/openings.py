@@ -18,7 +18,7 @@ from hostrouting.config import Mode
 from hostrouting.errors import FileError
 from hostrouting.gate import Gate
 from hostrouting.layout import HostLayout
-from hostrouting.render import SHELL, parse_check_script, parse_gate_steps
+from hostrouting.render import SHELL, parse_check_script, parse_gate_steps, render_gate_drop_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,7 +26,15 @@ if TYPE_CHECKING:
     from hostrouting.host import Host
     from hostrouting.render import GateStep
 
-__all__ = ["UNIT_FOLDERS", "UNSEEN", "GateState", "find_gate_state"]
+__all__ = [
+    "UNIT_FOLDERS",
+    "UNSEEN",
+    "GateState",
+    "drop_in_folders",
+    "find_coming_openings",
+    "find_gate_state",
+    "harmful_settings",
+]
 
 UNSEEN = "systemd-nspawn@hostrouting-probe.service"
 """Represents every machine without settings of its own."""
@@ -57,6 +65,7 @@ _UNIT = (
     ("PrivateNetwork", "no", "it checks the routing of another network namespace"),
     *((name, "", _HIDDEN) for name in (*_PLACES, *_ROOTS)),
 )
+_SKIPPED = "systemd skips the unit if it does not hold, and counts this as a success"
 _OF_THE_UNIT = ("LoadState", "ExecStart", "DropInPaths", "FragmentPath", "NeedDaemonReload", *(it[0] for it in _UNIT))
 _BARS_OF_THE_UNIT = ("RefuseManualStart", "AssertResult", "AssertTimestampMonotonic")
 _OF_A_MACHINE = (
@@ -68,6 +77,7 @@ _OF_A_MACHINE = (
     "NeedDaemonReload",
     "SuccessExitStatus",
 )
+_ALL_OF_A_MACHINE = (*_OF_A_MACHINE, *_PLACES, *_ROOTS)
 
 _RUN = SHELL.replace("'", "")  # as systemd prints it
 
@@ -116,6 +126,74 @@ def find_gate_state(host: Host) -> GateState:
     return attrs.evolve(nothing, is_up=is_up, openings=tuple(dict.fromkeys(openings)), bars=tuple(bars))
 
 
+def find_coming_openings(host: Host) -> tuple[str, ...]:
+    """What would let machines start unchecked if the gate were installed now; one sentence each, as in GateState.
+
+    Only what concerns the machines' own units: ManagerError if systemd does not answer, FileError as above.
+    """
+    gate = Gate(host)
+    if gate.manager is None:
+        return ()
+    found = gate.manager.show(_ALL_OF_A_MACHINE, UNSEEN, *_special(host), host.layout.machines)
+    coming = ({**it, "ExecStartPre": _coming_commands(host, it), "NeedDaemonReload": "no"} for it in found)
+    return tuple(dict.fromkeys(_machines(host, coming)))
+
+
+def _coming_commands(host: Host, found: Mapping[str, str]) -> str:
+    """The commands before the start of a machine, as systemd would show them with our drop-in installed."""
+    layout, drop_ins = host.layout, found["DropInPaths"].split()
+    if not any(_file_name(path) == _file_name(layout.gate_drop_in) for path in drop_ins):
+        drop_ins = sorted([*drop_ins, layout.gate_drop_in], key=_file_name)
+    commands: list[str] = []
+    for path in (found["FragmentPath"], *drop_ins):
+        is_ours = path == layout.gate_drop_in
+        text = render_gate_drop_in(layout) if is_ours else host.files.read(layout.at(path)) or ""
+        for value in (value for name, value in _settings(text) if name == "ExecStartPre"):
+            shown = _asks(layout) if is_ours else f"argv[]={value} ; ignore_errors=unknown ; "
+            commands = [*commands, shown] if value else []
+    return "".join(commands)
+
+
+def drop_in_folders(unit: str) -> tuple[str, ...]:
+    """The folders that systemd reads the drop-ins of a unit from: of two files with one name, it reads the first.
+
+    The name of the unit may be cut after each dash. The folders for all units of a kind come last.
+    """
+    name, _, kind = unit.rpartition(".")
+    parts = name.split("-")
+    prefixes = ("".join(f"{part}-" for part in parts[:count]) for count in range(len(parts) - 1, 0, -1))
+    own = (f"{unit}.d", *(f"{it}.{kind}.d" for it in prefixes))
+    return tuple(f"{folder}/{name}" for names in (own, (f"{kind}.d",)) for folder in UNIT_FOLDERS for name in names)
+
+
+def harmful_settings(text: str) -> Iterator[tuple[str, str]]:
+    """The lines of a drop-in that let one of our units succeed without running its script; each with its meaning."""
+    harmless = {name: value for name, value, _ in _UNIT}
+    meanings = {name: why for name, _, why in _UNIT} | {"ExecStart": "it runs another command"}
+    for name, value in _settings(text):
+        if name.startswith("Condition") and value:
+            yield f"{name}={value}", _SKIPPED
+        elif name in meanings and value and value != harmless.get(name):
+            yield f"{name}={value}", meanings[name]
+
+
+def _settings(text: str) -> Iterator[tuple[str, str]]:
+    """The names and values in the text of a unit file or drop-in."""
+    for line in text.splitlines():
+        name, equals, value = line.partition("=")
+        if equals:
+            yield name.strip(), value.strip()
+
+
+def _file_name(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def _asks(layout: HostLayout) -> str:
+    """The command in our drop-in, as systemd shows it."""
+    return f"argv[]={_RUN} {layout.gate_script} ask ; ignore_errors=no "
+
+
 def _with_hold(host: Host, state: GateState) -> GateState:
     """The state, with another command if there is a unit template in /etc: that overrides a mask in /run."""
     layout = host.layout
@@ -145,7 +223,7 @@ def _asked(host: Host, gate: Gate) -> tuple[Sequence[Mapping[str, str]], Sequenc
     """The properties of the machines' units, loaded or not, and of the gate's unit, as systemd would use them."""
     if gate.manager is None:
         return (), ()
-    machines = gate.manager.show((*_OF_A_MACHINE, *_PLACES, *_ROOTS), UNSEEN, *_special(host), host.layout.machines)
+    machines = gate.manager.show(_ALL_OF_A_MACHINE, UNSEEN, *_special(host), host.layout.machines)
     return machines, gate.manager.show((*_OF_THE_UNIT, *_BARS_OF_THE_UNIT), host.layout.gate_unit)
 
 
@@ -173,20 +251,19 @@ def _machine(host: Host, found: Mapping[str, str]) -> Iterator[str]:
     layout = host.layout
     others = [path for path in found["DropInPaths"].split() if path != layout.gate_drop_in]
     where = f"see {', '.join(others)}" if others else f"see: systemctl cat {layout.machine_unit}"
-    asks = f"argv[]={_RUN} {layout.gate_script} ask ; ignore_errors=no "
+    asks = _asks(layout)
     if asks not in found["ExecStartPre"]:
         if found["NeedDaemonReload"] == "yes":
             yield "starts unchecked: systemd has not loaded the drop-in; run: systemctl daemon-reload"
             return
-        file = layout.gate_drop_in.rpartition("/")[2]
-        if same := [path for path in others if path.rpartition("/")[2] == file]:
+        if same := [path for path in others if _file_name(path) == _file_name(layout.gate_drop_in)]:
             why = f"{same[0]} overrides {layout.gate_drop_in}; remove it"
         else:
             why = f"another ExecStartPre= is in force; {where}"
         yield f"starts unchecked: {why}"
     elif not found["ExecStartPre"].partition("argv[]=")[2].startswith(asks.partition("argv[]=")[2]):
         lost = "if that is changed while it runs, systemd skips the gate"
-        remedy = f"move it to a drop-in whose name sorts after {layout.gate_drop_in.rpartition('/')[2]}"
+        remedy = f"move it to a drop-in whose name sorts after {_file_name(layout.gate_drop_in)}"
         yield f"runs another ExecStartPre= before the gate: {lost}; {remedy}; {where}"
     statuses = found["SuccessExitStatus"].split()
     status = f"has SuccessExitStatus={' '.join(statuses)}, so it starts"
@@ -236,8 +313,7 @@ def _unit(host: Host, found: Mapping[str, str]) -> Iterator[str]:
     for path in (found["FragmentPath"], *others):
         for line in (host.files.read(layout.at(path)) or "").splitlines():
             if line.strip().startswith("Condition"):
-                skipped = "systemd skips the unit if it does not hold, and counts this as a success"
-                yield f"{path} has {line.strip()} for {layout.gate_unit}: {skipped}; remove it"
+                yield f"{path} has {line.strip()} for {layout.gate_unit}: {_SKIPPED}; remove it"
 
 
 def _short(value: str) -> str:

@@ -4,7 +4,8 @@ Here: the findings, their names and their severities, as functions from values t
 (`tasks.preflight`), and sentences that other modules already have (`wording`, `openings`, and the errors themselves).
 
 An error means that, with the host as it is now, a bootstrap fails, or the next machine does not start, now or after a
-reboot. A warning means that this can happen, that a machine can start unchecked, or that something is not known.
+reboot. A warning means that this can happen, that a machine can start unchecked, or that something is not known. What
+Configure would wait for is a warning, because it may come in time.
 """
 
 from __future__ import annotations
@@ -15,16 +16,27 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import attrs
 
 from hostrouting.denial import is_denied
-from hostrouting.wording import finding_line, foreseen_line, note_line, range_name, repair_line, unsafe_lines
+from hostrouting.errors import BackendError, FileError, HostRoutingError, ManagerError, NotPermitted
+from hostrouting.openings import harmful_settings
+from hostrouting.wording import (
+    finding_sentence,
+    foreseen_line,
+    note_line,
+    range_name,
+    repair_sentence,
+    unsafe_lines,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from hostrouting.azure_vnet import CleanupPlan
-    from hostrouting.errors import FileError, HostRoutingError
     from hostrouting.examination import Examination
+    from hostrouting.model import Prefix
     from hostrouting.openings import GateState
+    from hostrouting.overlap import Finding
     from hostrouting.plan import RoutePlan
+    from hostrouting.system import Rights
     from hostrouting.uplink import DesiredRoute
 
 __all__ = [
@@ -32,6 +44,7 @@ __all__ = [
     "Name",
     "PreflightFinding",
     "Severity",
+    "UnitDropIn",
     "cleanup_findings",
     "file_findings",
     "folder_findings",
@@ -39,7 +52,9 @@ __all__ = [
     "lock_findings",
     "machine_findings",
     "overlap_findings",
+    "program_findings",
     "replacement_findings",
+    "rights_findings",
     "route_findings",
     "systemd_findings",
     "task_findings",
@@ -74,11 +89,21 @@ TOOLS = {
     "ip": (("ip",), "iproute2"),
     "nft": (("nft",), "nftables"),
     "sed": (("sed",), "sed"),
+    "sort": (("sort",), "coreutils"),
     "systemctl": (("systemctl",), "systemd"),
 }
 """Each tool with the programs that can be used as it, and the Debian package that has one of them."""
 
 _OLDEST_SYSTEMD = 247
+
+_SUBJECTS: tuple[tuple[type[HostRoutingError], Name], ...] = (
+    (FileError, "files"),
+    (ManagerError, "systemd"),
+    (BackendError, "kernel"),
+)
+"""What an error is about, whoever met it: so one cause that several tasks meet is one finding."""
+
+_REPAIR = "hostrouting repair --config FILE"
 
 
 @attrs.frozen
@@ -101,17 +126,45 @@ class PreflightFinding:
         return f"{self.severity}: {self.name}: {self.message}"
 
 
+@attrs.frozen
+class UnitDropIn:
+    """A drop-in that systemd applies to units of ours."""
+
+    path: str
+    text: str
+    units: tuple[str, ...]
+    is_meant: bool
+    """Whether its folder is that of one unit, and not of many."""
+
+
 def worst_first(found: Iterable[PreflightFinding]) -> tuple[PreflightFinding, ...]:
     """Each finding once, errors before warnings before the rest."""
     return tuple(sorted(dict.fromkeys(found), key=lambda it: _SEVERITIES.index(it.severity)))
 
 
-def unread(name: Name, target: str, error: HostRoutingError) -> PreflightFinding:
-    """Something could not be read: an error, because a bootstrap would meet it; without the permission, a warning."""
-    return PreflightFinding(name, "warning" if is_denied(error) else "error", str(error), target)
+def unread(name: Name, target: str, error: HostRoutingError, *, is_root: bool) -> PreflightFinding:
+    """Something could not be read: an error, because a bootstrap would meet it.
+
+    A denial is a warning if this process is not root, because a bootstrap, as root, may not meet it.
+    """
+    severity: Severity = "warning" if is_denied(error) and not is_root else "error"
+    subject = next((about for kind, about in _SUBJECTS if isinstance(error, kind)), name)
+    if isinstance(error, FileError):
+        target = error.path
+    elif isinstance(error, ManagerError):
+        target = "systemd"
+    return PreflightFinding(subject, severity, str(error), target)
 
 
-def route_findings(plan: RoutePlan) -> Iterator[PreflightFinding]:
+def rights_findings(rights: Rights) -> Iterator[PreflightFinding]:
+    """Routes or rules would have to be changed, and this process may not."""
+    try:
+        rights.require_network()
+    except NotPermitted as error:
+        yield unread("kernel", "CAP_NET_ADMIN", error, is_root=rights.is_root)
+
+
+def route_findings(plan: RoutePlan, *, wait: float) -> Iterator[PreflightFinding]:
     """What keeps the configured routes from being installed, now or after the next boot."""
     for step in plan.conflicts:
         prefix = str(step.route.prefix)
@@ -120,35 +173,58 @@ def route_findings(plan: RoutePlan) -> Iterator[PreflightFinding]:
     for pending in plan.pending:
         lacking.setdefault(pending.missing, []).append(pending.desired)
     for missing, wanted in lacking.items():
-        others = f" (nor can {len(wanted) - 1:,} others)" if len(wanted) > 1 else ""
-        told = f"{wanted[0]} cannot be installed{others}: this is missing: {missing}"
-        target = str(wanted[0].destination)
-        yield PreflightFinding("routes", "error", f"{told}; add it, or correct the configuration", target)
+        routes = f"{wanted[0]} needs" if len(wanted) == 1 else f"{len(wanted):,} routes, such as {wanted[0]}, need"
+        then = f"apply would wait up to {wait:g} s for it, then fail" if wait else "apply would fail at once"
+        told = f"{routes} {missing}; {then}; add it, or correct the configuration"
+        yield PreflightFinding("routes", _if_awaited(wait), told, str(wanted[0].destination))
     for it in plan.foreseen:
         yield PreflightFinding("routes", "warning", foreseen_line(it), str(it.wanted.prefix))
 
 
-def overlap_findings(found: Examination, *, mode: str) -> Iterator[PreflightFinding]:
-    """What the check would find with the configured routes in place; in STRICT the next machine does not start."""
+def _if_awaited(wait: float) -> Severity:
+    """The severity of something that is missing: it may come while Configure waits for it."""
+    return "warning" if wait else "error"
+
+
+def overlap_findings(
+    found: Examination, *, mode: str, awaited: Sequence[Prefix] = (), wait: float
+) -> Iterator[PreflightFinding]:
+    """What the check would find with the configured routes in place; in STRICT the next machine does not start.
+
+    `awaited` are the configured routes that cannot be installed yet; what they cover may be closed in time.
+    """
     report, repair = found.report, found.repair
     severity: Severity = "error" if mode == "STRICT" else "warning"
     then = "in mode STRICT no machine starts" if mode == "STRICT" else "in mode WARN machines start all the same"
     if report.verdict == "no-default-route":
-        told = f"there is no IPv4 default route that is in use, so no device is expected, and {then}"
-        yield PreflightFinding(
-            "overlap", severity, f"{told}; add a default route, or name routeOverlap.expectedDevs", "default route"
-        )
+        what = f"apply would wait up to {wait:g} s for one; without one, {then}" if wait else then
+        told = f"there is no IPv4 default route that is in use, so no device is expected; {what}"
+        remedy = "add a default route, or name routeOverlap.expectedDevs"
+        worst = _if_awaited(wait) if mode == "STRICT" else "warning"
+        yield PreflightFinding("overlap", worst, f"{told}; {remedy}", "default route")
     for it in report.findings:
-        line = finding_line(it, report.expected_devs)
-        told = f"{line}; {then}; to see which routes close this: hostrouting repair"
-        yield PreflightFinding("overlap", severity, told, range_name(it.cidr.family, it.first, it.last))
+        told, worst = finding_sentence(it, report.expected_devs), severity
+        if _is_covered(it, awaited):
+            told = f"{told}, while the configured routes there cannot be installed"
+            worst = _if_awaited(wait) if mode == "STRICT" else "warning"
+        told = f"{told}; {then}; to see which routes close this: {_REPAIR}"
+        yield PreflightFinding("overlap", worst, told, range_name(it.cidr.family, it.first, it.last))
     for text in unsafe_lines(repair.unsafe):
         yield PreflightFinding("overlap", severity, f"no static route can close this: {text}")
-    if action := repair_line(report, repair):
+    if action := repair_sentence(report, repair, where=f"they are printed by: {_REPAIR}"):
         yield PreflightFinding("overlap", "info", action)
     for note in report.notes:
         escapes: Severity = "warning" if note.escapes else "info"
         yield PreflightFinding("overlap", escapes, note_line(note), str(note.cidr))
+
+
+def _is_covered(finding: Finding, prefixes: Iterable[Prefix]) -> bool:
+    """Whether each address of the finding is in one of these prefixes."""
+    rest = finding.first
+    for it in sorted(prefixes, key=lambda it: it.first):
+        if it.first <= rest <= it.last:
+            rest = it.last + 1
+    return rest > finding.last
 
 
 def task_findings(
@@ -173,7 +249,17 @@ def tool_findings(needed: Mapping[str, Sequence[str]], installed: Iterable[str])
     for tool in sorted({*needed} - {*installed}):
         programs, package = TOOLS[tool]
         told = f"{' or '.join(programs)} is not installed, and {' and '.join(needed[tool])} cannot run without it"
-        yield PreflightFinding("tools", "error", f"{told}; install the package {package}", tool)
+        yield PreflightFinding("tools", "error", f"{told}; install the package {package} (Debian's name for it)", tool)
+
+
+def program_findings(path: str, version: str, needing: Sequence[str]) -> Iterator[PreflightFinding]:
+    """Another program than that of iproute2 is the `ip` of this host; the ip of busybox lacks most options."""
+    if "iproute2" not in version:
+        answer = version.partition("\n")[0] or "nothing"
+        told = (
+            f"{path} is not the ip of iproute2 (to ip -V it answers: {answer}), and {' and '.join(needing)} need that"
+        )
+        yield PreflightFinding("tools", "error", f"{told}; install the package iproute2", "ip")
 
 
 def systemd_findings(version: str | None) -> Iterator[PreflightFinding]:
@@ -191,43 +277,44 @@ def systemd_findings(version: str | None) -> Iterator[PreflightFinding]:
         yield PreflightFinding("systemd", "error", f"{told}; upgrade the operating system", "systemd")
 
 
-def unit_findings(
-    shadows: Iterable[tuple[str, str]], settings: Iterable[tuple[str, str]]
-) -> Iterator[PreflightFinding]:
-    """The paths that systemd reads instead of one of ours, and the drop-ins of our units; each with ours."""
+def unit_findings(shadows: Iterable[tuple[str, str]], drop_ins: Iterable[UnitDropIn]) -> Iterator[PreflightFinding]:
+    """The paths that systemd reads instead of one of ours, each with ours; and the drop-ins that change our units."""
     for path, ours in shadows:
         told = f"systemd reads {path} instead of {ours}, which hostrouting writes"
         yield PreflightFinding("units", "error", f"{told}; remove it", path)
-    for path, unit in settings:
-        told = f"{path} changes {unit}, which hostrouting installs"
-        yield PreflightFinding("units", "warning", f"{told}; remove it, unless it is meant for that unit", path)
+    for it in drop_ins:
+        path, units = it.path, " and ".join(it.units)
+        if settings := dict(harmful_settings(it.text)):
+            for setting, meaning in settings.items():
+                told = f"{path} has {setting} for {units}, which means that {meaning}"
+                yield PreflightFinding("units", "warning", f"{told}; remove it", path)
+        elif it.is_meant:
+            told = f"{path} changes {units}, which hostrouting installs"
+            yield PreflightFinding("units", "warning", f"{told}; remove it, unless it is meant for that unit", path)
 
 
-def machine_findings(state: str, texts: Mapping[str, str], *, unit: str, drop_in: str) -> Iterator[PreflightFinding]:
-    """What about the machines' own units keeps them from starting, or from asking the gate once it is installed.
+def machine_findings(state: str, openings: Iterable[str], *, unit: str) -> Iterator[PreflightFinding]:
+    """What about the machines' own units keeps them from starting, or lets them start unchecked once there is a gate.
 
-    `texts` are the machines' drop-ins, by path, and `drop_in` is ours.
+    `state` is that of their template, and `openings` is what `find_coming_openings` found.
     """
     if state == "masked":
         yield PreflightFinding("units", "error", f"{unit} is masked, and no machine starts; systemctl unmask it", unit)
+    elif state == "not-found":
+        told = f"systemd has no {unit}, and no machine starts until it does; install the package systemd-container"
+        yield PreflightFinding(
+            "units", "warning", f"{told} (Debian's name for it), now or later in the bootstrap", unit
+        )
     elif state != "loaded":
-        told = f"{unit} cannot be used ({state}), and no machine starts"
-        yield PreflightFinding("units", "warning", f"{told}; install the package systemd-container", unit)
-    name = drop_in.rpartition("/")[2]
-    for path, text in texts.items():
-        is_emptied = any(line.replace(" ", "") == "ExecStartPre=" for line in text.splitlines())
-        if is_emptied and path.rpartition("/")[2] > name:
-            told = (
-                f"{path} has an empty ExecStartPre=, which removes the question to the gate: machines start unchecked"
-            )
-            yield PreflightFinding(
-                "units", "warning", f"{told}; remove that line, or rename the file so that it sorts before {name}", path
-            )
+        told = f"systemd cannot use {unit} ({state}), and no machine starts; see: systemctl cat {unit}"
+        yield PreflightFinding("units", "error", told, unit)
+    for text in openings:
+        yield PreflightFinding("units", "warning", f"with the gate installed, {text}", unit)
 
 
-def file_findings(errors: Iterable[FileError]) -> Iterator[PreflightFinding]:
+def file_findings(errors: Iterable[FileError], *, is_root: bool) -> Iterator[PreflightFinding]:
     """The files that keep ours from being written: masked, not ours, or not a file."""
-    yield from (unread("files", error.path, error) for error in errors)
+    yield from (unread("files", error.path, error, is_root=is_root) for error in errors)
 
 
 def replacement_findings(replaced: Iterable[str], removed: Iterable[str]) -> Iterator[PreflightFinding]:
@@ -240,12 +327,22 @@ def replacement_findings(replaced: Iterable[str], removed: Iterable[str]) -> Ite
         yield PreflightFinding("files", "info", f"{told}; save a copy if you need it", path)
 
 
-def folder_findings(errors: Sequence[FileError]) -> Iterator[PreflightFinding]:
-    """The folders into which nothing can be written; those that only this user may not write into are one finding."""
-    yield from (unread("folders", it.path, it) for it in errors if not is_denied(it))
-    if denied := [it.path for it in errors if is_denied(it)]:
-        told = f"as this user it is not known whether these folders can be written into: {', '.join(denied)}"
-        yield PreflightFinding("folders", "warning", f"{told}; run preflight as root", denied[0])
+def folder_findings(errors: Sequence[FileError], *, is_root: bool) -> Iterator[PreflightFinding]:
+    """The folders into which nothing can be written; one finding for each reason.
+
+    A denial says nothing about root unless this process is root: then it has another reason, such as an immutable file.
+    """
+    alike: dict[str, list[FileError]] = {}
+    for it in errors:
+        alike.setdefault("" if is_denied(it) and not is_root else it.reason or str(it), []).append(it)
+    for reason, them in alike.items():
+        paths, first = ", ".join(it.path for it in them), them[0]
+        if not reason:
+            told = f"as this user it is not known whether these folders can be written into: {paths}"
+            yield PreflightFinding("folders", "warning", f"{told}; run preflight as root", first.path)
+        else:
+            told = f"cannot write into {paths}: {first.reason}" if first.reason else str(first)
+            yield PreflightFinding("folders", "error", told, first.path)
 
 
 def lock_findings(holders: Sequence[str], *, path: str) -> Iterator[PreflightFinding]:

@@ -24,7 +24,9 @@ def refuse(package, remedy=""):  # noqa: ANN001, ANN201  see above
             before(kind, value, trace)  # type: ignore[arg-type]  # as Python calls it
 
     sys.excepthook = show
-    if sys.argv[:1] == ["-m"]:  # `python -m hostrouting`, where Python would put more words around the line
+    # `python -m hostrouting`, where Python would put more words around the line, and the installed command, where it
+    # would end with exit code 1, which means an overlap. hostrouting.pyz: see hostrouting/__main__.py.
+    if sys.argv and sys.argv[0].split("/")[-1] in ("-m", "hostrouting"):
         sys.stderr.write("%s\n" % error)  # noqa: UP031
         sys.exit(3)
     raise error

@@ -22,6 +22,7 @@ __all__ = [
     "check_document",
     "diversion_line",
     "finding_line",
+    "finding_sentence",
     "foreseen_line",
     "kept_line",
     "no_default_line",
@@ -32,6 +33,7 @@ __all__ = [
     "range_name",
     "repair_document",
     "repair_line",
+    "repair_sentence",
     "stays_line",
     "suppressed_line",
     "unsafe_line",
@@ -71,6 +73,11 @@ def no_default_line(instead: str, *, wait: float) -> str:
 
 def finding_line(finding: Finding, expected_devs: Iterable[str]) -> str:
     """The line for one finding, as written to logs and to the marker file."""
+    return f"{finding.kind.upper()}: {finding_sentence(finding, expected_devs)}"
+
+
+def finding_sentence(finding: Finding, expected_devs: Iterable[str]) -> str:
+    """A sentence: where the packets for a range go, and where they should go."""
     what = f"expected CIDR {finding.cidr} ({range_name(finding.cidr.family, finding.first, finding.last)})"
     expected, holder = ", ".join(expected_devs), _holder(finding.decision)
     if finding.surprise and finding.decision.route is None:
@@ -78,12 +85,12 @@ def finding_line(finding: Finding, expected_devs: Iterable[str]) -> str:
     if finding.kind == "overlap":
         via = ", ".join(finding.devs) or _UNKNOWN
         owner = f"; owner: {owner_name(finding)}" if finding.unexplained else ""
-        return f"OVERLAP: {what} routes via {via} [{holder}], expected {expected}{owner}"
+        return f"{what} routes via {via} [{holder}], expected {expected}{owner}"
     if finding.kind == "no-route":
-        return f"NO-ROUTE: {what} has no IPv{finding.cidr.family} route; expected via {expected}"
+        return f"{what} has no IPv{finding.cidr.family} route; expected via {expected}"
     how = "is refused" if finding.kind == "prohibit" else f"is {finding.kind}"
     how = "is dropped by a blackhole" if finding.kind == "blackhole" else how
-    return f"{finding.kind.upper()}: {what} {how} [{holder}]; expected via {expected}"
+    return f"{what} {how} [{holder}]; expected via {expected}"
 
 
 def owner_name(finding: Finding) -> str:
@@ -138,15 +145,22 @@ def repair_line(report: OverlapReport, repair: Repair) -> str:
 
     Empty if no route can help.
     """
+    told = repair_sentence(report, repair, where="the repair in route-overlap.json, printed by: hostrouting repair")
+    return f"ACTION: {told}" if told else ""
+
+
+def repair_sentence(report: OverlapReport, repair: Repair, *, where: str) -> str:
+    """A sentence: which routes to add; `where` says where they are if they are too many to print.
+
+    Empty if no route can help.
+    """
     if not report.findings or not repair.routes:
         return ""
     if len(repair.routes) > _PASTED:
-        where = "the repair in route-overlap.json, printed by: hostrouting repair"
-        return f"ACTION: add {len(repair.routes)} routes to staticRoutes.routes: {where}"
+        return f"add {len(repair.routes)} routes to staticRoutes.routes: {where}"
     import json  # noqa: PLC0415  only a finding needs it
 
-    routes = json.dumps(repair_document(repair.routes))
-    return f"ACTION: add to staticRoutes.routes: {routes}"
+    return f"add to staticRoutes.routes: {json.dumps(repair_document(repair.routes))}"
 
 
 def note_line(note: Note) -> str:

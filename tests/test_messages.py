@@ -39,7 +39,7 @@ def test_messages_are_found() -> None:
     """A message of each kind is found: an error's, a finding, a log line, a fault of the configuration, a script's."""
     texts = {sentence.text for sentence in sentences()}
     assert "the routes could not be applied: {shown}{more}; {after}" in texts
-    assert "OVERLAP: {what} routes via {via} [{holder}], expected {expected}{owner}" in texts
+    assert "{what} routes via {via} [{holder}], expected {expected}{owner}" in texts
     assert "%s: stopping, waiting for %s" in texts
     assert "routes were provided but enabled=false; set enabled=true to apply static routes" in texts
     assert "stopped before there was a verdict" in texts

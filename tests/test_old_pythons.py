@@ -52,14 +52,22 @@ def test_one_line() -> None:
     assert done.stderr.endswith("RuntimeError: mine\n")
 
 
+# The ways to start the command line: as Python starts each, after `import sys`.
+STARTS = {
+    "module": "import runpy; sys.argv = ['-m']; runpy.run_module('hostrouting', run_name='__main__')",
+    "pyz": "import runpy; sys.argv = ['/tmp/h.pyz']; runpy.run_path('hostrouting/__main__.py', run_name='__main__')",
+    "script": "sys.argv = ['/usr/bin/hostrouting', 'check']; from hostrouting.cli import main",
+}
+
+
 @pytest.mark.processes
-def test_the_command() -> None:
-    """The command line ends with exit code 3, as for everything that is not possible here."""
-    code = "import runpy; sys.argv = ['-m']; runpy.run_module('hostrouting', run_name='__main__')"
-    done = told(sys.executable, "-c", PRETENDS + code)
+@pytest.mark.parametrize("start", STARTS)
+def test_the_command(start: str) -> None:
+    """The command line ends with exit code 3, as for everything that is not possible here, however it is started."""
+    done = told(sys.executable, "-c", PRETENDS + STARTS[start])
     [line] = done.stderr.splitlines()
     assert done.returncode == 3
-    assert LINE in line
+    assert line.startswith(f"hostrouting {LINE}")
 
 
 @pytest.mark.processes
@@ -76,4 +84,7 @@ def test_older_interpreters() -> None:
         done = told(python, "-c", "import hostrouting")
         assert done.returncode == 1
         assert [line for line in done.stderr.splitlines() if LINE in line and REMEDY in line] == [done.stderr.strip()]
+        for start in ("pyz", "script"):
+            done = told(python, "-c", f"import sys; {STARTS[start]}")
+            assert (done.returncode, LINE in done.stderr, done.stderr.count("\n")) == (3, True, 1), start
         assert told(python, "-c", "import phases").stderr.splitlines()[-1].startswith(f"ImportError: phases {LINE}")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from hostrouting.cli.commands import COMMANDS
 from hostrouting.render import render_gate_script
 from hostrouting.testing import h200
 from tests.support.namespace import private_namespace
@@ -54,6 +55,44 @@ def test_a_snapshot_is_judged(pyz: Path, tmp_path: Path) -> None:
     assert json.loads(done.stdout)["verdict"] == "overlap"
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A snapshot, a configuration and an image."""
+    path = tmp_path_factory.mktemp("inputs")
+    (path / "node.json").write_text(h200().snapshot().to_json())
+    (path / "config.json").write_text(json.dumps(CONFIG))
+    (path / "image" / "etc").mkdir(parents=True)
+    return path
+
+
+SAVED, CONFIGURED = "--snapshot {folder}/node.json", "--config {folder}/config.json"
+# Arguments of each command, with which it changes nothing but the image; and its exit code.
+COMMAND_LINES = {
+    "check": (f"172.16.0.0/16 {SAVED}", 1),
+    "explain": (f"172.16.5.9 {SAVED}", 0),
+    "repair": (f"172.16.0.0/16 {SAVED}", 0),
+    "plan": (f"{CONFIGURED} {SAVED}", 1),
+    "render": (f"{CONFIGURED} --root {{folder}}/image", 0),
+    "snapshot": ("--script", 0),
+}
+ABOUT_THIS_HOST = {"apply", "clean", "preflight", "remove", "status"}
+"""These ask or change this host, so they are not run."""
+
+
+def test_every_command_is_tried() -> None:
+    """A new command has a row."""
+    assert {command.name for command in COMMANDS} == COMMAND_LINES.keys() | ABOUT_THIS_HOST
+
+
+@pytest.mark.parametrize("name", COMMAND_LINES)
+def test_a_command(pyz: Path, folder: Path, name: str) -> None:
+    """Every command that can be run without changing a host works from the archive."""
+    words, code = COMMAND_LINES[name]
+    done = ran(pyz, name, *words.format(folder=folder).split())
+    assert (done.returncode, done.stderr) == (code, "")
+    assert done.stdout
+
+
 def test_boot_files_are_written(pyz: Path, tmp_path: Path) -> None:
     """The boot scripts are read from the archive."""
     (tmp_path / "config.json").write_text(json.dumps(CONFIG))
@@ -83,6 +122,23 @@ def test_what_is_in_it(pyz: Path) -> None:
     required = {re.split(r"[<>=;! ]", line)[0] for line in lines}
     assert {"attrs", "pyroute2"} <= required
     assert required <= set(DEPENDENCIES)
-    names = zipfile.ZipFile(pyz).namelist()
+    archive = zipfile.ZipFile(pyz)
+    names = archive.namelist()
     assert len(set(names)) == len(names)
-    assert not [name for name in names if name.endswith((".pyc", ".so"))]
+    assert not [name for name in names if name.endswith((".pyc", ".pyi", ".so"))]
+    assert {(info.date_time, info.external_attr) for info in archive.infolist()} == {
+        ((1980, 1, 1, 0, 0, 0), 0o644 << 16)
+    }
+
+
+def test_half_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If writing fails, the file of an earlier run stays, and nothing lies beside it."""
+    (tmp_path / "h.pyz").write_text("earlier")
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr(zipfile.ZipFile, "writestr", fail)
+    with pytest.raises(OSError, match="no space left"):
+        write_pyz(tmp_path / "h.pyz")
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["earlier"]

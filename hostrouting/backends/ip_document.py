@@ -70,8 +70,7 @@ def read_ip_document(data: bytes) -> Snapshot:
     """The snapshot in a document; anything else raises a SnapshotError that names the path."""
     document = _parsed(data)
     settings = _settings(document)
-    links = _links(document, settings)
-    names = {link.index: link.name for link in links}
+    links, names = _links(document, settings)
     nexthops = _nexthops(document)
     addresses: list[Address] = []
     rules: list[Rule] = []
@@ -162,11 +161,13 @@ def _settings(document: Mapping[str, Any]) -> dict[str, Settings]:
         }
 
 
-def _links(document: Mapping[str, Any], settings: Mapping[str, Settings]) -> tuple[Link, ...]:
+def _links(document: Mapping[str, Any], settings: Mapping[str, Settings]) -> tuple[tuple[Link, ...], dict[int, str]]:
+    """The devices, and the name of each by its index."""
     with _reading("links"):
         names = {it["ifname"] for it in document["links"]}
         every = settings.get("all", Settings())
-        return tuple(_link(it, names, settings.get(it["ifname"], Settings()), every) for it in document["links"])
+        links = tuple(_link(it, names, settings.get(it["ifname"], Settings()), every) for it in document["links"])
+        return links, {link.index: link.name for link in links}
 
 
 def _link(entry: Mapping[str, Any], names: Container[str], own: Settings, every: Settings) -> Link:

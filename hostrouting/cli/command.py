@@ -60,6 +60,7 @@ class Command:
         takes_snapshot: bool = False,
         tells_progress: bool = False,
         needs_files: bool = False,
+        no_json: Mapping[str, str] | None = None,
     ) -> None:
         """Keep all of it."""
         self.name, self.summary, self.more, self.failing, self.keys = name, summary, more, failing, keys
@@ -73,6 +74,8 @@ class Command:
         """Whether it logs its progress to standard error without --verbose."""
         self.needs_files = needs_files or changes
         """Whether a file that cannot be read or written is a failure; if not, the answer is only unknown."""
+        self.no_json = no_json or {}
+        """The options that cannot be used with --json, each with the reason."""
 
     @property
     def schema(self) -> str:

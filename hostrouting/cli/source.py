@@ -40,6 +40,7 @@ __all__ = [
     "expected_of",
     "gateway_of",
     "installed_config",
+    "installed_wait",
     "known_devices",
     "looked_at",
     "quiet_context",
@@ -107,8 +108,11 @@ def installed_config(host: Host) -> HostRoutingConfig | None:
 
 def wait_of(arguments: argparse.Namespace, host: Host) -> float:
     """The seconds from --wait; else those in the boot scripts of this host, else the default."""
-    if arguments.wait is not None:
-        return float(arguments.wait)
+    return installed_wait(host) if arguments.wait is None else float(arguments.wait)
+
+
+def installed_wait(host: Host) -> float:
+    """The seconds that the boot scripts of this host wait, else the default."""
     routes = _script(host, host.layout.routes_script_path, parse_static_routes_script)
     check = _script(host, host.layout.check_script_path, parse_check_script)
     probe = _script(host, host.layout.probe_script_path, parse_probe_script)
@@ -229,6 +233,9 @@ def looked_at(arguments: argparse.Namespace, host: Callable[[], Host]) -> RouteB
 def _saved(path: str) -> Snapshot:
     """The snapshot in a file. Raises SnapshotError, which names the file."""
     data = _read(path)
+    if not data.strip():
+        problem = "this is empty: the command that was to write it probably failed"
+        raise SnapshotError(path=name_of(path), problem=f"{problem}; save one with: hostrouting snapshot > FILE")
     try:
         return _snapshot_in(data)
     except SnapshotError as error:

@@ -50,7 +50,8 @@ def missing(program: str = "ebtables") -> EbtablesMissing:
 def not_permitted(words: str = "") -> EbtablesNotPermitted:
     """The process lacks the privilege."""
     return EbtablesNotPermitted(
-        "this process may not read or change the rules of ebtables; run it as root", ebtables=words
+        "this process may not read or change the rules of ebtables; run it as root with the capability CAP_NET_ADMIN",
+        ebtables=words,
     )
 
 

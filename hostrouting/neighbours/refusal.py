@@ -20,7 +20,9 @@ __all__ = ["cannot_load", "no_device", "refused", "timed_out", "unavailable", "u
 def refused(what: str, number: int, words: str = "") -> BackendError:
     """The kernel refused with this errno and this text."""
     if number in {errno.EPERM, errno.EACCES}:
-        return NotPermitted(f"this process may not {what}; run it as root", errno=number, kernel=words)
+        return NotPermitted(
+            f"this process may not {what}; run it as root with the capability CAP_NET_ADMIN", errno=number, kernel=words
+        )
     return BackendError(f"the kernel refused to {what}", errno=number, kernel=words or os.strerror(number))
 
 

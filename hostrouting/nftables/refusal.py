@@ -43,7 +43,9 @@ def too_old(words: str = "") -> NftTooOld:
 
 def not_permitted(words: str = "") -> NftNotPermitted:
     """The process lacks the privilege."""
-    return NftNotPermitted("this process may not read or change nftables; run it as root", nft=words)
+    return NftNotPermitted(
+        "this process may not read or change nftables; run it as root with the capability CAP_NET_ADMIN", nft=words
+    )
 
 
 def timed_out(what: str, seconds: float) -> NftTimeout:

@@ -1,6 +1,6 @@
 """The boot scripts of the IPv4 tasks, and the data block that holds the settings of every script.
 
-The body of a script is an asset. The operator's settings are put into its data block.
+The body of a script is an asset, and every asset is read here. The operator's settings are put into its data block.
 
 A setting is one line: a key and its words. It is in single quotes, and may contain only characters that are safe in
 them.
@@ -23,6 +23,7 @@ __all__ = [
     "CheckScript",
     "KnownSettings",
     "RoutesScript",
+    "asset_lines",
     "filled",
     "parse_check_script",
     "parse_static_routes_script",
@@ -151,20 +152,21 @@ def _plain(line: str) -> str:
 @cache
 def _body(asset: str) -> tuple[str, str]:
     """An asset, with the files that it includes, as two parts: before the content of its data block, and after it."""
-    lines = list(_lines(asset))
+    lines = list(asset_lines(asset))
     opening = lines.index(_OPENING) + 1
     closing = lines.index(_CLOSING, opening)
     head, tail = lines[:opening], lines[closing:]
     return "\n".join(head) + "\n", "\n".join(tail) + "\n"
 
 
-def _lines(asset: str) -> Iterator[str]:
+def asset_lines(asset: str) -> Iterator[str]:
+    """The lines of an asset, with those of the files that it includes."""
     from pathlib import Path  # noqa: PLC0415  loaded only if a script is rendered
 
     loader: Any = __spec__.loader  # which reads from a folder or, for hostrouting.pyz, from an archive
     for line in loader.get_data(str(Path(__file__).parent / "assets" / asset)).decode().splitlines():
         if line.startswith(_INCLUDE):
-            yield from _lines(line.removeprefix(_INCLUDE))
+            yield from asset_lines(line.removeprefix(_INCLUDE))
         else:
             yield line
 

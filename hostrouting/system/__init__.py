@@ -4,12 +4,14 @@ files       write files atomically, and only if they differ
 image       the same below a root directory; links of the image are resolved inside it
 programs    find a program of the host, and run it with a timeout
 manager     systemd: reload, start, stop, and why a unit failed
+rights      what this process may do
 """
 
 from hostrouting.system.files import Files, LocalFiles, Lock
 from hostrouting.system.image import ImageFiles
 from hostrouting.system.manager import Manager, SystemdManager, UnitState
-from hostrouting.system.programs import BOOT_PATH, find_program
+from hostrouting.system.programs import BOOT_PATH, find_program, version_of
+from hostrouting.system.rights import Rights, own_rights
 
 __all__ = [
     "BOOT_PATH",
@@ -18,7 +20,10 @@ __all__ = [
     "LocalFiles",
     "Lock",
     "Manager",
+    "Rights",
     "SystemdManager",
     "UnitState",
     "find_program",
+    "own_rights",
+    "version_of",
 ]

@@ -468,6 +468,10 @@ def _flush_folder(path: str) -> None:
         os.close(descriptor)
 
 
+_DENIED = {errno.EACCES, errno.EPERM}
+_ROOT_DENIED = (
+    "root is denied too: look for an immutable file (lsattr), at SELinux, and at the container's capabilities"
+)
 _REMEDIES = {
     errno.EACCES: "run as root",
     errno.EPERM: "run as root, or check whether the file is immutable (lsattr)",
@@ -476,20 +480,24 @@ _REMEDIES = {
     errno.EDQUOT: "free some space",
     errno.ELOOP: "the path is a link: remove it",
     errno.EISDIR: "the path is a directory: remove it",
+    errno.ENOENT: "a part of the path is a link that leads nowhere: remove that link",
     errno.ENOTDIR: "a part of the path is not a directory: remove that file",
     errno.EAGAIN: "another program has a lease on it (lslocks)",
     errno.EFBIG: "remove it",
 }
 
 
-_IN_THE_WAY = {errno.EISDIR, errno.ENOTDIR, errno.EPERM}
+_IN_THE_WAY = {errno.EISDIR, errno.ENOENT, errno.ENOTDIR, errno.EPERM}
 
 
 def _file_error(verb: str, path: str, error: OSError) -> FileError:
-    remedy = (
-        "remove it" if isinstance(error, NotAFile) else _REMEDIES.get(error.errno or 0, "nothing was changed there")
-    )
+    remedy = _REMEDIES.get(error.errno or 0, "nothing was changed there")
+    if isinstance(error, NotAFile):
+        remedy = "remove it"
+    elif error.errno in _DENIED and not os.geteuid():
+        remedy = _ROOT_DENIED
     # If the error concerns another path, such as the temporary file or a folder, the message names that one.
     elsewhere = error.errno in _IN_THE_WAY and error.filename not in {None, path} and error.filename2 is None
     other = f"{error.filename}: " if elsewhere else ""
-    return FileError(f"cannot {verb} {path}: {other}{error.strerror}; {remedy}", path=path, errno=error.errno)
+    reason = f"{other}{error.strerror}; {remedy}"
+    return FileError(f"cannot {verb} {path}: {reason}", path=path, errno=error.errno, reason=reason)

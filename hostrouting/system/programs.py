@@ -16,10 +16,12 @@ import attrs
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["BOOT_PATH", "Ended", "Run", "find_program", "run_program"]
+__all__ = ["BOOT_PATH", "Ended", "Run", "find_program", "run_program", "version_of"]
 
 BOOT_PATH = ("/usr/sbin", "/usr/bin", "/sbin", "/bin")
 """Where the boot scripts look for programs."""
+
+_TO_ANSWER = 5.0  # seconds
 
 
 @attrs.frozen
@@ -60,6 +62,15 @@ def find_program(name: str) -> str | None:
     """The path of a program that the boot scripts would run; None if there is none."""
     paths = (f"{folder}/{name}" for folder in BOOT_PATH)
     return next((path for path in paths if os.path.isfile(path) and os.access(path, os.X_OK)), None)
+
+
+def version_of(path: str) -> str:
+    """What a program answers to -V, on either output; empty if it cannot be run or does not end."""
+    try:
+        done = run_program(path, "-V", timeout=_TO_ANSWER)
+    except OSError:
+        return ""
+    return (done.out + done.err).strip()
 
 
 def run_program(*words: str, timeout: float, text: str = "", environment: Mapping[str, str] | None = None) -> Ended:

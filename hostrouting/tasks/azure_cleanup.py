@@ -139,6 +139,7 @@ class CleanStaleAzureVnet:
             return CleanupResult(shown, is_dry_run=True, unapproved=unapproved)
         if shown.is_empty and not shown.hindrances:
             return CleanupResult(shown, unapproved=unapproved)
+        self.host.rights().require_network()  # before the undo file is written
         with self.host.locked(ctx) as host:
             ctx.check()
             with ctx.shielded() as safe:  # the undo file has to match what is deleted

@@ -107,6 +107,15 @@ class HostTask(Generic[ResultT]):
         """The state of the task's work on the host now; None if the task reports it elsewhere or has done nothing."""
         return None
 
+    def require_rights(self, *, up: bool) -> None:
+        """Raise NotPermitted if `install` (or, if not `up`, `remove`) would have to change the kernel, and may not.
+
+        It is called before a file is changed: the kernel's refusal would come after that.
+        """
+        rights = self.host.rights()
+        if self.host.backend is not None and not rights.changes_network and self.look(up=up).changes_kernel:
+            rights.require_network()
+
     def prepare(self, ctx: phases.Context) -> None:
         """Do what has to come before the gate is changed; for most tasks nothing."""
 
@@ -147,6 +156,7 @@ class HostTask(Generic[ResultT]):
 
     def _behind_its_gate(self, ctx: phases.Context, *, up: bool) -> ResultT:
         part = self.part
+        self.require_rights(up=up)
         if up:
             self.prepare(ctx)
         changed = Gate(self.host).change(ctx, *(((part,), ()) if up else ((), (part,)))).get(part.name, ())

@@ -65,6 +65,8 @@ class Configure:
         with locked(self.host, ctx, up) as host:
             tasks = [attrs.evolve(task, host=host) for task in settled]
             for task in chosen:
+                task.require_rights(up=task.is_wanted)
+            for task in chosen:
                 if task.is_wanted:
                     task.prepare(ctx)
             changed = Gate(host).change(ctx, up, down) if chosen else {}

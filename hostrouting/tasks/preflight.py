@@ -5,21 +5,23 @@ Here: what is read of a host, and nothing is changed. Not here: what follows fro
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 import attrs
 
 from hostrouting.config import needs_config
 from hostrouting.errors import FileError, HostRoutingError, PreflightFailed
 from hostrouting.examination import examine_snapshot
-from hostrouting.fileset import OURS
+from hostrouting.fileset import OURS, Changes
 from hostrouting.gate import Gate
 from hostrouting.host import Host, needs_host
-from hostrouting.openings import UNIT_FOLDERS, UNSEEN, find_gate_state
+from hostrouting.openings import UNIT_FOLDERS, UNSEEN, drop_in_folders, find_coming_openings, find_gate_state
 from hostrouting.plan import RoutePlan
 from hostrouting.preflight import (
     TOOLS,
     PreflightFinding,
+    UnitDropIn,
     cleanup_findings,
     file_findings,
     folder_findings,
@@ -27,7 +29,9 @@ from hostrouting.preflight import (
     lock_findings,
     machine_findings,
     overlap_findings,
+    program_findings,
     replacement_findings,
+    rights_findings,
     route_findings,
     systemd_findings,
     task_findings,
@@ -44,15 +48,18 @@ from hostrouting.tasks.probe_rewrite import RewriteProbeSource
 from hostrouting.tasks.results import PreflightResult, Preview
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import Any
 
     import phases
     from hostrouting.config import HostRoutingConfig
     from hostrouting.gate import Part
     from hostrouting.preflight import Name
+    from hostrouting.system import Rights
 
 __all__ = ["Preflight"]
+
+T = TypeVar("T")
 
 _SHOWN = 5  # errors in the message of a failure
 
@@ -69,7 +76,8 @@ class Preflight:
     config: HostRoutingConfig = attrs.field(validator=needs_config)
     host: Host = attrs.field(factory=Host.local, validator=needs_host, kw_only=True)
     wait: float = attrs.field(default=DEFAULT_WAIT, validator=valid_wait, kw_only=True)
-    """How many seconds Configure would be told to wait; it is part of the boot files. Preflight does not wait."""
+    """How many seconds Configure would be told to wait; it is part of the boot files. Preflight does not wait,
+    and what Configure would wait for is a warning; if this is 0, it is an error."""
 
     def plan(self, ctx: phases.Context) -> PreflightResult:
         """The findings."""
@@ -89,67 +97,88 @@ class Preflight:
         return found
 
     def _findings(self, ctx: phases.Context) -> Iterator[PreflightFinding]:
-        configure = Configure(self.config, host=self.host, wait=self.wait)
         tasks: list[HostTask[Any]] = []
-        for task in configure.subtasks:
-            try:
-                tasks.append(task.settled(ctx))
-            except HostRoutingError as error:
-                yield unread(_subject(task), "", error)
-                tasks.append(task)
+        for task in Configure(self.config, host=self.host, wait=self.wait).subtasks:
+            settled, unknown = self._answer(_subject(task), "", partial(task.settled, ctx), task)
+            tasks.append(settled)
+            yield from unknown
         up = [task.part for task in tasks if task.is_wanted]
         down = [task.part for task in tasks if not task.is_wanted]
         look = Preview()
         for task in tasks:
-            try:
-                look += task.look(up=task.is_wanted)
-                standing = task.standing() if task.is_wanted else None
-            except HostRoutingError as error:
-                yield unread(_subject(task), "", error)
-                continue
-            if standing is not None:
-                yield from task_findings("probes", hindrances=standing.hindrances, notes=standing.notes)
+            seen, unknown = self._answer(_subject(task), "", partial(task.look, up=task.is_wanted), Preview())
+            look += seen
+            yield from unknown or self._asked(_subject(task), "", partial(_of_standing, task))
         yield from task_findings("probes", conflicts=look.conflicts)
         yield from self._of_routes(look)
+        if look.changes_kernel:
+            yield from rights_findings(self._rights)
         yield from self._of_files(up, down)
         yield from self._of_tools(up)
-        yield from _asked("systemd", "systemd", self._of_systemd)
-        yield from _asked("units", "", lambda: self._of_units(up))
-        yield from _asked("gate", "", lambda: gate_findings(find_gate_state(self.host)))
+        yield from self._asked("systemd", "systemd", lambda: self._of_systemd(up))
+        yield from self._asked("units", "", lambda: self._of_units(up))
+        yield from self._asked("gate", "", lambda: gate_findings(find_gate_state(self.host)))
         lock = self.host.layout.lock_path
-        yield from _asked("lock", lock, lambda: lock_findings(self.host.files.holders(lock), path=lock))
-        yield from _asked("azure-vnet", "", lambda: self._of_cleanup(ctx))
+        yield from self._asked("lock", lock, lambda: lock_findings(self.host.files.holders(lock), path=lock))
+        yield from self._asked("azure-vnet", "", lambda: self._of_cleanup(ctx))
+
+    @property
+    def _rights(self) -> Rights:
+        return self.host.rights()
+
+    def _answer(
+        self, name: Name, target: str, question: Callable[[], T], otherwise: T
+    ) -> tuple[T, tuple[PreflightFinding, ...]]:
+        """The answer of the host; if it gives none, that is a finding."""
+        try:
+            return question(), ()
+        except HostRoutingError as error:
+            return otherwise, (unread(name, target, error, is_root=self._rights.is_root),)
+
+    def _asked(
+        self, name: Name, target: str, question: Callable[[], Iterable[PreflightFinding]]
+    ) -> tuple[PreflightFinding, ...]:
+        """The findings that the question has for an answer."""
+        nothing: tuple[PreflightFinding, ...] = ()
+        found, unknown = self._answer(name, target, lambda: tuple(question()), nothing)
+        return found + unknown
 
     def _of_routes(self, look: Preview) -> Iterator[PreflightFinding]:
         plan = look.routes or RoutePlan()
-        yield from route_findings(plan)
+        yield from route_findings(plan, wait=self.wait)
         if look.before is not None and self.config.route_overlap.expected_cidrs:
             found = examine_snapshot(plan.apply_to(look.before), self.config)
-            yield from overlap_findings(found, mode=self.config.route_overlap.mode)
+            awaited = [it.desired.destination for it in plan.pending]
+            mode = self.config.route_overlap.mode
+            yield from overlap_findings(found, mode=mode, awaited=awaited, wait=self.wait)
 
     def _of_files(self, up: list[Part], down: list[Part]) -> Iterator[PreflightFinding]:
-        files, layout, gate = self.host.files, self.host.layout, Gate(self.host)
-        obstacles = gate.obstacles(up)
-        yield from file_findings(obstacles)
+        layout, gate = self.host.layout, Gate(self.host)
+        obstacles, is_root = gate.obstacles(up), self._rights.is_root
+        yield from file_findings(obstacles, is_root=is_root)
         in_the_way = {it.path for it in obstacles}
         folders = {layout.at(layout.state_directory)} if up else set()
         cleanup = self.config.azure_vnet_cleanup
         if cleanup is not None and not cleanup.dry_run:
             folders |= {layout.at(layout.state_directory), layout.at(layout.lasting_directory)}
-        try:
-            writes = gate.changes(up, down).writes
-            texts = {path: files.read(path) for path in writes if path not in in_the_way}
-            # A link that enables a unit is as it should be once it is there; the unit behind it is among the paths.
-            links = {path for part in up for path, _ in part.all_files.links}
-            replaced = [path for path, text in texts.items() if text and OURS not in text and path not in links]
-            removed = gate.former.present(files) if up else ()
-            removed += tuple(path for part in up for path in part.all_files.differences(files).removes)
-        except FileError as error:
-            yield unread("files", error.path, error)
-        else:
-            yield from replacement_findings(replaced, removed)
-            folders |= {path.rpartition("/")[0] for path in writes}
-        yield from folder_findings(list(self._unwritable(sorted(folders))))
+        changes, unknown = self._answer("files", "", partial(gate.changes, up, down), Changes())
+        writes = changes.writes
+        yield from unknown
+        yield from self._asked(
+            "files", "", lambda: self._of_replaced(up, [it for it in writes if it not in in_the_way])
+        )
+        folders |= {path.rpartition("/")[0] for path in writes}
+        yield from folder_findings(list(self._unwritable(sorted(folders))), is_root=is_root)
+
+    def _of_replaced(self, up: list[Part], writes: list[str]) -> Iterator[PreflightFinding]:
+        files = self.host.files
+        texts = {path: files.read(path) for path in writes}
+        # A link that enables a unit is as it should be once it is there; the unit behind it is among the paths.
+        links = {path for part in up for path, _ in part.all_files.links}
+        replaced = [path for path, text in texts.items() if text and OURS not in text and path not in links]
+        removed = Gate(self.host).former.present(files) if up else ()
+        removed += tuple(path for part in up for path in part.all_files.differences(files).removes)
+        return replacement_findings(replaced, removed)
 
     def _unwritable(self, folders: Iterable[str]) -> Iterator[FileError]:
         for folder in folders:
@@ -160,17 +189,20 @@ class Preflight:
 
     def _of_tools(self, up: list[Part]) -> Iterator[PreflightFinding]:
         if not up or (self.host.manager is None and self.host.backend is not None):
-            return iter(())  # a sandbox never boots
+            return  # a sandbox never boots
         needed: dict[str, list[str]] = {tool: ["the gate"] for tool in Gate.tools}
         for part in up:
             for tool in part.tools:
                 needed.setdefault(tool, []).append(f"{part.name}.sh")
-        find = self.host.find_program
-        return tool_findings(needed, [tool for tool in needed if any(map(find, TOOLS[tool][0]))])
+        find, ask = self.host.find_program, self.host.version_of
+        yield from tool_findings(needed, [tool for tool in needed if any(map(find, TOOLS[tool][0]))])
+        path = find("ip") if "ip" in needed else None
+        if path is not None and ask is not None:
+            yield from program_findings(path, ask(path), needed["ip"])
 
-    def _of_systemd(self) -> Iterator[PreflightFinding]:
+    def _of_systemd(self, up: list[Part]) -> Iterator[PreflightFinding]:
         manager = self.host.manager
-        if manager is None:
+        if manager is None or not up:
             return iter(())
         return systemd_findings(manager.show(("Version",))[0]["Version"] if manager.is_running() else None)
 
@@ -183,25 +215,37 @@ class Preflight:
         paths = (*(f"{folder}/{unit}" for unit in ours), layout.gate_drop_in)
         earlier = UNIT_FOLDERS[: UNIT_FOLDERS.index(folder)] if folder in UNIT_FOLDERS else ()
         shadows = [(other + path.removeprefix(folder), path) for other in earlier for path in paths]
-        drop_ins = [(f"{other}/{unit}.d", unit) for other in UNIT_FOLDERS for unit in ours]
-        settings = [(f"{at}/{name}", unit) for at, unit in drop_ins for name in files.names(layout.at(at))]
-        yield from unit_findings(
-            [(path, our) for path, our in shadows if files.is_there(layout.at(path))],
-            [(path, unit) for path, unit in settings if path.endswith(".conf")],
-        )
+        there = [(path, our) for path, our in shadows if files.is_there(layout.at(path))]
+        yield from unit_findings(there, self._drop_ins(ours))
         if gate.manager is None or gate.present():
             return  # what an installed gate holds and lets through is asked of systemd
-        for machine in gate.manager.show(("LoadState", "DropInPaths"), UNSEEN):
-            texts = {path: files.read(layout.at(path)) or "" for path in machine["DropInPaths"].split()}
-            unit, drop_in = layout.machine_unit, layout.gate_drop_in
-            yield from machine_findings(machine["LoadState"], texts, unit=unit, drop_in=drop_in)
+        [machine] = gate.manager.show(("LoadState",), UNSEEN)
+        yield from machine_findings(machine["LoadState"], find_coming_openings(self.host), unit=layout.machine_unit)
+
+    def _drop_ins(self, units: Sequence[str]) -> Iterator[UnitDropIn]:
+        """The drop-ins of these units, each once; with one name, systemd reads the one that it finds first."""
+        files, at = self.host.files, self.host.layout.at
+        found: dict[str, list[str]] = {}
+        for unit in units:
+            first: dict[str, str] = {}
+            for folder in drop_in_folders(unit):
+                for name in files.names(at(folder)):
+                    first.setdefault(name, f"{folder}/{name}")
+            for path in first.values():
+                found.setdefault(path, []).append(unit)
+        for path, its in found.items():
+            if path.endswith(".conf"):
+                is_meant = path.rpartition("/")[0].rpartition("/")[2] == f"{its[0]}.d"
+                yield UnitDropIn(path, files.read(at(path)) or "", tuple(its), is_meant)
 
     def _of_cleanup(self, ctx: phases.Context) -> Iterator[PreflightFinding]:
         settings = self.config.azure_vnet_cleanup
         if settings is None:
-            return iter(())
+            return
         plan = CleanStaleAzureVnet(self.config, host=self.host).plan(ctx)
-        return cleanup_findings(plan, dry_run=settings.dry_run)
+        yield from cleanup_findings(plan, dry_run=settings.dry_run)
+        if plan.deletions and not settings.dry_run:
+            yield from rights_findings(self._rights)
 
 
 def _subject(task: HostTask[Any]) -> Name:
@@ -209,9 +253,8 @@ def _subject(task: HostTask[Any]) -> Name:
     return "probes" if isinstance(task, RewriteProbeSource) else "kernel"
 
 
-def _asked(name: Name, target: str, question: Callable[[], Iterable[PreflightFinding]]) -> tuple[PreflightFinding, ...]:
-    """The findings; if the host does not answer, that is the finding."""
-    try:
-        return tuple(question())
-    except HostRoutingError as error:
-        return (unread(name, target, error),)
+def _of_standing(task: HostTask[Any]) -> Iterator[PreflightFinding]:
+    """What would keep the work of the task from having an effect."""
+    standing = task.standing() if task.is_wanted else None
+    if standing is not None:
+        yield from task_findings("probes", hindrances=standing.hindrances, notes=standing.notes)

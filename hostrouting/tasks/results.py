@@ -56,6 +56,12 @@ class Preview:
         is_settled = self.routes is None or not (self.routes.changes or self.routes.conflicts)
         return is_settled and not (self.files or self.unread or self.operations or self.conflicts)
 
+    @property
+    def changes_kernel(self) -> bool:
+        """Whether routes or rules would be changed, now or when what is missing is there."""
+        routes = self.routes
+        return bool(self.operations) or (routes is not None and bool(routes.changes or routes.pending))
+
     def __add__(self, other: Preview) -> Preview:
         """Both previews in one; at most one of them may have a route plan."""
         files, stays = self.files + other.files, (*self.stays, *other.stays)

@@ -21,7 +21,7 @@ from hostrouting.ingress import Programs
 from hostrouting.metadata import Fetch, Reply  # noqa: TC001  attrs.resolve_types looks them up here
 from hostrouting.neighbours import MemoryLinkLayer
 from hostrouting.nftables import MemoryNftables
-from hostrouting.system import UnitState
+from hostrouting.system import Rights, UnitState
 from hostrouting.testing.topologies import plain_vm
 from hostrouting.testing.units import UNIT_FOLDERS, shown, texts_of
 
@@ -71,6 +71,7 @@ class FakeFiles:
     def write(self, path: str, text: str, *, mode: int = 0o644) -> bool:
         """See Files."""
         self._require_file("write", path)
+        self._require_way("write", path, path.rpartition("/")[0])
         if path in self.broken:
             raise FileError(f"cannot write {path}: {self.broken[path]}", path=path)
         if path in self.links:
@@ -141,13 +142,18 @@ class FakeFiles:
         """See Files. A folder that is `broken` or not a folder refuses files, and so do those inside it."""
         if self.frozen:
             reason = "Read-only file system; remount it writable"
-            raise FileError(f"cannot write into {folder}: {reason}", path=folder, errno=errno.EROFS)
+            raise FileError(f"cannot write into {folder}: {reason}", path=folder, errno=errno.EROFS, reason=reason)
+        self._require_way("write into", folder, folder)
         names = folder.split("/")
         for place in ("/".join(names[:count]) for count in range(2, len(names) + 1)):
             if place in self.broken:
-                raise FileError(f"cannot write into {folder}: {self.broken[place]}", path=folder)
+                reason = self.broken[place]
+                raise FileError(f"cannot write into {folder}: {reason}", path=folder, reason=reason)
             if place in {*self.texts, *self.strange} and self.strange.get(place) != "a directory":
-                raise FileError(f"cannot write into {folder}: {place}: Not a directory; remove that file", path=folder)
+                reason = f"{place}: Not a directory; remove that file"
+                raise FileError(
+                    f"cannot write into {folder}: {reason}", path=folder, errno=errno.ENOTDIR, reason=reason
+                )
 
     def try_lock(self, path: str) -> _FakeLock | None:
         """See Files."""
@@ -157,6 +163,15 @@ class FakeFiles:
         self.writes.append(path)
         self.locked.add(path)
         return _FakeLock(lambda: self.locked.discard(path))
+
+    def _require_way(self, verb: str, path: str, folder: str) -> None:
+        """Raise FileError if a part of the folder's path is a link to a folder that is not there."""
+        for link, target in self.links.items():
+            if f"{folder}/".startswith(f"{link}/") and not self.names(target):
+                remedy = "a part of the path is a link that leads nowhere: remove that link"
+                where = "" if link == path else f"{link}: "
+                reason = f"{where}No such file or directory; {remedy}"
+                raise FileError(f"cannot {verb} {path}: {reason}", path=path, errno=errno.ENOENT, reason=reason)
 
     def _require_file(self, verb: str, path: str) -> None:
         if path in self.strange:
@@ -295,6 +310,10 @@ def _is_installed(name: str) -> str:
     return f"/usr/bin/{name}"
 
 
+def _is_iproute2(_path: str) -> str:
+    return "ip utility, iproute2-6.1.0, libbpf 1.1.0"
+
+
 def _is_kernel(_instance: object, _attribute: object, value: Any) -> None:
     require(value, MemoryBackend, "FakeHost(kernel=…)", "write kernel=h200(), or pass your own MemoryBackend")
 
@@ -331,6 +350,10 @@ class FakeHost(Host):
     programs_at: Callable[[str], Programs] = attrs.field(default=_no_programs)
     find_program: Callable[[str], str | None] = attrs.field(default=_is_installed)
     """Returns the path of a program. By default every program is installed."""
+    version_of: Callable[[str], str] | None = attrs.field(default=_is_iproute2, validator=makes_edge)
+    """Returns what a program answers to -V. By default that is the answer of iproute2."""
+    rights: Callable[[], Rights] = attrs.field(default=Rights)
+    """Returns what the process may do. By default it is root and may do everything."""
 
     def __attrs_post_init__(self) -> None:
         """Let the manager read the units from the files."""

@@ -276,6 +276,11 @@ STORIES: dict[str, tuple[list[str], list[str], str]] = {
     ),
     "a rule that jumps for other addresses": (["rule add pref 1 not to 172.20.0.0/16 goto 32767"], [], "ok"),
     "a rule that refuses other addresses": (["rule add pref 1 not to 172.20.0.0/16 prohibit"], [], "ok"),
+    "a rule that refuses all other packets": (
+        ["rule add pref 1 not to 172.20.0.0/16 sport 1-1023 prohibit"],
+        [],
+        "no-default-route",
+    ),
     "a default route in another table": (
         ["rule add pref 5 lookup 100", "route add default via 10.0.0.9 dev eth0 table 100"],
         [],
@@ -447,6 +452,28 @@ def test_any_cidr(namespace: Namespace, tmp_path: Path, cidr: str) -> None:
     expected = engine(namespace.snapshot(), check(cidr))
     checked = Checked(namespace, check(cidr), tmp_path)
     assert comparable(checked.document) == comparable(expected)
+
+
+INCOMPLETE = "the list of places is incomplete: awk or sort failed"
+# Programs that end early, each with what the script then says.
+MISHAPS: dict[str, tuple[dict[str, str], str]] = {
+    "no sort": ({"sort": "exit 127"}, INCOMPLETE),
+    "sort": ({"sort": 'sort "$@" | head -n 3; exit 2'}, INCOMPLETE),
+    "no awk": ({"awk": "exit 137"}, INCOMPLETE),
+    "awk": ({"awk": '[[ "$*" == *part=places* ]] || exec awk "$@"; awk "$@" | head -n 5; exit 137'}, INCOMPLETE),
+    "the input of awk": (
+        {"awk": '[[ "$*" == *part=places* ]] || exec awk "$@"; sed "/ table 254/q" | awk "$@"'},
+        INCOMPLETE,
+    ),
+    "the input of the second awk": (
+        {"awk": '[[ "$*" == *part=answers* ]] || exec awk "$@"; sed "/^answers/q" | awk "$@"'},
+        "awk ended without a verdict",
+    ),
+    "ip": (
+        {"ip": '[[ "$*" == *-force* ]] || exec ip "$@"; ip "$@" | head -n 2'},
+        "the kernel did not answer for 172.20.10.0: no answer",
+    ),
+}
 
 
 class TestOneHost:
@@ -673,6 +700,41 @@ class TestOneHost:
         told = "the kernel did not answer for 172.16.0.0: No buffer space available"
         assert (done.returncode, done.stderr) == (1, f"<3>check-route-overlap: {told}\n")
         assert not list((tmp_path / "state").iterdir())
+
+    @pytest.mark.parametrize("escaping", [False, True], ids=["ok", "overlap"])
+    @pytest.mark.parametrize("mishap", MISHAPS)
+    def test_a_program_that_ends_early(
+        self, namespace: Namespace, tmp_path: Path, mishap: str, *, escaping: bool
+    ) -> None:
+        """If a program ends early or is missing, there is no verdict, neither a false ok nor a false overlap."""
+        dev = "ib0" if escaping else "eth0"
+        namespace.batch(f"route add 172.20.{at}.0/24 dev {dev}" for at in (9, 77, 200))
+        tools, told = MISHAPS[mishap]
+        script = put_before(render_check_script(check("172.20.0.0/16"), wait=0), tools, tmp_path)
+        (tmp_path / "check.sh").write_text(script)
+        done = namespace.run("bash", str(tmp_path / "check.sh"), RUNTIME_DIRECTORY=str(tmp_path / "state"))
+        assert (done.returncode, done.stderr.splitlines()[-1]) == (1, f"<3>check-route-overlap: {told}")
+        assert not list((tmp_path / "state").iterdir())
+
+    def test_an_interrupted_list(self, namespace: Namespace, tmp_path: Path) -> None:
+        """Lists that changed while they were read are read again; if they keep changing, there is no verdict."""
+        interrupted = 'echo "Dump was interrupted and may be inconsistent." >&2'
+        once = f'[[ -e {tmp_path}/was || "$*" == *force* ]] || {{ : >{tmp_path}/was; {interrupted}; }}'
+        for body, status, last in (
+            (once, 0, "<6>check-route-overlap: ok: every expected CIDR leaves by eth0"),
+            (interrupted, 1, "<3>check-route-overlap: the routes kept changing while they were read"),
+        ):
+            script = put_before(render_check_script(check("10.0.0.0/8")), {"ip": f'{body}\nexec ip "$@"'}, tmp_path)
+            (tmp_path / "check.sh").write_text(script)
+            done = namespace.run("bash", str(tmp_path / "check.sh"), RUNTIME_DIRECTORY=str(tmp_path / "state"))
+            assert (done.returncode, done.stderr) == (status, f"{last}\n")
+
+    def test_no_awk(self, namespace: Namespace, tmp_path: Path) -> None:
+        """Without an awk, one line says so."""
+        script = tmp_path / "check.sh"
+        script.write_text(render_check_script(check()).replace(" PATH=/usr/sbin:/usr/bin:/sbin:/bin", " PATH=/nowhere"))
+        done = namespace.run("/bin/bash", str(script), RUNTIME_DIRECTORY=str(tmp_path))
+        assert (done.returncode, done.stderr) == (1, "<3>check-route-overlap: awk is not installed\n")
 
     def test_told_to_stop(self, namespace: Namespace, tmp_path: Path) -> None:
         """A run that is ended from outside, as by its unit's time-out, says so and ends as told; it leaves no marker."""

@@ -60,7 +60,7 @@ def packets(snapshot: Snapshot, family: int) -> list[Flow]:
         "source": {PLAIN.source if family == 4 else ip_at(6, 0), *(ip_at(family, number) for number in sources)},
         "iif": {"lo", "other", *(rule.iif for rule in rules if rule.iif)},
         "mark": {0, 1, 2, 3, *(rule.fwmark for rule in rules)} if any(rule.fwmask for rule in rules) else {0},
-        "tos": {0, 0x10},
+        "tos": {0, 0x10, *([0xFC] if any(rule.dscp for rule in rules) else [])},
         "uid": {0, 5000, *(rule.uids[0] for rule in rules if rule.uids)},
         "ipproto": {17, 1, *(rule.ipproto for rule in rules if rule.ipproto)},
         "sport": {0, *ports} if any(rule.sports for rule in rules) else {0},

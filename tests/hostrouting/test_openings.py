@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 import attrs
@@ -10,9 +11,10 @@ import pytest
 import phases
 from hostrouting.config import HostRoutingConfig, Mode, RouteOverlapConfig, StaticRoute, StaticRoutesConfig
 from hostrouting.layout import HostLayout
-from hostrouting.openings import GateState, find_gate_state
+from hostrouting.openings import GateState, drop_in_folders, find_gate_state
 from hostrouting.tasks import Configure
 from hostrouting.testing import FakeHost
+from hostrouting.testing.units import shown
 from tests.support.openings import KUBE1, OPENINGS, Opening
 
 if TYPE_CHECKING:
@@ -50,6 +52,16 @@ def installed(config: HostRoutingConfig = STRICT) -> FakeHost:
     host = FakeHost()
     phases.execute(Configure(config, host=host), phases.Context(observers=[]))
     return host
+
+
+@pytest.mark.parametrize("unit", ["static-routes.service", LAYOUT.gate_unit, "plain.service"])
+def test_folders_of_drop_ins(unit: str) -> None:
+    """The first of two drop-ins with one name is the one that systemd reads, wherever the two are."""
+    folders = drop_in_folders(unit)
+    assert folders[-1] == "/usr/lib/systemd/system/service.d"
+    for first, second in itertools.combinations(folders, 2):
+        texts = {f"{folder}/50.conf": "[Service]\n" for folder in (second, first)}
+        assert shown(unit, texts)["DropInPaths"] == f"{first}/50.conf"
 
 
 def test_nothing_is_installed() -> None:

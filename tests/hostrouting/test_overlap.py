@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hostrouting.fib import Decision, Fib, Flow
 from hostrouting.model import NextHop, Prefix, Route, RouteType, Rule, Snapshot, as_ip, default_rules, ip_at
 from hostrouting.overlap import Judge, OverlapReport, check_overlap
+from hostrouting.pod_blocks import PodBlocks
 from hostrouting.repair import propose_repair
 from tests.support.examples import scaled
 from tests.support.strategies import blocks, prefixes, routes, snapshots
@@ -49,7 +50,7 @@ class TestEveryAddressIsJudged:
         fib = Fib(data.draw(snapshots(block)))
         cidr = data.draw(prefixes(block))
         report = check_overlap(fib, [cidr], expected_devs=["eth0"], allowed_devs=["wg*"])
-        judge = Judge(("eth0",), ("wg*",))
+        judge = Judge(("eth0",), ("wg*",), blocks=PodBlocks(fib, (cidr,), ("wg*",)))
         found: dict[int, tuple[object, ...]] = {}
         for finding in report.findings:
             for address in range(finding.first, finding.last + 1):

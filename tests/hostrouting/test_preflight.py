@@ -6,12 +6,13 @@ import errno
 
 import pytest
 
-from hostrouting.errors import FileError, NotPermitted
+from hostrouting.errors import FileError, ManagerError, NotPermitted
 from hostrouting.gate import Gate
 from hostrouting.openings import GateState
 from hostrouting.preflight import (
     TOOLS,
     PreflightFinding,
+    UnitDropIn,
     folder_findings,
     gate_findings,
     lock_findings,
@@ -27,7 +28,7 @@ from hostrouting.tasks import Configure
 from hostrouting.testing import FakeHost
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, config
 
-UNIT, DROP_IN = LAYOUT.machine_unit, LAYOUT.gate_drop_in
+UNIT = LAYOUT.machine_unit
 
 
 def test_worst_first() -> None:
@@ -39,8 +40,17 @@ def test_worst_first() -> None:
 
 def test_what_cannot_be_read() -> None:
     """A bootstrap would meet the same error; what only this user may not read is a warning."""
-    assert unread("kernel", "", FileError("no", path="/a")).severity == "error"
-    assert unread("kernel", "", NotPermitted("root only")).severity == "warning"
+    told = FileError("no", path="/a")
+    assert unread("kernel", "", told, is_root=False) == PreflightFinding("files", "error", "no", "/a")
+    assert unread("probes", "", NotPermitted("root only"), is_root=False).severity == "warning"
+    assert unread("units", "", ManagerError("no"), is_root=True).name == "systemd"
+
+
+def test_root_has_no_benefit() -> None:
+    """To root, a denial is an error with its own text: it is not because of the user."""
+    told = FileError("cannot read /a: it is immutable", path="/a", errno=errno.EPERM)
+    assert unread("files", "/a", told, is_root=True) == PreflightFinding("files", "error", str(told), "/a")
+    assert unread("kernel", "", NotPermitted("no"), is_root=True).severity == "error"
 
 
 @pytest.mark.parametrize(
@@ -72,7 +82,7 @@ def test_tools() -> None:
         "tools",
         "error",
         "mawk or awk is not installed, and static-routes.sh and check-route-overlap.sh cannot run without it; install the"
-        " package mawk",
+        " package mawk (Debian's name for it)",
         "awk",
     )
 
@@ -85,9 +95,8 @@ def test_every_tool_is_known() -> None:
 
 def test_units() -> None:
     """What systemd reads instead of our file is an error; a drop-in of our unit is a warning."""
-    found = tuple(
-        unit_findings([("/run/x/a.service", "/etc/x/a.service")], [("/etc/x/b.service.d/1.conf", "b.service")])
-    )
+    meant = UnitDropIn("/etc/x/b.service.d/1.conf", "[Service]\nNice=1\n", ("b.service",), is_meant=True)
+    found = tuple(unit_findings([("/run/x/a.service", "/etc/x/a.service")], [meant]))
     assert [(it.severity, it.target) for it in found] == [
         ("error", "/run/x/a.service"),
         ("warning", "/etc/x/b.service.d/1.conf"),
@@ -95,37 +104,42 @@ def test_units() -> None:
     assert "instead of /etc/x/a.service" in found[0].message
 
 
+def test_drop_ins_of_several_units() -> None:
+    """A drop-in for many units is named once for each harmful setting, with all of ours that it changes."""
+    text = "[Service]\nExecCondition=/bin/false\n#Type=simple\nType=oneshot\n SuccessExitStatus = 1\n"
+    found = list(
+        unit_findings((), [UnitDropIn("/x/service.d/1.conf", text, ("a.service", "b.service"), is_meant=False)])
+    )
+    assert [it.message.partition(", which means")[0] for it in found] == [
+        "/x/service.d/1.conf has ExecCondition=/bin/false for a.service and b.service",
+        "/x/service.d/1.conf has SuccessExitStatus=1 for a.service and b.service",
+    ]
+    harmless = UnitDropIn(
+        "/x/service.d/1.conf", "[Service]\nNice=1\nRemainAfterExit=no\n", ("a.service",), is_meant=False
+    )
+    assert not list(unit_findings((), [harmless]))
+
+
 @pytest.mark.parametrize(
-    ("state", "severities"), [("loaded", []), ("masked", ["error"]), ("not-found", ["warning"]), ("error", ["warning"])]
+    ("state", "severities"), [("loaded", []), ("masked", ["error"]), ("not-found", ["warning"]), ("error", ["error"])]
 )
 def test_state_of_machines(state: str, severities: list[str]) -> None:
     """Machines that are masked, or whose unit is not there, do not start."""
-    assert [it.severity for it in machine_findings(state, {}, unit=UNIT, drop_in=DROP_IN)] == severities
-
-
-@pytest.mark.parametrize(
-    ("path", "text", "is_told"),
-    [
-        ("/etc/a.d/50.conf", "[Service]\nExecStartPre=\n", True),
-        ("/etc/a.d/50.conf", "[Service]\n ExecStartPre = \nExecStartPre=/bin/true\n", True),
-        ("/etc/a.d/50.conf", "[Service]\nExecStartPre=/bin/true\n", False),
-        ("/etc/a.d/50.conf", "[Service]\n#ExecStartPre=\n", False),
-        ("/etc/a.d/00-first.conf", "[Service]\nExecStartPre=\n", False),
-    ],
-)
-def test_drop_ins_of_machines(path: str, text: str, *, is_told: bool) -> None:
-    """A drop-in that sorts after ours and empties ExecStartPre= would take the question to the gate away."""
-    found = list(machine_findings("loaded", {path: text}, unit=UNIT, drop_in=DROP_IN))
-    assert [(it.severity, it.target) for it in found] == ([("warning", path)] if is_told else [])
+    assert [it.severity for it in machine_findings(state, (), unit=UNIT)] == severities
 
 
 def test_folders() -> None:
-    """A read-only folder is an error; folders that only this user may not write into are one warning together."""
-    frozen = FileError("cannot write into /etc: read-only", path="/etc", errno=errno.EROFS)
-    denied = [FileError(f"cannot write into {it}", path=it, errno=errno.EACCES) for it in ("/run/a", "/run/b")]
-    found = list(folder_findings([denied[0], frozen, denied[1]]))
-    assert [(it.severity, it.target) for it in found] == [("error", "/etc"), ("warning", "/run/a")]
+    """Folders of one read-only file system are one error; those that only this user may not write into, a warning."""
+    frozen = [_refused(it, errno.EROFS, "Read-only file system; remount it writable") for it in ("/etc/a", "/etc/b")]
+    denied = [_refused(it, errno.EACCES, "no") for it in ("/run/a", "/run/b")]
+    found = list(folder_findings([*frozen, *denied], is_root=False))
+    assert [(it.severity, it.target) for it in found] == [("error", "/etc/a"), ("warning", "/run/a")]
+    assert found[0].message == "cannot write into /etc/a, /etc/b: Read-only file system; remount it writable"
     assert "/run/a, /run/b" in found[1].message
+
+
+def _refused(path: str, number: int, reason: str) -> FileError:
+    return FileError(f"cannot write into {path}: {reason}", path=path, errno=number, reason=reason)
 
 
 def test_lock() -> None:
@@ -145,6 +159,6 @@ def test_gate() -> None:
 
 
 def test_what_tasks_say() -> None:
-    """What stops a task is an error, what takes its effect a warning, and a remark is only that."""
+    """What stops a task is an error, what leaves it without effect is a warning, and a remark is only that."""
     found = task_findings("probes", conflicts=["a"], hindrances=["b"], notes=["c"])
     assert [(it.severity, it.message) for it in found] == [("error", "a"), ("warning", "b"), ("info", "c")]

@@ -182,13 +182,20 @@ def test_without_root(namespace: Namespace) -> None:
     assert read_ip_document(taken(namespace, nobody)) == of_netlink(namespace.path)
 
 
-def with_ip(body: str, tmp_path: Path) -> subprocess.CompletedProcess[str]:
+VERSION = subprocess.run(["ip", "-V"], capture_output=True, text=True, check=True).stdout.strip()
+CHANGING = "the routing changed during each of 8 attempts to read it; try again when it changes less"
+INTERRUPTED = 'echo "Dump was interrupted and may be inconsistent." >&2'
+
+
+def with_ip(body: str, tmp_path: Path, namespace: Namespace | None = None) -> subprocess.CompletedProcess[str]:
     """What the script says where `ip` is this body of a shell script, which can call $REAL."""
     program = tmp_path / "ip"
     program.write_text(f"#!/bin/sh\nREAL={shutil.which('ip')}\n{body}\n")
     program.chmod(0o755)
-    with private_namespace() as namespace:
+    if namespace is not None:
         return namespace.run("sh", text=SCRIPT, PATH=f"{tmp_path}:{os.environ['PATH']}")
+    with private_namespace() as made:
+        return with_ip(body, tmp_path, made)
 
 
 @pytest.mark.parametrize(
@@ -198,7 +205,17 @@ def with_ip(body: str, tmp_path: Path) -> subprocess.CompletedProcess[str]:
         ('exec busybox ip "$@"', "this host does not have the ip of iproute2; install iproute2"),
         (
             'case "$*" in -N*) echo \'Option "-N" is unknown\' >&2; exit 255 ;; esac; exec $REAL "$@"',
-            "the command 'ip -N -j -d link show' failed: Option \"-N\" is unknown",
+            (
+                f"iproute2 5.3 or newer is needed, and this is {VERSION}: the command 'ip -N -j -d link show' failed: "
+                'Option "-N" is unknown'
+            ),
+        ),
+        (
+            'test "$*" = "-N -j -d nexthop show" || exec $REAL "$@"; echo \'Object "nexthop" is unknown\' >&2; exit 1',
+            (
+                f"iproute2 5.3 or newer is needed, and this is {VERSION}: the command 'ip -N -j -d nexthop show' failed: "
+                'Object "nexthop" is unknown'
+            ),
         ),
         (
             '$REAL "$@"; case "$*" in *"-6 route save"*) printf "Error: half\\nof it\\n" >&2; exit 2 ;; esac',
@@ -210,10 +227,12 @@ def with_ip(body: str, tmp_path: Path) -> subprocess.CompletedProcess[str]:
         ),
         (
             'test "$1" = link && date +%N; exec $REAL "$@"',
-            "the routing changed during each of 8 attempts to read it; try again when it changes less",
+            CHANGING,
         ),
+        (f'case "$*" in *"route save"*) {INTERRUPTED} ;; esac; exec $REAL "$@"', CHANGING),
+        (f'case "$*" in *"nexthop show"*) {INTERRUPTED} ;; esac; exec $REAL "$@"', CHANGING),
     ],
-    ids=["missing", "busybox", "old", "halfway", "silent", "restless"],
+    ids=["missing", "busybox", "old", "older", "halfway", "silent", "restless", "interrupted", "interrupted list"],
 )
 def test_fails_loudly(body: str, told: str, tmp_path: Path) -> None:
     """If ip is missing or fails, or the routing does not stop changing, it says so in one line and prints nothing else."""
@@ -234,6 +253,53 @@ def test_seconds_that_pass(tmp_path: Path) -> None:
     words = 'test "$1 $2" = "-6 route" && test "$3" = show && echo "fd00::/8 expires 1$(date +%N)sec"'
     done = with_ip(f'{words}; exec $REAL "$@"', tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("when", "change", "missing"),
+    [
+        ("-4 route save", "nexthop replace id 5 via 10.0.0.77 dev eth0", "nothing"),
+        # This device is down, so the address adds no route.
+        ("-6 route save", "address add fd77::1/64 dev br9", "-4 netconf"),
+    ],
+    ids=["next hop object", "address"],
+)
+def test_a_change_while_it_reads(namespace: Namespace, tmp_path: Path, when: str, change: str, missing: str) -> None:
+    """Whatever changes once while it reads is in the document, also if the kernel does not have one of the lists."""
+    namespace.sysctl("ipv4/nexthop_compat_mode", 0)
+    namespace.batch(
+        ["nexthop add id 5 via 10.0.0.9 dev eth0", "route add 3.0.0.0/8 nhid 5", "link add br9 type bridge"]
+    )
+    body = f"""
+    case "$*" in
+      "{when}"*) if ! test -e {tmp_path}/was; then : >{tmp_path}/was; $REAL {change}; fi ;;
+      *"{missing}"*) echo "Operation not supported" >&2; exit 2 ;;
+    esac
+    exec $REAL "$@"
+    """
+    done = with_ip(body, tmp_path, namespace)
+    assert (done.returncode, done.stderr) == (0, "")
+    found, expected = read_ip_document(done.stdout.encode()), of_netlink(namespace.path)
+    assert (found.addresses, found.routes) == (expected.addresses, expected.routes)
+
+
+def test_one_interrupted_list(tmp_path: Path) -> None:
+    """A list that was interrupted once is read again, and nothing is printed about it."""
+    once = f"test -e {tmp_path}/was || {{ : >{tmp_path}/was; {INTERRUPTED}; }}"
+    done = with_ip(f'case "$*" in *"rule save") {once} ;; esac; exec $REAL "$@"', tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert read_ip_document(done.stdout.encode()).rules
+
+
+@pytest.mark.parametrize("missing", ["od", "tr", "sed", "head"])
+def test_a_missing_program(namespace: Namespace, tmp_path: Path, missing: str) -> None:
+    """On a host without one of the programs that it uses, one line names that program."""
+    for tool in {"ip", "od", "tr", "sed", "head"} - {missing}:
+        (tmp_path / tool).symlink_to(str(shutil.which(tool)))
+    script = SCRIPT.replace('PATH="$PATH:/usr/sbin:/usr/bin:/sbin:/bin"', f"PATH={tmp_path}")
+    done = namespace.run("/bin/sh", text=script)
+    told = f"hostrouting snapshot: the program {missing} is not installed; every POSIX system has it\n"
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", told)
 
 
 def test_cut_short(namespace: Namespace) -> None:

@@ -1,6 +1,7 @@
 """static-routes.sh while somebody else changes routes as well, or what it needs comes to no end."""
 
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -41,7 +42,7 @@ class TestMeanwhile:
             tools["ip"] = 'ip "$@"; exit 7'
         ran = Ran(namespace, HALVES, tmp_path, tools=tools)
         assert (ran.status, ours(namespace)) == (1, [])
-        assert "<3>static-routes: cannot read the routes" in ran.said
+        assert "<3>static-routes: the routes cannot be read" in ran.said
 
     def test_somebody_else_is_faster(self, namespace: Namespace, tmp_path: Path) -> None:
         """Where somebody makes the wanted route in the meantime, all is well: what is there counts, not who did it."""
@@ -130,11 +131,20 @@ class TestMeanwhile:
         assert run.returncode == 128 + signal.SIGTERM
         assert "<3>static-routes: stopped before all routes were installed" in said
 
+    def test_no_proc(self, namespace: Namespace, tmp_path: Path) -> None:
+        """Without /proc, where bash finds its pipes, it says so, and does not blame awk."""
+        ran = Ran(namespace, HALVES, tmp_path, before="mount -t tmpfs none /proc")
+        assert (ran.status, ours(namespace)) == (1, [])
+        assert "/dev/fd/" in ran.said
+        assert re.search(
+            r"^<3>static-routes: the routes cannot be read: m?awk printed nothing$", ran.said, re.MULTILINE
+        )
+
     def test_an_ip_that_fails(self, namespace: Namespace, tmp_path: Path) -> None:
         """Where `ip` cannot read what is there, it is said in its words, and nothing is written."""
         tools = {"ip": '[[ "$*" == "-4 -batch"* ]] && exec ip "$@"\necho "Cannot open netlink socket" >&2; exit 1'}
         ran = Ran(namespace, HALVES, tmp_path, tools=tools)
-        assert ran.lines == ["<3>static-routes: cannot read the routes: ip failed: Cannot open netlink socket"]
+        assert ran.lines == ["<3>static-routes: the routes cannot be read: ip failed: Cannot open netlink socket"]
         assert (ran.status, ours(namespace)) == (1, [])
 
     def test_order_is_given_back(self, namespace: Namespace, tmp_path: Path) -> None:

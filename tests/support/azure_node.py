@@ -185,10 +185,11 @@ class AzureNode:
         with self.listener(self.pods[name], ip) as receiver, self.sender(ip) as sender:
             sender.send(b"x")
             self.settle()
-            receiver.setblocking(False)
+            # The node may still be asking for the pod's MAC address, which takes a moment on a busy machine.
+            receiver.settimeout(0.5)
             try:
                 return receiver.recv(10) == b"x"
-            except BlockingIOError:
+            except TimeoutError:
                 return False
 
     def settle(self) -> None:

@@ -1,6 +1,7 @@
 """Makes hostrouting.pyz: one file with the two packages and all that they need but Python (`make pyz`).
 
-The packages are taken from the working tree, and what they depend on from the environment that runs this.
+The packages are taken from the working tree, and what they depend on from the environment that runs this. The same
+files make the same archive, whenever and wherever they were checked out.
 """
 
 from __future__ import annotations
@@ -9,29 +10,47 @@ import sys
 import zipfile
 from importlib.metadata import distribution
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 __all__ = ["DEPENDENCIES", "write_pyz"]
 
 ROOT = Path(__file__).resolve().parents[2]
+KINDS = (".py", ".sh", ".typed")  # of files of ours: an editor may have left others
 # exceptiongroup is for Python 3.10; it needs typing-extensions there.
 DEPENDENCIES = ("attrs", "pyroute2", "exceptiongroup", "typing-extensions")
 
 
 def write_pyz(target: Path) -> None:
-    """Write the file, which a shell can start."""
-    with target.open("wb") as stream:
-        stream.write(b"#!/usr/bin/env python3\n")
-        with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
-            archive.write(ROOT / "hostrouting" / "__main__.py", "__main__.py")
-            for package in ("hostrouting", "phases"):
-                for path in sorted((ROOT / package).rglob("*")):
-                    if path.is_file() and "__pycache__" not in path.parts:
-                        archive.write(path, path.relative_to(ROOT))
-            for name in DEPENDENCIES:
-                for file in distribution(name).files or ():
-                    if file.parts[0] != ".." and "__pycache__" not in file.parts:
-                        archive.write(file.locate(), str(file))
-    target.chmod(0o755)
+    """Write the file, which a shell can start: complete, or not at all."""
+    unfinished = target.with_name(f"{target.name}.new")
+    try:
+        with unfinished.open("wb") as stream:
+            stream.write(b"#!/usr/bin/env python3\n")
+            with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+                for name, path in _contents():
+                    info = zipfile.ZipInfo(name)  # its time is the earliest that the format has
+                    info.compress_type, info.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16
+                    archive.writestr(info, path.read_bytes(), compresslevel=9)
+        unfinished.chmod(0o755)
+        unfinished.replace(target)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def _contents() -> Iterator[tuple[str, Path]]:
+    """The files, each with its name in the archive."""
+    yield "__main__.py", ROOT / "hostrouting" / "__main__.py"
+    for package in ("hostrouting", "phases"):
+        for path in sorted((ROOT / package).rglob("*")):
+            if path.is_file() and path.suffix in KINDS:
+                yield str(path.relative_to(ROOT)), path
+    for name in DEPENDENCIES:
+        for file in distribution(name).files or ():
+            if file.parts[0] != ".." and "__pycache__" not in file.parts and file.suffix != ".pyi":
+                yield str(file), Path(str(file.locate()))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hostrouting.cli.command import FAILED, FINE, WRONG_INPUT, Command, Reply, config_option, wait_option
+from hostrouting.cli.command import FAILED, FINE, WRONG_INPUT, Command, Reply, config_option
 from hostrouting.cli.page import Painted, capped, counted, line
 
 TYPE_CHECKING = False  # `typing` costs as much as parsing does
@@ -29,15 +29,21 @@ _TITLES: tuple[tuple[str, str, Tone], ...] = (
 
 def _options(parser: argparse.ArgumentParser) -> None:
     config_option(parser, required=True)
-    wait_option(parser, "how long apply would wait", installs=True)
 
 
 def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
-    from hostrouting.cli.source import config_of, quiet_context, wait_of
+    from contextlib import suppress
+
+    from hostrouting.cli.source import config_of, installed_wait, quiet_context
+    from hostrouting.errors import FileError
+    from hostrouting.render import DEFAULT_WAIT
     from hostrouting.tasks import Preflight
 
     config, here = config_of(arguments), host()
-    found = Preflight(config, host=here, wait=wait_of(arguments, here)).plan(quiet_context())
+    wait = float(DEFAULT_WAIT)
+    with suppress(FileError):  # that a script cannot be read is a finding
+        wait = installed_wait(here)
+    found = Preflight(config, host=here, wait=wait).plan(quiet_context())
     return Reply(_CODES[found.worst], lambda: _document(found), lambda _style: _page(found, arguments.config))
 
 
@@ -71,9 +77,11 @@ COMMAND = Command(
     options=_options,
     more="""\
 Error: on this host as it is now, apply would fail, or machines would not start, now or after a reboot. Warning: either
-might happen, a machine might start unchecked, or something could not be read. The exit code is 2 if there is an error,
-else 1 if there is a warning, else 0. An invalid configuration also gives exit code 2. Any user can run it, but only
-root can read everything.
+might happen, apply would wait for something (such as a default route), a machine might start unchecked, or something
+could not be read. The exit code is 2 if there is an error, else 1 if there is a warning, else 0. A wrong command or an
+invalid configuration also gives exit code 2. With --json the schema distinguishes these cases: hostrouting/preflight/1
+has findings, and hostrouting/error/1 means that preflight itself could not run. Any user can run it, but only root can
+read everything.
 """,
     failing="there are warnings, and no errors",
     blocking="there are errors",

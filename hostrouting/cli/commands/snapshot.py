@@ -23,7 +23,8 @@ Without hostrouting on the node, which needs iproute2 only:
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
-    told = "print a shell script that takes the snapshot of a host without hostrouting; it needs iproute2, not root"
+    told = "print a shell script that takes the snapshot of a host without hostrouting; it needs iproute2, not root; "
+    told += "not with --json"
     parser.add_argument("--script", action="store_true", help=told)
 
 
@@ -31,19 +32,12 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
     from hostrouting.cli.source import looked_at
 
     if arguments.script:
-        return Reply(FINE, lambda: _script(as_json=arguments.json))
+        from hostrouting.render import render_snapshot_script
+
+        return Reply(FINE, lambda: render_snapshot_script().removesuffix("\n"))
     with looked_at(arguments, host) as backend:
         taken = backend.snapshot()
     return Reply(FINE, taken.to_json)
-
-
-def _script(*, as_json: bool) -> str:
-    from hostrouting.errors import ConfigError, Fault
-    from hostrouting.render import render_snapshot_script
-
-    if as_json:
-        raise ConfigError([Fault("--script", "", "prints a shell script, not a JSON document", "leave out --json")])
-    return render_snapshot_script().removesuffix("\n")
 
 
 COMMAND = Command(
@@ -52,5 +46,6 @@ COMMAND = Command(
     answer=_answer,
     options=_options,
     more=_EXAMPLES,
+    no_json={"script": "it prints a shell script"},
     keys={},  # it has the fields of `hostrouting.Snapshot`
 )

@@ -132,7 +132,7 @@ $1 == "setting" && $2 == "protocols" {
 }
 # Refusing routes of this type and protocol, of this prefix length or longer, are those of a CNI if it has this device.
 $1 == "setting" && $2 == "pods" { cni[++cnis] = $3 " " $4; cni_bits[cnis] = $5; cni_dev[cnis] = glob($6) }
-$1 == "places" || $1 == "answers" { section = $1; next }
+$1 == "places" || $1 == "answers" || $1 == "end" { section = $1; next }
 section == "places" { place[++places] = $1; at[$1] = places; next }
 section == "answers" { read_answer(); next }
 /^[0-9]+:\t/ { read_rule(); next }
@@ -147,10 +147,11 @@ function is_allowed(dev,   i) {
   if (!(dev in allowed)) for (i = 1; i <= allows; i++) if (dev ~ allow[i]) allowed[dev] = 1
   return allowed[dev]
 }
-function is_expected_address(address,   c) {
-  for (c = 1; c <= cidrs; c++) if (cidr_first[c] <= address && address <= cidr_last[c]) return 1
+# Whether an address of this range is in an expected CIDR.
+function is_judged(from, to,   c) {
+  for (c = 1; c <= cidrs; c++) if (cidr_first[c] <= to && from <= cidr_last[c]) return 1
 }
-function mark(address) { if (is_expected_address(address)) wanted[address] = 1 }
+function mark(address) { if (is_judged(address, address)) wanted[address] = 1 }
 
 # A plain packet of this host matches the rules without a selector, up to the first rule that refuses it.
 function read_rule(   number, i, selected) {
@@ -164,14 +165,19 @@ function read_rule(   number, i, selected) {
     ") were not judged; for these run: hostrouting check"
   if ("lookup" in has) { rules_of[has["lookup"]]++; rule_of[has["lookup"]] = number }
   if (number < skip_to || ("not" in has) == (!selected && !("to" in has))) return
-  if ("to" in has && !("lookup" in has)) return # for all but a few addresses: it does not decide about a default route
+  if ("to" in has && !selected && !("lookup" in has)) return # for all but a few addresses: it does not decide about a default route
   if ("goto" in has) skip_to = has["goto"]
   else if (!("lookup" in has)) { if ("6" in has || "7" in has || "8" in has) skip_to = 4294967295 }
   else if (!("suppress_prefixlength" in has || "suppress_ifgroup" in has)) table_order[++tables] = has["lookup"]
 }
 
+# Skips routes outside the expected CIDRs, and tables that no rule looks up: they can have 100,000 routes.
 function read_route() {
-  prefix($2); mark(first); mark(beside(last, 1)); read_words($0, 3)
+  prefix($2)
+  if (bits && !is_judged(first, last)) return
+  read_words($0, 3)
+  if (bits && !(has["table"] in rules_of) && has["table"] != MAIN) return
+  if (part == "places") { mark(first); mark(beside(last, 1)); return }
   if (!bits) default_route[++defaults] = $0
   if (has["table"] == MAIN && !("metric" in has) && !("tos" in has) && has["proto"] != ours) held[first, bits] = 1
   if ($1 ~ /^[678]$/ && !("tos" in has)) {
@@ -448,14 +454,20 @@ function finish(   i, f, level, line, devs_json, findings_json, routes, notes_js
 }
 
 END {
+  if (section != "end") exit
   if (part == "places") {
     for (c = 1; c <= cidrs; c++) mark(cidr_first[c] == FIRST ? "00000001" : cidr_first[c])
     mark("e0000000"); mark("f0000000"); mark(LAST) # multicast starts and ends, and the broadcast address
     delete wanted[FIRST]
     for (address in wanted) print address, dotted(address)
+    print "z" # sorted behind all addresses: the list is complete
     exit
   }
-  for (n = 1; n <= places; n++) { failed_before[n] = failures; if (n in failure) failures++ }
+  for (n = 1; n <= places; n++) {
+    failed_before[n] = failures
+    if (!(n in failure) && n - failures > givens) failure[n] = "no answer"
+    if (n in failure) failures++
+  }
   for (i = 1; i < 128; i++) CONTROLS = CONTROLS sprintf("%c", i)
   find_uplink()
   ready = expecteds && has_uplink
@@ -476,19 +488,25 @@ look() {
   ip -N -o nexthop show 2>/dev/null || : # Linux has them since 5.3
 }
 
+# Runs one part of the program. Any of these programs may be killed, so each part needs the end of what it reads.
 judge() {
-  { printf 'setting %s\n' "${configuration[@]}" && cat; } |
+  printf '%s\n' "${configuration[@]/#/setting }" "${@:2}" end |
     "$awk" -v part="$1" -v waited="$wait" -v final="$last" "$program"
 }
 
 # Sets `told` to the result. Fails if it is not final: something is missing that may still appear, or the tables changed
-# while the kernel was asked.
+# while they were read or the kernel was asked.
 check() {
   local tables places answers
   if ! tables=$(look); then told="failed ip failed: ${tables##*$'\n'}" && return; fi
-  places=$(printf '%s\n' "$tables" | judge places | sort -u)
-  answers=$(printf '%s\n' "$places" | sed 's/.* /route get fibmatch /' | ip -4 -N -d -o -force -batch - 2>&1)
-  told=$(printf '%s\n' "$tables" places "$places" answers "$answers" | judge answers)
+  told='failed the routes kept changing while they were read'
+  if [[ $tables == *'Dump was interrupted'* ]]; then [[ $last ]]; return; fi
+  mapfile -t places < <(judge places "$tables" | sort -u)
+  told='failed the list of places is incomplete: awk or sort failed'
+  [[ ${places[*]: -1} == z ]] || return 0
+  unset 'places[-1]'
+  answers=$(printf 'route get fibmatch %s\n' "${places[@]#* }" | ip -4 -N -d -o -force -batch - 2>&1)
+  told=$(judge answers "$tables" places "${places[@]}" answers "$answers")
   [[ $told != 'not yet' && ($last || $(look) == "$tables") ]]
 }
 
@@ -515,6 +533,7 @@ main() {
   local told why last='' tries=0 waited=0 kind text json='' mark='' verdict=''
   if [[ ! -d $directory ]]; then why=$(mkdir -p "$directory" 2>&1) || complain "cannot create $directory" "$why"; fi
   forget
+  hash "$awk" 2>/dev/null || { say "$awk is not installed" && finish 1; }
   trap 'say "stopped before there was a verdict"; finished=1; exit 143' TERM
   while
     ((waited >= wait * 5)) && last=last

@@ -45,7 +45,7 @@ look() {
     exec ip -4 -N -o -batch - 2>&1 < <(printf '%s\n' 'rule show' 'route show table all' 'link show')
   ))
   [[ ${#plan[@]} != 0 && ${plan[${#plan[@]} - 1]} == end ]] ||
-    plan=("refused cannot read the routes: ${plan[0]-$awk failed}")
+    plan=("refused the routes cannot be read: ${plan[0]-$awk printed nothing}")
 }
 
 # Runs one batch. If the kernel refuses a command, for instance because a route has appeared meanwhile, undoes the rest.

@@ -101,6 +101,8 @@ FAULTS: dict[str, tuple[object, str, str]] = {
     "no list": (document(links=7), "links", "this is not as ip prints it (TypeError"),
     "no device": (document(links=[{}]), "links", "this is not as ip prints it (KeyError: 'ifname')"),
     "no number": (document(links=[{**LINKS[0], "ifindex": "2"}]), "links[0].index", "is not allowed here"),
+    "a list as number": (document(links=[{**LINKS[0], "ifindex": []}]), "links", "(TypeError"),
+    "an object as number": (document(links=[{**LINKS[0], "ifindex": {}}]), "links", "(TypeError"),
     "half a letter": (document(links=[{**LINKS[0], "ifname": "\ud800"}]), "links", "(UnicodeEncodeError"),
     "setting": (document(settings=[7]), "settings", "this is not as ip prints it"),
     "weight": (

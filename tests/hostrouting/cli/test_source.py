@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 BAD_FILES = {
     "missing": (None, "does not exist", "this cannot be read: No such file or directory"),
-    "empty": (b"", "", "this is not JSON"),
+    "empty": (b"", "", "this is empty"),
     "not JSON": (b"{", "JSON", "this is not JSON"),
     "not UTF-8": (b"{\xff}", "is not UTF-8 (byte 0xff at offset 1)", "this is not UTF-8 (byte 0xff at offset 1)"),
     "another document": (b"[]", "", "must be 'hostrouting/snapshot/1'"),
@@ -76,7 +76,7 @@ def test_a_snapshot_with_a_fault_is_named(tmp_path: Path) -> None:
     assert f"snapshot: {path}: links[" in say("check", "--snapshot", str(path), "10.0.0.0/8").err
     path.write_text("{}")
     assert "save one with: hostrouting snapshot > FILE" in say("check", "--snapshot", str(path), "10.0.0.0/8").err
-    assert "snapshot: standard input: this is not JSON" in say("check", "--snapshot", "-", "10.0.0.0/8").err
+    assert "snapshot: standard input: this is empty" in say("check", "--snapshot", "-", "10.0.0.0/8").err
 
 
 def test_a_device_is_no_snapshot() -> None:

@@ -236,7 +236,7 @@ class TestStandIn:
             (_NetlinkError(95), r"\(kernel: Operation not supported\)"),
             (
                 _NetlinkError(13, "no"),
-                r"this process may not read devices and neighbours; run it as root \(kernel: no\)",
+                r"this process may not read devices and neighbours; run it as root with the capability CAP_NET_ADMIN \(kernel: no\)",
             ),
             (OSError(105, "No buffer space available"), r"\(kernel: No buffer space available\)"),
             (OSError("strange"), r"\(kernel: strange\)"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import shutil
 import socket
 import stat
 import subprocess
@@ -109,6 +110,19 @@ class TestBoth:
             ) as caught:
                 files.require_writable(str(path))
             assert caught.value.path == str(path)
+
+    def test_a_link_that_leads_nowhere(self, files: Files, tmp_path: Path) -> None:
+        """Below a link to a folder that is not there nothing can be written; the link and the remedy are named."""
+        link = str(tmp_path / "a")
+        files.link(link, str(tmp_path / "gone"))
+        for act, verb, path in (
+            (files.require_writable, "write into", link),
+            (files.require_writable, "write into", f"{link}/b"),
+            (lambda path: files.write(path, "text"), "write", f"{link}/x"),
+        ):
+            told = "No such file or directory; a part of the path is a link that leads nowhere: remove that link"
+            with pytest.raises(FileError, match=rf"^cannot {verb} {path}: ({link}.*: )?{told}$"):
+                act(path)
 
     def test_holders(self, files: Files, tmp_path: Path) -> None:
         """Whoever holds a lock is told without taking it; where nobody does, or there is no file, nobody is told."""
@@ -479,6 +493,33 @@ def test_a_folder_where_nothing_can_be_written(options: str, left: str, text: st
         timeout=30,
     )
     assert text in done.stdout
+
+
+@pytest.mark.processes
+@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("setpriv") is None, reason="setpriv has to drop capabilities")
+def test_root_that_is_denied(tmp_path: Path) -> None:
+    """Root that is denied is not told to run as root, but what can deny something to root."""
+    path = tmp_path / "file"
+    path.touch(mode=0)
+    os.chown(path, 65534, 65534)
+    os.chown(tmp_path, 65534, 65534)
+    tmp_path.chmod(0o555)
+    code = f"""if True:
+        from hostrouting.system import LocalFiles
+        for act, path in ((LocalFiles().read, {str(path)!r}), (LocalFiles().require_writable, {str(tmp_path)!r})):
+            try:
+                act(path)
+            except Exception as error:
+                print(error)
+    """
+    caps = "-dac_override,-dac_read_search"
+    command = ["setpriv", f"--bounding-set={caps}", f"--inh-caps={caps}", sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30)
+    remedy = "root is denied too: look for an immutable file (lsattr), at SELinux, and at the container's capabilities"
+    assert done.stdout.splitlines() == [
+        f"cannot read {path}: Permission denied; {remedy}",
+        f"cannot write into {tmp_path}: Operation not permitted; {remedy}",
+    ]
 
 
 @pytest.mark.processes

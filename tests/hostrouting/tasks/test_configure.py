@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
 
+import attrs
 import pytest
 
 import phases
 from hostrouting.backends.base import Change
 from hostrouting.config import HostRoutingConfig
-from hostrouting.errors import ApplyError, UnitFailed
+from hostrouting.errors import ApplyError, NotPermitted, UnitFailed
 from hostrouting.model import Prefix, Route, as_ip
+from hostrouting.system import Rights
 from hostrouting.tasks import CheckResult, CheckRouteOverlap, Configure, ConfigureStaticRoutes, Remove, RoutesResult
-from hostrouting.testing import FakeHost, h200
+from hostrouting.testing import FakeHost, MemoryBackend, h200
 from phases.testing import RecordingObserver
 from tests.support.mishaps import mishap_host
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, ours, run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class TestNothing:
@@ -180,6 +186,33 @@ def test_what_is_taken_away_is_reported(left: HostRoutingConfig, gone: str) -> N
     assert {it for it in node.result.files if not it.startswith("/run/")} == there - lasting(host) != set()
     again = phases.run(Configure(left, host=host), observers=[])
     assert [node.status for node in again.walk() if node.name == gone] == [phases.Status.SKIPPED]
+
+
+BARE_ROOT = Rights(changes_network=False)
+
+
+@pytest.mark.parametrize("make", [Configure, ConfigureStaticRoutes])
+@pytest.mark.parametrize("kernel", [h200, MemoryBackend])
+def test_rights(make: type[Configure], kernel: Callable[[], MemoryBackend]) -> None:
+    """Without the right to change routes nothing is written, whether or not the default route is there yet."""
+    host = FakeHost(kernel=kernel(), rights=lambda: BARE_ROOT)
+    with pytest.raises(phases.TaskFailed) as caught:
+        run(make(config(*REPAIR), host=host))
+    assert isinstance(caught.value.error, NotPermitted)
+    assert not [path for path in host.files.writes if path != LAYOUT.lock_path]
+
+
+def test_rights_that_are_not_needed() -> None:
+    """Where no route has to change, the right to change routes is not needed, for files neither."""
+    host = FakeHost(kernel=h200())
+    run(Configure(config(*REPAIR), host=host))
+    later = attrs.evolve(host, rights=lambda: BARE_ROOT)
+    run(Configure(config(*REPAIR, cidrs=(CIDR,)), host=later))
+    assert later.files.is_there(LAYOUT.check_script_path)
+    with pytest.raises(phases.TaskFailed) as caught:
+        run(Configure(config(), host=later))
+    assert isinstance(caught.value.error, NotPermitted)
+    assert later.files.is_there(LAYOUT.routes_script_path), "removing routes needs the right, too"
 
 
 def test_units_that_fail_are_quoted() -> None:

@@ -10,13 +10,23 @@ import pytest
 
 import phases
 from hostrouting.config import HostRoutingConfig
-from hostrouting.errors import EbtablesMissing, ManagerError, NetlinkUnavailable, NotPermitted, PreflightFailed
+from hostrouting.errors import (
+    EbtablesMissing,
+    EbtablesNotPermitted,
+    FileError,
+    ManagerError,
+    NetlinkUnavailable,
+    NotPermitted,
+    PreflightFailed,
+)
 from hostrouting.host import Host
 from hostrouting.metadata import Reply
 from hostrouting.model import Route
-from hostrouting.tasks import Configure, Preflight, PreflightResult
+from hostrouting.system import Rights
+from hostrouting.tasks import CleanStaleAzureVnet, Configure, Preflight, PreflightResult
 from hostrouting.testing import FakeFiles, FakeHost, FakeManager, MemoryBackend, h200, plain_vm
 from tests.support.azure_leftovers import MANAGED, azure_host
+from tests.support.openings import OPENINGS, Opening
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, run
 
 if TYPE_CHECKING:
@@ -30,6 +40,9 @@ UNITS = LAYOUT.unit_directory
 PROBES = HostRoutingConfig.from_mapping(
     {"probeRewrite": {"enabled": True, "interfaces": ["eth0"], "condition": "always"}}
 )
+
+
+BARE_ROOT, ANYONE = Rights(changes_network=False), Rights(is_root=False, changes_network=False)
 
 
 def look(host: Host, wanted: HostRoutingConfig = WHOLE) -> PreflightResult:
@@ -96,11 +109,11 @@ def test_nothing_is_changed(*, is_configured: bool) -> None:
 
 CASES: dict[str, tuple[Callable[[], Host], HostRoutingConfig, tuple[str, str, str]]] = {
     "a key is held": (lambda: FakeHost(kernel=foreign()), WHOLE, ("routes", "error", REPAIR[0])),
-    "no default route": (lambda: FakeHost(kernel=MemoryBackend()), WHOLE, ("routes", "error", REPAIR[0])),
+    "no default route": (lambda: FakeHost(kernel=MemoryBackend()), WHOLE, ("routes", "warning", REPAIR[0])),
     "an unknown device": (
         lambda: FakeHost(kernel=h200()),
         config(REPAIR[0], dev="eth9"),
-        ("routes", "error", REPAIR[0]),
+        ("routes", "warning", REPAIR[0]),
     ),
     "a route that does not last": (
         lambda: FakeHost(kernel=plain_vm()),
@@ -120,10 +133,44 @@ CASES: dict[str, tuple[Callable[[], Host], HostRoutingConfig, tuple[str, str, st
     "no device is expected": (
         lambda: FakeHost(kernel=MemoryBackend()),
         config(cidrs=(CIDR,)),
-        ("overlap", "error", "default route"),
+        ("overlap", "warning", "default route"),
     ),
     "no netlink": (lambda: FakeHost(backend=raising(NetlinkUnavailable("none"))), WHOLE, ("kernel", "error", "")),
-    "not permitted": (lambda: FakeHost(backend=raising(NotPermitted("root"))), WHOLE, ("kernel", "warning", "")),
+    "not permitted": (
+        lambda: FakeHost(backend=raising(NotPermitted("root")), rights=lambda: ANYONE),
+        WHOLE,
+        ("kernel", "warning", ""),
+    ),
+    "not permitted, as root": (
+        lambda: FakeHost(backend=raising(NotPermitted("root"))),
+        WHOLE,
+        ("kernel", "error", ""),
+    ),
+    "root without CAP_NET_ADMIN": (
+        lambda: FakeHost(kernel=h200(), rights=lambda: BARE_ROOT),
+        WHOLE,
+        ("kernel", "error", "CAP_NET_ADMIN"),
+    ),
+    "another user": (
+        lambda: FakeHost(kernel=h200(), rights=lambda: ANYONE),
+        WHOLE,
+        ("kernel", "warning", "CAP_NET_ADMIN"),
+    ),
+    "the ip of busybox": (
+        lambda: FakeHost(kernel=h200(), version_of=lambda _path: "BusyBox v1.35.0 () multi-call binary."),
+        WHOLE,
+        ("tools", "error", "ip"),
+    ),
+    "no sort": (
+        lambda: FakeHost(kernel=h200(), find_program=lambda name: None if name == "sort" else name),
+        WHOLE,
+        ("tools", "error", "sort"),
+    ),
+    "a folder in the place of a script": (
+        lambda: FakeHost(kernel=h200(), files=FakeFiles(strange={LAYOUT.routes_script_path: "a directory"})),
+        WHOLE,
+        ("files", "error", LAYOUT.routes_script_path),
+    ),
     "no nft": (
         lambda: FakeHost(find_program=lambda name: None if name == "nft" else name),
         PROBES,
@@ -181,12 +228,12 @@ CASES: dict[str, tuple[Callable[[], Host], HostRoutingConfig, tuple[str, str, st
         WHOLE,
         ("units", "warning", f"{UNITS}/{LAYOUT.routes_unit}.d/x.conf"),
     ),
-    "a drop-in that takes the question away": (
+    "a drop-in that resets the commands of machines": (
         lambda: FakeHost(
             kernel=h200(), files=FakeFiles({f"{UNITS}/{LAYOUT.machine_unit}.d/9.conf": "[Service]\nExecStartPre=\n"})
         ),
         WHOLE,
-        ("units", "warning", f"{UNITS}/{LAYOUT.machine_unit}.d/9.conf"),
+        ("units", "warning", LAYOUT.machine_unit),
     ),
     "machines are masked": (
         lambda: FakeHost(kernel=h200(), files=FakeFiles({f"{UNITS}/{LAYOUT.machine_unit}": ""})),
@@ -251,7 +298,100 @@ def test_many_routes() -> None:
     """What many routes lack is one finding, which names the first of them and counts the others."""
     wanted = config(*(f"9.{number}.0.0/16" for number in range(200)))
     [found] = look(FakeHost(kernel=MemoryBackend()), wanted).findings
-    assert found.message.startswith("9.0.0.0/16 cannot be installed (nor can 199 others): this is missing: an IPv4 def")
+    told = "200 routes, such as 9.0.0.0/16, need an IPv4 default route; apply would wait up to 30 s for it, then fail; "
+    assert found.message.startswith(told)
+
+
+def test_what_configure_waits_for() -> None:
+    """A default route that comes late is a warning, so a pipeline goes on to wait for it; without a wait, an error."""
+    host = FakeHost(kernel=MemoryBackend())
+    assert {it.severity for it in look(host).findings} == {"warning"}
+    run(Preflight(WHOLE, host=host))
+    with pytest.raises(phases.TaskFailed, match=r"172.16.0.0/17, need an IPv4 default route; apply would fail at once"):
+        run(Preflight(WHOLE, host=host, wait=0))
+
+
+def test_an_overlap_that_a_route_may_close_later() -> None:
+    """Where a configured route cannot be installed yet, an escape is a warning; elsewhere it is an error."""
+    wanted = config(REPAIR[0], dev="eth9", cidrs=(CIDR,))
+    both = config(*REPAIR, dev="eth9", cidrs=(CIDR,))
+    host = FakeHost(kernel=h200())
+    assert [severity for name, severity, _ in told(host, wanted) if name == "overlap"] == ["error", "info"]
+    assert [severity for name, severity, _ in told(host, both) if name == "overlap"] == ["warning", "info"]
+
+
+def test_words_of_an_overlap() -> None:
+    """A finding is a sentence without the capitals of the journal, and its command works before an installation."""
+    found = [it.message for it in look(FakeHost(kernel=h200()), config(cidrs=(CIDR,))).findings]
+    assert found[0].startswith("expected CIDR 172.16.0.0/16 (")
+    assert found[0].endswith("; to see which routes close this: hostrouting repair --config FILE")
+    assert found[1].startswith('add to staticRoutes.routes: [{"destination": "172.16.0.0/17"')
+
+
+def test_one_cause_is_one_finding() -> None:
+    """A file that several tasks cannot read is one finding, about files."""
+    files = FakeFiles(strange={LAYOUT.routes_script_path: "a directory"})
+    assert told(FakeHost(kernel=h200(), files=files)) == [("files", "error", LAYOUT.routes_script_path)]
+
+
+def test_one_read_only_file_system() -> None:
+    """Folders that cannot be written into for one reason are one finding, which names them all."""
+    found = look(FakeHost(kernel=h200(), files=FakeFiles(frozen=True))).findings
+    assert [(it.name, it.severity, it.target) for it in found] == [("folders", "error", LAYOUT.config_directory)]
+    assert f"{LAYOUT.config_directory}, " in found[0].message
+    assert found[0].message.endswith(": Read-only file system; remount it writable")
+
+
+class Denied(FakeFiles):
+    """Files of a host on which nothing may be written."""
+
+    def require_writable(self, folder: str) -> None:
+        """See Files."""
+        raise FileError(f"cannot write into {folder}: no", path=folder, errno=1, reason="no; lsattr")
+
+
+def test_denied() -> None:
+    """To root a denial is the obstacle that it is, and to another user nothing is known."""
+    [found] = look(FakeHost(kernel=h200(), files=Denied())).findings
+    assert (found.name, found.severity) == ("folders", "error")
+    assert found.message.endswith(": no; lsattr")
+    anyone = look(FakeHost(kernel=h200(), files=Denied(), rights=lambda: ANYONE)).findings
+    assert [(it.name, it.severity) for it in anyone] == [("kernel", "warning"), ("folders", "warning")]
+
+
+@pytest.mark.parametrize("rights", [BARE_ROOT, ANYONE])
+def test_rights_that_are_not_needed(rights: Rights) -> None:
+    """Where nothing in the kernel has to change, nobody needs the right to change it."""
+    host = FakeHost(kernel=h200())
+    run(Configure(WHOLE, host=host))
+    assert not told(attrs.evolve(host, rights=lambda: rights))
+    assert not told(FakeHost(rights=lambda: rights), config(cidrs=(CIDR,)))
+
+
+@pytest.mark.parametrize("where", ["service.d", "static-.service.d", "host-.service.d", "check-route-.service.d"])
+def test_drop_ins_of_many_units(where: str) -> None:
+    """A drop-in for all services, or for all of a prefix, is found if it can keep our scripts from running."""
+    path = f"{UNITS}/{where}/50.conf"
+    harmful = FakeFiles({path: "[Service]\nExecCondition=/bin/false\n"})
+    assert told(FakeHost(kernel=h200(), files=harmful)) == [("units", "warning", path)]
+    harmless = FakeFiles({path: "[Service]\nTimeoutStopFailureMode=abort\nRemainAfterExit=no\n"})
+    assert not told(FakeHost(kernel=h200(), files=harmless))
+    masked = FakeFiles({path: "", f"/usr/lib/systemd/system/{where}/50.conf": "[Service]\nExecCondition=/bin/false\n"})
+    assert not told(FakeHost(kernel=h200(), files=masked))
+
+
+@pytest.mark.parametrize("it", OPENINGS, ids=lambda it: it.name)
+def test_what_will_open_the_gate(it: Opening) -> None:
+    """Whatever opens an installed gate is found before the gate is installed."""
+    host = FakeHost(kernel=h200(), files=FakeFiles({it.path: it.text}))
+    assert {name for name, _, _ in told(host)} == {"units"}
+
+
+@pytest.mark.parametrize("wanted", ["{}", '{"azureVnetCleanup": {"managed": ["10.240.0.0/16"]}}'])
+def test_no_systemd_where_nothing_is_to_hold(wanted: str) -> None:
+    """Where no gate is to be installed, it does not matter whether systemd runs."""
+    host = FakeHost(kernel=h200(), manager=FakeManager(running=False))
+    assert not [name for name, _, _ in told(host, HostRoutingConfig.from_json(wanted)) if name == "systemd"]
 
 
 def test_an_installed_gate() -> None:
@@ -273,7 +413,7 @@ def test_systemd_does_not_answer() -> None:
             raise ManagerError("systemctl did not answer")
 
     found = told(FakeHost(kernel=foreign(), manager=Mute()))
-    assert {"routes", "systemd", "units"} <= {name for name, _, _ in found}
+    assert [name for name, _, _ in found] == ["routes", "overlap", "systemd", "overlap"]
 
 
 def test_a_host_that_forwards_probes() -> None:
@@ -322,6 +462,28 @@ class TestCleanup:
 
         assert ("azure-vnet", "error", "") in told(azure_host(ebtables=Missing), self.config())
 
+    def test_rights(self) -> None:
+        """Root without CAP_NET_ADMIN cannot delete, and writes no undo file; a dry run needs no right."""
+        host = attrs.evolve(azure_host(), rights=lambda: BARE_ROOT)
+        assert ("kernel", "error", "CAP_NET_ADMIN") in told(host, self.config(dryRun=False))
+        assert not told(host, self.config())
+        with pytest.raises(phases.TaskFailed) as caught:
+            run(CleanStaleAzureVnet(self.config(dryRun=False), host=host))
+        assert isinstance(caught.value.error, NotPermitted)
+        assert not [path for path in host.files.writes if path.endswith(".undo")]
+
+    def test_not_permitted(self) -> None:
+        """That even root may not read the rules is an error."""
+
+        class Closed:
+            def of(self, *_: object, **__: object) -> Closed:
+                return self
+
+            def save(self) -> str:
+                raise EbtablesNotPermitted("this process may not read the rules")
+
+        assert ("azure-vnet", "error", "") in told(azure_host(ebtables=Closed), self.config())
+
 
 class TestTask:
     """As a step of a pipeline."""
@@ -341,7 +503,7 @@ class TestTask:
     def test_many_errors(self) -> None:
         """Of many errors the message has the first five."""
         files = FakeFiles(dict.fromkeys((LAYOUT.gate_unit_path, LAYOUT.routes_unit_path, LAYOUT.check_unit_path), ""))
-        host = FakeHost(kernel=MemoryBackend(), files=files, find_program=lambda _name: None)
+        host = FakeHost(kernel=foreign(), files=files, find_program=lambda _name: None)
         errors = [it.message for it in look(host).findings if it.severity == "error"]
         with pytest.raises(phases.TaskFailed) as caught:
             run(Preflight(WHOLE, host=host))

@@ -5,10 +5,15 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+import attrs
 import pytest
 
+import phases
+from hostrouting.config import HostRoutingConfig
 from hostrouting.errors import NetlinkUnavailable
-from hostrouting.testing import FakeHost, FakeManager, MemoryBackend, h200
+from hostrouting.layout import HostLayout
+from hostrouting.tasks import Configure
+from hostrouting.testing import FakeFiles, FakeHost, FakeManager, MemoryBackend, h200
 from tests.support.cli import say
 
 if TYPE_CHECKING:
@@ -23,9 +28,10 @@ if TYPE_CHECKING:
     [
         (lambda: FakeHost(kernel=h200()), 0, "READY: nothing stands in the way of "),
         (lambda: FakeHost(kernel=h200(), manager=FakeManager(running=False)), 1, "DOUBTFUL: 0 errors, 1 warning; "),
-        (lambda: FakeHost(kernel=MemoryBackend()), 2, "WOULD FAIL: 2 errors, 0 warnings; "),
+        (lambda: FakeHost(kernel=MemoryBackend()), 1, "DOUBTFUL: 0 errors, 2 warnings; "),
+        (lambda: FakeHost(find_program=lambda _: None), 2, "WOULD FAIL: "),
     ],
-    ids=["ready", "doubtful", "would fail"],
+    ids=["ready", "doubtful", "not yet", "would fail"],
 )
 def test_the_worst_decides(make: Callable[[], FakeHost], code: int, first: str, repaired: str) -> None:
     """The exit code is 0, 1 or 2 by the worst finding, with --json as without."""
@@ -44,11 +50,9 @@ def test_the_page(written: Callable[..., str]) -> None:
     said = say("preflight", "--config", written({"destination": "172.16.0.0/17"}, mode="STRICT"), kernel=h200())
     assert said.code == 2
     assert said.lines[2] == "Errors:"
-    assert said.lines[3].startswith(
-        "  overlap: OVERLAP: expected CIDR 172.16.0.0/16 (172.16.128.0\u2013172.16.255.255) "
-    )
+    assert said.lines[3].startswith("  overlap: expected CIDR 172.16.0.0/16 (172.16.128.0\u2013172.16.255.255) ")
     assert said.lines[5] == "Good to know:"
-    assert said.lines[6].startswith('  overlap: ACTION: add to staticRoutes.routes: [{"destination": "172.16.128.0/17"')
+    assert said.lines[6].startswith('  overlap: add to staticRoutes.routes: [{"destination": "172.16.128.0/17"')
 
 
 def test_many(written: Callable[..., str]) -> None:
@@ -84,3 +88,38 @@ def test_help() -> None:
     """The help says what exit code 2 means for this command, and for no other."""
     assert "  2  there are errors, or bad input: the command line" in say("preflight", "--help").out
     assert "  2  bad input: the command line" in say("plan", "--help").out
+
+
+def test_a_folder_in_the_place_of_a_script(repaired: str) -> None:
+    """An installed script that cannot be read is a finding among others; preflight does not need to read it first."""
+    host = FakeHost(kernel=h200(), files=FakeFiles(strange={HostLayout().routes_script_path: "a directory"}))
+    said = say("preflight", "--config", repaired, "--json", host=host)
+    assert (said.code, said.json["schema"]) == (2, "hostrouting/preflight/1")
+    assert [it["name"] for it in said.json["findings"]] == ["files"]
+
+
+def test_the_installed_wait(repaired: str) -> None:
+    """It assumes the waiting time of the installed scripts, as apply does."""
+    host = FakeHost(kernel=h200())
+    phases.execute(Configure(HostRoutingConfig.load(repaired), host=host, wait=50), phases.Context(observers=[]))
+    assert (
+        say(
+            "preflight",
+            "--config",
+            repaired,
+            host=attrs.evolve(host, files=attrs.evolve(host.files, broken={"/etc": "no"})),
+        ).code
+        == 0
+    )
+
+
+def test_a_wrong_command() -> None:
+    """With --json, the schema tells findings from a wrong command: both have exit code 2."""
+    said = say("preflight", "--json")
+    assert (said.code, said.json["schema"]) == (2, "hostrouting/error/1")
+    assert "hostrouting/error/1" in say("preflight", "--help").out
+
+
+def test_no_wait() -> None:
+    """It waits for nothing, so there is no option for it."""
+    assert "--wait" not in say("preflight", "--help").out

@@ -50,9 +50,10 @@ def test_the_script() -> None:
     """--script prints the script as it is, of which nothing is JSON; it takes no host."""
     said = say("snapshot", "--script")
     assert (said.code, said.out) == (0, render_snapshot_script())
-    refused = say("snapshot", "--script", "--json")
-    assert (refused.code, refused.json["faults"][0]["path"]) == (2, "--script")
-    assert "leave out --json" in refused.err
+    for words in (["snapshot", "--script", "--json"], ["--json", "snapshot", "--script"]):
+        refused = say(*words)
+        assert (refused.code, refused.json["error"]) == (2, "Misused")
+        assert "argument --script: not allowed with argument --json: it prints a shell script" in refused.err
 
 
 @pytest.mark.parametrize(
@@ -80,3 +81,13 @@ def test_it_is_a_snapshot() -> None:
     with kernel.reopen() as backend:
         assert Snapshot.from_json(said.out) == backend.snapshot()
     assert say("snapshot", "--json", kernel=kernel) == said
+
+
+def test_an_empty_file(tmp_path: Path) -> None:
+    """The empty file that a failed command leaves behind is called that."""
+    path = tmp_path / "node.json"
+    for text in ("", "\n"):
+        path.write_text(text)
+        said = say("check", "--snapshot", str(path), "172.16.0.0/16")
+        assert (said.code, said.out) == (2, "")
+        assert "node.json: this is empty: the command that was to write it probably failed; save one with:" in said.err
