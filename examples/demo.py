@@ -95,12 +95,12 @@ def demonstrate(host: Host) -> int:
 
     tell("3. The proof: the check covers every address of the CIDR, not only a sample.")
     assert ask(host, "check", CIDR) == 0
-    print(f"\nThe kernel's own answer for {ADDRESS} is now: by {way_out(host)}.", flush=True)
+    print(f"\nFor {ADDRESS}, the kernel now answers: dev {way_out(host)}", flush=True)
     assert way_out(host) == "eth0"
 
     phases.undo(configure, phases.Context(observers=[]))
     assert way_out(host) == "ib0"
-    tell("4. All of this was undone: our routes and files are gone, and InfiniBand's own routes are as they were.")
+    tell("4. All of this was undone: its routes and files are gone, and InfiniBand's own routes are as they were.")
     return 0
 
 

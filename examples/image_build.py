@@ -1,6 +1,6 @@
 """Configure routing in a disk image: `Host.offline` writes the files and enables the units, and changes no kernel.
 
-The image is a temporary folder, or the file system that is mounted at DIR. When the image boots, the routes are
+The image is a temporary directory, or the file system that is mounted at DIR. When the image boots, the routes are
 installed before the machine starts, and the machine starts only if the check passes.
 """
 

@@ -18,7 +18,7 @@ _AT_ONCE = os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _KINDS = (
     (stat.S_ISFIFO, "a fifo"),
     (stat.S_ISSOCK, "a socket"),
-    (stat.S_ISDIR, "a folder"),
+    (stat.S_ISDIR, "a directory"),
     (stat.S_ISCHR, "a device"),
     (stat.S_ISBLK, "a device"),
 )

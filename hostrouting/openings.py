@@ -340,7 +340,7 @@ def _bars(host: Host) -> Iterator[str]:
     state = layout.at(layout.state_directory)
     with suppress(FileError):  # it should be a folder, and reading a folder is a FileError
         if files.read(state) is not None:
-            yield f"{state} is not a folder, and no machine starts without it; remove it"
+            yield f"{state} is not a directory, and no machine starts without it; remove it"
     again = "write it again with: hostrouting apply"
     if not files.read(layout.gate_unit_path) and files.is_there(layout.gate_unit_path):
         masked = f"{layout.gate_unit_path} is masked, and no machine starts without it"

@@ -156,7 +156,7 @@ class _Crew:
             self._stop(cancelled.reason)
         except BaseException as stray:  # noqa: BLE001  kept, and raised in the caller's thread
             self.strays.append(stray)
-            self._stop(f"one of its tasks raised {describe_error(stray)}")
+            self._stop(f"one of the group's tasks raised {describe_error(stray)}")
 
     def _stop(self, reason: str) -> None:
         self.ctx.scope.cancel(reason)

@@ -151,8 +151,17 @@ def test_oldest_python() -> None:
     assert re.findall(r'^python_version = "3\.(\d+)"', project, re.MULTILINE) == [oldest]
     assert re.findall(r'^target-version = "py3(\d+)"', project, re.MULTILINE) == [oldest]
     assert re.findall(r'"Programming Language :: Python :: 3\.(\d+)"', project)[0] == oldest
-    assert f"You need Python 3.{oldest}," in README
+    assert f"You need make, Python 3.{oldest} or newer," in README
     assert f"If the node has Python 3.{oldest} or newer" in PAGES["docs/operators.md"]
+    assert f"| Python | 3.{oldest} |" in PAGES["docs/limits.md"]
+
+
+def test_oldest_dependencies() -> None:
+    """The oldest versions of the dependencies are the same for pip and on the page of versions."""
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    for name in ("attrs", "pyroute2"):
+        [oldest] = re.findall(rf'^ *"{name}>=([\d.]+)', project, re.MULTILINE)
+        assert f"| {name} | {oldest}" in PAGES["docs/limits.md"]
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)

@@ -7,6 +7,7 @@ import ast
 import pytest
 
 from hostrouting import errors
+from tests.support.awk_texts import statements, texts_in
 from tests.support.pages import PAGES
 from tests.support.sentences import sentences, sentences_of
 from tests.support.write_pages import GENERATED, notes, sorted_out
@@ -18,6 +19,7 @@ def test_every_message_has_an_entry() -> None:
     assert not unknown, "write an entry in docs/messages.toml for these"
     assert not unused, "take these out of docs/messages.toml"
     assert all(found.values()), "an entry has no message"
+    assert set(notes()["whole"]) <= {sentence.place for sentence in sentences()}, "take these out of [whole]"
 
 
 @pytest.mark.parametrize("path", GENERATED)
@@ -41,7 +43,8 @@ def test_messages_are_found() -> None:
     assert "%s: stopping, waiting for %s" in texts
     assert "routes were provided but enabled=false; set enabled=true to apply static routes" in texts
     assert "stopped before there was a verdict" in texts
-    assert ") were not judged; for these run: hostrouting check" in texts
+    packets = "packets that rule {number} selects ({selected}) were not judged"
+    assert f"{packets}; for these run: hostrouting check" in texts
 
 
 def test_a_named_text_is_put_where_it_is_used() -> None:
@@ -62,6 +65,25 @@ def branched(dev):
         ("m:straight", "there is no device {dev}; name another one"),
         ("m:branched", "because it is down"),
         ("m:branched", "nothing was sent to it {why}"),
+    ]
+
+
+def test_a_text_in_awk_is_whole() -> None:
+    """Strings and values that awk joins are one message; word lists and what other programs say are not messages."""
+    code = """
+function say(a) { # "this is a comment"
+  split("one two three" \\
+    " four five", words, " "); means["No route to host"] = 1
+  print "refused " wish[a] ": held by [" line[a] "], " \\
+    "not by " dotted(a, "this is an argument") (a ? a : "nobody at all") "."
+  return a == 1 ? "the first of them" : "another one of them"
+}"""
+    found = [text for _, line in statements(enumerate(code.splitlines(), 1)) for text in texts_in(line)]
+    assert found == [
+        "this is an argument",
+        "refused {wish}: held by [{line}], not by {a}{a}.",
+        "the first of them",
+        "another one of them",
     ]
 
 

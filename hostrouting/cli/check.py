@@ -151,7 +151,7 @@ class Check:
             return line(word, f" a plain packet to {cidrs} leaves by {devs}; ", _others(self))
         lenient = spoken(self.allowed_devs)
         beside = f" or by {lenient} (allowed)" if lenient else ""
-        return line(word, f" every address of {cidrs} leaves by {devs}{beside}, or stays on this host as it should")
+        return line(word, f" every address of {cidrs} leaves by {devs}{beside}, or belongs to this host")
 
     def evidence_lines(self, style: Style, *, now: str = "now") -> Iterator[Line]:
         """The findings as a table, and the CIDRs as maps."""

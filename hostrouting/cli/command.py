@@ -117,7 +117,7 @@ def devs_option(parser: argparse.ArgumentParser) -> None:
 
 def gateway_option(parser: argparse.ArgumentParser) -> None:
     """The option for the gateway of the repair."""
-    told = "the router on DEV that the repair uses, instead of that of the default route"
+    told = "the gateway on DEV that the repair uses, instead of that of the default route"
     parser.add_argument("--gateway", metavar="ADDRESS", help=told)
 
 

@@ -54,7 +54,7 @@ def read_bytes(path: str, *, what: str, limit: int) -> bytes:
     try:
         data = sys.stdin.buffer.read(limit + 1) if path == STANDARD_INPUT else _bytes_of(path, limit)
     except NotAFile as error:
-        if error.kind == "a folder":
+        if error.kind == "a directory":
             raise Unreadable("is a directory", "name the file in it") from error
         raise Unreadable(f"is {error.kind}, not a regular file") from error
     except OSError as error:

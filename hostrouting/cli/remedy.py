@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ip_commands", "remedy_lines", "repaired_configuration", "route_lines", "warning_lines"]
 
-_THEIRS = "the same key is held by a route that is not ours, which is never replaced"
+_THEIRS = "another program's route has the same destination and metric, and is never replaced"
 
 
 class _Remedy:
@@ -166,18 +166,20 @@ def _way_out(it: _Remedy, config: str, cidrs: Sequence[str], devs: Sequence[str]
     routes = it.lacking if config else it.whole
     if it.installed is not None and not it.lacking and not it.contested:
         start = f"; add them, as root, with: {it.start}"
-        yield line(Painted("The installed configuration has the routes that close it", "strong"), start)
+        yield line(Painted("The installed configuration has the routes that repair it", "strong"), start)
         return
     if config and not routes and it.contested:
-        told = f", remove {_named(it.contested)} from staticRoutes.routes of {config}: {_THEIRS}. The others close it; "
+        told = (
+            f", remove {_named(it.contested)} from staticRoutes.routes of {config}: {_THEIRS}. The others repair it; "
+        )
         yield line(Painted("Permanently", "strong"), f"{told}run, as root: hostrouting apply --config {config}")
         return
     if config and not routes:
         verb = "install them, as root, with: hostrouting apply" if it.is_ready else "see: hostrouting plan"
-        yield line(Painted(f"{config} has the routes that close it", "strong"), f"; {verb} --config {config}")
+        yield line(Painted(f"{config} has the routes that repair it", "strong"), f"; {verb} --config {config}")
         return
     if again and len(routes) > SHOWN:
-        yield line(Painted(counted(len(routes), "static route"), "strong"), f" close it; print them with: {again}")
+        yield line(Painted(counted(len(routes), "static route"), "strong"), f" repair it; print them with: {again}")
         return
     yield from _added_to(it, routes, config, cidrs, devs) if config else _as_configuration(it, routes)
     yield line()
@@ -233,7 +235,7 @@ def warning_lines(check: Check) -> Iterator[str]:
     """What to know before it is applied, one sentence each."""
     repair, contested = check.found.repair, _Remedy(check).contested
     yield from map(diversion_line, repair.diverted)
-    yield from (f"no static route can close it: {text}" for text in unsafe_lines(repair.unsafe))
+    yield from (f"no static route can repair it: {text}" for text in unsafe_lines(repair.unsafe))
     if contested:
         yield f"left out of the configuration: {_named(contested)}: {_THEIRS}"
 
@@ -260,8 +262,8 @@ def _as_configuration(it: _Remedy, routes: Sequence[DesiredRoute]) -> Iterator[L
     if it.kept:
         count = "1 route that is" if len(it.kept) == 1 else f"{len(it.kept):,} routes that are"
         yield line(
-            f"It includes our {count} already here. If you have this host's configuration, use --config FILE to keep"
-            " its CIDRs and mode."
+            f"It includes hostrouting's {count} already here. If you have this host's configuration, use --config FILE "
+            "to keep its CIDRs and mode."
         )
 
 
@@ -297,7 +299,7 @@ def _price(repair: Repair) -> Iterator[Line]:
         yield from capped((line("  ", Painted(text, "warn")) for text in told[:SHOWN]), len(told))
     if repair.unsafe:
         yield line()
-        yield line(Painted("What no static route can close", "strong"), ":")
+        yield line(Painted("What no static route can repair", "strong"), ":")
         causes = tuple(unsafe_lines(repair.unsafe))
         yield from capped((line("  ", Painted(text, "bad")) for text in causes[:SHOWN]), len(causes))
 

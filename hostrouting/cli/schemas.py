@@ -46,11 +46,11 @@ STANDINGS = {
     "standings[].facts[]": "facts such as the counters of the rules; each a sentence",
 }
 FORESEEN = {
-    "foreseen[].route": "a route that will not last, because the kernel adds its own route with the same key",
+    "foreseen[].route": "a route that the next boot will lose, because the kernel adds its own to the same destination",
     "foreseen[].addresses[].address": "an address for which the kernel adds that route",
     "foreseen[].addresses[].dev": "the device that has the address",
     **{f"foreseen[].instead[].{key}": says for key, says in ROUTE.items()},
-    "foreseen[].text": "why it will not last, and what to write in its place: a sentence",
+    "foreseen[].text": "why it will be lost, and what to configure instead: a sentence",
 }
 ERROR = {
     "error": "the kind of error",
@@ -76,7 +76,7 @@ CHECK = {
     "expectedDevs[]": "the devices that everything should leave by",
     **{f"findings[].{key}": says for key, says in _FINDING.items()},
     **{f"repair[].{key}": says for key, says in ROUTE.items()},
-    "unsafe[].first": "the first address of a range that no static route can close",
+    "unsafe[].first": "the first address of a range that no static route can repair",
     "unsafe[].last": "its last address",
     "unsafe[].reason": "earlier-rule, longest-prefix, no-way, too-many, reserved, surprise, refused or still-open",
     "unsafe[].text": "the same in a sentence",

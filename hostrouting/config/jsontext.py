@@ -34,7 +34,7 @@ _REMEDIES = {
     "Extra data": "the file must be one object: remove the text after its closing }",
     "Unterminated string": "end the text with a double quote",
     "Invalid control character": "end the text on its line, with a double quote",
-    "Invalid \\": "write a backslash twice",
+    "Invalid \\": "write \\\\ for one backslash",
 }
 # Other file formats, recognised by the first line that is not a comment.
 _KINDS = {
@@ -91,7 +91,7 @@ def read(path: str) -> bytes:
     try:
         content = _content(path)
     except NotAFile as error:
-        if error.kind == "a folder":
+        if error.kind == "a directory":
             _fail(name, "is a directory", "name the file in it", cause=error)
         # Reading a pipe without a writer would block the boot for ever.
         rule = f"is {error.kind}, not a regular file"
@@ -101,7 +101,7 @@ def read(path: str) -> bytes:
     except PermissionError as error:
         _fail(name, "cannot be read: permission denied", "run as root, or give this user read permission", cause=error)
     except OSError as error:
-        _fail(name, f"cannot be read: {error.strerror}", cause=error)
+        _fail(name, f"cannot be read: {error.strerror}", "check the path", cause=error)
     except ValueError as error:
         _fail(name, "is not a path", "check it for stray characters", cause=error)
     if len(content) > SIZE_LIMIT:

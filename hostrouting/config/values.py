@@ -115,8 +115,8 @@ def destination(raw: object, at: Spot) -> IPv4Network:
         remedy = f'write "{network}", or "{address}/32" for that one address'
         raise at.faulty(raw, f"has host bits set: the network meant is {network}", remedy)
     if length == 0:
-        remedy = "write the networks that need a static route"
-        raise at.faulty(raw, "is the default route, which is not configured here", remedy)
+        remedy = "list the networks that need one"
+        raise at.faulty(raw, "is the default route, which cannot be a static route here", remedy)
     taken = reserved_for(address)
     # A wide prefix that begins in a reserved range may also contain ordinary networks.
     if taken and is_reserved(4, int(address), int(network.broadcast_address)):
@@ -247,7 +247,8 @@ def _address_and_length(raw: object, at: Spot) -> tuple[IPv4Address, int]:
     if address is not None and length is not None:
         return address, length
     if address is not None and not slash:
-        remedy = f'write "{address}/32" for that one address, or its network, such as "{_network_around(address)}"'
+        network = _network_around(address)
+        remedy = f'write "{address}/32" for that one address, or its network, such as "{network}"'
         raise at.faulty(raw, "has no prefix length", remedy)
     _refuse_ipv6(host, raw, at)
     meant = _network_meant(text)

@@ -189,7 +189,7 @@ class LocalFiles:
         except (FileNotFoundError, NotADirectoryError):
             return False
         except IsADirectoryError as error:
-            raise _file_error("remove", path, NotAFile("a folder", path)) from error
+            raise _file_error("remove", path, NotAFile("a directory", path)) from error
         except OSError as error:
             raise _file_error("remove", path, error) from error
         return True
@@ -479,9 +479,9 @@ _REMEDIES = {
     errno.ENOSPC: "free some space",
     errno.EDQUOT: "free some space",
     errno.ELOOP: "the path is a link: remove it",
-    errno.EISDIR: "the path is a folder: remove it",
+    errno.EISDIR: "the path is a directory: remove it",
     errno.ENOENT: "a part of the path is a link that leads nowhere: remove that link",
-    errno.ENOTDIR: "a part of the path is not a folder: remove that file",
+    errno.ENOTDIR: "a part of the path is not a directory: remove that file",
     errno.EAGAIN: "another program has a lease on it (lslocks)",
     errno.EFBIG: "remove it",
 }

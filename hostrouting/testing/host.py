@@ -51,7 +51,7 @@ class FakeFiles:
     broken: dict[str, str] = attrs.field(factory=dict)
     """Paths that cannot be written or removed, with the reason for each."""
     strange: dict[str, str] = attrs.field(factory=dict)
-    """Paths that are not regular files, with what they are: "a fifo", "a socket", "a device", "a folder"."""
+    """Paths that are not regular files, with what they are: "a fifo", "a socket", "a device", "a directory"."""
     frozen: bool = False
     """Whether `is_frozen` reports a read-only file system. It does not make writes fail: use `broken` for that."""
     locked: set[str] = attrs.field(factory=set)
@@ -101,7 +101,7 @@ class FakeFiles:
     def remove(self, path: str) -> bool:
         """See Files."""
         there = self.is_there(path)
-        if self.strange.get(path) == "a folder":
+        if self.strange.get(path) == "a directory":
             self._require_file("remove", path)
         if there and path in self.broken:
             raise FileError(f"cannot remove {path}: {self.broken[path]}", path=path)
@@ -149,7 +149,7 @@ class FakeFiles:
             if place in self.broken:
                 reason = self.broken[place]
                 raise FileError(f"cannot write into {folder}: {reason}", path=folder, reason=reason)
-            if place in {*self.texts, *self.strange} and self.strange.get(place) != "a folder":
+            if place in {*self.texts, *self.strange} and self.strange.get(place) != "a directory":
                 reason = f"{place}: Not a directory; remove that file"
                 raise FileError(
                     f"cannot write into {folder}: {reason}", path=folder, errno=errno.ENOTDIR, reason=reason

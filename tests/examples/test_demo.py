@@ -40,8 +40,8 @@ def story(lines: list[str]) -> None:
     places = [
         lines.index("OVERLAP: 172.16.0.0/16 leaves by ib0, not by eth0"),
         next(at for at, text in enumerate(lines) if text.startswith("bootstrap: ok after ")),
-        lines.index("OK: every address of 172.16.0.0/16 leaves by eth0, or stays on this host as it should"),
-        lines.index("The kernel's own answer for 172.16.5.9 is now: by eth0."),
+        lines.index("OK: every address of 172.16.0.0/16 leaves by eth0, or belongs to this host"),
+        lines.index("For 172.16.5.9, the kernel now answers: dev eth0"),
     ]
     assert places == sorted(places)
     assert lines[-2].endswith("InfiniBand's own routes are as they were.")

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
         ),
         (
             '{"a": "\\d"}',
-            "configuration: is not JSON: Invalid \\escape (line 1, column 8); write a backslash twice",
+            "configuration: is not JSON: Invalid \\escape (line 1, column 8); write \\\\ for one backslash",
         ),
         (
             "\ufeff{}",
@@ -197,7 +197,7 @@ def test_load_of_a_pipe(tmp_path: Path) -> None:
 def test_load_through_a_file(tmp_path: Path) -> None:
     """A path through a file gives the system's error."""
     (tmp_path / "file").write_text("{}")
-    with pytest.raises(ConfigError, match=r"file/config\.json: cannot be read: Not a directory"):
+    with pytest.raises(ConfigError, match=r"file/config\.json: cannot be read: Not a directory; check the path"):
         HostRoutingConfig.load(tmp_path / "file" / "config.json")
 
 

@@ -92,10 +92,7 @@ def message_of_overlap(**fields: Any) -> str:
         (IPv6Network("::/0"), f'"::/0" {SIX}'),
         (
             "0.0.0.0/0",
-            (
-                '"0.0.0.0/0" is the default route, which is not configured here; '
-                "write the networks that need a static route"
-            ),
+            ('"0.0.0.0/0" is the default route, which cannot be a static route here; list the networks that need one'),
         ),
         ("0.1.0.0/16", f'"0.1.0.0/16" lies in 0.0.0.0/8 ("this network"){LEADS}'),
         ("127.0.0.0/8", f'"127.0.0.0/8" lies in 127.0.0.0/8 (the host itself){LEADS}'),

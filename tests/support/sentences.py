@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from tests.support.awk_texts import statements, texts_in
 from tests.support.pages import ROOT
 
 if TYPE_CHECKING:
@@ -65,6 +66,8 @@ SPEAKING = (
 _SCRIPTS = ROOT / "hostrouting/render/assets"
 _SAID = re.compile(r"\b(?:say|fail|refuse|complain)\b[^\"'\n]*?([\"'])(.*?)\1(?:$|[ ;|)])")
 _PRINTED = re.compile(r"(?<!\\)'<\d>[\w-]+: (.*?)\\n'")
+_FOR_IP = re.compile(r"nexthop via |table .* proto ")
+"""In a text that a script gives to `ip`."""
 _NOT_SAID = {"compile", "match", "fullmatch", "Literal", "add_argument", "cast", "getattr", "TypeVar"}
 
 
@@ -102,13 +105,12 @@ def sentences_of(module: str, tree: ast.Module) -> list[Sentence]:
 
 def _in_scripts() -> Iterator[Sentence]:
     for path in sorted(_SCRIPTS.glob("*.sh")):
+        program: list[tuple[int, str]] = []
         in_awk = False
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
             in_awk = line == "program='" or (in_awk and line != "'")
             if in_awk:
-                for text in re.findall(r'"((?:[^"\\]|\\.)*)"', line.split("# ")[0]):
-                    if _is_sentence(text) and not re.match(r"printf|exec|table proto| from to", text):
-                        yield Sentence(place=path.name, line=number, text=text.replace("\\047", "'").strip())
+                program.append((number, line.removeprefix("program='")))
                 continue
             said = [it[2] for it in _SAID.finditer(line)] + _PRINTED.findall(line)
             for text in said:
@@ -117,6 +119,10 @@ def _in_scripts() -> Iterator[Sentence]:
                 )
                 if _is_sentence(plain):
                     yield Sentence(place=path.name, line=number, text=plain)
+        for number, statement in statements(program):
+            for text in filter(_is_sentence, texts_in(statement)):
+                if not _FOR_IP.search(text):
+                    yield Sentence(place=path.name, line=number, text=text.strip().removeprefix("failed "))
 
 
 def _is_sentence(text: str) -> bool:
@@ -133,7 +139,7 @@ class _Reader:
     def __init__(self, module: str) -> None:
         self._module = module
         self._found: list[Sentence] = []
-        self._named: dict[str, Sentence] = {}
+        self._named: dict[str, tuple[Sentence, str]] = {}  # with the text as written, which may end with a blank
         self._assigned: set[str] = set()
         self._touched: set[Sentence] = set()
         self._used: set[Sentence] = set()
@@ -170,7 +176,7 @@ class _Reader:
         self._say(it.value, text, place)
         self._named.pop(name, None)
         if self._found and self._found[-1].text == _even(text):
-            self._named[name] = self._found[-1]
+            self._named[name] = self._found[-1], text
         self._assigned.add(name)
 
     def _statement(self, it: ast.AST, within: str) -> None:
@@ -229,8 +235,9 @@ class _Reader:
         if isinstance(node, ast.JoinedStr):
             return "".join(map(self._part, node.values))
         if isinstance(node, ast.Name) and node.id in self._named:
-            self._touched.add(self._named[node.id])
-            return self._named[node.id].text
+            sentence, text = self._named[node.id]
+            self._touched.add(sentence)
+            return text
         if isinstance(node, ast.IfExp):
             either = [self._text(it) for it in (node.body, node.orelse)]
             if all(it is not None and _is_sentence(it) for it in either):

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from hostrouting import errors
 from hostrouting.cli.commands import COMMANDS
 from hostrouting.cli.failure import code_of
+from hostrouting.cli.schemas import ERROR
 from tests.support.pages import ROOT
 from tests.support.sentences import Sentence, sentences
 
@@ -41,11 +42,13 @@ def notes() -> dict[str, Any]:
 def sorted_out() -> tuple[dict[int, list[Sentence]], list[Sentence], set[str]]:
     """The messages of each entry, by its number; the messages without an entry; and the patterns without a message."""
     entries = notes()["entry"]
-    patterns = [(pattern, number) for number, entry in enumerate(entries) for pattern in entry["at"]]
-    patterns += [(pattern, -1) for pattern in notes()["silent"]["at"]]
+    everything = [(pattern, number) for number, entry in enumerate(entries) for pattern in entry["at"]]
+    everything += [(pattern, -1) for pattern in notes()["silent"]["at"]]
+    patterns = [it for it in everything if ": " not in it[0]]
+    by_text = [it for it in everything if ": " in it[0]]
     found: dict[int, list[Sentence]] = {number: [] for number in range(len(entries))}
     unknown: list[Sentence] = []
-    unused = {pattern for pattern, _ in patterns}
+    unused = {pattern for pattern, _ in everything}
     known: dict[str, tuple[int, str] | None] = {}
     only_names = set(notes()["silent"]["texts"])
     for sentence in sentences():
@@ -53,7 +56,8 @@ def sorted_out() -> tuple[dict[int, list[Sentence]], list[Sentence], set[str]]:
         if place not in known:
             fits = [(len(text), number, text) for text, number in patterns if _fits(place, text)]
             known[place] = max(fits)[1:] if fits else None
-        fit = known[place]
+        whole = f"{place}: {sentence.text}"
+        fit = next(((number, text) for text, number in by_text if _fits(whole, text)), known[place])
         if fit is None:
             unknown.append(sentence)
             continue
@@ -111,7 +115,7 @@ def _messages() -> Iterator[str]:
             yield ""
         yield f"### {entry['title']}"
         yield ""
-        for text in dict.fromkeys(_shown(sentence) for sentence in found[number]):
+        for text in dict.fromkeys(_shown(sentence, notes()["whole"]) for sentence in found[number]):
             yield f"- {text}"
         yield ""
         yield f"**Meaning:** {entry['means']}"
@@ -129,8 +133,10 @@ def _head(title: str, command: str, source: str) -> Iterator[str]:
     yield ""
 
 
-def _shown(sentence: Sentence) -> str:
+def _shown(sentence: Sentence, wholes: dict[str, str]) -> str:
+    """The message, as code; a part whose place is in `wholes` in the whole message, where `{}` stands for it."""
     text = sentence.text.strip(" ;,:").replace("%s", "{…}").replace("%g", "{…}").replace("%r", "{…}")
+    text = wholes.get(sentence.place, "{}").replace("{}", text)
     return f"`` {text} ``" if "`" in text else f"`{text}`"
 
 
@@ -176,6 +182,16 @@ def _commands() -> Iterator[str]:
     yield "|---|---|---|"
     for command in COMMANDS:
         yield f"| [`{command.name}`](#{command.name}) | {command.summary} | {'yes' if command.changes else 'no'} |"
+    yield ""
+    yield "## The JSON documents"
+    yield ""
+    yield "In the names of keys, `[]` marks the items of a list, and `.` a key of an object. If a command could not run, it prints a"
+    yield "`hostrouting/error/1` document instead, with these keys:"
+    yield ""
+    yield "| key | meaning |"
+    yield "|---|---|"
+    for key, meaning in ERROR.items():
+        yield f"| `{key}` | {meaning} |"
     for command in COMMANDS:
         yield ""
         yield f"## {command.name}"
@@ -205,6 +221,14 @@ def _commands() -> Iterator[str]:
             yield "| `--snapshot FILE` | use this saved snapshot instead of this host; - is standard input |"
         yield f"| `--json` | print one JSON document, `{command.schema}` |"
         yield "| `-v, --verbose` | log each action to standard error |"
+        yield ""
+        if not command.keys:
+            yield f"The document `{command.schema}` has the fields of `hostrouting.Snapshot`."
+            continue
+        yield f"| key in `{command.schema}` | meaning |"
+        yield "|---|---|"
+        for key, meaning in command.keys.items():
+            yield f"| `{key}` | {meaning} |"
 
 
 GENERATED = {"docs/messages.md": messages_page, "docs/commands.md": commands_page}

@@ -127,6 +127,6 @@ def _listed(channel: Channel, asked: bytes, what: str) -> Listing:
         except Interrupted:
             continue
         except KernelError as error:
-            text = f"the kernel does not list its {what}"
+            text = f"the kernel did not return its {what}"
             raise BackendError(text, errno=error.number, kernel=error.words) from error
     raise Unsettled(f"the {what} changed faster than they could be read; try again when they have stopped changing")

@@ -174,7 +174,7 @@ def _list(channel: Channel, what: str, kind: int, family: int, *, table: int = 0
             if (error.number in _UNKNOWN and what != "link") or (error.number == errno.ENOENT and table):
                 break
             raise BackendError(
-                f"the kernel does not list its {what}s", errno=error.number, kernel=error.words
+                f"the kernel did not return its {what}s", errno=error.number, kernel=error.words
             ) from error
     else:
         raise _unsettled()

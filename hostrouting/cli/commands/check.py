@@ -173,13 +173,13 @@ COMMAND = Command(
     more="""\
 Without a configuration, the expected devices are those of the IPv4 default route, and the CIDRs are those given here.
 With a configuration, CIDRs given here replace those in it. With neither, the check installed on this host is made.
-Nothing is written, and no privilege is needed.
+Nothing is written, and root is not required.
 
 Unless CIDRs are given, the other configured or installed tasks (the probe rewrite) are checked too: if one is not in
 force or cannot work, the exit code is 1.
 
-Verdicts: ok (exit code 0), overlap (1), undecided (3: right for a plain packet, but a rule sends others elsewhere),
-no-default-route (3).
+Verdicts: ok (exit code 0), overlap (1), undecided (3: no overlap for plain packets, which are from root and without
+a mark, but a rule by mark, user or port sends others elsewhere), no-default-route (3).
 """,
     failing="an overlap was found",
     takes_snapshot=True,

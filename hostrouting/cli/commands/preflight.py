@@ -76,12 +76,12 @@ COMMAND = Command(
     answer=_answer,
     options=_options,
     more="""\
-An error means that, with this host as it is now, apply fails, or machines do not start, now or after a reboot. A
-warning means that this can happen, that a machine can start unchecked, or that something is not known. What apply would
-wait for, such as a default route, is a warning. The exit code is 2 if there is an error, else 1 if there is a warning,
-else 0. A wrong command, or a configuration that cannot be used, is exit code 2, too. With --json the schema tells them
-apart: hostrouting/preflight/1 has findings, and hostrouting/error/1 means that nothing was looked at.
-Run it as root: another user cannot read everything.
+Error: on this host as it is now, apply would fail, or machines would not start, now or after a reboot. Warning: either
+might happen, apply would wait for something (such as a default route), a machine might start unchecked, or something
+could not be read. The exit code is 2 if there is an error, else 1 if there is a warning, else 0. A wrong command or an
+invalid configuration also gives exit code 2. With --json the schema distinguishes these cases: hostrouting/preflight/1
+has findings, and hostrouting/error/1 means that preflight itself could not run. Any user can run it, but only root can
+read everything.
 """,
     failing="there are warnings, and no errors",
     blocking="there are errors",

@@ -128,7 +128,7 @@ COMMAND = Command(
     answer=_answer,
     options=_options,
     more=f"""\
-Requires root. Our routes are those that carry our route protocol: {OURS}, unless a configuration sets another number.
+Requires root. The routes of hostrouting carry its route protocol: {OURS}, unless a configuration sets another number.
 With --dry-run nothing is changed, the exit code is 0, and root is not required.
 """,
     failing="not everything could be removed",
@@ -140,7 +140,7 @@ With --dry-run nothing is changed, the exit code is 0, and root is not required.
         "routes[]": "the routes that were removed",
         **OPERATIONS,
         "files[]": "the files that were removed",
-        "stays[].route": "a route in the configuration, or else in the installed script, that is not ours",
+        "stays[].route": "a configured or installed route that another program has added",
         "stays[].command": "the shell command that deletes exactly this route",
         **FAILURES,
     },

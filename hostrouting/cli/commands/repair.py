@@ -45,7 +45,7 @@ def _as_config(it: Check, arguments: argparse.Namespace) -> Reply:
     for text in warning_lines(it):
         logging.getLogger("hostrouting").warning("%s", text)
     if it.found.repair.unsafe and not it.found.repair.routes:
-        raise RouteOverlapError("no static route can close the escapes", report=it.found)
+        raise RouteOverlapError("no static route can repair the escapes", report=it.found)
     named = arguments.loaded if arguments.config else None
     return Reply(_code(it), lambda: json.dumps(repaired_configuration(it, named), indent=2))
 
@@ -90,36 +90,36 @@ def _page(it: Check, arguments: argparse.Namespace) -> Iterator[Line]:
         return
     routes, s = counted(count, "static route"), "s" if count == 1 else ""
     if not count:
-        yield line(Painted("NO REPAIR:", "bad"), " no static route can close the escapes")
+        yield line(Painted("NO REPAIR:", "bad"), " no static route can repair the escapes")
     elif repair.unsafe:
-        yield line(Painted("PARTLY:", "warn"), f" {routes} close{s} what can be closed; the rest is listed first")
+        yield line(Painted("PARTLY:", "warn"), f" {routes} repair{s} what can be repaired; the rest is listed first")
     else:
         yield line(
-            Painted("REPAIR:", "good"), f" {routes} close{s} every escape; this was proved on the present tables"
+            Painted("REPAIR:", "good"), f" {routes} repair{s} every escape; this was proved on the present tables"
         )
     yield from remedy_lines(it, config=arguments.config or "", cidrs=arguments.cidrs, devs=arguments.devs)
 
 
 COMMAND = Command(
     "repair",
-    "print the fewest static routes that close what check finds",
+    "print the fewest static routes that repair what check finds",
     answer=_answer,
     options=_options,
     more="""\
-Exit code 1 means that no static route can close some of the overlap; 0 means that the repair closes everything, or that
-nothing was wrong.
+Exit code 1 means that no static route can repair some of the overlap; 0 means that the routes repair everything, or
+that nothing was wrong.
 
 In one step, as root:  hostrouting repair 172.16.0.0/16 --as-config | hostrouting apply --config -
 The result includes the installed configuration, or the named one. The cost of the repair is logged to standard error.
 """,
-    failing="no static route can close some of the overlap",
+    failing="no static route can repair some of the overlap",
     takes_snapshot=True,
     keys={
         "verdict": CHECK["verdict"],
         **{f"routes[].{key}": says for key, says in ROUTE.items()},
         "commands[]": "the same routes as commands for a shell",
-        "closes": "all, some or none of the escapes",
-        "unsafe[]": "what no static route can close; each a sentence",
+        "closes": "which escapes the routes repair: all, some or none",
+        "unsafe[]": "what no static route can repair; each a sentence",
         "diverted[]": "what the repair costs; each a sentence",
     },
 )

@@ -72,10 +72,12 @@ def _page(it: HostStatus, config: str | None) -> Iterator[Line]:
         yield from capped(told, len(it.contested))
     if it.routes:
         yield line()
-        yield from capped(table(("our routes",), [(str(route),) for route in it.routes[:SHOWN]]), len(it.routes))
+        yield from capped(
+            table(("routes of hostrouting",), [(str(route),) for route in it.routes[:SHOWN]]), len(it.routes)
+        )
     if it.files:
         yield line()
-        yield from capped(table(("our files",), [(path,) for path in it.files[:SHOWN]]), len(it.files))
+        yield from capped(table(("files of hostrouting",), [(path,) for path in it.files[:SHOWN]]), len(it.files))
     if it.troubles:
         yield line()
         yield line("Not known:")
@@ -101,7 +103,7 @@ def _escapes(it: HostStatus, config: str | None) -> Iterator[Line]:
 
 def _follows(now: Now, config: str | None, *, heals: bool) -> str:
     if heals:
-        return "The installed static routes close it: they are added before a machine starts."
+        return "The installed static routes repair it: they are added before a machine starts."
     if now.in_force:
         mode = now.check.config.route_overlap.mode
         return f"The mode is {mode}: {_FOLLOWS[mode, now.verdict]}"
@@ -117,7 +119,7 @@ def _ways(now: Now, config: str | None, *, heals: bool) -> str:
     by = f" --config {config}" if now.named else ""
     if now.check.found.repair.routes and not heals:
         repair = f"hostrouting repair{by}"
-        return f"To print what closes it: {repair}; for details: hostrouting check{by}"
+        return f"To print the repair: {repair}; for details: hostrouting check{by}"
     return f"See: hostrouting check{by}"
 
 
@@ -136,7 +138,8 @@ def _wrong(it: HostStatus, config: str | None) -> Iterator[Line]:
         count = f" {len(it.contested):,} of {counted(it.wanted, 'route')}"
         follows = ", and no machine starts until this is fixed" if it.holding else ""
         yield line(
-            Painted("CONFLICT:", "bad"), f"{count} cannot be added: routes that are not ours hold the keys{follows}"
+            Painted("CONFLICT:", "bad"),
+            f"{count} cannot be added: routes of other programs have the same destination and metric{follows}",
         )
     elif it.missing:
         count = f" {len(it.missing):,} of {counted(it.wanted, 'route')}"
@@ -279,20 +282,21 @@ COMMAND = Command(
 The present state of the host is checked: by the given configuration if it has expected CIDRs, else by the installed
 check. The result of the last check is shown as well, and whether it is out of date; it does not affect the exit code.
 
-Exit code 1 means that there is an overlap now, that one of our units has failed, that a run was interrupted, that no
-script adds our routes at the next boot, or that routes are missing: those of the configuration, or, without one, those
-of the installed script. 3 means that not everything could be determined, or that the verdict is undecided.
+Exit code 1 means that there is an overlap now, that one of hostrouting's units has failed, that a run was
+interrupted, that no script adds its routes at the next boot, or that routes are missing: those of the configuration,
+or, without one, those of the installed script. 3 means that not everything could be determined, or that
+the verdict is undecided.
 """,
     failing="something that hostrouting installed is wrong, or there is an overlap now",
     keys={
         "installed": "whether hostrouting has anything installed on this host",
-        "routes[]": "our routes, as ip route prints them",
+        "routes[]": "hostrouting's routes, as ip route prints them",
         "missing[]": "routes in the configuration, or else in the installed script, that the host does not have",
-        "contested[]": "those of them that cannot be added: a route that is not ours holds the key",
+        "contested[]": "those that cannot be added: another program's route has the same destination and metric",
         **GATE,
         "defaultRoute": "the default route",
-        "files[]": "our files",
-        "units[].unit": "one of our units",
+        "files[]": "hostrouting's files",
+        "units[].unit": "one of hostrouting's units",
         "units[].load": "its LoadState in systemd",
         "units[].active": "its ActiveState in systemd",
         "units[].result": "its Result in systemd",

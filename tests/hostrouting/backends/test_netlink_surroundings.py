@@ -271,7 +271,7 @@ class TestPrivileges:
         if fine:
             assert backend.snapshot().routes
         else:
-            with pytest.raises(BackendError, match=rf"does not list its nexthops \(kernel: {os.strerror(number)}\)"):
+            with pytest.raises(BackendError, match=rf"did not return its nexthops \(kernel: {os.strerror(number)}\)"):
                 backend.snapshot()
 
     def test_no_strict_checking(self, namespace: Namespace, backend: NetlinkBackend) -> None:

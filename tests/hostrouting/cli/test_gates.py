@@ -195,7 +195,7 @@ def test_after_a_failure_with_all_in_place(path: str, host: FakeHost, config: st
 def test_after_a_failure_that_changed_nothing(host: FakeHost, config: str) -> None:
     """A failure before any change leaves what was: machines are judged, and status tells the rest."""
     host.files.texts[LAYOUT.check_script_path] += "# edited\n"
-    host.files.strange[LAYOUT.lock_path] = "a folder"
+    host.files.strange[LAYOUT.lock_path] = "a directory"
     host.files.broken[LAYOUT.gate_steps_path] = ROOM
     said = say(*words("apply", config), host=host)
     assert said.code == 1

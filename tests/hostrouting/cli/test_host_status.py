@@ -25,7 +25,7 @@ LAYOUT = HostLayout()
 NEW_YEAR = 1767225600.0
 REFUSED = "  The mode is STRICT: no machine starts now; a running machine keeps running."
 LET_IN = "  The mode is WARN: machines start anyway."
-WAYS = "  To print what closes it: hostrouting repair; for details: hostrouting check"
+WAYS = "  To print the repair: hostrouting repair; for details: hostrouting check"
 CHANGED = "out of date: since then the routes or rules have changed"
 
 
@@ -296,7 +296,7 @@ def test_what_is_installed_closes_it(repaired: str) -> None:
     assert said.code == 1
     assert said.lines[:4] == [
         "OVERLAP: 172.16.0.0/16 leaves by ib0, not by eth0",
-        "  The installed static routes close it: they are added before a machine starts.",
+        "  The installed static routes repair it: they are added before a machine starts.",
         "  See: hostrouting check",
         "MISSING: 2 of 2 routes; add them, as root, with: systemctl start static-routes.service",
     ]

@@ -118,7 +118,7 @@ def test_installed_routes_that_are_lost(repaired: str) -> None:
     for words in ((), (CIDR,)):
         said = say("check", *words, host=host)
         assert said.code == 1
-        told = "The installed configuration has the routes that close it; add them, as root, with: systemctl start static-routes.service"
+        told = "The installed configuration has the routes that repair it; add them, as root, with: systemctl start static-routes.service"
         assert told in said.lines
         assert "Permanently" not in said.out
 
@@ -139,7 +139,7 @@ def test_an_installed_route_is_somebody_elses_now(
     path = tmp_path / "pasted.json"
     path.write_text(pasted(said).to_json())
     assert (
-        "It leaves out 172.16.0.0/17: the same key is held by a route that is not ours, which is never replaced."
+        "It leaves out 172.16.0.0/17: another program's route has the same destination and metric, and is never replaced."
         in said.lines
     )
     assert say("apply", "--config", str(path), host=host).code == 0

@@ -62,7 +62,7 @@ def test_a_whole_configuration_keeps_the_routes_of_ours(bare: FakeHost, tmp_path
     assert sorted(steps(bare, str(path))) == ["add", "keep", "keep"]
     assert say("apply", "--config", str(path), host=bare).code == 0
     assert say("check", CIDR, host=bare).code == 0
-    assert "It includes our 2 routes that are already here." in said.out
+    assert "It includes hostrouting's 2 routes that are already here." in said.out
 
 
 def test_a_configuration_is_added_to(bare: FakeHost, written: Callable[..., str]) -> None:
@@ -99,7 +99,7 @@ def test_a_configured_route_that_somebody_else_holds(written: Callable[..., str]
     config = written(HALF, OTHER)
     said = say(command, "--config", config, host=host)
     assert (
-        "Also remove 172.16.0.0/17: the same key is held by a route that is not ours, which is never replaced."
+        "Also remove 172.16.0.0/17: another program's route has the same destination and metric, and is never replaced."
         in said.lines
     )
     followed = written(OTHER, *items(said))
@@ -114,8 +114,8 @@ def test_a_configuration_that_has_the_way_out_already(written: Callable[..., str
     config = written(HALF, OTHER, *quarters)
     said = say("check", "--config", config, host=host)
     told = (
-        f"Permanently, remove 172.16.0.0/17 from staticRoutes.routes of {config}: the same key is held by a route that "
-        f"is not ours, which is never replaced. The others close it; run, as root: hostrouting apply --config {config}"
+        f"Permanently, remove 172.16.0.0/17 from staticRoutes.routes of {config}: another program's route has the "
+        f"same destination and metric, and is never replaced. The others repair it; run, as root: hostrouting apply --config {config}"
     )
     assert told in said.lines
     assert say("apply", "--config", written(OTHER, *quarters), host=host).code == 0
@@ -212,7 +212,7 @@ def test_no_configuration_that_repairs(written: Callable[..., str]) -> None:
     refusing = h200()
     refusing.add_rule(Rule(family=4, priority=100, action="prohibit", dst=Prefix.parse(CIDR)))
     for kernel, code, told in (
-        (refusing, 1, "no static route can close it: 172.16.0.0"),
+        (refusing, 1, "no static route can repair it: 172.16.0.0"),
         (MemoryBackend(), 3, "NO-DEFAULT-ROUTE: there is no IPv4 default route"),
     ):
         said = say("repair", CIDR, "--as-config", kernel=kernel)
@@ -220,5 +220,8 @@ def test_no_configuration_that_repairs(written: Callable[..., str]) -> None:
         assert told in said.err
     host = FakeHost(kernel=h200())
     held = say("repair", "--as-config", "--config", written({"destination": CIDR}), host=host)
-    assert "left out of the configuration: 172.16.0.0/16: the same key is held by a route that is not ours" in held.err
+    assert (
+        "left out of the configuration: 172.16.0.0/16: another program's route has the same destination and metric"
+        in held.err
+    )
     assert say("apply", "--config", "-", stdin=held.out.encode(), host=host).code == 0

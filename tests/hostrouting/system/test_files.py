@@ -167,7 +167,7 @@ class TestWhatIsNotAFile:
             files.strange[path] = kind
         elif kind == "a fifo":
             os.mkfifo(path)
-        elif kind == "a folder":
+        elif kind == "a directory":
             os.mkdir(path)
         elif kind == "a socket":
             with socket.socket(socket.AF_UNIX) as end:
@@ -176,7 +176,7 @@ class TestWhatIsNotAFile:
             os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(1, 5))
 
     @pytest.mark.parametrize("verb", VERBS)
-    @pytest.mark.parametrize("kind", ["a fifo", "a folder", "a socket", "a device"])
+    @pytest.mark.parametrize("kind", ["a fifo", "a directory", "a socket", "a device"])
     def test_refused(self, files: Files, tmp_path: Path, kind: str, verb: str) -> None:
         """The path, what is there and what to do about it are named; it is left as it is."""
         if kind == "a device" and os.geteuid():
@@ -278,9 +278,9 @@ class TestLocalFiles:
     def test_a_folder_in_its_place(self, tmp_path: Path) -> None:
         """A folder where a file should be is an error that names it."""
         (tmp_path / "file").mkdir()
-        with pytest.raises(FileError, match=r"cannot write .*/file: there is a folder in its place; remove it$"):
+        with pytest.raises(FileError, match=r"cannot write .*/file: there is a directory in its place; remove it$"):
             LocalFiles().write(str(tmp_path / "file"), "x")
-        with pytest.raises(FileError, match=r"cannot remove .*/file: there is a folder in its place; remove it$"):
+        with pytest.raises(FileError, match=r"cannot remove .*/file: there is a directory in its place; remove it$"):
             LocalFiles().remove(str(tmp_path / "file"))
 
     def test_a_folder_in_the_place_of_the_temporary_name(self, tmp_path: Path) -> None:
@@ -302,7 +302,7 @@ class TestLocalFiles:
         path = f"{tmp_path}/folder/file"
         assert LocalFiles().read(path) is None
         assert not LocalFiles().remove(path)
-        with pytest.raises(FileError, match=r"/folder.* Not a directory; a part of the path is not a folder"):
+        with pytest.raises(FileError, match=r"/folder.* Not a directory; a part of the path is not a directory"):
             LocalFiles().write(path, "x")
 
     def test_masked(self, tmp_path: Path) -> None:

@@ -167,7 +167,7 @@ CASES: dict[str, tuple[Callable[[], Host], HostRoutingConfig, tuple[str, str, st
         ("tools", "error", "sort"),
     ),
     "a folder in the place of a script": (
-        lambda: FakeHost(kernel=h200(), files=FakeFiles(strange={LAYOUT.routes_script_path: "a folder"})),
+        lambda: FakeHost(kernel=h200(), files=FakeFiles(strange={LAYOUT.routes_script_path: "a directory"})),
         WHOLE,
         ("files", "error", LAYOUT.routes_script_path),
     ),
@@ -330,7 +330,7 @@ def test_words_of_an_overlap() -> None:
 
 def test_one_cause_is_one_finding() -> None:
     """A file that several tasks cannot read is one finding, about files."""
-    files = FakeFiles(strange={LAYOUT.routes_script_path: "a folder"})
+    files = FakeFiles(strange={LAYOUT.routes_script_path: "a directory"})
     assert told(FakeHost(kernel=h200(), files=files)) == [("files", "error", LAYOUT.routes_script_path)]
 
 

@@ -30,7 +30,7 @@ def test_what_changed_is_said_after_the_progress(repaired: str) -> None:
     assert said.code == 0
     assert said.lines[:6] == [
         "DONE: 2 routes added, 11 files written",
-        "OK: every address of 172.16.0.0/16 leaves by eth0, or stays on this host as it should",
+        "OK: every address of 172.16.0.0/16 leaves by eth0, or belongs to this host",
         "",
         "  + 172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting    # add: it does not exist",
         "  + 172.16.128.0/17 via 10.0.0.1 dev eth0 proto hostrouting    # add: it does not exist",

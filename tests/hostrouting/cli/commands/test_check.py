@@ -141,7 +141,7 @@ def test_a_configuration_that_has_the_repair_already(repaired: str) -> None:
     said = say("check", "--config", repaired, kernel=h200())
     assert said.code == 1
     told = (
-        f"{repaired} has the routes that close it; install them, as root, with: hostrouting apply --config {repaired}"
+        f"{repaired} has the routes that repair it; install them, as root, with: hostrouting apply --config {repaired}"
     )
     assert told in said.lines
     assert "Permanently" not in said.out
@@ -150,7 +150,7 @@ def test_a_configuration_that_has_the_repair_already(repaired: str) -> None:
 def test_a_configuration_that_has_a_part_of_the_repair(written: Callable[..., str]) -> None:
     """Where the configured routes would not close all of it, the rest is to be pasted."""
     said = say("check", "--config", written({"destination": "172.16.0.0/17"}), kernel=h200())
-    assert "has the routes that close it" not in said.out
+    assert "has the routes that repair it" not in said.out
     assert "Permanently" in said.out
 
 

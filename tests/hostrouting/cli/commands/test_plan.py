@@ -31,7 +31,7 @@ def test_the_whole_page(repaired: str) -> None:
     assert "  write /etc/systemd/system/check-route-overlap.service" in said.lines
     assert said.lines[-4:] == [
         "The verdict afterwards would be:",
-        "  OK: every address of 172.16.0.0/16 leaves by eth0, or stays on this host as it should",
+        "  OK: every address of 172.16.0.0/16 leaves by eth0, or belongs to this host",
         "",
         f"To apply it, as root: hostrouting apply --config {repaired}",
     ]

@@ -92,7 +92,7 @@ def test_help() -> None:
 
 def test_a_folder_in_the_place_of_a_script(repaired: str) -> None:
     """An installed script that cannot be read is a finding among others; preflight does not need to read it first."""
-    host = FakeHost(kernel=h200(), files=FakeFiles(strange={HostLayout().routes_script_path: "a folder"}))
+    host = FakeHost(kernel=h200(), files=FakeFiles(strange={HostLayout().routes_script_path: "a directory"}))
     said = say("preflight", "--config", repaired, "--json", host=host)
     assert (said.code, said.json["schema"]) == (2, "hostrouting/preflight/1")
     assert [it["name"] for it in said.json["findings"]] == ["files"]

@@ -20,7 +20,7 @@ def test_the_whole_page() -> None:
     said = say("repair", CIDR, kernel=h200())
     assert said.code == 0
     assert said.lines == [
-        "REPAIR: 2 static routes close every escape; this was proved on the present tables",
+        "REPAIR: 2 static routes repair every escape; this was proved on the present tables",
         "",
         "What the repair costs:",
         (
@@ -63,8 +63,8 @@ def test_what_no_route_can_close() -> None:
     kernel.add_rule(Rule(family=4, priority=100, action="prohibit", dst=Prefix.parse("172.16.0.0/24")))
     said = say("repair", CIDR, kernel=kernel)
     assert said.code == 1
-    assert said.lines[0] == "NO REPAIR: no static route can close the escapes"
-    assert "What no static route can close:" in said.lines
+    assert said.lines[0] == "NO REPAIR: no static route can repair the escapes"
+    assert "What no static route can repair:" in said.lines
 
 
 def test_what_no_route_can_close_is_told_by_cause() -> None:
@@ -85,7 +85,7 @@ def test_what_no_route_can_close_is_told_by_cause() -> None:
         kernel.add_rule(Rule(family=4, priority=100, table=100))
         assert all(it.ok for it in kernel.change(Change("add", route) for route in routes))
         said = say("repair", CIDR, kernel=kernel)
-        at = said.lines.index("What no static route can close:")
+        at = said.lines.index("What no static route can repair:")
         assert said.lines[at + 1 : at + 3] in ([f"  {line}", ""], [f"  {line}"])
         assert len(say("check", CIDR, "--json", kernel=kernel).json["unsafe"]) == len(routes)
 
@@ -96,8 +96,8 @@ def test_a_part_of_it() -> None:
     kernel.add_rule(Rule(family=4, priority=100, action="prohibit", dst=Prefix.parse("10.99.0.0/16")))
     said = say("repair", CIDR, "10.99.0.0/16", kernel=kernel)
     assert said.code == 1
-    assert said.lines[0] == "PARTLY: 2 static routes close what can be closed; the rest is listed first"
-    assert said.lines.index("What no static route can close:") < said.lines.index("Until the next boot, as root:")
+    assert said.lines[0] == "PARTLY: 2 static routes repair what can be repaired; the rest is listed first"
+    assert said.lines.index("What no static route can repair:") < said.lines.index("Until the next boot, as root:")
 
 
 def test_ecmp() -> None:
@@ -134,4 +134,4 @@ def test_schema() -> None:
 
 def test_one_route() -> None:
     """One route is spoken of as one."""
-    assert say("repair", "172.16.0.0/24", kernel=h200()).lines[0].startswith("REPAIR: 1 static route closes every")
+    assert say("repair", "172.16.0.0/24", kernel=h200()).lines[0].startswith("REPAIR: 1 static route repairs every")

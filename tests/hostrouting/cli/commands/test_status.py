@@ -173,10 +173,13 @@ def test_a_route_that_somebody_else_holds_now(repaired: str, written: Callable[.
     take(host)
     said = say("status", host=host)
     assert said.code == 1
-    told = "CONFLICT: 1 of 2 routes cannot be added: routes that are not ours hold the keys"
+    told = "CONFLICT: 1 of 2 routes cannot be added: routes of other programs have the same destination and metric"
     assert said.lines[3] == f"{told}, and no machine starts until this is fixed"
     other = say("status", "--config", written(*ROUTES), host=host)
-    assert "CONFLICT: 1 of 3 routes cannot be added: routes that are not ours hold the keys" in other.lines
+    assert (
+        "CONFLICT: 1 of 3 routes cannot be added: routes of other programs have the same destination and metric"
+        in other.lines
+    )
     assert "systemctl start" not in said.out
     assert "instead, configure 172.16.0.0/18 and 172.16.64.0/18" in said.out
     document = say("status", "--json", host=host).json
@@ -192,7 +195,7 @@ def test_how_to_start_without_systemd(repaired: str) -> None:
         assert all(it.ok for it in backend.change(Change("delete", it) for it in ours))
     start = "add them, as root, with: /bin/bash /etc/aks-flex-node/static-routes.sh"
     assert say("status", host=host).lines[3] == f"MISSING: 2 of 2 routes; {start}"
-    assert f"The installed configuration has the routes that close it; {start}" in say("check", host=host).lines
+    assert f"The installed configuration has the routes that repair it; {start}" in say("check", host=host).lines
 
 
 def gate(host: FakeHost) -> dict[str, Any]:
@@ -209,7 +212,7 @@ def test_routes_that_could_not_be_had(written: Callable[..., str]) -> None:
     host = FakeHost(kernel=h200())
     assert say("apply", "--config", written({"destination": "172.16.0.0/16"}), host=host).code == 1
     said = say("status", host=host)
-    told = "CONFLICT: 1 of 1 route cannot be added: routes that are not ours hold the keys"
+    told = "CONFLICT: 1 of 1 route cannot be added: routes of other programs have the same destination and metric"
     assert (said.code, said.lines[3]) == (1, f"{told}, and no machine starts until this is fixed")
     assert gate(host) == {"up": True, "openings": [], "bars": []}
 
@@ -355,7 +358,7 @@ def test_something_installed_that_cannot_be_looked_at(repaired: str) -> None:
         LAYOUT.gate_drop_in_path,
     ],
 )
-@pytest.mark.parametrize("kind", ["a fifo", "a folder"])
+@pytest.mark.parametrize("kind", ["a fifo", "a directory"])
 def test_what_is_no_file(repaired: str, path: str, kind: str) -> None:
     """Something else in the place of a file of ours is told, once, beside all that can be found out; exit code 3."""
     host = FakeHost(kernel=h200())
