@@ -11,6 +11,7 @@ from hostrouting.config import StaticRoute
 from hostrouting.fib import PLAIN, Fib
 from hostrouting.model import OURS, TABLE_LOCAL, NextHop, Prefix, Route, Rule, Snapshot, as_ip, default_rules, ip_at
 from hostrouting.overlap import Judge, OverlapReport, check_overlap
+from hostrouting.pod_blocks import PodBlocks
 from hostrouting.repair import TOO_MANY, Repair, propose_repair
 from hostrouting.wording import unsafe_line
 from tests.support.examples import scaled
@@ -76,7 +77,7 @@ def ways(fib: Fib, block: Prefix) -> dict[int, tuple[str, object]]:
 
 def escaping(fib: Fib, block: Prefix) -> set[int]:
     """The addresses of the block that escape, by looking up each one."""
-    judge = Judge(("eth0",), ("wg*",))
+    judge = Judge(("eth0",), ("wg*",), blocks=PodBlocks(fib, (block,), ("wg*",)))
     addresses = range(block.first, block.last + 1)
     return {address for address in addresses if judge.escape(fib.lookup(ip_at(4, address))) is not None}
 

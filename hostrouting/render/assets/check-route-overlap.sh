@@ -169,7 +169,8 @@ function read_rule(   number, i, selected, udp) {
     "; for these run: hostrouting check"
   if ("lookup" in has) { rules_of[has["lookup"]]++; rule_of[has["lookup"]] = number }
   if (number < skip_to || ("not" in has) == (!selected && !("to" in has))) return
-  if ("to" in has && !selected && !("lookup" in has)) return # for all but a few addresses: it does not decide about a default route
+  # For all but a few addresses: it does not decide about a default route.
+  if ("to" in has && !selected && !("lookup" in has)) return
   if ("goto" in has) skip_to = has["goto"]
   else if (!("lookup" in has)) { if ("6" in has || "7" in has || "8" in has) skip_to = 4294967295 }
   else if (!("suppress_prefixlength" in has || "suppress_ifgroup" in has)) table_order[++tables] = has["lookup"]

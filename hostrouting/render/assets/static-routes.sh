@@ -48,8 +48,8 @@ look() {
     plan=("refused the routes cannot be read: ${plan[0]-$awk printed nothing}")
 }
 
-# Runs one batch. If the kernel refuses a command, undoes the rest. Fails if it can only help to wait, for instance for a
-# gateway; if the table has changed since it was read, it is read again at once.
+# Runs one batch. If the kernel refuses a command, undoes the rest. Fails if it can only help to wait, for instance for
+# a gateway; if the table has changed since it was read, it is read again at once.
 write() {
   local said count=$((${#plan[@]} / 2 - 1)) at=0
   undo=("${plan[@]:count+1:count}" "${undo[@]}")
