@@ -441,7 +441,7 @@ class EbtablesTooOld(EbtablesError):  # noqa: N818  reads as what is wrong
 
 
 class EbtablesNotLoaded(EbtablesError):  # noqa: N818  reads as what is wrong
-    """The kernel does not have the table nat, or nf_tables, so it cannot be read whether there are rules."""
+    """The kernel does not have the table nat, or nf_tables, so hostrouting cannot tell whether there are rules."""
 
 
 class EbtablesWrongBackend(EbtablesError):  # noqa: N818  reads as what is wrong

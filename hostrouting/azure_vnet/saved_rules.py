@@ -151,7 +151,7 @@ def pod_rule(rule: SavedRule) -> PodRule:
         raise NotAPodRule(f"it is in the chain {rule.chain}, not in PREROUTING")
     found = dict(rule.options)
     if len(found) < len(rule.options):
-        raise NotAPodRule("it has one option several times")
+        raise NotAPodRule("it has the same option more than once")
     kind, shape = next((_SHAPES[option] for option in found if option in _SHAPES), (None, {}))
     if kind is None:
         raise NotAPodRule("it does not match on an address")

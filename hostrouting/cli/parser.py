@@ -23,7 +23,7 @@ _CODES = """\
 exit codes:
   0  {fine}
 {wrong}  2  {blocking}bad input: the command line, the configuration or the snapshot
-  3  undecided: permission denied, no netlink, no default route
+  3  no answer: undecided, no default route, permission denied, or no netlink
 """
 
 

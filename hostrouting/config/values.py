@@ -296,7 +296,7 @@ def _glob(raw: object, at: Spot) -> str:
     if not text:
         raise at.faulty(raw, "matches no device", example)
     if not letters:
-        raise at.faulty(raw, "allows every device, so that no overlap would be found", example)
+        raise at.faulty(raw, "allows every device, so no overlap would ever be found", example)
     return text
 
 

@@ -188,5 +188,5 @@ class SystemdManager:
         except OSError as error:
             raise ManagerError(f"systemctl cannot be run: {error.strerror}") from error
         if done.signal:
-            raise ManagerError(f"systemctl {' '.join(words)} was ended by {done.signal}")
+            raise ManagerError(f"systemctl {' '.join(words)} was killed by {done.signal}")
         return done.code, (done.err or done.out).strip() if done.code else done.out

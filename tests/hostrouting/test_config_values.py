@@ -377,8 +377,8 @@ def test_allowed_devs_accepted(value: str) -> None:
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        ("*", "allows every device, so that no overlap would be found"),
-        ("??*", "allows every device, so that no overlap would be found"),
+        ("*", "allows every device, so no overlap would ever be found"),
+        ("??*", "allows every device, so no overlap would ever be found"),
         ("", "matches no device"),
         ("a" * 16, "matches no device: a name has at most 15 characters"),
         (

@@ -163,7 +163,7 @@ def _exit_codes() -> Iterator[str]:
     yield "| 0 | fine |"
     yield "| 1 | an overlap was found; applying failed; `plan` found something to do or a failure; `status` found something wrong; `preflight` found warnings |"
     yield "| 2 | bad input: the command line, the configuration or the snapshot; `preflight` found errors |"
-    yield "| 3 | undecided: permission denied, no netlink, no default route (also if STRICT fails because of that) |"
+    yield "| 3 | no answer: the verdict is undecided or no-default-route, permission was denied, or there is no netlink (also if STRICT fails because of that) |"
     yield "| 130, 143 | stopped by Ctrl-C or SIGTERM |"
     yield ""
 

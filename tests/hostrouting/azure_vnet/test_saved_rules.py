@@ -66,7 +66,7 @@ def test_the_three_rules(line: str, kind: str, ip: str, uplink: str | None) -> N
             f"--to-dst {MAC}/ff:ff:ff:0:0:0 is not the MAC address of a single device",
         ),
         (R2.replace("PREROUTING", "AZURE"), "it is in the chain AZURE, not in PREROUTING"),
-        (f"{R2} -p IPv4", "it has one option several times"),
+        (f"{R2} -p IPv4", "it has the same option more than once"),
         (
             "PREROUTING -p ARP -i eth0 --arp-op Reply -j dnat --to-dst ff:ff:ff:ff:ff:ff",
             "it does not match on an address",

@@ -60,7 +60,7 @@ def test_help_of_each_command(command: Command) -> None:
     assert said.code == 0
     assert f"{command.name}: {command.summary}" in said.out
     assert f"hostrouting/{command.name}/1" in said.out
-    assert "  3  undecided" in said.out
+    assert "  3  no answer" in said.out
     assert ("\n  1  " in said.out) is (command.name not in {"explain", "snapshot"})
     assert said.out.isascii()
 

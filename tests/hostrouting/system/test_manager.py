@@ -95,7 +95,7 @@ class TestSystemdManager:
         """Of a systemctl that was ended by a signal to all of us the unit is not said to have failed; it is stopped."""
         stub |= {"start x.service": (-ended_by, "")}
         log = self.ready(tmp_path, stub)
-        with pytest.raises(ManagerError, match=rf"systemctl .* restart x.service was ended by {ended_by.name}"):
+        with pytest.raises(ManagerError, match=rf"systemctl .* restart x.service was killed by {ended_by.name}"):
             SystemdManager().start("x.service", timeout=60)
         assert log.read_text(encoding="utf-8").splitlines()[-1].endswith("stop x.service")
 
@@ -212,7 +212,7 @@ class TestSystemdManager:
         program = tmp_path / "systemctl"
         program.write_text(f"#!/bin/sh\nkill -{number} $$\n", encoding="utf-8")
         program.chmod(0o755)
-        with pytest.raises(ManagerError, match=f"systemctl daemon-reload was ended by {name}$"):
+        with pytest.raises(ManagerError, match=f"systemctl daemon-reload was killed by {name}$"):
             SystemdManager().reload()
 
     @pytest.mark.usefixtures("stub")
