@@ -4,7 +4,7 @@ Here: phrases such as "packets with fwmark 0x1", to put before a verb. Not here:
 (`model.rule`), and what happens to those packets (`wording`).
 """
 
-from hostrouting.fib import Cases, Condition
+from hostrouting.fib import REACHABLE, Cases, Condition
 from hostrouting.model import selector_of
 
 __all__ = ["packets_line"]
@@ -29,7 +29,7 @@ def _case(case: tuple[Condition, ...]) -> str:
 
 
 def _condition(condition: Condition) -> str:
-    told = [selector_of(name).packets(value) for name, value in condition.selectors]
+    told = [_phrases(name, value) for name, value in condition.selectors]
     if condition.holds:
         words = ", ".join(phrase for phrase, _ in told)
     elif len(told) > 1:
@@ -37,3 +37,10 @@ def _condition(condition: Condition) -> str:
     else:
         [(_, words)] = told
     return f"{words} (rule {condition.rule.priority})"
+
+
+def _phrases(name: str, value: str) -> tuple[str, str]:
+    """For packets that match, and for those that do not."""
+    if name == REACHABLE:  # the state of the host, and not a selector of a rule
+        return f"while {value} is reachable", f"while {value} is not reachable"
+    return selector_of(name).packets(value)

@@ -15,7 +15,7 @@ import attrs
 from hostrouting.door import listed
 from hostrouting.errors import RouteRefused  # noqa: TC001  attrs.resolve_types looks it up here
 from hostrouting.fib import ANY
-from hostrouting.model import PATHLESS, REFUSING, as_ip, as_prefix
+from hostrouting.model import IPV4, PATHLESS, REFUSING, as_ip, as_prefix
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -233,4 +233,5 @@ def part_of(
         addresses=tuple(it for it in snapshot.addresses if family in {None, it.ip.version}),
         rules=tuple(it for it in snapshot.rules if family in {None, it.family}),
         routes=snapshot.routes.only(family=family, table=table, protocol=protocol, prefixes=asked_prefixes(prefixes)),
+        ipv6_forwarding=None if family == IPV4 else snapshot.ipv6_forwarding,
     )

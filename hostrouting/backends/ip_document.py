@@ -1,7 +1,8 @@
 """The snapshot in a document `hostrouting/ip-snapshot/1`, which a shell script prints on a node without this library.
 
     ip                       the version of ip
-    links, settings          `ip -N -j -d` of link and netconf; a setting is that of IPv4
+    links                    `ip -N -j -d link show`
+    settings4, settings6     `ip -N -j -d netconf show` of each family
     nexthops                 the same of nexthop: the next hop objects
     addresses4, addresses6   `ip address save`, in hexadecimal: four bytes for the list, then the kernel's messages
     rules4, rules6           `ip rule save`
@@ -45,7 +46,7 @@ __all__ = ["SCHEMA", "is_ip_document", "read_ip_document"]
 
 SCHEMA = "hostrouting/ip-snapshot/1"
 
-_LISTS = ("links", "settings", "nexthops")
+_LISTS = ("links", "settings4", "settings6", "nexthops")
 # What `ip … save` writes first (a number of four bytes), the kind of the messages, and their least size.
 _SAVED = {
     "addresses": (0x47361222, n.RTM_NEWADDR, HEADER.size + 8),
@@ -69,7 +70,7 @@ def is_ip_document(data: bytes) -> bool:
 def read_ip_document(data: bytes) -> Snapshot:
     """The snapshot in a document; anything else raises a SnapshotError that names the path."""
     document = _parsed(data)
-    settings = _settings(document)
+    settings = {family: _settings(document, f"settings{family}") for family in AF_OF}
     links, names = _links(document, settings)
     nexthops = _nexthops(document)
     addresses: list[Address] = []
@@ -88,7 +89,8 @@ def read_ip_document(data: bytes) -> Snapshot:
     with _reading("routes"):
         list(routes)  # routes are made on first use, and a fault has to be found now
     # Values that no kernel accepts are refused as in a snapshot of our own; no value of a route is too large for it.
-    found = Snapshot(links=links, addresses=tuple(addresses), rules=tuple(rules))
+    forwarding = settings[IPV6].get("all", Settings()).forwarding
+    found = Snapshot(links=links, addresses=tuple(addresses), rules=tuple(rules), ipv6_forwarding=forwarding)
     return attrs.evolve(Snapshot.from_json(found.to_json()), routes=routes)
 
 
@@ -150,23 +152,33 @@ def _name(text: str) -> str:
     return as_text(text.encode("utf-8", "surrogateescape"))
 
 
-def _settings(document: Mapping[str, Any]) -> dict[str, Settings]:
-    with _reading("settings"):
+def _settings(document: Mapping[str, Any], key: str) -> dict[str, Settings]:
+    with _reading(key):
         return {
             it["interface"]: Settings(
                 it.get("ignore_routes_with_linkdown") is True,
                 _FILTERS.get(it.get("rp_filter", "off"), _LOOSE),
+                it.get("forwarding"),
             )
-            for it in document["settings"]
+            for it in document[key]
         }
 
 
-def _links(document: Mapping[str, Any], settings: Mapping[str, Settings]) -> tuple[tuple[Link, ...], dict[int, str]]:
+def _links(
+    document: Mapping[str, Any], settings: Mapping[int, Mapping[str, Settings]]
+) -> tuple[tuple[Link, ...], dict[int, str]]:
     """The devices, and the name of each by its index."""
     with _reading("links"):
         names = {it["ifname"] for it in document["links"]}
-        every = settings.get("all", Settings())
-        links = tuple(_link(it, names, settings.get(it["ifname"], Settings()), every) for it in document["links"])
+        ipv4, ipv6, unset = settings[IPV4], settings[IPV6], Settings()
+        every = ipv4.get("all", unset)
+        links = tuple(
+            attrs.evolve(
+                _link(it, names, ipv4.get(it["ifname"], unset), every),
+                ipv6_ignore_routes_with_linkdown=ipv6.get(it["ifname"], unset).wary,
+            )
+            for it in document["links"]
+        )
         return links, {link.index: link.name for link in links}
 
 

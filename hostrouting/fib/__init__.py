@@ -16,6 +16,9 @@ decides, unless it is a throw route, which continues at the next rule, or the ru
 walk is a *stage*. The walk is implemented once, in `walk`: `Fib.lookup` uses its end, `trace_route` reports its turns.
 (Until a host has custom rules, the tables local and main are merged: see `tables`.)
 
+IPv6 has no tos here; it knows routes for some sources, routers that are preferred, and gateways that it could not reach
+(see `table_ipv6`).
+
 *Why few lookups are enough.* The walk uses the destination in two places only: in a rule with a `to`, and in a table's
 search for the longest prefix around it. So the decision can change only where a `to` block or a prefix begins, or
 directly after it ends. Between two such places it is constant, so a lookup at each of them is a proof for all
@@ -31,21 +34,22 @@ a branch. The ends that differ from the plain one are the decision's `variants`,
 too many branches, a branch forgets its assumptions: then a variant may be reported that no packet has, but none is
 missed.
 
-The modules, from the bottom: `ordered` has the routes of a table in order; `in_turn` knows between which default routes
-Linux alternates; `table` finds the routes that cover an address; `tables` has all tables; `flow` holds the known fields
-of a packet and what rules select on; `supposed` holds assumptions about a packet; `walk` goes from rule to rule;
-`region` is the result for a plain packet in one region, `branches` the results for all others; `rules` knows which
-rules matter where; `engine` computes the decision at every place where it can change; `trace` reports a walk. `bulk`
-exists only to make a check faster.
+The modules, from the bottom: `ordered` has the routes of a table in order; `in_turn` knows between which default
+routes Linux alternates; `table` is the index of one table, in which `table_ipv4` and `table_ipv6` find the route of
+each family; `tables` has all tables; `flow` holds the known fields of a packet and what rules select on; `supposed`
+holds assumptions about a packet; `walk` goes from rule to rule; `region` is the result for a plain packet in one
+region, `branches` the results for all others; `rules` knows which rules matter where; `engine` computes the decision
+at every place where it can change; `trace` reports a walk. `bulk` exists only to make a check faster.
 """
 
 from hostrouting.fib.answer import Cases, Cell, Condition, Contest, Decision, Kind, Variant
 from hostrouting.fib.engine import Fib
-from hostrouting.fib.flow import ANY, PLAIN, Flow
+from hostrouting.fib.flow import ANY, PLAIN, REACHABLE, Flow
 
 __all__ = [
     "ANY",
     "PLAIN",
+    "REACHABLE",
     "Cell",
     "Condition",
     "Contest",

@@ -11,15 +11,16 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
 from hostrouting.fib.answer import Cases
-from hostrouting.fib.flow import Flow, tos_ask
+from hostrouting.fib.flow import Ask, Sought
 from hostrouting.fib.supposed import ANYTHING, Case, Supposed
-from hostrouting.fib.table import Entry
+from hostrouting.fib.table import Hit
 from hostrouting.fib.walk import Ending, Stage, Turn
 
 __all__ = ["Branches", "End"]
 
-# What a rule finds in its table: for each route, in order, its tos (0: none), and whether the rule keeps it.
-Hits: TypeAlias = tuple[tuple[int, bool], ...]
+# What a rule finds in its table, in order: the questions that a packet answers with yes, whether the rule keeps the
+# route, and the place of the first hit with the same route.
+Hits: TypeAlias = tuple[tuple[tuple[Ask, ...], bool, int], ...]
 # The number of turns that walks of packets that are not plain may take with their assumptions. After that, a walk drops
 # its assumptions and visits each turn once: it may find an end that is impossible, but it misses none.
 BUDGET = 4096
@@ -35,9 +36,9 @@ class End(NamedTuple):
 class Branches:
     """The walks through the given turns."""
 
-    def __init__(self, turns: Sequence[Turn], flow: Flow, cases: dict[Cases, Cases]) -> None:
+    def __init__(self, turns: Sequence[Turn], sought: Sought, cases: dict[Cases, Cases]) -> None:
         """Take the turns, none with a destination left to check; `cases` are the ones known already."""
-        self._turns, self._flow, self._cases = turns, flow, cases
+        self._turns, self._sought, self._cases = turns, sought, cases
         self._tables = tuple({id(table): table for turn in turns if (table := turn.stage.table)}.values())
         # Stages with the same table and suppression give the same result, so they are looked up once.
         askers = {_asks_like(turn.stage): turn.stage for turn in turns}
@@ -48,8 +49,7 @@ class Branches:
 
     def ends(self, address: int) -> Iterator[End]:
         """Each possible end for a packet to this destination."""
-        flow = self._flow
-        chains = {id(table): table.chain(address, flow.tos, flow.oif) for table in self._tables}
+        chains = {id(table): table.chain(address, self._sought) for table in self._tables}
         hits = tuple([self._hits_of(stage, chains) for stage in self._askers])
         found = self._known.get(hits)
         if found is None:
@@ -58,12 +58,18 @@ class Branches:
                 [(stage, place, self._cases.setdefault(cases, cases)) for stage, place, cases in walk.ends()]
             )
         for stage, place, cases in found:
-            entry = None if stage is None or place is None else chains[id(stage.table)][place][1]
+            entry = None if stage is None or place is None else chains[id(stage.table)][place].entry
             yield End((stage, entry), cases)
 
-    def _hits_of(self, stage: Stage, chains: dict[int, tuple[tuple[int, Entry | None], ...]]) -> Hits:
+    def _hits_of(self, stage: Stage, chains: dict[int, tuple[Hit, ...]]) -> Hits:
         found = () if stage.table is None else chains[id(stage.table)]
-        return tuple([(tos, entry is not None and stage.keeps(entry)) for tos, entry in found])
+        places: dict[int, int] = {}
+        return tuple(
+            [
+                (asks, entry is not None and stage.keeps(entry), places.setdefault(id(entry), place))
+                for place, (asks, entry) in enumerate(found)
+            ]
+        )
 
 
 def _asks_like(stage: Stage) -> tuple[int, int | None, int | None]:
@@ -119,31 +125,30 @@ class _Walk:
         if turn.stage.verdict:
             self._end(turn.stage, None, taking)
             return at + 1, passing
-        if not any(kept for _, kept in found):
+        if not any(kept for _, kept, _ in found):
             return at + 1, supposed
-        left, by_tos = self._take(turn.stage, found, taking)
+        left, others = self._take(turn.stage, found, taking)
         if left is not None and passing is not None:
             # The rule makes no difference for packets that may match it or not: they continue as before.
             return at + 1, supposed
-        for other in by_tos:
+        for other in others:
             self._later(at + 1, other)
         return at + 1, passing if left is None else left
 
     def _take(self, stage: Stage, hits: Hits, supposed: Supposed) -> tuple[Supposed | None, list[Supposed]]:
-        """End at each route that is kept; return the assumptions of packets that find none, in general and per tos."""
+        """End at each route that is kept; return the assumptions of packets that find none, in general and per hit."""
         going: list[Supposed] = []
-        for place, (tos, kept) in enumerate(hits):
-            if not tos:
+        for asks, kept, place in hits:
+            if not asks:
                 if kept:
                     self._end(stage, place, supposed)
                 return (None if kept else supposed), going
-            ask, possible = tos_ask(tos)
-            taking = supposed.suppose(stage.rule, (ask,), true=True) if possible else None
+            taking = supposed.suppose(stage.rule, asks, true=True)
             if taking is not None and kept:
                 self._end(stage, place, taking)
             elif taking is not None:
                 going.append(taking)
-            left = supposed.suppose(stage.rule, (ask,), true=False) if possible else supposed
+            left = supposed.suppose(stage.rule, asks, true=False)
             if left is None:
                 return None, going
             supposed = left

@@ -63,7 +63,8 @@ class Sieve:
 
 def _is_plain(shape: Route, liking: Liking) -> bool:
     in_use = not any(leg.dead or leg.linkdown for leg in shape.legs)
-    return shape.type == "unicast" and not shape.tos and in_use and liking(shape.legs)
+    for_all = not (shape.tos or shape.source or shape.expired)
+    return shape.type == "unicast" and for_all and in_use and liking(shape.legs)
 
 
 def joined(spans: Iterable[Span]) -> Iterator[Span]:

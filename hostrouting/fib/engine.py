@@ -180,7 +180,7 @@ class Fib:
         for turn in plain_turns(ready.rules.turns(address)):
             entry, decides = None, False
             if turn.plain:
-                entry, _, decides = turn.stage.take(address, flow.tos or 0, flow.oif)
+                entry, _, decides = turn.stage.take(address, ready.rules.sought)
             for rule, its in self._tables.told(turn.stage.rule, None if entry is None else entry.route):
                 yield rule, turn, entry if its else None, its and decides
                 if its and decides:

@@ -4,19 +4,35 @@ Here: one packet against one question, answered yes, no, or unknown. Not here: s
 and the order of rules (`rules`).
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cache
 from ipaddress import IPv4Address
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import attrs
 
-from hostrouting.model import IP, IPV4, SELECTORS, TO, Rule, as_ip, tos_bits
+from hostrouting.model import IP, IPV4, SELECTORS, TO, NextHop, Prefix, Rule, as_ip, tos_bits
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["ANY", "PLAIN", "Ask", "Flow", "Words", "asks_of", "has_tos", "tos_ask"]
+__all__ = [
+    "ANY",
+    "PLAIN",
+    "REACHABLE",
+    "Ask",
+    "Flow",
+    "Sought",
+    "Words",
+    "asks_of",
+    "has_tos",
+    "reachable_ask",
+    "source_ask",
+    "tos_ask",
+]
+
+REACHABLE = "reachable"
+"""The name, in a condition, of the question whether a gateway is reachable: its value is the next hop."""
 
 # A selector and its value, as `ip rule` prints them.
 Words: TypeAlias = tuple[str, str]
@@ -30,6 +46,17 @@ def has_tos(packet: int, asked: int, family: int = IPV4) -> bool:
 
 def _as_ip(value: str | IP | None) -> IP | None:
     return None if value is None else as_ip(value)
+
+
+class Sought(NamedTuple):
+    """The fields of a packet that matter inside a table; None means unknown."""
+
+    tos: int | None = 0
+    # The device that the packet's socket is bound to.
+    oif: str = ""
+    source: int | None = 0
+    # The device that the packet came in by; empty for packets of the host itself.
+    iif: str = ""
 
 
 @attrs.frozen(kw_only=True)
@@ -62,6 +89,12 @@ class Flow:
                 for name in attrs.fields_dict(Flow)
             }
         )
+
+    def sought(self, family: int) -> Sought:
+        """What a table of this family needs to know."""
+        source = self.source
+        number = None if source is None else int(source) if source.version == family else 0
+        return Sought(self.tos, self.oif or "", number, "" if self.iif in {None, "lo"} else self.iif or "")
 
     def known(self, family: int) -> dict[str, int]:
         """The known fields as numbers, by the names that rules use."""
@@ -147,3 +180,15 @@ def tos_ask(tos: int, family: int = IPV4) -> tuple[Ask, bool]:
     """The question whether a packet has the tos of a route; and whether any packet can have it."""
     asked, _, seen = tos_bits(tos, family)
     return Ask("tos", ("tos", f"{tos:#x}"), asked, asked, seen, plain=not asked), not asked & ~seen
+
+
+def source_ask(source: Prefix) -> Ask:
+    """The question whether a packet comes from one of these sources."""
+    first = source.first
+    return Ask("from", ("from", str(source)), first, source.last, None, plain=not first)
+
+
+def reachable_ask(legs: Iterable[NextHop]) -> Ask:
+    """The question whether the gateway of one of these next hops is reachable."""
+    way = " or ".join(f"{leg.gateway} dev {leg.dev}" for leg in legs)
+    return Ask(f"{REACHABLE} {way}", (REACHABLE, way), 1, 1, None, plain=True)

@@ -9,7 +9,7 @@ from functools import cached_property
 
 from hostrouting.fib.answer import Cases
 from hostrouting.fib.branches import Branches, End
-from hostrouting.fib.flow import Flow
+from hostrouting.fib.flow import Sought
 from hostrouting.fib.table import Entry, Table
 from hostrouting.fib.walk import Ending, Turn, plain_turns
 
@@ -21,25 +21,25 @@ _NOTHING: Ending = (None, None)
 class Region:
     """The lookups for the destinations of a region."""
 
-    def __init__(self, turns: Sequence[Turn], flow: Flow, width: int, cases: dict[Cases, Cases]) -> None:
+    def __init__(self, turns: Sequence[Turn], sought: Sought, width: int, cases: dict[Cases, Cases]) -> None:
         """Take the turns, none with a destination left to check; `width` is the number of address bits.
 
         `cases` are the ones known already (see `branches`).
         """
         stages = (turn.stage for turn in plain_turns(turns) if turn.plain)
         self._lane = tuple(stage for stage in stages if stage.table is not None or stage.verdict)
-        self._tos, self._oif, self._width = flow.tos, flow.oif, width
-        self._of_branches = (turns, flow, cases)
+        self._sought, self._width = sought, width
+        self._of_branches = (turns, sought, cases)
         self._asks = any(turn.asks for turn in turns)
         # The stages that every packet goes through, whatever its unknown fields; empty if those make a difference.
-        self.certain = () if self._asks or flow.oif else self._lane
+        self.certain = () if self._asks or sought.oif else self._lane
 
     def decide(self, address: int) -> tuple[Ending, bool]:
         """The end for a plain packet, and whether its unknown fields could make a difference."""
-        tos, oif, unsure = self._tos or 0, self._oif, self._asks
+        sought, unsure = self._sought, self._asks
         for stage in self._lane:
-            entry, passed, decides = stage.take(address, tos, oif)
-            unsure = unsure or (passed and self._tos is None)
+            entry, unclear, decides = stage.take(address, sought)
+            unsure = unsure or unclear
             if decides:
                 return (stage, entry), unsure
         return _NOTHING, unsure
@@ -65,7 +65,7 @@ class Region:
         for stage in self._lane:
             if stage.table is None:
                 break
-            entry, _ = stage.table.best(address, self._tos or 0, self._oif)
+            entry, _ = stage.table.best(address, self._sought)
             decides = entry is not None and stage.keeps(entry)
             suppressed = stage.suppresses_up_to(dev, self._width)
             if stage.table is table:

@@ -40,7 +40,8 @@ class Rules:
         table_of: Callable[[Rule], Table | None],
     ) -> None:
         """Take the rules, the known fields of a packet, and the groups of the devices."""
-        self._flow, self._family, self._groups, self._known = flow, family, groups, flow.known(family)
+        self._family, self._groups, self._known = family, groups, flow.known(family)
+        self.sought = flow.sought(family)
         self._turns: list[Turn] = []
         starts: dict[int, int] = {}
         for rule in rules:
@@ -82,7 +83,7 @@ class Rules:
         found = self._regions.get(place)
         if found is None:
             found = self._regions[place] = Region(
-                self._met_at(address), self._flow, width_of(self._family), self._cases
+                self._met_at(address), self.sought, width_of(self._family), self._cases
             )
         return found
 
@@ -121,8 +122,9 @@ class Rules:
                 return
 
     def _defaults_of(self, stage: Stage, table: Table) -> Iterator[Default]:
-        tos = self._flow.tos or 0
-        entries = [it for it in table.of(0, 0) if not it.route.tos or has_tos(tos, it.route.tos)]
+        tos = self.sought.tos or 0
+        routes = (it for it in table.of(0, 0) if it.route.source is None)
+        entries = [it for it in routes if not it.route.tos or has_tos(tos, it.route.tos)]
         for entry in entries:
             if entry.throws:
                 return

@@ -1,23 +1,23 @@
-"""One routing table, indexed: the routes that cover an address, in the order in which the kernel prefers them.
+"""One routing table, indexed: its prefixes, and the routes of each.
 
-Here: longest prefix, then tos, metric and place in the list. Not here: rules.
+Here: which prefixes cover an address, and where the longest one changes; the same for both families. Not here: which of
+the routes around an address the kernel takes (`table_ipv4`, `table_ipv6`), and rules.
 """
 
-from collections.abc import Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from functools import cached_property
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
-from hostrouting.fib.flow import has_tos, tos_ask
-from hostrouting.fib.in_turn import taken_in_turn
+from hostrouting.fib.flow import Ask, Sought
 from hostrouting.fib.ordered import BITS, Ordered, pack
-from hostrouting.model import IPV4, TABLE_LOCAL, Column, NextHop, Route, tos_bits, width_of
+from hostrouting.model import IPV4, Column, NextHop, Route, RouteTable
 
-__all__ = ["ERRORS", "Entry", "Table"]
+__all__ = ["PATHLESS_OF_BOUND", "Entry", "Hit", "Legs", "Table"]
 
-# Types that end a lookup, each with its own error.
-ERRORS = frozenset({"blackhole", "unreachable", "prohibit"})
-_PATHLESS = ERRORS | {"throw"}
-_Legs: TypeAlias = tuple[NextHop, ...]
+# Types of routes that a socket bound to any device can use in IPv4.
+PATHLESS_OF_BOUND = frozenset({"blackhole", "unreachable", "prohibit", "throw"})
+Legs: TypeAlias = tuple[NextHop, ...]
 
 
 class Entry:
@@ -25,7 +25,7 @@ class Entry:
 
     __slots__ = ("bound", "hides", "in_turn", "legs", "length", "position", "route", "throws")
 
-    def __init__(self, route: Route, legs: _Legs, bound: _Legs, position: int, length: int) -> None:
+    def __init__(self, route: Route, legs: Legs, bound: Legs, position: int, length: int) -> None:
         """Take the route at this position of the snapshot, and the length of its prefix.
 
         `legs` are the next hops that may have a share of its packets, `bound` those that a bound socket can use.
@@ -40,20 +40,27 @@ class Entry:
 
     def leaves_by(self, dev: str) -> bool:
         """Whether a socket bound to the device can use it."""
-        return self.route.type in _PATHLESS or any(leg.dev == dev for leg in self.bound)
+        if self.route.type in PATHLESS_OF_BOUND:
+            return self.route.prefix.family == IPV4  # IPv6 stores such a route on lo
+        return any(leg.dev == dev for leg in self.bound)
 
 
-class Table:
+class Hit(NamedTuple):
+    """A route that a table has for packets of which all of `asks` are true and which no hit before it takes.
+
+    No entry: the table has nothing for them.
+    """
+
+    asks: tuple[Ask, ...]
+    entry: Entry | None
+
+
+class Table(ABC):
     """The routes of one table, by prefix. A route is read only when a lookup reaches it."""
 
-    def __init__(
-        self, routes: Sequence[Route], width: int, wary: frozenset[str], heeded: frozenset[str] = frozenset()
-    ) -> None:
-        """Index nothing yet; `wary` are the devices with ignore_routes_with_linkdown set.
-
-        `heeded` are those of them that are up.
-        """
-        self.routes, self._width, self._wary, self._heeded = routes, width, wary, heeded
+    def __init__(self, routes: RouteTable, width: int) -> None:
+        """Index nothing yet; `width` is the number of address bits."""
+        self.routes, self._width = routes, width
         self._columns: list[Column] = []
         self._entries: dict[int, tuple[Entry, ...]] = {}
 
@@ -100,48 +107,13 @@ class Table:
         lengths = {length for column in self._columns for length in set(column.lengths)}
         return [(self._width - length, length) for length in sorted(lengths, reverse=True)]
 
-    def chain(self, address: int, tos: int | None, oif: str | None) -> tuple[tuple[int, Entry | None], ...]:
-        """The routes used for each tos that makes a difference, and for all other packets; for a bound device.
+    @abstractmethod
+    def best(self, address: int, sought: Sought) -> tuple[Entry | None, bool]:
+        """The route that a plain packet gets, and whether an unknown field could make a difference."""
 
-        The other packets have tos 0 here. For a known tos there is at most one route.
-        """
-        entry, passed = self.best(address, tos or 0, oif)
-        rest = () if entry is None else ((0, entry),)
-        if tos is not None or not passed:
-            return rest
-        asked: dict[int, None] = {}
-        for met in self._covering(address):
-            if met is entry:
-                break
-            if bits := tos_bits(met.route.tos)[0]:
-                asked[bits] = None
-        each = [(bits, self.best(address, bits, oif)[0]) for bits in asked if tos_ask(bits)[1]]
-        return (*[(bits, taken) for bits, taken in each if taken is not entry], *rest)
-
-    def _covering(self, address: int) -> Iterator[Entry]:
-        """The routes that cover the address and are in use, in the kernel's order of preference."""
-        first, entries = self.first, self._entries
-        for host, length in self.shifts:
-            key = address >> host << host + BITS | length
-            if key in first:
-                yield from entries.get(key) or self._enter(key)
-
-    def best(self, address: int, tos: int, oif: str | None) -> tuple[Entry | None, bool]:
-        """The route that the kernel prefers for this tos and bound device, and whether tos ruled out others."""
-        first, entries, passed, hidden = self.first, self._entries, False, -1
-        # The same as a loop over `_covering`, which takes twice as long; most lookups end here.
-        for host, length in self.shifts:
-            key = address >> host << host + BITS | length
-            if key in first and key >> BITS != hidden:
-                for entry in entries.get(key) or self._enter(key):
-                    if entry.route.tos and not has_tos(tos, entry.route.tos):
-                        passed = True
-                    elif not oif or entry.leaves_by(oif):
-                        return entry, passed
-                    elif entry.hides:
-                        hidden = key >> BITS
-                        break
-        return None, passed
+    @abstractmethod
+    def chain(self, address: int, sought: Sought) -> tuple[Hit, ...]:
+        """The routes for a packet with unknown fields, by what makes a difference; those for all others are last."""
 
     def of(self, network: int, length: int) -> tuple[Entry, ...]:
         """The routes of exactly this prefix that are in use, in the kernel's order of preference."""
@@ -180,39 +152,6 @@ class Table:
         """The first place after a prefix, and its key."""
         return (key >> BITS) + (1 << self._width - (key & 255)), key
 
+    @abstractmethod
     def _enter(self, key: int) -> tuple[Entry, ...]:
-        places = self.positions(key >> BITS, key & 255)
-        entries = [self._entry(place, key & 255) for place in places]
-        if len(entries) > 1:
-            # Table local comes first while the kernel keeps it merged with main (see `tables`).
-            entries.sort(key=lambda it: (it.route.table != TABLE_LOCAL, -it.route.tos, it.route.metric, it.position))
-            if not key & 255 and self._width == width_of(IPV4):
-                routes = [it.route for it in entries]
-                for place, entry in enumerate(entries):
-                    entry.in_turn = taken_in_turn(routes, place, is_dead=self._is_dead)
-        # A route without any next hop is kept: its path is unknown, but it does take packets.
-        found = self._entries[key] = tuple([entry for entry in entries if entry.legs or not entry.route.legs])
-        return found
-
-    def _entry(self, place: int, length: int) -> Entry:
-        route = self.routes[place]
-        return Entry(route, *self._in_use(route), place, length)
-
-    def _in_use(self, route: Route) -> tuple[_Legs, _Legs]:
-        """The next hops that may have a share, and those that a bound socket can use."""
-        for leg in route.legs:
-            if leg.dead or leg.linkdown:
-                break
-        else:
-            return route.legs, route.legs
-        used = tuple(leg for leg in route.legs if not (leg.dead or (leg.linkdown and leg.dev in self._wary)))
-        if not used or self._width != width_of(IPV4):
-            return used, used
-        # When the state of a device changes, IPv4 computes the shares of the next hops again, but it does not when
-        # ignore_routes_with_linkdown is set. A snapshot does not show which came first, so a next hop without a carrier
-        # may still have its share.
-        return tuple(leg for leg in route.legs if not self._is_dead(leg)), used
-
-    def _is_dead(self, leg: NextHop) -> bool:
-        """Whether a next hop is really dead: Linux also reports dead while ignore_routes_with_linkdown applies."""
-        return leg.dead and not (leg.linkdown and leg.dev in self._heeded)
+        """Read the routes of this prefix that are in use, in the kernel's order of preference."""

@@ -14,6 +14,8 @@ from collections.abc import Iterator
 import attrs
 
 from hostrouting.fib.table import Entry, Table
+from hostrouting.fib.table_ipv4 import TableIPv4
+from hostrouting.fib.table_ipv6 import TableIPv6
 from hostrouting.model import (
     IPV4,
     IPV6,
@@ -26,7 +28,6 @@ from hostrouting.model import (
     Snapshot,
     by_priority,
     default_rules,
-    width_of,
 )
 
 __all__ = ["Tables"]
@@ -45,6 +46,8 @@ class Tables:
         """
         self._routes = snapshot.routes
         self._wary = frozenset(link.name for link in snapshot.links if link.ignore_routes_with_linkdown)
+        self._wary_ipv6 = frozenset(link.name for link in snapshot.links if link.ipv6_ignore_routes_with_linkdown)
+        self._forwarding = snapshot.ipv6_forwarding
         self._heeded = frozenset(link.name for link in snapshot.links if link.name in self._wary and link.up)
         self._rules = {
             family: by_priority(rule for rule in snapshot.rules if rule.family == family) for family in (IPV4, IPV6)
@@ -135,5 +138,9 @@ class Tables:
     def _make(self, family: int, number: int) -> Table:
         home = self._home(family, number)
         if home not in self._tables:
-            self._tables[home] = Table(self._routes, width_of(family), self._wary, self._heeded)
+            self._tables[home] = (
+                TableIPv4(self._routes, self._wary, self._heeded)
+                if family == IPV4
+                else TableIPv6(self._routes, self._wary_ipv6, forwarding=self._forwarding)
+            )
         return self._tables[home]

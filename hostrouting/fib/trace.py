@@ -14,7 +14,7 @@ from hostrouting.fib.engine import Fib
 from hostrouting.fib.flow import PLAIN, Flow, Words, has_tos
 from hostrouting.fib.table import Entry
 from hostrouting.fib.walk import Turn
-from hostrouting.model import IP, NextHop, Route, Rule, Snapshot, as_ip
+from hostrouting.model import IP, NextHop, Prefix, Route, Rule, Snapshot, as_ip
 
 __all__ = ["Passed", "Reason", "Result", "Trace", "Tried", "trace_route"]
 
@@ -23,9 +23,10 @@ __all__ = ["Passed", "Reason", "Result", "Trace", "Tried", "trace_route"]
 # nothing: the rule does nothing. refused: the rule itself is the answer. decides: a route is the answer.
 Result: TypeAlias = Literal["not-selected", "no-route", "suppressed", "thrown", "jump", "nothing", "refused", "decides"]
 # Why a route that covers the address was not used. shorter: another prefix is longer. metric: another metric is lower.
-# tie: another route of the same prefix and metric is listed first. tos, oif: it is for other packets. down: none of its
-# next hops is in use.
-Reason: TypeAlias = Literal["shorter", "metric", "tie", "tos", "oif", "down"]
+# preference: another router is preferred. tie: another route of the same prefix and metric is listed first. tos, oif:
+# it is for other packets. source: it, or another route to its prefix, is for other sources. down: none of its next hops
+# is in use. expired: its time is over.
+Reason: TypeAlias = Literal["shorter", "metric", "preference", "tie", "tos", "oif", "source", "down", "expired"]
 
 
 @attrs.frozen
@@ -102,6 +103,10 @@ def _passed(fib: Fib, address: IP, table: int, taken: Route, flow: Flow) -> Iter
 
 def _against(route: Route, entry: Entry | None, flow: Flow) -> Reason | None:
     """The reason against a route alone."""
+    if route.expired:
+        return "expired"
+    if route.source is not None and (flow.source is None or int(flow.source) not in _numbers(route.source)):
+        return "source"
     if entry is None:
         return "down"
     if not has_tos(flow.tos or 0, route.tos):
@@ -109,7 +114,15 @@ def _against(route: Route, entry: Entry | None, flow: Flow) -> Reason | None:
     return "oif" if flow.oif and not entry.leaves_by(flow.oif) else None
 
 
+def _numbers(source: Prefix) -> range:
+    return range(source.first, source.last + 1)
+
+
 def _beaten_by(taken: Route, route: Route) -> Reason:
     if route.prefix.length < taken.prefix.length:
         return "shorter"
-    return "tie" if (route.tos, route.metric) == (taken.tos, taken.metric) else "metric"
+    if route.prefix.length > taken.prefix.length or route.source != taken.source:
+        return "source"
+    if (route.tos, route.metric) == (taken.tos, taken.metric) or route.metric < taken.metric:
+        return "tie" if route.preference == taken.preference else "preference"
+    return "metric"

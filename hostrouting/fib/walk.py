@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from copy import copy
 from typing import TypeAlias
 
-from hostrouting.fib.flow import Ask, Words
+from hostrouting.fib.flow import Ask, Sought, Words
 from hostrouting.fib.table import Entry, Table
 from hostrouting.model import IPV4, REFUSING, TO, Rule
 
@@ -31,13 +31,13 @@ class Stage:
         # Whether the rule itself is the answer: blackhole, unreachable, prohibit.
         self.verdict = rule.action in REFUSING
 
-    def take(self, address: int, tos: int, oif: str | None) -> tuple[Entry | None, bool, bool]:
-        """The route that a packet finds, whether tos ruled out others, and whether the walk ends here."""
+    def take(self, address: int, sought: Sought) -> tuple[Entry | None, bool, bool]:
+        """The route that a packet finds, whether an unknown field matters, and whether the walk ends here."""
         if self.table is None:
             return None, False, self.verdict
-        entry, passed = self.table.best(address, tos, oif)
+        entry, unclear = self.table.best(address, sought)
         # A shortcut: nearly every route is kept.
-        return entry, passed, entry is not None and ((self.simple and not entry.throws) or self.keeps(entry))
+        return entry, unclear, entry is not None and ((self.simple and not entry.throws) or self.keeps(entry))
 
     def keeps(self, entry: Entry) -> bool:
         """Whether a found route is the answer; otherwise the next rule is tried."""

@@ -3,7 +3,7 @@
 Here: prefixes, links, addresses, rules, routes, and the snapshot that contains them. Not here: decisions about them.
 What the kernel would do with them is in `hostrouting.fib`; what should change is in the modules above that.
 
-IPv4 and IPv6 differ in data only, never in code paths.
+Where IPv4 and IPv6 differ, a value has fields that only one of them uses: `tos` (IPv4), `source`, `preference` (IPv6).
 """
 
 from hostrouting.model.link import ARPHRD_INFINIBAND, Address, Link
@@ -22,6 +22,7 @@ from hostrouting.model.prefix import (
 )
 from hostrouting.model.route import (
     DEFAULT_METRIC,
+    PREFERENCES,
     PROTOCOL_KERNEL,
     ROUTE_TYPES,
     SCOPE_HOST,
@@ -31,6 +32,7 @@ from hostrouting.model.route import (
     TABLE_LOCAL,
     TABLE_MAIN,
     NextHop,
+    Preference,
     Route,
     RouteType,
     protocol_name,
@@ -61,6 +63,7 @@ __all__ = [
     "IPV6",
     "OURS",
     "PATHLESS",
+    "PREFERENCES",
     "PROTOCOL_KERNEL",
     "REFUSING",
     "ROUTE_TYPES",
@@ -75,6 +78,7 @@ __all__ = [
     "Address",
     "Link",
     "NextHop",
+    "Preference",
     "Prefix",
     "Route",
     "RouteEdits",

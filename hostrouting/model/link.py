@@ -29,8 +29,9 @@ class Link:
     group: int = 0
     # The namespace (by its number here) of the other end of a veth; None if that is in this namespace.
     peer_namespace: int | None = None
-    # The effective setting, whether it was set on the device or on "all".
+    # The effective setting for IPv4, whether it was set on the device or on "all"; and that for IPv6.
     ignore_routes_with_linkdown: bool = False
+    ipv6_ignore_routes_with_linkdown: bool = False
     # Reverse path filter for IPv4 packets that arrive on this device: 0 accepts all, 1 drops those whose source is
     # routed by another device, 2 only those whose source has no route. Effective: set on the device or on "all".
     rp_filter: int = 0

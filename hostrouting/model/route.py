@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DEFAULT_METRIC",
+    "PREFERENCES",
     "PROTOCOL_KERNEL",
     "ROUTE_TYPES",
     "SCOPE_HOST",
@@ -24,6 +25,7 @@ __all__ = [
     "TABLE_LOCAL",
     "TABLE_MAIN",
     "NextHop",
+    "Preference",
     "Route",
     "RouteType",
     "protocol_name",
@@ -47,6 +49,10 @@ RouteType: TypeAlias = Literal[
 ]
 # In the order of their kernel numbers (RTN_UNSPEC is 0).
 ROUTE_TYPES: tuple[RouteType, ...] = get_args(RouteType)
+
+# The preference of a router, among IPv6 routes of one prefix and metric; in ascending order.
+Preference: TypeAlias = Literal["low", "medium", "high"]
+PREFERENCES: tuple[Preference, ...] = get_args(Preference)
 
 TABLE_DEFAULT, TABLE_MAIN, TABLE_LOCAL = 253, 254, 255
 SCOPE_UNIVERSE, SCOPE_LINK, SCOPE_HOST = 0, 253, 254
@@ -95,6 +101,11 @@ def table_name(number: int) -> str:
     return _TABLES.get(number) or str(number)
 
 
+def _lifetime(seconds: int | None) -> bool | None:
+    """Whether a route has expired; None if it stays."""
+    return None if seconds is None else seconds < 0
+
+
 @attrs.frozen
 class NextHop:
     """One next hop of a route: the outgoing device, and the gateway if there is one.
@@ -140,7 +151,13 @@ class Route:
     mtu: int | None = attrs.field(default=None, kw_only=True)
     advmss: int | None = attrs.field(default=None, kw_only=True)
     nexthop_id: int | None = attrs.field(default=None, kw_only=True)
-    # What else the kernel lists of it, in the words of `ip` without their values ("initcwnd", "expires"): nobody here
+    # Only for packets from these sources (`from`), and the preference of the router (`pref`): IPv6 only.
+    source: Prefix | None = attrs.field(default=None, kw_only=True)
+    preference: Preference = attrs.field(default="medium", kw_only=True)
+    # The seconds after which it expires; negative if it has expired, because Linux lists it for a while after that.
+    # Routes are equal whatever the number, but not if one of them stays.
+    expires: int | None = attrs.field(default=None, kw_only=True, eq=_lifetime)
+    # What else the kernel lists of it, in the words of `ip` without their values ("initcwnd", "realm"): nobody here
     # asks for such a thing, so a route that has one is another than one that has none, and cannot be made again.
     unread: tuple[str, ...] = attrs.field(default=(), kw_only=True)
 
@@ -181,6 +198,11 @@ class Route:
         return tuple(dict.fromkeys(leg.dev for leg in self.legs if leg.dev is not None))
 
     @property
+    def expired(self) -> bool:
+        """Whether Linux still lists it, but does not use it any more."""
+        return self.expires is not None and self.expires < 0
+
+    @property
     def key(self) -> tuple[int, Prefix, int, int]:
         """The fields by which the kernel distinguishes IPv4 routes: table, prefix, tos and metric."""
         return (self.table, self.prefix, self.tos, self.metric)
@@ -188,8 +210,12 @@ class Route:
     def __str__(self) -> str:
         words: list[str] = [] if self.type == "unicast" else [self.type]
         words.append("default" if self.prefix.length == 0 else str(self.prefix))
-        if len(self.legs) == 1:
-            words.append(str(self.legs[0]))
+        words += [f"from {self.source}"] if self.source is not None else []
+        legs = [str(leg) for leg in self.legs]
+        if self.prefix.family == IPV6:
+            legs = [leg.replace("via inet6 ", "via ") for leg in legs]
+        if len(legs) == 1:
+            words.append(legs[0])
         if self.tos:
             words.append(f"tos {self.tos:#x}")
         if self.table != TABLE_MAIN:
@@ -204,9 +230,11 @@ class Route:
         words += [f"{name} {value}" for name in ("mtu", "advmss") if (value := getattr(self, name)) is not None]
         if self.nexthop_id is not None:
             words.append(f"nhid {self.nexthop_id}")
+        words += [f"pref {self.preference}"] if self.preference != "medium" else []
+        words += [f"expires {self.expires}sec"] if self.expires is not None else []
         words += self.unread
         if len(self.legs) > 1:
-            words += [f"nexthop {leg} weight {leg.weight}" for leg in self.legs]
+            words += [f"nexthop {text} weight {leg.weight}" for text, leg in zip(legs, self.legs, strict=True)]
         return " ".join(words)
 
     def __repr__(self) -> str:

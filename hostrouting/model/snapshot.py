@@ -38,6 +38,8 @@ class Snapshot:
     addresses: tuple[Address, ...] = ()
     rules: tuple[Rule, ...] = ()
     routes: RouteTable = attrs.field(default=_NO_ROUTES, converter=_as_table)
+    # Whether this host forwards IPv6 packets (`net.ipv6.conf.all.forwarding`); None if that is not known.
+    ipv6_forwarding: bool | None = None
 
     def link(self, name: str) -> Link | None:
         """The device with this name; None if there is none."""

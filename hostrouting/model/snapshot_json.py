@@ -106,11 +106,16 @@ def _decode(kind: Any, value: Any, path: str) -> Any:
     # The remaining kinds: int, str, bool (not accepted as an int here) and words from a fixed list.
     if not (value in get_args(kind) if get_origin(kind) is Literal else type(value) is kind):
         raise SnapshotError(path=path, problem=f"{_shown(value)} is not allowed here")
-    if kind is int and not 0 <= value < _NUMBERS:
-        raise SnapshotError(path=path, problem=f"{value} is not in 0..{_NUMBERS - 1}")
+    if kind is int and not (least := _least(path)) <= value < _NUMBERS:
+        raise SnapshotError(path=path, problem=f"{value} is not in {least}..{_NUMBERS - 1}")
     if kind is str and (problem := _text_problem(value)):
         raise SnapshotError(path=path, problem=problem)
     return value
+
+
+def _least(path: str) -> int:
+    """The smallest number that is allowed here: only the seconds until a route expires can be negative."""
+    return 1 - _NUMBERS if path.endswith(".expires") else 0
 
 
 def _text_problem(text: str) -> str:

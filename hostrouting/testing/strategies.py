@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from hostrouting.model import (
     OURS,
     PATHLESS,
+    PREFERENCES,
     REFUSING,
     SCOPE_LINK,
     SELECTORS,
@@ -91,6 +92,10 @@ _LOCAL_TYPES = st.sampled_from(OWN)
 _TABLES = st.sampled_from(TABLES)
 _METRICS = st.sampled_from([0, 0, 0, 100, 1024])
 _TOS = st.sampled_from([0] * 7 + [0x10])
+# IPv6 only: the sources, preference and end of a route.
+_SOURCE_LENGTHS = st.sampled_from([None] * 7 + [0, 2, 4])
+_PREFERENCES = st.sampled_from([*["medium"] * 4, *PREFERENCES])
+_EXPIRES = st.sampled_from([None] * 5 + [-1, 600])
 _SCOPES = st.sampled_from([0, SCOPE_LINK])
 _PROTOCOLS = st.sampled_from([2, 3, 16, OURS])
 _MOST: list[RuleAction] = ["to_table"] * 6
@@ -129,16 +134,25 @@ def _rules(within: Prefix, most: int) -> st.SearchStrategy[list[Rule]]:
 
 @cache
 def _routes(within: Prefix, most: int) -> st.SearchStrategy[list[Route]]:
-    return st.lists(routes(within), max_size=most)
+    return st.lists(routes(within, only_ipv6=True), max_size=most)
 
 
 @st.composite
-def routes(draw: st.DrawFn, within: Prefix) -> Route:
-    """Any route to a prefix in the block or around it: of every type, in several tables."""
+def routes(draw: st.DrawFn, within: Prefix, *, only_ipv6: bool = False) -> Route:
+    """Any route to a prefix in the block or around it: of every type, in several tables.
+
+    With `only_ipv6`, an IPv6 route may have what only IPv6 routes have: sources, a preference, an end.
+    """
     family = within.family
     table = draw(_TABLES)
     kind = draw(_LOCAL_TYPES if table == TABLE_LOCAL else _TYPES)
     ways = () if kind in PATHLESS else tuple(draw(_ways(family)))
+    more: dict[str, Any] = {}
+    if family == 6 and only_ipv6:
+        length = draw(_SOURCE_LENGTHS)
+        # The sources are in the same block, so that few are enough to nest.
+        source = None if length is None else Prefix.around(family, within.first + 3, within.length + length)
+        more = {"source": source, "preference": draw(_PREFERENCES), "expires": draw(_EXPIRES)}
     return Route(
         draw(_prefixes(within, wider=True)),
         ways,
@@ -148,6 +162,7 @@ def routes(draw: st.DrawFn, within: Prefix) -> Route:
         type=kind,
         scope=draw(_SCOPES),
         protocol=draw(_PROTOCOLS),
+        **more,
     )
 
 
@@ -187,6 +202,7 @@ def links(draw: st.DrawFn) -> tuple[Link, ...]:
             index=index,
             group=draw(_GROUPS),
             ignore_routes_with_linkdown=draw(_BOOLEANS),
+            ipv6_ignore_routes_with_linkdown=draw(_BOOLEANS),
         )
         for index, name in enumerate(DEVICES, start=2)
     )
@@ -194,7 +210,7 @@ def links(draw: st.DrawFn) -> tuple[Link, ...]:
 
 @st.composite
 def snapshots(draw: st.DrawFn, within: Prefix, *, max_rules: int = 4, max_routes: int = 12) -> Snapshot:
-    """Any host. Its rules are in the kernel's order; half of the hosts have only the default rules."""
+    """Any host that forwards. Its rules are in the kernel's order; half of the hosts have only the default rules."""
     extra = draw(_rules(within, max_rules)) if draw(_BOOLEANS) else []
     standing = [rule for rule in default_rules(within.family) if not extra or draw(_ONE_IN_TEN)]
     address = Address(
@@ -209,4 +225,5 @@ def snapshots(draw: st.DrawFn, within: Prefix, *, max_rules: int = 4, max_routes
         addresses=(address,),
         rules=tuple(sorted([*standing, *extra], key=lambda rule: rule.priority)),
         routes=draw(_routes(within, max_routes)),
+        ipv6_forwarding=True,
     )

@@ -71,9 +71,41 @@ def rule_matches(rule: Rule, address: int, flow: Flow) -> bool:
     return selected != rule.invert
 
 
+def in_ipv6(table: list[Route], links: tuple[Link, ...], address: int, flow: Flow) -> Iterator[Route]:
+    """The routes of a table that a packet can use, in the order in which IPv6 prefers them."""
+    wary = {it.name for it in links if it.ipv6_ignore_routes_with_linkdown}
+    bound, dev = flow.oif, flow.oif or (flow.iif if flow.iif != "lo" else "")
+    near = [it for it in table if it.prefix.family == 6 and it.prefix.first <= address <= it.prefix.last]
+    skipping = True
+    for prefix in sorted({it.prefix for it in near}, key=lambda it: -it.length):
+        its = [it for it in near if it.prefix == prefix]
+        sources = {it.source for it in its if it.source is not None}
+        met = sorted((it for it in sources if flow.source in it.to_network()), key=lambda it: -it.length)
+        if skipping and sources and not met and prefix.length:
+            continue
+        skipping = False
+        for source in (*met, None):
+            alike = [it for it in its if it.source == source]
+            lowest = min((it.metric for it in alike), default=0)
+            found: list[tuple[bool, int, int, int, Route]] = []
+            for at, route in enumerate(alike):
+                devs = {it.dev for it in route.legs if not it.dead and not (it.linkdown and it.dev in wary)}
+                score = 2 * ["low", "medium", "high"].index(route.preference) + (not dev or dev in devs)
+                is_pathless = route.type in {*ERRORS, "throw"}
+                is_there = is_pathless or bool(devs)
+                if is_there and not route.expired and (not bound or (not is_pathless and bound in devs)):
+                    found.append((route.metric != lowest, -score, route.metric, at, route))
+            yield from (it[-1] for it in sorted(found, key=lambda it: it[:-1]))
+
+
 def scan(snapshot: Snapshot, family: int, address: int, flow: Flow) -> tuple[str, Route | None]:
     """The kernel's decision by checking everything: its kind, and the route."""
-    wary = {link.name for link in snapshot.links if link.ignore_routes_with_linkdown}
+    links = snapshot.links
+    wary = {
+        it.name
+        for it in links
+        if (it.ignore_routes_with_linkdown if family == 4 else it.ipv6_ignore_routes_with_linkdown)
+    }
     groups = {link.name: link.group for link in snapshot.links}
 
     def usable(route: Route) -> bool:
@@ -88,6 +120,8 @@ def scan(snapshot: Snapshot, family: int, address: int, flow: Flow) -> tuple[str
 
     def ask(tables: set[int]) -> Route | None:
         """Longest prefix; local first if local and main are merged; tos; metric; list order."""
+        if family == 6:
+            return next(in_ipv6([it for it in snapshot.routes if it.table in tables], links, address, flow), None)
         found = [route for route in snapshot.routes if route.table in tables and usable(route)]
         return min(found, key=lambda r: (-r.prefix.length, r.table != 255, -r.tos, r.metric), default=None)
 

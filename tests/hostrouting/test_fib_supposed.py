@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hostrouting.fib import PLAIN, Fib, Flow, branches
 from hostrouting.fib.flow import Ask
 from hostrouting.fib.trace import trace_route
-from hostrouting.model import Link, Prefix, Route, Rule, Snapshot, default_rules, ip_at
+from hostrouting.model import Link, Prefix, Route, Rule, Snapshot, default_rules, ip_at, width_of
 from hostrouting.uplink import outbound_devs
 from tests.support.examples import scaled
 from tests.support.strategies import blocks, snapshots
@@ -54,7 +54,12 @@ def marked(priority: int, mark: int, mask: int = 0xFF, *, target: int = 0, table
 def packets(snapshot: Snapshot, family: int) -> list[Flow]:
     """One packet of every kind that the rules of a snapshot can distinguish."""
     rules = [rule for rule in snapshot.rules if rule.family == family]
-    sources = {rule.src.network for rule in rules if rule.src} | {rule.src.last for rule in rules if rule.src}
+    blocks_of_sources = [
+        it for it in (*(rule.src for rule in rules), *(route.source for route in snapshot.routes)) if it
+    ]
+    ends = {end for it in blocks_of_sources if it.family == family for end in (it.network, it.last)}
+    # Prefixes of sources nest: there is a packet between the ends of two of them, too.
+    sources = ends | {end + 1 for end in ends if end < (1 << width_of(family)) - 1}
     ports = {port for rule in rules for span in (rule.sports, rule.dports) if span for port in (*span, span[1] + 1)}
     values: dict[str, set[object]] = {
         "source": {PLAIN.source if family == 4 else ip_at(6, 0), *(ip_at(family, number) for number in sources)},

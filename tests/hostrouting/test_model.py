@@ -163,7 +163,7 @@ class TestRoutesSpeakLikeIp:
                 ),
                 (
                     "fd00::/8 tos 0x10 table local proto 77 scope 7 src fd00::2 mtu 1400 advmss 1300 nhid 9 "
-                    "nexthop via inet6 fe80::1 dev a weight 1 nexthop dev b dead linkdown weight 3"
+                    "nexthop via fe80::1 dev a weight 1 nexthop dev b dead linkdown weight 3"
                 ),
             ),
         ],
@@ -259,7 +259,7 @@ class TestSnapshotIsAValue:
         full |= (
             {"action": "goto", "family": 6, "src": Prefix.parse("fd00::/8")}
             if cls is Rule
-            else {"type": "throw"}
+            else {"type": "throw", "preference": "high"}
             if cls is Route
             else {}
         )

@@ -32,6 +32,7 @@ def about(*selectors: tuple[str, str], holds: bool = True) -> Condition:
         (("sport", "53-99"), "with sport 53-99", "without sport 53-99"),
         (("ipproto", "6"), "with ipproto 6", "without ipproto 6"),
         (("tun_id", "5"), "with tun_id 5", "without tun_id 5"),
+        (("reachable", "fe80::1 dev e0"), "while fe80::1 dev e0 is reachable", "while fe80::1 dev e0 is not reachable"),
     ],
 )
 def test_each_selector(selector: tuple[str, str], words: str, opposite: str) -> None:

@@ -421,7 +421,7 @@ class TestWhatIsLeftOpen:
         snapshot = plain().with_routes([default, Route.to("fe80::/64", dev="eth0", metric=256, protocol=2)])
         snapshot = attrs.evolve(snapshot, rules=default_rules(6))
         assert self.resolved(want("fd00:9::/64"), snapshot) == (
-            "fd00:9::/64 via inet6 fe80::1 dev eth0 proto hostrouting metric 1024"
+            "fd00:9::/64 via fe80::1 dev eth0 proto hostrouting metric 1024"
         )
 
 

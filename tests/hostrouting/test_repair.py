@@ -324,6 +324,7 @@ class TestRepairOfKnownHosts:
             snapshot,
             rules=(*default_rules(4), *default_rules(6)),
             routes=[*snapshot.routes, Route.to("fe80::/64", dev="eth0", metric=256)],
+            ipv6_forwarding=True,
         )
         fib = Fib(snapshot)
         repair = propose_repair(fib, check_overlap(fib, [Prefix.parse("fd22::/32")], expected_devs=["eth0"]))

@@ -120,7 +120,8 @@ def test_says_it_in_detail(namespace: Namespace, tree: Path, compat: int) -> Non
     found, expected = read_ip_document(taken(namespace, command(tree))), of_netlink(namespace.path)
     assert found == expected
     by_prefix = {str(route.prefix): route for route in found.routes}
-    assert by_prefix["2001::/16"].unread == ("pref", "expires")
+    expiring = by_prefix["2001::/16"]
+    assert (expiring.preference, 0 < (expiring.expires or 0) <= 500) == ("high", True)
     assert by_prefix["5.0.0.0/8"].unread == ("encap",)
     assert by_prefix["3.0.0.0/8"].legs == (
         NextHop("eth0", gateway=as_ip("10.0.0.9"), weight=3),

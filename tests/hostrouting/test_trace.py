@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hostrouting.fib import PLAIN, Fib, Flow
 from hostrouting.fib.trace import Tried, trace_route
-from hostrouting.model import Link, Prefix, Route, Rule, Snapshot, default_rules, ip_at
+from hostrouting.model import PREFERENCES, Link, Prefix, Route, Rule, Snapshot, default_rules, ip_at
 from hostrouting.testing import h200, vpn_node
 from tests.support.strategies import blocks, snapshots
 
@@ -83,6 +83,13 @@ def test_every_other_route_has_its_reason(host: tuple[Prefix, Snapshot]) -> None
                 assert (-route.tos, route.metric) > (-taken.tos, taken.metric) or route.table != taken.table
             case "tie":
                 assert (route.prefix, route.metric, route.tos) == (taken.prefix, taken.metric, taken.tos)
+            case "preference":
+                assert (route.prefix, route.source) == (taken.prefix, taken.source)
+                assert PREFERENCES.index(route.preference) < PREFERENCES.index(taken.preference)
+            case "source":
+                assert route.source is not None or any(it.source for it in snapshot.routes if it.prefix == route.prefix)
+            case "expired":
+                assert route.expired
             case "down":
                 assert all(leg.dead or leg.linkdown for leg in route.legs)
             case "tos":

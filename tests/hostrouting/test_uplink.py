@@ -167,5 +167,5 @@ class TestWhatIsMeant:
         near = Route.to("fe80::/64", dev="eth0", metric=256)
         snapshot = Snapshot(links=plain().links, rules=default_rules(6), routes=[default, near])
         wish = DesiredRoute(Prefix.parse("fd00::/16"))
-        assert meant(wish, snapshot) == "fd00::/16 via inet6 fe80::1 dev eth0 proto hostrouting metric 1024"
+        assert meant(wish, snapshot) == "fd00::/16 via fe80::1 dev eth0 proto hostrouting metric 1024"
         assert connected("eth0", "10.0.0.4/24")[0].scope == 253

@@ -15,7 +15,14 @@ __all__ = ["LINKS", "fabric_host", "furnish", "lose_carriers", "query", "route_c
 
 # One is in another group, and one has ignore_routes_with_linkdown.
 LINKS = tuple(
-    Link(name=name, index=0, group=7 * (name == "eth1"), ignore_routes_with_linkdown=name == "ib0") for name in DEVICES
+    Link(
+        name=name,
+        index=0,
+        group=7 * (name == "eth1"),
+        ignore_routes_with_linkdown=name == "ib0",
+        ipv6_ignore_routes_with_linkdown=name == "ib0",
+    )
+    for name in DEVICES
 )
 
 

@@ -15,6 +15,8 @@ from typing import Any
 
 from hostrouting.model import (
     IP,
+    IPV4,
+    IPV6,
     ROUTE_TYPES,
     Address,
     Link,
@@ -108,11 +110,26 @@ class Namespace:
 
     def snapshot(self, family: int = 4) -> Snapshot:
         """Everything that a decision about a destination depends on."""
-        return Snapshot(links=self.links(), rules=self.rules(family), routes=self.routes(family))
+        return Snapshot(
+            links=self.links(),
+            rules=self.rules(family),
+            routes=self.routes(family),
+            ipv6_forwarding=self.forwards_ipv6() if family == IPV6 else None,
+        )
+
+    def forwards_ipv6(self) -> bool:
+        """Whether the host forwards IPv6 packets."""
+        [every] = [it for it in self._settings(IPV6) if it.get("interface") == "all"]
+        return bool(every["forwarding"])
+
+    def _settings(self, family: int) -> list[dict[str, Any]]:
+        listed: list[dict[str, Any]] = json.loads(self.ip(f"-{family}", "-j", "netconf", "show").stdout or "[]")
+        return listed
 
     def links(self) -> tuple[Link, ...]:
         """All devices, as the kernel lists them."""
-        entries = json.loads(self.ip("-4", "-j", "netconf", "show").stdout or "[]")
+        entries = self._settings(IPV4)
+        heed_ipv6 = {it.get("interface") for it in self._settings(IPV6) if it.get("ignore_routes_with_linkdown")}
         heed = {it["interface"]: bool(it.get("ignore_routes_with_linkdown")) for it in entries if "interface" in it}
         strict = {it["interface"]: _FILTERS.index(it.get("rp_filter", "off")) for it in entries if "interface" in it}
         everywhere, floor = heed.get("all", False), strict.get("all", 0)
@@ -121,6 +138,7 @@ class Namespace:
             _link(
                 entry,
                 heeds=everywhere or heed.get(entry["ifname"], False),
+                heeds_ipv6=entry["ifname"] in heed_ipv6,
                 rp_filter=max(floor, strict.get(entry["ifname"], 0)),
             )
             for entry in listed
@@ -160,7 +178,7 @@ class Namespace:
         return [errors[at] if at in errors else next(answers) for at in range(1, len(lines) + 1)]
 
 
-def _link(entry: dict[str, Any], *, heeds: bool, rp_filter: int) -> Link:
+def _link(entry: dict[str, Any], *, heeds: bool, heeds_ipv6: bool, rp_filter: int) -> Link:
     return Link(
         name=entry["ifname"],
         index=entry["ifindex"],
@@ -172,6 +190,7 @@ def _link(entry: dict[str, Any], *, heeds: bool, rp_filter: int) -> Link:
         group=int(entry["group"]),
         peer_namespace=entry.get("link_netnsid"),
         ignore_routes_with_linkdown=heeds,
+        ipv6_ignore_routes_with_linkdown=heeds_ipv6,
         rp_filter=rp_filter,
     )
 
@@ -225,7 +244,9 @@ def _route(entry: dict[str, Any], family: int) -> Route:
         mtu=metrics.get("mtu"),
         advmss=metrics.get("advmss"),
         nexthop_id=entry.get("nhid"),
-        unread=(*["pref"] * (entry.get("pref", "medium") != "medium"), *["expires"] * ("expires" in entry)),
+        source=Prefix.parse(f"{entry['from']}") if "from" in entry else None,
+        preference=entry.get("pref", "medium"),
+        expires=entry.get("expires"),
     )
 
 

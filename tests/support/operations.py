@@ -68,7 +68,14 @@ def do_fake(kernel: MemoryBackend, operation: Operation, *, ignore_linkdown: boo
             kernel.ip_route(change.verb, change.route)
         elif verb == "add_link":
             (name,) = arguments
-            kernel.add_link(Link(name=name, index=0, up=False, ignore_routes_with_linkdown=ignore_linkdown))
+            link = Link(
+                name=name,
+                index=0,
+                up=False,
+                ignore_routes_with_linkdown=ignore_linkdown,
+                ipv6_ignore_routes_with_linkdown=ignore_linkdown,
+            )
+            kernel.add_link(link)
         elif verb.endswith("_address"):
             (address,) = arguments
             getattr(kernel, verb)(address.dev, address)

@@ -6,7 +6,8 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from hostrouting.model import PATHLESS, ROUTE_TYPES, Address, Link, NextHop, Prefix, Route, Rule, as_ip
+from hostrouting.backends.netlink.lists import Settings
+from hostrouting.model import PATHLESS, ROUTE_TYPES, Address, Link, NextHop, Preference, Prefix, Route, Rule, as_ip
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -65,13 +66,14 @@ def link_of(data: bytes, names: Mapping[int, str]) -> Link:
     )
 
 
-def setting_of(data: bytes) -> tuple[int, bool, int]:
-    """The device, its ignore_routes_with_linkdown, and its rp_filter."""
+def setting_of(data: bytes) -> tuple[int, Settings]:
+    """The device, and its settings."""
     one = parse("netconf", data)
-    return (
-        one.get_attr("NETCONFA_IFINDEX"),
+    forwarding = one.get_attr("NETCONFA_FORWARDING")
+    return one.get_attr("NETCONFA_IFINDEX"), Settings(
         bool(one.get_attr("NETCONFA_IGNORE_ROUTES_WITH_LINKDOWN")),
         one.get_attr("NETCONFA_RP_FILTER") or 0,
+        None if forwarding is None else bool(forwarding),
     )
 
 
@@ -158,8 +160,24 @@ def route_of(data: bytes, names: Mapping[int, str], nexthops: Mapping[int, tuple
         mtu=metrics and metrics.get_attr("RTAX_MTU"),
         advmss=metrics and metrics.get_attr("RTAX_ADVMSS"),
         nexthop_id=number,
+        source=Prefix.around(family, int(as_ip(route.get_attr("RTA_SRC"))), route["src_len"])
+        if route["src_len"]
+        else None,
+        preference=_PREFERENCES.get(route.get_attr("RTA_PREF"), "medium"),
+        expires=_expires(route),
         unread=tuple(_unread(route, metrics)),
     )
+
+
+_PREFERENCES: dict[int | None, Preference] = {1: "high", 3: "low"}
+
+
+def _expires(route: Any) -> int | None:
+    if asked := route.get_attr("RTA_EXPIRES"):
+        return int.from_bytes(bytes.fromhex(asked.replace(":", "")), "little") if isinstance(asked, str) else int(asked)
+    info = route.get_attr("RTA_CACHEINFO")
+    ticks = info["rta_expires"] if info else 0
+    return (ticks - (ticks >> 31 << 32)) // 100 if ticks else None
 
 
 _METRICS = (
@@ -172,7 +190,7 @@ def _unread(route: Any, metrics: Any) -> Iterator[str]:
     """The names of the attributes without a field."""
     yield from (name.lower() for name in _METRICS if metrics and metrics.get_attr(f"RTAX_{name}"))
     yield from (["congctl"] if metrics and metrics.get_attr("RTAX_CC_ALGO") else [])
-    yield from (word for name, word in (("FLOW", "realm"), ("PREF", "pref")) if route.get_attr(f"RTA_{name}"))
+    yield from (word for name, word in (("FLOW", "realm"),) if route.get_attr(f"RTA_{name}"))
 
 
 def _leg(hop: Any, device: int | None, names: Mapping[int, str], weight: int) -> NextHop:
@@ -214,6 +232,7 @@ def _classes() -> dict[Shape, Any]:
         "prefix": "NETCONFA_",
         "nla_map": (
             (1, "NETCONFA_IFINDEX", "int32"),
+            (2, "NETCONFA_FORWARDING", "int32"),
             (3, "NETCONFA_RP_FILTER", "int32"),
             (6, "NETCONFA_IGNORE_ROUTES_WITH_LINKDOWN", "int32"),
         ),

@@ -8,7 +8,14 @@ from tests.support.strategies import DEVICES, routes, rules
 __all__ = ["LINKS", "UPLINKS", "wishes"]
 
 LINKS = tuple(
-    Link(name=name, index=0, group=7 * (name == "eth1"), ignore_routes_with_linkdown=name == "ib0") for name in DEVICES
+    Link(
+        name=name,
+        index=0,
+        group=7 * (name == "eth1"),
+        ignore_routes_with_linkdown=name == "ib0",
+        ipv6_ignore_routes_with_linkdown=name == "ib0",
+    )
+    for name in DEVICES
 )
 """One in another group, one with ignore_routes_with_linkdown."""
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import attrs
 
 from hostrouting.backends.memory.errors import KernelError
-from hostrouting.model import IP, Address, Link, Prefix
+from hostrouting.model import IP, IPV4, Address, Link, Prefix
 
 __all__ = ["LOOPBACK", "Device", "Devices", "Holding"]
 
@@ -114,7 +114,10 @@ class Devices:
         """Remove the device."""
         del self._by_name[name]
 
-    def ignores_linkdown(self, name: str | None) -> bool:
-        """Whether routes by this device are skipped while it has no carrier."""
+    def ignores_linkdown(self, name: str | None, family: int) -> bool:
+        """Whether routes of this family by this device are skipped while it has no carrier."""
         device = self.find(name)
-        return device is not None and device.link.ignore_routes_with_linkdown
+        if device is None:
+            return False
+        link = device.link
+        return link.ignore_routes_with_linkdown if family == IPV4 else link.ipv6_ignore_routes_with_linkdown

@@ -30,6 +30,7 @@ class Namespace:
     def __init__(self, *, promote_secondaries: bool) -> None:
         """Start like a new one: with lo, which is down, and the default rules."""
         self.devices = Devices()
+        self.ipv6_forwarding = False
         self.rules = {family: Rules(family) for family in (IPV4, IPV6)}
         routes4 = Routes4(self.devices, self.rules[IPV4])
         routes6 = Routes6(self.devices, self.rules[IPV6])
@@ -135,6 +136,7 @@ class Namespace:
             addresses=tuple(it.address for it in held),
             rules=(*self.rules[IPV4], *self.rules[IPV6]),
             routes=tuple(self._shown()),
+            ipv6_forwarding=self.ipv6_forwarding,
         )
 
     def _holder(self, address: Address) -> Device:
@@ -152,7 +154,10 @@ class Namespace:
                     yield route
                     continue
                 legs = tuple(
-                    attrs.evolve(leg, dead=leg.dead or (leg.linkdown and self.devices.ignores_linkdown(leg.dev)))
+                    attrs.evolve(
+                        leg,
+                        dead=leg.dead or (leg.linkdown and self.devices.ignores_linkdown(leg.dev, route.prefix.family)),
+                    )
                     for leg in route.legs
                 )
                 yield attrs.evolve(route, legs=legs)

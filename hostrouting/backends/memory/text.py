@@ -77,6 +77,7 @@ def print_routes(routes: Sequence[Route], family: int) -> Iterator[str]:
 def _route_lines(route: Route) -> Iterator[str]:
     words: list[str] = [] if route.type == "unicast" else [route.type]
     words.append("default" if route.prefix.length == 0 else _block(route.prefix))
+    words += [f"from {_block(route.source)}"] if route.source is not None else []
     words += [f"tos {tos_name(route.tos)}"] if route.tos else []
     words += [f"nhid {route.nexthop_id}"] if route.nexthop_id is not None else []
     single = route.legs[0] if len(route.legs) == 1 else None
@@ -90,7 +91,8 @@ def _route_lines(route: Route) -> Iterator[str]:
     words += [f"metric {route.metric}"] if route.metric or route.prefix.family == IPV6 else []
     words += _state(single) if single else []
     words += [f"{name} {value}" for name in ("mtu", "advmss") if (value := getattr(route, name)) is not None]
-    words += ["pref medium"] if route.prefix.family == IPV6 else []
+    words += [f"expires {route.expires}sec"] if route.expires is not None else []
+    words += [f"pref {route.preference}"] if route.prefix.family == IPV6 else []
     yield " ".join(words)
     if single is None:
         for leg in route.legs:

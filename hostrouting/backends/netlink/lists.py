@@ -52,7 +52,7 @@ _EXT_MASK, _SKIP_STATS = 29, struct.pack("=I", 8)
 # The attributes of a device that are used; the kernel sends forty.
 _OF_LINK = frozenset({_IFNAME, _MASTER, _LINKINFO, _GROUP, _CARRIER, _LINK_NETNSID})
 _IFA_ADDRESS, _IFA_LOCAL, _IFA_BROADCAST, _IFA_FLAGS, _IFA_RT_PRIORITY = 1, 2, 4, 8, 9
-_NETCONF_IFINDEX, _NETCONF_RP_FILTER, _NETCONF_WARY = 1, 3, 6
+_NETCONF_IFINDEX, _NETCONF_FORWARDING, _NETCONF_RP_FILTER, _NETCONF_WARY = 1, 2, 3, 6
 # Attributes of a rule that select nothing: its action and protocol, then FLOW (realms) and PAD, which do not matter.
 _GOTO, _PRIORITY, _SUPPRESS_IFGROUP, _SUPPRESS_PREFIXLEN, _TABLE, _PROTOCOL = 4, 6, 13, 14, 15, 21
 _NO_SELECTORS = (_GOTO, _PRIORITY, _SUPPRESS_IFGROUP, _SUPPRESS_PREFIXLEN, _TABLE, _PROTOCOL, 11, 18)
@@ -85,7 +85,8 @@ class Settings(NamedTuple):
     """The routing settings of a device, or of "all"."""
 
     wary: bool = False  # ignore_routes_with_linkdown
-    rp_filter: int = 0
+    rp_filter: int = 0  # IPv4 only
+    forwarding: bool | None = None
 
 
 @cache
@@ -135,14 +136,22 @@ def read_device(data: bytes) -> tuple[int, str]:
     return index, _text(attributes_of(data, _LINK.size, (_IFNAME,)), _IFNAME) or ""
 
 
-def read_links(messages: Iterable[bytes], settings: Mapping[int, Settings]) -> tuple[Link, ...]:
-    """The devices, with the settings of each by its number."""
+def read_links(
+    messages: Iterable[bytes], settings: Mapping[int, Settings], ipv6_settings: Mapping[int, Settings]
+) -> tuple[Link, ...]:
+    """The devices, with the settings of each by its number: for IPv4, and for IPv6."""
     parsed = [(*_LINK.unpack_from(data), attributes_of(data, _LINK.size, _OF_LINK)) for data in messages]
     names = {index: _text(raw, _IFNAME) or "" for _, _, index, _, raw in parsed}
-    return tuple(_link(one, names, settings.get(one[2], Settings())) for one in parsed)
+    unset = Settings()
+    return tuple(_link(one, names, settings.get(one[2], unset), ipv6_settings.get(one[2], unset)) for one in parsed)
 
 
-def _link(parsed: tuple[int, int, int, int, Mapping[int, bytes]], names: Mapping[int, str], settings: Settings) -> Link:
+def _link(
+    parsed: tuple[int, int, int, int, Mapping[int, bytes]],
+    names: Mapping[int, str],
+    settings: Settings,
+    ipv6_settings: Settings,
+) -> Link:
     _, looks, index, flags, raw = parsed
     made_by = attributes_of(raw.get(_LINKINFO, b""), 0)
     peer = _SIGNED.unpack(raw[_LINK_NETNSID])[0] if _LINK_NETNSID in raw else -1
@@ -157,6 +166,7 @@ def _link(parsed: tuple[int, int, int, int, Mapping[int, bytes]], names: Mapping
         group=_number(raw, _GROUP),
         peer_namespace=None if peer < 0 else peer,
         ignore_routes_with_linkdown=settings.wary,
+        ipv6_ignore_routes_with_linkdown=ipv6_settings.wary,
         rp_filter=settings.rp_filter,
     )
 
@@ -166,7 +176,9 @@ def read_settings(messages: Iterable[bytes]) -> dict[int, Settings]:
     parsed = (attributes_of(data, _NETCONF_SIZE) for data in messages)
     return {
         _SIGNED.unpack(raw[_NETCONF_IFINDEX])[0]: Settings(
-            bool(_number(raw, _NETCONF_WARY)), _number(raw, _NETCONF_RP_FILTER)
+            bool(_number(raw, _NETCONF_WARY)),
+            _number(raw, _NETCONF_RP_FILTER),
+            bool(_number(raw, _NETCONF_FORWARDING)) if _NETCONF_FORWARDING in raw else None,
         )
         for raw in parsed
         if _NETCONF_IFINDEX in raw

@@ -178,7 +178,8 @@ class _Answers:
         if kind is None or error.explained:
             # A lookup's own errors carry no explanation; an explained error means that the request is wrong.
             raise BackendError("the kernel refused the lookup", errno=error.number, kernel=error.words)
-        if error.number in {errno.EINVAL, errno.ENETUNREACH} and self._foreign_source:
+        # Only IPv4 checks the source of a packet of this host.
+        if self._family == IPV4 and error.number in {errno.EINVAL, errno.ENETUNREACH} and self._foreign_source:
             raise BackendError(
                 f"the kernel refused the lookup: the source {self._flow.source} is not an address of this host; for a "
                 "forwarded packet, give its incoming device (iif)",

@@ -53,12 +53,19 @@ def take_snapshot(
     snapshot: Snapshot | None = None
     for _ in range(_ATTEMPTS):
         with listen(wanted.family) as guard:
-            links = _links(channel, families[0])
+            settings = {one: _settings(channel, one) for one in families}
+            links = _links(channel, settings)
             names = {link.index: link.name for link in links}
             addresses = [list_addresses(channel, one, names) for one in families]
             rules = [_rules(channel, one) for one in families]
             routes = list_routes(channel, families, names, wanted)
-            snapshot = Snapshot(links=links, addresses=sum(addresses, ()), rules=sum(rules, ()), routes=routes)
+            snapshot = Snapshot(
+                links=links,
+                addresses=sum(addresses, ()),
+                rules=sum(rules, ()),
+                routes=routes,
+                ipv6_forwarding=settings.get(IPV6, {}).get(_EVERY_DEVICE, Settings()).forwarding,
+            )
             if not disturbed(guard, matters):
                 return snapshot
     raise _unsettled(snapshot)
@@ -71,12 +78,16 @@ def _unsettled(last: Snapshot | None = None) -> Unsettled:
     )
 
 
-def _links(channel: Channel, family: int) -> tuple[Link, ...]:
-    # A Link has one value per setting for both families: that of IPv4, unless only IPv6 is wanted.
-    settings = read_settings(_list(channel, "netconf", n.RTM_GETNETCONF, AF_OF[family]))
-    links = read_links(_list(channel, "link", n.RTM_GETLINK, 0), settings)
-    every = settings.get(_EVERY_DEVICE, Settings())
-    if family != IPV4 or every == Settings():
+def _settings(channel: Channel, family: int) -> dict[int, Settings]:
+    return read_settings(_list(channel, "netconf", n.RTM_GETNETCONF, AF_OF[family]))
+
+
+def _links(channel: Channel, settings: Mapping[int, Mapping[int, Settings]]) -> tuple[Link, ...]:
+    """The devices, with the settings of each family."""
+    ipv4 = settings.get(IPV4, {})
+    links = read_links(_list(channel, "link", n.RTM_GETLINK, 0), ipv4, settings.get(IPV6, {}))
+    every = ipv4.get(_EVERY_DEVICE, Settings())
+    if not (every.wary or every.rp_filter):
         return links
     # IPv4 combines both settings, and the stricter one applies; in IPv6, setting "all" copies the value to each device.
     return tuple(
@@ -91,7 +102,7 @@ def _links(channel: Channel, family: int) -> tuple[Link, ...]:
 
 def list_names(channel: Channel) -> dict[int, str]:
     """The names of the devices by number."""
-    links = read_links(_list(channel, "link", n.RTM_GETLINK, 0), {})
+    links = read_links(_list(channel, "link", n.RTM_GETLINK, 0), {}, {})
     return {link.index: link.name for link in links}
 
 

@@ -72,8 +72,10 @@ _VERBS: dict[Verb, tuple[int, int]] = {
 }
 _RTA_GATEWAY, _RTA_PRIORITY, _RTA_PREFSRC, _RTA_METRICS, _RTA_MULTIPATH, _RTA_VIA = 5, 6, 7, 8, 9, 18
 _RTAX_MTU, _RTAX_ADVMSS = 2, 8
-_RTA_CACHEINFO, _EXPIRES = 12, slice(8, 12)  # a field of struct rta_cacheinfo
-_UNREAD = {11: "realm", 20: "pref", 21: "encap"}
+_RTA_SRC, _RTA_CACHEINFO, _RTA_PREF, _RTA_EXPIRES = 2, 12, 20, 23
+# A field of struct rta_cacheinfo, in ticks: the kernel counts a hundred in a second for every program.
+_TICKS, _TICKS_AT = struct.Struct("=i"), 8
+_UNREAD = {11: "realm", 21: "encap"}
 """The attributes that are named only, by their numbers (RTA_…); zeros are as good as none."""
 _UNREAD_METRICS = {
     1: "lock",
@@ -217,9 +219,56 @@ class _Unread(_Row):
         attributes = parts.attributes
         found = [name for number, name in _UNREAD_METRICS.items() if any(parts.metrics.get(number, b""))]
         found += [name for number, name in _UNREAD.items() if any(attributes.get(number, b""))]
-        # A route without an end has 0 there. It is looked at last, for every IPv6 route has such an attribute.
-        found += ["expires"] * any(attributes.get(_RTA_CACHEINFO, b"")[_EXPIRES])
         return tuple(found)
+
+
+class _Sources(_Row):
+    """A prefix of source addresses: the address in an attribute, the length in the fixed part."""
+
+    def write(self, said: Any, parts: _Parts) -> None:
+        source = said.source
+        if source is not None:
+            if source.family != parts.family:
+                raise struct.error(f"the sources {source} and the route have different address families")
+            parts.fixed["src_len"] = source.length
+            parts.attributes[self.number] = source.network.to_bytes(width_of(source.family) // 8, "big")
+
+    def read(self, parts: _Parts) -> Any:
+        if not parts.fixed["src_len"]:
+            return None
+        network = int.from_bytes(parts.attributes.get(self.number, b""), "big")
+        return Prefix.around(parts.family, network, parts.fixed["src_len"])
+
+
+class _Preference(_Row):
+    """A byte with the number of RFC 4191: 0 medium, 1 high, 3 low. Linux takes any other number for medium."""
+
+    _words: Mapping[int, str] = {1: "high", 3: "low"}
+
+    def write(self, said: Any, parts: _Parts) -> None:
+        if said.preference != "medium":
+            parts.attributes[self.number] = bytes([1 if said.preference == "high" else 3])
+
+    def read(self, parts: _Parts) -> Any:
+        packed = parts.attributes.get(self.number)
+        return self._words.get(packed[0], "medium") if packed else "medium"
+
+
+class _Expiry(_Row):
+    """Seconds in a request. Linux lists ticks in another attribute, negative after the end; 0 if the route stays."""
+
+    def write(self, said: Any, parts: _Parts) -> None:
+        if said.expires is not None:
+            parts.attributes[self.number] = _WORD.pack(max(said.expires, 0))
+
+    def read(self, parts: _Parts) -> Any:
+        if asked := parts.attributes.get(self.number):
+            return int.from_bytes(asked, byteorder)
+        packed = parts.attributes.get(_RTA_CACHEINFO)
+        if not packed:
+            return None
+        (ticks,) = _TICKS.unpack_from(packed, _TICKS_AT)
+        return ticks // 100 if ticks else None
 
 
 class _Source(_Row):
@@ -330,6 +379,9 @@ ROUTE = (
     _Metric("mtu", _RTAX_MTU),
     _Metric("advmss", _RTAX_ADVMSS),
     _Optional("nexthop_id", n.RTA_NH_ID),
+    _Sources("source", _RTA_SRC),
+    _Preference("preference", _RTA_PREF),
+    _Expiry("expires", _RTA_EXPIRES),
     _Unread("unread"),
 )
 """Where each field of a Route is; the destination is written first, then the gateway of a single next hop."""

@@ -29,10 +29,13 @@ _KNOWN = ("source", "iif", "oif", "mark", "tos", "uid", "ipproto", "sport", "dpo
 _PASSED = {
     "shorter": "its prefix is shorter",
     "metric": "its metric is higher",
+    "preference": "its router has a lower preference",
     "tie": "same prefix and metric, but listed later",
     "tos": "it is for another type of service",
     "oif": "it leaves by another device than the socket is bound to",
+    "source": "it, or another route to its prefix, is only for other sources",
     "down": "none of its devices can be used",
+    "expired": "it has expired",
 }
 _TONES: dict[bool | None, Tone] = {True: "good", False: "bad", None: "warn"}
 _FATE = {

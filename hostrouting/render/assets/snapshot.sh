@@ -35,9 +35,9 @@ saved() {
 # Prints the document; on standard error, what ip says meanwhile.
 look() {
   printf '{"schema": "hostrouting/ip-snapshot/1",\n"ip": "%s",\n"links": ' "$version" && listed link show
-  printf ',\n"settings": ' && listed -4 netconf show
   printf ',\n"nexthops": ' && listed nexthop show
   for family in 4 6; do
+    printf ',\n"settings%s": ' "$family" && listed "-$family" netconf show
     printf ',\n"addresses%s": ' "$family" && saved "-$family" address save
     printf ',\n"rules%s": ' "$family" && saved "-$family" rule save
     printf ',\n"routes%s": ' "$family" && saved "-$family" route save table all
@@ -48,8 +48,8 @@ look() {
 # Differs whenever something else is listed; the seconds until a route expires do not count.
 state() {
   {
-    ip link; ip -4 netconf; ip -brief address; ip nexthop
-    for family in 4 6; do ip "-$family" rule; ip "-$family" route show table all; done
+    ip link; ip -brief address; ip nexthop
+    for family in 4 6; do ip "-$family" netconf; ip "-$family" rule; ip "-$family" route show table all; done
   } 2>/dev/null | sed 's/expires [0-9]*sec//'
 }
 

@@ -40,7 +40,16 @@ def rule_message(rule: Rule) -> bytes:
 def document(**parts: Any) -> dict[str, Any]:
     """A document of a host with devices and nothing else, but for these parts."""
     empty = {f"{name}{family}": "" for name in ("addresses", "rules", "routes") for family in (4, 6)}
-    return {"schema": SCHEMA, "ip": "", "links": LINKS, "settings": [], "nexthops": [], **empty, **parts}
+    return {
+        "schema": SCHEMA,
+        "ip": "",
+        "links": LINKS,
+        "settings4": [],
+        "settings6": [],
+        "nexthops": [],
+        **empty,
+        **parts,
+    }
 
 
 def read(said: object) -> Snapshot:
@@ -79,7 +88,7 @@ def test_settings_of_all_devices() -> None:
         {"interface": "eth0", "rp_filter": "loose", "ignore_routes_with_linkdown": False},
         {"interface": "ib0", "rp_filter": "unknown", "ignore_routes_with_linkdown": False},
     ]
-    found = {link.name: link for link in read(document(settings=said)).links}
+    found = {link.name: link for link in read(document(settings4=said)).links}
     assert all(link.ignore_routes_with_linkdown for link in found.values())
     assert [found[name].rp_filter for name in ("eth0", "ib0", "eth1")] == [2, 2, 1]
 
@@ -104,7 +113,7 @@ FAULTS: dict[str, tuple[object, str, str]] = {
     "a list as number": (document(links=[{**LINKS[0], "ifindex": []}]), "links", "(TypeError"),
     "an object as number": (document(links=[{**LINKS[0], "ifindex": {}}]), "links", "(TypeError"),
     "half a letter": (document(links=[{**LINKS[0], "ifname": "\ud800"}]), "links", "(UnicodeEncodeError"),
-    "setting": (document(settings=[7]), "settings", "this is not as ip prints it"),
+    "setting": (document(settings4=[7]), "settings4", "this is not as ip prints it"),
     "weight": (
         document(nexthops=[{"id": 5, "dev": "eth0"}, {"id": 6, "group": [{"id": 5, "weight": 0}]}]),
         "nexthops",

@@ -202,6 +202,7 @@ class TestSnapshot:
                             and table in {None, route.table}
                             and protocol in {None, route.protocol}
                         ],
+                        ipv6_forwarding=None if family == 4 else everything.ipv6_forwarding,
                     )
 
     @pytest.mark.parametrize("family", [4, 6])

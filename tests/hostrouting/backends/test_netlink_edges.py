@@ -164,7 +164,7 @@ def test_lost_carriers_count_by_device_in_ipv6(namespace: Namespace, backend: Ne
     """In IPv6 the setting for "all" only sets every device: one that was reset afterwards is off."""
     namespace.sysctl("ipv6/conf/all/ignore_routes_with_linkdown", 1)
     namespace.sysctl("ipv6/conf/ib0/ignore_routes_with_linkdown", 0)
-    links = {link.name: link.ignore_routes_with_linkdown for link in backend.snapshot(family=6).links}
+    links = {link.name: link.ipv6_ignore_routes_with_linkdown for link in backend.snapshot(family=6).links}
     assert (links["eth0"], links["ib0"]) == (True, False)
 
 

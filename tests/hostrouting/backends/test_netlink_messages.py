@@ -16,7 +16,6 @@ from hostrouting.backends.netlink import numbers as n
 from hostrouting.backends.netlink.channel import Channel
 from hostrouting.backends.netlink.devices import Names
 from hostrouting.backends.netlink.lists import (
-    Settings,
     ask_device,
     ask_list,
     decode_selectors,
@@ -76,14 +75,14 @@ class TestReading:
             encode("link", RTM_NEWLINK, fields={"index": 2, **fields}, attributes=[*said, ("IFLA_IFNAME", name)]),
         ]
         names = {2: name, 3: "master"}
-        assert read_links(messages, {}) == tuple(link_of(data, names) for data in messages)
+        assert read_links(messages, {}, {}) == tuple(link_of(data, names) for data in messages)
         assert [read_device(data) for data in messages] == [(3, "master"), (2, name)]
 
     def test_of_a_device_whose_name_is_no_text(self) -> None:
         """Its name can be read, and matches no device."""
         known = encode("link", RTM_NEWLINK, fields={"index": 2})
         name = struct.pack("=HH4s", 8, 3, b"\xff0\0\0")
-        (link,) = read_links([struct.pack("=I", len(known) + len(name)) + known[4:] + name], {})
+        (link,) = read_links([struct.pack("=I", len(known) + len(name)) + known[4:] + name], {}, {})
         assert link.name == "\\xff0"
 
     @given(family=st.sampled_from([4, 6]), data=st.data())
@@ -153,7 +152,7 @@ class TestReading:
             encode("netconf", RTM_NEWNETCONF, fields={"family": 2}, attributes=[("NETCONFA_IFINDEX", index), *said])
             for index in (-1, 2)
         ]
-        expected = {index: Settings(wary, rp_filter) for index, wary, rp_filter in map(setting_of, messages)}
+        expected = dict(map(setting_of, messages))
         assert read_settings(messages) == expected
 
     @given(data=st.binary(max_size=40))
@@ -268,7 +267,7 @@ class TestOfAKernel:
 
             links = list(listed(n.RTM_GETLINK, 0))
             names = dict(map(read_device, links))
-            assert read_links(links, {}) == tuple(link_of(it, names) for it in links)
+            assert read_links(links, {}, {}) == tuple(link_of(it, names) for it in links)
             one_by_one = Names(channel)
             assert {index: one_by_one[index] for index in names} == names
             assert max(names) + 1 not in one_by_one
@@ -277,9 +276,7 @@ class TestOfAKernel:
             standing = list(listed(n.RTM_GETRULE, af))
             assert read_rules(standing) == tuple(map(rule_of, standing)) != ()
             conf = list(listed(n.RTM_GETNETCONF, af))
-            assert read_settings(conf) == {
-                index: Settings(wary, rp_filter) for index, wary, rp_filter in map(setting_of, conf)
-            }
+            assert read_settings(conf) == dict(map(setting_of, conf))
         finally:
             channel.close()
             held.close()

@@ -37,7 +37,10 @@ OTHERS: dict[str, Any] = {
     "mtu": 1400,
     "advmss": 1300,
     "nexthop_id": 5,
-    "unread": ("expires",),
+    "source": Prefix.parse("10.9.0.0/16"),
+    "preference": "low",
+    "expires": 600,
+    "unread": ("realm",),
 }
 OTHERS_OF_LEG: dict[str, Any] = {
     "dev": "ib0",
@@ -96,15 +99,26 @@ class TestFields:
             ),
             ([("RTA_METRICS", {"attrs": [("RTAX_MTU", 1400), ("RTAX_HOPLIMIT", 0)]})], ()),
             ([("RTA_FLOW", 7)], ("realm",)),
-            ([("RTA_PREF", 1)], ("pref",)),
-            ([("RTA_PREF", 0)], ()),
         ],
     )
     def test_what_has_no_field(self, attributes: list[tuple[str, Any]], unread: tuple[str, ...]) -> None:
         """What a route has beside its fields is named; it is not asked for."""
         told = encode("route", n.RTM_NEWROUTE, fields={"family": 2, "type": 1}, attributes=attributes)
         assert read_route(told, NAMES, {}).unread == unread
-        assert there_and_back(attrs.evolve(PLAIN, unread=("expires",))) == PLAIN
+        assert there_and_back(attrs.evolve(PLAIN, unread=("realm",))) == PLAIN
+
+    @pytest.mark.parametrize(("number", "word"), [(0, "medium"), (1, "high"), (2, "medium"), (3, "low"), (9, "medium")])
+    def test_of_a_preference(self, number: int, word: str) -> None:
+        """The two numbers that RFC 4191 reserves, and any other one, mean medium."""
+        told = encode("route", n.RTM_NEWROUTE, fields={"family": 10, "type": 1}, attributes=[("RTA_PREF", number)])
+        assert read_route(told, NAMES, {}).preference == word
+
+    @pytest.mark.parametrize(("ticks", "seconds"), [(0, None), (1, 0), (250, 2), (-1, -1), (-250, -3)])
+    def test_of_an_end(self, ticks: int, seconds: int | None) -> None:
+        """Seconds are rounded down, so that a route that has just expired has a negative number."""
+        info = {"rta_expires": ticks}
+        told = encode("route", n.RTM_NEWROUTE, fields={"family": 10, "type": 1}, attributes=[("RTA_CACHEINFO", info)])
+        assert read_route(told, NAMES, {}).expires == seconds
 
     @pytest.mark.parametrize("field", REMARKS)
     def test_of_a_remark(self, field: str) -> None:

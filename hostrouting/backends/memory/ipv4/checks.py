@@ -253,7 +253,7 @@ class Checks:
     def _usable(self, installed: Installed, dev: str | None, *, wary: bool) -> NextHop | None:
         """The first next hop by the device; with `wary`, none that is skipped because of its lost carrier."""
         for leg in installed.route.legs:
-            lost = wary and leg.linkdown and self._devices.ignores_linkdown(leg.dev)
+            lost = wary and leg.linkdown and self._devices.ignores_linkdown(leg.dev, IPV4)
             if dev in {None, leg.dev} and not leg.dead and not lost:
                 return leg
         return None

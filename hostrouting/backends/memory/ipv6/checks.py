@@ -138,7 +138,7 @@ class Checks:
     def _with_carrier(self, installed: Installed) -> bool:
         """Whether it is not skipped because of a lost carrier."""
         legs = installed.route.legs
-        return not any(leg.linkdown and self._devices.ignores_linkdown(leg.dev) for leg in legs)
+        return not any(leg.linkdown and self._devices.ignores_linkdown(leg.dev, IPV6) for leg in legs)
 
 
 def _check_onlink(leg: NextHop, device: Device | None) -> None:

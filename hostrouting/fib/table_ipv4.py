@@ -1,0 +1,109 @@
+"""IPv4's choice among the routes around an address: the longest prefix, then tos, metric and place in the list.
+
+Here: one table. Not here: its index (`table`), and rules.
+"""
+
+from collections.abc import Iterator
+
+from hostrouting.fib.flow import Sought, has_tos, tos_ask
+from hostrouting.fib.in_turn import taken_in_turn
+from hostrouting.fib.ordered import BITS
+from hostrouting.fib.table import Entry, Hit, Legs, Table
+from hostrouting.model import IPV4, TABLE_LOCAL, NextHop, Route, RouteTable, tos_bits, width_of
+
+__all__ = ["TableIPv4"]
+
+
+class TableIPv4(Table):
+    """The routes of one IPv4 table."""
+
+    def __init__(self, routes: RouteTable, wary: frozenset[str], heeded: frozenset[str] = frozenset()) -> None:
+        """Index nothing yet; `wary` are the devices with ignore_routes_with_linkdown set.
+
+        `heeded` are those of them that are up.
+        """
+        super().__init__(routes, width_of(IPV4))
+        self._wary, self._heeded = wary, heeded
+
+    def chain(self, address: int, sought: Sought) -> tuple[Hit, ...]:
+        """The routes used for each tos that makes a difference, and for all other packets."""
+        entry, passed = self.best(address, sought)
+        rest = () if entry is None else (Hit((), entry),)
+        if not passed:
+            return rest
+        asked: dict[int, None] = {}
+        for met in self._covering(address):
+            if met is entry:
+                break
+            if bits := tos_bits(met.route.tos)[0]:
+                asked[bits] = None
+        found: list[Hit] = []
+        for bits in asked:
+            ask, possible = tos_ask(bits)
+            taken = self.best(address, sought._replace(tos=bits))[0] if possible else entry
+            if taken is not entry:
+                found.append(Hit((ask,), taken))
+        return (*found, *rest)
+
+    def _covering(self, address: int) -> Iterator[Entry]:
+        """The routes that cover the address and are in use, in the kernel's order of preference."""
+        first, entries = self.first, self._entries
+        for host, length in self.shifts:
+            key = address >> host << host + BITS | length
+            if key in first:
+                yield from entries.get(key) or self._enter(key)
+
+    def best(self, address: int, sought: Sought) -> tuple[Entry | None, bool]:
+        """The route that the kernel prefers for this packet, and whether an unknown tos could make a difference."""
+        tos, oif, _, _ = sought
+        first, entries, passed, hidden = self.first, self._entries, False, -1
+        # The same as a loop over `_covering`, which takes twice as long; most lookups end here.
+        for host, length in self.shifts:
+            key = address >> host << host + BITS | length
+            if key in first and key >> BITS != hidden:
+                for entry in entries.get(key) or self._enter(key):
+                    if entry.route.tos and not has_tos(tos or 0, entry.route.tos):
+                        passed = tos is None
+                    elif not oif or entry.leaves_by(oif):
+                        return entry, passed
+                    elif entry.hides:
+                        hidden = key >> BITS
+                        break
+        return None, passed
+
+    def _enter(self, key: int) -> tuple[Entry, ...]:
+        places = self.positions(key >> BITS, key & 255)
+        entries = [self._entry(place, key & 255) for place in places]
+        if len(entries) > 1:
+            # Table local comes first while the kernel keeps it merged with main (see `tables`).
+            entries.sort(key=lambda it: (it.route.table != TABLE_LOCAL, -it.route.tos, it.route.metric, it.position))
+            if not key & 255:
+                routes = [it.route for it in entries]
+                for place, entry in enumerate(entries):
+                    entry.in_turn = taken_in_turn(routes, place, is_dead=self._is_dead)
+        # A route without any next hop is kept: its path is unknown, but it does take packets.
+        found = self._entries[key] = tuple([entry for entry in entries if entry.legs or not entry.route.legs])
+        return found
+
+    def _entry(self, place: int, length: int) -> Entry:
+        route = self.routes[place]
+        return Entry(route, *self._in_use(route), place, length)
+
+    def _in_use(self, route: Route) -> tuple[Legs, Legs]:
+        """The next hops that may have a share, and those that a bound socket can use."""
+        for leg in route.legs:
+            if leg.dead or leg.linkdown:
+                break
+        else:
+            return route.legs, route.legs
+        used = tuple(leg for leg in route.legs if not (leg.dead or (leg.linkdown and leg.dev in self._wary)))
+        if not used:
+            return used, used
+        # When the state of a device changes, IPv4 computes the shares of the next hops again, but it does not when
+        # ignore_routes_with_linkdown is set. A snapshot does not show which came first, so a next hop without a carrier
+        # may still have its share.
+        return tuple(leg for leg in route.legs if not self._is_dead(leg)), used
+
+    def _is_dead(self, leg: NextHop) -> bool:
+        """Whether a next hop is really dead: Linux also reports dead while ignore_routes_with_linkdown applies."""
+        return leg.dead and not (leg.linkdown and leg.dev in self._heeded)

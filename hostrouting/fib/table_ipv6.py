@@ -1,0 +1,207 @@
+"""IPv6's choice among the routes around an address: prefixes and sources, then metric and score, then the first usable.
+
+Here: one table. Not here: its index (`table`), and rules.
+
+Four things are different from IPv4 (`fib6_node_lookup_1`, `rt6_select`, `rt6_score_route`, `fib6_backtrack`):
+
+*Sources.* A route may be only for packets from one prefix (`from`). A destination prefix with such routes is skipped,
+with all of its other routes, if none of these sources matches; the default prefix is never skipped.
+
+*The first usable route.* Once a prefix is found, and if none of its routes is usable, the search goes on: at the same
+destination prefix with shorter sources, then with its routes for any source; then at the next shorter destination
+prefix, of which nothing is skipped now. An expired route is not usable, and for a bound socket no route by another
+device is, and none that refuses packets.
+
+*The score.* Among the routes of one prefix with the lowest metric, the preference of the router decides, then whether
+the route leaves by the device that the packet came in by. If none of these is usable, all others are compared by their
+score alone, whatever their metric.
+
+*Reachability.* While a host does not forward packets, Linux skips routes whose gateway it could not reach lately, as
+long as any other route is left in the table. A snapshot does not show this, so such a route is a hit for packets "while
+the gateway is reachable".
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from itertools import islice
+from typing import NamedTuple
+
+from hostrouting.fib.flow import Ask, Sought, reachable_ask, source_ask
+from hostrouting.fib.ordered import BITS
+from hostrouting.fib.table import Entry, Hit, Legs, Table
+from hostrouting.model import IPV6, PATHLESS, PREFERENCES, Prefix, Route, RouteTable, width_of
+
+__all__ = ["TableIPv6"]
+
+
+class _Node(NamedTuple):
+    """The routes of one destination prefix for one prefix of sources; without one for any source.
+
+    `entries` has the routes in the order of their metrics; those that are not usable at all are None.
+    """
+
+    source: Prefix | None
+    metrics: tuple[int, ...]
+    entries: tuple[Entry | None, ...]
+
+    def is_for(self, source: int) -> bool:
+        """Whether it has a prefix of sources, and this source is in it."""
+        return self.source is not None and self.source.first <= source <= self.source.last
+
+    def ranked(self, sought: Sought) -> list[Entry]:
+        """The routes that this packet can use, in the order in which Linux prefers them."""
+        dev = sought.oif or sought.iif
+
+        def rank(at: int) -> tuple[bool, int]:
+            entry = self.entries[at]
+            return self.metrics[at] != self.metrics[0], 0 if entry is None else -_score(entry, dev)
+
+        order = sorted(range(len(self.entries)), key=rank) if len(self.entries) > 1 else [0]
+        usable = [entry for at in order if (entry := self.entries[at]) is not None]
+        return [it for it in usable if it.leaves_by(sought.oif)] if sought.oif else usable
+
+
+def _score(entry: Entry, dev: str) -> int:
+    return 4 * PREFERENCES.index(entry.route.preference) + 2 * (not dev or any(leg.dev == dev for leg in entry.legs))
+
+
+class TableIPv6(Table):
+    """The routes of one IPv6 table."""
+
+    def __init__(self, routes: RouteTable, wary: frozenset[str], *, forwarding: bool | None) -> None:
+        """Index nothing yet; `wary` are the devices with ignore_routes_with_linkdown set.
+
+        `forwarding`: whether the host forwards packets; None if that is not known.
+        """
+        super().__init__(routes, width_of(IPV6))
+        self._wary, self._skips_unreachable = wary, forwarding is not True
+        self._nodes: dict[int, tuple[_Node, ...]] = {}
+
+    @cached_property
+    def _has_sources(self) -> bool:
+        positions = (place for column in self._columns for place in column.positions)
+        return any(shape.source for shape in self.routes.shapes) and any(self.routes[at].source for at in positions)
+
+    def best(self, address: int, sought: Sought) -> tuple[Entry | None, bool]:
+        """The route of a plain packet, and whether its source or an unreachable gateway could make a difference."""
+        if not (self._has_sources or sought.oif or sought.iif or self._skips_unreachable):
+            first, entries = self.first, self._entries
+            for host, length in self.shifts:
+                key = address >> host << host + BITS | length
+                if key in first and (near := entries.get(key) or self._enter(key)):
+                    return near[0], False
+            return None, False
+        found = list(islice(self._ordered(address, sought), 2))
+        entry = found[0] if found else None
+        unsure = (self._skips_unreachable and len(found) > 1 and bool(_ways(found[0], sought))) or (
+            sought.source is None and self._has_sources and any(self._sources(address))
+        )
+        return entry, unsure
+
+    def chain(self, address: int, sought: Sought) -> tuple[Hit, ...]:
+        """The routes for packets from each prefix of sources, then for all others."""
+        sources = sorted(set(self._sources(address)), key=_by_length) if sought.source is None else []
+        found: list[Hit] = []
+        for number, source in enumerate(sources):
+            its = _beside(source, sources[:number])
+            if its is not None:
+                found += self._hits(address, sought._replace(source=its), (source_ask(source),))
+        if not sources:
+            return tuple(self._hits(address, sought, ()))
+        other = _beside(Prefix(IPV6, 0, 0), sources)
+        return tuple(found) if other is None else (*found, *self._hits(address, sought._replace(source=other), ()))
+
+    def _hits(self, address: int, sought: Sought, asks: tuple[Ask, ...]) -> Iterator[Hit]:
+        """The routes for packets with a known source, of which `asks` are true."""
+        ordered = list(self._ordered(address, sought))
+        if not self._skips_unreachable:
+            del ordered[1:]
+        for place, entry in enumerate(ordered):
+            ways = _ways(entry, sought)
+            if not ways:
+                yield Hit(asks, entry)
+                return
+            if len(ordered) > 1:
+                yield Hit((*asks, reachable_ask(ways)), entry)
+            elif place == 0:
+                yield Hit(asks, entry)
+                return
+        # If no gateway is reachable, the first route is used all the same.
+        yield Hit(asks, ordered[0] if ordered else None)
+
+    def _ordered(self, address: int, sought: Sought) -> Iterator[Entry]:
+        """The routes that this packet can use, in the order in which Linux prefers them."""
+        first, source, begun = self.first, sought.source or 0, False
+        for host, length in self.shifts:
+            key = address >> host << host + BITS | length
+            if key not in first:
+                continue
+            nodes = self._nodes_of(key)
+            chosen = [node for node in nodes if node.source is None or node.is_for(source)]
+            if begun or length == 0 or len(chosen) == len(nodes) or any(node.source for node in chosen):
+                begun = True
+                for node in chosen:
+                    yield from node.ranked(sought)
+
+    def _sources(self, address: int) -> Iterator[Prefix]:
+        """The prefixes of sources for which the table has routes around this address."""
+        for host, length in self.shifts:
+            key = address >> host << host + BITS | length
+            if key in self.first:
+                yield from (node.source for node in self._nodes_of(key) if node.source is not None)
+
+    def _enter(self, key: int) -> tuple[Entry, ...]:
+        places = self.positions(key >> BITS, key & 255)
+        found: tuple[Entry, ...]
+        if len(places) == 1:  # the case of nearly every prefix
+            entry = self._entry(places[0], self.routes[places[0]], key & 255)
+            found = () if entry is None else (entry,)
+        else:
+            found = tuple([entry for node in self._nodes_of(key) for entry in node.ranked(Sought())])
+        self._entries[key] = found
+        return found
+
+    def _nodes_of(self, key: int) -> tuple[_Node, ...]:
+        """All routes of this prefix, also those that are not usable: the longest sources first."""
+        known = self._nodes.get(key)
+        if known is not None:
+            return known
+        routes = [(place, self.routes[place]) for place in self.positions(key >> BITS, key & 255)]
+        routes.sort(key=lambda it: it[1].metric)
+        nodes: list[_Node] = []
+        for source in sorted({route.source for _, route in routes}, key=_by_length):
+            its = [(place, route) for place, route in routes if route.source == source]
+            entries = tuple([self._entry(place, route, key & 255) for place, route in its])
+            nodes.append(_Node(source, tuple([route.metric for _, route in its]), entries))
+        found = self._nodes[key] = tuple(nodes)
+        return found
+
+    def _entry(self, place: int, route: Route, length: int) -> Entry | None:
+        """The route with its next hops that are in use; None if it is not usable."""
+        legs = route.legs
+        if any(leg.dead or leg.linkdown for leg in legs):
+            legs = tuple(leg for leg in legs if not (leg.dead or (leg.linkdown and leg.dev in self._wary)))
+        # A route without any next hop is kept: its path is unknown, but it does take packets.
+        return None if route.expired or (route.legs and not legs) else Entry(route, legs, legs, place, length)
+
+
+def _by_length(source: Prefix | None) -> tuple[int, int]:
+    """The longest first; last, what is for any source."""
+    return (1, 0) if source is None else (-source.length, source.network)
+
+
+def _beside(source: Prefix, longer: Sequence[Prefix]) -> int | None:
+    """An address in the prefix, but in none of the longer ones; None if there is none."""
+    inside = [it for it in longer if source.first <= it.first <= source.last]
+    places = [source.first, *(it.last + 1 for it in inside)]
+    return next(
+        (at for at in places if at <= source.last and not any(it.first <= at <= it.last for it in inside)), None
+    )
+
+
+def _ways(entry: Entry, sought: Sought) -> Legs:
+    """The next hops that this packet can take, if Linux skips the route while none of their gateways is reachable."""
+    if entry.route.type in PATHLESS:
+        return ()
+    ways = tuple(leg for leg in entry.legs if sought.oif in {"", leg.dev})
+    return ways if all(leg.gateway is not None for leg in ways) else ()
