@@ -262,7 +262,7 @@ def _machine(host: Host, found: Mapping[str, str]) -> Iterator[str]:
             why = f"another ExecStartPre= is in force; {where}"
         yield f"starts unchecked: {why}"
     elif not found["ExecStartPre"].partition("argv[]=")[2].startswith(asks.partition("argv[]=")[2]):
-        lost = "if that is changed while it runs, systemd skips the gate"
+        lost = "if its drop-in is changed while the command runs, systemd skips the gate"
         remedy = f"move it to a drop-in whose name sorts after {_file_name(layout.gate_drop_in)}"
         yield f"runs another ExecStartPre= before the gate: {lost}; {remedy}; {where}"
     statuses = found["SuccessExitStatus"].split()

@@ -213,7 +213,7 @@ def find_status(host: Host, config: HostRoutingConfig, *, named: bool) -> HostSt
                     if not isinstance(error.fib, Fib):
                         raise
                     fib = error.fib
-                    troubles.append(f"the verdict now: {error}")
+                    troubles.append(f"the present state cannot be checked: {error}")
             snapshot = fib.snapshot
             routes = tuple(snapshot.routes.only(protocol=wanted.protocol))
             default = default_route(fib)

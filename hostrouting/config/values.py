@@ -155,7 +155,7 @@ def dev(raw: object, at: Spot) -> str | None:
 def device_name(raw: object, at: Spot) -> str:
     """The name of a device, not empty."""
     text = text_of(raw, at, 'write the name of a device, such as "eth0"')
-    remedy = "write the name as `ip link` shows it"
+    remedy = "write the name as `ip link` shows it, without '@' and what follows"
     if not _NAME_LETTERS.issuperset(text):
         raise at.faulty(raw, "is not a device name: use only letters, digits, '_', '.' and '-'", remedy)
     if not 1 <= len(text) <= _NAME_LENGTH:

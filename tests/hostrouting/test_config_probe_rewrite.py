@@ -70,7 +70,7 @@ def test_the_defaults() -> None:
             ["eth*"],
             (
                 "[0]: \"eth*\" is not a device name: use only letters, digits, '_', '.' and '-'; "
-                "write the name as `ip link` shows it"
+                "write the name as `ip link` shows it, without '@' and what follows"
             ),
         ),
         ("interfaces", ["lo"], '[0]: "lo" is the loopback device, where no probe arrives; name the uplink'),

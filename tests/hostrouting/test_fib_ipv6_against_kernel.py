@@ -151,7 +151,7 @@ def agree(kind: str, route: Route | None, decision: Decision) -> bool:
 @pytest.fixture(scope="module")
 def kernel() -> Iterator[Namespace]:
     """A namespace with two devices."""
-    with private_namespace() as namespace:
+    with private_namespace(seconds=36_000) as namespace:  # the long profile takes hours
         lines = ["link set lo up"]
         for dev in DEVS:
             lines += [f"link add {dev} type veth peer name peer-{dev}", f"link set {dev} addrgenmode none up"]

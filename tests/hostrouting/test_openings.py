@@ -154,7 +154,7 @@ def test_a_command_before_ours(path: str) -> None:
     lay(host, path, "[Service]\nExecStartPre=/bin/true\n")
     manager(host).reload()
     whose = KUBE1 if KUBE1 in path else "every machine"
-    lost = "if that is changed while it runs, systemd skips the gate"
+    lost = "if its drop-in is changed while the command runs, systemd skips the gate"
     remedy = f"move it to a drop-in whose name sorts after 00-host-routing.conf; see {path}"
     told = f"{whose} runs another ExecStartPre= before the gate: {lost}; {remedy}"
     assert find_gate_state(host) == GateState(is_up=True, openings=(told,))

@@ -81,7 +81,8 @@ def messages_page() -> str:
 def _messages() -> Iterator[str]:
     yield from _head("Messages", "make messages", "docs/messages.toml")
     yield "Every message that hostrouting and phases print or raise, with what it means, why it appears, and what to do."
-    yield "In a message, `{name}` stands for a value. A message that consists of several parts is listed part by part."
+    yield "In a message, `{name}` stands for a value, and `{…}` for words that are listed elsewhere. Where a message has one of "
+    yield "several alternatives, ` | ` separates them. A message that consists of several parts is listed part by part."
     yield ""
     yield "## Lines of a check"
     yield ""

@@ -338,7 +338,7 @@ def test_the_kernel_cannot_be_asked(written: Callable[..., str]) -> None:
     said = say("status", host=FakeHost(kernel=host.kernel, files=host.files, backend=lambda: backend))
     assert said.code == 3
     assert said.lines[0] == "UNKNOWN: the state of this host is not fully known"
-    assert "  the verdict now: the kernel did not answer a lookup in time" in said.lines
+    assert "  the present state cannot be checked: the kernel did not answer a lookup in time" in said.lines
     assert "  9.0.0.0/8 via 10.0.0.1 dev eth0 proto hostrouting" in said.lines
     assert rows(said.lines)["default route"].startswith("default via 10.0.0.1")
     # The last verdict is told, and is not taken for the one now.
