@@ -127,6 +127,11 @@ class OverlapReport:
     kept: tuple[Kept, ...] = ()
     suppressed: tuple[Suppressed, ...] = ()
     """The default routes that are not expected for this reason; empty if the devices were named."""
+    holds_for: int | None = None
+    """The seconds until the first of the routes that decide here expires: the verdict may be another one then.
+
+    None if none of them expires.
+    """
 
 
 def check_overlap(
@@ -166,12 +171,14 @@ def check_overlap(
     findings: list[Finding] = []
     notes: list[Note] = []
     kept: list[Kept] = []
+    ends: set[int] = set()
     for cidr, cells in zip(expected, fib.doubtful_cells(expected, judge.likes, flow), strict=True):
         if not cells:
             continue
         findings += _findings(cidr, cells, judge)
         notes += _notes(cidr, cells, judge)
         kept += _kept(cidr, cells, judge)
+        ends.update(end for cell in cells for end in _ends(cell.decision))
     return OverlapReport(
         _verdict(findings, notes),
         expected,
@@ -181,6 +188,7 @@ def check_overlap(
         tuple(notes),
         tuple(kept),
         suppressed,
+        min(ends, default=None),
     )
 
 
@@ -302,6 +310,14 @@ def _same(one: Finding, other: Finding) -> bool:
         other.decision.rule,
         other.decision.route,
     )
+
+
+def _ends(decision: Decision) -> Iterator[int]:
+    """The seconds until each of the routes expires that decide for some packet."""
+    if decision.route is not None and decision.route.expires is not None:
+        yield decision.route.expires
+    for variant in decision.variants:
+        yield from _ends(variant.decision)
 
 
 def _counts_in(decision: Decision, address: int) -> bool:

@@ -63,7 +63,7 @@ class Sieve:
 
 def _is_plain(shape: Route, liking: Liking) -> bool:
     in_use = not any(leg.dead or leg.linkdown for leg in shape.legs)
-    for_all = not (shape.tos or shape.source or shape.expired)
+    for_all = not (shape.tos or shape.source) and shape.expires is None
     return shape.type == "unicast" and for_all and in_use and liking(shape.legs)
 
 

@@ -148,6 +148,17 @@ def test_the_end_of_a_route_and_equality() -> None:
     assert len({one, attrs.evolve(one, expires=None), attrs.evolve(one, expires=-1)}) == 3
 
 
+@pytest.mark.parametrize("others", [0, 1000])
+def test_until_when_a_verdict_holds(others: int) -> None:
+    """A report has the seconds until the first deciding route expires, also among many routes; others do not count."""
+    many = [by("eth0", f"2001:db9:{at:x}::/48", metric=1) for at in range(others)]
+    unused = by("eth0", metric=2, expires=30)
+    fib = node(by("eth0", metric=1, expires=600), unused, by("eth0", "2001:db8:7::/48", metric=1, expires=90), *many)
+    assert check_overlap(fib, ["2001:db8::/32"]).holds_for == 90
+    assert check_overlap(fib, ["2001:db8:8::/48"]).holds_for == 600
+    assert check_overlap(fib, ["2001:db9::/32"]).holds_for is None
+
+
 def test_in_words() -> None:
     """A route has the words of `ip -6 route`."""
     route = attrs.evolve(DEFAULT, source=Prefix.parse("fd00:a::/32"), preference="low", expires=90)
