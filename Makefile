@@ -41,7 +41,7 @@ RELEASES := bullseye bookworm trixie
 roots: ## install Debian 11, 12 and 13 in .cache/roots; requires debootstrap
 	@tests/support/debian_roots.sh .cache/roots $(RELEASES)
 
-matrix: $(VENV)/ready roots ## run the systemd tests in Debian 11, 12 and 13; takes half an hour
+matrix: $(VENV)/ready roots ## run the systemd tests in Debian 11, 12 and 13; takes ten minutes
 	@for release in $(RELEASES); do \
 	  root=$$PWD/.cache/roots/$$release; echo "$$release: $$(chroot $$root systemctl --version | head -n 1)"; \
 	  HOSTROUTING_TREE=$$root $(PYTEST) -q tests/system $(ARGS) || exit 1; \
