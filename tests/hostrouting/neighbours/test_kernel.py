@@ -112,6 +112,7 @@ class TestOnLinux:
         """Without the privilege the other ends are UnknownPeer, and nothing can be changed."""
 
         def ask() -> tuple[Any, list[str]]:
+            KernelLinkLayer().look()  # loads pyroute2, whose files the other user may not be able to read
             os.setuid(65534)
             link = KernelLinkLayer().look().link("pod0")
             said = []
