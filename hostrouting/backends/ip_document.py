@@ -141,7 +141,7 @@ def _saved(document: Mapping[str, Any], name: str, family: int) -> Listing:
     while at < len(data):
         size, its_kind, _, _, _ = HEADER.unpack_from(data, at)
         if its_kind != kind or size < least or at + size > len(data):
-            raise ValueError(f"there is no message of kind {kind} at byte {at}")
+            raise ValueError(f"at byte {at}, a message of kind {kind} is missing")
         if data[at + HEADER.size] == AF_OF[family]:
             offsets.append(at)
         at += size + 3 & ~3

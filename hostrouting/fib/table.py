@@ -11,12 +11,10 @@ from typing import NamedTuple, TypeAlias
 
 from hostrouting.fib.flow import Ask, Sought
 from hostrouting.fib.ordered import BITS, Ordered, pack
-from hostrouting.model import IPV4, Column, NextHop, Route, RouteTable
+from hostrouting.model import IPV4, PATHLESS, Column, NextHop, Route, RouteTable
 
-__all__ = ["PATHLESS_OF_BOUND", "Entry", "Hit", "Legs", "Table"]
+__all__ = ["Entry", "Hit", "Legs", "Table"]
 
-# Types of routes that a socket bound to any device can use in IPv4.
-PATHLESS_OF_BOUND = frozenset({"blackhole", "unreachable", "prohibit", "throw"})
 Legs: TypeAlias = tuple[NextHop, ...]
 
 
@@ -40,15 +38,15 @@ class Entry:
 
     def leaves_by(self, dev: str) -> bool:
         """Whether a socket bound to the device can use it."""
-        if self.route.type in PATHLESS_OF_BOUND:
-            return self.route.prefix.family == IPV4  # IPv6 stores such a route on lo
+        if self.route.type in PATHLESS:
+            return self.route.prefix.family == IPV4  # IPv6 stores such a route on lo, which no other socket uses
         return any(leg.dev == dev for leg in self.bound)
 
 
 class Hit(NamedTuple):
-    """A route that a table has for packets of which all of `asks` are true and which no hit before it takes.
+    """A route of a table, and its packets: those that answer yes to all of `asks`, except those of the hits before it.
 
-    No entry: the table has nothing for them.
+    Without an entry, the table has no route for these packets.
     """
 
     asks: tuple[Ask, ...]
@@ -116,7 +114,7 @@ class Table(ABC):
         """The routes for a packet with unknown fields, by what makes a difference; those for all others are last."""
 
     def hides_up_to(self, address: int, sought: Sought) -> int:  # noqa: ARG002  IPv6 needs both
-        """The longest prefix around the address to which a new route would not be found by this packet; -1: none."""
+        """The length of the longest prefix here whose new routes this packet would not find; -1 if it finds all."""
         return -1
 
     def of(self, network: int, length: int) -> tuple[Entry, ...]:

@@ -9,7 +9,7 @@ with all of its other routes, if none of these sources matches; the default pref
 
 *The first usable route.* Once a prefix is found, and if none of its routes is usable, the search goes on: at the same
 destination prefix with shorter sources, then with its routes for any source; then at the next shorter destination
-prefix, of which nothing is skipped now. An expired route is not usable, and for a bound socket no route by another
+prefix. From here on, no prefix is skipped. An expired route is not usable, and for a bound socket no route by another
 device is, and none that refuses packets.
 
 *The score.* Among the routes of one prefix with the lowest metric, the preference of the router decides, then whether

@@ -2,22 +2,11 @@
 
 from hypothesis import strategies as st
 
-from hostrouting.model import Link, Prefix, Route, Rule
-from tests.support.strategies import DEVICES, routes, rules
+from hostrouting.model import Prefix, Route, Rule
+from tests.support.commands import LINKS
+from tests.support.strategies import routes, rules
 
 __all__ = ["LINKS", "UPLINKS", "wishes"]
-
-LINKS = tuple(
-    Link(
-        name=name,
-        index=0,
-        group=7 * (name == "eth1"),
-        ignore_routes_with_linkdown=name == "ib0",
-        ipv6_ignore_routes_with_linkdown=name == "ib0",
-    )
-    for name in DEVICES
-)
-"""One in another group, one with ignore_routes_with_linkdown."""
 
 UPLINKS: tuple[list[str], ...] = (
     *[["route add default via 10.0.0.1 dev eth0"]] * 3,

@@ -122,8 +122,8 @@ FAULTS: dict[str, tuple[object, str, str]] = {
     "not hexadecimal": (document(rules4="xy"), "rules4", "non-hexadecimal"),
     "of another list": (document(rules4=saved(ROUTES)), "rules4", "it does not begin with 0x71706986"),
     "another order": (document(rules4=BACKWARDS), "rules4", "-endian computer; read it on one of that kind"),
-    "half a message": (document(rules6=HALF), "rules6", "there is no message of kind 32 at byte 4"),
-    "no end": (document(routes4=saved(ROUTES, bytes(40))), "routes4", "there is no message of kind 24 at byte 4"),
+    "half a message": (document(rules6=HALF), "rules6", "at byte 4, a message of kind 32 is missing"),
+    "no end": (document(routes4=saved(ROUTES, bytes(40))), "routes4", "at byte 4, a message of kind 24 is missing"),
     "no range": (
         document(rules4=saved(RULES, rule_message(Rule(family=4, priority=5, table=100, uids=(9, 5))))),
         "rules[0].uids",
