@@ -27,9 +27,9 @@ from hostrouting.render import DEFAULT_WAIT, parse_check_script, parse_probe_scr
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Sequence
-    from ipaddress import IPv4Network
 
     from hostrouting.backends.base import RouteBackend
+    from hostrouting.config.addresses import Network
     from hostrouting.host import Host
     from hostrouting.model import IP
     from hostrouting.render import ProbeScript
@@ -171,9 +171,9 @@ def gateway_of(arguments: argparse.Namespace, config: HostRoutingConfig) -> IP |
     raise ConfigError(attrs.evolve(fault, path="--gateway") for fault in at.faults)
 
 
-def _cidrs(given: Sequence[str]) -> tuple[IPv4Network, ...]:
+def _cidrs(given: Sequence[str]) -> tuple[Network, ...]:
     """The CIDRs from the command line, parsed by the rules of the configuration."""
-    found: dict[IPv4Network, None] = {}
+    found: dict[Network, None] = {}
     faults: list[Fault] = []
     for text in given:
         try:

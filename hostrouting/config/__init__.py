@@ -4,6 +4,7 @@ settings         the frozen classes, and reading and writing them: JSON, mapping
 probe_rewrite    the section probeRewrite: classes and rules
 azure_vnet       the section azureVnetCleanup: classes and rules
 values           the rule for each single value
+addresses        addresses and networks as text, of both families
 objects          JSON objects and lists in general: paths, keys, faults; nothing about routing
 jsontext         text, bytes and files to JSON values
 """

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 import warnings
-from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
-from typing import TYPE_CHECKING, Any, TypeAlias
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from hostrouting.config.objects import Keys, Spot, items_read
-from hostrouting.config.values import Word, devs, integer, one_of, switch, text_of
+from hostrouting.config.addresses import Network, network_in
+from hostrouting.config.objects import Keys, Spot, items_read, text_of
+from hostrouting.config.values import Word, devs, integer, one_of, switch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -29,7 +30,6 @@ __all__ = [
     "CleanupScope",
     "EbtablesChoice",
     "IfAzureVnetActive",
-    "Network",
 ]
 
 DEFAULT_BRIDGE_PATTERN = r"azure\d+"
@@ -43,8 +43,6 @@ _MOST_DELETIONS = 1_000_000
 _LONGEST = 255
 _OTHER_BRIDGES = ("docker0", "cbr0", "cni0", "br0", "virbr0")
 """Bridges of other programs: a pattern that matches one of them is a mistake."""
-
-Network: TypeAlias = IPv4Network | IPv6Network
 
 
 class IfAzureVnetActive(Word):
@@ -151,7 +149,7 @@ def _managed(raw: object, at: Spot) -> tuple[Network, ...]:
 
 
 def _managed_network(raw: object, at: Spot) -> Network:
-    network = _network(raw, at)
+    network = network_in(raw, at, or_address=True)
     if network.prefixlen < _WIDEST[network.version]:
         rule = f"is wider than a /{_WIDEST[network.version]}: too wide for a pod network"
         raise at.faulty(raw, rule, "name the networks of the pods")
@@ -159,25 +157,7 @@ def _managed_network(raw: object, at: Spot) -> Network:
 
 
 def _protected(raw: object, at: Spot) -> tuple[Network, ...]:
-    return items_read(raw, at, _network)
-
-
-def _network(raw: object, at: Spot) -> Network:
-    """A network of either family, or a single address. Host bits are a fault."""
-    text = text_of(raw, at, 'write a network such as "10.240.0.0/16"')
-    address, slash, length = text.partition("/")
-    # Python accepts a netmask, and blanks or signs around a length, as a length.
-    is_written_well = "%" not in address and (not slash or (length.isascii() and length.isdigit()))
-    try:
-        found = ip_network(text, strict=False) if is_written_well else None
-    except ValueError:
-        found = None
-    if found is None or (slash and str(found.prefixlen) != length):
-        raise at.faulty(raw, "is not a network", 'write it as "10.240.0.0/16" or "fd00:1::/48"')
-    if found.network_address != ip_address(address):
-        remedy = f'write "{found}", or "{address}" with /{found.max_prefixlen} for that one address'
-        raise at.faulty(raw, f"has host bits set: the network meant is {found}", remedy)
-    return found
+    return items_read(raw, at, partial(network_in, or_address=True))
 
 
 def _pattern(raw: object, at: Spot) -> str:

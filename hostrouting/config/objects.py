@@ -12,7 +12,7 @@ from typing import Any
 from hostrouting.errors import ConfigError, Fault
 from hostrouting.nearest import nearest
 
-__all__ = ["SHOWN", "WHOLE", "Faulty", "Keys", "Reader", "Spot", "camel", "items", "items_read", "show"]
+__all__ = ["SHOWN", "WHOLE", "Faulty", "Keys", "Reader", "Spot", "camel", "items", "items_read", "show", "text_of"]
 
 
 Reader = Callable[[object, "Spot"], Any]
@@ -185,6 +185,16 @@ def items_read(raw: object, at: Spot, read: Reader) -> tuple[Any, ...]:
         except Faulty:
             continue
     return tuple(found)
+
+
+def text_of(raw: object, at: Spot, remedy: str) -> str:
+    """Text; an `ipaddress` object is accepted as its text."""
+    if isinstance(raw, str):
+        return str(raw)
+    # Objects passed from Python code must satisfy the same rules as text in a file.
+    if type(raw).__module__ == "ipaddress":
+        return str(raw)
+    raise at.faulty(raw, "is not text", remedy)
 
 
 def camel(attribute: str) -> str:

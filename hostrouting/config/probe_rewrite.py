@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from hostrouting.config.objects import Faulty, Keys, Spot, items
-from hostrouting.config.values import Word, device_name, integer, one_of, switch, text_of
+from hostrouting.config.addresses import address_in
+from hostrouting.config.objects import Faulty, Keys, Spot, items, text_of
+from hostrouting.config.values import Word, device_name, integer, one_of, switch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -185,14 +186,9 @@ def _global_address(raw: object, at: Spot) -> IPv6Address:
 
 def _address(raw: object, at: Spot) -> IPv6Address:
     remedy = f'write an IPv6 address such as "{DEFAULT_LINK_LOCAL}", without a prefix length'
-    text = text_of(raw, at, remedy)
-    host, zone, _ = text.partition("%")
-    try:
-        address = IPv6Address(host)
-    except AddressValueError as error:
-        raise at.faulty(raw, "is not an IPv6 address", remedy) from error
-    if zone:
-        raise at.faulty(raw, "has a zone, but the devices are given in interfaces", f'write "{address}"')
+    address = address_in(raw, at, remedy)
+    if not isinstance(address, IPv6Address):
+        raise at.faulty(raw, "is not an IPv6 address", remedy)
     return address
 
 

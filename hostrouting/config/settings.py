@@ -9,16 +9,17 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterable, Mapping
-from ipaddress import IPv4Address, IPv4Network  # noqa: TC003  attrs.resolve_types needs them at run time
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from hostrouting.config import jsontext, values
+from hostrouting.config.addresses import Address, Network  # noqa: TC001  attrs.resolve_types needs them at run time
 from hostrouting.config.azure_vnet import AZURE_VNET_CLEANUP, AzureVnetCleanupConfig
 from hostrouting.config.objects import Faulty, Keys, Spot, items
 from hostrouting.config.probe_rewrite import PROBE_REWRITE, ProbeRewriteConfig
-from hostrouting.route_protocol import OURS
+from hostrouting.reserved import LINK_LOCAL
+from hostrouting.route_defaults import DEFAULT_METRIC, OURS
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -33,18 +34,18 @@ _SECTION = "hostRouting"
 class StaticRoute:
     """One route that the host must have."""
 
-    destination: IPv4Network
-    gateway: IPv4Address | None
+    destination: Network
+    gateway: Address | None
     """None means the default gateway on the device."""
     dev: str | None
-    """None means the device of the IPv4 default route."""
+    """None means the device of the default route, of the destination's family."""
     metric: int
-    """The default is 0, as in the kernel for IPv4 routes."""
+    """The default is 0, with which Linux uses its own default: 0 for an IPv4 route, 1024 for an IPv6 route."""
 
     def __init__(
         self,
-        destination: IPv4Network | str,
-        gateway: IPv4Address | str | None = None,
+        destination: Network | str,
+        gateway: Address | str | None = None,
         dev: str | None = None,
         metric: int = 0,
     ) -> None:
@@ -84,17 +85,17 @@ class StaticRoutesConfig:
 class RouteOverlapConfig:
     """The CIDRs that must leave by the expected devices, and what to do if one does not."""
 
-    expected_cidrs: tuple[IPv4Network, ...]
+    expected_cidrs: tuple[Network, ...]
     """In the given order, with host bits masked and without duplicates."""
     mode: values.Mode
     expected_devs: tuple[str, ...]
-    """If empty, the devices of the IPv4 default route."""
+    """If empty, the devices of the default route, for the CIDRs of each family its own."""
     allowed_devs: tuple[str, ...]
     """Patterns (`*`, `?`) for devices that may carry part of an expected CIDR."""
 
     def __init__(
         self,
-        expected_cidrs: Iterable[IPv4Network | str] = (),
+        expected_cidrs: Iterable[Network | str] = (),
         mode: values.Mode | str = "",
         expected_devs: Iterable[str] = (),
         allowed_devs: Iterable[str] = values.DEFAULT_ALLOWED_DEVS,
@@ -204,7 +205,7 @@ def needs_config(instance: object, _attribute: object, value: Any) -> None:
 def _routes(raw: object, at: Spot) -> tuple[StaticRoute | None, ...]:
     """Every route, with None for a faulty one, which is still checked for duplicates."""
     routes: list[StaticRoute | None] = []
-    holders: dict[tuple[IPv4Network, int], Spot] = {}
+    holders: dict[tuple[Network, int], Spot] = {}
     for item, spot in items(raw, at):
         route, key = _route_and_key(item, spot)
         routes.append(route)
@@ -217,25 +218,37 @@ def _routes(raw: object, at: Spot) -> tuple[StaticRoute | None, ...]:
     return tuple(routes)
 
 
-def _route_and_key(item: object, spot: Spot) -> tuple[StaticRoute | None, tuple[IPv4Network, int] | None]:
+def _route_and_key(item: object, spot: Spot) -> tuple[StaticRoute | None, tuple[Network, int] | None]:
     if isinstance(item, StaticRoute):
-        return item, (item.destination, item.metric)
+        return item, _key(item.destination, item.metric)
     before = len(spot.faults)
     try:
         found = _ROUTE.read(item, spot)
     except Faulty:
         return None, None
-    key = (found["destination"], found["metric"]) if {"destination", "metric"} <= found.keys() else None
+    key = _key(found["destination"], found["metric"]) if {"destination", "metric"} <= found.keys() else None
     return (StaticRoute(**found) if len(spot.faults) == before else None), key
 
 
-def _no_route_to_its_own_gateway(found: dict[str, Any], at: Spot) -> None:
+def _key(destination: Network, metric: int) -> tuple[Network, int]:
+    """What distinguishes the route in the kernel."""
+    return destination, metric or DEFAULT_METRIC[destination.version]
+
+
+def _gateway_fits(found: dict[str, Any], at: Spot) -> None:
+    """A gateway has the family of the destination, is not the destination, and if it is link-local, has a device."""
     destination, gateway = found.get("destination"), found.get("gateway")
-    if destination is None or gateway is None or destination.prefixlen < destination.max_prefixlen:
+    if destination is None or gateway is None:
         return
-    if destination.network_address == gateway:
-        remedy = "write another gateway, or leave it out for the default gateway"
-        at.below("gateway").note(gateway, "is the destination itself", remedy)
+    spot, or_none = at.below("gateway"), "or leave it out for the default gateway"
+    if gateway.version != destination.version:
+        rule = f"is IPv{gateway.version}, but the destination is IPv{destination.version}"
+        spot.note(gateway, rule, f"write an IPv{destination.version} address, {or_none}")
+    elif destination.prefixlen == destination.max_prefixlen and destination.network_address == gateway:
+        spot.note(gateway, "is the destination itself", f"write another gateway, {or_none}")
+    elif gateway in LINK_LOCAL and found.get("dev") is None:
+        rule = "is link-local, and every link can have this address"
+        spot.note(gateway, rule, "add dev: the device that the router is on")
 
 
 def _routes_only_when_enabled(found: dict[str, Any], at: Spot) -> None:
@@ -251,9 +264,9 @@ _ROUTE = Keys(
         "dev": values.dev,
         "metric": values.metric,
     },
-    required={"destination": 'write the destination network as "a.b.c.d/len"'},
+    required={"destination": 'write the destination network, such as "10.0.0.0/8" or "fd00::/8"'},
     absent={"metric": 0},
-    together=_no_route_to_its_own_gateway,
+    together=_gateway_fits,
 )
 _STATIC_ROUTES = Keys(
     {"enabled": values.switch, "routes": _routes},

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from enum import Enum
-from ipaddress import AddressValueError, IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from typing import TYPE_CHECKING, TypeVar
 
-from hostrouting.config.objects import items_read
-from hostrouting.reserved import is_reserved, reserved_for
-from hostrouting.route_protocol import OURS
+from hostrouting.config.addresses import address_in, network_in, network_with_host_bits
+from hostrouting.config.objects import items_read, text_of
+from hostrouting.reserved import LINK_LOCAL, is_reserved, reserved_for
+from hostrouting.route_defaults import OURS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from hostrouting.config.addresses import Address, Network
     from hostrouting.config.objects import Spot
 
 __all__ = [
@@ -32,7 +33,6 @@ __all__ = [
     "one_of",
     "protocol",
     "switch",
-    "text_of",
 ]
 
 
@@ -62,7 +62,6 @@ The list has no names of network cards, and not docker0 either: no cluster netwo
 can capture part of a cluster's 172.16.0.0/12 just as InfiniBand's route does.
 """
 
-_PREFIX_LENGTHS = {str(length): length for length in range(33)}
 _NAME_LENGTH = 15  # IFNAMSIZ without its closing zero
 _NAME_LETTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-")
 
@@ -107,40 +106,31 @@ def switch(raw: object, at: Spot) -> bool:
     raise at.faulty(raw, "is not true or false", "write true or false, without quotes")
 
 
-def destination(raw: object, at: Spot) -> IPv4Network:
-    """The destination of a static route: exactly `a.b.c.d/len`, and not in a reserved range."""
-    address, length = _address_and_length(raw, at)
-    network = raw if type(raw) is IPv4Network else IPv4Network((address, length), strict=False)
-    if network.network_address != address:
-        remedy = f'write "{network}", or "{address}/32" for that one address'
-        raise at.faulty(raw, f"has host bits set: the network meant is {network}", remedy)
-    if length == 0:
+def destination(raw: object, at: Spot) -> Network:
+    """The destination of a static route: a network of either family without host bits, and not in a reserved range."""
+    network = network_in(raw, at)
+    if network.prefixlen == 0:
         remedy = "list the networks that need one"
         raise at.faulty(raw, "is the default route, which cannot be a static route here", remedy)
-    taken = reserved_for(address)
+    taken = reserved_for(network.network_address)
     # A wide prefix that begins in a reserved range may also contain ordinary networks.
-    if taken and is_reserved(4, int(address), int(network.broadcast_address)):
+    if taken and is_reserved(network.version, int(network.network_address), int(network.broadcast_address)):
         raise at.faulty(raw, f"lies in {taken}, which cannot have a static route", "remove this route")
     return network
 
 
-def cidrs(raw: object, at: Spot) -> tuple[IPv4Network, ...]:
-    """Expected CIDRs in the given order, with host bits masked and duplicates dropped."""
+def cidrs(raw: object, at: Spot) -> tuple[Network, ...]:
+    """Expected CIDRs of both families in the given order, with host bits masked and duplicates dropped."""
     return items_read(raw, at, _cidr)
 
 
-def gateway(raw: object, at: Spot) -> IPv4Address | None:
+def gateway(raw: object, at: Spot) -> Address | None:
     """The unicast address of a neighbour; empty means the default gateway."""
     if raw == "":
         return None
-    remedy = 'write "a.b.c.d", or leave it out for the default gateway'
-    address = raw if type(raw) is IPv4Address else _address(text_of(raw, at, remedy))
-    if address is None:
-        text = str(raw)
-        _refuse_ipv6(text, raw, at)
-        rule = "has a prefix length, but a gateway is a single address" if "/" in text else "is not an IPv4 address"
-        raise at.faulty(raw, rule, remedy)
-    taken = reserved_for(address)
+    remedy = 'write an address such as "10.0.0.1" or "fe80::1", or leave it out for the default gateway'
+    address = address_in(raw, at, remedy)
+    taken = None if address in LINK_LOCAL else reserved_for(address)
     if taken:
         remedy = "write the address of a router next to this host, or leave it out for the default gateway"
         raise at.faulty(raw, f"lies in {taken}, which has no routers", remedy)
@@ -228,59 +218,8 @@ def integer(raw: object, at: Spot, highest: int, remedy: str, *, lowest: int = 0
     return int(raw)
 
 
-def text_of(raw: object, at: Spot, remedy: str) -> str:
-    """Text; an `ipaddress` object is accepted as its text."""
-    if isinstance(raw, str):
-        return str(raw)
-    # Objects passed from Python code must satisfy the same rules as text in a file.
-    if isinstance(raw, IPv4Address | IPv4Network | IPv6Address | IPv6Network):
-        return str(raw)
-    raise at.faulty(raw, "is not text", remedy)
-
-
-def _address_and_length(raw: object, at: Spot) -> tuple[IPv4Address, int]:
-    if type(raw) is IPv4Network:
-        return raw.network_address, raw.prefixlen
-    text = text_of(raw, at, 'write it as "a.b.c.d/len"')
-    host, slash, suffix = text.partition("/")
-    address, length = _address(host), _PREFIX_LENGTHS.get(suffix)
-    if address is not None and length is not None:
-        return address, length
-    if address is not None and not slash:
-        network = _network_around(address)
-        remedy = f'write "{address}/32" for that one address, or its network, such as "{network}"'
-        raise at.faulty(raw, "has no prefix length", remedy)
-    _refuse_ipv6(host, raw, at)
-    meant = _network_meant(text)
-    if meant is not None:
-        raise at.faulty(raw, "is not written as a.b.c.d/len", f'write "{meant}"')
-    remedy = 'write it as "a.b.c.d/len", with len from 0 to 32 and no leading zeros'
-    raise at.faulty(raw, "is not an IPv4 network", remedy)
-
-
-def _address(text: str) -> IPv4Address | None:
-    try:
-        return IPv4Address(text)
-    except AddressValueError:
-        return None
-
-
-def _network_around(address: IPv4Address) -> IPv4Network:
-    """The network that an address without a length probably means: its bytes up to the last one that is not zero."""
-    zeros = len(address.packed) - len(address.packed.rstrip(b"\0"))
-    return IPv4Network((address, min(32 - 8 * zeros, 24)), strict=False)
-
-
-def _network_meant(text: str) -> IPv4Network | None:
-    """The network if the text has a netmask, leading zeros in the length or blanks; None if it still is not one."""
-    try:
-        return IPv4Network(text.strip(), strict=False)
-    except ValueError:
-        return None
-
-
-def _cidr(raw: object, at: Spot) -> IPv4Network:
-    return IPv4Network(_address_and_length(raw, at), strict=False)
+def _cidr(raw: object, at: Spot) -> Network:
+    return network_with_host_bits(raw, at)[0]
 
 
 def _glob(raw: object, at: Spot) -> str:
@@ -298,11 +237,3 @@ def _glob(raw: object, at: Spot) -> str:
     if not letters:
         raise at.faulty(raw, "allows every device, so no overlap would ever be found", example)
     return text
-
-
-def _refuse_ipv6(text: str, raw: object, at: Spot) -> None:
-    try:
-        IPv6Address(text)
-    except AddressValueError:
-        return
-    raise at.faulty(raw, "is IPv6, but only IPv4 is supported here", "remove it")

@@ -21,7 +21,6 @@ from hostrouting.model.prefix import (
     width_of,
 )
 from hostrouting.model.route import (
-    DEFAULT_METRIC,
     PREFERENCES,
     PROTOCOL_KERNEL,
     ROUTE_TYPES,
@@ -52,7 +51,7 @@ from hostrouting.model.rule import (
     tos_name,
 )
 from hostrouting.model.snapshot import Snapshot
-from hostrouting.route_protocol import OURS
+from hostrouting.route_defaults import DEFAULT_METRIC, OURS
 
 __all__ = [
     "ARPHRD_INFINIBAND",

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 import attrs
 
 from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix, as_ip
-from hostrouting.route_protocol import OURS
+from hostrouting.route_defaults import OURS
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 __all__ = [
-    "DEFAULT_METRIC",
     "PREFERENCES",
     "PROTOCOL_KERNEL",
     "ROUTE_TYPES",
@@ -57,8 +56,6 @@ PREFERENCES: tuple[Preference, ...] = get_args(Preference)
 TABLE_DEFAULT, TABLE_MAIN, TABLE_LOCAL = 253, 254, 255
 SCOPE_UNIVERSE, SCOPE_LINK, SCOPE_HOST = 0, 253, 254
 PROTOCOL_KERNEL = 2
-# The metric of a route that was added without one.
-DEFAULT_METRIC = {4: 0, 6: 1024}
 
 _TABLES = {TABLE_DEFAULT: "default", TABLE_MAIN: "main", TABLE_LOCAL: "local"}
 _SCOPES = {SCOPE_UNIVERSE: "global", 200: "site", SCOPE_LINK: "link", SCOPE_HOST: "host", 255: "nowhere"}

@@ -37,6 +37,8 @@ from hostrouting.reserved import is_reserved
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
+    from hostrouting.config.addresses import Address, Network
+
 __all__ = [
     "KEYS",
     "cleanups",
@@ -67,27 +69,31 @@ KEYS = (
 """Every key of a configuration."""
 
 
-def networks() -> SearchStrategy[IPv4Network]:
-    """Any IPv4 network."""
-    return st.builds(
-        lambda number, length: IPv4Network((number, length), strict=False),
-        st.integers(0, 2**32 - 1),
-        st.integers(0, 32),
-    )
+def networks(family: int | None = None) -> SearchStrategy[Network]:
+    """Any network of this family; without one, of either family."""
+    four: SearchStrategy[Network] = st.builds(lambda at, bits: IPv4Network((at, bits), strict=False), *_bits(32))
+    six: SearchStrategy[Network] = st.builds(lambda at, bits: IPv6Network((at, bits), strict=False), *_bits(128))
+    return {4: four, 6: six, None: four | six}[family]
 
 
-def destinations() -> SearchStrategy[IPv4Network]:
+def _bits(width: int) -> tuple[SearchStrategy[int], SearchStrategy[int]]:
+    return st.integers(0, 2**width - 1), st.integers(0, width)
+
+
+def destinations(family: int | None = None) -> SearchStrategy[Network]:
     """Networks that are valid as the destination of a static route."""
-    return networks().filter(
-        lambda network: (
-            network.prefixlen > 0 and not is_reserved(4, int(network.network_address), int(network.broadcast_address))
-        )
+    return networks(family).filter(
+        lambda it: it.prefixlen > 0 and not is_reserved(it.version, int(it[0]), int(it.broadcast_address))
     )
 
 
-def gateways() -> SearchStrategy[IPv4Address]:
-    """Addresses that are valid as a gateway."""
-    return st.builds(IPv4Address, st.integers(1 << 24, (224 << 24) - 1)).filter(lambda address: not address.is_loopback)
+def gateways(family: int = 4) -> SearchStrategy[Address]:
+    """Addresses that are valid as a gateway; in IPv6 not only link-local ones, so a device is needed."""
+    if family == 4:
+        four = st.builds(IPv4Address, st.integers(1 << 24, (224 << 24) - 1))
+        return four.filter(lambda address: not address.is_loopback)
+    beyond_ipv4 = st.builds(IPv6Address, st.integers(1 << 48, (0xFF << 120) - 1))
+    return beyond_ipv4 | st.builds(IPv6Address, st.integers(0xFE80 << 112, (0xFEC0 << 112) - 1))
 
 
 def device_names() -> SearchStrategy[str]:
@@ -97,18 +103,20 @@ def device_names() -> SearchStrategy[str]:
 
 def routes() -> SearchStrategy[StaticRoute]:
     """Any static route."""
-    return st.builds(
-        StaticRoute,
-        destinations().filter(lambda network: network.prefixlen < 32),  # a gateway with a route to itself is refused
-        gateway=st.none() | gateways(),
-        dev=st.none() | device_names(),
-        metric=st.integers(0, 2**32 - 1),
-    )
+    return st.sampled_from([4, 6]).flatmap(_routes_of)
+
+
+def _routes_of(family: int) -> SearchStrategy[StaticRoute]:
+    single = {4: 32, 6: 128}[family]
+    to = destinations(family).filter(lambda it: it.prefixlen < single)  # a gateway with a route to itself is refused
+    metric = st.integers(0, 2**32 - 1)
+    automatic = st.builds(StaticRoute, to, dev=st.none() | device_names(), metric=metric)
+    return automatic | st.builds(StaticRoute, to, gateways(family), device_names(), metric)
 
 
 def configs() -> SearchStrategy[HostRoutingConfig]:
     """Any configuration."""
-    some_routes = st.lists(routes(), max_size=4, unique_by=lambda route: (route.destination, route.metric))
+    some_routes = st.lists(routes(), max_size=4, unique_by=lambda it: (it.destination, it.metric or 1024))
     static_routes = st.builds(StaticRoutesConfig, enabled=st.just(value=True), routes=some_routes)
     globs = st.builds(lambda name, star: name[:14] + star, device_names(), st.sampled_from(["", "*", "?"]))
     route_overlap = st.builds(
@@ -130,17 +138,12 @@ def configs() -> SearchStrategy[HostRoutingConfig]:
 
 def cleanups() -> SearchStrategy[AzureVnetCleanupConfig]:
     """Any configuration of the clean-up after azure-vnet."""
-    wide = st.builds(
-        lambda number, length: IPv6Network((number, length), strict=False),
-        st.integers(0, 2**128 - 1),
-        st.integers(32, 128),
-    )
-    pods = networks().filter(lambda network: network.prefixlen >= 8) | wide
+    pods = networks().filter(lambda network: network.prefixlen >= {4: 8, 6: 32}[network.version])
     path = st.sampled_from(["/var/run/azure-vnet.json", "/etc/cni/net.d", "/a b"])
     return st.builds(
         AzureVnetCleanupConfig,
         st.lists(pods, min_size=1, max_size=3),
-        protect=st.lists(networks() | wide, max_size=2),
+        protect=st.lists(networks(), max_size=2),
         bridge_pattern=st.sampled_from([r"azure\d+", "azure0", "(azure|cloud)[0-9]+"]),
         uplinks=st.lists(device_names(), max_size=2),
         what=st.builds(CleanupScope, ebtables=st.booleans(), neigh=st.booleans(), routes=st.booleans()),

@@ -76,12 +76,12 @@ def test_the_defaults() -> None:
         ("interfaces", ["lo"], '[0]: "lo" is the loopback device, where no probe arrives; name the uplink'),
         ("linkLocal", "fec0::1", f': "fec0::1" {LINK_LOCAL}'),
         ("linkLocal", "169.254.0.1", f': "169.254.0.1" is not an IPv6 address; {ADDRESS}'),
-        ("linkLocal", "fe80::1/64", f': "fe80::1/64" is not an IPv6 address; {ADDRESS}'),
+        ("linkLocal", "fe80::1/64", f': "fe80::1/64" has a prefix length, but must be a single address; {ADDRESS}'),
         ("linkLocal", 1, f": 1 is not text; {ADDRESS}"),
         (
             "linkLocal",
             "fe80::1%eth0",
-            ': "fe80::1%eth0" has a zone, but the devices are given in interfaces; write "fe80::1"',
+            ': "fe80::1%eth0" has a zone, but the device is a separate setting; write "fe80::1"',
         ),
         *[
             ("globalAddress", value, f': "{value}" {GLOBAL}')

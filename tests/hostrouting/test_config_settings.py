@@ -181,7 +181,7 @@ def test_all_faults_at_once_in_the_order_of_the_file() -> None:
     """One reading finds every fault, at every depth."""
     document = {
         "hostRouting": {
-            "routeOverlap": {"mode": "LOUD", "expectedCidrs": ["10.0.0.0/8", "fd00::/8"]},
+            "routeOverlap": {"mode": "LOUD", "expectedCidrs": ["10.0.0.0/8", "fd00::/x"]},
             "staticRoutes": {
                 "routes": [
                     {"destination": "172.16.5.4/16", "gateway": "10.0.0.256", "dev": "e;", "metric": True},
@@ -211,6 +211,17 @@ def test_all_faults_at_once_in_the_order_of_the_file() -> None:
         "staticRoutes.enabled",
         "protocol",
         "protocl",
+    ]
+
+
+def test_ipv6_routes_with_the_same_key() -> None:
+    """An IPv6 route without a metric has Linux's default metric, 1024, and so the same key as one that names it."""
+    routes = [{"destination": "fd00::/8"}, {"destination": "fd00::/8", "metric": 1024}]
+    assert faults({"staticRoutes": {"enabled": True, "routes": routes}}) == [
+        (
+            "staticRoutes.routes[1]: fd00::/8 with metric 1024 is already given in staticRoutes.routes[0]; "
+            "remove one of the two, or give them different metrics"
+        )
     ]
 
 
@@ -546,11 +557,11 @@ def test_defaults_are_the_same_from_python_and_from_json() -> None:
 def test_types() -> None:
     """The types of the attributes are the types that a type checker sees."""
     (route,) = WHOLE.static_routes.routes
-    assert_type(route.destination, IPv4Network)
-    assert_type(route.gateway, IPv4Address | None)
+    assert_type(route.destination, IPv4Network | IPv6Network)
+    assert_type(route.gateway, IPv4Address | IPv6Address | None)
     assert_type(route.dev, str | None)
     assert_type(route.metric, int)
-    assert_type(WHOLE.route_overlap.expected_cidrs, tuple[IPv4Network, ...])
+    assert_type(WHOLE.route_overlap.expected_cidrs, tuple[IPv4Network | IPv6Network, ...])
     assert_type(WHOLE.route_overlap.mode, Mode)
     assert_type(WHOLE.probe_rewrite.interfaces, tuple[str, ...])
     assert_type(WHOLE.probe_rewrite.global_address, IPv6Address)
@@ -570,7 +581,7 @@ def test_types() -> None:
 def test_type_hints_can_be_resolved() -> None:
     """Libraries can resolve the types at run time."""
     attrs.resolve_types(StaticRoute)
-    assert attrs.fields_dict(StaticRoute)["destination"].type is IPv4Network
+    assert attrs.fields_dict(StaticRoute)["destination"].type == IPv4Network | IPv6Network
 
 
 def test_catalogue() -> None:

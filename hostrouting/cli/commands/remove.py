@@ -5,7 +5,7 @@ from __future__ import annotations
 from hostrouting.cli.command import FINE, Command, Reply, config_option
 from hostrouting.cli.page import SHOWN, Painted, capped, counted, line
 from hostrouting.cli.schemas import FAILURES, OPERATIONS
-from hostrouting.route_protocol import OURS
+from hostrouting.route_defaults import OURS
 
 TYPE_CHECKING = False  # `typing` costs as much as parsing does
 if TYPE_CHECKING:

@@ -33,7 +33,7 @@ def test_usage_loads_nothing_of_ours(words: list[str]) -> None:
         "hostrouting.cli",
         "hostrouting.nearest",
         "hostrouting.own_phases",
-        "hostrouting.route_protocol",
+        "hostrouting.route_defaults",
         "phases",
         *light,
         *commands,
