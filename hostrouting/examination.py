@@ -13,9 +13,9 @@ import attrs
 from hostrouting.errors import BackendError, NotReady, Unsettled
 from hostrouting.fib import Decision, Fib
 from hostrouting.model import IPV4, Prefix, Snapshot, ip_at, protocol_name
-from hostrouting.overlap import OverlapReport, check_overlap, follow_kernel
+from hostrouting.overlap import Finding, OverlapReport, Verdict, check_overlap, follow_kernel
 from hostrouting.plan import RoutePlan, plan_routes
-from hostrouting.repair import Repair, propose_repair
+from hostrouting.repair import Diversion, Repair, Unsafe, propose_repair
 from hostrouting.uplink import seen_instead
 
 if TYPE_CHECKING:
@@ -27,24 +27,34 @@ if TYPE_CHECKING:
     from hostrouting.model import IP
     from hostrouting.uplink import DesiredRoute
 
-__all__ = ["Examination", "await_found", "await_plan", "examine", "examine_snapshot", "is_any_route_ours", "read"]
+__all__ = [
+    "Examination",
+    "FamilyExamination",
+    "await_found",
+    "await_plan",
+    "examine",
+    "examine_snapshot",
+    "is_any_route_ours",
+    "read",
+]
 
 T = TypeVar("T")
 
+_WORST_FIRST: tuple[Verdict, ...] = ("overlap", "no-default-route", "undecided", "ok")
 _TRIES = 3  # for an examination in which kernel and engine disagree: the tables may have changed meanwhile
 _AT_ONCE = 4096  # destinations in one lookup
 _RESTLESS = "the route tables kept changing while they were read; the verdict is for the last snapshot"
 
 
-def is_any_route_ours(backend: RouteBackend, protocol: int) -> bool:
-    """Whether any route carries our route protocol."""
-    return bool(backend.snapshot(family=IPV4, protocol=protocol).routes)
+def is_any_route_ours(backend: RouteBackend, protocol: int, *, spared: Collection[Prefix] = ()) -> bool:
+    """Whether any route carries our route protocol, except for those to the destinations `spared`."""
+    return any(route.prefix not in spared for route in backend.snapshot(protocol=protocol).routes)
 
 
 def read(backend: RouteBackend) -> tuple[Snapshot, bool]:
-    """The IPv4 state, and whether it is consistent: if the tables keep changing, this is the last snapshot."""
+    """The host's state, and whether it is consistent: if the tables keep changing, this is the last snapshot."""
     try:
-        return backend.snapshot(family=IPV4), True
+        return backend.snapshot(), True
     except Unsettled as error:
         if isinstance(error.last, Snapshot):
             return error.last, False
@@ -58,6 +68,7 @@ def await_plan(
     *,
     protocol: int,
     former: Collection[int] = (),
+    spared: Collection[Prefix] = (),
     wait: float,
 ) -> tuple[RoutePlan, Snapshot]:
     """The plan, once everything it needs is there. Raises NotReady, which names what was missing last."""
@@ -65,7 +76,7 @@ def await_plan(
     def attempt() -> tuple[tuple[RoutePlan, Snapshot] | None, str]:
         # A slightly stale read is fine: every change is exact and verified.
         before, _ = read(backend)
-        plan = plan_routes(wanted, before, protocol=protocol, former=former)
+        plan = plan_routes(wanted, before, protocol=protocol, former=former, spared=spared)
         if not plan.pending:
             return (plan, before), ""
         return None, "; ".join(map(str, plan.pending))
@@ -74,23 +85,68 @@ def await_plan(
 
 
 @attrs.frozen
-class Examination:
-    """The result of a check: the report, its repair, and where the kernel's answers differ from its tables."""
+class FamilyExamination:
+    """The result of a check for one family: the report, its repair, and where the kernel's answers differ."""
 
     report: OverlapReport
     repair: Repair
     fib: Fib = attrs.field(eq=False, repr=False)
     """The tables that were checked."""
     surprises: tuple[str, ...] = ()
+    """The answers of the kernel that are not what its tables say, each as a sentence."""
     restless: bool = False
     """Whether the tables kept changing while they were read."""
     instead: str = ""
     """What was there instead of a default route, if there was none by the deadline."""
 
     @property
-    def verdict(self) -> str:
+    def verdict(self) -> Verdict:
         """The report's verdict, but never "ok" if the tables kept changing."""
         return "undecided" if self.restless and self.report.verdict == "ok" else self.report.verdict
+
+
+@attrs.frozen
+class Examination:
+    """The result of a check, by family: each family has a default route, a verdict and a repair of its own."""
+
+    families: tuple[FamilyExamination, ...]
+    """Those with expected CIDRs, IPv4 first."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst verdict of a family."""
+        verdicts = {it.verdict for it in self.families}
+        return next(it for it in _WORST_FIRST if it in verdicts)
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """The escapes of both families."""
+        return tuple(finding for it in self.families for finding in it.report.findings)
+
+    @property
+    def routes(self) -> tuple[DesiredRoute, ...]:
+        """The routes that repair both families, as far as routes can."""
+        return tuple(route for it in self.families for route in it.repair.routes)
+
+    @property
+    def unsafe(self) -> tuple[Unsafe, ...]:
+        """What no route can repair, in both families."""
+        return tuple(unsafe for it in self.families for unsafe in it.repair.unsafe)
+
+    @property
+    def diverted(self) -> tuple[Diversion, ...]:
+        """What the repair takes from other devices, in both families."""
+        return tuple(diversion for it in self.families for diversion in it.repair.diverted)
+
+    @property
+    def surprises(self) -> tuple[str, ...]:
+        """The kernel's answers that are not what its tables say, in both families; each a sentence."""
+        return tuple(text for it in self.families for text in it.surprises)
+
+    @property
+    def fib(self) -> Fib:
+        """The tables that were checked."""
+        return self.families[0].fib
 
 
 def examine(
@@ -101,20 +157,20 @@ def examine(
     wait: float,
     gateway: IP | None = None,
 ) -> Examination:
-    """Check the expected CIDRs on the kernel, once it has a default route.
+    """Check the expected CIDRs on the kernel, once it has a default route for each family of them.
 
     The kernel itself is asked once in every cell. If an answer disagrees with its tables, the whole examination is
     repeated; if they still disagree, the verdict follows the kernel. If the kernel does not answer, the error carries
-    the tables. Without a default route by the deadline, the verdict is no-default-route. The repair uses `gateway` if
-    it is given.
+    the tables. Without a default route by the deadline, the family's verdict is no-default-route. The repair of the
+    family of `gateway` uses it.
     """
     last: list[Examination] = []
 
     def attempt() -> tuple[Examination | None, str]:
         found = _examine_once(backend, config, gateway)
         last[:] = [found]
-        if found.report.verdict == "no-default-route":
-            return None, "an IPv4 default route"
+        if missing := [f"an IPv{it.report.family} default route" for it in found.families if _lacks_default(it)]:
+            return None, " and ".join(missing)
         return found, ""
 
     try:
@@ -124,36 +180,59 @@ def examine(
                 break
             found = _examine_once(backend, config, gateway)
     except NotReady:
-        return attrs.evolve(last[0], instead=seen_instead(last[0].fib))
-    return found
+        found = last[0]
+    return Examination(tuple(map(_told_instead, found.families)))
 
 
 def examine_snapshot(snapshot: Snapshot, config: HostRoutingConfig, *, gateway: IP | None = None) -> Examination:
     """Check the expected CIDRs on a snapshot, without asking a kernel."""
     fib = Fib(snapshot)
-    report = _report(fib, config)
-    return Examination(report, propose_repair(fib, report, protocol=config.protocol, gateway=gateway), fib)
+    found = []
+    for report in _reports(fib, config):
+        repair = propose_repair(fib, report, protocol=config.protocol, gateway=_of_family(gateway, report))
+        found.append(FamilyExamination(report, repair, fib))
+    return Examination(tuple(found))
 
 
-def _report(fib: Fib, config: HostRoutingConfig) -> OverlapReport:
-    settings = config.route_overlap
-    cidrs = [Prefix.of(cidr) for cidr in settings.expected_cidrs]
-    return check_overlap(fib, cidrs, expected_devs=settings.expected_devs, allowed_devs=settings.allowed_devs)
+def _lacks_default(found: FamilyExamination) -> bool:
+    return found.report.verdict == "no-default-route"
+
+
+def _told_instead(found: FamilyExamination) -> FamilyExamination:
+    """The same, with what is there instead of a default route."""
+    if not _lacks_default(found):
+        return found
+    return attrs.evolve(found, instead=seen_instead(found.fib, family=found.report.family))
+
+
+def _of_family(gateway: IP | None, report: OverlapReport) -> IP | None:
+    return gateway if gateway is not None and gateway.version == report.family else None
+
+
+def _reports(fib: Fib, config: HostRoutingConfig) -> Iterator[OverlapReport]:
+    """The reports for the families that have expected CIDRs; one for IPv4 if there are none."""
+    check = config.route_overlap
+    cidrs = [Prefix.of(cidr) for cidr in check.expected_cidrs]
+    for family in sorted({it.family for it in cidrs}) or [IPV4]:
+        its = [cidr for cidr in cidrs if cidr.family == family]
+        yield check_overlap(fib, its, expected_devs=check.expected_devs, allowed_devs=check.allowed_devs)
 
 
 def _examine_once(backend: RouteBackend, config: HostRoutingConfig, gateway: IP | None) -> Examination:
     snapshot, still = read(backend)
     fib = Fib(snapshot)
-    report = _report(fib, config)
-    try:
-        surprises = dict(_surprises(backend, fib, report))
-    except BackendError as error:
-        error.fib = fib
-        raise
-    report = follow_kernel(report, fib, {place: it.decision for place, it in surprises.items()})
-    repair = propose_repair(fib, report, protocol=config.protocol, gateway=gateway)
-    told = (*(() if still else (_RESTLESS,)), *(it.text for it in surprises.values()))
-    return Examination(report, repair, fib, told, restless=not still)
+    found = []
+    for report in _reports(fib, config):
+        try:
+            surprises = dict(_surprises(backend, fib, report))
+        except BackendError as error:
+            error.fib = fib
+            raise
+        report = follow_kernel(report, fib, {place: it.decision for place, it in surprises.items()})  # noqa: PLW2901
+        repair = propose_repair(fib, report, protocol=config.protocol, gateway=_of_family(gateway, report))
+        told = (*(() if still else (_RESTLESS,)), *(it.text for it in surprises.values()))
+        found.append(FamilyExamination(report, repair, fib, told, restless=not still))
+    return Examination(tuple(found))
 
 
 class _Surprise(NamedTuple):
@@ -168,6 +247,7 @@ def _surprises(backend: RouteBackend, fib: Fib, report: OverlapReport) -> Iterat
     if not report.expected_devs:
         return
     asked: dict[int, Decision] = {}
+    family = report.family
     for cidr in report.cidrs:
         # The kernel is asked about a plain packet, which is what a decision describes first.
         for cell in fib.cells(cidr):
@@ -175,11 +255,11 @@ def _surprises(backend: RouteBackend, fib: Fib, report: OverlapReport) -> Iterat
     places = sorted(asked)
     for begin in range(0, len(places), _AT_ONCE):
         some = places[begin : begin + _AT_ONCE]
-        answers = backend.lookup([ip_at(IPV4, place) for place in some])
+        answers = backend.lookup([ip_at(family, place) for place in some])
         for place, answer in zip(some, answers, strict=True):
             if not _agree(asked[place], answer):
                 text = (
-                    f"{ip_at(IPV4, place)}: the kernel answers {_words(answer)}, which is not what its tables say "
+                    f"{ip_at(family, place)}: the kernel answers {_words(answer)}, which is not what its tables say "
                     f"({asked[place].route or asked[place].kind}); the verdict follows the kernel"
                 )
                 yield place, _Surprise(_as_answered(asked[place], answer), text)

@@ -133,6 +133,11 @@ class OverlapReport:
     None if none of them expires.
     """
 
+    @property
+    def family(self) -> int:
+        """The family of the CIDRs; IPv4 without any."""
+        return self.cidrs[0].family if self.cidrs else IPV4
+
 
 def check_overlap(
     fib: Fib,

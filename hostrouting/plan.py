@@ -109,12 +109,18 @@ class RoutePlan:
 
 
 def plan_routes(
-    desired: Iterable[DesiredRoute], snapshot: Snapshot, *, protocol: int = OURS, former: Collection[int] = ()
+    desired: Iterable[DesiredRoute],
+    snapshot: Snapshot,
+    *,
+    protocol: int = OURS,
+    former: Collection[int] = (),
+    spared: Collection[Prefix] = (),
 ) -> RoutePlan:
     """Plan how to get from the snapshot to the desired routes; other routes that carry `protocol` are deleted.
 
-    Routes that carry a `former` number are ours too: they are replaced if they are wanted, and deleted if not. Raises
-    ValueError for two different desired routes with one destination and metric.
+    Routes that carry a `former` number are ours too: they are replaced if they are wanted, and deleted if not. Our
+    routes to the destinations `spared` belong to another task, and stay. Raises ValueError for two different desired
+    routes with one destination and metric.
     """
     wishes = listed(desired, "plan_routes")
     if strangers := [wish for wish in wishes if not isinstance(wish, DesiredRoute)]:
@@ -129,7 +135,8 @@ def plan_routes(
     settled = {it.desired.key if isinstance(it, Pending) else it.key for it in resolved}
     steps = [step for it in resolved if isinstance(it, Route) for step in _steps(it, fib, ours)]
     ours_there = (routes[place] for place in sorted(set(routes.places(lambda it: it.protocol in ours)) - kept.keys()))
-    steps += _removals((route for route in ours_there if route.key not in settled), fib, ours)
+    unwanted = (it for it in ours_there if it.key not in settled and it.prefix not in spared)
+    steps += _removals(unwanted, fib, ours)
     steps = [_renumbered(step, former) for step in steps] if former else steps
     others = in_order(steps)
     refused = {step.route.key for step in others if step.action == "conflict"} | {it.desired.key for it in pending}

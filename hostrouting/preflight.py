@@ -193,27 +193,27 @@ def overlap_findings(
 
     `awaited` are the configured routes that cannot be installed yet; what they cover may be closed in time.
     """
-    report, repair = found.report, found.repair
     severity: Severity = "error" if mode == "STRICT" else "warning"
     then = "in mode STRICT no machine starts" if mode == "STRICT" else "in mode WARN machines start all the same"
-    if report.verdict == "no-default-route":
-        what = f"apply would wait up to {wait:g} s for one; without one, {then}" if wait else then
-        told = f"there is no IPv4 default route that is in use, so no device is expected; {what}"
-        remedy = "add a default route, or name routeOverlap.expectedDevs"
-        worst = _if_awaited(wait) if mode == "STRICT" else "warning"
-        yield PreflightFinding("overlap", worst, f"{told}; {remedy}", "default route")
-    for it in report.findings:
-        told, worst = finding_sentence(it, report.expected_devs), severity
-        if _is_covered(it, awaited):
-            told = f"{told}, while the configured routes there cannot be installed"
+    for it in found.families:
+        if it.verdict == "no-default-route":
+            what = f"apply would wait up to {wait:g} s for one; without one, {then}" if wait else then
+            told = f"there is no IPv{it.report.family} default route that is in use, so no device is expected; {what}"
+            remedy = "add a default route, or name routeOverlap.expectedDevs"
             worst = _if_awaited(wait) if mode == "STRICT" else "warning"
-        told = f"{told}; {then}; to see which routes close this: {_REPAIR}"
-        yield PreflightFinding("overlap", worst, told, range_name(it.cidr.family, it.first, it.last))
-    for text in unsafe_lines(repair.unsafe):
+            yield PreflightFinding("overlap", worst, f"{told}; {remedy}", "default route")
+        for finding in it.report.findings:
+            told, worst = finding_sentence(finding, it.report.expected_devs), severity
+            if _is_covered(finding, awaited):
+                told = f"{told}, while the configured routes there cannot be installed"
+                worst = _if_awaited(wait) if mode == "STRICT" else "warning"
+            told = f"{told}; {then}; to see which routes close this: {_REPAIR}"
+            yield PreflightFinding("overlap", worst, told, range_name(finding.cidr.family, finding.first, finding.last))
+    for text in unsafe_lines(found.unsafe):
         yield PreflightFinding("overlap", severity, f"no static route can close this: {text}")
-    if action := repair_sentence(report, repair, where=f"they are printed by: {_REPAIR}"):
+    if action := repair_sentence(found, where=f"they are printed by: {_REPAIR}"):
         yield PreflightFinding("overlap", "info", action)
-    for note in report.notes:
+    for note in (note for it in found.families for note in it.report.notes):
         escapes: Severity = "warning" if note.escapes else "info"
         yield PreflightFinding("overlap", escapes, note_line(note), str(note.cidr))
 
@@ -221,7 +221,8 @@ def overlap_findings(
 def _is_covered(finding: Finding, prefixes: Iterable[Prefix]) -> bool:
     """Whether each address of the finding is in one of these prefixes."""
     rest = finding.first
-    for it in sorted(prefixes, key=lambda it: it.first):
+    near = (it for it in prefixes if it.family == finding.cidr.family)
+    for it in sorted(near, key=lambda it: it.first):
         if it.first <= rest <= it.last:
             rest = it.last + 1
     return rest > finding.last

@@ -8,19 +8,22 @@ from typing import Any, Literal
 
 import attrs
 
+from hostrouting.examination import Examination, FamilyExamination
 from hostrouting.fib import Decision
 from hostrouting.foresight import Foreseen
 from hostrouting.leftover import deletion_command
-from hostrouting.model import TABLE_MAIN, Prefix, Route, ip_at, protocol_name, table_name, width_of
-from hostrouting.overlap import Finding, Kept, Note, OverlapReport, Suppressed
+from hostrouting.model import IPV4, TABLE_MAIN, Prefix, Route, ip_at, protocol_name, table_name, width_of
+from hostrouting.overlap import Finding, Kept, Note, Suppressed
 from hostrouting.packet_words import packets_line
-from hostrouting.repair import TOO_MANY, Diversion, Repair, Unsafe, UnsafeReason
+from hostrouting.repair import TOO_MANY, Diversion, Unsafe, UnsafeReason
 from hostrouting.uplink import DesiredRoute
 
 __all__ = [
     "CHECK_SCHEMA",
+    "CHECK_SCHEMA_BY_FAMILY",
     "check_document",
     "diversion_line",
+    "expiry_line",
     "finding_line",
     "finding_sentence",
     "foreseen_line",
@@ -41,6 +44,9 @@ __all__ = [
 ]
 
 CHECK_SCHEMA = "hostrouting/check/1"
+"""The schema of a check of IPv4 CIDRs."""
+CHECK_SCHEMA_BY_FAMILY = "hostrouting/check/2"
+"""The schema of a check with IPv6 CIDRs: it has the verdict and the expected devices of each family."""
 
 _REASONS: dict[UnsafeReason | Literal["no-rule"], str] = {
     "earlier-rule": "is decided by {holder} before table main is looked up; no route in table main can change that",
@@ -63,10 +69,10 @@ _RANGES = 3  # the number of ranges that are named for one cause; the others are
 _PASTED = 20  # the number of routes that are printed as JSON; a line in the journal has a maximum length
 
 
-def no_default_line(instead: str, *, wait: float) -> str:
+def no_default_line(instead: str, *, wait: float, family: int = IPV4) -> str:
     """The line for a missing default route: how long the check waited for it, and what there was instead."""
     return (
-        "NO-DEFAULT-ROUTE: the expected devices are those of the IPv4 default route, and none appeared within"
+        f"NO-DEFAULT-ROUTE: the expected devices are those of the IPv{family} default route, and none appeared within"
         f" {wait:g} s; last seen: {instead}"
     )
 
@@ -140,27 +146,28 @@ def _way_round(foreseen: Foreseen) -> str:
     return f"instead, configure {names}, which {take} precedence"
 
 
-def repair_line(report: OverlapReport, repair: Repair) -> str:
+def repair_line(found: Examination) -> str:
     """The line that says what to do about the findings: JSON to paste, or where to find it if it is long.
 
     Empty if no route can help.
     """
-    told = repair_sentence(report, repair, where="the repair in route-overlap.json, printed by: hostrouting repair")
+    told = repair_sentence(found, where="the repair in route-overlap.json, printed by: hostrouting repair")
     return f"ACTION: {told}" if told else ""
 
 
-def repair_sentence(report: OverlapReport, repair: Repair, *, where: str) -> str:
+def repair_sentence(found: Examination, *, where: str) -> str:
     """A sentence: which routes to add; `where` says where they are if they are too many to print.
 
     Empty if no route can help.
     """
-    if not report.findings or not repair.routes:
+    routes = found.routes
+    if not found.findings or not routes:
         return ""
-    if len(repair.routes) > _PASTED:
-        return f"add {len(repair.routes)} routes to staticRoutes.routes: {where}"
+    if len(routes) > _PASTED:
+        return f"add {len(routes)} routes to staticRoutes.routes: {where}"
     import json  # noqa: PLC0415  only a finding needs it
 
-    return f"add to staticRoutes.routes: {json.dumps(repair_document(repair.routes))}"
+    return f"add to staticRoutes.routes: {json.dumps(repair_document(routes))}"
 
 
 def note_line(note: Note) -> str:
@@ -253,15 +260,22 @@ def repair_document(routes: Iterable[DesiredRoute]) -> list[dict[str, Any]]:
     ]
 
 
-def check_document(report: OverlapReport, repair: Repair, *, mode: str) -> dict[str, Any]:
-    """The check as the JSON value `hostrouting/check/1`."""
+def check_document(found: Examination, *, mode: str, remarks: Iterable[str] = ()) -> dict[str, Any]:
+    """The check as the JSON value `hostrouting/check/1`; with IPv6 CIDRs as `hostrouting/check/2`.
+
+    The notes include the kernel's contradicting answers, and end with the `remarks`.
+    """
+    devs = {f"ipv{it.report.family}": list(it.report.expected_devs) for it in found.families}
+    by_family = any(it.report.family != IPV4 for it in found.families)
+    verdicts = {f"ipv{it.report.family}": it.verdict for it in found.families}
     return {
-        "schema": CHECK_SCHEMA,
-        "verdict": report.verdict,
+        "schema": CHECK_SCHEMA_BY_FAMILY if by_family else CHECK_SCHEMA,
+        "verdict": found.verdict,
+        **({"verdicts": verdicts} if by_family else {}),
         "mode": mode,
-        "expectedDevs": list(report.expected_devs),
-        "findings": [_finding(finding) for finding in report.findings],
-        "repair": repair_document(repair.routes),
+        "expectedDevs": devs if by_family else devs["ipv4"],
+        "findings": [_finding(finding) for finding in found.findings],
+        "repair": repair_document(found.routes),
         "unsafe": [
             {
                 "first": str(ip_at(unsafe.family, unsafe.first)),
@@ -269,20 +283,31 @@ def check_document(report: OverlapReport, repair: Repair, *, mode: str) -> dict[
                 "reason": unsafe.reason,
                 "text": unsafe_line(unsafe),
             }
-            for unsafe in repair.unsafe
+            for unsafe in found.unsafe
         ],
-        "notes": notes_lines(report, repair),
+        "notes": [*notes_lines(found), *remarks],
     }
 
 
-def notes_lines(report: OverlapReport, repair: Repair) -> list[str]:
-    """The notes on a verdict: what the repair costs, and which packets the verdict does not hold for."""
-    return [
-        *map(diversion_line, repair.diverted),
-        *map(suppressed_line, report.suppressed),
-        *map(kept_line, report.kept),
-        *map(note_line, report.notes),
-    ]
+def notes_lines(found: Examination) -> list[str]:
+    """The notes on a verdict: what the repair costs, and which packets and what time the verdict holds for."""
+    return [note for it in found.families for note in _notes_of(it)]
+
+
+def _notes_of(found: FamilyExamination) -> Iterator[str]:
+    report = found.report
+    yield from map(diversion_line, found.repair.diverted)
+    yield from map(suppressed_line, report.suppressed)
+    yield from map(kept_line, report.kept)
+    yield from map(note_line, report.notes)
+    if report.holds_for is not None:
+        yield expiry_line(report.holds_for)
+    yield from found.surprises
+
+
+def expiry_line(seconds: int) -> str:
+    """A sentence: how long the verdict holds, because one of the routes that decide expires then."""
+    return f"the verdict holds for {seconds:,} s: then an IPv6 route that it depends on expires, unless it is renewed"
 
 
 def _finding(finding: Finding) -> dict[str, Any]:

@@ -80,19 +80,18 @@ def explain(
 ) -> Explanation:
     """Explain the route of a packet; `flow` is what is known about it.
 
-    `expected` are the expected devices for IPv4, `allowed` the patterns of the allowed devices.
+    `expected` are the expected devices, `allowed` the patterns of the allowed devices.
     """
     fib = Fib(snapshot)
     trace = trace_route(snapshot, destination, flow)
     family = destination.version
-    named = expected if family == IPV4 else ()
     variants = fib.lookup(destination, flow).variants
     return Explanation(
         trace,
         links=tuple(link for dev in trace.devs if (link := snapshot.link(dev)) is not None),
         source=_source(snapshot, trace),
-        outbound=named or outbound_devs(fib, family=family),
-        named=bool(named),
+        outbound=expected or outbound_devs(fib, family=family),
+        named=bool(expected),
         strict=_strict(snapshot, fib, destination) if goes_out(trace.kind, trace.route) else (),
         variants=variants,
         unexplained=trace.route is not None and is_unexplained(trace.route, snapshot),

@@ -21,10 +21,9 @@ from hostrouting.errors import BackendError, FileError, ManagerError
 from hostrouting.examination import examine
 from hostrouting.fib import Fib
 from hostrouting.gate import Gate
-from hostrouting.model import IPV4
 from hostrouting.openings import GateState, find_gate_state
-from hostrouting.plan import RoutePlan, plan_routes
-from hostrouting.tasks import Configure, wanted_routes
+from hostrouting.plan import RoutePlan
+from hostrouting.tasks import Configure, plan_static_routes, reply_destinations, wanted_routes
 from hostrouting.uplink import default_route
 
 if TYPE_CHECKING:
@@ -208,16 +207,17 @@ def find_status(host: Host, config: HostRoutingConfig, *, named: bool) -> HostSt
             with host.backend() as backend:
                 try:
                     now = _judge(backend, config, installed, gated=checking)
-                    fib = Fib(backend.snapshot(family=IPV4)) if now is None else now.check.fib
+                    fib = Fib(backend.snapshot()) if now is None else now.check.fib
                 except BackendError as error:
                     if not isinstance(error.fib, Fib):
                         raise
                     fib = error.fib
                     troubles.append(f"the present state cannot be checked: {error}")
             snapshot = fib.snapshot
-            routes = tuple(snapshot.routes.only(protocol=wanted.protocol))
+            replies = reply_destinations(wanted)
+            routes = tuple(it for it in snapshot.routes.only(protocol=wanted.protocol) if it.prefix not in replies)
             default = default_route(fib)
-            plan = plan_routes(wanted_routes(wanted), snapshot, protocol=wanted.protocol)
+            plan = plan_static_routes(wanted, snapshot)
     except BackendError as error:
         troubles.append(f"the route table: {error}")
     standings = Standings.on(host, wanted)
@@ -266,7 +266,7 @@ def _judge(
 
 
 def _heals(snapshot: Snapshot, installed: HostRoutingConfig, by: HostRoutingConfig) -> bool:
-    plan = plan_routes(wanted_routes(installed), snapshot, protocol=installed.protocol)
+    plan = plan_static_routes(installed, snapshot)
     if not plan.changes or plan.conflicts or plan.pending:
         return False
     return Check.of(plan.apply_to(snapshot), by).found.verdict != "overlap"

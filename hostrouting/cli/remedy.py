@@ -15,9 +15,8 @@ import attrs
 from hostrouting.cli.check import Check
 from hostrouting.cli.page import SHOWN, Painted, capped, counted, line, spoken
 from hostrouting.config import HostRoutingConfig
-from hostrouting.model import IPV4, TABLE_MAIN, NextHop, Route
-from hostrouting.plan import RoutePlan, plan_routes
-from hostrouting.tasks import wanted_routes
+from hostrouting.model import TABLE_MAIN, NextHop, Route
+from hostrouting.tasks import plan_static_routes, reply_destinations, wanted_routes
 from hostrouting.uplink import DesiredRoute, bare_leg, resolve_route
 from hostrouting.wording import diversion_line, repair_document, unsafe_lines
 
@@ -26,7 +25,9 @@ if TYPE_CHECKING:
 
     from hostrouting.cli.page import Line
     from hostrouting.config import RouteOverlapConfig
-    from hostrouting.repair import Diversion, Repair
+    from hostrouting.examination import Examination
+    from hostrouting.plan import RoutePlan
+    from hostrouting.repair import Diversion
 
 __all__ = ["ip_commands", "remedy_lines", "repaired_configuration", "route_lines", "warning_lines"]
 
@@ -43,7 +44,7 @@ class _Remedy:
 
     @cached_property
     def _plan(self) -> RoutePlan:
-        return plan_routes(wanted_routes(self.config), self.fib.snapshot, protocol=self.config.protocol)
+        return plan_static_routes(self.config, self.fib.snapshot)
 
     @property
     def is_ready(self) -> bool:
@@ -60,10 +61,8 @@ class _Remedy:
     def lacking(self) -> tuple[DesiredRoute, ...]:
         """The routes that the configuration lacks: the repair of the host after the configuration was applied."""
         if not self._plan.changes:
-            return self.found.repair.routes
-        return Check.of(
-            self._plan.apply_to(self.fib.snapshot), self.config, gateway=self.check.gateway
-        ).found.repair.routes
+            return self.found.routes
+        return Check.of(self._plan.apply_to(self.fib.snapshot), self.config, gateway=self.check.gateway).found.routes
 
     @property
     def whole(self) -> tuple[DesiredRoute, ...]:
@@ -72,7 +71,7 @@ class _Remedy:
         Our present routes are the installed ones that can be added, as they were configured; if the installed
         configuration is not known, those in the route table.
         """
-        closing = self.found.repair.routes if self.installed is None else self.lacking
+        closing = self.found.routes if self.installed is None else self.lacking
         ours = self.kept if self.installed is None else wanted_routes(self.installed)
         taken = {wish.key for wish in (*closing, *self.contested)}
         return (*(wish for wish in ours if wish.key not in taken), *closing)
@@ -115,10 +114,10 @@ class _Remedy:
 
     @cached_property
     def _staying(self) -> tuple[Route, ...]:
-        taken = {wish.key for wish in self.found.repair.routes}
+        taken, replies = {wish.key for wish in self.found.routes}, reply_destinations(self.config)
         found: dict[tuple[object, ...], Route] = {}
         for route in self.fib.snapshot.routes.only(protocol=self.config.protocol):
-            if _is_static(route) and route.key not in taken:
+            if _is_static(route) and route.key not in taken and route.prefix not in replies:
                 found.setdefault(route.key, route)
         return tuple(found.values())
 
@@ -130,8 +129,9 @@ class _Remedy:
 def _is_static(route: Route) -> bool:
     """Whether a configuration can express this route."""
     in_main = route.table == TABLE_MAIN and not route.tos
-    reached = all(leg.gateway is None or leg.gateway.version == IPV4 for leg in route.legs)
-    return in_main and reached and route.type == "unicast" and route.prefix.family == IPV4 and bool(route.prefix.length)
+    family = route.prefix.family
+    reached = all(leg.gateway is None or leg.gateway.version == family for leg in route.legs)
+    return in_main and reached and route.type == "unicast" and route.source is None and bool(route.prefix.length)
 
 
 def _ways(route: Route) -> tuple[NextHop, ...]:
@@ -152,12 +152,13 @@ def remedy_lines(
     `config` is the file of the configuration, if there is one; `cidrs` and `devs` are those from the command line. With
     `again`, a long repair is not printed; the line names that command instead.
     """
-    repair = check.found.repair
-    yield from _price(repair)
-    if check.gateway is None and any(it.reason == "no-way" for it in repair.unsafe):
-        dev = next(iter(check.found.report.expected_devs))
+    found = check.found
+    yield from _price(found)
+    lost = next((it for it in found.families if any(unsafe.reason == "no-way" for unsafe in it.repair.unsafe)), None)
+    if check.gateway is None and lost is not None:
+        dev = next(iter(lost.report.expected_devs))
         yield line(f"If you know a router on {dev}, name it to get a repair: --dev {dev} --gateway ADDRESS")
-    if repair.routes:
+    if found.routes:
         yield line()
         yield from _way_out(_Remedy(check), config, cidrs, devs, again)
 
@@ -233,9 +234,9 @@ def repaired_configuration(check: Check, named: HostRoutingConfig | None) -> dic
 
 def warning_lines(check: Check) -> Iterator[str]:
     """What to know before it is applied, one sentence each."""
-    repair, contested = check.found.repair, _Remedy(check).contested
-    yield from map(diversion_line, repair.diverted)
-    yield from (f"no static route can repair it: {text}" for text in unsafe_lines(repair.unsafe))
+    contested = _Remedy(check).contested
+    yield from map(diversion_line, check.found.diverted)
+    yield from (f"no static route can repair it: {text}" for text in unsafe_lines(check.found.unsafe))
     if contested:
         yield f"left out of the configuration: {_named(contested)}: {_THEIRS}"
 
@@ -288,19 +289,19 @@ def route_lines(routes: Sequence[DesiredRoute]) -> Iterator[Line]:
         yield line(f"    {text}{',' if at < len(documents) else ''}")
 
 
-def _price(repair: Repair) -> Iterator[Line]:
-    if repair.diverted:
+def _price(found: Examination) -> Iterator[Line]:
+    if found.diverted:
         yield line()
         yield line(Painted("What the repair costs", "strong"), ":")
         alike: dict[object, list[Diversion]] = {}
-        for it in repair.diverted:
+        for it in found.diverted:
             alike.setdefault((it.devs, it.connected, it.refused), []).append(it)
         told = [diversion_line(them[0], of=spoken([str(it.prefix) for it in them])) for them in alike.values()]
         yield from capped((line("  ", Painted(text, "warn")) for text in told[:SHOWN]), len(told))
-    if repair.unsafe:
+    if found.unsafe:
         yield line()
         yield line(Painted("What no static route can repair", "strong"), ":")
-        causes = tuple(unsafe_lines(repair.unsafe))
+        causes = tuple(unsafe_lines(found.unsafe))
         yield from capped((line("  ", Painted(text, "bad")) for text in causes[:SHOWN]), len(causes))
 
 

@@ -167,7 +167,10 @@ def gateway_of(arguments: argparse.Namespace, config: HostRoutingConfig) -> IP |
         rule = f"needs one expected device, but {spoken(devs, most=SHOWN) or 'none'} {'are' if devs else 'is'} named"
         raise ConfigError([Fault("--gateway", repr(text), rule, "name the device of this router with --dev DEV")])
     with suppress(Faulty):
-        return gateway(text, at)
+        router = gateway(text, at)
+        if router is None or any(it.version == router.version for it in config.route_overlap.expected_cidrs):
+            return router
+        at.note(text, f"is IPv{router.version}, and no IPv{router.version} CIDR is checked", "write the other family's")
     raise ConfigError(attrs.evolve(fault, path="--gateway") for fault in at.faults)
 
 

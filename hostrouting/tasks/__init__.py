@@ -31,7 +31,12 @@ from hostrouting.tasks.results import (  # noqa: E402  the check above comes fir
     Standing,
     UndoResult,
 )
-from hostrouting.tasks.static_routes import ConfigureStaticRoutes, wanted_routes  # noqa: E402  the check above comes first
+from hostrouting.tasks.static_routes import (  # noqa: E402  the check above comes first
+    ConfigureStaticRoutes,
+    plan_static_routes,
+    reply_destinations,
+    wanted_routes,
+)
 
 __all__ = [
     "CheckResult",
@@ -50,5 +55,7 @@ __all__ = [
     "Standing",
     "UndoAzureVnetCleanup",
     "UndoResult",
+    "plan_static_routes",
+    "reply_destinations",
     "wanted_routes",
 ]

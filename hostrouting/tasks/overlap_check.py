@@ -14,8 +14,15 @@ from hostrouting.fileset import File, FileSet, unit_file
 from hostrouting.gate import Part
 from hostrouting.render import MOST_WAIT, GateStep, render_check_script, render_check_unit
 from hostrouting.tasks.boot import HostTask
-from hostrouting.tasks.results import CheckResult, Preview, examination_document
-from hostrouting.wording import finding_line, no_default_line, notes_lines, repair_line, unsafe_lines
+from hostrouting.tasks.results import CheckResult, Preview
+from hostrouting.wording import (
+    check_document,
+    finding_line,
+    no_default_line,
+    notes_lines,
+    repair_line,
+    unsafe_lines,
+)
 
 if TYPE_CHECKING:
     import phases
@@ -101,11 +108,11 @@ class CheckRouteOverlap(HostTask[CheckResult]):
         found = examine(ctx, backend, self.config, wait=self.wait)
         account = _Account.of(found, wait=self.wait)
         strict = self.config.route_overlap.mode == "STRICT"
-        failing = strict and found.report.verdict in {"overlap", "no-default-route"}
+        failing = strict and found.verdict in {"overlap", "no-default-route"}
         # In STRICT the error names the findings, and its receiver reports them; only the notes are logged here.
         for lines in (account.notes,) if failing else (account.wrong, account.remedy, account.notes):
             _warn(ctx, lines)
-        document = examination_document(found, mode=self.config.route_overlap.mode)
+        document = check_document(found, mode=self.config.route_overlap.mode)
         try:
             self._mark(found, account, document)
         except FileError as error:
@@ -125,7 +132,7 @@ class CheckRouteOverlap(HostTask[CheckResult]):
 
         files, layout = self.host.files, self.host.layout
         files.write(layout.report_path, json.dumps(document) + "\n")
-        if found.report.verdict == "no-default-route":
+        if found.verdict == "no-default-route":
             files.write(layout.detected_path, "no-default-route\n")
         elif account.wrong:
             files.write(layout.detected_path, _text(account.wrong))
@@ -144,15 +151,14 @@ class _Account:
     @classmethod
     def of(cls, found: Examination, *, wait: float) -> _Account:
         """The account of an examination, each part in the order in which an operator needs it."""
-        report, repair = found.report, found.repair
-        if report.verdict == "no-default-route":
-            return cls((no_default_line(found.instead, wait=wait),))
-        action = repair_line(report, repair)
-        return cls(
-            tuple(finding_line(it, report.expected_devs) for it in report.findings),
-            (*((action,) if action else ()), *(f"UNSAFE: {text}" for text in unsafe_lines(repair.unsafe))),
-            (*notes_lines(report, repair), *found.surprises),
-        )
+        wrong: list[str] = []
+        for it in found.families:
+            if it.verdict == "no-default-route":
+                wrong.append(no_default_line(it.instead, wait=wait, family=it.report.family))
+            wrong += [finding_line(finding, it.report.expected_devs) for finding in it.report.findings]
+        action = repair_line(found)
+        remedy = (*((action,) if action else ()), *(f"UNSAFE: {text}" for text in unsafe_lines(found.unsafe)))
+        return cls(tuple(wrong), remedy, tuple(notes_lines(found)))
 
 
 def _warn(ctx: phases.Context, lines: tuple[str, ...]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -27,7 +27,6 @@ __all__ = [
     "RoutesResult",
     "Standing",
     "UndoResult",
-    "examination_document",
 ]
 
 
@@ -100,12 +99,6 @@ class Preview:
         return (*map(foreseen_line, foreseen), *map(stays_line, self.stays), *self.notes)
 
 
-def examination_document(found: Examination, *, mode: str) -> dict[str, Any]:
-    """The examination as the JSON value `hostrouting/check/1`."""
-    document = check_document(found.report, found.repair, mode=mode)
-    return {**document, "verdict": found.verdict, "notes": [*document["notes"], *found.surprises]}
-
-
 @attrs.frozen
 class RoutesResult:
     """What ConfigureStaticRoutes did."""
@@ -167,12 +160,12 @@ class CheckResult:
         """The verdict and the number of findings."""
         found = self.examination
         fields: dict[str, object] = {"files": len(self.files)} if self.files else {}
-        return fields if found is None else {"verdict": found.verdict, "findings": len(found.report.findings), **fields}
+        return fields if found is None else {"verdict": found.verdict, "findings": len(found.findings), **fields}
 
     def to_mapping(self) -> dict[str, object]:
-        """What was found, with the keys of `hostrouting/check/1`, and the files that were changed."""
+        """What was found, with the keys of `hostrouting/check/1` or `/2`, and the files that were changed."""
         found = self.examination
-        check = {} if found is None else examination_document(found, mode="")
+        check = {} if found is None else check_document(found, mode="")
         return {**{key: check[key] for key in check if key not in {"schema", "mode"}}, "files": list(self.files)}
 
 

@@ -17,6 +17,7 @@ from hostrouting.fileset import Changes, File, FileSet, unit_file
 from hostrouting.gate import Part
 from hostrouting.model import Prefix, Route, Snapshot
 from hostrouting.plan import RoutePlan, plan_routes
+from hostrouting.probe_rewrite.record import Record
 from hostrouting.render import (
     MOST_WAIT,
     GateStep,
@@ -33,17 +34,33 @@ from hostrouting.uplink import DesiredRoute
 from hostrouting.wording import foreseen_line, stays_line
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from ipaddress import IPv6Address
+
     import phases
     from hostrouting.config import StaticRoutesConfig
     from hostrouting.layout import HostLayout
     from hostrouting.system import Files
 
-__all__ = ["ConfigureStaticRoutes", "wanted_routes"]
+__all__ = ["ConfigureStaticRoutes", "plan_static_routes", "reply_destinations", "wanted_routes"]
 
 
 def wanted_routes(config: HostRoutingConfig) -> tuple[DesiredRoute, ...]:
     """The static routes of a configuration, as `plan_routes` takes them."""
     return _wanted_of(config.static_routes)
+
+
+def reply_destinations(config: HostRoutingConfig, *, former: Iterable[IPv6Address] = ()) -> frozenset[Prefix]:
+    """The destinations of the routes that the probe rewrite adds: they carry our protocol, but are not static routes.
+
+    `former` are the addresses of earlier configurations.
+    """
+    return frozenset(map(Prefix.of, (config.probe_rewrite.global_address, *former)))
+
+
+def plan_static_routes(config: HostRoutingConfig, snapshot: Snapshot) -> RoutePlan:
+    """The plan that leads from this snapshot to the static routes of a configuration."""
+    return plan_routes(wanted_routes(config), snapshot, protocol=config.protocol, spared=reply_destinations(config))
 
 
 def _wanted_of(static: StaticRoutesConfig) -> tuple[DesiredRoute, ...]:
@@ -105,7 +122,7 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
         if self.host.backend is None:
             return False
         with self.host.backend() as backend:
-            return is_any_route_ours(backend, self.config.protocol)
+            return is_any_route_ours(backend, self.config.protocol, spared=self._spared)
 
     def look(self, *, up: bool) -> Preview:
         """The steps of the route plan, and the files that are changed after them."""
@@ -158,6 +175,11 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
     def _former(self) -> frozenset[int]:
         return former_protocols(self.host.files, self.host.layout, now=self.config.protocol)
 
+    @property
+    def _spared(self) -> frozenset[Prefix]:
+        text = self.host.files.read(self.host.layout.probe_applied_path) or ""
+        return reply_destinations(self.config, former=[it.address for it in Record.parse(text).routes])
+
     def _read(self) -> Snapshot | None:
         if self.host.backend is None:
             return None
@@ -165,7 +187,7 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
             return read(backend)[0]
 
     def _plan_routes(self, wanted: tuple[DesiredRoute, ...], before: Snapshot) -> RoutePlan:
-        return plan_routes(wanted, before, protocol=self.config.protocol, former=self._former)
+        return plan_routes(wanted, before, protocol=self.config.protocol, former=self._former, spared=self._spared)
 
     def _stays(self, before: Snapshot) -> tuple[Route, ...]:
         """The routes that match the configuration, present or installed before, but are not ours."""
@@ -183,7 +205,9 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
             return None, None
         protocol = self.config.protocol
         with self.host.backend() as backend:
-            plan, before = await_plan(ctx, backend, wanted, protocol=protocol, former=former, wait=self.wait)
+            plan, before = await_plan(
+                ctx, backend, wanted, protocol=protocol, former=former, spared=self._spared, wait=self.wait
+            )
             # Ctrl-C must not interrupt the transaction; ctx.check sees the cancellation, and it is rolled back.
             with ctx.shielded():
                 applied = apply_plan(plan, backend, before=before, protocol=protocol, former=former, check=ctx.check)

@@ -18,12 +18,10 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from hostrouting.config import HostRoutingConfig, RouteOverlapConfig
-from hostrouting.fib import Fib
+from hostrouting.examination import examine_snapshot
 from hostrouting.layout import HostLayout
 from hostrouting.model import IPV4, REFUSING, Prefix, Route, Snapshot, prefixes_between
-from hostrouting.overlap import check_overlap
 from hostrouting.render import render_check_script
-from hostrouting.repair import propose_repair
 from hostrouting.wording import check_document, finding_line, no_default_line, repair_line
 from tests.support.awks import AWKS, TREES, each_awk, only_awk, put_before
 from tests.support.commands import LINKS, fabric_host, furnish, lose_carriers, route_command, rule_command, wishes
@@ -87,12 +85,11 @@ class Checked:
 
 def engine(snapshot: Snapshot, config: HostRoutingConfig) -> dict[str, Any]:
     """The same check by the engine, as its JSON."""
-    check = config.route_overlap
-    fib = Fib(snapshot)
-    cidrs = [Prefix.of(cidr) for cidr in check.expected_cidrs]
-    report = check_overlap(fib, cidrs, expected_devs=check.expected_devs, allowed_devs=check.allowed_devs)
-    document = check_document(report, propose_repair(fib, report, protocol=config.protocol), mode=check.mode)
-    document["lines"] = [finding_line(finding, report.expected_devs) for finding in report.findings]
+    found = examine_snapshot(snapshot, config)
+    document = check_document(found, mode=config.route_overlap.mode)
+    document["lines"] = [
+        finding_line(it, each.report.expected_devs) for each in found.families for it in each.report.findings
+    ]
     return document
 
 
@@ -512,10 +509,9 @@ class TestOneHost:
         blocks = [f"10.{100 + at}.0.0" for at in range(count)]
         namespace.batch(f"route add {block}/16 dev ib0" for block in blocks)
         checked = Checked(namespace, check(*(f"{block}/17" for block in blocks)), tmp_path)
-        fib = Fib(namespace.snapshot())
-        report = check_overlap(fib, [Prefix.parse(f"{block}/17") for block in blocks])
+        found = examine_snapshot(namespace.snapshot(), check(*(f"{block}/17" for block in blocks)))
         assert len(checked.document["repair"]) == count
-        line = repair_line(report, propose_repair(fib, report))
+        line = repair_line(found)
         assert (
             checked.said.splitlines()[-1]
             == f"<3>{line.replace('printed by:', 'fewer, with proof:') if count > 20 else line}"

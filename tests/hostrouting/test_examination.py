@@ -41,7 +41,7 @@ def test_ready_at_once() -> None:
     ctx = context()
     began = ctx.clock.now()
     plan, before = await_plan(ctx, kernel, WANTED, protocol=OURS, wait=30)
-    assert (len(plan.changes), before) == (1, kernel.snapshot(family=4))
+    assert (len(plan.changes), before) == (1, kernel.snapshot())
     assert ctx.clock.now() == began
 
 
@@ -116,7 +116,7 @@ def test_ready_before_anybody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_read_of_a_host_that_never_rests() -> None:
     """If the tables keep changing, the last snapshot is used and marked; without a snapshot the error is raised."""
     kernel = plain_vm()
-    snapshot = kernel.snapshot(family=4)
+    snapshot = kernel.snapshot()
     assert read(kernel) == (snapshot, True)
     kernel.faults.fail("snapshot", Unsettled("busy", last=snapshot))
     assert read(kernel) == (snapshot, False)
@@ -159,7 +159,7 @@ def test_default_routes_in_turn(answering: int, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(kernel, "lookup", lambda asked: tuple(Answer("unicast", answer) for _ in asked))
     found = examine(context(), kernel, config(cidrs=(CIDR,)), wait=0)
     assert (found.verdict, found.surprises) == ("ok", ())
-    assert found.report.expected_devs == ("eth0", "eth1")
+    assert found.families[0].report.expected_devs == ("eth0", "eth1")
 
 
 def test_the_kernel_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,7 +168,7 @@ def test_the_kernel_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
     lookup = mock.Mock(wraps=healthy.lookup)
     monkeypatch.setattr(kernel, "lookup", lookup)
     found = examine(context(), kernel, config(cidrs=(CIDR,)), wait=0)
-    assert (found.verdict, found.report.findings) == ("ok", ())
+    assert (found.verdict, found.findings) == ("ok", ())
     assert lookup.call_count == 3
     assert all(text.endswith("the verdict follows the kernel") for text in found.surprises)
     assert found.surprises
@@ -186,10 +186,10 @@ def test_an_escape_that_only_the_kernel_knows_of(monkeypatch: pytest.MonkeyPatch
     )
     found = examine(context(), kernel, config(cidrs=(CIDR,)), wait=0)
     assert found.verdict == "overlap"
-    (finding,) = found.report.findings
+    (finding,) = found.findings
     assert (finding.devs, finding.surprise) == (("ib0",), True)
     assert [str(prefix) for prefix in finding.prefixes] == ["172.16.64.0/18"]
-    assert [(it.reason, it.first, it.last) for it in found.repair.unsafe] == [("surprise", finding.first, finding.last)]
+    assert [(it.reason, it.first, it.last) for it in found.unsafe] == [("surprise", finding.first, finding.last)]
 
 
 @given(data=st.data(), block=st.sampled_from([4, 6]).flatmap(blocks))

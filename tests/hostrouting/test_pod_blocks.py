@@ -3,6 +3,7 @@
 import attrs
 import pytest
 
+from hostrouting.examination import Examination, FamilyExamination
 from hostrouting.fib import Fib
 from hostrouting.model import OURS, Link, Prefix, Route, RouteType, Snapshot, ip_at
 from hostrouting.overlap import OverlapReport, check_overlap
@@ -94,9 +95,9 @@ def examined(*routes: Route, allowed: tuple[str, ...] = ALLOWED) -> tuple[Overla
 def test_calico() -> None:
     """On a healthy Calico node, the block that stays on it is reported once."""
     block = refuse(protocol=BIRD)
-    report, repair, _ = examined(block, pod("172.16.40.5"), pod("172.16.40.9", "cali2"))
+    report, repair, snapshot = examined(block, pod("172.16.40.5"), pod("172.16.40.9", "cali2"))
     assert (report.verdict, report.findings, repair.routes) == ("ok", (), ())
-    (note,) = notes_lines(report, repair)
+    (note,) = notes_lines(Examination((FamilyExamination(report, repair, Fib(snapshot)),)))
     assert "172.16.40.63) is this host's own [blackhole 172.16.40.0/26 proto bird]: packets for it never leave" in note
 
 
@@ -114,7 +115,7 @@ def test_a_repair_spares_the_block() -> None:
 
 def test_overriding_another_one_is_a_cost() -> None:
     """A repair that overrides a refusing route names it, like diverted traffic."""
-    report, repair, _ = examined(refuse("172.16.4.0/24", kind="prohibit"))
+    report, repair, snapshot = examined(refuse("172.16.4.0/24", kind="prohibit"))
     assert [finding.kind for finding in report.findings] == ["prohibit"]
-    (note,) = notes_lines(report, repair)
+    (note,) = notes_lines(Examination((FamilyExamination(report, repair, Fib(snapshot)),)))
     assert note.startswith("the repair overrides [prohibit 172.16.4.0/24 proto static], which may be there")

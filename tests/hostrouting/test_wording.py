@@ -5,9 +5,11 @@ import json
 import attrs
 import pytest
 
+from hostrouting.config import HostRoutingConfig
+from hostrouting.examination import Examination, FamilyExamination, examine_snapshot
 from hostrouting.fib import Fib
 from hostrouting.model import Prefix, Route, RouteType, Rule, Snapshot, default_rules
-from hostrouting.overlap import check_overlap
+from hostrouting.overlap import OverlapReport, check_overlap
 from hostrouting.repair import propose_repair
 from hostrouting.wording import (
     check_document,
@@ -26,6 +28,11 @@ DEFAULT = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", protocol=16)
 LOCAL, MAIN, LAST = default_rules(4)
 
 
+def examined(fib: Fib, report: OverlapReport) -> Examination:
+    """The report with its repair."""
+    return Examination((FamilyExamination(report, propose_repair(fib, report), fib),))
+
+
 def lines(snapshot: Snapshot, cidr: str = "172.16.0.0/16", *devs: str) -> list[str]:
     """The findings of a check, as lines."""
     report = check_overlap(Fib(snapshot), [Prefix.parse(cidr)], expected_devs=devs)
@@ -40,7 +47,7 @@ def test_a_long_repair(count: int) -> None:
     report = check_overlap(fib, [route.prefix.halves()[0] for route in routes])
     repair = propose_repair(fib, report)
     assert len(repair.routes) == count
-    told = repair_line(report, repair)
+    told = repair_line(examined(fib, report))
     if count > 20:
         rest = "the repair in route-overlap.json, printed by: hostrouting repair"
         assert told == f"ACTION: add 21 routes to staticRoutes.routes: {rest}"
@@ -120,9 +127,8 @@ def test_note_line() -> None:
 
 def test_document() -> None:
     """The JSON of a check has exactly the documented shape."""
-    fib = Fib(h200())
-    report = check_overlap(fib, [Prefix.parse("172.16.0.0/16")])
-    document = check_document(report, propose_repair(fib, report), mode="STRICT")
+    config = HostRoutingConfig(route_overlap={"expectedCidrs": ["172.16.0.0/16"]})
+    document = check_document(examine_snapshot(h200(), config), mode="STRICT")
     notes = document.pop("notes")
     assert document == {
         "schema": "hostrouting/check/1",
@@ -163,7 +169,7 @@ def test_document_of_what_is_unsafe() -> None:
     fib = Fib(snapshot)
     report = check_overlap(fib, [Prefix.parse("172.16.0.0/16")])
     repair = propose_repair(fib, report)
-    document = check_document(report, repair, mode="WARN")
+    document = check_document(examined(fib, report), mode="WARN")
     assert document["findings"][0]["via"]["gateway"] == "10.0.0.8"
     assert document["unsafe"] == [
         {
@@ -267,9 +273,8 @@ def test_a_range_that_the_host_keeps() -> None:
         "expected CIDR 172.16.0.0/16 (172.16.0.0–172.16.127.255) is this host's own "  # noqa: RUF001  as printed
         "[local 172.16.0.0/17 proto boot table local, rule 0]: packets for it never leave"
     )
-    repair = propose_repair(fib, report)
-    assert kept_line(kept) in notes_lines(report, repair)
-    assert kept_line(kept) in check_document(report, repair, mode="WARN")["notes"]
+    assert kept_line(kept) in notes_lines(examined(fib, report))
+    assert kept_line(kept) in check_document(examined(fib, report), mode="WARN")["notes"]
 
 
 def test_a_route_that_only_says_it_is_the_kernels() -> None:

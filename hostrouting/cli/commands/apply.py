@@ -47,7 +47,7 @@ def _page(done: Done, arguments: argparse.Namespace, style: Style) -> Iterator[L
     if done.run.ok:
         yield _answer_line(done, arguments.config)
     if check is not None:
-        yield check.answer_line()
+        yield from check.answer_lines()
     yield from _changes(done)
     yield from foreseen_lines(done.foreseen, config=arguments.config)
     yield from done.standings.lines()

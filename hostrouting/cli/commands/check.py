@@ -97,9 +97,9 @@ def _page(
 ) -> Iterator[Line]:
     from hostrouting.cli.gates import gate_lines
 
-    yield it.answer_line()
+    yield from it.answer_lines()
     yield from it.evidence_lines(style)
-    if it.found.report.findings:
+    if it.found.findings:
         from hostrouting.cli.remedy import remedy_lines
 
         yield from remedy_lines(
@@ -108,7 +108,8 @@ def _page(
     yield from it.limit_lines(advice=advice_line(arguments))
     if it.found.verdict == "no-default-route":
         where = f" --snapshot {arguments.snapshot}" if arguments.snapshot else ""
-        yield line(f"To see its present route: hostrouting explain {it.found.report.cidrs[0].ip}{where}")
+        lost = next(found for found in it.found.families if found.verdict == "no-default-route")
+        yield line(f"To see its present route: hostrouting explain {lost.report.cidrs[0].ip}{where}")
     yield from _why_expected(it)
     yield from _asked(it, arguments)
     yield from standings.lines()
@@ -118,15 +119,16 @@ def _page(
 
 def _why_expected(it: Check) -> Iterator[Line]:
     """Why these devices are expected, unless they were named: the default route itself may be wrong."""
-    devs = it.found.report.expected_devs
-    if not devs or it.config.route_overlap.expected_devs:
+    if it.config.route_overlap.expected_devs:
         return
-    links = [it.fib.snapshot.link(dev) for dev in devs]
-    astray = any(link is not None and link.infiniband for link in links)
-    rest = "if that is wrong, name the right one: --dev DEV" + ("; InfiniBand rarely is right" if astray else "")
-    verb = "are" if len(devs) > 1 else "is"
-    told = f"{spoken(devs)} {verb} expected because of the IPv4 default route; {rest}."
-    yield line(Painted(told, "warn" if astray else "soft"))
+    for report in (found.report for found in it.found.families if found.report.expected_devs):
+        devs = report.expected_devs
+        links = [it.fib.snapshot.link(dev) for dev in devs]
+        astray = any(link is not None and link.infiniband for link in links)
+        rest = "if that is wrong, name the right one: --dev DEV" + ("; InfiniBand rarely is right" if astray else "")
+        verb = "are" if len(devs) > 1 else "is"
+        told = f"{spoken(devs)} {verb} expected because of the IPv{report.family} default route; {rest}."
+        yield line(Painted(told, "warn" if astray else "soft"))
 
 
 def _asked(it: Check, arguments: argparse.Namespace) -> Iterator[Line]:
@@ -171,7 +173,7 @@ COMMAND = Command(
     answer=_answer,
     options=_options,
     more="""\
-Without a configuration, the expected devices are those of the IPv4 default route, and the CIDRs are those given here.
+Without a configuration, the expected devices are those of the default route, and the CIDRs are those given here.
 With a configuration, CIDRs given here replace those in it. With neither, the check installed on this host is made.
 Nothing is written, and root is not required.
 

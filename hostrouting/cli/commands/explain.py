@@ -212,15 +212,16 @@ def _map(it: Explanation, check: Check, style: Style) -> Iterator[Line]:
 
     if is_own(it.trace.kind, it.trace.route):
         return
-    report = check.found.report
     if not it.outbound:
         return
-    block = next((cidr for cidr in report.cidrs if it.trace.address in cidr), None)
+    cidrs = (cidr for family in check.found.families for cidr in family.report.cidrs)
+    block = next((cidr for cidr in cidrs if it.trace.address in cidr), None)
+    allowed = check.config.route_overlap.allowed_devs
     hosts = [("now", check.fib)] + ([("repaired", after)] if block and (after := check.repaired) else [])
     place = block or it.around
     yield line()
     rows = [
-        (name, segments_of(fib, place, expected_devs=it.outbound, allowed_devs=report.allowed_devs, flow=it.trace.flow))
+        (name, segments_of(fib, place, expected_devs=it.outbound, allowed_devs=allowed, flow=it.trace.flow))
         for name, fib in hosts
     ]
     yield from draw_map(place, rows, style, mark=int(it.trace.address))

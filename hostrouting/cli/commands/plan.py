@@ -62,14 +62,12 @@ def _here(arguments: argparse.Namespace, host: Host, config: HostRoutingConfig) 
 def _elsewhere(arguments: argparse.Namespace, host: Callable[[], Host], config: HostRoutingConfig) -> Prospect:
     from hostrouting.cli.run import Prospect
     from hostrouting.cli.source import looked_at
-    from hostrouting.model import IPV4
     from hostrouting.openings import GateState
-    from hostrouting.plan import plan_routes
-    from hostrouting.tasks import wanted_routes
+    from hostrouting.tasks import plan_static_routes
 
     with looked_at(arguments, host) as backend:
-        before = backend.snapshot(family=IPV4)
-    routes = plan_routes(wanted_routes(config), before, protocol=config.protocol)
+        before = backend.snapshot()
+    routes = plan_static_routes(config, before)
     return Prospect(routes, (), (), _afterwards(routes, before, config), saved=True, gate=GateState())
 
 
@@ -104,14 +102,14 @@ def _page(it: Prospect, arguments: argparse.Namespace, style: Style) -> Iterator
     if it.after is not None:
         yield line()
         yield line("The verdict afterwards would be:")
-        yield line("  ", *it.after.answer_line())
-        if it.after.found.report.findings:
+        yield from (line("  ", *answer) for answer in it.after.answer_lines())
+        if it.after.found.findings:
             yield from it.after.evidence_lines(style, now="then")
             yield line()
             if it.ends_in_overlap and it.changes:
                 told = "apply would do all of this, and then fail, and no machine would start: the mode is STRICT."
                 yield line(Painted(told, "warn"))
-            if it.after.found.repair.routes:
+            if it.after.found.routes:
                 where = f" --snapshot {arguments.snapshot}" if it.saved else ""
                 again = f"hostrouting repair --config {arguments.config}{where}"
                 yield line(f"To print the routes that the configuration lacks: {again}")

@@ -39,12 +39,11 @@ def _as_config(it: Check, arguments: argparse.Namespace) -> Reply:
     from hostrouting.errors import NotReady, RouteOverlapError
 
     if it.found.verdict == "no-default-route":
-        raise NotReady(
-            f"{plain(it.answer_line())}; name the expected device and its router: --dev DEV --gateway ADDRESS"
-        )
+        told = "; ".join(map(plain, it.answer_lines()))
+        raise NotReady(f"{told}; name the expected device and its router: --dev DEV --gateway ADDRESS")
     for text in warning_lines(it):
         logging.getLogger("hostrouting").warning("%s", text)
-    if it.found.repair.unsafe and not it.found.repair.routes:
+    if it.found.unsafe and not it.found.routes:
         raise RouteOverlapError("no static route can repair the escapes", report=it.found)
     named = arguments.loaded if arguments.config else None
     return Reply(_code(it), lambda: json.dumps(repaired_configuration(it, named), indent=2))
@@ -57,7 +56,7 @@ def _options(parser: argparse.ArgumentParser) -> None:
 
 
 def _code(it: Check) -> int:
-    if it.found.repair.unsafe:
+    if it.found.unsafe:
         return FAILED
     return UNDECIDED if it.found.verdict in {"undecided", "no-default-route"} else FINE
 
@@ -66,24 +65,24 @@ def _document(it: Check) -> dict[str, Any]:
     from hostrouting.cli.remedy import ip_commands
     from hostrouting.wording import diversion_line, repair_document, unsafe_line
 
-    repair = it.found.repair
+    found = it.found
     return {
         "schema": COMMAND.schema,
         "verdict": it.found.verdict,
-        "routes": repair_document(repair.routes),
+        "routes": repair_document(found.routes),
         "commands": list(ip_commands(it)),
-        "closes": "all" if not repair.unsafe else "some" if repair.routes else "none",
-        "unsafe": [unsafe_line(unsafe) for unsafe in repair.unsafe],
-        "diverted": [diversion_line(diversion) for diversion in repair.diverted],
+        "closes": "all" if not found.unsafe else "some" if found.routes else "none",
+        "unsafe": [unsafe_line(unsafe) for unsafe in found.unsafe],
+        "diverted": [diversion_line(diversion) for diversion in found.diverted],
     }
 
 
 def _page(it: Check, arguments: argparse.Namespace) -> Iterator[Line]:
     from hostrouting.cli.remedy import remedy_lines
 
-    repair, count = it.found.repair, len(it.found.repair.routes)
+    count = len(it.found.routes)
     if it.found.verdict != "overlap":
-        yield it.answer_line()
+        yield from it.answer_lines()
         yield line("There is nothing to repair." if it.found.verdict == "ok" else "No static route can be proposed.")
         if it.found.verdict == "no-default-route":
             yield from it.limit_lines(advice=check.advice_line(arguments))
@@ -91,7 +90,7 @@ def _page(it: Check, arguments: argparse.Namespace) -> Iterator[Line]:
     routes, s = counted(count, "static route"), "s" if count == 1 else ""
     if not count:
         yield line(Painted("NO REPAIR:", "bad"), " no static route can repair the escapes")
-    elif repair.unsafe:
+    elif it.found.unsafe:
         yield line(Painted("PARTLY:", "warn"), f" {routes} repair{s} what can be repaired; the rest is listed first")
     else:
         yield line(

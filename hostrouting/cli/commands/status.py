@@ -95,7 +95,7 @@ def _escapes(it: HostStatus, config: str | None) -> Iterator[Line]:
     now = it.now
     if now is None or now.verdict == "ok":
         return
-    yield now.check.answer_line()
+    yield from now.check.answer_lines()
     if now.verdict != "undecided":
         yield line("  ", _follows(now, config, heals=it.heals))
     yield line("  ", _ways(now, config, heals=it.heals))
@@ -117,7 +117,7 @@ def _ways(now: Now, config: str | None, *, heals: bool) -> str:
     if now.verdict == "no-default-route":
         return "See: ip route show default"
     by = f" --config {config}" if now.named else ""
-    if now.check.found.repair.routes and not heals:
+    if now.check.found.routes and not heals:
         repair = f"hostrouting repair{by}"
         return f"To print the repair: {repair}; for details: hostrouting check{by}"
     return f"See: hostrouting check{by}"
@@ -196,7 +196,7 @@ def _judged(it: HostStatus, config: str | None) -> Iterator[tuple[str, Painted]]
         if it.checking:
             yield ("now", Painted("not known", "warn"))
         return
-    yield ("now", _verdict(now.verdict, len(now.check.found.report.findings)))
+    yield ("now", _verdict(now.verdict, len(now.check.found.findings)))
     by = "the check installed here" if not now.named else f"{config}{', as it is installed' * now.is_installed}"
     yield ("checked by", Painted(f"{by}: {check_name(now.check.config.route_overlap)}", ""))
     if now.installed is not None and not now.is_installed:

@@ -126,8 +126,8 @@ class TestCheckRouteOverlap:
         )
         result = run(CheckRouteOverlap(config(cidrs=("172.16.0.0/16",), mode="WARN"), host=host))
         found = result.examination  # type: ignore[attr-defined]  # a CheckResult
-        assert (found.verdict, found.repair.routes) == ("overlap", ())
-        assert [it.reason for it in found.repair.unsafe] == ["surprise"]
+        assert (found.verdict, found.routes) == ("overlap", ())
+        assert [it.reason for it in found.unsafe] == ["surprise"]
         (line,) = host.files.texts[LAYOUT.detected_path].splitlines()
         assert line.endswith("is refused [the kernel's own answer]; expected via eth0")
         (note,) = json.loads(host.files.texts[LAYOUT.report_path])["notes"]

@@ -162,7 +162,7 @@ def test_a_configuration_that_has_a_part_of_the_repair(written: Callable[..., st
             "hostrouting: CIDR: no expected CIDR is given, so there is nothing to check; name one, such as 172.16.0.0/16",
         ),
         (("172.16.0.0/33",), "CIDR"),
-        (("fd00::/8",), "IPv6"),
+        (("fd00::/129",), "from 0 to 128"),
         (("nonsense",), "nonsense"),
     ],
 )
@@ -391,8 +391,8 @@ def test_a_repair_without_a_default_route(written: Callable[..., str], *, instal
             "needs one expected device, but none is named; name the device of this router with --dev DEV",
         ),
         (("--dev", "eth0", "--dev", "ib0", "--gateway", "10.0.0.1"), "needs one expected device, but eth0 and ib0 are"),
-        (("--dev", "eth0", "--gateway", "x"), "is not an IPv4 address; "),
-        (("--dev", "eth0", "--gateway", "fe80::1"), "is IPv6, but only IPv4 is supported"),
+        (("--dev", "eth0", "--gateway", "x"), "is not an address; "),
+        (("--dev", "eth0", "--gateway", "fe80::1"), "is IPv6, and no IPv6 CIDR is checked"),
     ],
 )
 def test_a_gateway_that_cannot_be_one(words: tuple[str, ...], told: str) -> None:
