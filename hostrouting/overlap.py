@@ -15,7 +15,7 @@ from hostrouting.fib import ANY, Cases, Cell, Decision, Fib, Flow, Variant
 from hostrouting.model import IPV4, NextHop, Prefix, Route, Rule, as_prefix, extent, prefixes_between, width_of
 from hostrouting.pod_blocks import PodBlocks
 from hostrouting.reserved import LOOPBACK
-from hostrouting.uplink import outbound_devs
+from hostrouting.uplink import default_route, outbound_devs
 
 __all__ = [
     "Escape",
@@ -128,7 +128,7 @@ class OverlapReport:
     suppressed: tuple[Suppressed, ...] = ()
     """The default routes that are not expected for this reason; empty if the devices were named."""
     holds_for: int | None = None
-    """The seconds until the first of the routes that decide here expires: the verdict may be another one then.
+    """The seconds until the first of the routes expires that the verdict depends on: the verdict may change then.
 
     None if none of them expires.
     """
@@ -165,8 +165,11 @@ def check_overlap(
     family = families.pop() if families else IPV4
     named = tuple(dict.fromkeys(names(expected_devs, "check_overlap: expected_devs")))
     suppressed: tuple[Suppressed, ...] = ()
+    ends: set[int] = set()
     if not named:
         named = outbound_devs(fib, family=family)
+        default = default_route(fib, family=family)
+        ends |= {default.expires} if default is not None and default.expires is not None else set()
         unused = fib.suppressed_defaults(family)
         suppressed = tuple(Suppressed(it, rule) for rule, it in unused if not {*it.devs} <= {*named})
     patterns = names(allowed_devs, "check_overlap: allowed_devs")
@@ -176,7 +179,6 @@ def check_overlap(
     findings: list[Finding] = []
     notes: list[Note] = []
     kept: list[Kept] = []
-    ends: set[int] = set()
     for cidr, cells in zip(expected, fib.doubtful_cells(expected, judge.likes, flow), strict=True):
         if not cells:
             continue

@@ -25,6 +25,7 @@ from hostrouting.model import (
     as_ip,
     as_prefix,
 )
+from hostrouting.reserved import LINK_LOCAL
 
 __all__ = [
     "DesiredRoute",
@@ -207,6 +208,8 @@ class Uplink:
                 continue  # IPv4 has no rules for a neighbour of the other family
             elif taken := self._taken(leg.gateway):
                 yield f"{leg.gateway} to be a router next to this host (it is {taken})"
+            elif leg.gateway in LINK_LOCAL:
+                continue  # Linux takes it for a neighbour on whichever device it is given
             elif not leg.onlink and not self._reaches(link.name, leg.gateway):
                 yield f"an address or route on {leg.dev} that reaches the gateway {leg.gateway} directly"
 

@@ -111,7 +111,7 @@ def owner_name(finding: Finding) -> str:
 def foreseen_line(foreseen: Foreseen) -> str:
     """A sentence: why a route will not last, and what to write in its place."""
     wanted, first = foreseen.wanted, foreseen.addresses[0]
-    route = " ".join([str(wanted.prefix), *map(str, wanted.legs if len(wanted.legs) == 1 else ())])
+    route = " ".join([str(wanted.prefix), *(wanted.ways if len(wanted.legs) == 1 else ())])
     more = len(foreseen.addresses) - 1
     others = "1 more device is" if more == 1 else f"{more:,} more devices are"
     return (

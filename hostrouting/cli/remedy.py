@@ -312,10 +312,11 @@ def ip_commands(check: Check) -> tuple[str, ...]:
 
 def _command(verb: str, route: Route) -> str:
     words = [f"ip route {verb}", str(route.prefix)]
-    words += [str(route.legs[0])] if len(route.legs) == 1 else []
+    words += route.ways if len(route.legs) == 1 else ()
     words += [f"metric {route.metric}"] if route.metric else []
     words.append(f"proto {route.protocol}")
-    words += [f"nexthop {leg} weight {leg.weight}" for leg in route.legs] if len(route.legs) > 1 else []
+    if len(route.legs) > 1:
+        words += [f"nexthop {way} weight {leg.weight}" for way, leg in zip(route.ways, route.legs, strict=True)]
     return " ".join(words)
 
 

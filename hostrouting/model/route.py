@@ -204,15 +204,18 @@ class Route:
         """The fields by which the kernel distinguishes IPv4 routes: table, prefix, tos and metric."""
         return (self.table, self.prefix, self.tos, self.metric)
 
+    @property
+    def ways(self) -> tuple[str, ...]:
+        """Each next hop, as `ip route` prints it for a route of this family."""
+        ways = map(str, self.legs)
+        return tuple(it.replace("via inet6 ", "via ") if self.prefix.family == IPV6 else it for it in ways)
+
     def __str__(self) -> str:
         words: list[str] = [] if self.type == "unicast" else [self.type]
         words.append("default" if self.prefix.length == 0 else str(self.prefix))
         words += [f"from {self.source}"] if self.source is not None else []
-        legs = [str(leg) for leg in self.legs]
-        if self.prefix.family == IPV6:
-            legs = [leg.replace("via inet6 ", "via ") for leg in legs]
-        if len(legs) == 1:
-            words.append(legs[0])
+        if len(self.legs) == 1:
+            words += self.ways
         if self.tos:
             words.append(f"tos {self.tos:#x}")
         if self.table != TABLE_MAIN:
@@ -231,7 +234,7 @@ class Route:
         words += [f"expires {self.expires}sec"] if self.expires is not None else []
         words += self.unread
         if len(self.legs) > 1:
-            words += [f"nexthop {text} weight {leg.weight}" for text, leg in zip(legs, self.legs, strict=True)]
+            words += [f"nexthop {text} weight {leg.weight}" for text, leg in zip(self.ways, self.legs, strict=True)]
         return " ".join(words)
 
     def __repr__(self) -> str:

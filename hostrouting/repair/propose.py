@@ -5,6 +5,7 @@ Here: the meaning of the ranges. Not here: the choice of prefixes (`cover`).
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
+from copy import copy
 from itertools import accumulate
 from typing import Literal, TypeAlias
 
@@ -15,6 +16,7 @@ from hostrouting.door import require
 from hostrouting.fib import ANY, Contest, Decision, Fib, Flow
 from hostrouting.gateways import refused_gateway
 from hostrouting.model import (
+    DEFAULT_METRIC,
     IP,
     OURS,
     PROTOCOL_KERNEL,
@@ -46,6 +48,7 @@ UnsafeReason: TypeAlias = Literal[
 TOO_MANY = 1024
 # Route types that send packets out by a device.
 _SENDING = frozenset({"unicast", "broadcast", "anycast", "multicast"})
+_LOWEST = 1  # metric; Linux takes 0 for the usual one in IPv6
 _NAMED = 9  # a message names at most this many devices
 
 
@@ -130,13 +133,13 @@ def propose_repair(
             ]
             return Repair((), tuple(lost), (), report)
     task = _Task(fib, report, way, protocol)
-    prefixes: list[Prefix] = []
     for block in _open_blocks(report):
-        prefixes += task.close(block, flow)
-    if len(prefixes) > TOO_MANY:
+        tries = [task.closing(block, flow, metric=it) for it in _metrics(family, way.metric)]
+        task = min(tries, key=lambda it: (it.lost, len(it.routes)))
+    routes = task.routes
+    if len(routes) > TOO_MANY:
         lost = [Unsafe(family, it.first, it.last, "too-many", it.decision) for it in report.findings]
         return Repair((), tuple(lost), (), report)
-    routes = [attrs.evolve(way, prefix=prefix) for prefix in prefixes]
     replaced = [
         standing
         for route in routes
@@ -151,7 +154,7 @@ def propose_repair(
         flow=flow,
     )
     return Repair(
-        tuple(attrs.evolve(pattern, destination=prefix) for prefix in prefixes),
+        tuple(attrs.evolve(pattern, destination=it.prefix, metric=_as_written(it)) for it in routes),
         (*task.unsafe, *_surprising(report), *_still_open(proof, task.unsafe)),
         tuple(task.diverted.values()),
         proof,
@@ -205,6 +208,21 @@ def _open_blocks(report: OverlapReport) -> Iterator[Prefix]:
             yield block
 
 
+def _metrics(family: int, metric: int) -> tuple[int, ...]:
+    """The metrics to try, the usual one first.
+
+    In IPv6 a connected route has metric 256, so one route with a lower metric wins over it, where the usual metric
+    takes two longer prefixes. In IPv4 a connected route has metric 0, and no metric is lower.
+    """
+    usual = DEFAULT_METRIC[family]
+    return (metric, _LOWEST) if metric == usual > _LOWEST else (metric,)
+
+
+def _as_written(route: Route) -> int:
+    """The metric in a configuration: 0 for the usual one."""
+    return 0 if route.metric == DEFAULT_METRIC[route.prefix.family] else route.metric
+
+
 class _Task:
     """One repair while it is being computed."""
 
@@ -212,12 +230,26 @@ class _Task:
         self._fib, self._way, self._protocol = fib, way, protocol
         blocks = PodBlocks(fib, report.cidrs, report.allowed_devs)
         self._judge = Judge(report.expected_devs, report.allowed_devs, blocks=blocks)
+        self.routes: list[Route] = []
         self.unsafe: list[Unsafe] = []
         # The last address of the last unsafe range, or of the own addresses directly after it.
         self._reach = -1
         self.diverted: dict[Prefix, Diversion] = {}
 
-    def close(self, block: Prefix, flow: Flow) -> tuple[Prefix, ...]:
+    @property
+    def lost(self) -> int:
+        """The number of addresses that no route of ours can close."""
+        return sum(it.last - it.first + 1 for it in self.unsafe)
+
+    def closing(self, block: Prefix, flow: Flow, *, metric: int) -> "_Task":
+        """The same repair, which also closes the block's escapes with routes of this metric, as far as possible."""
+        after = copy(self)
+        after._way = attrs.evolve(self._way, metric=metric)
+        after.routes, after.unsafe, after.diverted = [*self.routes], [*self.unsafe], {**self.diverted}
+        after.routes += [attrs.evolve(after._way, prefix=prefix) for prefix in after._close(block, flow)]
+        return after
+
+    def _close(self, block: Prefix, flow: Flow) -> tuple[Prefix, ...]:
         """The prefixes that close the block's escapes, as far as they can be closed."""
         dev = self._way.legs[0].dev
         contests = self._fib.contests(block, dev=dev, metric=self._way.metric, ours=self._protocol, flow=flow)

@@ -328,7 +328,7 @@ class TestRepairOfKnownHosts:
         )
         fib = Fib(snapshot)
         repair = propose_repair(fib, check_overlap(fib, [Prefix.parse("fd22::/32")], expected_devs=["eth0"]))
-        assert texts(repair) == ["fd22::/33 via fe80::1 dev eth0", "fd22:0:8000::/33 via fe80::1 dev eth0"]
+        assert texts(repair) == ["fd22::/32 via fe80::1 dev eth0 metric 1"]
         assert repair.proof.verdict == "ok"
 
     def test_a_key_of_another_tos_is_no_key_of_ours(self) -> None:

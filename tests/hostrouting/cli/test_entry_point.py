@@ -178,7 +178,7 @@ def test_answers_and_logs_do_not_mix() -> None:
     assert quiet.err == ""
     verbose = say("check", "-v", "172.16.0.0/16", "--wait", "0", kernel=h200())
     assert verbose.out == quiet.out
-    assert "read from the kernel: 10 links, 20 addresses, 5 rules and " in verbose.err
+    assert "read from the kernel: 10 links, 11 addresses, 5 rules and " in verbose.err
     assert re.search(r"^asking the kernel for the routes to \d+ addresses$", verbose.err, re.MULTILINE)
     assert "reading /etc/aks-flex-node/check-route-overlap.sh\n" in verbose.err
 

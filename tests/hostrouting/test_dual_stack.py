@@ -1,0 +1,131 @@
+"""The story of an H200 node in both families, on a real kernel: the overlap is found, repaired and gone."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+import phases
+from hostrouting import CheckRouteOverlap, Configure, ConfigureStaticRoutes, Host, HostRoutingConfig, Remove
+from hostrouting.errors import NotReady, RouteOverlapError
+from hostrouting.examination import Examination
+from hostrouting.model import OURS
+from tests.support.namespace import private_namespace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.support.namespace import Namespace
+
+pytestmark = [
+    pytest.mark.processes,
+    pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace requires root"),
+]
+
+NODE = [
+    "link set lo up",
+    *(
+        line
+        for dev, four, six in (
+            ("eth0", "10.0.0.4/24", "2001:db8::4/64"),
+            ("ib0", "172.16.1.10/16", "fd16::a/48"),
+            ("ib1", "172.16.2.11/16", "fd16::b/48"),
+        )
+        for line in (
+            f"link add {dev} type veth peer name {dev}far",
+            f"link set {dev} up",
+            f"link set {dev}far up",
+            f"address add {four} dev {dev}",
+            f"address add {six} dev {dev} nodad",
+        )
+    ),
+    "route add default via 10.0.0.1 dev eth0",
+]
+ADVERTISED = "-6 route add default via fe80::1 dev eth0 proto ra metric 1024 expires 1800"
+CIDRS = ["172.16.0.0/16", "fd16::/48", "fd16:0:0:7::/64"]
+
+
+def config(*, cidrs: list[str] = CIDRS, routes: list[dict[str, object]] | None = None) -> HostRoutingConfig:
+    """A check in STRICT, and these routes."""
+    static = {"enabled": bool(routes), "routes": routes or []}
+    return HostRoutingConfig(static, {"expectedCidrs": cidrs, "mode": "STRICT"})
+
+
+@pytest.fixture
+def node() -> Iterator[Namespace]:
+    """An H200 node with both families, with a default route by router advertisement."""
+    with private_namespace() as namespace:
+        namespace.batch(NODE)
+        namespace.run("ip", *ADVERTISED.split())
+        yield namespace
+
+
+def overlap_on(host: Host, wanted: HostRoutingConfig) -> Examination:
+    """The findings of a check that fails."""
+    [failure] = phases.run(CheckRouteOverlap(wanted, host=host), observers=[]).failures
+    assert isinstance(failure.error, RouteOverlapError), failure.error
+    assert isinstance(failure.error.report, Examination)
+    return failure.error.report
+
+
+def test_found_and_repaired(node: Namespace, tmp_path: Path) -> None:
+    """Each family has its findings and its repair: in IPv6 one route with a lower metric, in IPv4 two halves."""
+    host = Host.sandbox(str(tmp_path), netns=node.path)
+    found = overlap_on(host, config())
+    assert [(it.verdict, it.surprises) for it in found.families] == [("overlap", ()), ("overlap", ())]
+    assert [str(it) for it in found.routes] == [
+        "172.16.0.0/17 via 10.0.0.1 dev eth0",
+        "172.16.128.0/17 via 10.0.0.1 dev eth0",
+        "fd16::/48 via fe80::1 dev eth0 metric 1",
+    ]
+    repair = [
+        {"destination": str(it.destination), "gateway": str(it.gateway), "dev": it.dev, "metric": it.metric}
+        for it in found.routes
+    ]
+    repaired = config(routes=repair)
+    report = phases.run(Configure(repaired, host=host), observers=[])
+    assert report.ok, str(report)
+    assert len([it for it in (*node.routes(4), *node.routes(6)) if it.protocol == OURS]) == 3
+    for address in ("fd16::99", "fd16:0:0:7::1"):
+        assert "dev eth0" in node.run("ip", "-6", "route", "get", address).stdout
+    assert Configure(repaired, host=host).preview().is_empty
+    assert phases.run(Remove(repaired, host=host), observers=[]).ok
+    assert not [it for it in (*node.routes(4), *node.routes(6)) if it.protocol == OURS]
+
+
+def test_what_is_left_open_comes_from_the_default_route(node: Namespace, tmp_path: Path) -> None:
+    """Without a gateway and a device, an IPv6 route gets those of the advertised default route."""
+    host = Host.sandbox(str(tmp_path), netns=node.path)
+    routes: list[dict[str, object]] = [{"destination": "fd16::/49"}, {"destination": "172.16.0.0/17"}]
+    assert phases.run(ConfigureStaticRoutes(config(routes=routes), host=host), observers=[]).ok
+    assert {(str(it.prefix), str(it.legs[0].gateway)) for it in (*node.routes(4), *node.routes(6)) if it.protocol == OURS} == {
+        ("fd16::/49", "fe80::1"),
+        ("172.16.0.0/17", "10.0.0.1"),
+    }
+
+
+def test_awaited(node: Namespace, tmp_path: Path) -> None:
+    """An advertised default route that is not there yet is awaited; at the deadline the message names it."""
+    node.run("ip", "-6", "route", "del", "default")
+    host = Host.sandbox(str(tmp_path), netns=node.path)
+    wanted = config(cidrs=["fd16::/48"], routes=[{"destination": "fd16::/49"}])
+    [failure] = phases.run(ConfigureStaticRoutes(wanted, host=host, wait=0.1), observers=[]).failures
+    assert isinstance(failure.error, NotReady)
+    assert "fd16::/49: waiting for an IPv6 default route" in str(failure.error)
+    found = overlap_on(host, config(cidrs=["fd16::/48"]))
+    assert found.verdict == "no-default-route"
+
+
+def test_verdicts_of_their_own(node: Namespace, tmp_path: Path) -> None:
+    """One family may be fine while the other one is not."""
+    host = Host.sandbox(str(tmp_path), netns=node.path)
+    found = overlap_on(host, config(cidrs=["10.9.0.0/16", "fd16::/64"]))
+    assert [it.verdict for it in found.families] == ["ok", "overlap"]
+    found = overlap_on(host, config(cidrs=["172.16.0.0/16", "2001:db9::/32"]))
+    assert [it.verdict for it in found.families] == ["overlap", "ok"]
+    # The verdict holds until the advertised default route expires.
+    assert 1700 < (found.families[1].report.holds_for or 0) <= 1800
+    assert found.families[0].report.holds_for is None
