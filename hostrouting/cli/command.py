@@ -111,7 +111,7 @@ def config_option(parser: argparse.ArgumentParser, *, required: bool = False) ->
 
 def devs_option(parser: argparse.ArgumentParser) -> None:
     """The option for the expected devices."""
-    told = "an expected device, instead of those of the IPv4 default route; may be repeated"
+    told = "an expected device, instead of those of the default route; may be repeated"
     parser.add_argument("--dev", dest="devs", metavar="DEV", action="append", default=[], help=told)
 
 

@@ -21,6 +21,7 @@ from hostrouting.errors import BackendError, FileError, ManagerError
 from hostrouting.examination import examine
 from hostrouting.fib import Fib
 from hostrouting.gate import Gate
+from hostrouting.model import IPV4, IPV6
 from hostrouting.openings import GateState, find_gate_state
 from hostrouting.plan import RoutePlan
 from hostrouting.tasks import Configure, plan_static_routes, reply_destinations, wanted_routes
@@ -106,6 +107,7 @@ class HostStatus:
     start: str
     """The command that installs the others."""
     default: Route | None
+    ipv6_default: Route | None
     files: tuple[str, ...]
     gate: GateState
     """Whether machines are checked before they start."""
@@ -188,6 +190,7 @@ def find_status(host: Host, config: HostRoutingConfig, *, named: bool) -> HostSt
     troubles: list[str] = []
     routes: tuple[Route, ...] = ()
     default: Route | None = None
+    ipv6_default: Route | None = None
     plan = RoutePlan()
     now: Now | None = None
     layout, files = host.layout, host.files
@@ -216,7 +219,7 @@ def find_status(host: Host, config: HostRoutingConfig, *, named: bool) -> HostSt
             snapshot = fib.snapshot
             replies = reply_destinations(wanted)
             routes = tuple(it for it in snapshot.routes.only(protocol=wanted.protocol) if it.prefix not in replies)
-            default = default_route(fib)
+            default, ipv6_default = (default_route(fib, family=family) for family in (IPV4, IPV6))
             plan = plan_static_routes(wanted, snapshot)
     except BackendError as error:
         troubles.append(f"the route table: {error}")
@@ -228,6 +231,7 @@ def find_status(host: Host, config: HostRoutingConfig, *, named: bool) -> HostSt
         contested=plan.conflicts,
         start=start_command(host),
         default=default,
+        ipv6_default=ipv6_default,
         files=_files_of(host, config, troubles),
         gate=gate,
         lasting=files.is_there(layout.routes_script_path),

@@ -101,7 +101,9 @@ def test_what_is_left_open_comes_from_the_default_route(node: Namespace, tmp_pat
     host = Host.sandbox(str(tmp_path), netns=node.path)
     routes: list[dict[str, object]] = [{"destination": "fd16::/49"}, {"destination": "172.16.0.0/17"}]
     assert phases.run(ConfigureStaticRoutes(config(routes=routes), host=host), observers=[]).ok
-    assert {(str(it.prefix), str(it.legs[0].gateway)) for it in (*node.routes(4), *node.routes(6)) if it.protocol == OURS} == {
+    assert {
+        (str(it.prefix), str(it.legs[0].gateway)) for it in (*node.routes(4), *node.routes(6)) if it.protocol == OURS
+    } == {
         ("fd16::/49", "fe80::1"),
         ("172.16.0.0/17", "10.0.0.1"),
     }

@@ -52,6 +52,8 @@ def _page(it: HostStatus, config: str | None) -> Iterator[Line]:
     rows: list[tuple[str, str | Painted]] = []
     if it.default is not None or not it.troubles:
         rows.append(("default route", Painted("none", "bad") if it.default is None else str(it.default)))
+    if it.ipv6_default is not None:
+        rows.append(("IPv6 default route", str(it.ipv6_default)))
     rows += _judged(it, config)
     rows.append(("last check", _told(it)))
     rows += [(unit, _state(state)) for unit, state in it.units]
@@ -115,7 +117,10 @@ def _follows(now: Now, config: str | None, *, heals: bool) -> str:
 def _ways(now: Now, config: str | None, *, heals: bool) -> str:
     """The commands to run next."""
     if now.verdict == "no-default-route":
-        return "See: ip route show default"
+        from hostrouting.model import IPV6
+
+        lost = next(found.report.family for found in now.check.found.families if found.verdict == now.verdict)
+        return f"See: ip {'-6 ' * (lost == IPV6)}route show default"
     by = f" --config {config}" if now.named else ""
     if now.check.found.routes and not heals:
         repair = f"hostrouting repair{by}"
@@ -241,6 +246,7 @@ def _document(it: HostStatus) -> dict[str, Any]:
         "contested": [str(step.route) for step in it.contested],
         "gate": gate_document(it.gate),
         "defaultRoute": None if it.default is None else str(it.default),
+        "ipv6DefaultRoute": None if it.ipv6_default is None else str(it.ipv6_default),
         "files": list(it.files),
         "units": [
             {"unit": unit, "load": x.load, "active": x.active, "result": x.result, "status": x.status}
@@ -294,7 +300,8 @@ the verdict is undecided.
         "missing[]": "routes in the configuration, or else in the installed script, that the host does not have",
         "contested[]": "those that cannot be added: another program's route has the same destination and metric",
         **GATE,
-        "defaultRoute": "the default route",
+        "defaultRoute": "the IPv4 default route",
+        "ipv6DefaultRoute": "the IPv6 default route",
         "files[]": "hostrouting's files",
         "units[].unit": "one of hostrouting's units",
         "units[].load": "its LoadState in systemd",
